@@ -1,0 +1,56 @@
+"""Every error that manyarms raises on purpose.
+
+    ManyArmsError
+    ├── ParameterError (ValueError)       a setting is out of its range
+    ├── ArmsError (ValueError)            the candidates cannot be used
+    │   └── UnknownArmError (IndexError)  an index that names no candidate
+    ├── ObservationError (ValueError)     a reward that cannot be learned from
+    ├── KernelError (ValueError)          a kernel that is not a finite, symmetric, PSD function
+    ├── NumericalError (ArithmeticError)  a factorisation that float64 cannot carry
+    └── StateError (RuntimeError)         asked for before there is anything to answer from
+
+Each message says what was expected, what came, and what to change. The object that raised is as it was before.
+"""
+
+__all__ = [
+    "ArmsError",
+    "KernelError",
+    "ManyArmsError",
+    "NumericalError",
+    "ObservationError",
+    "ParameterError",
+    "StateError",
+    "UnknownArmError",
+]
+
+
+class ManyArmsError(Exception):
+    """Root of every error raised on purpose."""
+
+
+class ParameterError(ManyArmsError, ValueError):
+    """A setting is out of its range."""
+
+
+class ArmsError(ManyArmsError, ValueError):
+    """The candidates cannot be used."""
+
+
+class UnknownArmError(ArmsError, IndexError):
+    """An index that names no candidate."""
+
+
+class ObservationError(ManyArmsError, ValueError):
+    """A reward, or its noise, that cannot be learned from."""
+
+
+class KernelError(ManyArmsError, ValueError):
+    """A kernel that is not a finite, symmetric, positive semi-definite function of two rows."""
+
+
+class NumericalError(ManyArmsError, ArithmeticError):
+    """A factorisation that float64 cannot carry."""
+
+
+class StateError(ManyArmsError, RuntimeError):
+    """Asked for something before there is anything to answer from."""

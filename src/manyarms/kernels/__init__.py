@@ -1,0 +1,25 @@
+"""Covariance functions k(X, Y): what is known about rewards before any is seen.
+
+Combine them with ``+`` and ``*`` and scale them by a number: ``2.0 * RBF(0.3) + Linear()``. A scikit-learn kernel object or a
+plain function of two blocks of rows works wherever a kernel is asked for.
+"""
+
+from manyarms.kernels.adapters import FromCallable, FromSklearn, Pairwise, as_kernel
+from manyarms.kernels.base import Kernel, Product, Scaled, Sum
+from manyarms.kernels.linear import Linear, Polynomial
+from manyarms.kernels.stationary import RBF, Matern
+
+__all__ = [
+    "RBF",
+    "FromCallable",
+    "FromSklearn",
+    "Kernel",
+    "Linear",
+    "Matern",
+    "Pairwise",
+    "Polynomial",
+    "Product",
+    "Scaled",
+    "Sum",
+    "as_kernel",
+]

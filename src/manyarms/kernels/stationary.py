@@ -1,0 +1,82 @@
+"""Kernels of the distance ρ = ‖(x − y)/ℓ‖, with one lengthscale ℓ or one per column."""
+
+from abc import abstractmethod
+
+import numpy as np
+
+from manyarms.errors import KernelError
+from manyarms.kernels.base import Kernel
+from manyarms.kernels.distances import ScaledPoints, row_blocks
+from manyarms.typing import Array, ArrayLike
+
+
+class Stationary(Kernel):
+    """k(x, y) = g(ρ²) with g(0) = 1."""
+
+    def __init__(self, lengthscale: ArrayLike) -> None:
+        scales = np.array(lengthscale, dtype=np.float64)
+        if scales.ndim > 1 or scales.size == 0 or not np.all(np.isfinite(scales) & (scales > 0)):
+            raise KernelError(f"lengthscale must be positive: one number, or one per column; got {lengthscale!r}")
+        scales.setflags(write=False)
+        self.lengthscale = scales
+
+    @abstractmethod
+    def _of_squared_distance(self, D: Array) -> Array:
+        """g(ρ²) elementwise; may overwrite D."""
+
+    def __call__(self, X: Array, Y: Array) -> Array:
+        if self.lengthscale.ndim == 1 and self.lengthscale.size != Y.shape[1]:
+            raise KernelError(
+                f"{self!r} has {self.lengthscale.size} lengthscales and the rows have {Y.shape[1]} columns; "
+                "give one lengthscale, or one per column"
+            )
+        points = ScaledPoints(X, Y, self.lengthscale)
+        K = np.empty((len(X), len(Y)))
+        for rows in row_blocks(len(X), len(Y)):
+            K[rows] = self._of_squared_distance(points.squared_distances(rows))
+        return K
+
+    def diag(self, X: Array) -> Array:
+        return np.ones(len(X))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.lengthscale.tolist()})"
+
+
+class RBF(Stationary):
+    """The Gaussian kernel k(x, y) = exp(−ρ²/2), ρ = ‖(x − y)/ℓ‖; ℓ = ``lengthscale``."""
+
+    def _of_squared_distance(self, D: Array) -> Array:
+        D *= -0.5
+        return np.exp(D, out=D)
+
+
+class Matern(Stationary):
+    """The Matérn kernel of smoothness ν = ``nu``, ρ = ‖(x − y)/ℓ‖, ℓ = ``lengthscale``:
+
+    ν = ½: exp(−ρ);  ν = 3/2: (1 + √3ρ) exp(−√3ρ);  ν = 5/2: (1 + √5ρ + 5ρ²/3) exp(−√5ρ).
+    """
+
+    def __init__(self, lengthscale: ArrayLike, nu: float = 2.5) -> None:
+        super().__init__(lengthscale)
+        if nu not in (0.5, 1.5, 2.5):
+            raise KernelError(f"nu must be 0.5, 1.5 or 2.5, got {nu!r}; for other values pass scikit-learn's Matern")
+        self.nu = nu
+
+    def _of_squared_distance(self, D: Array) -> Array:
+        D *= 2 * self.nu
+        R = np.sqrt(D)
+        if self.nu == 0.5:
+            polynomial: Array | float = 1.0
+        elif self.nu == 1.5:
+            polynomial = 1.0 + R
+        else:
+            polynomial = np.divide(D, 3.0, out=D)
+            polynomial += R
+            polynomial += 1.0
+        K = np.exp(np.negative(R, out=R), out=R)
+        K *= polynomial
+        return K
+
+    def __repr__(self) -> str:
+        return f"Matern({self.lengthscale.tolist()}, nu={self.nu})"

@@ -1,0 +1,1 @@
+"""Policies: what to pull next. Each has `choose`, `observe`, `predict`, `scores`."""

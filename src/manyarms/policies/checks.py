@@ -1,0 +1,95 @@
+"""What policies accept, checked once at the edge."""
+
+from typing import Any
+
+import numpy as np
+
+from manyarms.errors import ArmsError, ObservationError, ParameterError, UnknownArmError
+from manyarms.typing import AnyArray, Array, Indices
+
+
+def as_arms(arms: Any, n_arms: int) -> Indices:
+    """Arm indices (n,) from an integer or a sequence of integers."""
+    array = _vector(arms, "arms", ArmsError)
+    if array.size == 0:
+        return np.zeros(0, dtype=np.intp)
+    if array.dtype.kind not in "iu":
+        raise ArmsError(f"arms are whole numbers from 0 to {n_arms - 1}, got {_example(array)} ({array.dtype})")
+    outside = (array < 0) | (array >= n_arms)
+    if outside.any():
+        raise UnknownArmError(f"there is no arm {array[outside][0]}: arms are numbered from 0 to {n_arms - 1}")
+    return array.astype(np.intp)
+
+
+def as_rewards(rewards: Any, n: int) -> Array:
+    """Rewards (n,): finite real numbers, one for each arm."""
+    return _reals(rewards, n, "rewards", "leave a trial that failed out, or observe it when its value is known")
+
+
+def as_weights(noise: Any, n: int, regularization: float) -> Array:
+    """Weights λ/ξ² (n,) of observations with noise standard deviation ξ: one for all, or one each; 1 where None."""
+    if noise is None:
+        return np.ones(n)
+    sd = np.broadcast_to(_reals(noise, n if np.ndim(noise) else 1, "noise", "give a standard deviation"), n)
+    if n and sd.min() <= 0:
+        raise ObservationError(f"noise is a standard deviation and must be positive, got {sd.min()}")
+    with np.errstate(over="ignore", divide="ignore"):
+        weights = regularization / np.square(sd)
+    if n and not (np.isfinite(weights).all() and weights.min() > 0):
+        raise ObservationError(f"noise from {sd.min()} to {sd.max()} gives weights beyond float64; rescale the rewards")
+    return weights
+
+
+def as_count(n: Any, name: str = "n") -> int:
+    """A whole number from 1."""
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise ParameterError(f"{name} must be a whole number from 1, got {n!r}")
+    return int(n)
+
+
+def as_positive(value: Any, name: str, meaning: str) -> float:
+    """A positive finite number."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"{name} must be a number ({meaning}), got {value!r}") from error
+    if not (np.isfinite(number) and number > 0):
+        raise ParameterError(f"{name} must be positive and finite ({meaning}), got {value!r}")
+    return number
+
+
+def as_generator(seed: Any) -> np.random.Generator:
+    """The generator itself, or a new one from a non-negative integer."""
+    if isinstance(seed, np.random.Generator):
+        return seed
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ParameterError(f"seed must be a non-negative whole number or a numpy Generator, got {seed!r}")
+    return np.random.default_rng(int(seed))
+
+
+def _reals(values: Any, n: int, name: str, advice: str) -> Array:
+    array = _vector(values, name, ObservationError)
+    if array.size and array.dtype.kind not in "fiub":
+        raise ObservationError(f"{name} must be real numbers, got {_example(array)} ({array.dtype}); {advice}")
+    if len(array) != n:
+        raise ObservationError(f"{name} must have one value for each of the {n} arms, got {len(array)}")
+    with np.errstate(over="ignore"):
+        reals = array.astype(np.float64)
+    if not np.isfinite(reals).all():
+        at = int(np.argmin(np.isfinite(reals)))
+        raise ObservationError(f"{name} must be finite, got {reals[at]} at position {at}; {advice}")
+    return reals
+
+
+def _vector(values: Any, name: str, error: type[Exception]) -> AnyArray:
+    try:
+        array: AnyArray = np.atleast_1d(np.asarray(values))
+    except ValueError as cause:
+        raise error(f"{name} must be a number or a flat sequence of numbers: {cause}") from cause
+    if array.ndim != 1:
+        raise error(f"{name} must be a number or a flat sequence of numbers, got shape {array.shape}")
+    return array
+
+
+def _example(array: AnyArray) -> str:
+    return repr(array[0].item() if hasattr(array[0], "item") else array[0])

@@ -1,0 +1,154 @@
+"""The radius β̃ of the scores μ̃ + β̃σ̃: Theorem 2, its log-determinant form, and the choices made in practice.
+
+A radius is a function of the evidence so far. σ̃ is in leverage units (the standard deviation of f is √λσ̃), hence the √λ.
+Any function ``Evidence -> float`` is a radius too.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from manyarms.errors import ParameterError
+from manyarms.sketch.dictionary import alpha_of, check_probability
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a radius may depend on, after t observations."""
+
+    n_arms: int
+    regularization: float  # λ
+    exact: bool  # the posterior is the exact one: α = 1 and no bias from a sketch
+    norm: float | None = None  # the current guess of ‖f‖, where it is doubled
+    n_observations: int = 0
+    trace: float = 0.0  # Tr K_t/λ = Σ_u n_u k(u, u)/λ
+    effective_dimension: float = 0.0  # d̃ = Σ_u n_u σ̃²(u)
+    information: float = 0.0  # Σ_s ln(1 + ασ̃²(x_s)), each variance as before x_s was observed; ≥ log det(K_t/λ + I)
+    mean_norm: float = 0.0  # ‖μ̃_t‖ in the RKHS
+
+
+Radius = Callable[[Evidence], float]
+
+
+@dataclass(frozen=True)
+class Theory:
+    """Theorem 2: ξ√(2[α(1 + ln(1 + Tr K_t/λ)) d̃_t + ln 1/δ′]) + (1 + 1/√(1−ε)) √λ F.
+
+    Contains f for all arms and all steps with probability 1 − δ when ‖f‖ ≤ F = ``norm`` and the noise is ξ-sub-Gaussian,
+    ξ = ``noise``. A sketch spends δ/2 on Theorem 1 (``oversampling_for(epsilon, delta / 2, horizon)``) and δ′ = δ/2 here; the
+    exact posterior has ε = 0, one √λF, and δ′ = δ.
+
+    With ``double=True`` the norm is a first guess, doubled whenever ‖μ̃_t‖ > F + β̃_t/√λ, which the theorem rules out for a
+    true bound. The factor 1 + ln(1 + Tr K_t/λ) replaces the paper's 2 ln(κ²t), which fails for small κ²t.
+    """
+
+    norm: float
+    noise: float
+    epsilon: float = 0.5
+    delta: float = 0.1
+    double: bool = False
+
+    def __post_init__(self) -> None:
+        _check_theory(self)
+
+    @property
+    def alpha(self) -> float:
+        """α = (1 + ε)/(1 − ε)."""
+        return alpha_of(self.epsilon)
+
+    def __call__(self, evidence: Evidence) -> float:
+        alpha = 1.0 if evidence.exact else self.alpha
+        log_det = 2 * alpha * (1 + np.log1p(evidence.trace)) * evidence.effective_dimension
+        return _theorem_two(self, evidence, log_det)
+
+
+@dataclass(frozen=True)
+class LogDet:
+    """Theorem 2 before its last step: ξ√(Σ_s ln(1 + ασ̃²_{s−1}(x_s)) + 2 ln 1/δ′) + (1 + 1/√(1−ε)) √λ F.
+
+    The sum bounds log det(K_t/λ + I) by the chain rule, for O(1) a step, and is smaller than what `Theory` bounds it by.
+    Same promise and same parameters as `Theory`.
+    """
+
+    norm: float
+    noise: float
+    epsilon: float = 0.5
+    delta: float = 0.1
+    double: bool = False
+
+    def __post_init__(self) -> None:
+        _check_theory(self)
+
+    @property
+    def alpha(self) -> float:
+        """α = (1 + ε)/(1 − ε)."""
+        return alpha_of(self.epsilon)
+
+    def __call__(self, evidence: Evidence) -> float:
+        return _theorem_two(self, evidence, evidence.information)
+
+
+@dataclass(frozen=True)
+class Bayes:
+    """√λ·√(2 ln(A t² π²/6δ)): f drawn from the GP itself (Srinivas et al. 2010, Theorem 1), A arms, t observations."""
+
+    delta: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_probability("delta", self.delta)
+
+    def __call__(self, evidence: Evidence) -> float:
+        t = max(1, evidence.n_observations)
+        union = np.log(evidence.n_arms) + 2 * np.log(t) + np.log(np.pi**2 / (6 * self.delta))
+        return float(np.sqrt(evidence.regularization * 2 * union))
+
+
+@dataclass(frozen=True)
+class Constant:
+    """c√λ: c posterior standard deviations of f. What practitioners use; no promise holds over many arms at once."""
+
+    c: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.c) and self.c >= 0):
+            raise ParameterError(f"c must be a non-negative number of standard deviations, got {self.c!r}")
+
+    def __call__(self, evidence: Evidence) -> float:
+        return float(self.c * np.sqrt(evidence.regularization))
+
+
+def updated_norm(radius: Radius, evidence: Evidence) -> float | None:
+    """The guess of ‖f‖ after this evidence: doubled until ‖μ̃_t‖ ≤ F + β̃_t(F)/√λ. None where nothing is doubled.
+
+    Inside the confidence set ‖μ̃_t − f‖ ≤ β̃_t/√λ, so a norm bound that breaks the inequality is refuted by the data.
+    """
+    if evidence.norm is None:
+        return None
+    norm = evidence.norm
+    while evidence.mean_norm > norm + radius(replace(evidence, norm=norm)) / np.sqrt(evidence.regularization):
+        norm *= 2
+    return norm
+
+
+def first_norm(radius: Radius) -> float | None:
+    """The first guess of ‖f‖ of a radius that doubles it, else None."""
+    return radius.norm if isinstance(radius, Theory | LogDet) and radius.double else None
+
+
+def _theorem_two(radius: Theory | LogDet, evidence: Evidence, log_det: float) -> float:
+    """ξ√(log det + 2 ln 1/δ′) + bias·√λF."""
+    bias = 1.0 if evidence.exact else 1 + 1 / np.sqrt(1 - radius.epsilon)
+    delta = radius.delta if evidence.exact else radius.delta / 2
+    norm = radius.norm if evidence.norm is None else evidence.norm
+    deviation = radius.noise * np.sqrt(log_det - 2 * np.log(delta))
+    return float(deviation + bias * np.sqrt(evidence.regularization) * norm)
+
+
+def _check_theory(radius: Theory | LogDet) -> None:
+    check_probability("epsilon", radius.epsilon)
+    check_probability("delta", radius.delta)
+    if not (np.isfinite(radius.norm) and radius.norm > 0):
+        raise ParameterError(f"norm must be a positive bound on the RKHS norm of f, got {radius.norm!r}")
+    if not (np.isfinite(radius.noise) and radius.noise >= 0):
+        raise ParameterError(f"noise must be a non-negative standard deviation, got {radius.noise!r}")

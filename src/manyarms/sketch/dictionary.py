@@ -1,0 +1,49 @@
+"""Ridge-leverage sampling of the dictionary (Algorithm 1, inner loop) and the q̄ that Theorem 1 asks for."""
+
+import numpy as np
+
+from manyarms.errors import ParameterError
+from manyarms.typing import Array, Indices
+
+
+def inclusion_probability(variance: Array, counts: Array, oversampling: float) -> Array:
+    """Probability that an arm of leverage σ̃² pulled n times enters the dictionary: 1 − (1 − min(1, q̄σ̃²))ⁿ.
+
+    Algorithm 1 draws a Bernoulli(p̃), p̃ = q̄σ̃², for every *pull*; one of n is drawn with this probability. A pull of weight n
+    carries the evidence of n pulls, so fractional n is covered by the same expression.
+    """
+    p = np.minimum(1.0, oversampling * variance)
+    with np.errstate(divide="ignore"):
+        return -np.expm1(counts * np.log1p(-p))
+
+
+def draw_dictionary(arms: Indices, probability: Array, rng: np.random.Generator) -> Indices:
+    """The arms kept by one Bernoulli draw each, in the order given; an empty draw keeps the most probable one."""
+    kept = rng.random(len(arms)) < probability
+    if not kept.any():
+        kept[int(np.argmax(probability))] = True
+    return arms[kept]
+
+
+def oversampling_for(epsilon: float, delta: float, horizon: int) -> float:
+    """Theorem 1's q̄ = 6α ln(4T/δ)/ε², α = (1 + ε)/(1 − ε).
+
+    With it, σ²/α ≤ σ̃² ≤ ασ² for all arms and all t ≤ T, and |S_t| ≤ 3(1 + κ²/λ)αq̄·d_eff, with probability 1 − δ. Theorem 2
+    spends half of its δ here: pass δ/2. In practice q̄ near 5 is accurate; `diagnostics.sketch_accuracy` measures how much.
+    """
+    check_probability("epsilon", epsilon)
+    check_probability("delta", delta)
+    if horizon < 1:
+        raise ParameterError(f"horizon must be at least 1 step, got {horizon!r}")
+    return float(6 * alpha_of(epsilon) * np.log(4 * horizon / delta) / epsilon**2)
+
+
+def alpha_of(epsilon: float) -> float:
+    """α = (1 + ε)/(1 − ε)."""
+    return (1 + epsilon) / (1 - epsilon)
+
+
+def check_probability(name: str, value: float) -> None:
+    """Raise ParameterError unless 0 < value < 1."""
+    if not 0 < value < 1:
+        raise ParameterError(f"{name} must lie strictly between 0 and 1, got {value!r}")

@@ -1,0 +1,72 @@
+"""The Nyström embedding z(x) = L⁻¹ k_S(x) and its residual r(x) = k(x, x) − ‖z(x)‖²."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from manyarms.errors import KernelError
+from manyarms.kernels import Kernel
+from manyarms.sketch.linalg import pivoted_cholesky, solve_lower
+from manyarms.typing import Array, Indices
+
+PSD_TOLERANCE = 1e-6
+"""A residual below −1e-6·κ² is no rounding error: the kernel is not positive semi-definite."""
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """Projection on the span of the inducing rows; the paper's (K_S^{1/2})⁺ k_S(·) up to a rotation that nothing depends on."""
+
+    kernel: Kernel
+    inducing_rows: Array  # (m, d)
+    L: Array  # (m, m)
+
+    @classmethod
+    def fit(cls, kernel: Kernel, rows: Array, tolerance: float) -> tuple["Embedding", Indices]:
+        """The embedding of a dictionary, and which of its rows it rests on: those not represented by the others."""
+        K = kernel(rows, rows)
+        _check_covariance(K, rows)
+        L, kept, residual = pivoted_cholesky(K, tolerance)
+        worst = int(residual.argmin())
+        if residual[worst] < -PSD_TOLERANCE * np.diag(K).max():
+            raise _negative_variance(rows[worst], residual[worst], rows[kept[np.abs(K[worst, kept]).argmax()]])
+        return cls(kernel, rows[kept], L), kept
+
+    def __call__(self, X: Array, diag: Array) -> tuple[Array, Array]:
+        """z(x) (n, m) and r(x) = k(x, x) − ‖z(x)‖² ∈ [0, k(x, x)] (n,) for every row of X; `diag` holds k(x, x)."""
+        if not len(self.L):
+            return np.zeros((len(X), 0)), diag
+        K = self.kernel(X, self.inducing_rows)
+        Z = solve_lower(self.L, K.T).T
+        r = diag - np.einsum("ij,ij->i", Z, Z)
+        worst = int(r.argmin())
+        if r[worst] < -PSD_TOLERANCE * diag.max():
+            raise _negative_variance(X[worst], r[worst], self.inducing_rows[np.abs(self.L @ Z[worst]).argmax()])
+        return Z, np.clip(r, 0.0, diag)
+
+
+def _negative_variance(x: Array, variance: float, y: Array) -> KernelError:
+    return KernelError(
+        f"the kernel is not positive semi-definite: given the inducing rows, x = {x} has the negative variance "
+        f"{variance:.3g}, most of it against y = {y}; use a kernel that is a covariance"
+    )
+
+
+def _check_covariance(K: Array, rows: Array) -> None:
+    """Raise KernelError unless K is symmetric and satisfies k(x, y)² ≤ k(x, x) k(y, y)."""
+    d = np.diag(K)
+    slack = PSD_TOLERANCE * d.max()
+    asymmetry = np.abs(K - K.T)
+    if asymmetry.max() > slack:
+        i, j = np.unravel_index(int(asymmetry.argmax()), K.shape)
+        raise KernelError(
+            f"the kernel is not symmetric: k(x, y) = {K[i, j]} but k(y, x) = {K[j, i]} for x = {rows[i]}, y = {rows[j]}"
+        )
+    root = np.sqrt(np.maximum(d, 0.0))
+    excess = np.abs(K) - np.outer(root, root)
+    if excess.max() > slack:
+        i, j = np.unravel_index(int(excess.argmax()), K.shape)
+        raise KernelError(
+            f"the kernel is not positive semi-definite: |k(x, y)| = {abs(K[i, j])} exceeds √(k(x, x) k(y, y)) = "
+            f"{root[i] * root[j]} for x = {rows[i]}, y = {rows[j]}; use a kernel that is a covariance"
+        )

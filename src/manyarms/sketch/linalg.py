@@ -1,0 +1,56 @@
+"""The factorisations the engine needs, with errors a user can act on."""
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from manyarms.errors import NumericalError
+from manyarms.typing import Array, Indices
+
+
+def represented_below(n_inducing: int, kappa2: float, regularization: float, max_count: float) -> float:
+    """Largest residual r(x) of an arm that the inducing arms already represent: max(2mε κ², 1e-10·λ/n_max).
+
+    What must vanish is n·r/λ, the error on the arm pulled most, so a tolerance relative to k alone would be wrong at small λ
+    or after many pulls.
+    """
+    rounding = 2 * n_inducing * np.finfo(float).eps * kappa2
+    return float(max(rounding, 1e-10 * regularization / max(1.0, max_count)))
+
+
+def pivoted_cholesky(K: Array, tolerance: float) -> tuple[Array, Indices, Array]:
+    """L, pivots and what is left: K[pivots][:, pivots] = L Lᵀ, largest residual first, while one exceeds `tolerance`.
+
+    The pivots are a true sub-dictionary: L is the exact factor for those points. The third result is the residual diagonal
+    (m,) of K after them, in K's order.
+    """
+    factor, order, rank, _ = lapack.dpstrf(K, tol=tolerance, lower=1)
+    order = order.astype(np.intp) - 1
+    rest = factor[rank:, :rank]
+    residual = np.zeros(len(K))
+    residual[order[rank:]] = np.diag(K)[order[rank:]] - np.einsum("ij,ij->i", rest, rest)
+    return np.asfortranarray(np.tril(factor[:rank, :rank])), order[:rank], residual
+
+
+def cholesky(V: Array) -> Array:
+    """Lower Cholesky factor of a positive definite V. Raises NumericalError when float64 cannot carry it."""
+    if not V.size:
+        return V
+    factor, info = lapack.dpotrf(V, lower=1, clean=1)
+    if info != 0 or not np.isfinite(factor).all():
+        raise NumericalError(
+            f"a {len(V)}×{len(V)} posterior matrix with diagonal from {np.diag(V).min():.3g} to {np.diag(V).max():.3g} is "
+            "singular in float64; raise `regularization` or rescale the kernel"
+        )
+    return np.asarray(factor)
+
+
+def solve_lower(L: Array, B: Array) -> Array:
+    """L⁻¹B for a lower triangular L, B (m,) or (m, n); a column-major B is overwritten."""
+    if not B.size:
+        return B
+    return np.asarray(blas.dtrsm(1.0, L, B.reshape(len(B), -1), lower=1, overwrite_b=1)).reshape(B.shape)
+
+
+def solve_cholesky(C: Array, b: Array) -> Array:
+    """(CCᵀ)⁻¹b for a vector b."""
+    return np.asarray(blas.dtrsm(1.0, C, solve_lower(C, b)[:, None], lower=1, trans_a=1))[:, 0] if b.size else b
