@@ -118,7 +118,7 @@ def regret_bound(theory: Theory, horizon: int, effective_dimension: float, kappa
 
 def cumulative_regret(values: ArrayLike, optimum: float) -> Array:
     """R_t = Σ_{s≤t} f(x⋆) − f(x_s) for every t, from the noise-free values f(x_s) of the arms pulled, (T,)."""
-    return np.cumsum(optimum - np.asarray(values, dtype=np.float64))
+    return np.asarray(np.cumsum(optimum - np.asarray(values, dtype=np.float64)))
 
 
 def simple_regret(values: ArrayLike, optimum: float) -> Array:
@@ -145,4 +145,4 @@ def _spectrum(X: ArrayLike, kernel: Any, counts: ArrayLike | None) -> Array:
     if len(root) != len(rows):
         raise ParameterError(f"counts must have one value for each of the {len(rows)} rows, got {len(root)}")
     K = as_kernel(kernel)(rows, rows) * np.outer(root, root)
-    return np.maximum(eigh(K, eigvals_only=True), 0.0)
+    return np.asarray(np.maximum(eigh(K, eigvals_only=True), 0.0))

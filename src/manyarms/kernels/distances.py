@@ -54,7 +54,7 @@ class ScaledPoints:
         hi = np.rint(X)
         lo = X - hi
         ones = np.ones((len(X), 1))
-        D = np.hstack([-2 * hi, _norms(hi), ones]) @ self._Y_integer
+        D: Array = np.hstack([-2 * hi, _norms(hi), ones]) @ self._Y_integer
         D += np.hstack([-2 * hi, -2 * lo, 2 * _dots(hi, lo) + _norms(lo), ones]) @ self._Y_rest
         if D.min(initial=np.inf) < 2.0:
             i, j = np.divmod(np.flatnonzero(D < 2.0), D.shape[1])
@@ -68,4 +68,5 @@ def _norms(X: Array) -> Array:
 
 
 def _dots(X: Array, Y: Array) -> Array:
-    return np.einsum("ij,ij->i", X, Y)[:, None]
+    products: Array = np.einsum("ij,ij->i", X, Y)[:, None]
+    return products

@@ -22,7 +22,7 @@ class Linear(Kernel):
         return X @ Y.T + self.bias
 
     def diag(self, X: Array) -> Array:
-        return np.einsum("ij,ij->i", X, X) + self.bias
+        return np.asarray(np.einsum("ij,ij->i", X, X) + self.bias)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,9 @@ class State(Protocol):
 class Lookahead(Protocol):
     """Variances σ̃² of all arms if some more were pulled. The means are frozen: no reward is known yet."""
 
-    variance: Array  # (A,)
+    @property
+    def variance(self) -> Array:
+        """σ̃², (A,)."""
 
     def pull(self, arms: Indices) -> None:
         """Suppose these arms were pulled once more each."""

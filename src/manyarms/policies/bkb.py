@@ -130,9 +130,14 @@ class BKB(Policy):
         return BKBState(history, dictionary, inducing, posterior, pulled_variance, evidence)
 
     def _posterior(self, history: History, dictionary: Indices) -> tuple[Posterior, Indices]:
-        """The posterior on a dictionary of pulled arms, and the inducing arms it kept."""
-        kappa2, most = float(self._diag[dictionary].max()), float(history.counts.max())
-        tolerance = represented_below(len(dictionary), kappa2, self.regularization, most)
+        """The posterior on a dictionary of pulled arms, and the inducing arms it kept.
+
+        A dictionary of all pulled arms makes the posterior the exact one, so it is kept whole.
+        """
+        tolerance = None
+        if len(dictionary) < len(history.pulled):
+            kappa2, most = float(self._diag[dictionary].max()), float(history.counts.max())
+            tolerance = represented_below(len(dictionary), kappa2, self.regularization, most)
         embedding, kept = Embedding.fit(self.kernel, self.arms[dictionary], tolerance)
         inducing = dictionary[kept]
         where = np.searchsorted(history.pulled, inducing)

@@ -6,7 +6,7 @@ import numpy as np
 
 from manyarms.errors import KernelError
 from manyarms.kernels import Kernel
-from manyarms.sketch.linalg import pivoted_cholesky, solve_lower
+from manyarms.sketch.linalg import EPS, pivoted_cholesky, solve_lower
 from manyarms.typing import Array, Indices
 
 PSD_TOLERANCE = 1e-6
@@ -22,27 +22,38 @@ class Embedding:
     L: Array  # (m, m)
 
     @classmethod
-    def fit(cls, kernel: Kernel, rows: Array, tolerance: float) -> tuple["Embedding", Indices]:
-        """The embedding of a dictionary, and which of its rows it rests on: those not represented by the others."""
+    def fit(cls, kernel: Kernel, rows: Array, tolerance: float | None) -> tuple["Embedding", Indices]:
+        """The embedding of a dictionary, and which of its rows it rests on: those whose residual exceeds the tolerance.
+
+        Without a tolerance all rows stay, the smallest pivots held at ε·κ². Dropping a near-duplicate moves the mean by the
+        *root* of its residual times the difference of its rewards: too much where the posterior is to be the exact one.
+        """
         K = kernel(rows, rows)
         _check_covariance(K, rows)
-        L, kept, residual = pivoted_cholesky(K, tolerance)
+        kappa2 = float(np.diag(K).max())
+        keep_all = tolerance is None and kappa2 > 0
+        L, kept, residual = pivoted_cholesky(K, EPS * kappa2 if tolerance is None else tolerance, keep_all=keep_all)
         worst = int(residual.argmin())
-        if residual[worst] < -PSD_TOLERANCE * np.diag(K).max():
+        if residual[worst] < -PSD_TOLERANCE * kappa2:
             raise _negative_variance(rows[worst], residual[worst], rows[kept[np.abs(K[worst, kept]).argmax()]])
         return cls(kernel, rows[kept], L), kept
 
     def __call__(self, X: Array, diag: Array) -> tuple[Array, Array]:
-        """z(x) (n, m) and r(x) = k(x, x) − ‖z(x)‖² ∈ [0, k(x, x)] (n,) for every row of X; `diag` holds k(x, x)."""
+        """z(x) (n, m) and r(x) = k(x, x) − ‖z(x)‖² (n,) for every row of X; `diag` holds k(x, x).
+
+        r is not negative but for rounding, which a small pivot ρ² magnifies by κ²/ρ². It is not clamped: the error in z that
+        makes r too small makes zᵀV⁻¹z too large by as much, up to the bound ε·κ²·n_max/λ of the sum.
+        """
         if not len(self.L):
             return np.zeros((len(X), 0)), diag
         K = self.kernel(X, self.inducing_rows)
         Z = solve_lower(self.L, K.T).T
         r = diag - np.einsum("ij,ij->i", Z, Z)
-        worst = int(r.argmin())
-        if r[worst] < -PSD_TOLERANCE * diag.max():
+        worst, kappa2 = int(r.argmin()), diag.max()
+        magnified = 10 * len(self.L) * EPS * kappa2 / np.square(np.diag(self.L).min())
+        if r[worst] < -(PSD_TOLERANCE + magnified) * kappa2:
             raise _negative_variance(X[worst], r[worst], self.inducing_rows[np.abs(self.L @ Z[worst]).argmax()])
-        return Z, np.clip(r, 0.0, diag)
+        return Z, r
 
 
 def _negative_variance(x: Array, variance: float, y: Array) -> KernelError:

@@ -6,6 +6,8 @@ from scipy.linalg import blas, lapack
 from manyarms.errors import NumericalError
 from manyarms.typing import Array, Indices
 
+EPS = float(np.finfo(np.float64).eps)
+
 
 def represented_below(n_inducing: int, kappa2: float, regularization: float, max_count: float) -> float:
     """Largest residual r(x) of an arm that the inducing arms already represent: max(2mε κ², 1e-10·λ/n_max).
@@ -13,22 +15,29 @@ def represented_below(n_inducing: int, kappa2: float, regularization: float, max
     What must vanish is n·r/λ, the error on the arm pulled most, so a tolerance relative to k alone would be wrong at small λ
     or after many pulls.
     """
-    rounding = 2 * n_inducing * np.finfo(float).eps * kappa2
+    rounding = 2 * n_inducing * EPS * kappa2
     return float(max(rounding, 1e-10 * regularization / max(1.0, max_count)))
 
 
-def pivoted_cholesky(K: Array, tolerance: float) -> tuple[Array, Indices, Array]:
+def pivoted_cholesky(K: Array, tolerance: float, *, keep_all: bool = False) -> tuple[Array, Indices, Array]:
     """L, pivots and what is left: K[pivots][:, pivots] = L Lᵀ, largest residual first, while one exceeds `tolerance`.
 
-    The pivots are a true sub-dictionary: L is the exact factor for those points. The third result is the residual diagonal
-    (m,) of K after them, in K's order.
+    The pivots are a true sub-dictionary: L is the exact factor for those points. With `keep_all` the others stay too, each
+    with a pivot of `tolerance` in place of its smaller residual. The third result is the residual diagonal (m,) of K after
+    the pivots above the tolerance, in K's order.
     """
     factor, order, rank, _ = lapack.dpstrf(K, tol=tolerance, lower=1)
     order = order.astype(np.intp) - 1
-    rest = factor[rank:, :rank]
-    residual = np.zeros(len(K))
-    residual[order[rank:]] = np.diag(K)[order[rank:]] - np.einsum("ij,ij->i", rest, rest)
-    return np.asfortranarray(np.tril(factor[:rank, :rank])), order[:rank], residual
+    L = np.asfortranarray(np.tril(factor))
+    L[:, rank:] = 0.0
+    residual = np.empty(len(K))
+    residual[order] = np.diag(K)[order] - np.einsum("ij,ij->i", L, L)
+    residual[order[:rank]] = 0.0
+    if not keep_all:
+        return np.asfortranarray(L[:rank, :rank]), order[:rank], residual
+    rest = np.arange(rank, len(K))
+    L[rest, rest] = np.sqrt(tolerance)
+    return L, order, residual
 
 
 def cholesky(V: Array) -> Array:

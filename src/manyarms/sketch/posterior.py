@@ -56,8 +56,8 @@ class Posterior:
     def moments(self, X: Array, diag: Array) -> tuple[Array, Array]:
         """μ̃(x) = z(x)ᵀw and σ̃²(x) = r(x)/λ + ‖C⁻¹z(x)‖² for every row of X; `diag` holds k(x, x).
 
-        The paper writes σ̃² = (k(x, x) − zᵀZᵀZV⁻¹z)/λ. With ZᵀZ = V − λI that is r/λ + zᵀV⁻¹z: two non-negative terms, so
-        nothing cancels and the variance away from the dictionary never starves.
+        The paper writes σ̃² = (k(x, x) − zᵀZᵀZV⁻¹z)/λ. With ZᵀZ = V − λI that is r/λ + zᵀV⁻¹z: the part outside the
+        span of the dictionary, which no observation shrinks, and the part inside. Both are non-negative but for rounding.
         """
         mean, variance = np.empty(len(X)), np.empty(len(X))
         step = max(1, CHUNK_ENTRIES // max(1, len(self.w)))
@@ -66,5 +66,5 @@ class Posterior:
             Z, r = self.embedding(X[rows], diag[rows])
             mean[rows] = Z @ self.w
             B = solve_lower(self.C, Z.T)
-            variance[rows] = r / self.regularization + np.einsum("ij,ij->j", B, B)
+            variance[rows] = np.maximum(r / self.regularization + np.einsum("ij,ij->j", B, B), 0.0)
         return mean, variance
