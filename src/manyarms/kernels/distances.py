@@ -18,6 +18,9 @@ from manyarms.typing import Array
 BLOCK_PAIRS = 1 << 16
 """Pairs computed at a time: 512 KiB of float64, so that a block's passes stay in cache."""
 
+LARGEST = 1e150
+"""Coordinates whose squares still fit float64."""
+
 
 def row_blocks(n_rows: int, n_columns: int) -> list[slice]:
     """Row slices of about BLOCK_PAIRS entries each."""
@@ -29,10 +32,11 @@ class ScaledPoints:
     """Rows of X and Y, centred, divided by the lengthscale and split on one grid."""
 
     def __init__(self, X: Array, Y: Array, lengthscale: Array) -> None:
-        centre = Y.mean(axis=0)
-        X, Y = (X - centre) / lengthscale, (Y - centre) / lengthscale
+        with np.errstate(over="ignore"):
+            centre = Y.mean(axis=0)
+            X, Y = (X - centre) / lengthscale, (Y - centre) / lengthscale
         spread = max(np.abs(X).max(initial=0.0), np.abs(Y).max(initial=0.0))
-        if not np.isfinite(spread):
+        if not spread < LARGEST:
             raise KernelError(
                 f"distances overflow: rows divided by lengthscale {lengthscale} reach {spread}; "
                 "use a larger lengthscale or smaller features"

@@ -21,6 +21,7 @@ from manyarms.policies.history import History
 from manyarms.sketch.confidence import Constant, Evidence, Radius
 from manyarms.sketch.embedding import PSD_TOLERANCE
 from manyarms.sketch.exact import ExactPosterior
+from manyarms.sketch.linalg import EPS
 from manyarms.sketch.observations import Observations
 from manyarms.typing import Array, ArrayLike, Indices, Seed
 
@@ -64,6 +65,11 @@ class _Covariance:
         c = self._kernel(self._arms, self._arms[arm : arm + 1])[:, 0]
         c -= E.T @ E[:, arm]
         before = float(self.diagonal[arm])
+        rounding = self.n_rows * EPS * self._diag.max()
+        if noise + before <= rounding:
+            raise NumericalError(
+                f"noise variance {noise:.3g} is below the rounding {rounding:.3g} of the posterior; raise `regularization`"
+            )
         scale = np.sqrt(noise + before)
         e = c / scale
         self.mean += e * ((reward - self.mean[arm]) / scale)

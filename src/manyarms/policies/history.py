@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from manyarms.errors import ObservationError
 from manyarms.typing import Array, Indices
 
 
@@ -29,6 +30,9 @@ class History:
         counts, sums = np.zeros(len(pulled)), np.zeros(len(pulled))
         old, new = np.searchsorted(pulled, self.pulled), np.searchsorted(pulled, arms)
         counts[old], sums[old] = self.counts, self.sums
-        np.add.at(counts, new, weights)
-        np.add.at(sums, new, weights * rewards)
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.add.at(counts, new, weights)
+            np.add.at(sums, new, weights * rewards)
+        if not (np.isfinite(counts).all() and np.isfinite(sums).all()):
+            raise ObservationError("the sum of the rewards of an arm is beyond float64; rescale the rewards")
         return History(pulled, counts, sums, self.n_observations + len(arms))

@@ -1,0 +1,154 @@
+"""Kernels against 80 digits, scikit-learn and each other."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import high_precision as hp
+from sklearn.gaussian_process import kernels as sk
+from sklearn.metrics.pairwise import rbf_kernel
+
+from manyarms.errors import KernelError
+from manyarms.kernels import (
+    RBF,
+    FromCallable,
+    FromSklearn,
+    Linear,
+    Matern,
+    Pairwise,
+    Polynomial,
+    Product,
+    Scaled,
+    Sum,
+    as_kernel,
+    distances,
+)
+
+EPS = np.finfo(float).eps
+STATIONARY = [
+    (RBF, hp.rbf),
+    (lambda ell: Matern(ell, 0.5), lambda ell: hp.matern(ell, 0.5)),
+    (lambda ell: Matern(ell, 1.5), lambda ell: hp.matern(ell, 1.5)),
+    (lambda ell: Matern(ell, 2.5), lambda ell: hp.matern(ell, 2.5)),
+]
+
+
+def as_floats(matrix):
+    return np.array(matrix.tolist(), dtype=float).reshape(matrix.rows, matrix.cols)
+
+
+@pytest.mark.parametrize(("kernel", "oracle"), STATIONARY)
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+@pytest.mark.parametrize("spacing", [1.0, 1e-4, 1e-8, 1e-12, 0.0])
+def test_stationary_kernels_are_accurate_near_and_far(kernel, oracle, offset, spacing):
+    rng = np.random.default_rng(0)
+    lengthscale = np.array([0.3, 2.0, 0.7])
+    X = offset + rng.random((7, 3))
+    Y = np.vstack([X + spacing * rng.standard_normal((7, 3)), X[:3], 5 * rng.random((4, 3)) + offset])
+    error = np.abs(kernel(lengthscale)(X, Y) - as_floats(hp.gram(oracle(lengthscale), X, Y)))
+    assert error.max() < 50 * EPS  # Matérn-½ by ‖x‖² + ‖y‖² − 2xᵀy would be off by 1e-8 for near-duplicates
+
+
+@pytest.mark.parametrize("kernel", [RBF(0.1), Matern(0.1, 0.5)])
+def test_a_row_has_covariance_one_with_itself_and_its_duplicates(kernel):
+    X = np.random.default_rng(0).random((400, 5))
+    K = kernel(np.vstack([X, X]), X)
+    assert (K[np.arange(400), np.arange(400)] == 1).all()
+    assert (K[400 + np.arange(400), np.arange(400)] == 1).all()
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 70), st.integers(1, 300))
+def test_blocks_do_not_change_the_result(n, m, d, block):
+    rng = np.random.default_rng(n * m + d)
+    X, Y = rng.standard_normal((n, d)), rng.standard_normal((m, d))
+    whole = RBF(1.3)(X, Y)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(distances, "BLOCK_PAIRS", block)
+        np.testing.assert_allclose(RBF(1.3)(X, Y), whole, rtol=1e-14, atol=1e-300)
+
+
+def test_memory_never_holds_rows_times_rows_times_features():
+    X, Y = np.zeros((2000, 50)), np.ones((300, 50))
+    tracemalloc.start()
+    RBF(1.0)(X, Y)
+    RBF(1.0)(X, X[:300])  # every pair a duplicate
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * 2000 * 300 * 8  # an (n, m, d) array would be 50 times one matrix
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (RBF(0.4), sk.RBF(0.4)),
+        (RBF([0.4, 1.0, 2.0]), sk.RBF([0.4, 1.0, 2.0])),
+        (Matern(0.4, 0.5), sk.Matern(0.4, nu=0.5)),
+        (Matern([0.4, 3.0, 1.0], 1.5), sk.Matern([0.4, 3.0, 1.0], nu=1.5)),
+        (Matern(0.4), sk.Matern(0.4, nu=2.5)),
+        (Linear(0.25), sk.DotProduct(0.5)),
+        (Polynomial(3, 0.25), sk.DotProduct(0.5) ** 3),
+        (2.0 * RBF(0.4) + Linear() * Matern(1.0), 2.0 * sk.RBF(0.4) + sk.DotProduct(0.0) * sk.Matern(1.0, nu=2.5)),
+    ],
+)
+def test_kernels_and_their_algebra_equal_scikit_learn(ours, theirs):
+    rng = np.random.default_rng(1)
+    X, Y = rng.random((9, 3)), rng.random((5, 3))
+    np.testing.assert_allclose(ours(X, Y), theirs(X, Y), rtol=1e-12)
+    np.testing.assert_allclose(ours.diag(X), theirs.diag(X), rtol=1e-12)
+    adapted = as_kernel(theirs)
+    np.testing.assert_allclose(adapted(X, Y), theirs(X, Y), rtol=1e-15)
+    np.testing.assert_allclose(adapted.diag(X), theirs.diag(X), rtol=1e-15)
+
+
+def test_functions_of_blocks_and_of_rows_are_kernels():
+    rng = np.random.default_rng(2)
+    X, Y = rng.random((70, 3)), rng.random((5, 3))
+    blocks, pairs = as_kernel(rbf_kernel), Pairwise(lambda x, y: np.exp(-np.sum((x - y) ** 2) / 3))
+    for kernel in (blocks, pairs):
+        np.testing.assert_allclose(kernel(X, Y), rbf_kernel(X, Y), rtol=1e-12)
+        np.testing.assert_allclose(kernel.diag(X), np.ones(70))
+    assert isinstance(as_kernel(sk.RBF()), FromSklearn)
+    assert as_kernel(blocks) is blocks
+
+
+def test_algebra_reads_as_written():
+    kernel = 2.0 * RBF(0.3) + Linear() * Matern(1.0)
+    assert isinstance(kernel, Sum)
+    assert isinstance(kernel.first, Scaled)
+    assert isinstance(kernel.second, Product)
+    assert repr(RBF([1, 2])) == "RBF([1.0, 2.0])"
+    assert repr(Matern(1, 0.5)) == "Matern(1.0, nu=0.5)"
+    assert repr(FromCallable(rbf_kernel)) == "FromCallable(rbf_kernel)"
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: RBF(0.0),
+        lambda: RBF(-1.0),
+        lambda: RBF(float("nan")),
+        lambda: RBF([]),
+        lambda: RBF([[1.0]]),
+        lambda: Matern(1.0, nu=2.0),
+        lambda: Linear(-1.0),
+        lambda: Polynomial(0),
+        lambda: Polynomial(1.5),
+        lambda: 0.0 * RBF(1.0),
+        lambda: RBF(1.0) + sk.RBF(1.0),
+        lambda: RBF(1.0) * "x",
+        lambda: as_kernel("rbf"),
+        lambda: as_kernel(RBF),
+        lambda: RBF([1.0, 2.0])(np.ones((2, 3)), np.ones((2, 3))),
+        lambda: RBF(1e-200)(np.full((2, 1), 1e200), np.zeros((2, 1))),
+        lambda: as_kernel(lambda X, Y: X[:, 0])(np.ones((3, 2)), np.ones((2, 2))),
+        lambda: as_kernel(lambda X, Y: X @ Y)(np.ones((3, 2)), np.ones((4, 2))),
+        lambda: as_kernel(lambda X, Y: 1j * X @ Y.T)(np.ones((3, 2)), np.ones((4, 2))),
+        lambda: as_kernel(lambda X, Y: np.nan * X @ Y.T)(np.ones((3, 2)), np.ones((4, 2))),
+        lambda: Pairwise(lambda x, y: x)(np.ones((3, 2)), np.ones((4, 2))),
+    ],
+)
+def test_what_cannot_be_a_kernel_is_a_typed_error(build):
+    with pytest.raises(KernelError):
+        build()

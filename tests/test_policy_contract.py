@@ -1,0 +1,352 @@
+"""What every policy promises, whatever its algorithm. A new policy is added to POLICIES and must pass all of it."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import dense
+from problems import RKHSProblem, fingerprint, play, read_only
+
+import manyarms as ma
+from manyarms.errors import ArmsError, KernelError, ManyArmsError, ObservationError, ParameterError, StateError, UnknownArmError
+
+KERNEL = ma.kernels.Matern(0.3, 1.5)
+ARMS = read_only(np.random.default_rng(0).random((80, 2)))
+
+
+def bkb(arms=ARMS, kernel=KERNEL, **options):
+    return ma.BKB(arms, kernel, **options)
+
+
+def full_bkb(arms=ARMS, kernel=KERNEL, **options):
+    return ma.BKB(arms, kernel, oversampling=1e300, **options)
+
+
+def gpucb(arms=ARMS, kernel=KERNEL, **options):
+    return ma.GPUCB(arms, kernel, **options)
+
+
+POLICIES = [bkb, full_bkb, gpucb]
+EXACT = [full_bkb, gpucb]
+every_policy = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.__name__)
+exact_policy = pytest.mark.parametrize("policy", EXACT, ids=lambda policy: policy.__name__)
+
+
+def trained(policy, steps=12, **options):
+    bandit = policy(**options)
+    rng = np.random.default_rng(5)
+    play(bandit, lambda arms: np.sin(5 * ARMS[arms, 0]) + 0.1 * rng.standard_normal(len(arms)), steps)
+    return bandit
+
+
+@every_policy
+class TestChoosing:
+    def test_it_returns_arm_indices(self, policy):
+        for bandit in (policy(), trained(policy)):
+            for n in (1, 2, 5):
+                arms = bandit.choose(n)
+                assert arms.shape == (n,)
+                assert arms.dtype == np.intp
+                assert ((arms >= 0) & (arms < 80)).all()
+
+    def test_it_is_pure(self, policy):
+        for bandit in (policy(), trained(policy)):
+            before = fingerprint(bandit)
+            first = bandit.choose(6, pending=[3, 4])
+            bandit.scores(), bandit.predict(ARMS[:3]), bandit.beta
+            np.testing.assert_array_equal(bandit.choose(6, pending=[3, 4]), first)
+            assert fingerprint(bandit) == before
+
+    def test_the_first_arm_is_uniform_and_fixed_by_the_seed(self, policy):
+        firsts = [int(policy(seed=seed).choose()[0]) for seed in range(200)]
+        assert firsts == [int(policy(seed=seed).choose()[0]) for seed in range(200)]
+        assert np.unique(firsts).size > 60  # of 80; 73 expected
+
+    def test_a_batch_is_a_sequence_of_pending_choices(self, policy):
+        for bandit in (policy(), trained(policy)):
+            batch = bandit.choose(6)
+            for j in range(6):
+                assert bandit.choose(pending=batch[:j])[0] == batch[j]
+
+    def test_a_batch_of_eight_from_an_unexplored_pool_holds_eight_arms(self, policy):
+        for seed in range(5):
+            assert np.unique(policy(seed=seed, regularization=0.01).choose(8)).size == 8
+
+    def test_pending_arms_are_taken_into_account(self, policy):
+        bandit = policy()
+        bandit.observe(0, 0.0)
+        arm = bandit.choose()
+        assert bandit.choose(pending=arm) != arm
+
+    def test_it_takes_the_largest_score(self, policy):
+        bandit = trained(policy)
+        mean, variance, ucb = bandit.scores()
+        np.testing.assert_allclose(ucb, mean + bandit.beta * np.sqrt(variance))
+        assert bandit.choose()[0] == np.argmax(ucb)
+
+    @pytest.mark.parametrize("n", [0, -1, 1.5, True, "2", None])
+    def test_a_wrong_n_is_a_typed_error(self, policy, n):
+        with pytest.raises(ParameterError):
+            policy().choose(n)
+
+    def test_wrong_pending_arms_are_a_typed_error(self, policy):
+        with pytest.raises(UnknownArmError):
+            policy().choose(pending=[80])
+
+
+@every_policy
+class TestObserving:
+    @pytest.mark.parametrize(
+        ("arms", "rewards", "error"),
+        [
+            ([1], [np.nan], ObservationError),
+            ([1, 2], [0.0, np.inf], ObservationError),
+            ([1, 2], [0.0, -np.inf], ObservationError),
+            ([1, 2], [0.0], ObservationError),
+            ([1], [0.0, 1.0], ObservationError),
+            ([1], [], ObservationError),
+            ([1], None, ObservationError),
+            ([1], [None], ObservationError),
+            ([1], ["0.5"], ObservationError),
+            ([1], [1j], ObservationError),
+            ([1], [[0.5]], ObservationError),
+            ([1, 2], [[0.5], [0.5, 1.0]], ObservationError),
+            ([1], [np.longdouble("1e400")], ObservationError),
+            ([1, 1], [1.7e308, 1.7e308], ObservationError),
+            ([80], [0.0], UnknownArmError),
+            ([-1], [0.0], UnknownArmError),
+            ([2**40], [0.0], UnknownArmError),
+            ([np.uint64(2**63 + 5)], [0.0], UnknownArmError),
+            ([2**70], [0.0], ArmsError),
+            ([1.0], [0.0], ArmsError),
+            ([1.5], [0.0], ArmsError),
+            ([np.nan], [0.0], ArmsError),
+            ([True], [0.0], ArmsError),
+            (["1"], [0.0], ArmsError),
+            ([[1]], [0.0], ArmsError),
+            (None, [0.0], ArmsError),
+        ],
+    )
+    def test_bad_observations_are_typed_errors_and_change_nothing(self, policy, arms, rewards, error):
+        for bandit in (policy(), trained(policy)):
+            before, choice = fingerprint(bandit), bandit.choose(3)
+            with pytest.raises(error):
+                bandit.observe(arms, rewards)
+            assert fingerprint(bandit) == before
+            np.testing.assert_array_equal(bandit.choose(3), choice)
+
+    @pytest.mark.parametrize("noise", [0.0, -1.0, np.nan, np.inf, [0.1], [0.1, 0.1, 0.1], "0.1", 1e-300, 1e300, 1j])
+    def test_bad_noise_is_a_typed_error_and_changes_nothing(self, policy, noise):
+        bandit = trained(policy)
+        before = fingerprint(bandit)
+        with pytest.raises(ObservationError):
+            bandit.observe([1, 2], [0.0, 0.0], noise=noise)
+        assert fingerprint(bandit) == before
+
+    def test_a_kernel_that_fails_in_the_middle_changes_nothing(self, policy):
+        class Failing(ma.kernels.Kernel):
+            armed = False
+
+            def __call__(self, X, Y):
+                if self.armed:
+                    raise KernelError("the kernel failed")
+                return KERNEL(X, Y)
+
+            def diag(self, X):
+                return KERNEL.diag(X)
+
+        kernel = Failing()
+        bandit = policy(kernel=kernel)
+        bandit.observe([1, 2], [0.0, 1.0])
+        before = fingerprint(bandit)
+        kernel.armed = True
+        with pytest.raises(KernelError):
+            bandit.observe(3, 0.0)
+        kernel.armed = False
+        assert fingerprint(bandit) == before
+
+    def test_nothing_observed_is_nothing_changed(self, policy):
+        bandit = trained(policy)
+        before = fingerprint(bandit)
+        bandit.observe([], [])
+        assert fingerprint(bandit) == before
+
+    def test_what_is_passed_in_is_not_changed(self, policy):
+        bandit = policy()
+        arms, rewards = read_only([1, 2, 1]), read_only([0.0, 1.0, 2.0])
+        bandit.observe(arms, rewards, noise=read_only([0.1, 0.2, 0.3]))
+        bandit.predict(read_only(ARMS[:4]))
+
+    def test_results_cannot_change_the_policy(self, policy):
+        bandit = trained(policy)
+        for array in bandit.scores():
+            assert not array.flags.writeable
+        counts = bandit.counts
+        counts[:] = -1
+        assert bandit.counts.sum() == 12
+
+    def test_counts_and_kinds_of_rewards(self, policy):
+        bandit = policy()
+        bandit.observe(3, 1)
+        bandit.observe([3, 4], [True, False])
+        bandit.observe(np.array([5], dtype=np.uint8), np.array([0.5], dtype=np.float32))
+        np.testing.assert_array_equal(np.flatnonzero(bandit.counts), [3, 4, 5])
+        assert bandit.counts[3] == 2
+
+    def test_the_order_within_a_call_does_not_matter(self, policy):
+        arms, rewards = np.array([5, 3, 5, 9]), np.array([0.1, 0.7, 0.2, -0.3])
+        one, other = policy(), policy()
+        one.observe(arms, rewards)
+        other.observe(arms[::-1], rewards[::-1])
+        np.testing.assert_allclose(one.scores(), other.scores(), rtol=1e-9, atol=1e-12)
+
+    def test_noise_is_a_weight(self, policy):
+        plain, weighted = policy(regularization=0.04), policy(regularization=0.04)
+        plain.observe([3, 3, 3, 3, 7], [1.0, 1.0, 1.0, 1.0, 0.0])
+        weighted.observe([3, 7], [1.0, 0.0], noise=[0.1, 0.2])
+        np.testing.assert_allclose(weighted.counts, plain.counts)
+        np.testing.assert_allclose(weighted.scores().mean, plain.scores().mean, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(weighted.scores().variance, plain.scores().variance, rtol=1e-9)
+
+
+@every_policy
+class TestAnswers:
+    def test_predict_is_the_scores_in_reward_units(self, policy):
+        bandit = trained(policy, regularization=0.02)
+        mean, std = bandit.predict()
+        np.testing.assert_allclose(mean, bandit.scores().mean)
+        np.testing.assert_allclose(std, np.sqrt(0.02 * bandit.scores().variance))
+        for found, expected in zip(bandit.predict(ARMS), (mean, std), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
+
+    def test_before_any_observation_it_is_the_prior(self, policy):
+        mean, std = policy(kernel=4.0 * KERNEL).predict()
+        assert (mean == 0).all()
+        np.testing.assert_allclose(std, 2.0)
+        np.testing.assert_allclose(policy(kernel=4.0 * KERNEL).predict(ARMS[:3]).std, 2.0)
+        assert policy().effective_dimension == 0
+
+    def test_best_has_the_largest_lower_bound_of_the_pulled_arms(self, policy):
+        with pytest.raises(StateError):
+            _ = policy().best
+        bandit = trained(policy)
+        mean, variance, _ = bandit.scores()
+        lower = mean - bandit.beta * np.sqrt(variance)
+        pulled = np.flatnonzero(bandit.counts)
+        assert bandit.best == pulled[np.argmax(lower[pulled])]
+
+    @pytest.mark.parametrize("X", [[[np.nan, 0.0]], [[0.0]], [0.0, 1.0], [["a", "b"]], np.zeros((0, 2)), [[0.0, 1.0], [0.0]]])
+    def test_rows_that_are_no_rows_are_typed_errors(self, policy, X):
+        with pytest.raises(ArmsError):
+            trained(policy).predict(X)
+        with pytest.raises(ArmsError):
+            trained(policy, 3).predict(X)
+
+
+@every_policy
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"arms": np.zeros((0, 2))}, ArmsError),
+        ({"arms": np.zeros((2, 0))}, ArmsError),
+        ({"arms": np.zeros(3)}, ArmsError),
+        ({"arms": [[np.inf]]}, ArmsError),
+        ({"arms": [["x"]]}, ArmsError),
+        ({"kernel": "rbf"}, KernelError),
+        ({"kernel": lambda X, Y: -(X @ Y.T)}, KernelError),
+        ({"regularization": 0.0}, ParameterError),
+        ({"regularization": -1.0}, ParameterError),
+        ({"regularization": np.nan}, ParameterError),
+        ({"regularization": "small"}, ParameterError),
+        ({"seed": -1}, ParameterError),
+        ({"seed": 1.5}, ParameterError),
+        ({"seed": None}, ParameterError),
+    ],
+)
+def test_wrong_settings_are_typed_errors(policy, options, error):
+    with pytest.raises(error) as caught:
+        policy(**options)
+    assert isinstance(caught.value, ManyArmsError)
+
+
+@every_policy
+class TestInvariance:
+    def played(self, policy, arms, kernel, regularization, scale=1.0, steps=40):
+        problem = RKHSProblem(KERNEL, n_arms=60, d=2, seed=7)
+        bandit = policy(arms=arms, kernel=kernel, regularization=regularization, seed=3)
+        return play(bandit, lambda chosen: scale * problem.pull(chosen), steps)
+
+    @pytest.mark.parametrize("scale", [2.0**-20, 1e-3, 1e6])
+    def test_rescaling_rewards_and_kernel_changes_no_choice(self, policy, scale):
+        arms = RKHSProblem(KERNEL, n_arms=60, d=2, seed=7).arms
+        expected = self.played(policy, arms, KERNEL, 0.01)
+        found = self.played(policy, arms, scale**2 * KERNEL, 0.01 * scale**2, scale)
+        np.testing.assert_array_equal(found, expected)
+
+    def test_shifting_the_arms_changes_no_choice_of_a_stationary_kernel(self, policy):
+        arms = RKHSProblem(KERNEL, n_arms=60, d=2, seed=7).arms
+        expected = self.played(policy, arms, KERNEL, 0.01)
+        np.testing.assert_array_equal(self.played(policy, arms + 1024.0, KERNEL, 0.01), expected)
+
+
+@exact_policy
+class TestRelabelling:
+    """With every pulled arm inducing there is no draw, so relabelled and duplicated arms must give the same choices."""
+
+    problem = RKHSProblem(KERNEL, n_arms=50, d=2, noise=0.0, seed=2)
+
+    def played(self, policy, rows):
+        bandit = policy(arms=self.problem.arms[rows])
+        bandit.observe(int(np.flatnonzero(rows == 0)[0]), self.problem.f[0])
+        return rows[play(bandit, lambda chosen: self.problem.f[rows[chosen]], 30)]
+
+    def test_a_permutation(self, policy):
+        rows = np.random.default_rng(1).permutation(50)
+        np.testing.assert_array_equal(self.played(policy, rows), self.played(policy, np.arange(50)))
+
+    def test_duplicates(self, policy):
+        rows = np.concatenate([np.arange(50), np.arange(50)[::-1]])
+        np.testing.assert_array_equal(self.played(policy, rows), self.played(policy, np.arange(50)))
+
+    def test_of_duplicates_the_first_is_chosen(self, policy):
+        rows = np.repeat(np.arange(25), 2)
+        bandit = policy(arms=self.problem.arms[rows])
+        bandit.observe(0, self.problem.f[0])
+        assert (play(bandit, lambda chosen: self.problem.f[rows[chosen]], 30) % 2 == 0).all()
+
+
+@exact_policy
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.integers(0, 11), min_size=1, max_size=6),
+            st.sampled_from([None, 0.05, 0.3]),
+        ),
+        max_size=12,
+    )
+)
+def test_any_sequence_of_observations_equals_the_dense_formula(policy, calls):
+    arms = np.linspace(0.0, 1.0, 12)[:, None]
+    bandit = policy(arms=arms, kernel=ma.kernels.RBF(0.25), regularization=0.05)
+    rng = np.random.default_rng(0)
+    pulls, rewards, noises = [], [], []
+    for chosen, noise in calls:
+        y = rng.standard_normal(len(chosen))
+        bandit.observe(chosen, y, noise=noise)
+        pulls += chosen
+        rewards += list(y)
+        noises += [np.sqrt(0.05) if noise is None else noise] * len(chosen)
+    kernel = ma.kernels.RBF(0.25)
+    rows, variances = arms[pulls], np.square(noises)
+    if pulls:
+        T = np.linalg.inv(kernel(rows, rows) + np.diag(variances))
+        K = kernel(arms, rows)
+        expected = K @ T @ np.array(rewards), (1 - np.einsum("ij,jk,ik->i", K, T, K)) / 0.05
+    else:
+        expected = dense.exact(kernel, arms, [], [], 0.05, arms)
+    mean, variance, _ = bandit.scores()
+    np.testing.assert_allclose(mean, expected[0], atol=1e-8)
+    np.testing.assert_allclose(variance, expected[1], rtol=1e-8)
+    weights = np.zeros(12)
+    np.add.at(weights, np.array(pulls, dtype=int), 0.05 / variances)
+    np.testing.assert_allclose(bandit.counts, weights)
