@@ -1,0 +1,130 @@
+"""Theorems 1 and 2 as seeded statistical tests, and the regret of BKB beside exact GP-UCB."""
+
+import numpy as np
+import pytest
+from problems import RKHSProblem, play
+
+import manyarms as ma
+from manyarms.diagnostics import (
+    Sandwich,
+    cumulative_regret,
+    dictionary_size_bound,
+    effective_dimension,
+    random_iterate_regret,
+    regret_bound,
+    simple_regret,
+)
+from manyarms.policies.history import History
+from manyarms.sketch.exact import ExactPosterior
+
+EPSILON, DELTA, RUNS = 0.5, 0.1, 100
+KERNEL = ma.kernels.RBF(0.15)
+
+
+def test_theorem_one_with_its_own_oversampling():
+    """For all arms and steps σ²/α ≤ σ̃² ≤ ασ², and |S_t| within its bound, in at least 90 of 100 runs."""
+    horizon, regularization = 30, 1.0
+    q = ma.oversampling_for(EPSILON, DELTA, horizon)
+    held = 0
+    for seed in range(RUNS):
+        problem = RKHSProblem(KERNEL, n_arms=60, noise=1.0, seed=seed)
+        options = {"regularization": regularization, "seed": seed}
+        bkb, exact = ma.BKB(problem.arms, KERNEL, oversampling=q, **options), ma.GPUCB(problem.arms, KERNEL, **options)
+        good, pulls = True, []
+        for _ in range(horizon):
+            arms = bkb.choose()
+            rewards = problem.pull(arms)
+            bkb.observe(arms, rewards)
+            exact.observe(arms, rewards)
+            pulls += list(arms)
+            ratio = bkb.scores().variance / exact.scores().variance
+            d_eff = effective_dimension(problem.arms[pulls], KERNEL, regularization)
+            size = dictionary_size_bound(EPSILON, q, d_eff, 1.0, regularization)
+            good &= bool(1 / 3 <= ratio.min() and ratio.max() <= 3 and len(bkb.dictionary) <= size)
+        held += good
+    print(f"Theorem 1 held in {held} of {RUNS} runs")
+    assert held >= 90
+
+
+def test_the_sandwich_needs_oversampling():
+    """The case that can fail: 3,000 distinct arms pulled once each, d_eff ≈ 13, dictionaries drawn from their exact leverage
+    scores. q̄ = 1 breaks the 3-sandwich in most draws, q̄ = 5 keeps it with fewer than 100 inducing arms."""
+    arms, kernel = np.random.default_rng(0).random((3000, 1)), ma.kernels.RBF(0.1)
+    everything = History().add(np.arange(3000), np.zeros(3000), np.ones(3000))
+    policy = ma.BKB(arms, kernel, regularization=1.0, seed=0)
+    _, exact = ExactPosterior.fit(kernel, policy._observations(everything), 1.0).moments(arms, np.ones(3000))
+
+    def draw(oversampling):
+        state = policy._resparsified(everything, exact, oversampling, 0.0)
+        ratio = state.pulled_variance / exact
+        return Sandwich(ratio.min(), ratio.max()).holds(EPSILON), len(state.dictionary)
+
+    scarce, enough = [draw(1.0) for _ in range(20)], [draw(5.0) for _ in range(100)]
+    print(f"d_eff {exact.sum():.1f}; held at q̄ = 1: {sum(h for h, _ in scarce)} of 20; at q̄ = 5: {sum(h for h, _ in enough)} of 100")
+    assert sum(held for held, _ in scarce) <= 5
+    assert sum(held for held, _ in enough) >= 99
+    assert max(size for _, size in enough) < 100
+
+
+@pytest.mark.parametrize("radius", [ma.Theory, ma.LogDet])
+@pytest.mark.parametrize("sketched", [True, False], ids=["BKB", "GPUCB"])
+def test_theorem_two(radius, sketched):
+    """f within μ̃ ± β̃σ̃ for all arms and steps in at least 90 of 100 runs, and then R_T ≤ 2Σβ̃_tσ̃_t(x_{t+1})."""
+    horizon, norm, noise = 40, 1.0, 0.5
+    q = ma.oversampling_for(EPSILON, DELTA / 2, horizon)
+    covered = 0
+    for seed in range(RUNS):
+        problem = RKHSProblem(KERNEL, n_arms=60, norm=norm, noise=noise, seed=seed)
+        options = {"regularization": noise**2, "confidence": radius(norm, noise, EPSILON, DELTA), "seed": seed}
+        policy = ma.BKB(problem.arms, KERNEL, oversampling=q, **options) if sketched else ma.GPUCB(problem.arms, KERNEL, **options)
+        inside, regret, bound = True, 0.0, 0.0
+        for _ in range(horizon):
+            mean, variance, _ = policy.scores()
+            width = policy.beta * np.sqrt(variance)
+            inside &= bool((np.abs(problem.f - mean) <= width).all())
+            arms = policy.choose()
+            regret += problem.f.max() - problem.f[arms[0]]
+            bound += 2 * width[arms[0]]
+            policy.observe(arms, problem.pull(arms))
+        covered += inside
+        if inside:
+            assert regret <= bound
+            if sketched and radius is ma.Theory:
+                d_eff = effective_dimension(problem.arms, KERNEL, noise**2, policy.counts)
+                assert bound <= regret_bound(options["confidence"], horizon, d_eff, 1.0, noise**2)
+    print(f"{radius.__name__}: f covered at every step in {covered} of {RUNS} runs")
+    assert covered >= 90
+
+
+def test_intervals_that_are_too_narrow_do_not_cover():
+    """The coverage above can fail: half a standard deviation does not contain f."""
+    misses = 0
+    for seed in range(10):
+        problem = RKHSProblem(KERNEL, n_arms=60, noise=0.5, seed=seed)
+        policy = ma.BKB(problem.arms, KERNEL, regularization=0.25, confidence=ma.Constant(0.5), seed=seed)
+        play(policy, problem.pull, 20)
+        mean, std = policy.predict()
+        misses += bool((np.abs(problem.f - mean) > 0.5 * std).any())
+    assert misses >= 8
+
+
+@pytest.mark.parametrize("confidence", [ma.Constant(2.0), ma.Bayes(0.1)], ids=["Constant", "Bayes"])
+def test_regret_is_sublinear_and_close_to_exact_gpucb(confidence):
+    """Same radius for both, q̄ = 5, median of 10 seeds: R_T within 1.2 times that of GPUCB, and R_T/T falling.
+
+    (Under `LogDet` the two radii differ by α and by the sketch's bias, and so does the regret.)
+    """
+    horizon, ratios, exponents = 400, [], []
+    for seed in range(10):
+        regrets = []
+        for policy in (ma.BKB, ma.GPUCB):
+            problem = RKHSProblem(KERNEL, n_arms=300, d=1, norm=3.0, noise=0.3, seed=seed)
+            bandit = policy(problem.arms, KERNEL, regularization=0.09, confidence=confidence, seed=seed)
+            values = problem.f[play(bandit, problem.pull, horizon)]
+            regrets.append(cumulative_regret(values, problem.f.max()))
+            assert simple_regret(values, problem.f.max())[-1] <= random_iterate_regret(values, problem.f.max())[-1]
+        ratios.append(regrets[0][-1] / regrets[1][-1])
+        exponents.append(np.log(regrets[0][-1] / regrets[0][horizon // 4 - 1]) / np.log(4))
+    print(f"regret against GPUCB: median {np.median(ratios):.3f}; R_T grows as T^{np.median(exponents):.2f} from T/4 to T")
+    assert np.median(ratios) <= 1.2
+    assert np.median(exponents) <= 0.8
