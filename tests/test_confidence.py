@@ -106,8 +106,7 @@ def test_a_norm_guessed_too_small_is_doubled_until_the_data_allow_it(policy, rad
     assert norms == sorted(norms)
     assert norms[-1] > 16
     assert norms[-1] <= 2 * 200.0  # never doubled past a bound that is true
-    mean, variance, ucb = bandit.scores()
-    assert (ucb >= problem.f - 1e-6).all()
+    assert (bandit.scores().ucb >= problem.f - 1e-6).all()
 
 
 def test_a_norm_that_is_large_enough_stays():

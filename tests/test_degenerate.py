@@ -94,19 +94,13 @@ def test_an_indefinite_kernel_is_a_typed_error_naming_a_pair_and_changes_nothing
     before = fingerprint(bandit)
     with pytest.raises(KernelError, match=r"not positive semi-definite.*x = \[.*y = \["):
         bandit.observe([1, 2], [0.0, 1.0])
-        bandit.scores()
-    if policy is ma.GPUCB:
-        assert fingerprint(bandit) == before
+    assert fingerprint(bandit) == before
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_ridge_below_rounding_is_a_typed_error_or_an_answer(policy):
+def test_a_ridge_below_rounding_is_a_typed_error_that_changes_nothing(policy):
     bandit = policy(GRID, RBF, regularization=1e-25)
     before = fingerprint(bandit)
-    try:
+    with pytest.raises(NumericalError, match="regularization"):
         bandit.observe(np.tile(np.arange(30), 40), np.zeros(1200))
-    except NumericalError as error:
-        assert "regularization" in str(error)
-        assert fingerprint(bandit) == before
-    else:
-        assert np.isfinite(bandit.scores()).all()
+    assert fingerprint(bandit) == before

@@ -8,7 +8,7 @@ from scipy.linalg import norm
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.sketch.embedding import Embedding
-from manyarms.sketch.linalg import cholesky, solve_cholesky, solve_lower
+from manyarms.sketch.linalg import EPS, cholesky, solve_cholesky, solve_lower
 from manyarms.sketch.observations import Observations
 from manyarms.typing import Array, Indices
 
@@ -38,6 +38,11 @@ class Posterior:
         Their embeddings are the rows of L. A solve would give them back only up to ε/ρ, ρ the smallest pivot, and V⁻¹ would
         turn that into an error of ε/ρ³ on the mean.
         """
+        rounding = EPS * observed.diag.max() * observed.counts.max()
+        if regularization <= rounding:
+            raise NumericalError(
+                f"regularization {regularization:.3g} is below the rounding {rounding:.3g} of an arm's evidence; raise it"
+            )
         Z, _ = embedding(observed.rows, observed.diag)
         Z[inducing] = embedding.L
         V = (Z * observed.counts[:, None]).T @ Z

@@ -1,0 +1,117 @@
+"""The public surface: names, documentation, imports that go one way, README fragments that run."""
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import manyarms as ma
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "manyarms"
+
+# Each layer may import from itself and from those before it. docs/architecture.md draws the same list.
+LAYERS = [["errors", "typing"], ["kernels", "arms"], ["sketch"], ["policies"], ["diagnostics"], ["__init__"]]
+
+
+def layer_of(module: str) -> int:
+    name = module.split(".")[1] if "." in module else "__init__"
+    return next(i for i, names in enumerate(LAYERS) if name in names)
+
+
+def imports(path: Path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("manyarms"):
+            if node.module == "manyarms":
+                yield from (f"manyarms.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.startswith("manyarms"))
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_go_one_way(path):
+    module = ".".join(["manyarms", *path.relative_to(SOURCE).with_suffix("").parts])
+    for imported in imports(path):
+        assert layer_of(imported) <= layer_of(module), f"{module} imports {imported}, which is above it"
+
+
+def test_the_layers_are_drawn_in_the_architecture_page():
+    drawn = re.search(r"```text\n(errors.*?)```", (ROOT / "docs" / "architecture.md").read_text(), re.DOTALL).group(1)
+    names = [name for names in LAYERS[:-1] for name in names]
+    assert re.findall(r"\w+", drawn) == names
+
+
+def documented(heading: str) -> set[str]:
+    """Names in the first column of the table under a heading of docs/api.md."""
+    page = (ROOT / "docs" / "api.md").read_text()
+    section = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL).group(1)
+    return set(re.findall(r"^\| `(\w+)", section, re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("heading", "module"),
+    [
+        ("manyarms", ma),
+        ("manyarms.kernels", ma.kernels),
+        ("manyarms.diagnostics", ma.diagnostics),
+        ("manyarms.errors", ma.errors),
+    ],
+)
+def test_the_public_names_are_the_documented_ones(heading, module):
+    assert set(module.__all__) == documented(heading)
+    assert len(set(module.__all__)) == len(module.__all__)
+    for name in module.__all__:
+        assert inspect.getdoc(getattr(module, name)), f"{name} has no docstring"
+
+
+def public_members():
+    for module in (ma, ma.kernels, ma.diagnostics):
+        for name in module.__all__:
+            member = getattr(module, name)
+            if inspect.isclass(member):
+                yield from ((f"{name}.{k}", v) for k, v in inspect.getmembers(member) if not k.startswith("_"))
+            elif inspect.isfunction(member):
+                yield name, member
+
+
+@pytest.mark.parametrize(("name", "member"), list(public_members()), ids=lambda value: value if isinstance(value, str) else "")
+def test_public_functions_are_typed_and_documented(name, member):
+    function = member.fget if isinstance(member, property) else member
+    if not inspect.isfunction(function) or not function.__module__.startswith("manyarms"):
+        return
+    assert inspect.getdoc(member) or name.endswith((".diag",)), name
+    signature = inspect.signature(function)
+    assert signature.return_annotation is not inspect.Signature.empty, name
+    for parameter in signature.parameters.values():
+        assert parameter.name == "self" or parameter.annotation is not inspect.Parameter.empty, f"{name}({parameter.name})"
+
+
+def fragments(page: str):
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", ["README.md"])
+def test_fragments_run_in_order(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = fragments(page)
+    assert code
+    scope: dict = {}
+    for fragment in code:
+        exec(compile(fragment, page, "exec"), scope)
+
+
+def test_every_error_is_a_manyarms_error():
+    for name in ma.errors.__all__:
+        assert issubclass(getattr(ma.errors, name), ma.errors.ManyArmsError)
+        assert name in ma.errors.__doc__
+
+
+def test_nothing_is_pickled_and_nothing_asserts():
+    for path in SOURCE.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        assert not any(isinstance(node, ast.Assert) for node in ast.walk(tree)), path
+        assert "pickle" not in path.read_text(), path
