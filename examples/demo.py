@@ -61,7 +61,8 @@ class Step(NamedTuple):
 
     arm: int
     best: int
-    predicted_loss: float  # of the best
+    mean: float  # of the best, in reward
+    std: float
     dictionary_size: int
     effective_dimension: float
 
@@ -71,9 +72,9 @@ def reward(loss: float | Array) -> Array:
     return np.log(0.5 / np.minimum(loss, 1.0))
 
 
-def loss_of(value: Array) -> Array:
+def loss_of(value: float | Array) -> Array:
     """The loss that has this reward."""
-    return 0.5 * np.exp(-value)
+    return np.asarray(0.5 * np.exp(-value))
 
 
 def load(seed: int) -> Problem:
@@ -89,11 +90,10 @@ def load(seed: int) -> Problem:
 
 def encode(name: str, values: Sequence[int | float | str]) -> Array:
     """A number for each value: the learning rate on a log scale, ordered values by rank, the two of an unordered pair apart."""
-    rank = np.arange(len(values), dtype=np.float64)
     if isinstance(values[0], str):
-        return MISMATCH * rank
-    scale = np.log(np.array(values, dtype=np.float64)) if name == "init_lr" else rank
-    return (scale - scale[0]) / (scale[-1] - scale[0])
+        return np.linspace(0, MISMATCH, len(values))
+    scale = np.log(values) if name == "init_lr" else np.arange(len(values))
+    return np.asarray((scale - scale[0]) / (scale[-1] - scale[0]))
 
 
 def search(problem: Problem, policy: ma.BKB, budget: int) -> Iterator[Step]:
@@ -102,8 +102,8 @@ def search(problem: Problem, policy: ma.BKB, budget: int) -> Iterator[Step]:
         arm = int(policy.choose()[0])
         policy.observe([arm], [problem.evaluate(arm)])
         best = policy.best
-        predicted_loss = float(loss_of(policy.scores().mean[best]))
-        yield Step(arm, best, predicted_loss, len(policy.dictionary), policy.effective_dimension)
+        mean, std = policy.predict()
+        yield Step(arm, best, mean[best], std[best], len(policy.dictionary), policy.effective_dimension)
 
 
 def expected_random_regret(values: Array, budget: int) -> Array:
@@ -126,25 +126,24 @@ def run(problem: Problem, policy: ma.BKB, budget: int, console: Console) -> list
         try:
             for step in search(problem, policy, budget):
                 trace.append(step)
-                progress.update(task, advance=1, loss=f"{step.predicted_loss:.4f}")
+                progress.update(task, advance=1, loss=f"{loss_of(step.mean):.4f}")
         except KeyboardInterrupt:
             progress.stop()
-            console.print(f"Interrupted after {len(trace)} of {budget} evaluations. What is known so far:")
+            console.print(f"Interrupted after {len(trace)} of {budget} evaluations.")
     return trace
 
 
-def summary(problem: Problem, policy: ma.BKB, trace: Sequence[Step], seconds: float) -> Table:
+def summary(problem: Problem, trace: Sequence[Step], seconds: float) -> Table:
     """The answer, and how good it is by the table."""
-    best = trace[-1].best
-    mean, std = policy.predict(problem.arms[[best]])
-    low, high = loss_of(mean[0] + 2 * std[0]), loss_of(mean[0] - 2 * std[0])
+    _, best, mean, std, dictionary_size, effective_dimension = trace[-1]
     losses, values = problem.losses.mean(axis=1), reward(problem.losses).mean(axis=1)
     normalised = (values.max() - values[best]) / (values.max() - np.median(values))
     table = Table(title="Best configuration found", show_header=False)
     for name, value in problem.configurations[best].items():
         table.add_row(name, str(value))
     table.add_section()
-    table.add_row("predicted loss", f"{loss_of(mean[0]):.4f}, {low:.4f} to {high:.4f} at 2 sd")
+    low, middle, high = loss_of(mean + 2 * std), loss_of(mean), loss_of(mean - 2 * std)
+    table.add_row("predicted loss", f"{middle:.4f}, {low:.4f} to {high:.4f} at 2 sd")
     table.add_row("true loss", f"{losses[best]:.4f} (mean of 4), rank {np.sum(losses < losses[best]) + 1:,} of {len(losses):,}")
     table.add_row("lowest true loss", f"{losses.min():.4f}")
     table.add_row("regret in loss", f"{losses[best] - losses.min():.4f}")
@@ -152,8 +151,8 @@ def summary(problem: Problem, policy: ma.BKB, trace: Sequence[Step], seconds: fl
     table.add_section()
     table.add_row("evaluations", f"{len(trace)}, of {len({step.arm for step in trace})} configurations")
     table.add_row("seconds", f"{seconds:.1f}")
-    table.add_row("dictionary size", f"{len(policy.dictionary)}")
-    table.add_row("effective dimension", f"{policy.effective_dimension:.1f}")
+    table.add_row("dictionary size", f"{dictionary_size}")
+    table.add_row("effective dimension", f"{effective_dimension:.1f}")
     return table
 
 
@@ -167,11 +166,11 @@ def draw(problem: Problem, policy: ma.BKB, trace: Sequence[Step], path: Path) ->
     regret, size, fit = figure.subplots(1, 3)
 
     regret.plot(t, expected_random_regret(values, len(t)) / unit, color=GREY, ls="--", label="best of random search, expected")
-    regret.plot(t, random_iterate_regret(values[pulled], values.max()) / unit, color=VERMILION, label="BKB, average")
-    regret.plot(t, (values.max() - values[[step.best for step in trace]]) / unit, color=BLUE, label="BKB, recommended arm")
-    regret.set(
-        title="Regret: a median arm has 1, the best 0", xlabel="evaluations", ylabel="normalised regret", ylim=(-0.02, None)
+    regret.plot(
+        t, random_iterate_regret(values[pulled], values.max()) / unit, color=VERMILION, label="BKB, average of its pulls"
     )
+    regret.plot(t, (values.max() - values[[step.best for step in trace]]) / unit, color=BLUE, label="BKB, recommended arm")
+    regret.set(title="Regret: a median arm has 1", xlabel="evaluations", ylabel="normalised regret", ylim=(-0.02, None))
 
     size.plot(t, t, color=GREY, ls="--", label="evaluations")
     size.plot(t, [step.dictionary_size for step in trace], color=BLUE, label="dictionary")
@@ -184,10 +183,10 @@ def draw(problem: Problem, policy: ma.BKB, trace: Sequence[Step], path: Path) ->
     fit.plot(true[pulled], predicted[pulled], ".", color=BLUE, ms=5, label="evaluated arms")
     fit.plot([true.min(), 1], [true.min(), 1], color="black", lw=0.8)
     fit.set(title="Predicted and true loss", xlabel="true loss", ylabel="predicted loss", xscale="log", yscale="log")
-
     for axis in (fit.xaxis, fit.yaxis):
         axis.set_ticks([0.25, 0.35, 0.5, 0.7, 1.0], ["0.25", "0.35", "0.5", "0.7", "1"])
         axis.set_ticks([], minor=True)
+
     for ax in (regret, size, fit):
         ax.grid(color="#e6e6e6", lw=0.6)
         ax.set_axisbelow(True)
@@ -215,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Step]:
     start = time.perf_counter()
     trace = run(problem, policy, options.budget, console)
     if trace:
-        console.print(summary(problem, policy, trace, time.perf_counter() - start))
+        console.print(summary(problem, trace, time.perf_counter() - start))
         draw(problem, policy, trace, options.output / "demo.png")
         console.print(f"Plot: {options.output / 'demo.png'}", soft_wrap=True)
     return trace
