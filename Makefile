@@ -30,4 +30,4 @@ figures: $(READY)  ## the pictures in docs/
 	$(BIN)/python examples/figure1.py docs/figure1.png
 
 clean:
-	rm -rf $(VENV) .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache demo-output
+	rm -rf $(VENV) .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache demo-output bench-output

@@ -50,7 +50,7 @@ def _frozen(value):
     if isinstance(value, np.random.Generator):
         return repr(value.bit_generator.state)
     if isinstance(value, _Covariance):
-        return _frozen({**vars(value), "_E": value._E[: value.n_rows]})  # rows behind n_rows are scratch
+        return _frozen({**vars(value), "_rows": value._rows.E[: value.n_rows]})  # rows behind n_rows are scratch
     if is_dataclass(value):
         return [_frozen(getattr(value, field.name)) for field in fields(value)]
     if isinstance(value, dict):

@@ -119,3 +119,28 @@ def test_thousands_of_pulls_of_one_arm_leave_a_positive_variance():
         for _ in range(100):
             bandit.observe(np.full(50, 7), np.zeros(50))
         assert bandit.scores().variance[7] == pytest.approx(1 / 5000, rel=1e-3)
+
+
+@pytest.mark.parametrize("ratio", [1e-2, 1e-6, 1e-8])
+@pytest.mark.parametrize("name", ["rbf", "matern52", "polynomial"])
+def test_many_arms_that_share_evidence(name, ratio):
+    """n_max in the bound stands for the smallest variance, 1/n_max where arms do not share evidence. Here 60 arms do."""
+    rng = np.random.default_rng(0)
+    kernel, oracle = KERNELS[name]
+    arms = rng.random((66, 1))
+    regularization = ratio * float(kernel.diag(arms).max())
+    rewards = 1 + rng.standard_normal(60)
+    expected = hp.exact_moments(oracle(1), arms[:60], np.ones(60), rewards, regularization, arms)
+    bound = max(1e-9, 10 * EPS / (ratio * expected[1].min()))
+    full, exact = (
+        ma.BKB(arms, kernel, regularization=regularization, oversampling=1e300),
+        ma.GPUCB(arms, kernel, regularization=regularization),
+    )
+    for arm in range(60):
+        full.observe(arm, rewards[arm])
+        exact.observe(arm, rewards[arm])
+    for policy in (full, exact):
+        mean, variance, _ = policy.scores()
+        check_sane(mean, variance)
+        assert np.abs(variance / expected[1] - 1).max() <= bound
+        assert np.abs(mean - expected[0]).max() <= bound * np.abs(expected[0]).max()

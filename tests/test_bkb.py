@@ -100,9 +100,9 @@ def test_redrawing_before_any_observation_only_sets_the_oversampling():
 def test_wrong_settings_are_typed_errors():
     with pytest.raises(ParameterError, match="always"):
         ma.BKB(np.zeros((3, 1)), KERNEL, resparsify="sometimes")
-    for wrong in (0.0, -1.0, float("nan"), "5"):
+    for wrong in (0.0, -1.0, float("nan"), "5", None, True, 10**400):
         with pytest.raises(ParameterError):
-            ma.BKB(np.zeros((3, 1)), KERNEL, oversampling=wrong if wrong != "5" else "five")
+            ma.BKB(np.zeros((3, 1)), KERNEL, oversampling=wrong)
     policy = ma.BKB(np.arange(9.0)[:, None], KERNEL)
     policy.observe([1, 2], [0.0, 1.0])
     before = fingerprint(policy)
@@ -114,3 +114,13 @@ def test_wrong_settings_are_typed_errors():
 def test_a_batch_repeats_an_arm_only_when_nothing_else_is_worth_it():
     policy = ma.BKB([[0.0], [1e-3]], ma.kernels.RBF(1.0), regularization=0.01)
     assert len(policy.choose(5)) == 5
+
+
+def test_repeats_in_one_call_count_once_in_the_information():
+    policies = [ma.BKB(np.linspace(0, 1, 9)[:, None], KERNEL, confidence=ma.LogDet(1.0, 0.1)) for _ in range(2)]
+    policies[0].observe(np.full(500, 3), np.zeros(500))
+    for _ in range(500):
+        policies[1].observe(3, 0.0)
+    together, apart = (policy.evidence.information for policy in policies)
+    assert np.log1p(500 / 0.01) <= together <= apart
+    assert policies[0].evidence.n_observations == 500

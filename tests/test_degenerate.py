@@ -104,3 +104,13 @@ def test_a_ridge_below_rounding_is_a_typed_error_that_changes_nothing(policy):
     with pytest.raises(NumericalError, match="regularization"):
         bandit.observe(np.tile(np.arange(30), 40), np.zeros(1200))
     assert fingerprint(bandit) == before
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_rewards_whose_difference_overflows_are_a_typed_error_that_changes_nothing(policy):
+    bandit = policy(GRID, RBF, regularization=0.01)
+    bandit.observe(0, 1.7e308)
+    before = fingerprint(bandit)
+    with pytest.raises(NumericalError, match="rescale"):
+        bandit.observe(1, -1.7e308)
+    assert fingerprint(bandit) == before

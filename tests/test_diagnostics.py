@@ -25,8 +25,27 @@ def test_counts_stand_for_repeated_rows():
     repeated = np.repeat(ROWS, counts, axis=0)
     for measure in (diagnostics.effective_dimension, diagnostics.information_gain):
         assert measure(ROWS, KERNEL, 0.3, counts) == pytest.approx(measure(repeated, KERNEL, 0.3))
+
+
+@pytest.mark.parametrize(
+    "diagnose",
+    [
+        lambda: diagnostics.effective_dimension(ROWS, KERNEL, 0.3, [1.0, 2.0]),
+        lambda: diagnostics.effective_dimension(ROWS, KERNEL, 0.3, np.full(20, -1.0)),
+        lambda: diagnostics.effective_dimension(ROWS, KERNEL, -1.0),
+        lambda: diagnostics.information_gain(ROWS, KERNEL, 0.0),
+        lambda: diagnostics.dictionary_size_bound(0.5, -5.0, 3.0, 1.0, 0.1),
+        lambda: diagnostics.dictionary_size_bound(0.5, 5.0, 3.0, 1.0, 0.0),
+        lambda: diagnostics.regret_bound(ma.Constant(2.0), 10, 3.0, 1.0, 0.1),
+        lambda: diagnostics.regret_bound(ma.Theory(1.0, 0.1, double=True), 10, 3.0, 1.0, 0.1),
+        lambda: diagnostics.regret_bound(ma.Theory(1.0, 0.1), 10, 3.0, 0.0, 0.1),
+        lambda: diagnostics.Sandwich(1.0, 1.0).holds(1.0),
+        lambda: diagnostics.sketch_accuracy(ma.GPUCB(ROWS, KERNEL)),
+    ],
+)
+def test_wrong_arguments_are_typed_errors(diagnose):
     with pytest.raises(ParameterError):
-        diagnostics.effective_dimension(ROWS, KERNEL, 0.3, counts[:3])
+        diagnose()
 
 
 def test_information_gain_is_half_a_log_determinant():

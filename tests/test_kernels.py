@@ -14,7 +14,7 @@ from manyarms.errors import KernelError
 from manyarms.kernels import (
     RBF,
     FromCallable,
-    FromSklearn,
+    FromObject,
     Linear,
     Matern,
     Pairwise,
@@ -109,8 +109,14 @@ def test_functions_of_blocks_and_of_rows_are_kernels():
     for kernel in (blocks, pairs):
         np.testing.assert_allclose(kernel(X, Y), rbf_kernel(X, Y), rtol=1e-12)
         np.testing.assert_allclose(kernel.diag(X), np.ones(70))
-    assert isinstance(as_kernel(sk.RBF()), FromSklearn)
+    assert isinstance(as_kernel(sk.RBF()), FromObject)
     assert as_kernel(blocks) is blocks
+
+
+def test_kernels_take_lists_and_empty_blocks():
+    assert RBF(1.0)([[0.0]], [[0.0], [0.0]]).tolist() == [[1.0, 1.0]]
+    assert RBF(1.0)(np.ones((3, 2)), np.ones((0, 2))).shape == (3, 0)
+    assert Polynomial(np.int64(2))([[1.0]], [[1.0]]) == 4.0
 
 
 def test_algebra_reads_as_written():
@@ -139,6 +145,17 @@ def test_algebra_reads_as_written():
         lambda: RBF(1.0) + sk.RBF(1.0),
         lambda: RBF(1.0) * "x",
         lambda: as_kernel("rbf"),
+        lambda: RBF("a"),
+        lambda: RBF([[1.0], [1.0, 2.0]]),
+        lambda: Matern(1.0, nu=np.array([0.5, 1.5])),
+        lambda: Linear("x"),
+        lambda: Polynomial(True),
+        lambda: RBF(1.0)(np.ones((2, 3)), np.ones((2, 2))),
+        lambda: RBF(1.0)(np.ones(3), np.ones((2, 2))),
+        lambda: Linear()(np.ones((2, 3)), np.ones((2, 2))),
+        lambda: RBF(1.0)(np.full((1, 3), np.nan), np.ones((2, 3))),
+        lambda: Pairwise(lambda x, y: 1 / 0)(np.ones((2, 3)), np.ones((2, 3))),
+        lambda: (lambda X, Y: X) + RBF(1.0),
         lambda: as_kernel(RBF),
         lambda: RBF([1.0, 2.0])(np.ones((2, 3)), np.ones((2, 3))),
         lambda: RBF(1e-200)(np.full((2, 1), 1e200), np.zeros((2, 1))),

@@ -6,9 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import dense
 from problems import RKHSProblem, fingerprint, play, read_only
+from sklearn.gaussian_process import kernels as sk
 
 import manyarms as ma
-from manyarms.errors import ArmsError, KernelError, ManyArmsError, ObservationError, ParameterError, StateError, UnknownArmError
+from manyarms.errors import (
+    ArmsError,
+    KernelError,
+    ManyArmsError,
+    NumericalError,
+    ObservationError,
+    ParameterError,
+    StateError,
+    UnknownArmError,
+)
+from manyarms.policies.base import Policy
 
 KERNEL = ma.kernels.Matern(0.3, 1.5)
 ARMS = read_only(np.random.default_rng(0).random((80, 2)))
@@ -30,6 +41,14 @@ POLICIES = [bkb, full_bkb, gpucb]
 EXACT = [full_bkb, gpucb]
 every_policy = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.__name__)
 exact_policy = pytest.mark.parametrize("policy", EXACT, ids=lambda policy: policy.__name__)
+
+
+def test_every_policy_is_here():
+    def concrete(cls):
+        return {cls, *(found for sub in cls.__subclasses__() for found in concrete(sub))}
+
+    library = {cls for cls in concrete(Policy) if cls.__module__.startswith("manyarms.")}
+    assert {type(policy()) for policy in POLICIES} == {cls for cls in library if not cls.__abstractmethods__}
 
 
 def trained(policy, steps=12, **options):
@@ -125,6 +144,8 @@ class TestObserving:
             (["1"], [0.0], ArmsError),
             ([[1]], [0.0], ArmsError),
             (None, [0.0], ArmsError),
+            (np.ma.array([1, 2], mask=[0, 1]), [0.0, 1.0], ArmsError),
+            ([1, 2], np.ma.array([1.0, 2.0], mask=[0, 1]), ObservationError),
         ],
     )
     def test_bad_observations_are_typed_errors_and_change_nothing(self, policy, arms, rewards, error):
@@ -135,7 +156,9 @@ class TestObserving:
             assert fingerprint(bandit) == before
             np.testing.assert_array_equal(bandit.choose(3), choice)
 
-    @pytest.mark.parametrize("noise", [0.0, -1.0, np.nan, np.inf, [0.1], [0.1, 0.1, 0.1], "0.1", 1e-300, 1e300, 1j])
+    @pytest.mark.parametrize(
+        "noise", [0.0, -1.0, np.nan, np.inf, [0.1], [0.1, 0.1, 0.1], "0.1", 1e-300, 1e300, 1j, [[1.0], [1.0, 2.0]]]
+    )
     def test_bad_noise_is_a_typed_error_and_changes_nothing(self, policy, noise):
         bandit = trained(policy)
         before = fingerprint(bandit)
@@ -163,6 +186,43 @@ class TestObserving:
         with pytest.raises(KernelError):
             bandit.observe(3, 0.0)
         kernel.armed = False
+        assert fingerprint(bandit) == before
+
+    def test_an_interrupt_at_any_kernel_call_changes_nothing(self, policy):
+        class Interrupting(ma.kernels.Kernel):
+            left = 10**9
+
+            def __call__(self, X, Y):
+                self.left -= 1
+                if self.left < 0:
+                    raise KeyboardInterrupt
+                return KERNEL(X, Y)
+
+            def diag(self, X):
+                return KERNEL.diag(X)
+
+        kernel = Interrupting()
+        bandit = policy(kernel=kernel)
+        bandit.observe([1, 2], [0.0, 1.0])
+        for calls in range(20):
+            before = fingerprint(bandit)
+            kernel.left = calls
+            try:
+                bandit.observe([3, 1], [0.0, 0.5])
+            except KeyboardInterrupt:
+                kernel.left = 10**9
+                assert fingerprint(bandit) == before
+            else:
+                break
+        kernel.left = 10**9
+        assert 0 < calls < 19
+        assert bandit.counts[3] == 1
+
+    def test_evidence_beyond_rounding_is_a_typed_error(self, policy):
+        bandit = policy(regularization=0.01)
+        before = fingerprint(bandit)
+        with pytest.raises(NumericalError, match="noise"):
+            bandit.observe([1], [1.0], noise=1e-9)
         assert fingerprint(bandit) == before
 
     def test_nothing_observed_is_nothing_changed(self, policy):
@@ -211,6 +271,24 @@ class TestObserving:
 
 @every_policy
 class TestAnswers:
+    def test_a_kernel_made_elsewhere_keeps_its_arrays(self, policy):
+        class Remembering(ma.kernels.Kernel):
+            def __init__(self):
+                self.memory = {}
+
+            def __call__(self, X, Y):
+                K = (np.round(10 * X) @ np.round(10 * Y).T).astype(int)
+                return self.memory.setdefault((X.tobytes(), Y.tobytes()), read_only(K))
+
+            def diag(self, X):
+                return np.square(np.round(10 * X)).sum(axis=1).astype(int)
+
+        kernel = 0.01 * ma.kernels.as_kernel(Remembering()) + ma.kernels.as_kernel(Remembering())
+        bandit = policy(kernel=kernel, regularization=1.0)
+        bandit.observe([1, 5, 9], [0.0, 1.0, 2.0])
+        assert np.isfinite(bandit.scores()).all()
+        assert repr(bandit).startswith(type(bandit).__name__)
+
     def test_predict_is_the_scores_in_reward_units(self, policy):
         bandit = trained(policy, regularization=0.02)
         mean, std = bandit.predict()
@@ -257,7 +335,15 @@ class TestAnswers:
         ({"regularization": 0.0}, ParameterError),
         ({"regularization": -1.0}, ParameterError),
         ({"regularization": np.nan}, ParameterError),
-        ({"regularization": "small"}, ParameterError),
+        ({"regularization": "0.1"}, ParameterError),
+        ({"regularization": True}, ParameterError),
+        ({"regularization": 10**400}, ParameterError),
+        ({"arms": np.ma.array([[1.0], [2.0]], mask=[[0], [1]])}, ArmsError),
+        ({"kernel": ma.kernels.RBF([1.0, 2.0, 3.0])}, KernelError),
+        ({"kernel": sk.RBF([1.0, 2.0, 3.0])}, KernelError),
+        ({"kernel": sk.RBF(0.3) + sk.WhiteKernel(0.1)}, KernelError),
+        ({"kernel": lambda X, Y: np.exp(X[:, :1] - Y[:, :1].T)}, KernelError),
+        ({"confidence": ma.Constant}, ParameterError),
         ({"seed": -1}, ParameterError),
         ({"seed": 1.5}, ParameterError),
         ({"seed": None}, ParameterError),

@@ -7,7 +7,7 @@ from threadpoolctl import threadpool_limits
 
 import manyarms as ma
 from manyarms.kernels import distances
-from manyarms.sketch import posterior
+from manyarms.sketch import linalg
 
 KERNEL = ma.kernels.RBF(0.15)
 
@@ -29,7 +29,7 @@ def test_threads_and_blocks_change_no_choice(policy, confidence, monkeypatch):
     assert np.unique(expected).size > 10
     for threads, block, chunk in ((2, 1 << 16, 1 << 19), (1, 1000, 7777), (2, 1 << 13, 1 << 14)):
         monkeypatch.setattr(distances, "BLOCK_PAIRS", block)
-        monkeypatch.setattr(posterior, "CHUNK_ENTRIES", chunk)
+        monkeypatch.setattr(linalg, "CHUNK_ENTRIES", chunk)
         with threadpool_limits(threads):
             np.testing.assert_array_equal(arms_played(policy, confidence), expected)
 

@@ -1,5 +1,7 @@
 """Theorems 1 and 2 as seeded statistical tests, and the regret of BKB beside exact GP-UCB."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from problems import RKHSProblem, play
@@ -55,7 +57,8 @@ def test_the_sandwich_needs_oversampling():
     _, exact = ExactPosterior.fit(kernel, policy._observations(everything), 1.0).moments(arms, np.ones(3000))
 
     def draw(oversampling):
-        state = policy._resparsified(everything, exact, oversampling, 0.0)
+        policy._state = replace(policy._state, oversampling=oversampling)
+        policy._state = state = policy._resparsified(policy._state, everything, exact, 0.0)
         ratio = state.pulled_variance / exact
         return Sandwich(ratio.min(), ratio.max()).holds(EPSILON), len(state.dictionary)
 

@@ -11,6 +11,7 @@ from scipy.linalg import eigh
 from manyarms.arms import as_rows
 from manyarms.errors import ParameterError, StateError
 from manyarms.kernels import as_kernel
+from manyarms.numbers import real, whole
 from manyarms.policies.bkb import BKB
 from manyarms.sketch.confidence import Theory
 from manyarms.sketch.dictionary import alpha_of, check_probability
@@ -41,6 +42,7 @@ class Sandwich(NamedTuple):
 
     def holds(self, epsilon: float) -> bool:
         """Theorem 1: σ²/α ≤ σ̃² ≤ ασ², α = (1 + ε)/(1 − ε)."""
+        check_probability("epsilon", epsilon)
         alpha = alpha_of(epsilon)
         return 1 / alpha <= self.low and self.high <= alpha
 
@@ -61,12 +63,12 @@ def effective_dimension(X: ArrayLike, kernel: Any, regularization: float, counts
     """d_eff = Tr K(K + λI)⁻¹ of rows X, each pulled `counts` times (once by default). `policy.effective_dimension` estimates
     it from the sketch."""
     e = _spectrum(X, kernel, counts)
-    return float(np.sum(e / (e + regularization)))
+    return float(np.sum(e / (e + _variance(regularization))))
 
 
 def information_gain(X: ArrayLike, kernel: Any, regularization: float, counts: ArrayLike | None = None) -> float:
     """½ log det(K/λ + I) of rows X, each pulled `counts` times (once by default): γ_T is its maximum over X."""
-    return float(0.5 * np.log1p(_spectrum(X, kernel, counts) / regularization).sum())
+    return float(0.5 * np.log1p(_spectrum(X, kernel, counts) / _variance(regularization)).sum())
 
 
 def sandwich(policy: BKB) -> Sandwich:
@@ -95,6 +97,9 @@ def dictionary_size_bound(
 ) -> float:
     """Theorem 1: |S_t| ≤ 3(1 + κ²/λ) α q̄ d_eff, κ² a bound on k(x, x)."""
     check_probability("epsilon", epsilon)
+    real(oversampling, "oversampling", "positive", above=0)
+    real(effective_dimension, "effective_dimension", "non-negative", at_least=0)
+    kappa2, regularization = _kappa2(kappa2), _variance(regularization)
     return 3 * (1 + kappa2 / regularization) * alpha_of(epsilon) * oversampling * effective_dimension
 
 
@@ -107,8 +112,11 @@ def regret_bound(theory: Theory, horizon: int, effective_dimension: float, kappa
     from r_{t+1} ≤ 2β̃_tσ̃_t(x_{t+1}), Cauchy–Schwarz, σ̃² ≤ ασ² and d̃ ≤ αd_eff. The paper sums the variances *after* each pull;
     the factor x/ln(1 + x), x = κ²/λ, is what summing those before it costs.
     """
-    if horizon < 1:
-        raise ParameterError(f"horizon must be at least 1 step, got {horizon!r}")
+    if not isinstance(theory, Theory) or theory.double:
+        raise ParameterError(f"theory must be a Theory radius with a norm that is known, got {theory!r}")
+    whole(horizon, "horizon")
+    real(effective_dimension, "effective_dimension", "non-negative", at_least=0)
+    kappa2, regularization = _kappa2(kappa2), _variance(regularization)
     ratio = kappa2 / regularization
     log_det = (1 + np.log1p(ratio * horizon)) * effective_dimension
     deviation = theory.noise * np.sqrt(2 * (theory.alpha**2 * log_det + np.log(2 / theory.delta)))
@@ -132,7 +140,17 @@ def random_iterate_regret(values: ArrayLike, optimum: float) -> Array:
     return regret / np.arange(1, len(regret) + 1)
 
 
+def _variance(regularization: Any) -> float:
+    return real(regularization, "regularization", "a positive variance", above=0)
+
+
+def _kappa2(value: Any) -> float:
+    return real(value, "kappa2", "a positive bound on k(x, x)", above=0)
+
+
 def _observations(policy: BKB) -> Observations:
+    if not isinstance(policy, BKB):
+        raise ParameterError(f"only BKB has a sketch to diagnose, got {policy!r}")
     if not policy._state.history.n_observations:
         raise StateError("no arm was observed yet: call observe() first")
     return policy._observations(policy._state.history)
@@ -141,8 +159,8 @@ def _observations(policy: BKB) -> Observations:
 def _spectrum(X: ArrayLike, kernel: Any, counts: ArrayLike | None) -> Array:
     """Eigenvalues of N^½KN^½, which are those of the t×t matrix K up to zeros."""
     rows = as_rows(X)
-    root = np.sqrt(np.ones(len(rows)) if counts is None else np.asarray(counts, dtype=np.float64))
-    if len(root) != len(rows):
-        raise ParameterError(f"counts must have one value for each of the {len(rows)} rows, got {len(root)}")
-    K = as_kernel(kernel)(rows, rows) * np.outer(root, root)
+    n = np.ones(len(rows)) if counts is None else np.asarray(counts, dtype=np.float64)
+    if n.shape != (len(rows),) or not (np.isfinite(n) & (n >= 0)).all():
+        raise ParameterError(f"counts must be non-negative, one for each of the {len(rows)} rows; got {counts!r}")
+    K = as_kernel(kernel)(rows, rows) * np.sqrt(np.outer(n, n))
     return np.asarray(np.maximum(eigh(K, eigvals_only=True), 0.0))

@@ -12,6 +12,8 @@ def as_rows(arms: ArrayLike, n_columns: int | None = None) -> Array:
     Raises ArmsError for anything but a non-empty two-dimensional table of finite real numbers, and where `n_columns` is given
     for rows of another length.
     """
+    if np.ma.is_masked(arms):
+        raise ArmsError("arms must not be masked; fill the masked values or leave the rows out")
     try:
         X: AnyArray = np.asarray(arms)
     except ValueError as error:

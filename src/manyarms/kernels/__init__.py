@@ -4,7 +4,7 @@ Combine them with ``+`` and ``*`` and scale them by a number: ``2.0 * RBF(0.3) +
 plain function of two blocks of rows works wherever a kernel is asked for.
 """
 
-from manyarms.kernels.adapters import FromCallable, FromSklearn, Pairwise, as_kernel
+from manyarms.kernels.adapters import FromCallable, FromObject, Pairwise, as_kernel
 from manyarms.kernels.base import Kernel, Product, Scaled, Sum
 from manyarms.kernels.linear import Linear, Polynomial
 from manyarms.kernels.stationary import RBF, Matern
@@ -12,7 +12,7 @@ from manyarms.kernels.stationary import RBF, Matern
 __all__ = [
     "RBF",
     "FromCallable",
-    "FromSklearn",
+    "FromObject",
     "Kernel",
     "Linear",
     "Matern",

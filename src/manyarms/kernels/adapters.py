@@ -1,11 +1,12 @@
 """Kernels written elsewhere: scikit-learn objects, functions of two blocks, functions of two rows."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from manyarms.errors import KernelError
+from manyarms.errors import KernelError, ManyArmsError
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.distances import row_blocks
 from manyarms.typing import AnyArray, Array
@@ -17,67 +18,81 @@ DIAGONAL_BLOCK = 32
 class FromCallable(Kernel):
     """A function of two blocks of rows, ``function(X, Y) -> (n, m)``."""
 
+    advice = "a function of two single rows goes through manyarms.kernels.Pairwise"
+
     def __init__(self, function: Callable[[Array, Array], Any]) -> None:
         self.function = function
 
     def __call__(self, X: Array, Y: Array) -> Array:
         K = np.empty((len(X), len(Y)))
         for rows in row_blocks(len(X), len(Y)):
-            K[rows] = self._block(X[rows], Y)
+            K[rows] = self._checked(partial(self._block, X[rows], Y), (rows.stop - rows.start, len(Y)))
         return K
 
     def diag(self, X: Array) -> Array:
-        starts = range(0, len(X), DIAGONAL_BLOCK)
-        blocks = (X[start : start + DIAGONAL_BLOCK] for start in starts)
-        return np.concatenate([np.zeros(0), *(np.diag(self._block(block, block)) for block in blocks)])
+        diag = np.empty(len(X))
+        for start in range(0, len(X), DIAGONAL_BLOCK):
+            diag[start : start + DIAGONAL_BLOCK] = np.diag(
+                self(X[start : start + DIAGONAL_BLOCK], X[start : start + DIAGONAL_BLOCK])
+            )
+        return diag
 
-    def _block(self, X: Array, Y: Array) -> Array:
-        advice = "a function of two single rows goes through manyarms.kernels.Pairwise"
+    def _block(self, X: Array, Y: Array) -> Any:
+        return self.function(X, Y)
+
+    def _checked(self, evaluate: Callable[[], Any], shape: tuple[int, ...]) -> Array:
+        """What the function gave, as a new float64 array of that shape."""
         try:
-            K = self.function(X, Y)
+            K: AnyArray = np.asarray(evaluate())
+        except ManyArmsError:
+            raise
         except Exception as error:
-            raise KernelError(f"{self!r} failed on blocks of shapes {X.shape} and {Y.shape}: {error}; {advice}") from error
-        return _real_matrix(self, K, (len(X), len(Y)), advice)
+            raise KernelError(f"{self!r} failed: {error!r}; {self.advice}") from error
+        if K.shape != shape or K.dtype.kind not in "fiub":
+            raise KernelError(
+                f"{self!r} must give real numbers of shape {shape}, got {K.dtype} of shape {K.shape}; {self.advice}"
+            )
+        K = K.astype(np.float64)
+        if not np.isfinite(K).all():
+            raise KernelError(f"{self!r} gave {K[~np.isfinite(K)][0]}; a kernel must be finite on all arms")
+        return K
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({getattr(self.function, '__name__', self.function)!s})"
 
 
-class FromSklearn(FromCallable):
-    """A scikit-learn kernel object: ``kernel(X, Y)`` and ``kernel.diag(X)``."""
+class FromObject(FromCallable):
+    """An object with ``kernel(X, Y)`` and ``kernel.diag(X)``: scikit-learn's, and `Kernel` subclasses made elsewhere."""
+
+    advice = "it must give k(x, y) for two blocks of rows, and k(x, x) as its diag"
+
+    def __init__(self, kernel: Any) -> None:
+        super().__init__(kernel)
+        self._diag = kernel.diag
 
     def diag(self, X: Array) -> Array:
-        return _real_matrix(self, self.function.diag(X), (len(X),), "it must return k(x, x) for every row")  # type: ignore[attr-defined]
+        return self._checked(lambda: self._diag(X), (len(X),))
 
 
 class Pairwise(FromCallable):
     """A function of two single rows, ``function(x, y) -> float``. Slow: one Python call a pair."""
 
-    def diag(self, X: Array) -> Array:
-        return np.concatenate([np.zeros(0), *(self._block(x[None], x[None])[0] for x in X)])
+    advice = "it must give one real number for two rows"
 
-    def _block(self, X: Array, Y: Array) -> Array:
-        K = [[self.function(x, y) for y in Y] for x in X]
-        return _real_matrix(self, K, (len(X), len(Y)), "it must return one real number for two rows")
+    def diag(self, X: Array) -> Array:
+        return self._checked(lambda: [self.function(x, x) for x in X], (len(X),))
+
+    def _block(self, X: Array, Y: Array) -> Any:
+        return [[self.function(x, y) for y in Y] for x in X]
 
 
 def as_kernel(kernel: Any) -> Kernel:
-    """The kernel itself, or the adapter that fits a scikit-learn kernel object or a plain function of two blocks."""
-    if isinstance(kernel, Kernel):
+    """The kernel itself, or the adapter that fits: a scikit-learn kernel object or a plain function of two blocks of rows."""
+    if isinstance(kernel, Kernel) and type(kernel).__module__.startswith("manyarms."):
         return kernel
     if isinstance(kernel, type) or not callable(kernel):
         raise KernelError(
             f"kernel must be a manyarms kernel such as kernels.RBF(0.3), a scikit-learn kernel object or "
             f"a function of two blocks of rows; got {kernel!r}"
         )
-    return FromSklearn(kernel) if hasattr(kernel, "diag") else FromCallable(kernel)
-
-
-def _real_matrix(kernel: Kernel, value: Any, shape: tuple[int, ...], advice: str) -> Array:
-    K: AnyArray = np.asarray(value)
-    if K.shape != shape or K.dtype.kind not in "fiub":
-        raise KernelError(f"{kernel!r} must give real numbers of shape {shape}, got {K.dtype} of shape {K.shape}; {advice}")
-    K = K.astype(np.float64)
-    if not np.isfinite(K).all():
-        raise KernelError(f"{kernel!r} gave {K[~np.isfinite(K)][0]}; a kernel must be finite on all arms")
-    return K
+    return FromObject(kernel) if hasattr(kernel, "diag") else FromCallable(kernel)

@@ -7,7 +7,8 @@ from numbers import Real
 import numpy as np
 
 from manyarms.errors import KernelError
-from manyarms.typing import Array
+from manyarms.numbers import real
+from manyarms.typing import Array, ArrayLike
 
 
 class Kernel(ABC):
@@ -15,7 +16,7 @@ class Kernel(ABC):
 
     @abstractmethod
     def __call__(self, X: Array, Y: Array) -> Array:
-        """k(x, y) for every row x of X (n, d) and y of Y (m, d), shape (n, m)."""
+        """k(x, y) for every row x of X (n, d) and y of Y (m, d), a new array of shape (n, m)."""
 
     @abstractmethod
     def diag(self, X: Array) -> Array:
@@ -26,10 +27,12 @@ class Kernel(ABC):
             return Sum(self, other)
         raise KernelError(f"cannot add {other!r} to {self!r}: wrap it in manyarms.kernels.as_kernel first")
 
+    __radd__ = __add__
+
     def __mul__(self, other: "Kernel | float") -> "Kernel":
         if isinstance(other, Kernel):
             return Product(self, other)
-        if isinstance(other, Real):
+        if isinstance(other, Real) and not isinstance(other, bool):
             return Scaled(self, float(other))
         raise KernelError(f"cannot multiply {self!r} by {other!r}: give a number, or wrap it in manyarms.kernels.as_kernel")
 
@@ -44,11 +47,10 @@ class Scaled(Kernel):
     constant: float
 
     def __post_init__(self) -> None:
-        check_positive("constant", self.constant)
+        real(self.constant, "constant", "a positive finite number", above=0, error=KernelError)
 
     def __call__(self, X: Array, Y: Array) -> Array:
-        K = self.kernel(X, Y)
-        return np.multiply(K, self.constant, out=K)
+        return self.constant * self.kernel(X, Y)
 
     def diag(self, X: Array) -> Array:
         return self.constant * self.kernel.diag(X)
@@ -62,8 +64,7 @@ class Sum(Kernel):
     second: Kernel
 
     def __call__(self, X: Array, Y: Array) -> Array:
-        K = self.first(X, Y)
-        return np.add(K, self.second(X, Y), out=K)
+        return self.first(X, Y) + self.second(X, Y)
 
     def diag(self, X: Array) -> Array:
         return self.first.diag(X) + self.second.diag(X)
@@ -77,15 +78,15 @@ class Product(Kernel):
     second: Kernel
 
     def __call__(self, X: Array, Y: Array) -> Array:
-        K = self.first(X, Y)
-        return np.multiply(K, self.second(X, Y), out=K)
+        return self.first(X, Y) * self.second(X, Y)
 
     def diag(self, X: Array) -> Array:
         return self.first.diag(X) * self.second.diag(X)
 
 
-def check_positive(name: str, value: float, *, or_zero: bool = False) -> None:
-    """Raise KernelError unless the parameter is a positive (or zero, where allowed) finite number."""
-    ok = np.isfinite(value) and (value >= 0 if or_zero else value > 0)
-    if not ok:
-        raise KernelError(f"{name} must be a {'non-negative' if or_zero else 'positive'} finite number, got {value!r}")
+def as_blocks(X: ArrayLike, Y: ArrayLike) -> tuple[Array, Array]:
+    """Both blocks of rows as float64 arrays of as many columns."""
+    X, Y = np.asarray(X, dtype=np.float64), np.asarray(Y, dtype=np.float64)
+    if X.ndim != 2 or Y.ndim != 2 or X.shape[1] != Y.shape[1]:
+        raise KernelError(f"a kernel takes two blocks of rows with as many columns, got shapes {X.shape} and {Y.shape}")
+    return X, Y

@@ -38,7 +38,7 @@ class ScaledPoints:
         spread = max(np.abs(X).max(initial=0.0), np.abs(Y).max(initial=0.0))
         if not spread < LARGEST:
             raise KernelError(
-                f"distances overflow: rows divided by lengthscale {lengthscale} reach {spread}; "
+                f"rows divided by lengthscale {lengthscale} must be finite and below {LARGEST:.0e}, got {spread}; "
                 "use a larger lengthscale or smaller features"
             )
         # d · (2 · 2^bits)² ≤ 2⁵³ keeps every partial sum of the integer part exact.

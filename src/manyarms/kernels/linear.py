@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyarms.errors import KernelError
-from manyarms.kernels.base import Kernel, check_positive
+from manyarms.kernels.base import Kernel, as_blocks
+from manyarms.numbers import real, whole
 from manyarms.typing import Array
 
 
@@ -16,10 +17,13 @@ class Linear(Kernel):
     bias: float = 0.0
 
     def __post_init__(self) -> None:
-        check_positive("bias", self.bias, or_zero=True)
+        real(self.bias, "bias", "a non-negative finite number", at_least=0, error=KernelError)
 
     def __call__(self, X: Array, Y: Array) -> Array:
-        return X @ Y.T + self.bias
+        X, Y = as_blocks(X, Y)
+        K = X @ Y.T
+        K += self.bias
+        return K
 
     def diag(self, X: Array) -> Array:
         return np.asarray(np.einsum("ij,ij->i", X, X) + self.bias)
@@ -33,12 +37,12 @@ class Polynomial(Kernel):
     bias: float = 1.0
 
     def __post_init__(self) -> None:
-        check_positive("bias", self.bias, or_zero=True)
-        if not isinstance(self.degree, int) or self.degree < 1:
-            raise KernelError(f"degree must be a whole number from 1, got {self.degree!r}")
+        real(self.bias, "bias", "a non-negative finite number", at_least=0, error=KernelError)
+        whole(self.degree, "degree", error=KernelError)
 
     def __call__(self, X: Array, Y: Array) -> Array:
-        return Linear(self.bias)(X, Y) ** self.degree
+        K = Linear(self.bias)(X, Y)
+        return np.power(K, self.degree, out=K)
 
     def diag(self, X: Array) -> Array:
         return Linear(self.bias).diag(X) ** self.degree

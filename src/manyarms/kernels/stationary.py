@@ -5,7 +5,7 @@ from abc import abstractmethod
 import numpy as np
 
 from manyarms.errors import KernelError
-from manyarms.kernels.base import Kernel
+from manyarms.kernels.base import Kernel, as_blocks
 from manyarms.kernels.distances import ScaledPoints, row_blocks
 from manyarms.typing import Array, ArrayLike
 
@@ -14,7 +14,10 @@ class Stationary(Kernel):
     """k(x, y) = g(ρ²) with g(0) = 1."""
 
     def __init__(self, lengthscale: ArrayLike) -> None:
-        scales = np.array(lengthscale, dtype=np.float64)
+        try:
+            scales = np.array(lengthscale, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise KernelError(f"lengthscale must be one number or one per column, got {lengthscale!r}") from error
         if scales.ndim > 1 or scales.size == 0 or not np.all(np.isfinite(scales) & (scales > 0)):
             raise KernelError(f"lengthscale must be positive: one number, or one per column; got {lengthscale!r}")
         scales.setflags(write=False)
@@ -25,11 +28,14 @@ class Stationary(Kernel):
         """g(ρ²) elementwise; may overwrite D."""
 
     def __call__(self, X: Array, Y: Array) -> Array:
+        X, Y = as_blocks(X, Y)
         if self.lengthscale.ndim == 1 and self.lengthscale.size != Y.shape[1]:
             raise KernelError(
                 f"{self!r} has {self.lengthscale.size} lengthscales and the rows have {Y.shape[1]} columns; "
                 "give one lengthscale, or one per column"
             )
+        if not len(Y):
+            return np.empty((len(X), 0))
         points = ScaledPoints(X, Y, self.lengthscale)
         K = np.empty((len(X), len(Y)))
         for rows in row_blocks(len(X), len(Y)):
@@ -59,7 +65,7 @@ class Matern(Stationary):
 
     def __init__(self, lengthscale: ArrayLike, nu: float = 2.5) -> None:
         super().__init__(lengthscale)
-        if nu not in (0.5, 1.5, 2.5):
+        if not isinstance(nu, float | int) or nu not in (0.5, 1.5, 2.5):
             raise KernelError(f"nu must be 0.5, 1.5 or 2.5, got {nu!r}; for other values pass scikit-learn's Matern")
         self.nu = nu
 

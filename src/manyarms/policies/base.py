@@ -1,19 +1,21 @@
 """What every policy does: check what comes in, choose by scores, change its state in one step or not at all."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from manyarms.arms import as_rows
-from manyarms.errors import KernelError, ParameterError, StateError
+from manyarms.errors import KernelError, NumericalError, ParameterError, StateError
 from manyarms.kernels import as_kernel
-from manyarms.policies.checks import as_arms, as_count, as_generator, as_positive, as_rewards, as_weights
-from manyarms.policies.history import History
+from manyarms.numbers import real, whole
+from manyarms.policies.checks import as_arms, as_generator, as_rewards, as_weights
+from manyarms.policies.history import History, by_arm
 from manyarms.sketch.choice import Scores, arg_max, score
 from manyarms.sketch.confidence import Evidence, Radius, first_norm, updated_norm
+from manyarms.sketch.embedding import PSD_TOLERANCE, check_covariance
+from manyarms.sketch.linalg import EPS
 from manyarms.sketch.observations import Observations
 from manyarms.typing import Array, ArrayLike, Indices, Seed
 
@@ -48,11 +50,7 @@ class Lookahead(Protocol):
 class Policy(ABC):
     """Arms are the rows of a table; an arm is its index.
 
-    arms : (A, d) array of finite numbers, never changed.
-    kernel : a `manyarms.kernels` kernel, a scikit-learn kernel object or a function of two blocks of rows.
-    regularization : λ, a variance; the square of the noise's standard deviation unless there is a reason.
-    confidence : the radius β̃ of the scores.
-    seed : an integer or a numpy Generator.
+    A subclass supplies its state and what follows from it; everything a caller gives is checked here.
     """
 
     _state: State
@@ -61,14 +59,16 @@ class Policy(ABC):
     def __init__(self, arms: ArrayLike, kernel: Any, *, regularization: float, confidence: Radius, seed: Seed) -> None:
         self.arms = as_rows(arms)
         self.kernel = as_kernel(kernel)
-        self.regularization = as_positive(regularization, "regularization", "a variance, for instance noise**2")
-        if not callable(confidence):
+        self.regularization = real(regularization, "regularization", "a positive variance, for instance noise**2", above=0)
+        if isinstance(confidence, type) or not callable(confidence):
             raise ParameterError(f"confidence must be a radius such as Constant(2.0) or a function, got {confidence!r}")
         self.confidence = confidence
         self._diag = self._diagonal(self.arms)
-        self._rng = as_generator(seed)
-        self._first_arm = int(self._rng.integers(self.n_arms))
-        self._cache: tuple[State, Scores] | None = None
+        self._check_kernel()
+        rng = as_generator(seed)
+        self._first_arm = int(rng.integers(self.n_arms))
+        self._cache: tuple[State, Array, Array] | None = None
+        self._state = self._first_state(rng)
 
     def choose(self, n: int = 1, *, pending: ArrayLike = ()) -> Indices:
         """The n arms to pull next, (n,).
@@ -76,7 +76,7 @@ class Policy(ABC):
         Pure: asked again before an `observe` it answers the same. `pending` are arms whose rewards are still outstanding. A
         batch supposes each arm pulled before choosing the next: its variance shrinks, the means stay.
         """
-        n, outstanding = as_count(n), as_arms(pending, self.n_arms)
+        n, outstanding = whole(n, "n"), as_arms(pending, self.n_arms)
         chosen: list[int] = []
         if not self._state.history.n_observations and not len(outstanding):
             chosen.append(self._first_arm)
@@ -100,21 +100,26 @@ class Policy(ABC):
         values = as_rewards(rewards, len(indices))
         weights = as_weights(noise, len(indices), self.regularization)
         if len(indices):
-            self._replace_state(lambda: self._observed(indices, values, weights))
+            distinct, means, totals = by_arm(indices, values, weights)
+            history = self._state.history.add(distinct, means, totals, len(indices))
+            self._check_rounding(history)
+            self._state = self._observed(history, distinct, means, totals)
 
     def scores(self) -> Scores:
         """Mean, variance (leverage units) and upper confidence bound of every arm, each (A,), read-only."""
-        if self._cache is None or self._cache[0] is not self._state:
-            scores = score(*self._moments(), self.beta)
-            for array in scores:
-                array.setflags(write=False)
-            self._cache = self._state, scores
-        return self._cache[1]
+        state, cached = self._state, self._cache
+        if cached is None or cached[0] is not state:
+            mean, variance = self._moments()
+            cached = self._cache = state, mean, variance
+        scores = score(*cached[1:], self.beta)
+        for array in scores:
+            array.setflags(write=False)
+        return scores
 
     def predict(self, X: ArrayLike | None = None) -> Prediction:
         """Posterior mean and standard deviation √(λσ̃²) of f at the arms, or at the rows of X."""
         if X is None:
-            mean, variance, _ = self.scores()
+            mean, variance = self.scores().mean.copy(), self.scores().variance
         else:
             rows = as_rows(X, self.arms.shape[1])
             mean, variance = self._moments_at(rows, self._diagonal(rows))
@@ -135,10 +140,14 @@ class Policy(ABC):
     @property
     def beta(self) -> float:
         """β̃, the radius of the scores now."""
-        beta = float(self.confidence(self._state.evidence))
-        if not (np.isfinite(beta) and beta >= 0):
-            raise ParameterError(f"confidence must give a finite non-negative radius, got {beta} from {self.confidence!r}")
-        return beta
+        return real(
+            self.confidence(self._state.evidence), "what confidence returns", "a finite non-negative radius", at_least=0
+        )
+
+    @property
+    def evidence(self) -> Evidence:
+        """What the radius is a function of, now; `evidence.norm` is the current guess of ‖f‖ where it is doubled."""
+        return self._state.evidence
 
     @property
     def effective_dimension(self) -> float:
@@ -154,9 +163,18 @@ class Policy(ABC):
         mean, _, ucb = self.scores()
         return int(pulled[np.argmax(2 * mean[pulled] - ucb[pulled])])
 
+    def __repr__(self) -> str:
+        seen = self._state.history
+        done = f"{seen.n_observations} observations of {len(seen.pulled)} arms"
+        return f"{type(self).__name__}({self.n_arms} arms, {self.kernel!r}, {done})"
+
     @abstractmethod
-    def _observed(self, arms: Indices, rewards: Array, weights: Array) -> State:
-        """The state after these observations."""
+    def _first_state(self, rng: np.random.Generator) -> State:
+        """The state before any observation; the generator is the policy's own."""
+
+    @abstractmethod
+    def _observed(self, history: History, arms: Indices, rewards: Array, weights: Array) -> State:
+        """The state after these observations, each arm once; `history` includes them."""
 
     @abstractmethod
     def _moments(self) -> tuple[Array, Array]:
@@ -187,15 +205,25 @@ class Policy(ABC):
         )
         return replace(evidence, norm=updated_norm(self.confidence, evidence))
 
-    def _replace_state(self, compute: Callable[[], State]) -> None:
-        """Replace the state by what `compute` returns; on any error the random numbers it drew are put back."""
-        rng_state = self._rng.bit_generator.state
-        try:
-            state = compute()
-        except BaseException:
-            self._rng.bit_generator.state = rng_state
-            raise
-        self._state = state
+    def _check_rounding(self, history: History) -> None:
+        """Raise NumericalError where an arm's evidence n·κ²/λ leaves float64 no digits."""
+        kappa2, most = float(self._diag[history.pulled].max()), float(history.counts.max())
+        if self.regularization <= EPS * kappa2 * most:
+            raise NumericalError(
+                f"λ = {self.regularization:.3g} is below the rounding of k(x, x) = {kappa2:.3g} times the weight {most:.3g} "
+                "of an arm: raise `regularization`, or give a larger `noise`"
+            )
+
+    def _check_kernel(self) -> None:
+        """Raise KernelError before the first trial where the kernel cannot work on these arms."""
+        some = np.linspace(0, self.n_arms - 1, min(self.n_arms, 8)).astype(np.intp)
+        K, diag = self.kernel(self.arms[some], self.arms[some]), self._diag[some]
+        check_covariance(K, self.arms[some])
+        if np.abs(np.diag(K) - diag).max() > PSD_TOLERANCE * max(diag.max(), np.diag(K).max()):
+            raise KernelError(
+                f"{self.kernel!r} has k(x, x) = {np.diag(K)[0]} by rows but {diag[0]} by diag(); noise belongs into "
+                "`regularization`: leave a white-noise kernel out"
+            )
 
     def _diagonal(self, X: Array) -> Array:
         diag = self.kernel.diag(X)

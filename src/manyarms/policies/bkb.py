@@ -14,16 +14,17 @@
 one draw of the same law, and an empty draw keeps the most probable arm.
 """
 
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from manyarms.errors import ParameterError
+from manyarms.numbers import real
 from manyarms.policies.base import Policy
-from manyarms.policies.checks import as_positive
-from manyarms.policies.history import History
-from manyarms.sketch.confidence import Constant, Evidence, Radius
+from manyarms.policies.history import History, by_arm
+from manyarms.sketch.confidence import Constant, Evidence, Radius, alpha_in
 from manyarms.sketch.dictionary import draw_dictionary, inclusion_probability
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.linalg import represented_below
@@ -33,8 +34,10 @@ from manyarms.typing import Array, ArrayLike, Indices, Seed
 
 @dataclass(frozen=True)
 class BKBState:
-    """Everything that `observe` changes."""
+    """Everything that `observe` and `redraw` change. A value: the generator is copied before it draws."""
 
+    rng: np.random.Generator
+    oversampling: float  # q̄
     history: History
     dictionary: Indices  # S, sampled
     inducing: Indices  # S without the arms that the others represent
@@ -49,9 +52,13 @@ class BKB(Policy):
     Theorem 1: with ``oversampling=oversampling_for(epsilon, delta, T)``, σ²/α ≤ σ̃² ≤ ασ² for all arms and all t ≤ T with
     probability 1 − δ. Theorem 2: with `Theory` or `LogDet` as well, regret Õ(√T·d_eff).
 
+    arms : (A, d) array of finite numbers; a float64 array is not copied, so leave it unchanged while in use.
+    kernel : a `manyarms.kernels` kernel, a scikit-learn kernel object or a function of two blocks of rows.
+    regularization : λ, a variance; the square of the noise's standard deviation unless there is a reason.
     oversampling : q̄ of line 7. About 5 is accurate in practice.
+    confidence : the radius β̃ of the scores.
     resparsify : "always" redraws the dictionary at every observation, as printed; O(A m²) a step.
-    Other parameters: see `Policy`.
+    seed : an integer or a numpy Generator, which is copied.
     """
 
     _state: BKBState
@@ -67,14 +74,16 @@ class BKB(Policy):
         resparsify: str = "always",
         seed: Seed = 0,
     ) -> None:
+        self._first_oversampling = _oversampling(oversampling)
         super().__init__(arms, kernel, regularization=regularization, confidence=confidence, seed=seed)
         if resparsify != "always":
             raise ParameterError(f'resparsify must be "always", got {resparsify!r}')
         self.resparsify = resparsify
-        self.oversampling = as_positive(oversampling, "oversampling", "q̄ of Algorithm 1")
-        none = np.zeros(0, dtype=np.intp)
-        prior = Posterior.prior(self.kernel, self.arms.shape[1], self.regularization)
-        self._state = BKBState(History(), none, none, prior, np.zeros(0), self._no_evidence())
+
+    @property
+    def oversampling(self) -> float:
+        """q̄ of line 7."""
+        return self._state.oversampling
 
     @property
     def dictionary(self) -> Indices:
@@ -89,14 +98,13 @@ class BKB(Policy):
     def redraw(self, oversampling: float | None = None) -> None:
         """Draw the dictionary anew for the arms seen so far, with another q̄ where one is given.
 
-        The paper's "Tuning q̄": to go on past the planned horizon T, pass ``oversampling_for(epsilon, delta, longer_horizon)``.
+        The paper's "Tuning q̄": to go on past the planned horizon, pass ``oversampling_for(epsilon, delta / 2, horizon)``.
         """
-        q = self.oversampling if oversampling is None else as_positive(oversampling, "oversampling", "q̄ of Algorithm 1")
         old = self._state
+        asked = replace(old, oversampling=old.oversampling if oversampling is None else _oversampling(oversampling))
         if old.history.n_observations:
-            information = old.evidence.information
-            self._replace_state(lambda: self._resparsified(old.history, old.pulled_variance, q, information))
-        self.oversampling = q
+            asked = self._resparsified(asked, old.history, old.pulled_variance, old.evidence.information)
+        self._state = asked
 
     def _moments(self) -> tuple[Array, Array]:
         """Line 4."""
@@ -105,10 +113,14 @@ class BKB(Policy):
     def _moments_at(self, X: Array, diag: Array) -> tuple[Array, Array]:
         return self._state.posterior.moments(X, diag)
 
-    def _observed(self, arms: Indices, rewards: Array, weights: Array) -> BKBState:
+    def _first_state(self, rng: np.random.Generator) -> BKBState:
+        none = np.zeros(0, dtype=np.intp)
+        prior = Posterior.prior(self.kernel, self.arms.shape[1], self.regularization)
+        return BKBState(rng, self._first_oversampling, History(), none, none, prior, np.zeros(0), self._no_evidence())
+
+    def _observed(self, history: History, arms: Indices, rewards: Array, weights: Array) -> BKBState:
         """Lines 6–9, then the posterior on S_{t+1}."""
         old = self._state
-        history = old.history.add(arms, rewards, weights)
         # σ̃²_t of all pulls including the new ones: cached for the earlier arms, computed for the rest.
         variance = np.empty(len(history.pulled))
         known = np.isin(history.pulled, old.history.pulled, assume_unique=True)
@@ -116,18 +128,18 @@ class BKB(Policy):
         variance[known] = old.pulled_variance
         variance[~known] = self._moments_at(self.arms[new], self._diag[new])[1]
         anchors = variance[np.searchsorted(history.pulled, arms)]
-        alpha = getattr(self.confidence, "alpha", 1.0)
-        information = old.evidence.information + float(np.log1p(alpha * weights * anchors).sum())
-        return self._resparsified(history, variance, self.oversampling, information)
+        information = old.evidence.information + float(np.log1p(alpha_in(self.confidence) * weights * anchors).sum())
+        return self._resparsified(old, history, variance, information)
 
-    def _resparsified(self, history: History, variance: Array, oversampling: float, information: float) -> BKBState:
+    def _resparsified(self, old: BKBState, history: History, variance: Array, information: float) -> BKBState:
         """A fresh dictionary with p̃ = q̄σ̃² (lines 6–9) and the posterior on it."""
-        probability = inclusion_probability(variance, history.counts, oversampling)
-        dictionary = draw_dictionary(history.pulled, probability, self._rng)
+        rng = deepcopy(old.rng)
+        probability = inclusion_probability(variance, history.counts, old.oversampling)
+        dictionary = draw_dictionary(history.pulled, probability, rng)
         posterior, inducing = self._posterior(history, dictionary)
         pulled_variance = posterior.moments(self.arms[history.pulled], self._diag[history.pulled])[1]
         evidence = self._evidence(history, pulled_variance, posterior.norm, information)
-        return BKBState(history, dictionary, inducing, posterior, pulled_variance, evidence)
+        return BKBState(rng, old.oversampling, history, dictionary, inducing, posterior, pulled_variance, evidence)
 
     def _posterior(self, history: History, dictionary: Indices) -> tuple[Posterior, Indices]:
         """The posterior on a dictionary of pulled arms, and the inducing arms it kept.
@@ -159,7 +171,12 @@ class _Supposed:
 
     def pull(self, arms: Indices) -> None:
         policy = self._policy
-        self._history = self._history.add(arms, np.zeros(len(arms)), np.ones(len(arms)))
+        arms, nothing, weights = by_arm(arms, np.zeros(len(arms)), np.ones(len(arms)))
+        self._history = self._history.add(arms, nothing, weights)
         self._dictionary = np.union1d(self._dictionary, arms)
         posterior, _ = policy._posterior(self._history, self._dictionary)
         self.variance = posterior.moments(policy.arms, policy._diag)[1]
+
+
+def _oversampling(value: Any) -> float:
+    return real(value, "oversampling", "a positive number, q̄ of Algorithm 1", above=0)

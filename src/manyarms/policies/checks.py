@@ -1,10 +1,12 @@
 """What policies accept, checked once at the edge."""
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 
-from manyarms.errors import ArmsError, ObservationError, ParameterError, UnknownArmError
+from manyarms.errors import ArmsError, ObservationError, UnknownArmError
+from manyarms.numbers import whole
 from manyarms.typing import AnyArray, Array, Indices
 
 
@@ -30,7 +32,8 @@ def as_weights(noise: Any, n: int, regularization: float) -> Array:
     """Weights λ/ξ² (n,) of observations with noise standard deviation ξ: one for all, or one each; 1 where None."""
     if noise is None:
         return np.ones(n)
-    sd = np.broadcast_to(_reals(noise, n if np.ndim(noise) else 1, "noise", "give a standard deviation"), n)
+    array = _vector(noise, "noise", ObservationError)
+    sd = np.broadcast_to(_reals(array, 1 if np.ndim(noise) == 0 else n, "noise", "give a standard deviation"), n)
     if n and sd.min() <= 0:
         raise ObservationError(f"noise is a standard deviation and must be positive, got {sd.min()}")
     with np.errstate(over="ignore", divide="ignore"):
@@ -40,31 +43,11 @@ def as_weights(noise: Any, n: int, regularization: float) -> Array:
     return weights
 
 
-def as_count(n: Any, name: str = "n") -> int:
-    """A whole number from 1."""
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise ParameterError(f"{name} must be a whole number from 1, got {n!r}")
-    return int(n)
-
-
-def as_positive(value: Any, name: str, meaning: str) -> float:
-    """A positive finite number."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError) as error:
-        raise ParameterError(f"{name} must be a number ({meaning}), got {value!r}") from error
-    if not (np.isfinite(number) and number > 0):
-        raise ParameterError(f"{name} must be positive and finite ({meaning}), got {value!r}")
-    return number
-
-
 def as_generator(seed: Any) -> np.random.Generator:
-    """The generator itself, or a new one from a non-negative integer."""
+    """A generator of one's own: a copy of the one given, or a new one from a non-negative integer."""
     if isinstance(seed, np.random.Generator):
-        return seed
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ParameterError(f"seed must be a non-negative whole number or a numpy Generator, got {seed!r}")
-    return np.random.default_rng(int(seed))
+        return deepcopy(seed)
+    return np.random.default_rng(whole(seed, "seed (unless a numpy Generator)", at_least=0))
 
 
 def _reals(values: Any, n: int, name: str, advice: str) -> Array:
@@ -82,6 +65,8 @@ def _reals(values: Any, n: int, name: str, advice: str) -> Array:
 
 
 def _vector(values: Any, name: str, error: type[Exception]) -> AnyArray:
+    if np.ma.is_masked(values):
+        raise error(f"{name} must not be masked; leave the masked ones out")
     try:
         array: AnyArray = np.atleast_1d(np.asarray(values))
     except ValueError as cause:

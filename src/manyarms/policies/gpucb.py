@@ -21,7 +21,6 @@ from manyarms.policies.history import History
 from manyarms.sketch.confidence import Constant, Evidence, Radius
 from manyarms.sketch.embedding import PSD_TOLERANCE
 from manyarms.sketch.exact import ExactPosterior
-from manyarms.sketch.linalg import EPS
 from manyarms.sketch.observations import Observations
 from manyarms.typing import Array, ArrayLike, Indices, Seed
 
@@ -29,15 +28,23 @@ SPARE_ROWS = 32
 """Rows are rebuilt when there are more than 2u + SPARE_ROWS of them."""
 
 
+@dataclass
+class _Rows:
+    """Rows e_s, of which the first `claimed` belong to some state."""
+
+    E: Array
+    claimed: int = 0
+
+
 class _Covariance:
     """Posterior covariance of f over all arms, as k − Σ_s e_s e_sᵀ, with its diagonal and the mean kept up to date.
 
-    A copy shares the rows: pulls of the copy are written behind the rows of the original and never seen by it.
+    A copy shares the rows until it writes: behind rows that a state has claimed, it writes into rows of its own.
     """
 
     def __init__(self, arms: Array, diag: Array, kernel: Kernel, regularization: float) -> None:
         self._arms, self._diag, self._kernel, self._regularization = arms, diag, kernel, regularization
-        self._E = np.empty((SPARE_ROWS, len(arms)))
+        self._rows = _Rows(np.empty((SPARE_ROWS, len(arms))))
         self.n_rows = 0
         self.mean = np.zeros(len(arms))
         self.diagonal = diag.copy()  # (A,) λσ²
@@ -61,18 +68,14 @@ class _Covariance:
     def observe(self, arm: int, reward: float, weight: float) -> float:
         """Condition on one reward. Returns σ²(arm) as it was before, in leverage units."""
         noise = self._regularization / weight
-        E = self._E[: self.n_rows]
+        E = self._rows.E[: self.n_rows]
         c = self._kernel(self._arms, self._arms[arm : arm + 1])[:, 0]
         c -= E.T @ E[:, arm]
         before = float(self.diagonal[arm])
-        rounding = self.n_rows * EPS * self._diag.max()
-        if noise + before <= rounding:
-            raise NumericalError(
-                f"noise variance {noise:.3g} is below the rounding {rounding:.3g} of the posterior; raise `regularization`"
-            )
         scale = np.sqrt(noise + before)
         e = c / scale
-        self.mean += e * ((reward - self.mean[arm]) / scale)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.mean += e * ((reward - self.mean[arm]) / scale)
         self._append(e)
         self._subtract(np.square(e), self._arms[arm])
         return before / self._regularization
@@ -80,18 +83,23 @@ class _Covariance:
     def rebuild(self, observed: Observations) -> None:
         """The same covariance with one row for each distinct arm."""
         posterior = ExactPosterior.fit(self._kernel, observed, self._regularization)
-        self._E = posterior.coordinates(self._arms)
-        self.n_rows = len(self._E)
-        self.mean = self._E.T @ posterior.b
+        E = posterior.coordinates(self._arms)
+        self._rows = _Rows(E)
+        self.n_rows = len(E)
+        self.mean = E.T @ posterior.b
         self.diagonal = self._diag.copy()
-        self._subtract(np.einsum("ij,ij->j", self._E, self._E), observed.rows[-1])
+        self._subtract(np.einsum("ij,ij->j", E, E), observed.rows[-1])
+
+    def claim(self) -> None:
+        """Keep the rows written so far: from now on they belong to a state."""
+        self._rows.claimed = self.n_rows
 
     def _append(self, e: Array) -> None:
-        if self.n_rows == len(self._E):
+        if self.n_rows == len(self._rows.E) or self.n_rows < self._rows.claimed:
             grown = np.empty((2 * self.n_rows + SPARE_ROWS, len(e)))
-            grown[: self.n_rows] = self._E
-            self._E = grown
-        self._E[self.n_rows] = e
+            grown[: self.n_rows] = self._rows.E[: self.n_rows]
+            self._rows = _Rows(grown)
+        self._rows.E[self.n_rows] = e
         self.n_rows += 1
 
     def _subtract(self, squares: Array, observed: Array) -> None:
@@ -118,7 +126,11 @@ class GPUCBState:
 class GPUCB(Policy):
     """Exact GP-UCB: the strong baseline, and what BKB is compared with in tests. Memory and a step are O(A·u).
 
-    Parameters: see `Policy`.
+    arms : (A, d) array of finite numbers; a float64 array is not copied, so leave it unchanged while in use.
+    kernel : a `manyarms.kernels` kernel, a scikit-learn kernel object or a function of two blocks of rows.
+    regularization : λ, a variance; the square of the noise's standard deviation unless there is a reason.
+    confidence : the radius β of the scores.
+    seed : an integer or a numpy Generator, for the first arm.
     """
 
     _state: GPUCBState
@@ -134,12 +146,13 @@ class GPUCB(Policy):
         seed: Seed = 0,
     ) -> None:
         super().__init__(arms, kernel, regularization=regularization, confidence=confidence, seed=seed)
-        covariance = _Covariance(self.arms, self._diag, self.kernel, self.regularization)
-        self._state = GPUCBState(History(), covariance, self._no_evidence())
 
-    def _observed(self, arms: Indices, rewards: Array, weights: Array) -> GPUCBState:
+    def _first_state(self, rng: np.random.Generator) -> GPUCBState:
+        covariance = _Covariance(self.arms, self._diag, self.kernel, self.regularization)
+        return GPUCBState(History(), covariance, self._no_evidence())
+
+    def _observed(self, history: History, arms: Indices, rewards: Array, weights: Array) -> GPUCBState:
         old = self._state
-        history = old.history.add(arms, rewards, weights)
         covariance = old.covariance.copy()
         information = old.evidence.information
         for arm, reward, weight in zip(arms, rewards, weights, strict=True):
@@ -150,11 +163,14 @@ class GPUCB(Policy):
             raise NumericalError("the posterior mean is not finite in float64; rescale the rewards")
         norm = self._mean_norm(history, covariance.mean[history.pulled])
         evidence = self._evidence(history, covariance.variance[history.pulled], norm, information)
+        covariance.claim()
         return GPUCBState(history, covariance, evidence)
 
     def _mean_norm(self, history: History, mean: Array) -> float:
         """‖μ‖ = √(aᵀK_UU a), where K_UU a = μ_U and λN⁻¹a = s/n − μ_U."""
-        return float(np.sqrt(max(0.0, float(mean @ (history.sums - history.counts * mean)) / self.regularization)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            squared = float(mean @ (history.sums - history.counts * mean)) / self.regularization
+        return float(np.sqrt(max(0.0, squared)))
 
     def _moments(self) -> tuple[Array, Array]:
         covariance = self._state.covariance

@@ -24,15 +24,28 @@ class History:
     sums: Array = field(default_factory=lambda: np.zeros(0))  # (u,)
     n_observations: int = 0
 
-    def add(self, arms: Indices, rewards: Array, weights: Array) -> "History":
-        """The history with more observations, in any order; the same arm may come several times."""
+    def add(self, arms: Indices, rewards: Array, weights: Array, n_observations: int | None = None) -> "History":
+        """The history with more rewards; each arm comes once, standing for one observation or for `n_observations` in all."""
         pulled = np.union1d(self.pulled, arms)
         counts, sums = np.zeros(len(pulled)), np.zeros(len(pulled))
         old, new = np.searchsorted(pulled, self.pulled), np.searchsorted(pulled, arms)
         counts[old], sums[old] = self.counts, self.sums
         with np.errstate(over="ignore", invalid="ignore"):
-            np.add.at(counts, new, weights)
-            np.add.at(sums, new, weights * rewards)
+            counts[new] += weights
+            sums[new] += weights * rewards
         if not (np.isfinite(counts).all() and np.isfinite(sums).all()):
-            raise ObservationError("the sum of the rewards of an arm is beyond float64; rescale the rewards")
-        return History(pulled, counts, sums, self.n_observations + len(arms))
+            raise ObservationError(
+                "the rewards of an arm, times their weights λ/noise², add up beyond float64; rescale the rewards"
+            )
+        return History(pulled, counts, sums, self.n_observations + (len(arms) if n_observations is None else n_observations))
+
+
+def by_arm(arms: Indices, rewards: Array, weights: Array) -> tuple[Indices, Array, Array]:
+    """The same evidence with each arm once, in index order: its total weight and its weighted mean reward."""
+    distinct, at = np.unique(arms, return_inverse=True)
+    if len(distinct) == len(arms):
+        order = np.argsort(arms, kind="stable")
+        return arms[order], rewards[order], weights[order]
+    total = np.bincount(at, weights).astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return distinct, np.bincount(at, weights * rewards) / total, total

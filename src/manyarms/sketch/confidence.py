@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from manyarms.errors import ParameterError
+from manyarms.numbers import real
 from manyarms.sketch.dictionary import alpha_of, check_probability
 
 
@@ -32,15 +32,15 @@ Radius = Callable[[Evidence], float]
 
 
 @dataclass(frozen=True)
-class Theory:
-    """Theorem 2: ξ√(2[α(1 + ln(1 + Tr K_t/λ)) d̃_t + ln 1/δ′]) + (1 + 1/√(1−ε)) √λ F.
+class TheoremTwo:
+    """What `Theory` and `LogDet` share: ξ√(L_t + 2 ln 1/δ′) + (1 + 1/√(1−ε)) √λF, where L_t ≥ log det(K_t/λ + I).
 
     Contains f for all arms and all steps with probability 1 − δ when ‖f‖ ≤ F = ``norm`` and the noise is ξ-sub-Gaussian,
     ξ = ``noise``. A sketch spends δ/2 on Theorem 1 (``oversampling_for(epsilon, delta / 2, horizon)``) and δ′ = δ/2 here; the
     exact posterior has ε = 0, one √λF, and δ′ = δ.
 
     With ``double=True`` the norm is a first guess, doubled whenever ‖μ̃_t‖ > F + β̃_t/√λ, which the theorem rules out for a
-    true bound. The factor 1 + ln(1 + Tr K_t/λ) replaces the paper's 2 ln(κ²t), which fails for small κ²t.
+    true bound. A guess that is too small but never refuted is not covered by the theorem.
     """
 
     norm: float
@@ -50,43 +50,45 @@ class Theory:
     double: bool = False
 
     def __post_init__(self) -> None:
-        _check_theory(self)
+        real(self.norm, "norm", "a positive bound on the RKHS norm of f", above=0)
+        real(self.noise, "noise", "a non-negative standard deviation", at_least=0)
+        check_probability("epsilon", self.epsilon)
+        check_probability("delta", self.delta)
 
     @property
     def alpha(self) -> float:
         """α = (1 + ε)/(1 − ε)."""
         return alpha_of(self.epsilon)
+
+    def _radius(self, evidence: Evidence, log_det: float) -> float:
+        bias = 1.0 if evidence.exact else 1 + 1 / np.sqrt(1 - self.epsilon)
+        delta = self.delta if evidence.exact else self.delta / 2
+        norm = self.norm if evidence.norm is None else evidence.norm
+        deviation = self.noise * np.sqrt(log_det - 2 * np.log(delta))
+        return float(deviation + bias * np.sqrt(evidence.regularization) * norm)
+
+
+class Theory(TheoremTwo):
+    """Theorem 2: ξ√(2[α(1 + ln(1 + Tr K_t/λ)) d̃_t + ln 1/δ′]) + (1 + 1/√(1−ε)) √λF.
+
+    The factor 1 + ln(1 + Tr K_t/λ) replaces the paper's 2 ln(κ²t), which fails for small κ²t.
+    Parameters and promise: `TheoremTwo`.
+    """
 
     def __call__(self, evidence: Evidence) -> float:
         alpha = 1.0 if evidence.exact else self.alpha
-        log_det = 2 * alpha * (1 + np.log1p(evidence.trace)) * evidence.effective_dimension
-        return _theorem_two(self, evidence, log_det)
+        return self._radius(evidence, 2 * alpha * (1 + np.log1p(evidence.trace)) * evidence.effective_dimension)
 
 
-@dataclass(frozen=True)
-class LogDet:
-    """Theorem 2 before its last step: ξ√(Σ_s ln(1 + ασ̃²_{s−1}(x_s)) + 2 ln 1/δ′) + (1 + 1/√(1−ε)) √λ F.
+class LogDet(TheoremTwo):
+    """Theorem 2 before its last step: ξ√(Σ_s ln(1 + ασ̃²_{s−1}(x_s)) + 2 ln 1/δ′) + (1 + 1/√(1−ε)) √λF.
 
     The sum bounds log det(K_t/λ + I) by the chain rule, for O(1) a step, and is smaller than what `Theory` bounds it by.
-    Same promise and same parameters as `Theory`.
+    Parameters and promise: `TheoremTwo`.
     """
 
-    norm: float
-    noise: float
-    epsilon: float = 0.5
-    delta: float = 0.1
-    double: bool = False
-
-    def __post_init__(self) -> None:
-        _check_theory(self)
-
-    @property
-    def alpha(self) -> float:
-        """α = (1 + ε)/(1 − ε)."""
-        return alpha_of(self.epsilon)
-
     def __call__(self, evidence: Evidence) -> float:
-        return _theorem_two(self, evidence, evidence.information)
+        return self._radius(evidence, evidence.information)
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,7 @@ class Constant:
     c: float = 2.0
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.c) and self.c >= 0):
-            raise ParameterError(f"c must be a non-negative number of standard deviations, got {self.c!r}")
+        real(self.c, "c", "a non-negative number of standard deviations", at_least=0)
 
     def __call__(self, evidence: Evidence) -> float:
         return float(self.c * np.sqrt(evidence.regularization))
@@ -133,22 +134,9 @@ def updated_norm(radius: Radius, evidence: Evidence) -> float | None:
 
 def first_norm(radius: Radius) -> float | None:
     """The first guess of ‖f‖ of a radius that doubles it, else None."""
-    return radius.norm if isinstance(radius, Theory | LogDet) and radius.double else None
+    return radius.norm if isinstance(radius, TheoremTwo) and radius.double else None
 
 
-def _theorem_two(radius: Theory | LogDet, evidence: Evidence, log_det: float) -> float:
-    """ξ√(log det + 2 ln 1/δ′) + bias·√λF."""
-    bias = 1.0 if evidence.exact else 1 + 1 / np.sqrt(1 - radius.epsilon)
-    delta = radius.delta if evidence.exact else radius.delta / 2
-    norm = radius.norm if evidence.norm is None else evidence.norm
-    deviation = radius.noise * np.sqrt(log_det - 2 * np.log(delta))
-    return float(deviation + bias * np.sqrt(evidence.regularization) * norm)
-
-
-def _check_theory(radius: Theory | LogDet) -> None:
-    check_probability("epsilon", radius.epsilon)
-    check_probability("delta", radius.delta)
-    if not (np.isfinite(radius.norm) and radius.norm > 0):
-        raise ParameterError(f"norm must be a positive bound on the RKHS norm of f, got {radius.norm!r}")
-    if not (np.isfinite(radius.noise) and radius.noise >= 0):
-        raise ParameterError(f"noise must be a non-negative standard deviation, got {radius.noise!r}")
+def alpha_in(radius: Radius) -> float:
+    """The α that `Evidence.information` carries for this radius."""
+    return radius.alpha if isinstance(radius, TheoremTwo) else 1.0

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from manyarms.errors import ParameterError
+from manyarms.numbers import real, whole
 from manyarms.typing import Array, Indices
 
 
@@ -12,8 +12,8 @@ def inclusion_probability(variance: Array, counts: Array, oversampling: float) -
     Algorithm 1 draws a Bernoulli(p̃), p̃ = q̄σ̃², for every *pull*; one of n is drawn with this probability. A pull of weight n
     carries the evidence of n pulls, so fractional n is covered by the same expression.
     """
-    p = np.minimum(1.0, oversampling * variance)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
+        p = np.minimum(1.0, oversampling * variance)
         return -np.expm1(counts * np.log1p(-p))
 
 
@@ -33,8 +33,7 @@ def oversampling_for(epsilon: float, delta: float, horizon: int) -> float:
     """
     check_probability("epsilon", epsilon)
     check_probability("delta", delta)
-    if horizon < 1:
-        raise ParameterError(f"horizon must be at least 1 step, got {horizon!r}")
+    whole(horizon, "horizon")
     return float(6 * alpha_of(epsilon) * np.log(4 * horizon / delta) / epsilon**2)
 
 
@@ -45,5 +44,4 @@ def alpha_of(epsilon: float) -> float:
 
 def check_probability(name: str, value: float) -> None:
     """Raise ParameterError unless 0 < value < 1."""
-    if not 0 < value < 1:
-        raise ParameterError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+    real(value, name, "strictly between 0 and 1", above=0, below=1)

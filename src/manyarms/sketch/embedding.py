@@ -29,7 +29,7 @@ class Embedding:
         *root* of its residual times the difference of its rewards: too much where the posterior is to be the exact one.
         """
         K = kernel(rows, rows)
-        _check_covariance(K, rows)
+        check_covariance(K, rows)
         kappa2 = float(np.diag(K).max())
         keep_all = tolerance is None and kappa2 > 0
         L, kept, residual = pivoted_cholesky(K, EPS * kappa2 if tolerance is None else tolerance, keep_all=keep_all)
@@ -63,7 +63,7 @@ def _negative_variance(x: Array, variance: float, y: Array) -> KernelError:
     )
 
 
-def _check_covariance(K: Array, rows: Array) -> None:
+def check_covariance(K: Array, rows: Array) -> None:
     """Raise KernelError unless K is symmetric and satisfies k(x, y)² ≤ k(x, x) k(y, y)."""
     d = np.diag(K)
     slack = PSD_TOLERANCE * d.max()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyarms.kernels import Kernel
-from manyarms.sketch.linalg import cholesky, solve_lower
+from manyarms.sketch.linalg import cholesky, chunks, solve_lower
 from manyarms.sketch.observations import Observations
 from manyarms.typing import Array
 
@@ -38,5 +38,9 @@ class ExactPosterior:
 
     def moments(self, X: Array, diag: Array) -> tuple[Array, Array]:
         """μ(x) and σ²(x) (leverage units) for every row of X; `diag` holds k(x, x)."""
-        E = self.coordinates(X)
-        return E.T @ self.b, np.maximum(diag - np.einsum("ij,ij->j", E, E), 0.0) / self.regularization
+        mean, variance = np.empty(len(X)), np.empty(len(X))
+        for rows in chunks(len(X), len(self.b)):
+            E = self.coordinates(X[rows])
+            mean[rows] = E.T @ self.b
+            variance[rows] = np.maximum(diag[rows] - np.einsum("ij,ij->j", E, E), 0.0) / self.regularization
+        return mean, variance

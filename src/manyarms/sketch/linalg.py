@@ -7,6 +7,14 @@ from manyarms.errors import NumericalError
 from manyarms.typing import Array, Indices
 
 EPS = float(np.finfo(np.float64).eps)
+CHUNK_ENTRIES = 1 << 19
+"""Entries of a matrix (rows, m) computed at a time when many rows are scored: 4 MiB of float64."""
+
+
+def chunks(n_rows: int, m: int) -> list[slice]:
+    """Row slices of about CHUNK_ENTRIES entries each."""
+    step = max(1, CHUNK_ENTRIES // max(1, m))
+    return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
 def represented_below(n_inducing: int, kappa2: float, regularization: float, max_count: float) -> float:

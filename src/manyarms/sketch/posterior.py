@@ -8,12 +8,9 @@ from scipy.linalg import norm
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.sketch.embedding import Embedding
-from manyarms.sketch.linalg import EPS, cholesky, solve_cholesky, solve_lower
+from manyarms.sketch.linalg import cholesky, chunks, solve_cholesky, solve_lower
 from manyarms.sketch.observations import Observations
 from manyarms.typing import Array, Indices
-
-CHUNK_ENTRIES = 1 << 19
-"""Entries of Z computed at a time when many rows are scored: 4 MiB of float64."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +35,6 @@ class Posterior:
         Their embeddings are the rows of L. A solve would give them back only up to ε/ρ, ρ the smallest pivot, and V⁻¹ would
         turn that into an error of ε/ρ³ on the mean.
         """
-        rounding = EPS * observed.diag.max() * observed.counts.max()
-        if regularization <= rounding:
-            raise NumericalError(
-                f"regularization {regularization:.3g} is below the rounding {rounding:.3g} of an arm's evidence; raise it"
-            )
         Z, _ = embedding(observed.rows, observed.diag)
         Z[inducing] = embedding.L
         V = (Z * observed.counts[:, None]).T @ Z
@@ -65,9 +57,7 @@ class Posterior:
         span of the dictionary, which no observation shrinks, and the part inside. Both are non-negative but for rounding.
         """
         mean, variance = np.empty(len(X)), np.empty(len(X))
-        step = max(1, CHUNK_ENTRIES // max(1, len(self.w)))
-        for start in range(0, len(X), step):
-            rows = slice(start, start + step)
+        for rows in chunks(len(X), len(self.w)):
             Z, r = self.embedding(X[rows], diag[rows])
             mean[rows] = Z @ self.w
             B = solve_lower(self.C, Z.T)
