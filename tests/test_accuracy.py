@@ -75,6 +75,7 @@ def check_sane(mean, variance):
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_bkb_on_all_pulled_arms_and_gpucb_equal_the_exact_posterior(name):
+    worst = {ma.BKB: 0.0, ma.GPUCB: 0.0}
     for problem in problems(name):
         gpucb, bkb = problem.observed(ma.GPUCB), problem.observed(ma.BKB, oversampling=1e300)
         history = gpucb._state.history
@@ -85,7 +86,9 @@ def test_bkb_on_all_pulled_arms_and_gpucb_equal_the_exact_posterior(name):
         for policy in (bkb, gpucb):
             mean, variance, _ = policy.scores()
             check_sane(mean, variance)
-            assert problem.excess((mean, variance), expected) <= 1
+            worst[type(policy)] = max(worst[type(policy)], problem.excess((mean, variance), expected))
+    print(f"{name}: largest error, of the bound: BKB {worst[ma.BKB]:.2f}, GPUCB {worst[ma.GPUCB]:.2f}")
+    assert max(worst.values()) <= 1
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -142,5 +145,9 @@ def test_many_arms_that_share_evidence(name, ratio):
     for policy in (full, exact):
         mean, variance, _ = policy.scores()
         check_sane(mean, variance)
-        assert np.abs(variance / expected[1] - 1).max() <= bound
+        error = np.abs(variance / expected[1] - 1).max()
+        print(
+            f"{name}, λ/k = {ratio}: {type(policy).__name__} {error / max(1e-9, 10 * EPS / ratio):.2f} of the bound with n_max"
+        )
+        assert error <= bound
         assert np.abs(mean - expected[0]).max() <= bound * np.abs(expected[0]).max()
