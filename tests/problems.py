@@ -5,6 +5,7 @@ from dataclasses import fields, is_dataclass
 import numpy as np
 
 from manyarms.policies.gpucb import _Covariance
+from manyarms.sketch.lazy import Frontier
 
 
 class RKHSProblem:
@@ -44,6 +45,13 @@ def fingerprint(policy):
     return _frozen({name: value for name, value in vars(policy).items() if name != "_cache"})
 
 
+def _settled(frontier):
+    """What a frontier holds of the posterior, whatever it tracks and bounds beside the pulled arms."""
+    tracked, pulled = frontier.tracked, frontier._history.pulled
+    at = tracked.positions(pulled)
+    return [pulled, tracked.mean[at], tracked.variance[at], tracked.posterior.embedding.L]
+
+
 def _frozen(value):
     if isinstance(value, np.ndarray):
         return value.shape, value.dtype.str, value.tobytes()
@@ -51,6 +59,10 @@ def _frozen(value):
         return repr(value.bit_generator.state)
     if isinstance(value, _Covariance):
         return _frozen({**vars(value), "_rows": value._rows.E[: value.n_rows]})  # rows behind n_rows are scratch
+    if isinstance(value, Frontier):
+        return _frozen(_settled(value))
+    if isinstance(value, list):
+        return [_frozen(item) for item in value]
     if is_dataclass(value):
         return [_frozen(getattr(value, field.name)) for field in fields(value)]
     if isinstance(value, dict):

@@ -1,6 +1,7 @@
 """Radii against their formulas, and the norm that is guessed and doubled."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -30,6 +31,14 @@ def test_theory_is_theorem_two():
     expected = 0.3 * np.sqrt(2 * (3 * (1 + np.log(1251)) * 9 + np.log(2 / 0.1))) + bias
     assert radius(SKETCH) == pytest.approx(expected)
     assert radius(EXACT) == pytest.approx(0.3 * np.sqrt(2 * ((1 + np.log(1251)) * 9 + np.log(10))) + 0.2 * 2.0)
+
+
+def test_a_stale_dictionary_widens_the_radius():
+    stale = replace(SKETCH, staleness=1.8)
+    bias = (1 + np.sqrt(2 + 0.8)) * np.sqrt(0.04) * 2.0
+    expected = 0.3 * np.sqrt(2 * (3 * 1.8 * (1 + np.log(1251)) * 9 + np.log(2 / 0.1))) + bias
+    assert ma.Theory(2.0, 0.3)(stale) == pytest.approx(expected)
+    assert ma.LogDet(2.0, 0.3)(stale) == pytest.approx(0.3 * np.sqrt(30 + 2 * np.log(2 / 0.1)) + bias)
 
 
 def test_logdet_is_theorem_two_before_its_last_step():
@@ -100,7 +109,7 @@ def test_the_evidence_is_what_it_says(policy):
     assert evidence.mean_norm == pytest.approx(np.sqrt(fit @ mean), rel=0.02)
 
 
-@pytest.mark.parametrize("policy", [ma.BKB, ma.GPUCB])
+@pytest.mark.parametrize("policy", [ma.BKB, partial(ma.BKB, resparsify="adaptive"), ma.GPUCB], ids=["BKB", "adaptive", "GPUCB"])
 @pytest.mark.parametrize("radius", [ma.Theory, ma.LogDet])
 def test_a_norm_guessed_too_small_is_doubled_until_the_data_allow_it(policy, radius):
     problem = RKHSProblem(KERNEL, norm=200.0, noise=0.1, seed=1)

@@ -159,6 +159,7 @@ def test_algebra_reads_as_written():
         lambda: as_kernel(RBF),
         lambda: RBF([1.0, 2.0])(np.ones((2, 3)), np.ones((2, 3))),
         lambda: RBF(1e-200)(np.full((2, 1), 1e200), np.zeros((2, 1))),
+        lambda: RBF(1e-200)(np.full((2, 1), 1e200), np.zeros((3, 1))),
         lambda: as_kernel(lambda X, Y: X[:, 0])(np.ones((3, 2)), np.ones((2, 2))),
         lambda: as_kernel(lambda X, Y: X @ Y)(np.ones((3, 2)), np.ones((4, 2))),
         lambda: as_kernel(lambda X, Y: 1j * X @ Y.T)(np.ones((3, 2)), np.ones((4, 2))),

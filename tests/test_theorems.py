@@ -16,8 +16,8 @@ from manyarms.diagnostics import (
     regret_bound,
     simple_regret,
 )
-from manyarms.policies.history import History
 from manyarms.sketch.exact import ExactPosterior
+from manyarms.sketch.history import History
 
 EPSILON, DELTA, RUNS = 0.5, 0.1, 100
 KERNEL = ma.kernels.RBF(0.15)

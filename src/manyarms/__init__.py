@@ -1,8 +1,8 @@
 """manyarms: no-regret Bayesian optimisation over millions of candidates."""
 
 from manyarms import diagnostics, errors, kernels
+from manyarms.policies import BKB
 from manyarms.policies.base import Prediction
-from manyarms.policies.bkb import BKB
 from manyarms.policies.gpucb import GPUCB
 from manyarms.sketch.choice import Scores
 from manyarms.sketch.confidence import Bayes, Constant, Evidence, LogDet, Theory

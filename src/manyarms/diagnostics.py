@@ -12,7 +12,7 @@ from manyarms.arms import as_rows
 from manyarms.errors import ParameterError, StateError
 from manyarms.kernels import as_kernel
 from manyarms.numbers import real, whole
-from manyarms.policies.bkb import BKB
+from manyarms.policies import BKB
 from manyarms.sketch.confidence import Theory
 from manyarms.sketch.dictionary import alpha_of, check_probability
 from manyarms.sketch.exact import ExactPosterior

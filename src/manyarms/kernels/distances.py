@@ -21,6 +21,9 @@ BLOCK_PAIRS = 1 << 16
 LARGEST = 1e150
 """Coordinates whose squares still fit float64."""
 
+FEW = 2
+"""Columns up to which subtracting is cheaper than splitting."""
+
 
 def row_blocks(n_rows: int, n_columns: int) -> list[slice]:
     """Row slices of about BLOCK_PAIRS entries each."""
@@ -37,10 +40,7 @@ class ScaledPoints:
             X, Y = (X - centre) / lengthscale, (Y - centre) / lengthscale
         spread = max(np.abs(X).max(initial=0.0), np.abs(Y).max(initial=0.0))
         if not spread < LARGEST:
-            raise KernelError(
-                f"rows divided by lengthscale {lengthscale} must be finite and below {LARGEST:.0e}, got {spread}; "
-                "use a larger lengthscale or smaller features"
-            )
+            raise _overflow(lengthscale)
         # d · (2 · 2^bits)² ≤ 2⁵³ keeps every partial sum of the integer part exact.
         bits = (51 - int(np.ceil(np.log2(max(1, X.shape[1]))))) // 2
         exponent = int(np.frexp(spread)[1]) - bits if spread > 0 else 0
@@ -65,6 +65,26 @@ class ScaledPoints:
             D[i, j] = sum(np.square(X[i, c] - self.Y[j, c]) for c in range(X.shape[1]))
         D *= self.unit
         return D
+
+
+def few_squared_distances(X: Array, Y: Array, lengthscale: Array) -> Array:
+    """‖(x − y)/ℓ‖² for a few rows of Y, by subtraction, shape (n, m)."""
+    D = np.empty((len(Y), len(X)))
+    with np.errstate(over="ignore"):
+        for row, y in zip(D, Y, strict=True):
+            difference = X - y
+            difference /= lengthscale
+            np.einsum("ij,ij->i", difference, difference, out=row)
+    if not np.isfinite(D).all():
+        raise _overflow(lengthscale)
+    return D.T
+
+
+def _overflow(lengthscale: Array) -> KernelError:
+    return KernelError(
+        f"rows divided by lengthscale {lengthscale} must be finite and below {LARGEST:.0e}; "
+        "use a larger lengthscale or smaller features"
+    )
 
 
 def _norms(X: Array) -> Array:

@@ -6,7 +6,7 @@ import numpy as np
 
 from manyarms.errors import KernelError
 from manyarms.kernels.base import Kernel, as_blocks
-from manyarms.kernels.distances import ScaledPoints, row_blocks
+from manyarms.kernels.distances import FEW, ScaledPoints, few_squared_distances, row_blocks
 from manyarms.typing import Array, ArrayLike
 
 
@@ -36,6 +36,8 @@ class Stationary(Kernel):
             )
         if not len(Y):
             return np.empty((len(X), 0))
+        if len(Y) <= FEW:
+            return self._of_squared_distance(few_squared_distances(X, Y, self.lengthscale))
         points = ScaledPoints(X, Y, self.lengthscale)
         K = np.empty((len(X), len(Y)))
         for rows in row_blocks(len(X), len(Y)):

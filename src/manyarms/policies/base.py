@@ -11,10 +11,10 @@ from manyarms.errors import KernelError, NumericalError, ParameterError, StateEr
 from manyarms.kernels import as_kernel
 from manyarms.numbers import real, whole
 from manyarms.policies.checks import as_arms, as_generator, as_rewards, as_weights
-from manyarms.policies.history import History, by_arm
 from manyarms.sketch.choice import Scores, arg_max, score
 from manyarms.sketch.confidence import Evidence, Radius, first_norm, updated_norm
 from manyarms.sketch.embedding import PSD_TOLERANCE, check_covariance
+from manyarms.sketch.history import History, by_arm
 from manyarms.sketch.linalg import EPS
 from manyarms.sketch.observations import Observations
 from manyarms.typing import Array, ArrayLike, Indices, Seed
@@ -193,7 +193,9 @@ class Policy(ABC):
     def _no_evidence(self) -> Evidence:
         return Evidence(self.n_arms, self.regularization, self._exact, first_norm(self.confidence))
 
-    def _evidence(self, history: History, variance: Array, mean_norm: float, information: float) -> Evidence:
+    def _evidence(
+        self, history: History, variance: Array, mean_norm: float, information: float, staleness: float = 1.0
+    ) -> Evidence:
         """What the radius may depend on; `variance` holds σ̃² of the pulled arms (u,)."""
         evidence = replace(
             self._state.evidence,
@@ -202,6 +204,7 @@ class Policy(ABC):
             effective_dimension=float(history.counts @ variance),
             information=information,
             mean_norm=mean_norm,
+            staleness=staleness,
         )
         return replace(evidence, norm=updated_norm(self.confidence, evidence))
 

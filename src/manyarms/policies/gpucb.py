@@ -17,10 +17,10 @@ import numpy as np
 from manyarms.errors import KernelError, NumericalError
 from manyarms.kernels import Kernel
 from manyarms.policies.base import Policy
-from manyarms.policies.history import History
 from manyarms.sketch.confidence import Constant, Evidence, Radius
 from manyarms.sketch.embedding import PSD_TOLERANCE
 from manyarms.sketch.exact import ExactPosterior
+from manyarms.sketch.history import History
 from manyarms.sketch.observations import Observations
 from manyarms.typing import Array, ArrayLike, Indices, Seed
 

@@ -26,6 +26,7 @@ class Evidence:
     effective_dimension: float = 0.0  # d̃ = Σ_u n_u σ̃²(u)
     information: float = 0.0  # Σ_s ln(1 + ασ̃²(x_s)), each variance as before x_s was observed; ≥ log det(K_t/λ + I)
     mean_norm: float = 0.0  # ‖μ̃_t‖ in the RKHS
+    staleness: float = 1.0  # c_t = 1 + Σσ̃²_τ(x_s) over the pulls since the dictionary was drawn at τ
 
 
 Radius = Callable[[Evidence], float]
@@ -33,7 +34,9 @@ Radius = Callable[[Evidence], float]
 
 @dataclass(frozen=True)
 class TheoremTwo:
-    """What `Theory` and `LogDet` share: ξ√(L_t + 2 ln 1/δ′) + (1 + 1/√(1−ε)) √λF, where L_t ≥ log det(K_t/λ + I).
+    """What `Theory` and `LogDet` share: ξ√(L_t + 2 ln 1/δ′) + (1 + √(1/(1−ε) + c_t − 1)) √λF, L_t ≥ log det(K_t/λ + I).
+
+    c_t = 1 where the dictionary is drawn at every step; one drawn at τ < t has c_t = 1 + Σσ̃²_τ(x_s) over the pulls since.
 
     Contains f for all arms and all steps with probability 1 − δ when ‖f‖ ≤ F = ``norm`` and the noise is ξ-sub-Gaussian,
     ξ = ``noise``. A sketch spends δ/2 on Theorem 1 (``oversampling_for(epsilon, delta / 2, horizon)``) and δ′ = δ/2 here; the
@@ -61,7 +64,7 @@ class TheoremTwo:
         return alpha_of(self.epsilon)
 
     def _radius(self, evidence: Evidence, log_det: float) -> float:
-        bias = 1.0 if evidence.exact else 1 + 1 / np.sqrt(1 - self.epsilon)
+        bias = 1.0 if evidence.exact else 1 + np.sqrt(1 / (1 - self.epsilon) + evidence.staleness - 1)
         delta = self.delta if evidence.exact else self.delta / 2
         norm = self.norm if evidence.norm is None else evidence.norm
         deviation = self.noise * np.sqrt(log_det - 2 * np.log(delta))
@@ -69,19 +72,19 @@ class TheoremTwo:
 
 
 class Theory(TheoremTwo):
-    """Theorem 2: ξ√(2[α(1 + ln(1 + Tr K_t/λ)) d̃_t + ln 1/δ′]) + (1 + 1/√(1−ε)) √λF.
+    """Theorem 2: ξ√(2[αc_t(1 + ln(1 + Tr K_t/λ)) d̃_t + ln 1/δ′]) + (1 + √(1/(1−ε) + c_t − 1)) √λF.
 
     The factor 1 + ln(1 + Tr K_t/λ) replaces the paper's 2 ln(κ²t), which fails for small κ²t.
     Parameters and promise: `TheoremTwo`.
     """
 
     def __call__(self, evidence: Evidence) -> float:
-        alpha = 1.0 if evidence.exact else self.alpha
+        alpha = 1.0 if evidence.exact else self.alpha * evidence.staleness
         return self._radius(evidence, 2 * alpha * (1 + np.log1p(evidence.trace)) * evidence.effective_dimension)
 
 
 class LogDet(TheoremTwo):
-    """Theorem 2 before its last step: ξ√(Σ_s ln(1 + ασ̃²_{s−1}(x_s)) + 2 ln 1/δ′) + (1 + 1/√(1−ε)) √λF.
+    """Theorem 2 before its last step: ξ√(Σ_s ln(1 + ασ̃²_τ(x_s)) + 2 ln 1/δ′) + (1 + √(1/(1−ε) + c_t − 1)) √λF.
 
     The sum bounds log det(K_t/λ + I) by the chain rule, for O(1) a step, and is smaller than what `Theory` bounds it by.
     Parameters and promise: `TheoremTwo`.

@@ -11,6 +11,8 @@ from manyarms.typing import Array, Indices
 
 PSD_TOLERANCE = 1e-6
 """A residual below −1e-6·κ² is no rounding error: the kernel is not positive semi-definite."""
+APPENDABLE = 1e-8
+"""Smallest pivot, of κ², on which other rows may be appended."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,34 @@ class Embedding:
         if residual[worst] < -PSD_TOLERANCE * kappa2:
             raise _negative_variance(rows[worst], residual[worst], rows[kept[np.abs(K[worst, kept]).argmax()]])
         return cls(kernel, rows[kept], L), kept
+
+    def append(self, rows: Array, tolerance: float | None) -> tuple["Embedding", Indices] | None:
+        """The embedding of the inducing rows and these, and which of these it rests on; the old coordinates stay.
+
+        None where that would not be accurate: without pivoting over all rows, rounding is magnified by each small pivot for all
+        that come after it. Then fit them together.
+        """
+        K = self.kernel(rows, rows)
+        check_covariance(K, rows)
+        kappa2 = max(float(np.diag(K).max()), float(np.einsum("ij,ij->i", self.L, self.L).max(initial=0.0)))
+        smallest = APPENDABLE * kappa2
+        if not len(self.L) or np.square(np.diag(self.L).min()) < smallest:
+            return None
+        Z, _ = self(rows, np.diag(K))
+        L, kept, _ = pivoted_cholesky(K - Z @ Z.T, tolerance or 0.0)
+        if not len(kept):
+            return self, kept
+        if np.square(np.diag(L).min()) < smallest or (tolerance is None and len(kept) < len(rows)):
+            return None
+        m, j = len(self.L), len(kept)
+        grown = np.zeros((m + j, m + j), order="F")
+        grown[:m, :m], grown[m:, :m], grown[m:, m:] = self.L, Z[kept], L
+        return Embedding(self.kernel, np.vstack([self.inducing_rows, rows[kept]]), grown), kept
+
+    def extends(self, other: "Embedding") -> bool:
+        """These coordinates begin with all those of the other."""
+        m = len(other.L)
+        return m <= len(self.L) and bool(np.array_equal(self.inducing_rows[:m], other.inducing_rows))
 
     def __call__(self, X: Array, diag: Array) -> tuple[Array, Array]:
         """z(x) (n, m) and r(x) = k(x, x) − ‖z(x)‖² (n,) for every row of X; `diag` holds k(x, x).

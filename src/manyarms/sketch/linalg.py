@@ -35,6 +35,7 @@ def pivoted_cholesky(K: Array, tolerance: float, *, keep_all: bool = False) -> t
     the pivots above the tolerance, in K's order.
     """
     factor, order, rank, _ = lapack.dpstrf(K, tol=tolerance, lower=1)
+    rank = rank if np.diag(K).max() > tolerance else 0  # LAPACK takes the first pivot in any case
     order = order.astype(np.intp) - 1
     L = np.asfortranarray(np.tril(factor))
     L[:, rank:] = 0.0
@@ -68,6 +69,13 @@ def solve_lower(L: Array, B: Array) -> Array:
     return np.asarray(blas.dtrsm(1.0, L, B.reshape(len(B), -1), lower=1, overwrite_b=1)).reshape(B.shape)
 
 
+def solve_transposed(L: Array, B: Array) -> Array:
+    """L⁻ᵀB for a lower triangular L, B (m,) or (m, n); a column-major B is overwritten."""
+    if not B.size:
+        return B
+    return np.asarray(blas.dtrsm(1.0, L, B.reshape(len(B), -1), lower=1, trans_a=1, overwrite_b=1)).reshape(B.shape)
+
+
 def solve_cholesky(C: Array, b: Array) -> Array:
-    """(CCᵀ)⁻¹b for a vector b."""
-    return np.asarray(blas.dtrsm(1.0, C, solve_lower(C, b)[:, None], lower=1, trans_a=1))[:, 0] if b.size else b
+    """(CCᵀ)⁻¹b."""
+    return solve_transposed(C, solve_lower(C, b))

@@ -1,6 +1,7 @@
 """The sketched posterior: μ̃ and the DTC variance σ̃² of the paper's Eq. (3), streamed over rows."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import norm
@@ -37,10 +38,15 @@ class Posterior:
         """
         Z, _ = embedding(observed.rows, observed.diag)
         Z[inducing] = embedding.L
-        V = (Z * observed.counts[:, None]).T @ Z
+        return cls.solve(embedding, Z, observed.counts, observed.sums, regularization)
+
+    @classmethod
+    def solve(cls, embedding: Embedding, Z: Array, counts: Array, sums: Array, regularization: float) -> "Posterior":
+        """The posterior given the embeddings Z (u, m) of what was observed."""
+        V = (Z * counts[:, None]).T @ Z
         V[np.diag_indices_from(V)] += regularization
         C = cholesky(V)
-        w = solve_cholesky(C, Z.T @ observed.sums)
+        w = solve_cholesky(C, Z.T @ sums)
         if not np.isfinite(w).all():
             raise NumericalError("the posterior mean is not finite in float64; rescale the rewards")
         return cls(embedding, regularization, C, w)
@@ -49,6 +55,11 @@ class Posterior:
     def norm(self) -> float:
         """‖μ̃‖ in the RKHS: z is isometric on the span of the inducing arms, so it is ‖w‖."""
         return float(norm(self.w))
+
+    @cached_property
+    def v(self) -> Array:
+        """Cᵀw, (m,)."""
+        return np.asarray(self.C.T @ self.w)
 
     def moments(self, X: Array, diag: Array) -> tuple[Array, Array]:
         """μ̃(x) = z(x)ᵀw and σ̃²(x) = r(x)/λ + ‖C⁻¹z(x)‖² for every row of X; `diag` holds k(x, x).

@@ -1,0 +1,147 @@
+"""BKB without the cost of Algorithm 1, and with its guarantees.
+
+- The dictionary S is redrawn only when c_t = 1 + Σσ̃²_τ(x_s), over the pulls since the last draw τ, exceeds 2. Until then no$
+  variance has shrunk by more than c_t, and the radius pays for that.
+- The posterior rests on a working set W ⊇ S, |W| ≤ 2|S|, to which new points are appended. Theorem 1 uses S only through the
+  projection on its span, so any superset keeps it.
+- The arg max looks only at arms whose score may be the largest (`sketch/lazy.py`).
+"""
+
+from copy import deepcopy
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from manyarms.numbers import whole
+from manyarms.policies.bkb import BKB
+from manyarms.policies.checks import as_arms
+from manyarms.sketch.confidence import Evidence
+from manyarms.sketch.dictionary import draw_dictionary, inclusion_probability
+from manyarms.sketch.embedding import Embedding
+from manyarms.sketch.history import History
+from manyarms.sketch.lazy import Frontier
+from manyarms.sketch.linalg import EPS, solve_lower
+from manyarms.sketch.posterior import Posterior
+from manyarms.sketch.store import Store, blas
+from manyarms.sketch.tracked import Tracked
+from manyarms.typing import Array, ArrayLike, Indices
+
+STALE = 2.0
+"""C: the dictionary is redrawn when c_t exceeds it."""
+
+
+@dataclass(frozen=True)
+class AdaptiveState:
+    """Everything that `observe` and `redraw` change."""
+
+    rng: np.random.Generator
+    oversampling: float  # q̄
+    history: History
+    dictionary: Indices  # S
+    inducing: Indices  # W, in the order of its coordinates
+    drawn: Posterior  # at the last draw τ
+    drawn_variance: Array  # (u,) σ̃²_τ at the pulled arms
+    evidence: Evidence
+    frontier: Frontier  # scores that are current, and bounds on the rest
+
+    @property
+    def posterior(self) -> Posterior:
+        """The posterior now, with nothing waiting."""
+        return self.frontier.tracked.factored(self.history)
+
+
+class Adaptive(BKB, resparsify="adaptive"):
+    """Redraws when stale, appends instead of rebuilding, scores lazily."""
+
+    _state: AdaptiveState
+
+    def choose(self, n: int = 1, *, pending: ArrayLike = ()) -> Indices:
+        if whole(n, "n") > 1 or len(as_arms(pending, self.n_arms)) or not self._state.history.n_observations:
+            return super().choose(n, pending=pending)
+        return np.array([self._state.frontier.arg_max(self.beta, self._accuracy())], dtype=np.intp)
+
+    def _first_state(self, rng: np.random.Generator) -> AdaptiveState:
+        none = np.zeros(0, dtype=np.intp)
+        prior = Posterior.prior(self.kernel, self.arms.shape[1], self.regularization)
+        nowhere = np.full(self.n_arms, -1, dtype=np.int32)
+        tracked = Tracked.start(prior, none, np.zeros((0, 0)), np.zeros(0), nowhere)
+        frontier, evidence = Frontier(Store(self.arms, self._diag), tracked, History()), self._no_evidence()
+        return AdaptiveState(rng, self._first_oversampling, History(), none, none, prior, np.zeros(0), evidence, frontier)
+
+    def _observed(self, history: History, arms: Indices, rewards: Array, weights: Array) -> AdaptiveState:
+        old = self._state
+        old.frontier.track(arms)
+        variance = self._drawn_variance(history, old.frontier.tracked)
+        anchors = variance[np.searchsorted(history.pulled, arms)]
+        information = self._information(anchors, weights)
+        staleness = old.evidence.staleness + float(weights @ anchors)
+        if staleness > STALE:
+            return self._drawn_anew(old, history, variance, information)
+        frontier = old.frontier.observed(history, arms, rewards, weights)
+        evidence = self._current_evidence(history, frontier.tracked, information, staleness)
+        return replace(old, history=history, drawn_variance=variance, evidence=evidence, frontier=frontier)
+
+    def _redrawn(self, oversampling: float) -> AdaptiveState:
+        asked = replace(self._state, oversampling=oversampling)
+        if not asked.history.n_observations:
+            return asked
+        tracked = asked.frontier.tracked
+        variance = tracked.variance[tracked.positions(asked.history.pulled)]
+        return self._drawn_anew(asked, asked.history, variance, asked.evidence.information)
+
+    def _drawn_variance(self, history: History, tracked: Tracked) -> Array:
+        """σ̃²_τ of all pulled arms, τ the last draw: known for those pulled before, computed for the new ones."""
+        old = self._state
+        variance = np.empty(len(history.pulled))
+        known = np.isin(history.pulled, old.history.pulled, assume_unique=True)
+        variance[known] = old.drawn_variance
+        if not known.all():
+            at = tracked.positions(history.pulled[~known])
+            B = solve_lower(old.drawn.C, np.array(tracked.embedded(at).T, order="F"))
+            variance[~known] = np.maximum(tracked.residual(at) + np.einsum("ij,ij->j", B, B), 0.0)
+        return variance
+
+    def _drawn_anew(self, old: AdaptiveState, history: History, variance: Array, information: float) -> AdaptiveState:
+        """A fresh S with p̃ = q̄σ̃²_τ (lines 6–9 of Algorithm 1), W grown to hold it or replaced by it, and the posterior on W."""
+        rng = deepcopy(old.rng)
+        probability = inclusion_probability(variance, history.counts, old.oversampling)
+        dictionary = draw_dictionary(history.pulled, probability, rng)
+        with blas().limit(limits=1):
+            embedding, inducing = self._working_set(old, history, dictionary)
+            observed = self._observations(history)
+            Z, r = embedding(observed.rows, observed.diag)
+            Z[np.searchsorted(history.pulled, inducing)] = embedding.L
+            posterior = Posterior.solve(embedding, Z, history.counts, history.sums, self.regularization)
+            where = old.frontier.tracked.where
+            tracked = Tracked.start(posterior, history.pulled, Z, r / self.regularization, where)
+        evidence = self._current_evidence(history, tracked, information, 1.0)
+        frontier = old.frontier.refitted(tracked, history)
+        return AdaptiveState(
+            rng, old.oversampling, history, dictionary, inducing, posterior, tracked.variance, evidence, frontier
+        )
+
+    def _working_set(self, old: AdaptiveState, history: History, dictionary: Indices) -> tuple[Embedding, Indices]:
+        """W and its embedding: the old one with the new points of S appended, or S alone once |W| would exceed 2|S|."""
+        embedding = old.frontier.tracked.posterior.embedding
+        new = np.setdiff1d(dictionary, old.inducing, assume_unique=True)
+        if not len(new) and len(old.inducing) <= 2 * len(dictionary):
+            return embedding, old.inducing
+        working = np.union1d(old.inducing, new)
+        if len(working) > 2 * len(dictionary):
+            working = dictionary
+        else:
+            appended = embedding.append(self.arms[new], self._tolerance(history, working))
+            if appended:
+                return appended[0], np.concatenate([old.inducing, new[appended[1]]])
+        embedding, kept = Embedding.fit(self.kernel, self.arms[working], self._tolerance(history, working))
+        return embedding, working[kept]
+
+    def _current_evidence(self, history: History, tracked: Tracked, information: float, staleness: float) -> Evidence:
+        variance = tracked.variance[tracked.positions(history.pulled)]
+        norm = tracked.norm if self._state.evidence.norm is not None else 0.0
+        return self._evidence(history, variance, norm, information, staleness)
+
+    def _accuracy(self) -> float:
+        """Relative accuracy of scores: what rounding may leave."""
+        evidence = float(self._state.history.counts.max()) * float(self._diag[self._state.inducing].max(initial=0.0))
+        return max(3e-9, 10 * EPS * evidence / self.regularization)

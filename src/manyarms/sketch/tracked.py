@@ -1,0 +1,168 @@
+"""Arms whose mean and variance are current: each observation updates them in O(m) an arm.
+
+Between two factorisations V = CCᵀ the observations wait as rank-one terms. In the coordinates b(x) = C⁻¹z(x) the matrix is
+I + Σ ω b_i b_iᵀ, its inverse I − FFᵀ, and with h(x) = Fᵀb(x)
+
+    q(x) = ‖b(x)‖² − ‖h(x)‖²,   cov(x, i) = b(x)ᵀb(i) − h(x)ᵀh(i),   μ̃(x) = b(x)ᵀv,   v = Cᵀw.
+
+A new observation of arm i with weight ω adds the column f = √(ω/a)(b_i − F h_i) to F, a = 1 + ωq(i). The variance of an arm
+shrinks by at most 1 + Σωσ̃² over the waiting observations, which the redraw rule keeps near 2: the subtraction loses no digits.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from manyarms.sketch.history import History
+from manyarms.sketch.linalg import solve_lower, solve_transposed
+from manyarms.sketch.posterior import Posterior
+from manyarms.typing import AnyArray, Array, Indices
+
+WAITING = 64
+"""Observations that wait before V is factored anew."""
+SPARE = 64
+"""Free columns a buffer starts with."""
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """A value: `add` and `pull` return a new one that shares buffers, writing only behind what the old one sees."""
+
+    posterior: Posterior
+    n_arms: int  # k
+    n_waiting: int  # J
+    v: Array  # (m,) Cᵀw
+    mean: Array  # (k,)
+    explained: Array  # (k,) ‖h‖²
+    where: AnyArray  # (A,) int32, position of each arm if it is tracked; shared by all versions, so checked when read
+    _arms: Indices  # buffers with room for more arms and more waiting observations
+    _Z: Array  # (m, ·) z
+    _B: Array  # (m, ·) C⁻¹z
+    _prior: Array  # (·,) r/λ + ‖b‖²
+    _residual: Array  # (·,) r/λ
+    _F: Array  # (m, WAITING)
+    _H: Array  # (WAITING, ·)
+
+    @classmethod
+    def start(cls, posterior: Posterior, arms: Indices, Z: Array, residual: Array, where: AnyArray) -> "Tracked":
+        """Track these arms, of embedding Z (k, m) and residual r/λ (k,), from a fresh factorisation on."""
+        m, room = len(posterior.w), len(arms) + SPARE
+        empty = cls(
+            posterior,
+            0,
+            0,
+            posterior.v,
+            np.zeros(0),
+            np.zeros(0),
+            where,
+            np.empty(room, dtype=np.intp),
+            np.empty((m, room)),
+            np.empty((m, room)),
+            np.empty(room),
+            np.empty(room),
+            np.empty((m, WAITING)),
+            np.empty((WAITING, room)),
+        )
+        return empty.add(arms, Z, residual)
+
+    @property
+    def arms(self) -> Indices:
+        """The tracked arms, (k,), in the order they were added."""
+        return self._arms[: self.n_arms]
+
+    @property
+    def variance(self) -> Array:
+        """σ̃² = r/λ + q, (k,)."""
+        return np.maximum(self._prior[: self.n_arms] - self.explained, 0.0)
+
+    @property
+    def norm(self) -> float:
+        """‖μ̃‖ in the RKHS."""
+        return float(np.linalg.norm(solve_transposed(self.posterior.C, self.v.copy())))
+
+    def positions(self, arms: Indices) -> Indices:
+        """Where these arms are among the tracked ones; −1 for those that are not."""
+        at = self._found(arms)
+        if (at < 0).any():
+            self.where[self.arms] = np.arange(self.n_arms)  # another version may have moved them
+            at = self._found(arms)
+        return at
+
+    def _found(self, arms: Indices) -> Indices:
+        at = self.where[arms].astype(np.intp)
+        valid = (at >= 0) & (at < self.n_arms)
+        valid &= self._arms[np.where(valid, at, 0)] == arms
+        return np.where(valid, at, -1)
+
+    def factored(self, history: History) -> Posterior:
+        """The posterior with nothing waiting: V from the embeddings of all that was observed."""
+        Z = self.embedded(self.positions(history.pulled))
+        posterior = self.posterior
+        return Posterior.solve(posterior.embedding, Z, history.counts, history.sums, posterior.regularization)
+
+    def restarted(self, history: History, keep: Indices) -> "Tracked":
+        """V factored anew, tracking the arms at these positions on."""
+        return Tracked.start(self.factored(history), self._arms[keep], self.embedded(keep), self._residual[keep], self.where)
+
+    def embedded(self, at: Indices) -> Array:
+        """z of the arms at these positions, (len(at), m)."""
+        return self._Z[:, at].T
+
+    def residual(self, at: Indices) -> Array:
+        """r/λ of the arms at these positions."""
+        return self._residual[at]
+
+    def add(self, arms: Indices, Z: Array, residual: Array) -> "Tracked":
+        """Track more arms."""
+        grown, k, J = self._with_room(len(arms)), self.n_arms, self.n_waiting
+        new = slice(k, k + len(arms))
+        B = solve_lower(self.posterior.C, np.array(Z.T, order="F"))
+        H = self._F[:, :J].T @ B
+        grown._arms[new], grown._Z[:, new], grown._B[:, new], grown._H[:J, new] = arms, Z.T, B, H
+        grown._residual[new] = residual
+        self.where[arms] = np.arange(k, k + len(arms))
+        grown._prior[new] = residual + np.einsum("ij,ij->j", B, B)
+        mean, explained = np.concatenate([self.mean, B.T @ self.v]), np.concatenate([self.explained, (H * H).sum(axis=0)])
+        return replace(grown, n_arms=k + len(arms), mean=mean, explained=explained)
+
+    def pull(self, at: int, reward: float, weight: float) -> "Tracked":
+        """Observe the arm at this position; fewer than WAITING may be waiting."""
+        k, J = self.n_arms, self.n_waiting
+        b, h = self._B[:, at], self._H[:J, at]
+        cov = self._B[:, :k].T @ b
+        f = b
+        if J:
+            cov -= self._H[:J, :k].T @ h
+            f = b - self._F[:, :J] @ h
+        a = 1.0 + weight * max(float(cov[at]), 0.0)
+        step = weight * (reward - float(self.mean[at])) / a
+        row = np.sqrt(weight / a) * cov
+        self._F[:, J] = np.sqrt(weight / a) * f
+        self._H[J, :k] = row
+        return replace(
+            self,
+            n_waiting=J + 1,
+            v=self.v + step * f,
+            mean=self.mean + step * cov,
+            explained=self.explained + row * row,
+        )
+
+    def _with_room(self, n: int) -> "Tracked":
+        if self.n_arms + n <= len(self._arms):
+            return self
+        room = 2 * (self.n_arms + n)
+
+        def wider(buffer: AnyArray) -> AnyArray:
+            grown = np.empty((*buffer.shape[:-1], room), dtype=buffer.dtype)
+            grown[..., : self.n_arms] = buffer[..., : self.n_arms]
+            return grown
+
+        return replace(
+            self,
+            _arms=wider(self._arms),
+            _Z=wider(self._Z),
+            _B=wider(self._B),
+            _prior=wider(self._prior),
+            _residual=wider(self._residual),
+            _H=wider(self._H),
+        )

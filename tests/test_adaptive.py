@@ -1,0 +1,166 @@
+"""The adaptive variant: lazy equals full, incremental equals rebuilt, and the dictionary is redrawn when it is stale."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from problems import RKHSProblem, play
+
+import manyarms as ma
+from manyarms.sketch import lazy, store, tracked
+from manyarms.sketch.choice import arg_max
+from manyarms.sketch.embedding import Embedding
+from manyarms.sketch.posterior import Posterior
+
+RADII = [ma.Constant(2.0), ma.LogDet(2.0, 0.1), ma.Theory(2.0, 0.1)]
+
+
+def adaptive(arms, kernel, **options):
+    return ma.BKB(arms, kernel, resparsify="adaptive", **options)
+
+
+@pytest.fixture
+def short_lists(monkeypatch):
+    """Lists, chunks and waiting rooms so small that every tier is used on small problems."""
+    monkeypatch.setattr(lazy, "LIST_LENGTH", 48)
+    monkeypatch.setattr(lazy, "HOT", 40)
+    monkeypatch.setattr(lazy, "FEW_PULLED", 3)
+    monkeypatch.setattr(tracked, "WAITING", 8)
+    monkeypatch.setattr(lazy, "WAITING", 8)
+    monkeypatch.setattr(store, "CHUNK", 100)
+    monkeypatch.setattr(store, "BLOCK", 8)
+
+
+@pytest.mark.usefixtures("short_lists")
+@pytest.mark.parametrize("confidence", RADII, ids=lambda radius: type(radius).__name__)
+@pytest.mark.parametrize(("d", "lengthscale"), [(1, 0.05), (2, 0.15), (6, 0.7)])
+def test_the_lazy_arg_max_is_the_full_one(confidence, d, lengthscale):
+    kernel = ma.kernels.RBF(lengthscale)
+    for seed in range(2):
+        problem = RKHSProblem(kernel, n_arms=700, d=d, norm=2.0, seed=seed)
+        arms, f = np.vstack([problem.arms, problem.arms[:200]]), np.concatenate([problem.f, problem.f[:200]])
+        policy = adaptive(arms, kernel, confidence=confidence, seed=seed)
+        rng = np.random.default_rng(seed)
+        for step in range(120):
+            chosen = policy.choose(4) if step % 40 == 39 else policy.choose()
+            if step:
+                assert policy.choose()[0] == arg_max(policy.scores()), step
+            policy.observe(chosen, f[chosen] + 0.1 * rng.standard_normal(len(chosen)))
+
+
+@pytest.mark.parametrize("confidence", RADII, ids=lambda radius: type(radius).__name__)
+def test_the_lazy_arg_max_is_the_full_one_at_full_size(confidence):
+    kernel = ma.kernels.RBF(0.4)
+    problem = RKHSProblem(kernel, n_arms=12_000, d=4, norm=2.0, seed=3)
+    policy = adaptive(problem.arms, kernel, confidence=confidence)
+    for step in range(150):
+        chosen = policy.choose()
+        if step and step % 5 == 0:
+            assert chosen[0] == arg_max(policy.scores())
+        policy.observe(chosen, problem.pull(chosen))
+    assert policy._state.frontier.tracked.n_arms < 3000
+
+
+@pytest.mark.usefixtures("short_lists")
+@settings(max_examples=40)
+@given(
+    st.lists(
+        st.one_of(
+            st.lists(st.integers(0, 29), min_size=1, max_size=5),
+            st.sampled_from(["choose", "batch", "redraw", "more"]),
+        ),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_after_any_sequence_the_state_is_that_of_a_rebuild(operations):
+    arms = np.random.default_rng(0).random((30, 2))
+    kernel = ma.kernels.Matern(0.4, 1.5)
+    policy = adaptive(arms, kernel, regularization=0.05, oversampling=1.0)
+    rng = np.random.default_rng(1)
+    for operation in operations:
+        if operation == "choose":
+            policy.choose()
+        elif operation == "batch":
+            policy.choose(3, pending=[0, 1])
+        elif operation == "redraw":
+            policy.redraw()
+        elif operation == "more":
+            policy.redraw(policy.oversampling * 1.5)
+        else:
+            policy.observe(operation, rng.standard_normal(len(operation)))
+    state = policy._state
+    if not state.history.n_observations:
+        return
+    embedding, kept = Embedding.fit(kernel, arms[state.inducing], 0.0)
+    where = np.searchsorted(state.history.pulled, state.inducing[kept])
+    rebuilt = Posterior.fit(embedding, where, policy._observations(state.history), 0.05)
+    mean, variance = rebuilt.moments(arms, np.ones(30))
+    np.testing.assert_allclose(policy.scores().mean, mean, atol=1e-8)
+    np.testing.assert_allclose(policy.scores().variance, variance, rtol=1e-8)
+    held = state.frontier.tracked
+    np.testing.assert_allclose(held.mean, mean[held.arms], atol=1e-8)
+    np.testing.assert_allclose(held.variance, variance[held.arms], rtol=1e-8)
+    assert 1 <= policy.evidence.staleness <= 2
+    assert len(policy.inducing) <= 2 * len(policy.dictionary)
+    assert set(policy.dictionary) <= set(np.flatnonzero(policy.counts))
+
+
+def test_the_bounds_of_an_append_are_the_moments():
+    """A pass that starts from the last one gives what a full one gives."""
+    kernel = ma.kernels.RBF(0.5)
+    arms = np.random.default_rng(0).random((3000, 5))
+    policy = adaptive(arms, kernel)
+    rng = np.random.default_rng(1)
+    for arm in range(40):
+        policy.observe(arm, rng.standard_normal())
+        policy.choose()
+    frontier = policy._state.frontier
+    assert frontier._held.posterior.embedding is frontier.tracked.posterior.embedding
+    expected = frontier._held.posterior.moments(arms, np.ones(3000))
+    moments = frontier._held.moments
+    np.testing.assert_allclose(moments.mean, expected[0], atol=1e-9)
+    np.testing.assert_allclose(moments.quad + moments.residual, expected[1], rtol=1e-9)
+
+
+def test_the_dictionary_is_redrawn_only_when_stale():
+    kernel = ma.kernels.RBF(0.2)
+    problem = RKHSProblem(kernel, n_arms=400, d=1, seed=2)
+    policy = adaptive(problem.arms, kernel)
+    drawn, fresh = policy._state.drawn, 0
+    for _ in range(300):
+        play(policy, problem.pull, 1)
+        fresh += policy._state.drawn is not drawn
+        drawn = policy._state.drawn
+        assert policy.evidence.staleness <= 2
+    assert 5 < fresh < 60
+
+
+def test_it_regrets_no_more_than_algorithm_one():
+    ratios = []
+    for seed in range(10):
+        regret = []
+        for resparsify in ("adaptive", "always"):
+            kernel = ma.kernels.RBF(0.15)
+            problem = RKHSProblem(kernel, n_arms=300, norm=3.0, noise=0.3, seed=seed)
+            policy = ma.BKB(problem.arms, kernel, regularization=0.09, resparsify=resparsify, seed=seed)
+            regret.append(np.sum(problem.f.max() - problem.f[play(policy, problem.pull, 200)]))
+        ratios.append(regret[0] / regret[1])
+    print(f"regret against Algorithm 1: median {np.median(ratios):.3f}")
+    assert np.median(ratios) <= 1.05
+
+
+def test_embeddings_are_not_appended_to_small_pivots():
+    kernel = ma.kernels.RBF(1.0)
+    close = np.array([[0.0], [1e-6]])
+    embedding, _ = Embedding.fit(kernel, close, None)
+    assert embedding.append(np.array([[0.5]]), 1e-12) is None
+    embedding, _ = Embedding.fit(kernel, close[:1], None)
+    assert embedding.append(close[1:], None) is None
+    grown, kept = embedding.append(close[1:], 1e-10)
+    assert grown is embedding
+    assert len(kept) == 0
+    grown, kept = embedding.append(np.array([[2.0], [3.0]]), 1e-10)
+    assert grown.extends(embedding)
+    assert not embedding.extends(grown)
+    np.testing.assert_allclose(grown.L @ grown.L.T, kernel(grown.inducing_rows, grown.inducing_rows), atol=1e-12)
