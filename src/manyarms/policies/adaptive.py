@@ -92,6 +92,8 @@ class Adaptive(BKB, resparsify="adaptive"):
     def _drawn_variance(self, history: History, tracked: Tracked) -> Array:
         """σ̃²_τ of all pulled arms, τ the last draw: known for those pulled before, computed for the new ones."""
         old = self._state
+        if history.pulled is old.history.pulled:
+            return old.drawn_variance
         variance = np.empty(len(history.pulled))
         known = np.isin(history.pulled, old.history.pulled, assume_unique=True)
         variance[known] = old.drawn_variance

@@ -26,10 +26,14 @@ class History:
 
     def add(self, arms: Indices, rewards: Array, weights: Array, n_observations: int | None = None) -> "History":
         """The history with more rewards; each arm comes once, standing for one observation or for `n_observations` in all."""
-        pulled = np.union1d(self.pulled, arms)
-        counts, sums = np.zeros(len(pulled)), np.zeros(len(pulled))
-        old, new = np.searchsorted(pulled, self.pulled), np.searchsorted(pulled, arms)
-        counts[old], sums[old] = self.counts, self.sums
+        new = np.searchsorted(self.pulled, arms)
+        if len(self.pulled) and np.array_equal(self.pulled.take(new, mode="clip"), arms):
+            pulled, counts, sums = self.pulled, self.counts.copy(), self.sums.copy()
+        else:
+            pulled = np.union1d(self.pulled, arms)
+            counts, sums = np.zeros(len(pulled)), np.zeros(len(pulled))
+            old, new = np.searchsorted(pulled, self.pulled), np.searchsorted(pulled, arms)
+            counts[old], sums[old] = self.counts, self.sums
         with np.errstate(over="ignore", invalid="ignore"):
             counts[new] += weights
             sums[new] += weights * rewards
@@ -42,6 +46,8 @@ class History:
 
 def by_arm(arms: Indices, rewards: Array, weights: Array) -> tuple[Indices, Array, Array]:
     """The same evidence with each arm once, in index order: its total weight and its weighted mean reward."""
+    if len(arms) == 1:
+        return arms, rewards, weights
     distinct, at = np.unique(arms, return_inverse=True)
     if len(distinct) == len(arms):
         order = np.argsort(arms, kind="stable")

@@ -159,9 +159,6 @@ def blas() -> ThreadpoolController:
 def _in_chunks(work: Callable[[slice], None], n: int, size: int = 0) -> None:
     size = size or CHUNK
     chunks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
-    if len(chunks) == 1:
-        work(chunks[0])
-        return
     with blas().limit(limits=1):
-        for _ in _pool().map(work, chunks):
+        for _ in map(work, chunks) if len(chunks) == 1 else _pool().map(work, chunks):
             pass
