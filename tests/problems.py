@@ -42,7 +42,7 @@ def read_only(array):
 
 def fingerprint(policy):
     """Everything that determines what a policy does next, bit by bit."""
-    return _frozen({name: value for name, value in vars(policy).items() if name != "_cache"})
+    return _frozen({name: value for name, value in vars(policy).items() if name not in ("_cache", "stats")})
 
 
 def _settled(frontier):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from problems import RKHSProblem, play
 
 import manyarms as ma
+from manyarms.errors import MemoryBudgetError, ParameterError
 from manyarms.sketch import lazy, store, tracked
 from manyarms.sketch.choice import arg_max
 from manyarms.sketch.embedding import Embedding
@@ -164,3 +165,25 @@ def test_embeddings_are_not_appended_to_small_pivots():
     assert grown.extends(embedding)
     assert not embedding.extends(grown)
     np.testing.assert_allclose(grown.L @ grown.L.T, kernel(grown.inducing_rows, grown.inducing_rows), atol=1e-12)
+
+
+def test_any_memory_gives_the_same_arms():
+    kernel = ma.kernels.RBF(0.3)
+    problem = RKHSProblem(kernel, n_arms=5000, d=2, seed=6)
+    played = []
+    for memory in (None, 84 * 5000, 84 * 5000 + 8 * 32 * 5000):  # all rows of Z kept, none, up to 32
+        policy = adaptive(problem.arms, kernel, memory=memory)
+        rng = np.random.default_rng(0)
+        played.append(play(policy, lambda arms, rng=rng: problem.f[arms] + 0.1 * rng.standard_normal(len(arms)), 100))
+        rows = len(policy._state.frontier._store._blocks) * store.BLOCK
+        assert rows == 0 if memory else rows >= len(policy.inducing)
+    assert len(policy.inducing) > 32
+    np.testing.assert_array_equal(played[1], played[0])
+    np.testing.assert_array_equal(played[2], played[0])
+
+
+def test_too_little_memory_is_a_typed_error_before_anything_starts():
+    with pytest.raises(MemoryBudgetError, match="memory"):
+        adaptive(np.zeros((1000, 1)), ma.kernels.RBF(1.0), memory=10_000)
+    with pytest.raises(ParameterError):
+        adaptive(np.zeros((1000, 1)), ma.kernels.RBF(1.0), memory=-1)

@@ -13,7 +13,14 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "manyarms"
 
 # Each layer may import from itself and from those before it. docs/architecture.md draws the same list.
-LAYERS = [["errors", "typing", "numbers"], ["kernels", "arms"], ["sketch"], ["policies"], ["diagnostics"], ["__init__"]]
+LAYERS = [
+    ["errors", "typing", "numbers", "stats"],
+    ["kernels", "arms"],
+    ["sketch"],
+    ["policies"],
+    ["diagnostics"],
+    ["__init__"],
+]
 
 
 def layer_of(module: str) -> int:
@@ -116,4 +123,4 @@ def test_nothing_is_pickled_and_nothing_asserts():
     for path in SOURCE.rglob("*.py"):
         tree = ast.parse(path.read_text())
         assert not any(isinstance(node, ast.Assert) for node in ast.walk(tree)), path
-        assert "pickle" not in path.read_text(), path
+        assert "pickle" not in path.read_text().replace("allow_pickle=False", ""), path

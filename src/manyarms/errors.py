@@ -6,6 +6,7 @@
     │   └── UnknownArmError (IndexError)  an index that names no candidate
     ├── ObservationError (ValueError)     a reward that cannot be learned from
     ├── KernelError (ValueError)          a kernel that is not a finite, symmetric, PSD function
+    ├── MemoryBudgetError (MemoryError)   a problem that does not fit the memory allowed
     ├── NumericalError (ArithmeticError)  a factorisation that float64 cannot carry
     └── StateError (RuntimeError)         asked for before there is anything to answer from
 
@@ -16,6 +17,7 @@ __all__ = [
     "ArmsError",
     "KernelError",
     "ManyArmsError",
+    "MemoryBudgetError",
     "NumericalError",
     "ObservationError",
     "ParameterError",
@@ -46,6 +48,10 @@ class ObservationError(ManyArmsError, ValueError):
 
 class KernelError(ManyArmsError, ValueError):
     """A kernel that is not a finite, symmetric, positive semi-definite function of two rows."""
+
+
+class MemoryBudgetError(ManyArmsError, MemoryError):
+    """A problem that does not fit the memory allowed."""
 
 
 class NumericalError(ManyArmsError, ArithmeticError):

@@ -1,23 +1,26 @@
-"""Candidates held in memory as one read-only float64 array."""
+"""Candidates as one read-only array (A, d): in memory, or mapped from a .npy file so that only what is touched is read."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from manyarms.errors import ArmsError
 from manyarms.typing import AnyArray, Array, ArrayLike
 
+ROWS_CHECKED = 1 << 16
+"""Rows checked for NaN and infinity at a time."""
 
-def as_rows(arms: ArrayLike, n_columns: int | None = None) -> Array:
-    """The candidates as a read-only float64 array (A, d); shares memory with a float64 input and never changes it.
 
-    Raises ArmsError for anything but a non-empty two-dimensional table of finite real numbers, and where `n_columns` is given
-    for rows of another length.
+def as_rows(arms: ArrayLike | str | Path, n_columns: int | None = None) -> Array:
+    """The candidates as a read-only array of float64 or float32, (A, d).
+
+    Shares memory with such an input and never changes it; a .npy file is mapped, a .parquet file is read (all its columns, with
+    polars). Raises ArmsError for anything but a non-empty two-dimensional table of finite real numbers, and where `n_columns`
+    is given for rows of another length.
     """
-    if np.ma.is_masked(arms):
-        raise ArmsError("arms must not be masked; fill the masked values or leave the rows out")
-    try:
-        X: AnyArray = np.asarray(arms)
-    except ValueError as error:
-        raise ArmsError(f"arms must be a rectangular table of numbers: {error}") from error
+    X = _read(Path(arms)) if isinstance(arms, str | Path) else _array(arms)
     if X.dtype.kind not in "fiub":
         raise ArmsError(f"arms must be real numbers, got dtype {X.dtype}; encode other columns as numbers first")
     if X.ndim != 2:
@@ -26,10 +29,39 @@ def as_rows(arms: ArrayLike, n_columns: int | None = None) -> Array:
         raise ArmsError(f"arms must hold at least one arm and one feature, got shape {X.shape}")
     if n_columns is not None and X.shape[1] != n_columns:
         raise ArmsError(f"rows must have the {n_columns} features of the arms, got {X.shape[1]}")
-    rows: Array = X.astype(np.float64, copy=False).view()
-    bad = np.argwhere(~np.isfinite(rows))
-    if len(bad):
-        row, column = bad[0]
-        raise ArmsError(f"arms must be finite, got {rows[row, column]} in row {row}, column {column}")
+    rows: AnyArray = X.view() if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+    for start in range(0, len(rows), ROWS_CHECKED):
+        bad = np.argwhere(~np.isfinite(rows[start : start + ROWS_CHECKED]))
+        if len(bad):
+            row, column = start + bad[0][0], bad[0][1]
+            raise ArmsError(f"arms must be finite, got {rows[row, column]} in row {row}, column {column}")
     rows.setflags(write=False)
     return rows
+
+
+def _array(arms: Any) -> AnyArray:
+    if np.ma.is_masked(arms):
+        raise ArmsError("arms must not be masked; fill the masked values or leave the rows out")
+    try:
+        return np.asarray(arms)
+    except ValueError as error:
+        raise ArmsError(f"arms must be a rectangular table of numbers: {error}") from error
+
+
+def _read(path: Path) -> AnyArray:
+    if path.suffix == ".npy":
+        return _attempt(path, lambda: np.load(path, mmap_mode="r", allow_pickle=False), (OSError, ValueError))
+    if path.suffix != ".parquet":
+        raise ArmsError(f"arms come from a .npy or a .parquet file, got {path}")
+    try:
+        import polars  # noqa: PLC0415  an extra
+    except ImportError as error:
+        raise ArmsError("reading .parquet files needs polars: pip install 'manyarms[tables]'") from error
+    return _attempt(path, lambda: polars.read_parquet(path).to_numpy(), (OSError, polars.exceptions.PolarsError))
+
+
+def _attempt(path: Path, read: Callable[[], AnyArray], failures: tuple[type[Exception], ...]) -> AnyArray:
+    try:
+        return np.asarray(read())
+    except failures as error:
+        raise ArmsError(f"cannot read {path}: {error}") from error

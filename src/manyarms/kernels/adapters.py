@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.errors import KernelError, ManyArmsError
-from manyarms.kernels.base import Kernel
+from manyarms.kernels.base import Kernel, as_blocks
 from manyarms.kernels.distances import row_blocks
 from manyarms.typing import AnyArray, Array
 
@@ -24,6 +24,7 @@ class FromCallable(Kernel):
         self.function = function
 
     def __call__(self, X: Array, Y: Array) -> Array:
+        X, Y = as_blocks(X, Y)
         K = np.empty((len(X), len(Y)))
         for rows in row_blocks(len(X), len(Y)):
             K[rows] = self._checked(partial(self._block, X[rows], Y), (rows.stop - rows.start, len(Y)))

@@ -58,14 +58,18 @@ class Adaptive(BKB, resparsify="adaptive"):
     def choose(self, n: int = 1, *, pending: ArrayLike = ()) -> Indices:
         if whole(n, "n") > 1 or len(as_arms(pending, self.n_arms)) or not self._state.history.n_observations:
             return super().choose(n, pending=pending)
-        return np.array([self._state.frontier.arg_max(self.beta, self._accuracy())], dtype=np.intp)
+        with self.stats.timed("choices"):
+            return np.array([self._state.frontier.arg_max(self.beta, self._accuracy())], dtype=np.intp)
 
     def _first_state(self, rng: np.random.Generator) -> AdaptiveState:
         none = np.zeros(0, dtype=np.intp)
         prior = Posterior.prior(self.kernel, self.arms.shape[1], self.regularization)
         nowhere = np.full(self.n_arms, -1, dtype=np.int32)
         tracked = Tracked.start(prior, none, np.zeros((0, 0)), np.zeros(0), nowhere)
-        frontier, evidence = Frontier(Store(self.arms, self._diag), tracked, History()), self._no_evidence()
+        frontier, evidence = (
+            Frontier(Store(self.arms, self._diag, self.memory, self.stats), tracked, History()),
+            self._no_evidence(),
+        )
         return AdaptiveState(rng, self._first_oversampling, History(), none, none, prior, np.zeros(0), evidence, frontier)
 
     def _observed(self, history: History, arms: Indices, rewards: Array, weights: Array) -> AdaptiveState:
@@ -105,6 +109,7 @@ class Adaptive(BKB, resparsify="adaptive"):
 
     def _drawn_anew(self, old: AdaptiveState, history: History, variance: Array, information: float) -> AdaptiveState:
         """A fresh S with p̃ = q̄σ̃²_τ (lines 6–9 of Algorithm 1), W grown to hold it or replaced by it, and the posterior on W."""
+        self.stats.count("draws")
         rng = deepcopy(old.rng)
         probability = inclusion_probability(variance, history.counts, old.oversampling)
         dictionary = draw_dictionary(history.pulled, probability, rng)

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -17,7 +18,11 @@ from manyarms.sketch.embedding import PSD_TOLERANCE, check_covariance
 from manyarms.sketch.history import History, by_arm
 from manyarms.sketch.linalg import EPS
 from manyarms.sketch.observations import Observations
+from manyarms.stats import Stats
 from manyarms.typing import Array, ArrayLike, Indices, Seed
+
+ROWS = 1 << 16
+"""Rows whose k(x, x) is computed at a time."""
 
 
 class Prediction(NamedTuple):
@@ -56,7 +61,9 @@ class Policy(ABC):
     _state: State
     _exact = False
 
-    def __init__(self, arms: ArrayLike, kernel: Any, *, regularization: float, confidence: Radius, seed: Seed) -> None:
+    def __init__(
+        self, arms: ArrayLike | str | Path, kernel: Any, *, regularization: float, confidence: Radius, seed: Seed
+    ) -> None:
         self.arms = as_rows(arms)
         self.kernel = as_kernel(kernel)
         self.regularization = real(regularization, "regularization", "a positive variance, for instance noise**2", above=0)
@@ -65,6 +72,7 @@ class Policy(ABC):
         self.confidence = confidence
         self._diag = self._diagonal(self.arms)
         self._check_kernel()
+        self.stats = Stats()
         rng = as_generator(seed)
         self._first_arm = int(rng.integers(self.n_arms))
         self._cache: tuple[State, Array, Array] | None = None
@@ -80,14 +88,15 @@ class Policy(ABC):
         chosen: list[int] = []
         if not self._state.history.n_observations and not len(outstanding):
             chosen.append(self._first_arm)
-        mean, beta = self.scores().mean, self.beta
-        lookahead = self._lookahead()
-        supposed = [*outstanding, *chosen]
-        while len(chosen) < n:
-            if supposed:
-                lookahead.pull(np.array(supposed, dtype=np.intp))
-            supposed = [arg_max(score(mean, lookahead.variance, beta))]
-            chosen += supposed
+        with self.stats.timed("choices"):
+            mean, beta = self.scores().mean, self.beta
+            lookahead = self._lookahead()
+            supposed = [*outstanding, *chosen]
+            while len(chosen) < n:
+                if supposed:
+                    lookahead.pull(np.array(supposed, dtype=np.intp))
+                supposed = [arg_max(score(mean, lookahead.variance, beta))]
+                chosen += supposed
         return np.array(chosen, dtype=np.intp)
 
     def observe(self, arms: ArrayLike, rewards: ArrayLike, *, noise: ArrayLike | None = None) -> None:
@@ -103,13 +112,15 @@ class Policy(ABC):
             distinct, means, totals = by_arm(indices, values, weights)
             history = self._state.history.add(distinct, means, totals, len(indices))
             self._check_rounding(history)
-            self._state = self._observed(history, distinct, means, totals)
+            with self.stats.timed("observations"):
+                self._state = self._observed(history, distinct, means, totals)
 
     def scores(self) -> Scores:
         """Mean, variance (leverage units) and upper confidence bound of every arm, each (A,), read-only."""
         state, cached = self._state, self._cache
         if cached is None or cached[0] is not state:
-            mean, variance = self._moments()
+            with self.stats.timed("full scorings"):
+                mean, variance = self._moments()
             cached = self._cache = state, mean, variance
         scores = score(*cached[1:], self.beta)
         for array in scores:
@@ -229,7 +240,8 @@ class Policy(ABC):
             )
 
     def _diagonal(self, X: Array) -> Array:
-        diag = self.kernel.diag(X)
+        blocks = [X[start : start + ROWS] for start in range(0, len(X), ROWS)]
+        diag = np.concatenate([self.kernel.diag(block.astype(np.float64, copy=False)) for block in blocks])
         bad = ~(np.isfinite(diag) & (diag >= 0))
         if bad.any():
             raise KernelError(f"k(x, x) must be finite and not negative, got {diag[bad][0]} at x = {X[bad][0]}")

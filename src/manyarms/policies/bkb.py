@@ -1,5 +1,7 @@
 """BKB, budgeted kernel bandits: what its variants share. Each variant is a file: when, and how, the dictionary is redrawn."""
 
+import os
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -36,13 +38,17 @@ class BKB(Policy):
     Theorem 1: with ``oversampling=oversampling_for(epsilon, delta, T)``, σ²/α ≤ σ̃² ≤ ασ² for all arms and all t ≤ T with
     probability 1 − δ. Theorem 2: with `Theory` or `LogDet` as well, regret Õ(√T·d_eff).
 
-    arms : (A, d) array of finite numbers; a float64 array is not copied, so leave it unchanged while in use.
+    arms : (A, d) array of finite numbers, or the path of a .npy (mapped) or .parquet file that holds one. A float64 or float32
+        array is not copied, so leave it unchanged while in use.
     kernel : a `manyarms.kernels` kernel, a scikit-learn kernel object or a function of two blocks of rows.
     regularization : λ, a variance; the square of the noise's standard deviation unless there is a reason.
     oversampling : q̄ of Algorithm 1. About 5 is accurate in practice.
     confidence : the radius β̃ of the scores.
     resparsify : "adaptive" redraws the dictionary when it has become stale and looks only at arms that may be best;
         "always" is Algorithm 1 as printed, O(A m²) a step.
+    memory : bytes that "adaptive" may use beside the arms, half of the machine's by default. While the embeddings of all arms
+        fit, 8·A·m bytes, they are kept; beyond that they are computed again in every pass. Too little for a few numbers an arm
+        is a MemoryBudgetError. Choices do not depend on it.
     seed : an integer or a numpy Generator, which is copied.
     """
 
@@ -60,16 +66,18 @@ class BKB(Policy):
 
     def __init__(
         self,
-        arms: ArrayLike,
+        arms: ArrayLike | str | Path,
         kernel: Any,
         *,
         regularization: float = 0.01,
         oversampling: float = 5.0,
         confidence: Radius = Constant(2.0),
         resparsify: str = "always",
+        memory: float | None = None,
         seed: Seed = 0,
     ) -> None:
         self.resparsify = resparsify
+        self.memory = _half_the_machine() if memory is None else real(memory, "memory", "a positive number of bytes", above=0)
         self._first_oversampling = _oversampling(oversampling)
         super().__init__(arms, kernel, regularization=regularization, confidence=confidence, seed=seed)
 
@@ -155,6 +163,10 @@ class _Supposed:
         self._dictionary = np.union1d(self._dictionary, arms)
         posterior, _ = policy._posterior(self._history, self._dictionary)
         self.variance = posterior.moments(policy.arms, policy._diag)[1]
+
+
+def _half_the_machine() -> float:
+    return 0.5 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _oversampling(value: Any) -> float:

@@ -10,6 +10,7 @@ the second one amortised.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -126,7 +127,8 @@ class GPUCBState:
 class GPUCB(Policy):
     """Exact GP-UCB: the strong baseline, and what BKB is compared with in tests. Memory and a step are O(A·u).
 
-    arms : (A, d) array of finite numbers; a float64 array is not copied, so leave it unchanged while in use.
+    arms : (A, d) array of finite numbers, or the path of a .npy (mapped) or .parquet file that holds one. A float64 or float32
+        array is not copied, so leave it unchanged while in use.
     kernel : a `manyarms.kernels` kernel, a scikit-learn kernel object or a function of two blocks of rows.
     regularization : λ, a variance; the square of the noise's standard deviation unless there is a reason.
     confidence : the radius β of the scores.
@@ -138,7 +140,7 @@ class GPUCB(Policy):
 
     def __init__(
         self,
-        arms: ArrayLike,
+        arms: ArrayLike | str | Path,
         kernel: Any,
         *,
         regularization: float = 0.01,

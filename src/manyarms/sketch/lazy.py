@@ -213,7 +213,8 @@ class Frontier:
         distance = bounds.anchor.distance(self.tracked) if bounds else 0.0
         if held and distance <= held.distance and beta <= held.beta and level >= held.theta:
             return True
-        made = shortlist(bounds, level, distance, beta, limit) if bounds else None
+        with self._store.stats.timed("sweeps"):
+            made = shortlist(bounds, level, distance, beta, limit) if bounds else None
         if made:
             self._list, self._listed = made, np.zeros(0, dtype=bool)
         return made is not None
@@ -272,6 +273,7 @@ class Frontier:
 
     def _anchor_list(self) -> None:
         """Track the pulled arms only, and bound those of the list by what they are now."""
+        self._store.stats.count("lists anchored")
         self.tracked = self.tracked.restarted(self._history, self.tracked.positions(self._history.pulled))
         posterior = self.tracked.posterior
         if self._list:

@@ -1,6 +1,7 @@
 """All arms at once: passes over the table in chunks, on all cores, that leave three numbers an arm.
 
-The embeddings Z (m, A) are kept, so that inducing arms that are appended cost a pass over Z instead of an A×m×m product.
+While they fit the memory given, the embeddings Z (m, A) are kept, so that inducing arms that are appended cost a pass over Z
+instead of an A×m×m product. Beyond it every pass computes each chunk's embeddings anew.
 """
 
 import os
@@ -12,15 +13,24 @@ from functools import cache
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from manyarms.errors import MemoryBudgetError
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.linalg import cholesky, solve_lower, solve_transposed
 from manyarms.sketch.posterior import Posterior
+from manyarms.stats import Stats
 from manyarms.typing import Array, Indices
 
 CHUNK = 8192
 """Arms to a chunk."""
 BLOCK = 32
 """Rows of Z to a block."""
+BYTES_AN_ARM = 8 * 10 + 4
+"""k(x, x), the numbers of two passes (one may start from the other), their bounds and a sweep's, in float64; a position."""
+
+
+def embedding_bytes(n_arms: int, m: int) -> int:
+    """Bytes of Z for m inducing arms."""
+    return 8 * n_arms * BLOCK * -(-m // BLOCK)
 
 
 @dataclass(frozen=True)
@@ -40,13 +50,20 @@ class Moments:
 class Store:
     """The arms, and their embeddings on the inducing arms of the last pass, in blocks of rows, so that they can grow."""
 
-    def __init__(self, arms: Array, diag: Array) -> None:
-        self._arms, self._diag = arms, diag
+    def __init__(self, arms: Array, diag: Array, memory: float, stats: Stats) -> None:
+        self._arms, self._diag, self.stats = arms, diag, stats
+        self._memory = memory - BYTES_AN_ARM * len(arms)  # for Z
+        if self._memory < 0:
+            raise MemoryBudgetError(
+                f"{len(arms)} arms need {BYTES_AN_ARM * len(arms):.3g} bytes beside their features, "
+                f"memory={memory:.3g} allows less: raise it, or use fewer arms"
+            )
         self._blocks: list[Array] = []  # Z, (BLOCK, A) each
         self._holds: Embedding | None = None  # whose rows the blocks hold; None while they are written
 
     def embed(self, posterior: Posterior, arms: Indices) -> tuple[Array, Array]:
         """z (k, m) and r/λ (k,) of some arms."""
+        self.stats.count("arms rescored", len(arms))
         Z, r = posterior.embedding(self._arms[arms], self._diag[arms])
         return Z, r / posterior.regularization
 
@@ -67,9 +84,8 @@ class Store:
         """Exact moments of every arm."""
         embedding, lam, m = posterior.embedding, posterior.regularization, len(posterior.w)
         held = self._holds is embedding
-        if not held:
-            self._holds = None
-            self._reserve(m)
+        self._holds = embedding if held else None
+        kept = self._reserve(m)
         found = Moments.empty(len(self._arms))
         inverse = solve_lower(posterior.C, np.eye(m, order="F"))
 
@@ -80,13 +96,15 @@ class Store:
             else:
                 rows, r = embedding(self._arms[chunk], self._diag[chunk])
                 Z = rows.T
-                self._write(0, chunk, Z)
+                if kept:
+                    self._write(0, chunk, Z)
             B = inverse @ Z
             found.mean[chunk], found.residual[chunk] = posterior.w @ Z, r / lam
             found.quad[chunk] = np.einsum("ij,ij->j", B, B)
 
-        _in_chunks(work, len(self._arms))
-        self._holds = embedding
+        with self.stats.timed("refreshes" if held else "rebuilds"):
+            _in_chunks(work, len(self._arms))
+        self._holds = embedding if kept else None
         return found
 
     def append(self, posterior: Posterior, old: Posterior, Y: Array, before: Moments) -> Moments:
@@ -95,7 +113,7 @@ class Store:
         With R = (I + YV⁻¹Yᵀ)^{−½} Y V⁻¹ the gain lowers q by ‖Rz‖². With C′ = [[C, 0], [·, ·]] the factor on the grown
         dictionary, the new coordinates then add ‖(C′⁻¹z′)_new‖².
         """
-        if self._holds is not old.embedding:
+        if self._holds is not old.embedding or not self._reserve(len(posterior.w)):
             return self.refresh(posterior)
         embedding, lam = posterior.embedding, posterior.regularization
         m, total = len(old.w), len(posterior.w)
@@ -104,7 +122,6 @@ class Store:
         B = solve_lower(old.C, np.array(Y.T, order="F"))
         R = solve_lower(cholesky(np.eye(len(Y)) + B.T @ B), np.array(solve_transposed(old.C, B).T, order="F"))
         ahead = np.vstack([L[m:, :m], last[:, :m], posterior.w[None, :m], R])
-        self._reserve(total)
         found = Moments.empty(len(self._arms))
 
         def work(chunk: slice) -> None:
@@ -118,13 +135,19 @@ class Store:
             found.quad[chunk] = np.maximum(lowered, 0.0) + np.einsum("ij,ij->j", B, B)
             found.residual[chunk] = before.residual[chunk] - np.einsum("ij,ij->j", zeta, zeta) / lam
 
-        _in_chunks(work, len(self._arms), 8 * CHUNK)
+        with self.stats.timed("appends"):
+            _in_chunks(work, len(self._arms), 8 * CHUNK)
         self._holds = embedding
         return found
 
-    def _reserve(self, m: int) -> None:
+    def _reserve(self, m: int) -> bool:
+        """Room for m rows of Z; False, and nothing kept, where that exceeds the memory."""
+        if embedding_bytes(len(self._arms), m) > self._memory:
+            self._blocks, self._holds = [], None
+            return False
         while len(self._blocks) * BLOCK < m:
             self._blocks.append(np.empty((BLOCK, len(self._arms))))
+        return True
 
     def _write(self, start: int, chunk: slice, rows: Array) -> None:
         """Rows of Z from `start` on."""
