@@ -8,6 +8,7 @@ from problems import RKHSProblem, play
 
 import manyarms as ma
 from manyarms.errors import MemoryBudgetError, ParameterError
+from manyarms.policies.base import Policy
 from manyarms.sketch import lazy, store, tracked
 from manyarms.sketch.choice import arg_max
 from manyarms.sketch.embedding import Embedding
@@ -47,6 +48,23 @@ def test_the_lazy_arg_max_is_the_full_one(confidence, d, lengthscale):
             if step:
                 assert policy.choose()[0] == arg_max(policy.scores()), step
             policy.observe(chosen, f[chosen] + 0.1 * rng.standard_normal(len(chosen)))
+
+
+@pytest.mark.usefixtures("short_lists")
+@pytest.mark.parametrize("confidence", RADII, ids=lambda radius: type(radius).__name__)
+@pytest.mark.parametrize(("d", "lengthscale", "oversampling"), [(1, 0.05, 5.0), (2, 0.15, 0.5), (6, 0.7, 1.0)])
+def test_lazy_batches_are_the_full_ones(confidence, d, lengthscale, oversampling):
+    kernel = ma.kernels.RBF(lengthscale)
+    problem = RKHSProblem(kernel, n_arms=700, d=d, norm=2.0, seed=4)
+    arms, f = np.vstack([problem.arms, problem.arms[:200]]), np.concatenate([problem.f, problem.f[:200]])
+    policy = adaptive(arms, kernel, confidence=confidence, oversampling=oversampling, seed=4)
+    rng = np.random.default_rng(4)
+    for step in range(30):
+        pending = rng.integers(900, size=step % 3)
+        chosen = policy.choose(4, pending=pending)
+        if step:
+            np.testing.assert_array_equal(chosen, Policy.choose(policy, 4, pending=pending), err_msg=str(step))
+        policy.observe(chosen, f[chosen] + 0.1 * rng.standard_normal(len(chosen)))
 
 
 @pytest.mark.parametrize("confidence", RADII, ids=lambda radius: type(radius).__name__)

@@ -18,7 +18,7 @@ from manyarms.policies.checks import as_arms
 from manyarms.sketch.confidence import Evidence
 from manyarms.sketch.dictionary import draw_dictionary, inclusion_probability
 from manyarms.sketch.embedding import Embedding
-from manyarms.sketch.history import History
+from manyarms.sketch.history import History, by_arm
 from manyarms.sketch.lazy import Frontier
 from manyarms.sketch.linalg import EPS, solve_lower
 from manyarms.sketch.posterior import Posterior
@@ -56,10 +56,25 @@ class Adaptive(BKB, resparsify="adaptive"):
     _state: AdaptiveState
 
     def choose(self, n: int = 1, *, pending: ArrayLike = ()) -> Indices:
-        if whole(n, "n") > 1 or len(as_arms(pending, self.n_arms)) or not self._state.history.n_observations:
+        n, outstanding = whole(n, "n"), as_arms(pending, self.n_arms)
+        if not self._state.history.n_observations:
             return super().choose(n, pending=pending)
+        beta, accuracy, frontier = self.beta, self._accuracy(), self._state.frontier
         with self.stats.timed("choices"):
-            return np.array([self._state.frontier.arg_max(self.beta, self._accuracy())], dtype=np.intp)
+            chosen = [] if len(outstanding) else [frontier.arg_max(beta, accuracy)]
+            while len(chosen) < n:
+                supposed = np.concatenate([outstanding, np.array(chosen, dtype=np.intp)])
+                chosen.append(frontier.arg_max_supposing(*self._supposing(supposed), beta, accuracy))
+        return np.array(chosen, dtype=np.intp)
+
+    def _supposing(self, arms: Indices) -> tuple[Posterior, float]:
+        """The posterior if these arms were pulled once more, each appended to W, and how much an append may raise variances."""
+        state = self._state
+        distinct, nothing, weights = by_arm(arms, np.zeros(len(arms)), np.ones(len(arms)))
+        history = state.history.add(distinct, nothing, weights)
+        posterior, _ = self._posterior(history, np.union1d(state.inducing, distinct))
+        new = np.setdiff1d(distinct, state.inducing)
+        return posterior, state.frontier.rise(new, self._observations(state.history)) if len(new) else 1.0
 
     def _first_state(self, rng: np.random.Generator) -> AdaptiveState:
         none = np.zeros(0, dtype=np.intp)

@@ -18,6 +18,8 @@ import numpy as np
 
 from manyarms.sketch.choice import TIE
 from manyarms.sketch.history import History
+from manyarms.sketch.linalg import pivoted_cholesky, solve_lower
+from manyarms.sketch.observations import Observations
 from manyarms.sketch.posterior import Posterior
 from manyarms.sketch.store import Moments, Store
 from manyarms.sketch.tracked import WAITING, Tracked
@@ -31,6 +33,8 @@ AHEAD = 0.25
 """D may grow by this share of β̃ before a list expires."""
 FEW_PULLED = 16
 """Arms pulled since the last pass up to which the next one starts from it."""
+RISE_SLACK = 1 + 1e-6
+"""For appended arms that are left out of ρ because the others nearly represent them."""
 HOT = 1024
 """Arms tracked beside the pulled ones before the list gets a new anchor."""
 
@@ -183,7 +187,56 @@ class Frontier:
             best, margin = self._best(beta, accuracy)
             self._has_list(best - margin, beta, n)
         self._climb(best, margin, beta)
-        return self._lowest_of_ties(beta)
+        return _lowest_of_ties(self.tracked.arms, self.tracked.mean, self._ucb(beta))
+
+    def arg_max_supposing(self, posterior: Posterior, rise: float, beta: float, accuracy: float) -> int:
+        """The arm of largest μ̃ + β̃σ̃′, the means as they are and σ̃′ of this posterior, for which σ̃′² ≤ rise·σ̃²."""
+        wide, n = beta * np.sqrt(rise), len(self.tracked.where)
+        if self._bounds is None:
+            self._pass()
+        arms: list[Indices] = []
+        means: list[Array] = []
+        scores: list[Array] = []
+
+        def score(at: Indices) -> float:
+            """Score tracked arms, by position."""
+            arms.append(self.tracked.arms[at])
+            means.append(self.tracked.mean[at])
+            scores.append(means[-1] + beta * np.sqrt(self._store.variance(posterior, arms[-1])))
+            return float(scores[-1].max())
+
+        upper = self._ucb(wide)
+        margin = accuracy * float(np.abs(upper).max())
+        best, _ = climb(-np.inf, upper, margin, score)
+        if not self._has_list(best - margin, wide, max(4 * LIST_LENGTH, n // 8)):
+            self._refresh()
+            self._has_list(best - margin, wide, n)
+        self._climb(best, margin, wide, score)
+        return _lowest_of_ties(np.concatenate(arms), np.concatenate(means), np.concatenate(scores))
+
+    def rise(self, new: Indices, observed: Observations) -> float:
+        """ρ with σ̃′² ≤ ρσ̃² for all arms when these are appended to the inducing ones.
+
+        On the grown coordinates V′ = [[V, v], [vᵀ, c]], and ρ = λ_max(V′⁻¹ blockdiag(V, λI)) is one over the smallest
+        eigenvalue of [[I, X], [Xᵀ, c/λ]], X = C⁻¹v/√λ, or of the same with the triangular factor of X in its place.
+        """
+        self._factor()
+        posterior = self.tracked.posterior
+        rows = self._store.rows(new)
+        K = posterior.embedding.kernel(rows, rows)
+        Zp, _ = posterior.embedding(rows, np.diag(K))
+        L, kept, _ = pivoted_cholesky(K - Zp @ Zp.T, 1e-10 * float(np.diag(K).max()))
+        if not len(kept):
+            return RISE_SLACK
+        Z = self.tracked.embedded(self.tracked.positions(self._history.pulled))
+        cross = posterior.embedding.kernel(observed.rows, rows[kept]) - Z @ Zp[kept].T
+        zeta = solve_lower(L, np.array(cross.T, order="F"))
+        weighted = zeta * observed.counts
+        X = solve_lower(posterior.C, np.array(Z.T @ weighted.T, order="F")) / np.sqrt(posterior.regularization)
+        R = np.asarray(np.linalg.qr(X, mode="r"))
+        C = np.eye(len(kept)) + weighted @ zeta.T / posterior.regularization
+        smallest = np.linalg.eigvalsh(np.block([[np.eye(len(R)), R], [R.T, C]]))[0]
+        return RISE_SLACK * max(1.0, 1.0 / float(smallest))
 
     def _with(self, tracked: Tracked, history: History) -> "Frontier":
         frontier = copy(self)
@@ -200,13 +253,6 @@ class Frontier:
         mean = float(self.tracked.mean[top])
         return float(ucb[top]), accuracy * (abs(mean) + float(ucb[top]) - mean)
 
-    def _lowest_of_ties(self, beta: float) -> int:
-        """As `choice.arg_max` decides them."""
-        ucb, mean = self._ucb(beta), self.tracked.mean
-        top = int(np.argmax(ucb))
-        tolerance = TIE * (abs(mean[top]) + (ucb[top] - mean[top]))
-        return int(self.tracked.arms[ucb >= ucb[top] - tolerance].min())
-
     def _has_list(self, level: float, beta: float, limit: int) -> bool:
         """Make sure the list holds all arms that may score `level`; False where they are more than the limit."""
         held, bounds = self._list, self._bounds
@@ -219,8 +265,11 @@ class Frontier:
             self._list, self._listed = made, np.zeros(0, dtype=bool)
         return made is not None
 
-    def _climb(self, best: float, margin: float, beta: float) -> None:
-        """Track the arms of the list whose bound reaches the best score, best bound first, until none is left."""
+    def _climb(self, best: float, margin: float, beta: float, score: Callable[[Indices], float] | None = None) -> None:
+        """Track the arms of the list whose bound reaches the best score, best bound first, until none is left.
+
+        `score` scores tracked arms by position; by default with what is tracked of them.
+        """
         held = self._list
         if held is None:
             return
@@ -230,13 +279,13 @@ class Frontier:
         upper = held.bounds.upper(held.bounds.anchor.distance(self.tracked), beta)
         upper[listed] = -np.inf
 
-        def score(positions: Indices) -> float:
+        def tracked_score(positions: Indices) -> float:
             arms, before = held.arms[positions], self.tracked.n_arms
             self.tracked = self.tracked.add(arms, *self._store.embed(self.tracked.posterior, arms))
             listed[positions] = True
-            return float(self._ucb(beta)[before:].max())
+            return score(np.arange(before, self.tracked.n_arms)) if score else float(self._ucb(beta)[before:].max())
 
-        climb(best, upper, margin, score)
+        climb(best, upper, margin, tracked_score)
 
     def _top(self, beta: float) -> Indices:
         upper = self._bounds.upper(0.0, beta) if self._bounds else np.zeros(1)
@@ -280,3 +329,10 @@ class Frontier:
             bounds = Bounds.of(self._store.moments(posterior, self._list.arms), Anchor(posterior))
             self._list = replace(self._list, bounds=bounds)
         self._listed = np.zeros(0, dtype=bool)
+
+
+def _lowest_of_ties(arms: Indices, mean: Array, ucb: Array) -> int:
+    """The arm of largest score, the lowest index among ties, as `choice.arg_max` decides them."""
+    top = int(np.argmax(ucb))
+    tolerance = TIE * (abs(mean[top]) + (ucb[top] - mean[top]))
+    return int(arms[ucb >= ucb[top] - tolerance].min())

@@ -67,6 +67,15 @@ class Store:
         Z, r = posterior.embedding(self._arms[arms], self._diag[arms])
         return Z, r / posterior.regularization
 
+    def rows(self, arms: Indices) -> Array:
+        """The features of some arms."""
+        return self._arms[arms]
+
+    def variance(self, posterior: Posterior, arms: Indices) -> Array:
+        """σ̃² of some arms under any posterior."""
+        self.stats.count("arms rescored", len(arms))
+        return posterior.moments(self._arms[arms], self._diag[arms])[1]
+
     def moments(self, posterior: Posterior, arms: Indices) -> Moments:
         """Exact moments of some arms."""
         found = Moments.empty(len(arms))
