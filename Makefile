@@ -23,8 +23,8 @@ lint: $(READY)  ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(READY)  ## regret and time of BKB beside exact GP-UCB
-	$(BIN)/python benchmarks/compare.py
+bench: $(READY)  ## what the adaptive engine costs, as ratios
+	$(BIN)/python benchmarks/engine.py
 
 figures: $(READY)  ## the pictures in docs/
 	$(BIN)/python examples/figure1.py docs/figure1.png

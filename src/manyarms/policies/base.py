@@ -89,9 +89,9 @@ class Policy(ABC):
         if not self._state.history.n_observations and not len(outstanding):
             chosen.append(self._first_arm)
         with self.stats.timed("choices"):
-            mean, beta = self.scores().mean, self.beta
-            lookahead = self._lookahead()
-            supposed = [*outstanding, *chosen]
+            beta, supposed = self.beta, [*outstanding, *chosen]
+            if len(chosen) < n:
+                mean, lookahead = self.scores().mean, self._lookahead()
             while len(chosen) < n:
                 if supposed:
                     lookahead.pull(np.array(supposed, dtype=np.intp))
