@@ -116,10 +116,9 @@ class Adaptive(BKB, resparsify="adaptive"):
         variance = np.empty(len(history.pulled))
         known = np.isin(history.pulled, old.history.pulled, assume_unique=True)
         variance[known] = old.drawn_variance
-        if not known.all():
-            at = tracked.positions(history.pulled[~known])
-            B = solve_lower(old.drawn.C, np.array(tracked.embedded(at).T, order="F"))
-            variance[~known] = np.maximum(tracked.residual(at) + np.einsum("ij,ij->j", B, B), 0.0)
+        at = tracked.positions(history.pulled[~known])
+        B = solve_lower(old.drawn.C, np.array(tracked.embedded(at).T, order="F"))
+        variance[~known] = np.maximum(tracked.residual(at) + np.einsum("ij,ij->j", B, B), 0.0)
         return variance
 
     def _drawn_anew(self, old: AdaptiveState, history: History, variance: Array, information: float) -> AdaptiveState:

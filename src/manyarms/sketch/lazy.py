@@ -12,7 +12,7 @@ score are scored, best bound first, until none is left; when that is too many, t
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import numpy as np
 
@@ -177,23 +177,20 @@ class Frontier:
         """The arm that full scoring would pick; scores have this relative accuracy."""
         if self.tracked.n_arms - len(self._history.pulled) > HOT:
             self._anchor_list()
-        if self._bounds is None:
-            self._pass()
-        n = len(self.tracked.where)
+        bounds = self._bounds or self._pass()
         best, margin = self._best(beta, accuracy)
-        if not self._has_list(best - margin, beta, max(4 * LIST_LENGTH, n // 8)):
-            self._refresh()
-            self.track(self._top(beta))
+        held = self._list_reaching(bounds, best - margin, beta)
+        if held is None:
+            bounds = self._refresh()
+            self.track(np.array([int(np.argmax(bounds.upper(0.0, beta)))]))
             best, margin = self._best(beta, accuracy)
-            self._has_list(best - margin, beta, n)
-        self._climb(best, margin, beta)
+            held = self._listing(bounds, best - margin, beta)
+        self._climb(held, best, margin, beta)
         return _lowest_of_ties(self.tracked.arms, self.tracked.mean, self._ucb(beta))
 
     def arg_max_supposing(self, posterior: Posterior, rise: float, beta: float, accuracy: float) -> int:
         """The arm of largest μ̃ + β̃σ̃′, the means as they are and σ̃′ of this posterior, for which σ̃′² ≤ rise·σ̃²."""
-        wide, n = beta * np.sqrt(rise), len(self.tracked.where)
-        if self._bounds is None:
-            self._pass()
+        wide, bounds = beta * np.sqrt(rise), self._bounds or self._pass()
         arms: list[Indices] = []
         means: list[Array] = []
         scores: list[Array] = []
@@ -208,10 +205,8 @@ class Frontier:
         upper = self._ucb(wide)
         margin = accuracy * float(np.abs(upper).max())
         best, _ = climb(-np.inf, upper, margin, score)
-        if not self._has_list(best - margin, wide, max(4 * LIST_LENGTH, n // 8)):
-            self._refresh()
-            self._has_list(best - margin, wide, n)
-        self._climb(best, margin, wide, score)
+        held = self._list_reaching(bounds, best - margin, wide) or self._listing(self._refresh(), best - margin, wide)
+        self._climb(held, best, margin, wide, score)
         return _lowest_of_ties(np.concatenate(arms), np.concatenate(means), np.concatenate(scores))
 
     def rise(self, new: Indices, observed: Observations) -> float:
@@ -240,7 +235,7 @@ class Frontier:
 
     def _with(self, tracked: Tracked, history: History) -> "Frontier":
         frontier = copy(self)
-        frontier.tracked, frontier._history = tracked, history
+        frontier.tracked, frontier._history, frontier._listed = tracked, history, self._listed.copy()
         return frontier
 
     def _ucb(self, beta: float) -> Array:
@@ -253,26 +248,37 @@ class Frontier:
         mean = float(self.tracked.mean[top])
         return float(ucb[top]), accuracy * (abs(mean) + float(ucb[top]) - mean)
 
-    def _has_list(self, level: float, beta: float, limit: int) -> bool:
-        """Make sure the list holds all arms that may score `level`; False where they are more than the limit."""
-        held, bounds = self._list, self._bounds
-        distance = bounds.anchor.distance(self.tracked) if bounds else 0.0
+    def _list_reaching(self, bounds: Bounds, level: float, beta: float) -> ShortList | None:
+        """A list of all arms that may score `level`: the one there is, a new one, or None where it would be long."""
+        held, distance = self._list, bounds.anchor.distance(self.tracked)
         if held and distance <= held.distance and beta <= held.beta and level >= held.theta:
-            return True
+            return held
+        return self._listing(bounds, level, beta, max(4 * LIST_LENGTH, len(bounds.mean) // 8))
+
+    @overload
+    def _listing(self, bounds: Bounds, level: float, beta: float) -> ShortList: ...
+    @overload
+    def _listing(self, bounds: Bounds, level: float, beta: float, limit: int) -> ShortList | None: ...
+    def _listing(self, bounds: Bounds, level: float, beta: float, limit: int | None = None) -> ShortList | None:
+        """A new list of all arms that may score `level`; None where they are more than the limit."""
         with self._store.stats.timed("sweeps"):
-            made = shortlist(bounds, level, distance, beta, limit) if bounds else None
+            made = shortlist(bounds, level, bounds.anchor.distance(self.tracked), beta, limit or len(bounds.mean))
         if made:
             self._list, self._listed = made, np.zeros(0, dtype=bool)
-        return made is not None
+        return made
 
-    def _climb(self, best: float, margin: float, beta: float, score: Callable[[Indices], float] | None = None) -> None:
+    def _climb(
+        self,
+        held: ShortList,
+        best: float,
+        margin: float,
+        beta: float,
+        score: Callable[[Indices], float] | None = None,
+    ) -> None:
         """Track the arms of the list whose bound reaches the best score, best bound first, until none is left.
 
         `score` scores tracked arms by position; by default with what is tracked of them.
         """
-        held = self._list
-        if held is None:
-            return
         if len(self._listed) != len(held.arms):
             self._listed = self.tracked.positions(held.arms) >= 0
         listed = self._listed
@@ -287,11 +293,7 @@ class Frontier:
 
         climb(best, upper, margin, tracked_score)
 
-    def _top(self, beta: float) -> Indices:
-        upper = self._bounds.upper(0.0, beta) if self._bounds else np.zeros(1)
-        return np.array([int(np.argmax(upper))])
-
-    def _pass(self) -> None:
+    def _pass(self) -> Bounds:
         """Moments of all arms on the present inducing arms, from those of the last pass where few arms were pulled since."""
         held, embedding = self._held, self.tracked.posterior.embedding
         if held and embedding.extends(held.posterior.embedding):
@@ -302,23 +304,23 @@ class Frontier:
                 self._factor()
                 Z = self.tracked.embedded(self.tracked.positions(self._history.pulled[since]))
                 Y = np.sqrt(gained[since])[:, None] * Z[:, : len(held.posterior.w)]
-                self._hold(self._store.append(self.tracked.posterior, held.posterior, Y, held.moments))
-                return
-        self._refresh()
+                return self._hold(self._store.append(self.tracked.posterior, held.posterior, Y, held.moments))
+        return self._refresh()
 
-    def _refresh(self) -> None:
+    def _refresh(self) -> Bounds:
         """Exact moments of all arms now."""
         self._factor()
-        self._hold(self._store.refresh(self.tracked.posterior))
+        return self._hold(self._store.refresh(self.tracked.posterior))
 
     def _factor(self) -> None:
         if self.tracked.n_waiting:
             self.tracked = self.tracked.restarted(self._history, np.arange(self.tracked.n_arms))
 
-    def _hold(self, moments: Moments) -> None:
+    def _hold(self, moments: Moments) -> Bounds:
         posterior = self.tracked.posterior
         self._held = Pass(posterior, self._history, moments)
         self._bounds, self._list = Bounds.of(moments, Anchor(posterior)), None
+        return self._bounds
 
     def _anchor_list(self) -> None:
         """Track the pulled arms only, and bound those of the list by what they are now."""
