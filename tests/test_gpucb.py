@@ -1,7 +1,5 @@
 """Exact GP-UCB: incremental equals rebuilt, and the rows stay proportional to the distinct arms."""
 
-import copy
-
 import numpy as np
 from problems import RKHSProblem, play
 
@@ -38,24 +36,3 @@ def test_repeats_in_one_call_are_one_row():
     assert policy._state.covariance.n_rows == 1
     assert policy.counts[7] == 5000
     assert policy.evidence.n_observations == 5000
-
-
-def test_copies_and_earlier_states_do_not_disturb_each_other():
-    policy = ma.GPUCB(np.linspace(0, 1, 50)[:, None], KERNEL)
-    policy.observe(1, 1.0)
-    twin, earlier = copy.copy(policy), policy._state
-    policy.observe(2, 2.0)
-    twin.observe(20, -5.0)
-    policy.observe(3, 0.0)
-    policy.choose(4)
-    twin.choose(4)
-    for bandit, pulls, rewards in ((policy, [1, 2, 3], [1.0, 2.0, 0.0]), (twin, [1, 20], [1.0, -5.0])):
-        fresh = ma.GPUCB(policy.arms, KERNEL)
-        fresh.observe(pulls, rewards)
-        np.testing.assert_allclose(bandit.scores().mean, fresh.scores().mean, atol=1e-10)
-        np.testing.assert_allclose(bandit.scores().variance, fresh.scores().variance, rtol=1e-9)
-    policy._state = earlier
-    policy.observe(40, 1.0)
-    fresh = ma.GPUCB(policy.arms, KERNEL)
-    fresh.observe([1, 40], [1.0, 1.0])
-    np.testing.assert_allclose(policy.scores().variance, fresh.scores().variance, rtol=1e-9)

@@ -1,5 +1,7 @@
 """What every policy promises, whatever its algorithm. A new policy is added to POLICIES and must pass all of it."""
 
+import copy
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -285,6 +287,15 @@ class TestObserving:
 
 @every_policy
 class TestAnswers:
+    def test_a_deep_copy_goes_its_own_way(self, policy):
+        bandit = trained(policy)
+        twin = copy.deepcopy(bandit)
+        assert type(twin) is type(bandit)
+        before = fingerprint(bandit)
+        np.testing.assert_array_equal(twin.choose(3), bandit.choose(3))
+        twin.observe([7, 8], [1.0, 2.0])
+        assert fingerprint(bandit) == before
+
     def test_a_kernel_made_elsewhere_keeps_its_arrays(self, policy):
         class Remembering(ma.kernels.Kernel):
             def __init__(self):
@@ -387,6 +398,45 @@ class TestInvariance:
         arms = RKHSProblem(KERNEL, n_arms=60, d=2, seed=7).arms
         expected = self.played(policy, arms, KERNEL, 0.01)
         np.testing.assert_array_equal(self.played(policy, arms + 1024.0, KERNEL, 0.01), expected)
+
+
+@exact_policy
+def test_copies_and_earlier_states_do_not_disturb_each_other(policy):
+    def compare(bandit, pulls, rewards):
+        settle(bandit)
+        fresh = gpucb()
+        fresh.observe(pulls, rewards)
+        np.testing.assert_allclose(bandit.scores().mean, fresh.scores().mean, atol=1e-9)
+        np.testing.assert_allclose(bandit.scores().variance, fresh.scores().variance, rtol=1e-9)
+
+    bandit = policy()
+    bandit.observe([1, 1, 1, 1], [1.0, 1.0, 1.0, 1.0])
+    twin, earlier = copy.copy(bandit), bandit._state
+    for arm, reward in ((1, 2.0), (2, 2.0), (1, 0.0), (3, 0.0)):
+        bandit.observe(arm, reward)
+        bandit.choose(2)
+        twin.observe(arm - 1, -5.0)
+        twin.choose(2)
+    compare(bandit, [1, 1, 1, 1, 1, 2, 1, 3], [1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 0.0, 0.0])
+    compare(twin, [1, 1, 1, 1, 0, 1, 0, 2], [1.0, 1.0, 1.0, 1.0, -5.0, -5.0, -5.0, -5.0])
+    bandit._state = earlier
+    bandit.observe([40, 1], [1.0, 3.0])
+    compare(bandit, [1, 1, 1, 1, 40, 1], [1.0, 1.0, 1.0, 1.0, 1.0, 3.0])
+
+
+def test_versions_of_tracked_arms_do_not_disturb_each_other():
+    bandit = adaptive()
+    bandit.observe([1] * 9, np.ones(9))
+    twin = copy.copy(bandit)
+    for _ in range(3):
+        bandit.observe(1, 1.0)
+        twin.observe(1, -5.0)
+    for policy, mean in ((bandit, 1.0), (twin, -0.5)):
+        assert policy._state.frontier.tracked.n_waiting == 3
+        held = policy._state.frontier.tracked
+        at = held.positions(np.array([1]))
+        np.testing.assert_allclose(held.mean[at], policy.scores().mean[1], rtol=1e-9)
+        assert policy.scores().mean[1] == pytest.approx(mean, abs=0.01)
 
 
 @exact_policy

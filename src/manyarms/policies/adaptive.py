@@ -1,6 +1,6 @@
 """BKB without the cost of Algorithm 1, and with its guarantees.
 
-- The dictionary S is redrawn only when c_t = 1 + Σσ̃²_τ(x_s), over the pulls since the last draw τ, exceeds 2. Until then no$
+- The dictionary S is redrawn only when c_t = 1 + Σσ̃²_τ(x_s), over the pulls since the last draw τ, exceeds 2. Until then no
   variance has shrunk by more than c_t, and the radius pays for that.
 - The posterior rests on a working set W ⊇ S, |W| ≤ 2|S|, to which new points are appended. Theorem 1 uses S only through the
   projection on its span, so any superset keeps it.
@@ -81,10 +81,8 @@ class Adaptive(BKB, resparsify="adaptive"):
         prior = Posterior.prior(self.kernel, self.arms.shape[1], self.regularization)
         nowhere = np.full(self.n_arms, -1, dtype=np.int32)
         tracked = Tracked.start(prior, none, np.zeros((0, 0)), np.zeros(0), nowhere)
-        frontier, evidence = (
-            Frontier(Store(self.arms, self._diag, self.memory, self.stats), tracked, History()),
-            self._no_evidence(),
-        )
+        frontier = Frontier(Store(self.arms, self._diag, self.memory, self.stats), tracked, History())
+        evidence = self._no_evidence()
         return AdaptiveState(rng, self._first_oversampling, History(), none, none, prior, np.zeros(0), evidence, frontier)
 
     def _observed(self, history: History, arms: Indices, rewards: Array, weights: Array) -> AdaptiveState:

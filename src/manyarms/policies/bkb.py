@@ -60,6 +60,8 @@ class BKB(Policy):
         BKB._variants[resparsify] = cls
 
     def __new__(cls, *_: Any, resparsify: str = "always", **__: Any) -> "BKB":
+        if cls is not BKB:  # a variant itself, as when a policy is copied
+            return object.__new__(cls)
         if resparsify not in BKB._variants:
             raise ParameterError(f"resparsify must be one of {sorted(BKB._variants)}, got {resparsify!r}")
         return object.__new__(BKB._variants[resparsify])

@@ -113,10 +113,10 @@ def shortlist(bounds: Bounds, best: float, distance: float, beta: float, limit: 
     return None
 
 
-def climb(best: float, upper: Array, margin: float, score: Callable[[Indices], float]) -> tuple[float, int]:
+def climb(best: float, upper: Array, margin: float, score: Callable[[Indices], float]) -> float:
     """Score the positions whose bound reaches the best score, best bound first, in growing blocks, until none is left.
 
-    `score` scores positions and returns their largest score. Returns the best score and how many were scored.
+    `score` scores positions and returns their largest score. Returns the best score.
     """
     scored, block = 0, 16
     reach = np.flatnonzero(upper >= best - margin)
@@ -127,7 +127,7 @@ def climb(best: float, upper: Array, margin: float, score: Callable[[Indices], f
         best = max(best, score(positions))
         scored += len(positions)
         block *= 4
-    return best, scored
+    return best
 
 
 class Pass(NamedTuple):
@@ -204,7 +204,7 @@ class Frontier:
 
         upper = self._ucb(wide)
         margin = accuracy * float(np.abs(upper).max())
-        best, _ = climb(-np.inf, upper, margin, score)
+        best = climb(-np.inf, upper, margin, score)
         held = self._list_reaching(bounds, best - margin, wide) or self._listing(self._refresh(), best - margin, wide)
         self._climb(held, best, margin, wide, score)
         return _lowest_of_ties(np.concatenate(arms), np.concatenate(means), np.concatenate(scores))

@@ -26,7 +26,8 @@ SPARE = 64
 
 @dataclass(frozen=True)
 class Tracked:
-    """A value: `add` and `pull` return a new one that shares buffers, writing only behind what the old one sees."""
+    """A value: `add` and `pull` return a new one that shares buffers, writing behind what the old one sees, or, where another
+    version wrote there already, into buffers of its own."""
 
     posterior: Posterior
     n_arms: int  # k
@@ -35,6 +36,7 @@ class Tracked:
     mean: Array  # (k,)
     explained: Array  # (k,) ‖h‖²
     where: AnyArray  # (A,) int32, position of each arm if it is tracked; shared by all versions, so checked when read
+    _written: list[int]  # arms and waiting observations that the newest version on these buffers has
     _arms: Indices  # buffers with room for more arms and more waiting observations
     _Z: Array  # (m, ·) z
     _B: Array  # (m, ·) C⁻¹z
@@ -55,6 +57,7 @@ class Tracked:
             np.zeros(0),
             np.zeros(0),
             where,
+            [0, 0],
             np.empty(room, dtype=np.intp),
             np.empty((m, room)),
             np.empty((m, room)),
@@ -114,7 +117,7 @@ class Tracked:
 
     def add(self, arms: Indices, Z: Array, residual: Array) -> "Tracked":
         """Track more arms."""
-        grown, k, J = self._with_room(len(arms)), self.n_arms, self.n_waiting
+        grown, k, J = self._writable(len(arms)), self.n_arms, self.n_waiting
         new = slice(k, k + len(arms))
         B = solve_lower(self.posterior.C, np.array(Z.T, order="F"))
         H = self._F[:, :J].T @ B
@@ -123,11 +126,12 @@ class Tracked:
         self.where[arms] = np.arange(k, k + len(arms))
         grown._prior[new] = residual + np.einsum("ij,ij->j", B, B)
         mean, explained = np.concatenate([self.mean, B.T @ self.v]), np.concatenate([self.explained, (H * H).sum(axis=0)])
+        grown._written[0] = k + len(arms)
         return replace(grown, n_arms=k + len(arms), mean=mean, explained=explained)
 
     def pull(self, at: int, reward: float, weight: float) -> "Tracked":
         """Observe the arm at this position; fewer than WAITING may be waiting."""
-        k, J = self.n_arms, self.n_waiting
+        k, J, into = self.n_arms, self.n_waiting, self._writable(0)
         b, h = self._B[:, at], self._H[:J, at]
         cov = self._B[:, :k].T @ b
         f = b
@@ -137,20 +141,23 @@ class Tracked:
         a = 1.0 + weight * max(float(cov[at]), 0.0)
         step = weight * (reward - float(self.mean[at])) / a
         row = np.sqrt(weight / a) * cov
-        self._F[:, J] = np.sqrt(weight / a) * f
-        self._H[J, :k] = row
+        into._F[:, J] = np.sqrt(weight / a) * f
+        into._H[J, :k] = row
+        into._written[1] = J + 1
         return replace(
-            self,
+            into,
             n_waiting=J + 1,
             v=self.v + step * f,
             mean=self.mean + step * cov,
             explained=self.explained + row * row,
         )
 
-    def _with_room(self, n: int) -> "Tracked":
-        if self.n_arms + n <= len(self._arms):
+    def _writable(self, n: int) -> "Tracked":
+        """This, on buffers with room for n more arms behind which no other version has written."""
+        alone = self._written == [self.n_arms, self.n_waiting]
+        if alone and self.n_arms + n <= len(self._arms):
             return self
-        room = 2 * (self.n_arms + n)
+        room = 2 * (self.n_arms + n) + SPARE
 
         def wider(buffer: AnyArray) -> AnyArray:
             grown = np.empty((*buffer.shape[:-1], room), dtype=buffer.dtype)
@@ -159,10 +166,12 @@ class Tracked:
 
         return replace(
             self,
+            _written=[self.n_arms, self.n_waiting],
             _arms=wider(self._arms),
             _Z=wider(self._Z),
             _B=wider(self._B),
             _prior=wider(self._prior),
             _residual=wider(self._residual),
+            _F=self._F.copy(),
             _H=wider(self._H),
         )
