@@ -9,7 +9,7 @@ from problems import RKHSProblem, play
 import manyarms as ma
 from manyarms.errors import MemoryBudgetError, ParameterError
 from manyarms.policies.base import Policy
-from manyarms.sketch import lazy, store, tracked
+from manyarms.sketch import lazy, levels, store, tracked
 from manyarms.sketch.choice import arg_max
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.posterior import Posterior
@@ -24,13 +24,16 @@ def adaptive(arms, kernel, **options):
 @pytest.fixture
 def short_lists(monkeypatch):
     """Lists, chunks and waiting rooms so small that every tier is used on small problems."""
-    monkeypatch.setattr(lazy, "LIST_LENGTH", 48)
+    monkeypatch.setattr(lazy, "LIST_LENGTH", 10)
+    monkeypatch.setattr(lazy, "SHARE", 3)
+    monkeypatch.setattr(levels, "SAMPLE", 90)
+    monkeypatch.setattr(levels, "SWEEP", 64)
+    monkeypatch.setattr(lazy, "PATIENCE", 20)
     monkeypatch.setattr(lazy, "HOT", 40)
-    monkeypatch.setattr(lazy, "FEW_PULLED", 3)
     monkeypatch.setattr(tracked, "WAITING", 8)
     monkeypatch.setattr(lazy, "WAITING", 8)
     monkeypatch.setattr(store, "CHUNK", 100)
-    monkeypatch.setattr(store, "BLOCK", 8)
+    monkeypatch.setattr(store, "ENTRIES", 1 << 10)
 
 
 @pytest.mark.usefixtures("short_lists")
@@ -125,21 +128,36 @@ def test_after_any_sequence_the_state_is_that_of_a_rebuild(operations):
     assert set(policy.dictionary) <= set(np.flatnonzero(policy.counts))
 
 
-def test_the_bounds_of_an_append_are_the_moments():
-    """A pass that starts from the last one gives what a full one gives."""
-    kernel = ma.kernels.RBF(0.5)
-    arms = np.random.default_rng(0).random((3000, 5))
-    policy = adaptive(arms, kernel)
-    rng = np.random.default_rng(1)
-    for arm in range(40):
-        policy.observe(arm, rng.standard_normal())
-        policy.choose()
-    frontier = policy._state.frontier
-    assert frontier._held.posterior.embedding is frontier.tracked.posterior.embedding
-    expected = frontier._held.posterior.moments(arms, np.ones(3000))
-    moments = frontier._held.moments
-    np.testing.assert_allclose(moments.mean, expected[0], atol=1e-9)
-    np.testing.assert_allclose(moments.quad + moments.residual, expected[1], rtol=1e-9)
+@pytest.mark.usefixtures("short_lists")
+@pytest.mark.parametrize("confidence", RADII, ids=lambda radius: type(radius).__name__)
+@pytest.mark.parametrize(("d", "lengthscale"), [(2, 0.15), (6, 0.7)])
+def test_bounds_hold_after_observations_and_appends(confidence, d, lengthscale):
+    kernel = ma.kernels.RBF(lengthscale)
+    problem = RKHSProblem(kernel, n_arms=600, d=d, norm=2.0, seed=5)
+    policy = adaptive(problem.arms, kernel, confidence=confidence)
+    across_appends = 0
+    for step in range(100):
+        play(policy, problem.pull, 1)
+        frontier, scores = policy._state.frontier, policy.scores()
+        rounding = 1e-9 * np.abs(scores.ucb).max()
+        for depth, level in enumerate(frontier._levels):
+            arms, made = level.arms_at(np.arange(level.n_arms)), level.bounds.made
+            mean, variance = made.posterior.moments(problem.arms[arms], np.ones(len(arms)))
+            np.testing.assert_allclose(made.mean, mean, atol=1e-9)
+            np.testing.assert_allclose(made.quad + made.residual, variance, rtol=1e-6, atol=1e-9)
+            assert (made.quad + made.residual >= variance * (1 - 1e-9)).all()
+            reach = level.bounds.anchor.reach(frontier.tracked, policy.beta)
+            if reach is None:
+                continue
+            across_appends += len(made.posterior.w) < len(frontier.tracked.posterior.w)
+            assert (level.bounds.upper(reach) >= scores.ucb[arms] - rounding).all(), step
+            if depth and level.holds(frontier.tracked, policy.beta, np.inf):
+                left_out = np.setdiff1d(np.arange(600), arms)
+                above = frontier._levels[depth - 1]
+                left_out = np.intersect1d(left_out, above.arms_at(np.arange(above.n_arms)))
+                assert (scores.ucb[left_out] <= level.promised.promise.theta + rounding).all(), step
+    assert across_appends > 20
+    assert policy.stats.counts["updates"] > 1
 
 
 def test_the_dictionary_is_redrawn_only_when_stale():
@@ -189,12 +207,13 @@ def test_any_memory_gives_the_same_arms():
     kernel = ma.kernels.RBF(0.3)
     problem = RKHSProblem(kernel, n_arms=5000, d=2, seed=6)
     played = []
-    for memory in (None, 84 * 5000, 84 * 5000 + 8 * 32 * 5000):  # all rows of Z kept, none, up to 32
+    for memory in (None, 76 * 5000, 76 * 5000 + 8 * 32 * 5000):  # all rows of Z kept, none, up to 32
         policy = adaptive(problem.arms, kernel, memory=memory)
         rng = np.random.default_rng(0)
         played.append(play(policy, lambda arms, rng=rng: problem.f[arms] + 0.1 * rng.standard_normal(len(arms)), 100))
-        rows = len(policy._state.frontier._store._blocks) * store.BLOCK
-        assert rows == 0 if memory else rows >= len(policy.inducing)
+        held = [level.store for level in policy._state.frontier._levels if level.store]
+        assert sum(part.bytes for part in held) <= (memory - 76 * 5000 if memory else 1e9)
+        assert bool(held[0].bytes) == (memory is None)
     assert len(policy.inducing) > 32
     np.testing.assert_array_equal(played[1], played[0])
     np.testing.assert_array_equal(played[2], played[0])
@@ -205,3 +224,21 @@ def test_too_little_memory_is_a_typed_error_before_anything_starts():
         adaptive(np.zeros((1000, 1)), ma.kernels.RBF(1.0), memory=10_000)
     with pytest.raises(ParameterError):
         adaptive(np.zeros((1000, 1)), ma.kernels.RBF(1.0), memory=-1)
+
+
+@pytest.mark.usefixtures("short_lists")
+@pytest.mark.parametrize("confidence", RADII, ids=lambda radius: type(radius).__name__)
+@pytest.mark.parametrize(("d", "lengthscale"), [(1, 0.05), (2, 0.5)])
+def test_lazy_batches_that_a_rule_ends_are_the_full_ones(confidence, d, lengthscale):
+    kernel = ma.kernels.RBF(lengthscale)
+    problem = RKHSProblem(kernel, n_arms=700, d=d, norm=2.0, seed=7)
+    policy = adaptive(problem.arms, kernel, confidence=confidence, seed=7)
+    rng, longest = np.random.default_rng(7), 0
+    for step in range(60):
+        pending = rng.integers(700, size=step % 2)
+        chosen = policy.choose(None, pending=pending)
+        np.testing.assert_array_equal(chosen, Policy.choose(policy, None, pending=pending), err_msg=str(step))
+        arms = np.concatenate([chosen, pending])
+        policy.observe(arms, problem.pull(arms))
+        longest = max(longest, len(chosen))
+    assert longest >= 3

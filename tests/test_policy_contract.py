@@ -28,19 +28,19 @@ ARMS = read_only(np.random.default_rng(0).random((80, 2)))
 
 
 def bkb(arms=ARMS, kernel=KERNEL, **options):
-    return ma.BKB(arms, kernel, **options)
+    return ma.BKB(arms, kernel, resparsify="always", **options)
 
 
 def full_bkb(arms=ARMS, kernel=KERNEL, **options):
-    return ma.BKB(arms, kernel, oversampling=1e300, **options)
+    return ma.BKB(arms, kernel, resparsify="always", oversampling=1e300, **options)
 
 
 def adaptive(arms=ARMS, kernel=KERNEL, **options):
-    return ma.BKB(arms, kernel, resparsify="adaptive", **options)
+    return ma.BKB(arms, kernel, **options)
 
 
 def full_adaptive(arms=ARMS, kernel=KERNEL, **options):
-    return ma.BKB(arms, kernel, resparsify="adaptive", oversampling=1e300, **options)
+    return ma.BKB(arms, kernel, oversampling=1e300, **options)
 
 
 def gpucb(arms=ARMS, kernel=KERNEL, **options):
@@ -113,13 +113,33 @@ class TestChoosing:
         arm = bandit.choose()
         assert bandit.choose(pending=arm) != arm
 
+    def test_a_rule_ends_a_batch_of_no_given_size(self, policy):
+        assert len(policy().choose(None)) == 1
+        assert len(policy().choose(None, pending=[3])) == 0
+        bandit, longest = trained(policy, 20), 0
+        for _ in range(8):
+            variance, batch = bandit.scores().variance, bandit.choose(None)
+            np.testing.assert_array_equal(bandit.choose(None), batch)
+            assert 1 + variance[batch[:-1]].sum() <= 2 < 1 + variance[batch].sum()
+            halves = bandit.choose(None, pending=batch[: len(batch) // 2])
+            np.testing.assert_array_equal(np.sort(halves), np.sort(batch[len(batch) // 2 :]))
+            assert len(bandit.choose(None, pending=batch)) == 0
+            bandit.observe(batch, np.sin(5 * ARMS[batch, 0]))
+            longest = max(longest, len(batch))
+        assert longest > 2
+
+    def test_the_first_of_a_batch_scores_most_with_a_wider_radius(self, policy):
+        bandit = trained(policy)
+        mean, variance, _ = bandit.scores()
+        assert bandit.choose(None)[0] == np.argmax(mean + np.sqrt(2) * bandit.beta * np.sqrt(variance))
+
     def test_it_takes_the_largest_score(self, policy):
         bandit = trained(policy)
         mean, variance, ucb = bandit.scores()
         np.testing.assert_allclose(ucb, mean + bandit.beta * np.sqrt(variance))
         assert bandit.choose()[0] == np.argmax(ucb)
 
-    @pytest.mark.parametrize("n", [0, -1, 1.5, True, "2", None])
+    @pytest.mark.parametrize("n", [0, -1, 1.5, True, "2"])
     def test_a_wrong_n_is_a_typed_error(self, policy, n):
         with pytest.raises(ParameterError):
             policy().choose(n)

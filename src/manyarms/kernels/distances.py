@@ -21,7 +21,7 @@ BLOCK_PAIRS = 1 << 16
 LARGEST = 1e150
 """Coordinates whose squares still fit float64."""
 
-FEW = 2
+FEW = 8
 """Columns up to which subtracting is cheaper than splitting."""
 
 

@@ -16,19 +16,15 @@ from manyarms.numbers import whole
 from manyarms.policies.bkb import BKB
 from manyarms.policies.checks import as_arms
 from manyarms.sketch.confidence import Evidence
-from manyarms.sketch.dictionary import draw_dictionary, inclusion_probability
+from manyarms.sketch.dictionary import STALE, draw_dictionary, inclusion_probability
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.history import History, by_arm
 from manyarms.sketch.lazy import Frontier
 from manyarms.sketch.linalg import EPS, solve_lower
 from manyarms.sketch.posterior import Posterior
-from manyarms.sketch.store import Store, blas
+from manyarms.sketch.store import blas
 from manyarms.sketch.tracked import Tracked
 from manyarms.typing import Array, ArrayLike, Indices
-
-STALE = 2.0
-"""C: the dictionary is redrawn when c_t exceeds it."""
-
 
 @dataclass(frozen=True)
 class AdaptiveState:
@@ -55,10 +51,10 @@ class Adaptive(BKB, resparsify="adaptive"):
 
     _state: AdaptiveState
 
-    def choose(self, n: int = 1, *, pending: ArrayLike = ()) -> Indices:
-        n, outstanding = whole(n, "n"), as_arms(pending, self.n_arms)
-        if not self._state.history.n_observations:
+    def choose(self, n: int | None = 1, *, pending: ArrayLike = ()) -> Indices:
+        if n is None or not self._state.history.n_observations:
             return super().choose(n, pending=pending)
+        n, outstanding = whole(n, "n"), as_arms(pending, self.n_arms)
         beta, accuracy, frontier = self.beta, self._accuracy(), self._state.frontier
         with self.stats.timed("choices"):
             chosen = [] if len(outstanding) else [frontier.arg_max(beta, accuracy)]
@@ -66,6 +62,27 @@ class Adaptive(BKB, resparsify="adaptive"):
                 supposed = np.concatenate([outstanding, np.array(chosen, dtype=np.intp)])
                 chosen.append(frontier.arg_max_supposing(*self._supposing(supposed), beta, accuracy))
         return np.array(chosen, dtype=np.intp)
+
+    def _batch(self, outstanding: Indices) -> Indices:
+        """As in `Policy`, lazily: a pull that gives just the mean of its arm changes variances only."""
+        state, chosen = self._state, list[int]()
+        if not state.history.n_observations:
+            return super()._batch(outstanding)
+        beta, accuracy, now = np.sqrt(STALE) * self.beta, self._accuracy(), state.frontier
+        history, frontier, shrunk, supposed = state.history, now, 1.0, outstanding
+        while True:
+            now.track(supposed)
+            shrunk += float(now.tracked.variance[now.tracked.positions(supposed)].sum())
+            if shrunk > STALE:
+                return np.array(chosen, dtype=np.intp)
+            if len(supposed):
+                distinct, _, weights = by_arm(supposed, np.zeros(len(supposed)), np.ones(len(supposed)))
+                means = now.tracked.mean[now.tracked.positions(distinct)]
+                history = history.add(distinct, means, weights)
+                frontier.track(distinct)
+                frontier = frontier.observed(history, distinct, means, weights)
+            supposed = np.array([frontier.arg_max(beta, accuracy)])
+            chosen.append(int(supposed[0]))
 
     def _supposing(self, arms: Indices) -> tuple[Posterior, float]:
         """The posterior if these arms were pulled once more, each appended to W, and how much an append may raise variances."""
@@ -81,7 +98,7 @@ class Adaptive(BKB, resparsify="adaptive"):
         prior = Posterior.prior(self.kernel, self.arms.shape[1], self.regularization)
         nowhere = np.full(self.n_arms, -1, dtype=np.int32)
         tracked = Tracked.start(prior, none, np.zeros((0, 0)), np.zeros(0), nowhere)
-        frontier = Frontier(Store(self.arms, self._diag, self.memory, self.stats), tracked, History())
+        frontier = Frontier(self.arms, self._diag, self.memory, self.stats, tracked)
         evidence = self._no_evidence()
         return AdaptiveState(rng, self._first_oversampling, History(), none, none, prior, np.zeros(0), evidence, frontier)
 

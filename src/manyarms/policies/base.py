@@ -14,6 +14,7 @@ from manyarms.numbers import real, whole
 from manyarms.policies.checks import as_arms, as_generator, as_rewards, as_weights
 from manyarms.sketch.choice import Scores, arg_max, score
 from manyarms.sketch.confidence import Evidence, Radius, first_norm, updated_norm
+from manyarms.sketch.dictionary import STALE
 from manyarms.sketch.embedding import PSD_TOLERANCE, check_covariance
 from manyarms.sketch.history import History, by_arm
 from manyarms.sketch.linalg import EPS
@@ -78,25 +79,49 @@ class Policy(ABC):
         self._cache: tuple[State, Array, Array] | None = None
         self._state = self._first_state(rng)
 
-    def choose(self, n: int = 1, *, pending: ArrayLike = ()) -> Indices:
+    def choose(self, n: int | None = 1, *, pending: ArrayLike = ()) -> Indices:
         """The n arms to pull next, (n,).
 
         Pure: asked again before an `observe` it answers the same. `pending` are arms whose rewards are still outstanding. A
         batch supposes each arm pulled before choosing the next: its variance shrinks, the means stay.
+
+        With ``n=None`` a rule ends the batch (Batch-BKB, Calandriello et al., ICML 2020): arms are added while those before them,
+        pending ones included, have 1 + Σσ̃²(x_s) ≤ C = 2, with the variances of now, and scores use √C·β̃, for which the batch
+        costs no more regret than one arm at a time, up to constants. Batches grow as variances shrink, and are empty
+        while what is pending must be awaited.
         """
-        n, outstanding = whole(n, "n"), as_arms(pending, self.n_arms)
-        chosen: list[int] = []
+        outstanding = as_arms(pending, self.n_arms)
+        if n is None:
+            with self.stats.timed("choices"):
+                return self._batch(outstanding)
+        n, chosen = whole(n, "n"), list[int]()
         if not self._state.history.n_observations and not len(outstanding):
             chosen.append(self._first_arm)
         with self.stats.timed("choices"):
             beta, supposed = self.beta, [*outstanding, *chosen]
             if len(chosen) < n:
-                mean, lookahead = self.scores().mean, self._lookahead()
+                mean, lookahead = self.scores().mean, self._lookahead(append=True)
             while len(chosen) < n:
                 if supposed:
                     lookahead.pull(np.array(supposed, dtype=np.intp))
                 supposed = [arg_max(score(mean, lookahead.variance, beta))]
                 chosen += supposed
+        return np.array(chosen, dtype=np.intp)
+
+    def _batch(self, outstanding: Indices) -> Indices:
+        """choose(None)."""
+        if not self._state.history.n_observations:
+            return np.array([] if len(outstanding) else [self._first_arm], dtype=np.intp)
+        mean, variance, _ = self.scores()
+        lookahead, beta = self._lookahead(append=False), np.sqrt(STALE) * self.beta
+        chosen: list[int] = []
+        supposed, shrunk = outstanding, 1.0 + float(variance[outstanding].sum())
+        while shrunk <= STALE:
+            if len(supposed):
+                lookahead.pull(supposed)
+            supposed = np.array([arg_max(score(mean, lookahead.variance, beta))])
+            shrunk += float(variance[supposed[0]])
+            chosen.append(int(supposed[0]))
         return np.array(chosen, dtype=np.intp)
 
     def observe(self, arms: ArrayLike, rewards: ArrayLike, *, noise: ArrayLike | None = None) -> None:
@@ -196,7 +221,8 @@ class Policy(ABC):
         """μ̃ and σ̃² at other rows, `diag` their k(x, x)."""
 
     @abstractmethod
-    def _lookahead(self) -> Lookahead: ...
+    def _lookahead(self, *, append: bool) -> Lookahead:
+        """Variances to suppose pulls in; with `append` the arms supposed enter the dictionary, where there is one."""
 
     def _observations(self, history: History) -> Observations:
         return Observations(self.arms[history.pulled], self._diag[history.pulled], history.counts, history.sums)

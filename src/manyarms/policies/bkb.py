@@ -59,7 +59,7 @@ class BKB(Policy):
         super().__init_subclass__(**options)
         BKB._variants[resparsify] = cls
 
-    def __new__(cls, *_: Any, resparsify: str = "always", **__: Any) -> "BKB":
+    def __new__(cls, *_: Any, resparsify: str = "adaptive", **__: Any) -> "BKB":
         if cls is not BKB:  # a variant itself, as when a policy is copied
             return object.__new__(cls)
         if resparsify not in BKB._variants:
@@ -74,7 +74,7 @@ class BKB(Policy):
         regularization: float = 0.01,
         oversampling: float = 5.0,
         confidence: Radius = Constant(2.0),
-        resparsify: str = "always",
+        resparsify: str = "adaptive",
         memory: float | None = None,
         seed: Seed = 0,
     ) -> None:
@@ -144,16 +144,16 @@ class BKB(Policy):
         where = np.searchsorted(history.pulled, inducing)
         return Posterior.fit(embedding, where, self._observations(history), self.regularization), inducing
 
-    def _lookahead(self) -> "_Supposed":
-        return _Supposed(self)
+    def _lookahead(self, *, append: bool) -> "_Supposed":
+        return _Supposed(self, append=append)
 
 
 class _Supposed:
-    """Variances if more arms were pulled, each appended to the dictionary too: on a fixed dictionary a pull leaves r/λ as it
-    is, and a batch would hold the same unexplored arm again and again."""
+    """Variances if more arms were pulled, each appended to the dictionary too, or not: on a fixed dictionary a pull leaves r/λ
+    as it is, and a batch of fixed size would hold the same unexplored arm again and again."""
 
-    def __init__(self, policy: BKB) -> None:
-        self._policy = policy
+    def __init__(self, policy: BKB, *, append: bool) -> None:
+        self._policy, self._append = policy, append
         self._history = policy._state.history
         self._dictionary = policy._state.inducing
         self.variance = policy.scores().variance
@@ -162,7 +162,8 @@ class _Supposed:
         policy = self._policy
         arms, nothing, weights = by_arm(arms, np.zeros(len(arms)), np.ones(len(arms)))
         self._history = self._history.add(arms, nothing, weights)
-        self._dictionary = np.union1d(self._dictionary, arms)
+        if self._append:
+            self._dictionary = np.union1d(self._dictionary, arms)
         posterior, _ = policy._posterior(self._history, self._dictionary)
         self.variance = posterior.moments(policy.arms, policy._diag)[1]
 

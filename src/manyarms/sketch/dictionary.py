@@ -6,6 +6,10 @@ from manyarms.numbers import real, whole
 from manyarms.typing import Array, Indices
 
 
+STALE = 2.0
+"""C: variances may shrink by this factor before a dictionary is drawn anew (c_t > C), or before a batch ends."""
+
+
 def inclusion_probability(variance: Array, counts: Array, oversampling: float) -> Array:
     """Probability that an arm of leverage σ̃² pulled n times enters the dictionary: 1 − (1 − min(1, q̄σ̃²))ⁿ.
 

@@ -1,180 +1,188 @@
-"""All arms at once: passes over the table in chunks, on all cores, that leave three numbers an arm.
+"""Many arms at once: passes over a table in chunks, on all cores, that leave three numbers an arm.
 
-While they fit the memory given, the embeddings Z (m, A) are kept, so that inducing arms that are appended cost a pass over Z
-instead of an A×m×m product. Beyond it every pass computes each chunk's embeddings anew.
+While there is room the embeddings Z (m, n) are kept, so that inducing arms that are appended cost their own kernel columns and
+one product with Z instead of all columns and an n×m×m product.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from manyarms.errors import MemoryBudgetError
-from manyarms.sketch.embedding import Embedding
-from manyarms.sketch.linalg import cholesky, solve_lower, solve_transposed
+from manyarms.sketch.embedding import PSD_TOLERANCE, Embedding
+from manyarms.sketch.history import History
+from manyarms.sketch.linalg import EPS, cholesky, solve_lower, solve_transposed
 from manyarms.sketch.posterior import Posterior
 from manyarms.stats import Stats
 from manyarms.typing import Array, Indices
 
-CHUNK = 8192
-"""Arms to a chunk."""
-BLOCK = 32
-"""Rows of Z to a block."""
-BYTES_AN_ARM = 8 * 10 + 4
-"""k(x, x), the numbers of two passes (one may start from the other), their bounds and a sweep's, in float64; a position."""
+T = TypeVar("T")
 
-
-def embedding_bytes(n_arms: int, m: int) -> int:
-    """Bytes of Z for m inducing arms."""
-    return 8 * n_arms * BLOCK * -(-m // BLOCK)
+CHUNK = 50_000
+"""Arms to a chunk of Z, at most."""
+ENTRIES = 1 << 18
+"""Entries of a matrix computed at a time: what stays in cache."""
 
 
 @dataclass(frozen=True)
-class Moments:
-    """μ̃, q and r/λ of every arm at the time of a pass, each (A,). q may be larger than true, never smaller."""
+class Pass:
+    """μ̃, q and r/λ of some arms, each (n,), at the time of a pass. q and r may be larger than true, never smaller."""
 
+    posterior: Posterior
+    history: History
     mean: Array
     quad: Array
     residual: Array
 
-    @classmethod
-    def empty(cls, n: int) -> "Moments":
-        """Room for n arms."""
-        return cls(np.empty(n), np.empty(n), np.empty(n))
+    def take(self, positions: Indices) -> "Pass":
+        """Of fewer arms."""
+        some = self.mean[positions], self.quad[positions], self.residual[positions]
+        return Pass(self.posterior, self.history, *some)
+
+
+class Gain(NamedTuple):
+    """V gained YᵀY, Y (·, m), on the coordinates of a pass since then."""
+
+    before: Pass
+    Y: Array
 
 
 class Store:
-    """The arms, and their embeddings on the inducing arms of the last pass, in blocks of rows, so that they can grow."""
+    """The rows of some arms and, after a pass that had room for them, their embeddings, (capacity, chunk) each."""
 
-    def __init__(self, arms: Array, diag: Array, memory: float, stats: Stats) -> None:
-        self._arms, self._diag, self.stats = arms, diag, stats
-        self._memory = memory - BYTES_AN_ARM * len(arms)  # for Z
-        if self._memory < 0:
-            raise MemoryBudgetError(
-                f"{len(arms)} arms need {BYTES_AN_ARM * len(arms):.3g} bytes beside their features, "
-                f"memory={memory:.3g} allows less: raise it, or use fewer arms"
-            )
-        self._blocks: list[Array] = []  # Z, (BLOCK, A) each
-        self._holds: Embedding | None = None  # whose rows the blocks hold; None while they are written
+    def __init__(self, rows: Array, diag: Array, stats: Stats) -> None:
+        self.rows, self._diag, self.stats = rows, diag, stats
+        n = len(rows)
+        n_chunks = -(-n // CHUNK)
+        n_chunks += n_chunks > 1 and n_chunks % 2  # two cores
+        ends = np.linspace(0, n, n_chunks + 1).astype(int).tolist()
+        self._chunks = [slice(start, end) for start, end in pairwise(ends)]
+        self._Z: list[Array] = []
+        self._bytes = 0
+        self._holds: Embedding | None = None  # whose coordinates Z has; None while it is written
 
     def embed(self, posterior: Posterior, arms: Indices) -> tuple[Array, Array]:
         """z (k, m) and r/λ (k,) of some arms."""
         self.stats.count("arms rescored", len(arms))
-        Z, r = posterior.embedding(self._arms[arms], self._diag[arms])
+        Z, r = posterior.embedding(self.rows[arms], self._diag[arms])
         return Z, r / posterior.regularization
-
-    def rows(self, arms: Indices) -> Array:
-        """The features of some arms."""
-        return self._arms[arms]
 
     def variance(self, posterior: Posterior, arms: Indices) -> Array:
         """σ̃² of some arms under any posterior."""
         self.stats.count("arms rescored", len(arms))
-        return posterior.moments(self._arms[arms], self._diag[arms])[1]
+        return posterior.moments(self.rows[arms], self._diag[arms])[1]
 
-    def moments(self, posterior: Posterior, arms: Indices) -> Moments:
-        """Exact moments of some arms."""
-        found = Moments.empty(len(arms))
+    @property
+    def bytes(self) -> int:
+        """What Z takes."""
+        return self._bytes
 
-        def work(chunk: slice) -> None:
-            Z, found.residual[chunk] = self.embed(posterior, arms[chunk])
-            found.mean[chunk] = Z @ posterior.w
-            B = solve_lower(posterior.C, Z.T)
-            found.quad[chunk] = np.einsum("ij,ij->j", B, B)
+    def part(self, positions: Indices, room: float) -> "Store":
+        """The same for fewer arms; embeddings that are held here come along if there is room."""
+        part = Store(self.rows[positions], self._diag[positions], self.stats)
+        if self._holds and part._reserve(len(self._holds.L), room):
+            m = len(self._holds.L)
+            at = np.searchsorted(positions, [chunk.start for chunk in self._chunks] + [len(self.rows)])
 
-        _in_chunks(work, len(arms))
-        return found
+            def work(i: int) -> None:
+                chunk = part._chunks[i]
+                for mine, low, high, Z in zip(self._chunks, at[:-1], at[1:], self._Z, strict=True):
+                    some = slice(max(low, chunk.start), min(high, chunk.stop))
+                    if some.start < some.stop:
+                        into = slice(some.start - chunk.start, some.stop - chunk.start)
+                        np.take(Z[:m], positions[some] - mine.start, axis=1, out=part._Z[i][:m, into], mode="clip")
 
-    def refresh(self, posterior: Posterior) -> Moments:
-        """Exact moments of every arm."""
-        embedding, lam, m = posterior.embedding, posterior.regularization, len(posterior.w)
-        held = self._holds is embedding
-        self._holds = embedding if held else None
-        kept = self._reserve(m)
-        found = Moments.empty(len(self._arms))
-        inverse = solve_lower(posterior.C, np.eye(m, order="F"))
+            in_parallel(work, range(len(part._chunks)))
+            part._holds = self._holds
+        return part
 
-        def work(chunk: slice) -> None:
-            if held:
-                Z = self._rows(m, chunk)
-                r = self._diag[chunk] - np.einsum("ij,ij->j", Z, Z)
-            else:
-                rows, r = embedding(self._arms[chunk], self._diag[chunk])
-                Z = rows.T
-                if kept:
-                    self._write(0, chunk, Z)
-            B = inverse @ Z
-            found.mean[chunk], found.residual[chunk] = posterior.w @ Z, r / lam
-            found.quad[chunk] = np.einsum("ij,ij->j", B, B)
+    def bring(self, posterior: Posterior, history: History, gain: Gain | None, room: float) -> Pass:
+        """A pass: what all these arms are under this posterior, updated from an earlier pass where the gain is of low rank.
 
-        with self.stats.timed("refreshes" if held else "rebuilds"):
-            _in_chunks(work, len(self._arms))
-        self._holds = embedding if kept else None
-        return found
-
-    def append(self, posterior: Posterior, old: Posterior, Y: Array, before: Moments) -> Moments:
-        """Moments after inducing arms were appended to those of `old`, and V gained YᵀY on its coordinates, Y (·, m).
-
-        With R = (I + YV⁻¹Yᵀ)^{−½} Y V⁻¹ the gain lowers q by ‖Rz‖². With C′ = [[C, 0], [·, ·]] the factor on the grown
-        dictionary, the new coordinates then add ‖(C′⁻¹z′)_new‖².
+        With R = (I + YV⁻¹Yᵀ)^{−½} Y V⁻¹ the gain lowers q by ‖Rz‖²; coordinates appended since then add ‖(C′⁻¹z′)_new‖².
         """
-        if self._holds is not old.embedding or not self._reserve(len(posterior.w)):
-            return self.refresh(posterior)
-        embedding, lam = posterior.embedding, posterior.regularization
-        m, total = len(old.w), len(posterior.w)
-        j, L, fresh = total - m, embedding.L, embedding.inducing_rows[m:]
-        last = solve_transposed(posterior.C, np.eye(total, j, k=-m, order="F")).T  # the last j rows of C′⁻¹
-        B = solve_lower(old.C, np.array(Y.T, order="F"))
-        R = solve_lower(cholesky(np.eye(len(Y)) + B.T @ B), np.array(solve_transposed(old.C, B).T, order="F"))
-        ahead = np.vstack([L[m:, :m], last[:, :m], posterior.w[None, :m], R])
-        found = Moments.empty(len(self._arms))
+        embedding, lam, m = posterior.embedding, posterior.regularization, len(posterior.w)
+        held, self._holds = self._holds, None
+        kept = self._reserve(m, room)
+        p = len(held.L) if kept and held and embedding.extends(held) else 0  # coordinates that are here already
+        j, L, fresh = m - p, embedding.L, embedding.inducing_rows[p:]
+        if p and gain and gain.before.posterior.embedding is held and 2 * (j + len(gain.Y)) < m:
+            raising = solve_transposed(posterior.C, np.eye(m, j, k=-p, order="F")).T  # the last j rows of C⁻¹
+            lowering = np.hstack([_lowering(gain), np.zeros((len(gain.Y), j))])
+            quad_before = gain.before.quad * (1 + EPS * m * float(np.diag(posterior.C).max() / np.sqrt(lam)))
+            residual_before, kind = gain.before.residual, "updates"
+        else:
+            raising, lowering = solve_lower(posterior.C, np.eye(m, order="F")), np.zeros((0, m))
+            quad_before, residual_before, kind = np.zeros(len(self.rows)), self._diag / lam, "refreshes"
+        M = np.vstack([raising, lowering, posterior.w[None]])
+        ahead, behind, n_raising = np.vstack([L[p:, :p], M[:, :p]]), M[:, p:], len(raising)
+        mean, quad, residual = np.empty((3, len(self.rows)))
 
-        def work(chunk: slice) -> None:
-            T = self._times(ahead, chunk)
-            K = embedding.kernel(self._arms[chunk], fresh)
-            zeta = solve_lower(L[m:, m:], np.array(K.T - T[:j], order="F"))
-            self._write(m, chunk, zeta)
-            B = T[j : 2 * j] + last[:, m:] @ zeta
-            found.mean[chunk] = T[2 * j] + posterior.w[m:] @ zeta
-            lowered = before.quad[chunk] - np.einsum("ij,ij->j", T[2 * j + 1 :], T[2 * j + 1 :])
-            found.quad[chunk] = np.maximum(lowered, 0.0) + np.einsum("ij,ij->j", B, B)
-            found.residual[chunk] = before.residual[chunk] - np.einsum("ij,ij->j", zeta, zeta) / lam
+        def work(task: tuple[int, slice]) -> None:
+            i, some = task
+            inside = slice(some.start - self._chunks[i].start, some.stop - self._chunks[i].start)
+            r = residual_before[some]
+            if p:
+                Z = self._Z[i][:p, inside]
+                B = ahead @ Z
+                if kind == "refreshes":
+                    r = r - np.einsum("ij,ij->j", Z, Z) / lam
+            else:
+                B = np.zeros((len(ahead), 1))
+            if j:
+                K = embedding.kernel(self.rows[some], fresh)
+                zeta = solve_lower(L[p:, p:], np.array(K.T - B[:j], order="F") if p else K.T)
+                if kept:
+                    self._Z[i][p:m, inside] = zeta
+                B = B[j:] + behind @ zeta
+                r = r - np.einsum("ij,ij->j", zeta, zeta) / lam
+            if lam * r.min() < -PSD_TOLERANCE * self._diag[some].max():
+                worst = some.start + int(r.argmin())
+                embedding(self.rows[worst : worst + 1], self._diag[worst : worst + 1])  # raises where that is no rounding
+            mean[some], residual[some] = B[-1], r
+            lowered = quad_before[some] - np.einsum("ij,ij->j", B[n_raising:-1], B[n_raising:-1])
+            np.maximum(lowered, 0.0, out=lowered)
+            lowered += np.einsum("ij,ij->j", B[:n_raising], B[:n_raising])
+            quad[some] = lowered
 
-        with self.stats.timed("appends"):
-            _in_chunks(work, len(self._arms), 8 * CHUNK)
-        self._holds = embedding
-        return found
+        width = max(512, ENTRIES // len(ahead))
+        tasks = [(i, part) for i, chunk in enumerate(self._chunks) for part in _pieces(chunk, width)]
+        with self.stats.timed(kind):
+            in_parallel(work, tasks)
+        self.stats.count("arms in passes", len(self.rows))
+        self._holds = embedding if kept else None
+        np.maximum(residual, 0.0, out=residual)
+        return Pass(posterior, history, mean, quad, residual)
 
-    def _reserve(self, m: int) -> bool:
-        """Room for m rows of Z; False, and nothing kept, where that exceeds the memory."""
-        if embedding_bytes(len(self._arms), m) > self._memory:
-            self._blocks, self._holds = [], None
-            return False
-        while len(self._blocks) * BLOCK < m:
-            self._blocks.append(np.empty((BLOCK, len(self._arms))))
-        return True
+    def _reserve(self, m: int, room: float) -> bool:
+        """Space for m coordinates; False, and nothing kept, where that exceeds the room."""
+        self._bytes = 8 * m * len(self.rows)
+        if self._bytes > room:
+            self._Z, self._bytes = [], 0
+        elif not self._Z or len(self._Z[0]) < m:
+            # Rows not written yet take no memory: they are reserved amply, so that Z is seldom copied.
+            grown = [np.empty((max(64, 4 * m), chunk.stop - chunk.start)) for chunk in self._chunks]
+            for wide, Z in zip(grown, self._Z, strict=False):
+                wide[: len(Z)] = Z
+            self._Z = grown
+        return bool(self._Z)
 
-    def _write(self, start: int, chunk: slice, rows: Array) -> None:
-        """Rows of Z from `start` on."""
-        for i, row in enumerate(rows, start):
-            self._blocks[i // BLOCK][i % BLOCK, chunk] = row
 
-    def _rows(self, m: int, chunk: slice) -> Array:
-        """The first m rows of Z, (m, chunk)."""
-        return np.concatenate([block[:, chunk] for block in self._blocks[: -(-m // BLOCK)]])[:m]
+def _lowering(gain: Gain) -> Array:
+    """R of `Store.bring`."""
+    C = gain.before.posterior.C
+    B = solve_lower(C, np.array(gain.Y.T, order="F"))
+    return solve_lower(cholesky(np.eye(len(gain.Y)) + B.T @ B), np.array(solve_transposed(C, B).T, order="F"))
 
-    def _times(self, M: Array, chunk: slice) -> Array:
-        """M Z for M (·, m), (·, chunk)."""
-        parts = (M[:, i : i + BLOCK] for i in range(0, M.shape[1], BLOCK))
-        products = [part @ block[: part.shape[1], chunk] for part, block in zip(parts, self._blocks, strict=False)]
-        total: Array = products[0]
-        for product in products[1:]:
-            total += product
-        return total
+
+def _pieces(chunk: slice, width: int) -> list[slice]:
+    return [slice(start, min(start + width, chunk.stop)) for start in range(chunk.start, chunk.stop, width)]
 
 
 @cache
@@ -188,9 +196,8 @@ def blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _in_chunks(work: Callable[[slice], None], n: int, size: int = 0) -> None:
-    size = size or CHUNK
-    chunks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
+def in_parallel(work: Callable[[T], None], tasks: Sequence[T]) -> None:
+    """Work on all tasks, on all cores, with one BLAS thread each."""
     with blas().limit(limits=1):
-        for _ in map(work, chunks) if len(chunks) == 1 else _pool().map(work, chunks):
+        for _ in map(work, tasks) if len(tasks) == 1 else _pool().map(work, tasks):
             pass

@@ -10,6 +10,7 @@ shrinks by at most 1 + Σωσ̃² over the waiting observations, which the redra
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -77,6 +78,11 @@ class Tracked:
     def variance(self) -> Array:
         """σ̃² = r/λ + q, (k,)."""
         return np.maximum(self._prior[: self.n_arms] - self.explained, 0.0)
+
+    @cached_property
+    def moved(self) -> float:
+        """‖w_t − w_f‖ in V_f, f the last factorisation."""
+        return float(np.linalg.norm(self.v - self.posterior.v))
 
     @property
     def norm(self) -> float:
