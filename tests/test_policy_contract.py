@@ -116,8 +116,8 @@ class TestChoosing:
     def test_a_rule_ends_a_batch_of_no_given_size(self, policy):
         assert len(policy().choose(None)) == 1
         assert len(policy().choose(None, pending=[3])) == 0
-        bandit, longest = trained(policy, 20), 0
-        for _ in range(8):
+        bandit, longest = trained(policy, 20, regularization=0.5), 0
+        while longest < 5:
             variance, batch = bandit.scores().variance, bandit.choose(None)
             np.testing.assert_array_equal(bandit.choose(None), batch)
             assert 1 + variance[batch[:-1]].sum() <= 2 < 1 + variance[batch].sum()
@@ -126,7 +126,6 @@ class TestChoosing:
             assert len(bandit.choose(None, pending=batch)) == 0
             bandit.observe(batch, np.sin(5 * ARMS[batch, 0]))
             longest = max(longest, len(batch))
-        assert longest > 2
 
     def test_the_first_of_a_batch_scores_most_with_a_wider_radius(self, policy):
         bandit = trained(policy)

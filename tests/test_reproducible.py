@@ -45,6 +45,6 @@ def test_different_seeds_draw_different_dictionaries():
     for seed in range(2):
         policy = ma.BKB(X, KERNEL, regularization=1.0, seed=seed)
         policy.observe(np.arange(300), np.zeros(300))
-        policy.observe(0, 0.0)
+        policy.redraw()
         drawn.append(policy.dictionary)
     assert not np.array_equal(*drawn)

@@ -53,7 +53,7 @@ def test_the_sandwich_needs_oversampling():
     scores. q̄ = 1 breaks the 3-sandwich in most draws, q̄ = 5 keeps it with fewer than 100 inducing arms."""
     arms, kernel = np.random.default_rng(0).random((3000, 1)), ma.kernels.RBF(0.1)
     everything = History().add(np.arange(3000), np.zeros(3000), np.ones(3000))
-    policy = ma.BKB(arms, kernel, regularization=1.0, seed=0)
+    policy = ma.BKB(arms, kernel, regularization=1.0, resparsify="always", seed=0)
     _, exact = ExactPosterior.fit(kernel, policy._observations(everything), 1.0).moments(arms, np.ones(3000))
 
     def draw(oversampling):
