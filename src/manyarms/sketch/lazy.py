@@ -70,6 +70,7 @@ class Frontier:
         prior = Pass(tracked.posterior, History(), nothing, nothing, diag / tracked.posterior.regularization)
         self._levels = [Level(None, len(arms), Bounds(Anchor(prior), prior), None, self._all)]
         self._listed = np.zeros(0, dtype=bool)  # which arms of the last list are tracked; empty where that is not known
+        self._tried: Posterior | None = None  # when more arms might have been best than fit a short list
 
     def track(self, arms: Indices) -> None:
         """Keep the scores of these arms current."""
@@ -180,9 +181,12 @@ class Frontier:
         return climb(search, upper, track, patience)
 
     def _promised(self, search: Search) -> bool:
-        """All arms that may be best are on the last list, and its bounds can be used."""
+        """All arms that may be best are on the last list, it is short unless that was tried, and its bounds can be used."""
+        last = self._levels[-1]
+        if last.n_arms > 2 * LIST_LENGTH and self._tried is not self.tracked.posterior:
+            return False
         kept = (level.holds(self.tracked, search.beta, search.level) for level in self._levels)
-        return all(kept) and self._levels[-1].reach(self.tracked, search.beta) is not None
+        return all(kept) and last.reach(self.tracked, search.beta) is not None
 
     def _descend(self, search: Search) -> None:
         """Lists, the last one short, on which are all arms that may be best."""
@@ -200,6 +204,7 @@ class Frontier:
             elif found := self._shortlist(last, reach, search.level, lasting=not current):
                 levels.append(last.list(found))
             elif current:
+                self._tried = self.tracked.posterior
                 return
             else:
                 self._bring(len(levels) - 1, search)
