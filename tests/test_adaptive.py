@@ -242,3 +242,22 @@ def test_lazy_batches_that_a_rule_ends_are_the_full_ones(confidence, d, lengthsc
         arms = np.concatenate([chosen, pending])
         policy.observe(arms, problem.pull(arms))
         longest = max(longest, len(chosen))
+
+
+def test_the_estimate_is_what_a_run_holds():
+    n, m = 4000, 12
+    told = ma.BKB.estimate(n, 3, m)
+    with pytest.raises(MemoryBudgetError):
+        adaptive(np.zeros((n, 3)), ma.kernels.RBF(1.0), memory=0.99 * told.least_bytes)
+    arms = np.random.default_rng(0).random((n, 3))
+    policy = adaptive(arms, ma.kernels.RBF(0.5), memory=told.bytes)
+    for arm in range(m):
+        policy.observe(arm, 0.0)
+    frontier = policy._state.frontier
+    assert len(policy.inducing) == m
+    frontier._bring(0, lazy.Search(1.0, 0.0, lambda at: (np.zeros(len(at)), np.zeros(len(at)))))
+    assert frontier._all.bytes == told.bytes - told.least_bytes
+    assert told.seconds > 0
+    assert ma.BKB.estimate(10 * n, 3, m).bytes == 10 * told.bytes
+    with pytest.raises(ParameterError):
+        ma.BKB.estimate(0, 3, m)

@@ -16,7 +16,9 @@ def test_a_run_is_algorithm_one():
     """A second, naive implementation in the paper's order makes the same choices from the same random numbers."""
     kernel = ma.kernels.Matern(0.3, 0.5)
     problem = RKHSProblem(kernel, n_arms=120, seed=1)
-    policy = ma.BKB(problem.arms, kernel, regularization=0.5, oversampling=2.0, confidence=ma.Constant(2.0), resparsify="always", seed=9)
+    policy = ma.BKB(
+        problem.arms, kernel, regularization=0.5, oversampling=2.0, confidence=ma.Constant(2.0), resparsify="always", seed=9
+    )
     rng = np.random.default_rng(9)
     beta = 2.0 * np.sqrt(0.5)
     x = int(rng.integers(120))  # line 1

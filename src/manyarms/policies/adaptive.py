@@ -26,6 +26,7 @@ from manyarms.sketch.store import blas
 from manyarms.sketch.tracked import Tracked
 from manyarms.typing import Array, ArrayLike, Indices
 
+
 @dataclass(frozen=True)
 class AdaptiveState:
     """Everything that `observe` and `redraw` change."""

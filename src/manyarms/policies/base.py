@@ -85,10 +85,10 @@ class Policy(ABC):
         Pure: asked again before an `observe` it answers the same. `pending` are arms whose rewards are still outstanding. A
         batch supposes each arm pulled before choosing the next: its variance shrinks, the means stay.
 
-        With ``n=None`` a rule ends the batch (Batch-BKB, Calandriello et al., ICML 2020): arms are added while those before them,
-        pending ones included, have 1 + Σσ̃²(x_s) ≤ C = 2, with the variances of now, and scores use √C·β̃, for which the batch
-        costs no more regret than one arm at a time, up to constants. Batches grow as variances shrink, in the end to about as
-        many arms as were observed before, and are empty while what is pending must be awaited.
+        With ``n=None`` a rule ends the batch (Batch-BKB, Calandriello et al., ICML 2020): arms are added while those before
+        them, pending ones included, have 1 + Σσ̃²(x_s) ≤ C = 2, with the variances of now, and scores use √C·β̃, for which the
+        batch costs no more regret than one arm at a time, up to constants. Batches grow as variances shrink, in the end to
+        about as many arms as were observed before, and are empty while what is pending must be awaited.
         """
         outstanding = as_arms(pending, self.n_arms)
         if n is None:

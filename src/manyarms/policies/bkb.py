@@ -7,10 +7,11 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from manyarms.errors import ParameterError
-from manyarms.numbers import real
+from manyarms.numbers import real, whole
 from manyarms.policies.base import Policy, State
 from manyarms.sketch.confidence import Constant, Radius, alpha_in
 from manyarms.sketch.embedding import Embedding
+from manyarms.sketch.estimate import Estimate, estimate
 from manyarms.sketch.history import History, by_arm
 from manyarms.sketch.linalg import represented_below
 from manyarms.sketch.posterior import Posterior
@@ -46,9 +47,9 @@ class BKB(Policy):
     confidence : the radius β̃ of the scores.
     resparsify : "adaptive" redraws the dictionary when it has become stale and looks only at arms that may be best;
         "always" is Algorithm 1 as printed, O(A m²) a step.
-    memory : bytes that "adaptive" may use beside the arms, half of the machine's by default. While the embeddings of all arms
-        fit, 8·A·m bytes, they are kept; beyond that they are computed again in every pass. Too little for a few numbers an arm
-        is a MemoryBudgetError. Choices do not depend on it.
+    memory : bytes that "adaptive" may use beside the arms, half of the machine's by default (`estimate` tells what it takes).
+        While the embeddings of all arms fit, 8·A·m bytes, they are kept; beyond that they are computed again in every pass
+        over all arms. Too little for a few numbers an arm is a MemoryBudgetError. Choices do not depend on it.
     seed : an integer or a numpy Generator, which is copied.
     """
 
@@ -82,6 +83,15 @@ class BKB(Policy):
         self.memory = _half_the_machine() if memory is None else real(memory, "memory", "a positive number of bytes", above=0)
         self._first_oversampling = _oversampling(oversampling)
         super().__init__(arms, kernel, regularization=regularization, confidence=confidence, seed=seed)
+
+    @staticmethod
+    def estimate(n_arms: int, n_features: int, m: int) -> Estimate:
+        """Bytes and seconds that so many arms take with m inducing ones, before anything starts.
+
+        ``least_bytes`` is the smallest `memory` that works, ``bytes`` what is used where memory allows, both beside the table
+        itself; ``seconds`` is a pass over all arms, of which a run needs a few, timed on this machine with an RBF kernel.
+        """
+        return estimate(whole(n_arms, "n_arms"), whole(n_features, "n_features"), whole(m, "m"))
 
     @property
     def oversampling(self) -> float:

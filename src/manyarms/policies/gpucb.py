@@ -184,5 +184,5 @@ class GPUCB(Policy):
             return np.zeros(len(X)), diag / self.regularization
         return ExactPosterior.fit(self.kernel, self._observations(history), self.regularization).moments(X, diag)
 
-    def _lookahead(self, *, append: bool) -> _Covariance:  # noqa: ARG002
+    def _lookahead(self, *, append: bool) -> _Covariance:
         return self._state.covariance.copy()

@@ -5,7 +5,6 @@ import numpy as np
 from manyarms.numbers import real, whole
 from manyarms.typing import Array, Indices
 
-
 STALE = 2.0
 """C: variances may shrink by this factor before a dictionary is drawn anew (c_t > C), or before a batch ends."""
 
