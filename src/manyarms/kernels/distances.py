@@ -10,6 +10,8 @@ where the first term is a sum of integers below 2⁵³ (exact in any order of su
 are 2⁻²⁴ of it. Pairs closer than the grid are subtracted directly. No (n, m, d) array is ever built.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from manyarms.errors import KernelError
@@ -17,6 +19,9 @@ from manyarms.typing import Array
 
 BLOCK_PAIRS = 1 << 16
 """Pairs computed at a time: 512 KiB of float64, so that a block's passes stay in cache."""
+
+SPLIT_ROWS = 1 << 14
+"""Rows split at a time."""
 
 LARGEST = 1e150
 """Coordinates whose squares still fit float64."""
@@ -52,19 +57,28 @@ class ScaledPoints:
         self._Y_integer = np.hstack([Y_hi, ones, _norms(Y_hi)]).T
         self._Y_rest = np.hstack([Y_lo, self.Y, ones, 2 * _dots(Y_hi, Y_lo) + _norms(Y_lo)]).T
 
-    def squared_distances(self, rows: slice) -> Array:
-        """‖x − y‖² for x in these rows of X and all of Y, shape (rows, m), in units of the lengthscale."""
-        X = self.X[rows]
-        hi = np.rint(X)
-        lo = X - hi
-        ones = np.ones((len(X), 1))
-        D: Array = np.hstack([-2 * hi, _norms(hi), ones]) @ self._Y_integer
-        D += np.hstack([-2 * hi, -2 * lo, 2 * _dots(hi, lo) + _norms(lo), ones]) @ self._Y_rest
-        if D.min(initial=np.inf) < 2.0:
-            i, j = np.divmod(np.flatnonzero(D < 2.0), D.shape[1])
-            D[i, j] = sum(np.square(X[i, c] - self.Y[j, c]) for c in range(X.shape[1]))
-        D *= self.unit
-        return D
+    def squared_distances(self) -> Iterator[tuple[slice, Array]]:
+        """‖x − y‖² in units of the lengthscale, (rows, m), for slice after slice of the rows of X and all of Y.
+
+        Rows are split many at a time: large operations leave other threads the interpreter.
+        """
+        for start in range(0, len(self.X), SPLIT_ROWS):
+            X = self.X[start : start + SPLIT_ROWS]
+            hi = np.rint(X)
+            lo = X - hi
+            ones = np.ones((len(X), 1))
+            twice_hi = -2 * hi
+            integer = np.hstack([twice_hi, _norms(hi), ones])
+            rest = np.hstack([twice_hi, -2 * lo, 2 * _dots(hi, lo) + _norms(lo), ones])
+            for rows in row_blocks(len(X), len(self.Y)):
+                D: Array = integer[rows] @ self._Y_integer
+                D += rest[rows] @ self._Y_rest
+                if D.min(initial=np.inf) < 2.0:
+                    i, j = np.divmod(np.flatnonzero(D < 2.0), D.shape[1])
+                    near = X[rows]
+                    D[i, j] = sum(np.square(near[i, c] - self.Y[j, c]) for c in range(X.shape[1]))
+                D *= self.unit
+                yield slice(start + rows.start, start + rows.stop), D
 
 
 def few_squared_distances(X: Array, Y: Array, lengthscale: Array) -> Array:

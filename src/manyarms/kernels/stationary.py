@@ -6,7 +6,7 @@ import numpy as np
 
 from manyarms.errors import KernelError
 from manyarms.kernels.base import Kernel, as_blocks
-from manyarms.kernels.distances import FEW, ScaledPoints, few_squared_distances, row_blocks
+from manyarms.kernels.distances import FEW, ScaledPoints, few_squared_distances
 from manyarms.typing import Array, ArrayLike
 
 
@@ -38,10 +38,9 @@ class Stationary(Kernel):
             return np.empty((len(X), 0))
         if len(Y) <= FEW:
             return self._of_squared_distance(few_squared_distances(X, Y, self.lengthscale))
-        points = ScaledPoints(X, Y, self.lengthscale)
         K = np.empty((len(X), len(Y)))
-        for rows in row_blocks(len(X), len(Y)):
-            K[rows] = self._of_squared_distance(points.squared_distances(rows))
+        for rows, D in ScaledPoints(X, Y, self.lengthscale).squared_distances():
+            K[rows] = self._of_squared_distance(D)
         return K
 
     def diag(self, X: Array) -> Array:
