@@ -110,9 +110,9 @@ class Adaptive(BKB, resparsify="adaptive"):
         anchors = variance[np.searchsorted(history.pulled, arms)]
         information = self._information(anchors, weights)
         staleness = old.evidence.staleness + float(weights @ anchors)
-        if staleness > STALE:
-            return self._drawn_anew(old, history, variance, information)
         frontier = old.frontier.observed(history, arms, rewards, weights)
+        if staleness > STALE:
+            return self._drawn_anew(replace(old, frontier=frontier), history, variance, information)
         evidence = self._current_evidence(history, frontier.tracked, information, staleness)
         return replace(old, history=history, drawn_variance=variance, evidence=evidence, frontier=frontier)
 
@@ -121,8 +121,7 @@ class Adaptive(BKB, resparsify="adaptive"):
         if not asked.history.n_observations:
             return asked
         tracked = asked.frontier.tracked
-        variance = tracked.variance[tracked.positions(asked.history.pulled)]
-        return self._drawn_anew(asked, asked.history, variance, asked.evidence.information)
+        return self._drawn_anew(asked, asked.history, self._variance(asked.history, tracked), asked.evidence.information)
 
     def _drawn_variance(self, history: History, tracked: Tracked) -> Array:
         """σ̃²_τ of all pulled arms, τ the last draw: known for those pulled before, computed for the new ones."""
@@ -145,17 +144,37 @@ class Adaptive(BKB, resparsify="adaptive"):
         dictionary = draw_dictionary(history.pulled, probability, rng)
         with blas().limit(limits=1):
             embedding, inducing = self._working_set(old, history, dictionary)
-            observed = self._observations(history)
-            Z, r = embedding(observed.rows, observed.diag)
-            Z[np.searchsorted(history.pulled, inducing)] = embedding.L
-            posterior = Posterior.solve(embedding, Z, history.counts, history.sums, self.regularization)
-            where = old.frontier.tracked.where
-            tracked = Tracked.start(posterior, history.pulled, Z, r / self.regularization, where)
+            tracked = self._tracked_on(embedding, inducing, old.frontier.tracked, history)
+        posterior = tracked.posterior
         evidence = self._current_evidence(history, tracked, information, 1.0)
         frontier = old.frontier.refitted(tracked, history)
         return AdaptiveState(
-            rng, old.oversampling, history, dictionary, inducing, posterior, tracked.variance, evidence, frontier
+            rng,
+            old.oversampling,
+            history,
+            dictionary,
+            inducing,
+            posterior,
+            self._variance(history, tracked),
+            evidence,
+            frontier,
         )
+
+    def _tracked_on(self, embedding: Embedding, inducing: Indices, tracked: Tracked, history: History) -> Tracked:
+        """The pulled arms, and where inducing arms were only appended all tracked ones, with the posterior on an embedding."""
+        m = len(tracked.posterior.w)
+        if m and embedding.extends(tracked.posterior.embedding):
+            tracked = tracked.folded(history)
+            if len(embedding.L) == m:
+                return tracked
+            return tracked.appended(
+                history, embedding, self.kernel(self.arms[tracked.arms], embedding.inducing_rows[m:]), inducing
+            )
+        observed = self._observations(history)
+        Z, r = embedding(observed.rows, observed.diag)
+        Z[np.searchsorted(history.pulled, inducing)] = embedding.L
+        posterior = Posterior.solve(embedding, Z, history.counts, history.sums, self.regularization)
+        return Tracked.start(posterior, history.pulled, Z, r / self.regularization, tracked.where)
 
     def _working_set(self, old: AdaptiveState, history: History, dictionary: Indices) -> tuple[Embedding, Indices]:
         """W and its embedding: the old one with the new points of S appended, or S alone once |W| would exceed 2|S|."""
@@ -174,9 +193,13 @@ class Adaptive(BKB, resparsify="adaptive"):
         return embedding, working[kept]
 
     def _current_evidence(self, history: History, tracked: Tracked, information: float, staleness: float) -> Evidence:
-        variance = tracked.variance[tracked.positions(history.pulled)]
+        variance = self._variance(history, tracked)
         norm = tracked.norm if self._state.evidence.norm is not None else 0.0
         return self._evidence(history, variance, norm, information, staleness)
+
+    def _variance(self, history: History, tracked: Tracked) -> Array:
+        """σ̃² at the pulled arms now."""
+        return tracked.variance[tracked.positions(history.pulled)]
 
     def _accuracy(self) -> float:
         """Relative accuracy of scores: what rounding may leave."""

@@ -82,10 +82,13 @@ class Frontier:
     def observed(self, history: History, arms: Indices, rewards: Array, weights: Array) -> "Frontier":
         """The frontier after observations of tracked arms, which `history` includes."""
         tracked = self.tracked
-        if tracked.n_waiting + len(arms) > WAITING:
+        if len(arms) > WAITING:
             with blas().limit(limits=1):
                 tracked = tracked.restarted(history, np.arange(tracked.n_arms))
         else:
+            if tracked.n_waiting + len(arms) > WAITING:
+                with blas().limit(limits=1):
+                    tracked = tracked.folded(self._history)
             for at, reward, weight in zip(tracked.positions(arms), rewards, weights, strict=True):
                 tracked = tracked.pull(int(at), float(reward), float(weight))
         return self._with(tracked, history)
@@ -250,7 +253,7 @@ class Frontier:
     def _factor(self) -> None:
         if self.tracked.n_waiting:
             with blas().limit(limits=1):
-                self.tracked = self.tracked.restarted(self._history, np.arange(self.tracked.n_arms))
+                self.tracked = self.tracked.folded(self._history)
 
     def _cool(self) -> None:
         """Track the pulled arms only."""

@@ -62,6 +62,18 @@ def cholesky(V: Array) -> Array:
     return np.asarray(factor)
 
 
+def updated_cholesky(C: Array, Y: Array, B: Array) -> tuple[Array, Array]:
+    """The factor C′ of CCᵀ + YᵀY, Y (k, m), and C′⁻¹Cb for the columns b of B (m, n), in O(km(m + n)) and stably.
+
+    [Cᵀ; Y] = Q [C′ᵀ; 0], so that Cb = [C, Yᵀ] [b; 0] = C′ times the first m rows of Qᵀ [b; 0].
+    """
+    R, V, T, _ = lapack.dtpqrt(0, min(len(C), 32), np.asfortranarray(C.T), np.asfortranarray(Y))
+    rest = np.zeros((len(Y), B.shape[1]), order="F")
+    rotated, _, _ = lapack.dtpmqrt(0, V, T, np.asfortranarray(B), rest, trans="T")
+    signs = np.where(np.diag(R) < 0, -1.0, 1.0)
+    return np.asfortranarray((signs[:, None] * R).T), signs[:, None] * rotated
+
+
 def solve_lower(L: Array, B: Array) -> Array:
     """L⁻¹B for a lower triangular L, B (m,) or (m, n); a column-major B is overwritten."""
     if not B.size:

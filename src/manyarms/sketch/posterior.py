@@ -45,8 +45,12 @@ class Posterior:
         """The posterior given the embeddings Z (u, m) of what was observed."""
         V = (Z * counts[:, None]).T @ Z
         V[np.diag_indices_from(V)] += regularization
-        C = cholesky(V)
-        w = solve_cholesky(C, Z.T @ sums)
+        return cls.weigh(embedding, cholesky(V), Z.T @ sums, regularization)
+
+    @classmethod
+    def weigh(cls, embedding: Embedding, C: Array, b: Array, regularization: float) -> "Posterior":
+        """The posterior given the factor of V and b = Σ s z."""
+        w = solve_cholesky(C, b)
         if not np.isfinite(w).all():
             raise NumericalError("the posterior mean is not finite in float64; rescale the rewards")
         return cls(embedding, regularization, C, w)

@@ -14,13 +14,16 @@ from functools import cached_property
 
 import numpy as np
 
+from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.history import History
-from manyarms.sketch.linalg import solve_lower, solve_transposed
+from manyarms.sketch.linalg import cholesky, solve_lower, solve_transposed, updated_cholesky
 from manyarms.sketch.posterior import Posterior
 from manyarms.typing import AnyArray, Array, Indices
 
 WAITING = 64
 """Observations that wait before V is factored anew."""
+DRIFT = 1e-12
+"""Relative difference between V and its updated factor, at a probe, above which V is factored anew."""
 SPARE = 64
 """Free columns a buffer starts with."""
 
@@ -37,6 +40,7 @@ class Tracked:
     mean: Array  # (k,)
     explained: Array  # (k,) ‖h‖²
     where: AnyArray  # (A,) int32, position of each arm if it is tracked; shared by all versions, so checked when read
+    _waiting: tuple[tuple[int, float], ...]  # position and weight of each waiting observation
     _written: list[int]  # arms and waiting observations that the newest version on these buffers has
     _arms: Indices  # buffers with room for more arms and more waiting observations
     _Z: Array  # (m, ·) z
@@ -49,25 +53,38 @@ class Tracked:
     @classmethod
     def start(cls, posterior: Posterior, arms: Indices, Z: Array, residual: Array, where: AnyArray) -> "Tracked":
         """Track these arms, of embedding Z (k, m) and residual r/λ (k,), from a fresh factorisation on."""
-        m, room = len(posterior.w), len(arms) + SPARE
-        empty = cls(
+        return cls._at(posterior, arms, Z.T, solve_lower(posterior.C, np.array(Z.T, order="F")), residual, where)
+
+    @classmethod
+    def _at(cls, posterior: Posterior, arms: Indices, Z: Array, B: Array, residual: Array, where: AnyArray) -> "Tracked":
+        """The same from Z (m, k) and B = C⁻¹Z."""
+        (m, k), room = Z.shape, len(arms) + SPARE
+
+        def buffer(*shape: int) -> Array:
+            return np.empty((*shape, room))
+
+        made = cls(
             posterior,
-            0,
+            k,
             0,
             posterior.v,
-            np.zeros(0),
-            np.zeros(0),
+            B.T @ posterior.v,
+            np.zeros(k),
             where,
-            [0, 0],
+            (),
+            [k, 0],
             np.empty(room, dtype=np.intp),
-            np.empty((m, room)),
-            np.empty((m, room)),
-            np.empty(room),
-            np.empty(room),
+            buffer(m),
+            buffer(m),
+            buffer(),
+            buffer(),
             np.empty((m, WAITING)),
-            np.empty((WAITING, room)),
+            buffer(WAITING),
         )
-        return empty.add(arms, Z, residual)
+        made._arms[:k], made._Z[:, :k], made._B[:, :k], made._residual[:k] = arms, Z, B, residual
+        made._prior[:k] = residual + np.einsum("ij,ij->j", B, B)
+        where[arms] = np.arange(k)
+        return made
 
     @property
     def arms(self) -> Indices:
@@ -113,6 +130,50 @@ class Tracked:
         """V factored anew, tracking the arms at these positions on."""
         return Tracked.start(self.factored(history), self._arms[keep], self.embedded(keep), self._residual[keep], self.where)
 
+    def folded(self, history: History) -> "Tracked":
+        """Nothing waiting: the factor of V updated, and w solved for anew."""
+        if not self.n_waiting:
+            return self
+        k, posterior = self.n_arms, self.posterior
+        at, weights = (np.array(column) for column in zip(*self._waiting, strict=True))
+        C, B = updated_cholesky(posterior.C, np.sqrt(weights)[:, None] * self._Z[:, at].T, self._B[:, :k])
+        return self._settled(history, posterior.embedding, self._Z[:, :k], B, C, self._residual[:k])
+
+    def appended(self, history: History, embedding: Embedding, K: Array, inducing: Indices) -> "Tracked":
+        """On inducing arms appended to those of before, `inducing` all of them and K (k, j) the kernel at the new ones.
+
+        ζ = L₊₊⁻¹(k₊ − L₊z) are the new coordinates, those of inducing arms rows of L; with v = Σnzζᵀ, X = C⁻¹v and
+        C₊C₊ᵀ = λI + Σnζζᵀ − XᵀX the factor grows to [[C, 0], [Xᵀ, C₊]] and b by C₊⁻¹(ζ − Xᵀb).
+        """
+        k, C, lam = self.n_arms, self.posterior.C, self.posterior.regularization
+        m, L = len(C), embedding.L
+        Z, B = self._Z[:, :k].copy(), self._B[:, :k].copy()
+        zeta = solve_lower(L[m:, m:], np.array(K.T - L[m:, :m] @ Z, order="F"))
+        old, new = self.positions(inducing[:m]), self.positions(inducing[m:])
+        Z[:, new], zeta[:, new], zeta[:, old] = L[m:, :m].T, L[m:, m:].T, 0.0
+        B[:, new] = solve_lower(C, np.array(L[m:, :m].T, order="F"))
+        seen = self.positions(history.pulled)
+        weighted = zeta[:, seen] * history.counts
+        X = solve_lower(C, np.array(Z[:, seen] @ weighted.T, order="F"))
+        c = weighted @ zeta[:, seen].T - X.T @ X
+        c[np.diag_indices_from(c)] += lam
+        grown = np.zeros((len(L), len(L)), order="F")
+        grown[:m, :m], grown[m:, :m], grown[m:, m:] = C, X.T, cholesky(c)
+        B = np.vstack([B, solve_lower(grown[m:, m:], np.array(zeta - X.T @ B, order="F"))])
+        residual = self._residual[:k] - np.einsum("ij,ij->j", zeta, zeta) / lam
+        return self._settled(history, embedding, np.vstack([Z, zeta]), B, grown, residual)
+
+    def _settled(self, history: History, embedding: Embedding, Z: Array, B: Array, C: Array, residual: Array) -> "Tracked":
+        """The same arms from a factor that was updated, or, where that has drifted from V, from V factored anew."""
+        seen, lam = Z[:, self.positions(history.pulled)], self.posterior.regularization
+        probe = np.cos(np.arange(len(C)))
+        V_probe = seen @ (history.counts * (probe @ seen)) + lam * probe
+        if np.linalg.norm(C @ (probe @ C) - V_probe) > DRIFT * np.linalg.norm(V_probe):
+            posterior = Posterior.solve(embedding, seen.T, history.counts, history.sums, lam)
+            return Tracked.start(posterior, self.arms.copy(), Z.T, residual, self.where)
+        posterior = Posterior.weigh(embedding, C, seen @ history.sums, lam)
+        return Tracked._at(posterior, self.arms.copy(), Z, B, residual, self.where)
+
     def embedded(self, at: Indices) -> Array:
         """z of the arms at these positions, (len(at), m)."""
         return self._Z[:, at].T
@@ -153,6 +214,7 @@ class Tracked:
         return replace(
             into,
             n_waiting=J + 1,
+            _waiting=(*self._waiting, (at, weight)),
             v=self.v + step * f,
             mean=self.mean + step * cov,
             explained=self.explained + row * row,
