@@ -9,7 +9,7 @@ from problems import RKHSProblem, play
 import manyarms as ma
 from manyarms.errors import MemoryBudgetError, ParameterError
 from manyarms.policies.base import Policy
-from manyarms.sketch import lazy, levels, store, tracked
+from manyarms.sketch import lazy, levels, linalg, store, tracked
 from manyarms.sketch.choice import arg_max
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.posterior import Posterior
@@ -261,3 +261,34 @@ def test_the_estimate_is_what_a_run_holds():
     assert ma.BKB.estimate(10 * n, 3, m).bytes == 10 * told.bytes
     with pytest.raises(ParameterError):
         ma.BKB.estimate(0, 3, m)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(0, 2, 3), (1, 1, 1), (7, 3, 5), (40, 64, 11)])
+def test_updated_factors_are_those_of_the_sum(m, k, n):
+    rng = np.random.default_rng(m)
+    G, Y, B = rng.random((m + 2, m)), rng.standard_normal((k, m)), rng.random((m, n))
+    C = linalg.cholesky(G.T @ G + 0.1 * np.eye(m))
+    updated, rotated = linalg.updated_cholesky(C, Y, B)
+    np.testing.assert_allclose(updated @ updated.T, C @ C.T + Y.T @ Y, atol=1e-12 * (1 + k))
+    np.testing.assert_allclose(updated @ rotated, C @ B, atol=1e-12)
+    assert (np.diag(updated) > 0).all()
+
+
+def test_a_factor_that_drifted_is_made_anew(monkeypatch):
+    kernel = ma.kernels.RBF(0.3)
+    arms = np.random.default_rng(2).random((50, 2))
+    played, factored, made = [], 0, Posterior.solve
+
+    def solve(*given):
+        nonlocal factored
+        factored += 1
+        return made(*given)
+
+    monkeypatch.setattr(Posterior, "solve", solve)
+    for drift in (tracked.DRIFT, 0.0):
+        monkeypatch.setattr(tracked, "DRIFT", drift)
+        policy, factored = adaptive(arms, kernel), 0
+        rng = np.random.default_rng(3)
+        played.append(play(policy, lambda chosen, rng=rng: np.sin(chosen) + 0.1 * rng.standard_normal(1), 60))
+        assert factored > 10 if drift == 0 else factored <= 3
+    np.testing.assert_array_equal(*played)

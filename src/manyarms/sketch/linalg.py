@@ -67,6 +67,8 @@ def updated_cholesky(C: Array, Y: Array, B: Array) -> tuple[Array, Array]:
 
     [Cᵀ; Y] = Q [C′ᵀ; 0], so that Cb = [C, Yᵀ] [b; 0] = C′ times the first m rows of Qᵀ [b; 0].
     """
+    if not len(C):
+        return C, B
     R, V, T, _ = lapack.dtpqrt(0, min(len(C), 32), np.asfortranarray(C.T), np.asfortranarray(Y))
     rest = np.zeros((len(Y), B.shape[1]), order="F")
     rotated, _, _ = lapack.dtpmqrt(0, V, T, np.asfortranarray(B), rest, trans="T")
