@@ -172,11 +172,11 @@ class Store:
         if self._bytes > room:
             self._Z, self._bytes = [], 0
         elif not self._Z or len(self._Z[0]) < m:
-            # Rows not written yet take no memory: they are reserved amply, so that Z is seldom copied.
-            grown = [np.empty((max(64, 4 * m), chunk.stop - chunk.start)) for chunk in self._chunks]
-            for wide, Z in zip(grown, self._Z, strict=False):
-                wide[: len(Z)] = Z
-            self._Z = grown
+            # Rows not written yet take no memory: they are reserved amply, so that Z is seldom copied, a chunk at a time.
+            self._Z = self._Z or [np.empty((0, chunk.stop - chunk.start)) for chunk in self._chunks]
+            for i, Z in enumerate(self._Z):
+                self._Z[i] = np.empty((max(64, 4 * m), Z.shape[1]))
+                self._Z[i][: len(Z)] = Z
         return bool(self._Z)
 
 
