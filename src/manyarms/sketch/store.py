@@ -171,7 +171,7 @@ class Store:
         self._bytes = 8 * m * len(self.rows)
         if self._bytes > room:
             self._Z, self._bytes = [], 0
-        elif not self._Z or len(self._Z[0]) < m:
+        elif not self._Z or len(self._Z[-1]) < m:
             # Rows not written yet take no memory: they are reserved amply, so that Z is seldom copied, a chunk at a time.
             self._Z = self._Z or [np.empty((0, chunk.stop - chunk.start)) for chunk in self._chunks]
             for i, Z in enumerate(self._Z):
