@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import scipy
@@ -23,6 +24,7 @@ from threadpoolctl import threadpool_limits
 
 import manyarms as ma
 from manyarms.policies.base import Policy
+from manyarms.sketch import lazy, levels, store
 from manyarms.sketch.choice import arg_max
 from manyarms.sketch.history import History
 
@@ -89,15 +91,27 @@ def medians(rows):
 
 
 def lazy_is_full(options):
-    """Chosen arms, lazy against full scoring: 20 random problems × 3 radii × 1,000 steps; batches, pending arms, duplicates."""
+    """Chosen arms, lazy against full scoring: 20 random problems × 3 radii × 1,000 steps; batches, pending arms, duplicates.
+
+    660 arms, and lists so short that every tier is used.
+    """
+    with (
+        mock.patch.multiple(lazy, LIST_LENGTH=16, SHARE=4, PATIENCE=20, HOT=60),
+        mock.patch.multiple(levels, SAMPLE=100),
+        mock.patch.multiple(store, CHUNK=100),
+    ):
+        yield from _compared()
+
+
+def _compared():
     radii = {**RADII, "Theory": ma.Theory(2.0, NOISE)}
     for name, confidence in radii.items():
         compared = differ = 0
         for seed in range(20):
             rng = np.random.default_rng(seed)
             d = int(rng.integers(1, 9))
-            problem = Problem(2000, float(rng.uniform(0.05, 0.3)) * np.sqrt(d), seed, d)
-            arms, f = np.vstack([problem.arms, problem.arms[:200]]), np.concatenate([problem.f, problem.f[:200]])
+            problem = Problem(600, float(rng.uniform(0.05, 0.3)) * np.sqrt(d), seed, d)
+            arms, f = np.vstack([problem.arms, problem.arms[:60]]), np.concatenate([problem.f, problem.f[:60]])
             policy = ma.BKB(arms, problem.kernel, confidence=confidence, seed=seed)
             policy.observe(0, f[0])
             for step in range(1000):
@@ -293,7 +307,7 @@ def main():
     print(_shown(machine))
     results: dict[str, list[dict]] = {}
     for name in options.only:
-        print(f"\n{name}: {BENCHMARKS[name].__doc__}")
+        print(f"\n{name}: {BENCHMARKS[name].__doc__.splitlines()[0]}")
         for row in BENCHMARKS[name](options):
             results.setdefault(name, []).append(row)
             verdict = {True: "met", False: "MISSED", None: "no bar"}[row["met"]]
