@@ -164,12 +164,10 @@ class Adaptive(BKB, resparsify="adaptive"):
         """The pulled arms, and where inducing arms were only appended all tracked ones, with the posterior on an embedding."""
         m = len(tracked.posterior.w)
         if m and embedding.extends(tracked.posterior.embedding):
-            tracked = tracked.folded(history)
             if len(embedding.L) == m:
-                return tracked
-            return tracked.appended(
-                history, embedding, self.kernel(self.arms[tracked.arms], embedding.inducing_rows[m:]), inducing
-            )
+                return tracked.folded(history)
+            K = self.kernel(self.arms[tracked.arms], embedding.inducing_rows[m:])
+            return tracked.appended(history, embedding, K, inducing)
         observed = self._observations(history)
         Z, r = embedding(observed.rows, observed.diag)
         Z[np.searchsorted(history.pulled, inducing)] = embedding.L

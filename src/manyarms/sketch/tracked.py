@@ -53,36 +53,33 @@ class Tracked:
     @classmethod
     def start(cls, posterior: Posterior, arms: Indices, Z: Array, residual: Array, where: AnyArray) -> "Tracked":
         """Track these arms, of embedding Z (k, m) and residual r/λ (k,), from a fresh factorisation on."""
-        return cls._at(posterior, arms, Z.T, solve_lower(posterior.C, np.array(Z.T, order="F")), residual, where)
+        B = solve_lower(posterior.C, np.array(Z.T, order="F"))
+        return cls._at(posterior, arms, _with_room(Z.T), _with_room(B), residual, where)
 
     @classmethod
     def _at(cls, posterior: Posterior, arms: Indices, Z: Array, B: Array, residual: Array, where: AnyArray) -> "Tracked":
-        """The same from Z (m, k) and B = C⁻¹Z."""
-        (m, k), room = Z.shape, len(arms) + SPARE
-
-        def buffer(*shape: int) -> Array:
-            return np.empty((*shape, room))
-
+        """The same from buffers of Z and B = C⁻¹Z, (m, room) each, which become its own."""
+        k, (m, room) = len(arms), Z.shape
         made = cls(
             posterior,
             k,
             0,
             posterior.v,
-            B.T @ posterior.v,
+            B[:, :k].T @ posterior.v,
             np.zeros(k),
             where,
             (),
             [k, 0],
             np.empty(room, dtype=np.intp),
-            buffer(m),
-            buffer(m),
-            buffer(),
-            buffer(),
+            Z,
+            B,
+            np.empty(room),
+            np.empty(room),
             np.empty((m, WAITING)),
-            buffer(WAITING),
+            np.empty((WAITING, room)),
         )
-        made._arms[:k], made._Z[:, :k], made._B[:, :k], made._residual[:k] = arms, Z, B, residual
-        made._prior[:k] = residual + np.einsum("ij,ij->j", B, B)
+        made._arms[:k], made._residual[:k] = arms, residual
+        made._prior[:k] = residual + np.einsum("ij,ij->j", B[:, :k], B[:, :k])
         where[arms] = np.arange(k)
         return made
 
@@ -134,34 +131,41 @@ class Tracked:
         """Nothing waiting: the factor of V updated, and w solved for anew."""
         if not self.n_waiting:
             return self
-        k, posterior = self.n_arms, self.posterior
+        C, B = self._fold()
+        k, embedding = self.n_arms, self.posterior.embedding
+        return self._settled(history, embedding, _with_room(self._Z[:, :k]), _with_room(B), C, self._residual[:k])
+
+    def _fold(self) -> tuple[Array, Array]:
+        """The factor of V with what is waiting, and C⁻¹Z."""
+        if not self.n_waiting:
+            return self.posterior.C, self._B[:, : self.n_arms]
         at, weights = (np.array(column) for column in zip(*self._waiting, strict=True))
-        C, B = updated_cholesky(posterior.C, np.sqrt(weights)[:, None] * self._Z[:, at].T, self._B[:, :k])
-        return self._settled(history, posterior.embedding, self._Z[:, :k], B, C, self._residual[:k])
+        return updated_cholesky(self.posterior.C, np.sqrt(weights)[:, None] * self._Z[:, at].T, self._B[:, : self.n_arms])
 
     def appended(self, history: History, embedding: Embedding, K: Array, inducing: Indices) -> "Tracked":
-        """On inducing arms appended to those of before, `inducing` all of them and K (k, j) the kernel at the new ones.
+        """Nothing waiting, on inducing arms appended to those of before: `inducing` are all, K (k, j) the kernel at the new.
 
         ζ = L₊₊⁻¹(k₊ − L₊z) are the new coordinates, those of inducing arms rows of L; with v = Σnzζᵀ, X = C⁻¹v and
         C₊C₊ᵀ = λI + Σnζζᵀ − XᵀX the factor grows to [[C, 0], [Xᵀ, C₊]] and b by C₊⁻¹(ζ − Xᵀb).
         """
-        k, C, lam = self.n_arms, self.posterior.C, self.posterior.regularization
-        m, L = len(C), embedding.L
-        Z, B = self._Z[:, :k].copy(), self._B[:, :k].copy()
-        zeta = solve_lower(L[m:, m:], np.array(K.T - L[m:, :m] @ Z, order="F"))
+        k, lam, L = self.n_arms, self.posterior.regularization, embedding.L
+        C, old_B = self._fold()
+        m = len(C)
+        zeta = solve_lower(L[m:, m:], np.array(K.T - L[m:, :m] @ self._Z[:, :k], order="F"))
         old, new = self.positions(inducing[:m]), self.positions(inducing[m:])
-        Z[:, new], zeta[:, new], zeta[:, old] = L[m:, :m].T, L[m:, m:].T, 0.0
-        B[:, new] = solve_lower(C, np.array(L[m:, :m].T, order="F"))
+        zeta[:, new], zeta[:, old] = L[m:, m:].T, 0.0
+        Z, B = _with_room(self._Z[:, :k], len(L)), _with_room(old_B, len(L))
+        Z[:m, new], B[:m, new] = L[m:, :m].T, solve_lower(C, np.array(L[m:, :m].T, order="F"))
         seen = self.positions(history.pulled)
         weighted = zeta[:, seen] * history.counts
-        X = solve_lower(C, np.array(Z[:, seen] @ weighted.T, order="F"))
+        X = solve_lower(C, np.array(Z[:m, seen] @ weighted.T, order="F"))
         c = weighted @ zeta[:, seen].T - X.T @ X
         c[np.diag_indices_from(c)] += lam
         grown = np.zeros((len(L), len(L)), order="F")
         grown[:m, :m], grown[m:, :m], grown[m:, m:] = C, X.T, cholesky(c)
-        B = np.vstack([B, solve_lower(grown[m:, m:], np.array(zeta - X.T @ B, order="F"))])
+        Z[m:, :k], B[m:, :k] = zeta, solve_lower(grown[m:, m:], np.array(zeta - X.T @ B[:m, :k], order="F"))
         residual = self._residual[:k] - np.einsum("ij,ij->j", zeta, zeta) / lam
-        return self._settled(history, embedding, np.vstack([Z, zeta]), B, grown, residual)
+        return self._settled(history, embedding, Z, B, grown, residual)
 
     def _settled(self, history: History, embedding: Embedding, Z: Array, B: Array, C: Array, residual: Array) -> "Tracked":
         """The same arms from a factor that was updated, or, where that has drifted from V, from V factored anew."""
@@ -170,7 +174,7 @@ class Tracked:
         V_probe = seen @ (history.counts * (probe @ seen)) + lam * probe
         if np.linalg.norm(C @ (probe @ C) - V_probe) > DRIFT * np.linalg.norm(V_probe):
             posterior = Posterior.solve(embedding, seen.T, history.counts, history.sums, lam)
-            return Tracked.start(posterior, self.arms.copy(), Z.T, residual, self.where)
+            return Tracked.start(posterior, self.arms.copy(), Z[:, : self.n_arms].T, residual, self.where)
         posterior = Posterior.weigh(embedding, C, seen @ history.sums, lam)
         return Tracked._at(posterior, self.arms.copy(), Z, B, residual, self.where)
 
@@ -243,3 +247,10 @@ class Tracked:
             _F=self._F.copy(),
             _H=wider(self._H),
         )
+
+
+def _with_room(Z: Array, m: int = 0) -> Array:
+    """A copy with spare columns, and m rows where that is more."""
+    wide = np.empty((max(m, len(Z)), Z.shape[1] + SPARE))
+    wide[: len(Z), : Z.shape[1]] = Z
+    return wide
