@@ -4,7 +4,7 @@
 
 Problems: arms uniform on [0, 1]^d, f a sum of 20 kernel bumps, noise 0.1, λ = 0.01, q̄ = 5. Lengthscales are set so that runs
 with Constant(2) end with about 50, 200 and 500 inducing arms; the table shows how many there were. Only the policy is timed,
-never the problem. With all sizes and 10 seeds a run takes most of a day: Algorithm 1 alone needs an hour a seed at 500.
+never the problem. All sizes with several seeds take hours, most of them Algorithm 1's.
 """
 
 import argparse

@@ -1,5 +1,7 @@
 """The same seed gives the same arms, whatever the threads and the block sizes, duplicates included."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from problems import RKHSProblem, play
@@ -7,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 import manyarms as ma
 from manyarms.kernels import distances
-from manyarms.sketch import linalg
+from manyarms.sketch import linalg, store
 
 KERNEL = ma.kernels.RBF(0.15)
 
@@ -30,6 +32,9 @@ def test_threads_and_blocks_change_no_choice(policy, confidence, monkeypatch):
     for threads, block, chunk in ((2, 1 << 16, 1 << 19), (1, 1000, 7777), (2, 1 << 13, 1 << 14)):
         monkeypatch.setattr(distances, "BLOCK_PAIRS", block)
         monkeypatch.setattr(linalg, "CHUNK_ENTRIES", chunk)
+        monkeypatch.setattr(store, "CHUNK", chunk >> 7)
+        monkeypatch.setattr(store, "ENTRIES", chunk >> 4)
+        monkeypatch.setattr(store, "_pool", lambda pool=ThreadPoolExecutor(threads): pool)
         with threadpool_limits(threads):
             np.testing.assert_array_equal(arms_played(policy, confidence), expected)
 

@@ -7,6 +7,7 @@ I + Σ ω b_i b_iᵀ, its inverse I − FFᵀ, and with h(x) = Fᵀb(x)
 
 A new observation of arm i with weight ω adds the column f = √(ω/a)(b_i − F h_i) to F, a = 1 + ωq(i). The variance of an arm
 shrinks by at most 1 + Σωσ̃² over the waiting observations, which the redraw rule keeps near 2: the subtraction loses no digits.
+(Observations that break the rule wait only until the draw that follows folds them into C.)
 """
 
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from manyarms.sketch.posterior import Posterior
 from manyarms.typing import AnyArray, Array, Indices
 
 WAITING = 64
-"""Observations that wait before V is factored anew."""
+"""Observations that wait before they are folded into the factor of V."""
 DRIFT = 1e-12
 """Relative difference between V and its updated factor, at a probe, above which V is factored anew."""
 SPARE = 64
