@@ -158,7 +158,7 @@ def refresh(options):
     """A full refresh against its floor, A = 100,000: the same kernel columns and one A×m×m product in bare NumPy."""
     for size in options.sizes:
         policy = Run(Problem(100_000, LENGTHSCALES[100_000][size], 0), 1500).policy
-        posterior, store = policy._state.posterior, policy._state.frontier._all
+        posterior, store = policy._fitted(), policy._state.frontier._all
         M = np.random.default_rng(0).random((len(posterior.w), len(posterior.w)))
 
         def fresh(posterior=posterior, store=store):
@@ -191,7 +191,7 @@ def million(options):
     for size in options.sizes:
         with Peak() as peak:
             run = Run(Problem(10**6, LENGTHSCALES[10**6][size], 0), 5000)
-        inducing = run.policy._state.posterior.embedding.inducing_rows
+        inducing = run.policy._fitted().embedding.inducing_rows
         M = np.random.default_rng(0).random((len(inducing), len(inducing)))
 
         def floor(run=run, inducing=inducing, M=M):

@@ -71,7 +71,7 @@ def snapshots(times: Sequence[int] = TIMES, *, n_arms: int = 1001, seed: int = 0
 
 def subset_of_regressors(policy: ma.BKB) -> ma.Prediction:
     """BKB's mean with the variance λ zᵀV⁻¹z = λ‖C⁻¹z‖²: Eq. (3) with zᵀz in place of k(x, x)."""
-    posterior = policy._state.posterior
+    posterior = policy._fitted()
     Z, _ = posterior.embedding(policy.arms, policy.kernel.diag(policy.arms))
     B = solve_triangular(posterior.C, Z.T, lower=True)
     return ma.Prediction(policy.predict().mean, np.sqrt(policy.regularization) * norm(B, axis=0))

@@ -4,7 +4,8 @@ from dataclasses import fields, is_dataclass
 
 import numpy as np
 
-from manyarms.policies.gpucb import _Covariance
+from manyarms.sketch.covariance import Covariance
+from manyarms.sketch.dictionary import Chance
 from manyarms.sketch.lazy import Frontier
 
 
@@ -55,9 +56,9 @@ def _settled(frontier):
 def _frozen(value):
     if isinstance(value, np.ndarray):
         return value.shape, value.dtype.str, value.tobytes()
-    if isinstance(value, np.random.Generator):
-        return repr(value.bit_generator.state)
-    if isinstance(value, _Covariance):
+    if isinstance(value, Chance):
+        return repr(value._state)
+    if isinstance(value, Covariance):
         return _frozen({**vars(value), "_rows": value._rows.E[: value.n_rows]})  # rows behind n_rows are scratch
     if isinstance(value, Frontier):
         return _frozen(_settled(value))

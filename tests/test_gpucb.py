@@ -4,7 +4,7 @@ import numpy as np
 from problems import RKHSProblem, play
 
 import manyarms as ma
-from manyarms.policies.gpucb import SPARE_ROWS
+from manyarms.sketch.covariance import SPARE_ROWS
 
 KERNEL = ma.kernels.RBF(0.2)
 

@@ -9,7 +9,7 @@ from oracles import dense
 import manyarms as ma
 from manyarms.errors import KernelError, NumericalError, ParameterError
 from manyarms.sketch.choice import arg_max, score
-from manyarms.sketch.dictionary import draw_dictionary, inclusion_probability
+from manyarms.sketch.dictionary import Chance, draw_dictionary, inclusion_probability
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.exact import ExactPosterior
 from manyarms.sketch.linalg import cholesky, pivoted_cholesky, solve_cholesky, solve_lower
@@ -36,16 +36,17 @@ class TestDictionary:
         assert inclusion_probability(np.array([p]), np.array([weight]), 1.0)[0] >= weight * p * (1 - 1e-12)
 
     def test_frequencies_follow_the_probabilities(self):
-        rng = np.random.default_rng(0)
+        chance = Chance.of(np.random.default_rng(0))
         probability = np.array([0.1, 0.5, 0.9, 1.0])
         hits = np.zeros(4)
         for _ in range(2000):
-            hits[draw_dictionary(np.arange(4), probability, rng)] += 1
+            drawn, chance = draw_dictionary(np.arange(4), probability, chance)
+            hits[drawn] += 1
         np.testing.assert_allclose(hits / 2000, probability, atol=0.04)
 
     def test_an_empty_draw_keeps_the_most_probable_arm(self):
-        rng = np.random.default_rng(0)
-        assert draw_dictionary(np.array([3, 5, 9]), np.array([0.0, 1e-300, 0.0]), rng) == [5]
+        chance = Chance.of(np.random.default_rng(0))
+        assert draw_dictionary(np.array([3, 5, 9]), np.array([0.0, 1e-300, 0.0]), chance)[0] == [5]
 
     def test_oversampling_is_theorem_ones(self):
         assert ma.oversampling_for(0.5, 0.1, 200) == pytest.approx(6 * 3 * np.log(8000) / 0.25)

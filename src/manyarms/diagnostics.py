@@ -85,7 +85,7 @@ def sandwich(policy: BKB) -> Sandwich:
 def sketch_accuracy(policy: BKB) -> SketchAccuracy:
     """The accuracy of the sketch on the data seen, without Theorem 1's ε: a certificate for any q̄."""
     rows, diag, counts, _ = _observations(policy)
-    Z, r = policy._state.posterior.embedding(rows, diag)
+    Z, r = policy._fitted().embedding(rows, diag)
     error = (policy.kernel(rows, rows) - Z @ Z.T) * np.sqrt(np.outer(counts, counts)) / policy.regularization
     eta = max(0.0, float(eigh(error, eigvals_only=True, subset_by_index=[len(rows) - 1, len(rows) - 1])[0]))
     bound = float(counts @ r) / policy.regularization

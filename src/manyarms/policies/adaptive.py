@@ -5,18 +5,21 @@
 - The posterior rests on a working set W ⊇ S, |W| ≤ 2|S|, to which new points are appended. Theorem 1 uses S only through the
   projection on its span, so any superset keeps it.
 - The arg max looks only at arms whose score may be the largest (`sketch/lazy.py`).
+- While arms and pulls are few, A·u small, W is all of the u pulled arms, as long as |W| ≤ 2|S|: then the posterior is the exact
+  one, and to update it at all arms (`sketch/covariance.py`) costs less than to look at few of them.
 """
 
-from copy import deepcopy
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from manyarms.numbers import whole
+from manyarms.policies.base import Lookahead
 from manyarms.policies.bkb import BKB
 from manyarms.policies.checks import as_arms
 from manyarms.sketch.confidence import Evidence
-from manyarms.sketch.dictionary import STALE, draw_dictionary, inclusion_probability
+from manyarms.sketch.covariance import SPARE_ROWS, Covariance
+from manyarms.sketch.dictionary import STALE, Chance, draw_dictionary, inclusion_probability
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.history import History, by_arm
 from manyarms.sketch.lazy import Frontier
@@ -26,12 +29,15 @@ from manyarms.sketch.store import blas
 from manyarms.sketch.tracked import Tracked
 from manyarms.typing import Array, ArrayLike, Indices
 
+EXACT_ENTRIES = 1 << 18
+"""Entries of all arms' exact covariance above which W is no longer all that was pulled: what stays in cache."""
+
 
 @dataclass(frozen=True)
 class AdaptiveState:
     """Everything that `observe` and `redraw` change."""
 
-    rng: np.random.Generator
+    chance: Chance
     oversampling: float  # q̄
     history: History
     dictionary: Indices  # S
@@ -39,11 +45,12 @@ class AdaptiveState:
     drawn: Posterior  # at the last draw τ
     drawn_variance: Array  # (u,) σ̃²_τ at the pulled arms
     evidence: Evidence
-    frontier: Frontier  # scores that are current, and bounds on the rest
+    frontier: Frontier  # scores that are current, and bounds on the rest; unused while the posterior is exact
+    exact: Covariance | None  # the posterior of all arms while W is all that was pulled
 
     @property
     def posterior(self) -> Posterior:
-        """The posterior now, with nothing waiting."""
+        """The sketched posterior now, with nothing waiting."""
         return self.frontier.tracked.factored(self.history)
 
 
@@ -53,7 +60,7 @@ class Adaptive(BKB, resparsify="adaptive"):
     _state: AdaptiveState
 
     def choose(self, n: int | None = 1, *, pending: ArrayLike = ()) -> Indices:
-        if n is None or not self._state.history.n_observations:
+        if n is None or self._state.exact or not self._state.history.n_observations:
             return super().choose(n, pending=pending)
         n, outstanding = whole(n, "n"), as_arms(pending, self.n_arms)
         beta, accuracy, frontier = self.beta, self._accuracy(), self._state.frontier
@@ -67,7 +74,7 @@ class Adaptive(BKB, resparsify="adaptive"):
     def _batch(self, outstanding: Indices) -> Indices:
         """As in `Policy`, lazily: a pull that gives just the mean of its arm changes variances only."""
         state, chosen = self._state, list[int]()
-        if not state.history.n_observations:
+        if state.exact or not state.history.n_observations:
             return super()._batch(outstanding)
         beta, accuracy, now = np.sqrt(STALE) * self.beta, self._accuracy(), state.frontier
         history, frontier, shrunk, supposed = state.history, now, 1.0, outstanding
@@ -100,11 +107,17 @@ class Adaptive(BKB, resparsify="adaptive"):
         nowhere = np.full(self.n_arms, -1, dtype=np.int32)
         tracked = Tracked.start(prior, none, np.zeros((0, 0)), np.zeros(0), nowhere)
         frontier = Frontier(self.arms, self._diag, self.memory, self.stats, tracked)
-        evidence = self._no_evidence()
-        return AdaptiveState(rng, self._first_oversampling, History(), none, none, prior, np.zeros(0), evidence, frontier)
+        fits = self.n_arms * SPARE_ROWS <= EXACT_ENTRIES
+        exact = Covariance(self.arms, self._diag, self.kernel, self.regularization) if fits else None
+        chance, evidence = Chance.of(rng), self._no_evidence()
+        return AdaptiveState(
+            chance, self._first_oversampling, History(), none, none, prior, np.zeros(0), evidence, frontier, exact
+        )
 
     def _observed(self, history: History, arms: Indices, rewards: Array, weights: Array) -> AdaptiveState:
         old = self._state
+        if old.exact:
+            return self._observed_exactly(old.exact, history, arms, rewards, weights)
         old.frontier.track(arms)
         variance = self._drawn_variance(history, old.frontier.tracked)
         anchors = variance[np.searchsorted(history.pulled, arms)]
@@ -112,16 +125,40 @@ class Adaptive(BKB, resparsify="adaptive"):
         staleness = old.evidence.staleness + float(weights @ anchors)
         frontier = old.frontier.observed(history, arms, rewards, weights)
         if staleness > STALE:
-            return self._drawn_anew(replace(old, frontier=frontier), history, variance, information)
+            drawn = self._draw(old, history, variance)
+            return self._on(*drawn, replace(old, frontier=frontier), history, information)
         evidence = self._current_evidence(history, frontier.tracked, information, staleness)
         return replace(old, history=history, drawn_variance=variance, evidence=evidence, frontier=frontier)
 
+    def _observed_exactly(
+        self, exact: Covariance, history: History, arms: Indices, rewards: Array, weights: Array
+    ) -> AdaptiveState:
+        """The same with W all that was pulled: nothing is stale, and S is drawn anew when |W| exceeds 2|S|."""
+        old, u = self._state, len(history.pulled)
+        covariance, before = exact.observed(history, arms, rewards, weights)
+        variance, norm = covariance.variance[history.pulled], covariance.mean_norm(history)
+        evidence = self._evidence(history, variance, norm, self._information(before, weights))
+        state = replace(old, history=history, inducing=history.pulled, evidence=evidence, exact=covariance)
+        fits = self.n_arms * (u + SPARE_ROWS) <= EXACT_ENTRIES
+        return state if fits and u <= 2 * len(old.dictionary) else self._drawn_exactly(state, variance)
+
+    def _drawn_exactly(self, state: AdaptiveState, variance: Array) -> AdaptiveState:
+        """A fresh S, W still all that was pulled unless that is too much by now."""
+        history, u = state.history, len(state.history.pulled)
+        dictionary, chance = self._draw(state, history, variance)
+        if u <= 2 * len(dictionary) and self.n_arms * (u + SPARE_ROWS) <= EXACT_ENTRIES:
+            return replace(state, chance=chance, dictionary=dictionary)
+        return self._on(dictionary, chance, state, history, state.evidence.information)
+
     def _redrawn(self, oversampling: float) -> AdaptiveState:
         asked = replace(self._state, oversampling=oversampling)
-        if not asked.history.n_observations:
+        history, information = asked.history, asked.evidence.information
+        if not history.n_observations:
             return asked
-        tracked = asked.frontier.tracked
-        return self._drawn_anew(asked, asked.history, self._variance(asked.history, tracked), asked.evidence.information)
+        if asked.exact:
+            return self._drawn_exactly(asked, asked.exact.variance[history.pulled])
+        variance = self._variance(history, asked.frontier.tracked)
+        return self._on(*self._draw(asked, history, variance), asked, history, information)
 
     def _drawn_variance(self, history: History, tracked: Tracked) -> Array:
         """σ̃²_τ of all pulled arms, τ the last draw: known for those pulled before, computed for the new ones."""
@@ -136,28 +173,30 @@ class Adaptive(BKB, resparsify="adaptive"):
         variance[~known] = np.maximum(tracked.residual(at) + np.einsum("ij,ij->j", B, B), 0.0)
         return variance
 
-    def _drawn_anew(self, old: AdaptiveState, history: History, variance: Array, information: float) -> AdaptiveState:
-        """A fresh S with p̃ = q̄σ̃²_τ (lines 6–9 of Algorithm 1), W grown to hold it or replaced by it, and the posterior on W."""
+    def _draw(self, old: AdaptiveState, history: History, variance: Array) -> tuple[Indices, Chance]:
+        """A fresh S with p̃ = q̄σ̃²_τ (lines 6–9 of Algorithm 1)."""
         self.stats.count("draws")
-        rng = deepcopy(old.rng)
         probability = inclusion_probability(variance, history.counts, old.oversampling)
-        dictionary = draw_dictionary(history.pulled, probability, rng)
+        return draw_dictionary(history.pulled, probability, old.chance)
+
+    def _on(
+        self, dictionary: Indices, chance: Chance, old: AdaptiveState, history: History, information: float
+    ) -> AdaptiveState:
+        """W grown to hold S, or replaced by it, and the posterior on W."""
         with blas().limit(limits=1):
             embedding, inducing = self._working_set(old, history, dictionary)
             tracked = self._tracked_on(embedding, inducing, old.frontier.tracked, history)
-        posterior = tracked.posterior
-        evidence = self._current_evidence(history, tracked, information, 1.0)
-        frontier = old.frontier.refitted(tracked, history)
         return AdaptiveState(
-            rng,
+            chance,
             old.oversampling,
             history,
             dictionary,
             inducing,
-            posterior,
+            tracked.posterior,
             self._variance(history, tracked),
-            evidence,
-            frontier,
+            self._current_evidence(history, tracked, information, 1.0),
+            old.frontier.refitted(tracked, history),
+            None,
         )
 
     def _tracked_on(self, embedding: Embedding, inducing: Indices, tracked: Tracked, history: History) -> Tracked:
@@ -178,7 +217,7 @@ class Adaptive(BKB, resparsify="adaptive"):
         """W and its embedding: the old one with the new points of S appended, or S alone once |W| would exceed 2|S|."""
         embedding = old.frontier.tracked.posterior.embedding
         new = np.setdiff1d(dictionary, old.inducing, assume_unique=True)
-        if not len(new) and len(old.inducing) <= 2 * len(dictionary):
+        if not len(new) and not old.exact and len(old.inducing) <= 2 * len(dictionary):
             return embedding, old.inducing
         working = np.union1d(old.inducing, new)
         if len(working) > 2 * len(dictionary):
@@ -189,6 +228,20 @@ class Adaptive(BKB, resparsify="adaptive"):
                 return appended[0], np.concatenate([old.inducing, new[appended[1]]])
         embedding, kept = Embedding.fit(self.kernel, self.arms[working], self._tolerance(history, working))
         return embedding, working[kept]
+
+    def _moments(self) -> tuple[Array, Array]:
+        exact = self._state.exact
+        return (exact.mean.copy(), exact.variance) if exact else super()._moments()
+
+    def _fitted(self) -> Posterior:
+        state = self._state
+        if state.exact and state.history.n_observations:
+            return self._posterior(state.history, state.history.pulled)[0]
+        return super()._fitted()
+
+    def _lookahead(self, *, append: bool) -> Lookahead:
+        exact = self._state.exact
+        return exact.copy() if exact else super()._lookahead(append=append)
 
     def _current_evidence(self, history: History, tracked: Tracked, information: float, staleness: float) -> Evidence:
         variance = self._variance(history, tracked)

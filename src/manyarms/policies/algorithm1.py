@@ -14,14 +14,13 @@
 1 counts as 1, pulls of one arm share one draw of the same law, and an empty draw keeps the most probable arm.
 """
 
-from copy import deepcopy
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from manyarms.policies.bkb import BKB
 from manyarms.sketch.confidence import Evidence
-from manyarms.sketch.dictionary import draw_dictionary, inclusion_probability
+from manyarms.sketch.dictionary import Chance, draw_dictionary, inclusion_probability
 from manyarms.sketch.history import History
 from manyarms.sketch.posterior import Posterior
 from manyarms.typing import Array, Indices
@@ -31,7 +30,7 @@ from manyarms.typing import Array, Indices
 class AlgorithmOneState:
     """Everything that `observe` and `redraw` change."""
 
-    rng: np.random.Generator
+    chance: Chance
     oversampling: float  # q̄
     history: History
     dictionary: Indices  # S, sampled
@@ -49,7 +48,9 @@ class AlgorithmOne(BKB, resparsify="always"):
     def _first_state(self, rng: np.random.Generator) -> AlgorithmOneState:
         none = np.zeros(0, dtype=np.intp)
         prior = Posterior.prior(self.kernel, self.arms.shape[1], self.regularization)
-        return AlgorithmOneState(rng, self._first_oversampling, History(), none, none, prior, np.zeros(0), self._no_evidence())
+        return AlgorithmOneState(
+            Chance.of(rng), self._first_oversampling, History(), none, none, prior, np.zeros(0), self._no_evidence()
+        )
 
     def _observed(self, history: History, arms: Indices, rewards: Array, weights: Array) -> AlgorithmOneState:
         """Lines 6–9, then the posterior on S_{t+1}."""
@@ -71,10 +72,9 @@ class AlgorithmOne(BKB, resparsify="always"):
 
     def _resparsified(self, old: AlgorithmOneState, history: History, variance: Array, information: float) -> AlgorithmOneState:
         """A fresh dictionary with p̃ = q̄σ̃² (lines 6–9) and the posterior on it."""
-        rng = deepcopy(old.rng)
         probability = inclusion_probability(variance, history.counts, old.oversampling)
-        dictionary = draw_dictionary(history.pulled, probability, rng)
+        dictionary, chance = draw_dictionary(history.pulled, probability, old.chance)
         posterior, inducing = self._posterior(history, dictionary)
         pulled_variance = posterior.moments(self.arms[history.pulled], self._diag[history.pulled])[1]
         evidence = self._evidence(history, pulled_variance, posterior.norm, information)
-        return AlgorithmOneState(rng, old.oversampling, history, dictionary, inducing, posterior, pulled_variance, evidence)
+        return AlgorithmOneState(chance, old.oversampling, history, dictionary, inducing, posterior, pulled_variance, evidence)

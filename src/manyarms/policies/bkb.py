@@ -8,7 +8,7 @@ import numpy as np
 
 from manyarms.errors import ParameterError
 from manyarms.numbers import real, whole
-from manyarms.policies.base import Policy, State
+from manyarms.policies.base import Lookahead, Policy, State
 from manyarms.sketch.confidence import Constant, Radius, alpha_in
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.estimate import Estimate, estimate
@@ -19,10 +19,8 @@ from manyarms.typing import Array, ArrayLike, Indices, Seed
 
 
 class BKBState(State, Protocol):
-    """What every variant's state holds. A value: the generator is copied before it draws."""
+    """What every variant's state holds."""
 
-    @property
-    def rng(self) -> np.random.Generator: ...
     @property
     def oversampling(self) -> float: ...
     @property
@@ -131,7 +129,11 @@ class BKB(Policy):
         return self._moments_at(self.arms, self._diag)
 
     def _moments_at(self, X: Array, diag: Array) -> tuple[Array, Array]:
-        return self._state.posterior.moments(X, diag)
+        return self._fitted().moments(X, diag)
+
+    def _fitted(self) -> Posterior:
+        """The posterior now."""
+        return self._state.posterior
 
     def _information(self, variance: Array, weights: Array) -> float:
         """Σ_s ln(1 + ασ̃²(x_s)) with these observations, each with the variance before it."""
@@ -154,7 +156,7 @@ class BKB(Policy):
         where = np.searchsorted(history.pulled, inducing)
         return Posterior.fit(embedding, where, self._observations(history), self.regularization), inducing
 
-    def _lookahead(self, *, append: bool) -> "_Supposed":
+    def _lookahead(self, *, append: bool) -> Lookahead:
         return _Supposed(self, append=append)
 
 

@@ -46,11 +46,13 @@ class Embedding:
         None where that would not be accurate: without pivoting over all rows, rounding is magnified by each small pivot for all
         that come after it. Then fit them together.
         """
+        if not len(self.L):
+            return None
         K = self.kernel(rows, rows)
         check_covariance(K, rows)
-        kappa2 = max(float(np.diag(K).max()), float(np.einsum("ij,ij->i", self.L, self.L).max(initial=0.0)))
+        kappa2 = max(float(np.diag(K).max()), float(np.einsum("ij,ij->i", self.L, self.L).max()))
         smallest = APPENDABLE * kappa2
-        if not len(self.L) or np.square(np.diag(self.L).min()) < smallest:
+        if np.square(np.diag(self.L).min()) < smallest:
             return None
         Z, _ = self(rows, np.diag(K))
         L, kept, _ = pivoted_cholesky(K - Z @ Z.T, tolerance or 0.0)

@@ -257,7 +257,8 @@ class Frontier:
 
     def _cool(self) -> None:
         """Track the pulled arms only."""
-        self.tracked = self.tracked.restarted(self._history, self.tracked.positions(self._history.pulled))
+        self._factor()
+        self.tracked = self.tracked.only(self.tracked.positions(self._history.pulled))
         self._listed = np.zeros(0, dtype=bool)
 
 

@@ -92,15 +92,16 @@ class Store:
             m = len(self._holds.L)
             at = np.searchsorted(positions, [chunk.start for chunk in self._chunks] + [len(self.rows)])
 
-            def work(i: int) -> None:
+            def work(task: tuple[int, slice]) -> None:
+                i, coordinates = task
                 chunk = part._chunks[i]
                 for mine, low, high, Z in zip(self._chunks, at[:-1], at[1:], self._Z, strict=True):
                     some = slice(max(low, chunk.start), min(high, chunk.stop))
                     if some.start < some.stop:
                         into = slice(some.start - chunk.start, some.stop - chunk.start)
-                        np.take(Z[:m], positions[some] - mine.start, axis=1, out=part._Z[i][:m, into], mode="clip")
+                        part._Z[i][coordinates, into] = Z[coordinates].take(positions[some] - mine.start, axis=1, mode="clip")
 
-            in_parallel(work, range(len(part._chunks)))
+            in_parallel(work, [(i, some) for i in range(len(part._chunks)) for some in _pieces(slice(0, m), -(-m // 4))])
             part._holds = self._holds
         return part
 

@@ -136,6 +136,11 @@ class Tracked:
         k, embedding = self.n_arms, self.posterior.embedding
         return self._settled(history, embedding, _with_room(self._Z[:, :k]), _with_room(B), C, self._residual[:k])
 
+    def only(self, keep: Indices) -> "Tracked":
+        """Tracking the arms at these positions on; nothing may be waiting."""
+        Z, B = _with_room(self._Z[:, keep]), _with_room(self._B[:, keep])
+        return Tracked._at(self.posterior, self._arms[keep], Z, B, self._residual[keep], self.where)
+
     def _fold(self) -> tuple[Array, Array]:
         """The factor of V with what is waiting, and C⁻¹Z."""
         if not self.n_waiting:
