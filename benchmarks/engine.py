@@ -3,7 +3,7 @@
     python benchmarks/engine.py [--only NAME ...] [--sizes 50 200 500] [--seeds 3] [--output bench-output]
 
 Problems: arms uniform on [0, 1]^d, f a sum of 20 kernel bumps, noise 0.1, λ = 0.01, q̄ = 5. Lengthscales are set so that runs
-with Constant(2) end with about 50, 200 and 500 inducing arms; the table shows how many there were. Only the policy is timed,
+end with about 50, 200 and 500 inducing arms, for each radius; the table shows how many there were. Only the policy is timed,
 never the problem. All sizes with several seeds take hours, most of them Algorithm 1's.
 """
 
@@ -23,6 +23,7 @@ import scipy
 from threadpoolctl import threadpool_limits
 
 import manyarms as ma
+from manyarms.policies import adaptive
 from manyarms.policies.base import Policy
 from manyarms.sketch import lazy, levels, store
 from manyarms.sketch.choice import arg_max
@@ -30,9 +31,11 @@ from manyarms.sketch.history import History
 
 NOISE = 0.1
 LENGTHSCALES = {
-    20_000: {50: 0.45, 200: 0.26, 500: 0.22},
-    100_000: {50: 1.0, 200: 0.66, 500: 0.54},
-    1_000_000: {50: 1.3, 200: 0.9, 500: 0.75},
+    ("Constant", 20_000): {50: 0.45, 200: 0.23, 500: 0.22},
+    ("Constant", 100_000): {50: 1.0, 200: 0.66, 500: 0.54},
+    ("Constant", 1_000_000): {50: 1.3, 200: 0.9, 500: 0.75},
+    ("LogDet", 20_000): {50: 12.0, 200: 3.0, 500: 1.4},
+    ("LogDet", 100_000): {50: 12.0, 200: 3.0, 500: 1.75},
 }
 RADII = {"Constant": ma.Constant(2.0), "LogDet": ma.LogDet(2.0, NOISE)}
 
@@ -93,10 +96,11 @@ def medians(rows):
 def lazy_is_full(options):
     """Chosen arms, lazy against full scoring: 20 random problems × 3 radii × 1,000 steps; batches, pending arms, duplicates.
 
-    660 arms, and lists so short that every tier is used.
+    660 arms, no exact start, and lists so short that every tier is used.
     """
     with (
-        mock.patch.multiple(lazy, LIST_LENGTH=16, SHARE=4, PATIENCE=20, HOT=60),
+        mock.patch.multiple(lazy, LIST_LENGTH=16, SHARE=4, SWEPT=100, PATIENCE=20, HOT=60),
+        mock.patch.object(adaptive, "EXACT_ENTRIES", 0),
         mock.patch.multiple(levels, SAMPLE=100),
         mock.patch.multiple(store, CHUNK=100),
     ):
@@ -140,11 +144,9 @@ def against_gpucb(options):
 def _against(options, n_arms, faster, regret, **other):
     for size in options.sizes:
         for name, confidence in RADII.items():
-            if name == "LogDet" and size != options.sizes[0]:
-                continue  # its exploration, not the lengthscale, sets how many inducing arms there are
             rows = []
             for seed in range(options.seeds):
-                problem = Problem(n_arms, LENGTHSCALES[n_arms][size], seed)
+                problem = Problem(n_arms, LENGTHSCALES[name, n_arms][size], seed)
                 ours = Run(problem, 2000, confidence=confidence)
                 theirs = Run(problem, 2000, confidence=confidence, **other)
                 ratio = {"faster": theirs.total / ours.total, "regret": ours.regret / theirs.regret}
@@ -157,7 +159,7 @@ def _against(options, n_arms, faster, regret, **other):
 def refresh(options):
     """A full refresh against its floor, A = 100,000: the same kernel columns and one A×m×m product in bare NumPy."""
     for size in options.sizes:
-        policy = Run(Problem(100_000, LENGTHSCALES[100_000][size], 0), 1500).policy
+        policy = Run(Problem(100_000, LENGTHSCALES["Constant", 100_000][size], 0), 1500).policy
         posterior, store = policy._fitted(), policy._state.frontier._all
         M = np.random.default_rng(0).random((len(posterior.w), len(posterior.w)))
 
@@ -178,7 +180,7 @@ def growth(options):
     for size in options.sizes:
         rows = []
         for seed in range(options.seeds):
-            small, large = (Run(Problem(n, LENGTHSCALES[10**6][size], seed), 1000) for n in (10**4, 10**6))
+            small, large = (Run(Problem(n, LENGTHSCALES["Constant", 10**6][size], seed), 1000) for n in (10**4, 10**6))
             ratios = {"median step": large.median_step / small.median_step, "total": large.total / small.total}
             rows.append({"|S|": large.inducing, **ratios, "where": large.shares})
         row = medians(rows)
@@ -190,7 +192,7 @@ def million(options):
     """A = 10⁶, d = 8, T = 5,000: total against 3 × (kernel columns + one A×m×m product at the final m) + T × 1 ms."""
     for size in options.sizes:
         with Peak() as peak:
-            run = Run(Problem(10**6, LENGTHSCALES[10**6][size], 0), 5000)
+            run = Run(Problem(10**6, LENGTHSCALES["Constant", 10**6][size], 0), 5000)
         inducing = run.policy._fitted().embedding.inducing_rows
         M = np.random.default_rng(0).random((len(inducing), len(inducing)))
 

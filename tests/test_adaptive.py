@@ -21,9 +21,10 @@ def adaptive(arms, kernel, **options):
     return ma.BKB(arms, kernel, resparsify="adaptive", **options)
 
 
-@pytest.fixture
-def short_lists(monkeypatch):
+@pytest.fixture(params=[30, 200])
+def short_lists(request, monkeypatch):
     """Lists, chunks and waiting rooms so small that every tier is used on small problems."""
+    monkeypatch.setattr(lazy, "SWEPT", request.param)
     monkeypatch.setattr(lazy, "LIST_LENGTH", 10)
     monkeypatch.setattr(lazy, "SHARE", 3)
     monkeypatch.setattr(levels, "SAMPLE", 90)

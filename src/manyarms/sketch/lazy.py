@@ -26,6 +26,8 @@ from manyarms.typing import Array, Indices
 
 PATIENCE = 80
 """Arms of the last list scored in a step before a pass over it makes its bounds current."""
+SWEPT = 1 << 15
+"""Arms that may be swept at every step, where no shorter list would last."""
 HOT = 512
 """Arms tracked beside the pulled ones before only those are."""
 BYTES_AN_ARM = 8 * 9 + 4
@@ -160,6 +162,7 @@ class Frontier:
             else:
                 if not self._is_current(self._levels[-1]):
                     self._bring(len(self._levels) - 1, search)
+                    self._descend(search)
                 patience = self._levels[-1].n_arms
 
     def _climb(self, search: Search, patience: int) -> bool:
@@ -186,7 +189,7 @@ class Frontier:
     def _promised(self, search: Search) -> bool:
         """All arms that may be best are on the last list, it is short unless that was tried, and its bounds can be used."""
         last = self._levels[-1]
-        if last.n_arms > 2 * LIST_LENGTH and self._tried is not self.tracked.posterior:
+        if last.n_arms > SWEPT and self._tried is not self.tracked.posterior:
             return False
         kept = (level.holds(self.tracked, search.beta, search.level) for level in self._levels)
         return all(kept) and last.reach(self.tracked, search.beta) is not None
@@ -204,8 +207,10 @@ class Frontier:
                 self._bring(len(levels) - 1, search)
             elif last.n_arms <= 2 * LIST_LENGTH:
                 return
-            elif found := self._shortlist(last, reach, search.level, lasting=not current):
+            elif found := self._shortlist(last, reach, search.level, lasting=not current or last.n_arms <= SWEPT):
                 levels.append(last.list(found))
+            elif last.n_arms <= SWEPT:
+                return
             elif current:
                 self._tried = self.tracked.posterior
                 return

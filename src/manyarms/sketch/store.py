@@ -151,7 +151,7 @@ class Store:
             mean[some], residual[some] = B[-1], r
             quad[some] = np.maximum(quad_before[some] - _squares(B[n_raising:-1]), 0.0) + _squares(B[:n_raising])
 
-        width = max(512, ENTRIES // len(ahead))
+        width = max(512, min(ENTRIES // len(ahead), -(-len(self.rows) // 2)))  # two cores
         tasks = [(i, part) for i, chunk in enumerate(self._chunks) for part in _pieces(chunk, width)]
         with self.stats.timed(kind):
             in_parallel(work, tasks)
