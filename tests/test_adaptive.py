@@ -71,6 +71,24 @@ def test_lazy_batches_are_the_full_ones(confidence, d, lengthscale, oversampling
         policy.observe(chosen, f[chosen] + 0.1 * rng.standard_normal(len(chosen)))
 
 
+@pytest.mark.usefixtures("short_lists")
+@pytest.mark.parametrize("confidence", RADII, ids=lambda radius: type(radius).__name__)
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.99])
+def test_excluded_arms_are_passed_over_as_by_full_scoring(confidence, share):
+    kernel = ma.kernels.RBF(0.15)
+    problem = RKHSProblem(kernel, n_arms=700, d=2, norm=2.0, seed=5)
+    policy = adaptive(problem.arms, kernel, confidence=confidence, seed=5)
+    rng = np.random.default_rng(5)
+    policy.observe(3, 0.0)
+    for step in range(60):
+        barred = rng.random(700) < share if step % 2 else problem.f > np.quantile(problem.f, 1 - share)
+        barred[step] = False
+        chosen = policy.choose(1 + step % 3, exclude=barred)
+        np.testing.assert_array_equal(chosen, Policy.choose(policy, 1 + step % 3, exclude=barred), err_msg=str(step))
+        assert not barred[chosen].any()
+        policy.observe(chosen, problem.pull(chosen))
+
+
 @pytest.mark.parametrize("confidence", RADII, ids=lambda radius: type(radius).__name__)
 def test_the_lazy_arg_max_is_the_full_one_at_full_size(confidence):
     kernel = ma.kernels.RBF(0.4)

@@ -520,3 +520,22 @@ def test_any_sequence_of_observations_equals_the_dense_formula(policy, calls):
     weights = np.zeros(12)
     np.add.at(weights, np.array(pulls, dtype=int), 0.05 / variances)
     np.testing.assert_allclose(bandit.counts, weights)
+
+
+@every_policy
+def test_excluded_arms_are_not_chosen(policy):
+    bandit = policy()
+    first = int(bandit.choose()[0])
+    assert bandit.choose(exclude=[first])[0] == (first + 1) % 80
+    bandit.observe([1, 2, 3], [0.1, 0.2, 0.9])
+    wanted = bandit.choose(3)
+    assert not np.isin(bandit.choose(5, exclude=wanted), wanted).any()
+    assert not np.isin(bandit.choose(None, exclude=wanted), wanted).any()
+    mask = np.ones(80, dtype=bool)
+    mask[7] = False
+    np.testing.assert_array_equal(bandit.choose(2, exclude=mask), [7, 7])
+    np.testing.assert_array_equal(bandit.choose(exclude=np.flatnonzero(mask), pending=[3]), [7])
+    with pytest.raises(StateError, match="no arm is left"):
+        bandit.choose(exclude=np.arange(80))
+    with pytest.raises(UnknownArmError):
+        bandit.choose(exclude=[80])

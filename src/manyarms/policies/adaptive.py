@@ -16,7 +16,7 @@ import numpy as np
 from manyarms.numbers import whole
 from manyarms.policies.base import Lookahead
 from manyarms.policies.bkb import BKB
-from manyarms.policies.checks import as_arms
+from manyarms.policies.checks import as_arms, as_excluded
 from manyarms.sketch.confidence import Evidence
 from manyarms.sketch.covariance import SPARE_ROWS, Covariance
 from manyarms.sketch.dictionary import STALE, Chance, draw_dictionary, inclusion_probability
@@ -27,7 +27,7 @@ from manyarms.sketch.linalg import EPS, solve_lower
 from manyarms.sketch.posterior import Posterior
 from manyarms.sketch.store import blas
 from manyarms.sketch.tracked import Tracked
-from manyarms.typing import Array, ArrayLike, Indices
+from manyarms.typing import Array, ArrayLike, Indices, Mask
 
 EXACT_ENTRIES = 1 << 18
 """Entries of all arms' exact covariance above which W is no longer all that was pulled: what stays in cache."""
@@ -59,23 +59,23 @@ class Adaptive(BKB, resparsify="adaptive"):
 
     _state: AdaptiveState
 
-    def choose(self, n: int | None = 1, *, pending: ArrayLike = ()) -> Indices:
+    def choose(self, n: int | None = 1, *, pending: ArrayLike = (), exclude: ArrayLike = ()) -> Indices:
         if n is None or self._state.exact or not self._state.history.n_observations:
-            return super().choose(n, pending=pending)
-        n, outstanding = whole(n, "n"), as_arms(pending, self.n_arms)
+            return super().choose(n, pending=pending, exclude=exclude)
+        n, outstanding, barred = whole(n, "n"), as_arms(pending, self.n_arms), as_excluded(exclude, self.n_arms)
         beta, accuracy, frontier = self.beta, self._accuracy(), self._state.frontier
         with self.stats.timed("choices"):
-            chosen = [] if len(outstanding) else [frontier.arg_max(beta, accuracy)]
+            chosen = [] if len(outstanding) else [frontier.arg_max(beta, accuracy, barred)]
             while len(chosen) < n:
                 supposed = np.concatenate([outstanding, np.array(chosen, dtype=np.intp)])
-                chosen.append(frontier.arg_max_supposing(*self._supposing(supposed), beta, accuracy))
+                chosen.append(frontier.arg_max_supposing(*self._supposing(supposed), beta, accuracy, barred))
         return np.array(chosen, dtype=np.intp)
 
-    def _batch(self, outstanding: Indices) -> Indices:
+    def _batch(self, outstanding: Indices, barred: Mask | None) -> Indices:
         """As in `Policy`, lazily: a pull that gives just the mean of its arm changes variances only."""
         state, chosen = self._state, list[int]()
         if state.exact or not state.history.n_observations:
-            return super()._batch(outstanding)
+            return super()._batch(outstanding, barred)
         beta, accuracy, now = np.sqrt(STALE) * self.beta, self._accuracy(), state.frontier
         history, frontier, shrunk, supposed = state.history, now, 1.0, outstanding
         while True:
@@ -89,7 +89,7 @@ class Adaptive(BKB, resparsify="adaptive"):
                 history = history.add(distinct, means, weights)
                 frontier.track(distinct)
                 frontier = frontier.observed(history, distinct, means, weights)
-            supposed = np.array([frontier.arg_max(beta, accuracy)])
+            supposed = np.array([frontier.arg_max(beta, accuracy, barred)])
             chosen.append(int(supposed[0]))
 
     def _supposing(self, arms: Indices) -> tuple[Posterior, float]:

@@ -11,7 +11,7 @@ from manyarms.arms import as_rows
 from manyarms.errors import KernelError, NumericalError, ParameterError, StateError
 from manyarms.kernels import as_kernel
 from manyarms.numbers import real, whole
-from manyarms.policies.checks import as_arms, as_generator, as_rewards, as_weights
+from manyarms.policies.checks import as_arms, as_excluded, as_generator, as_rewards, as_weights
 from manyarms.sketch.choice import Scores, arg_max, score
 from manyarms.sketch.confidence import Evidence, Radius, first_norm, updated_norm
 from manyarms.sketch.dictionary import STALE
@@ -20,7 +20,7 @@ from manyarms.sketch.history import History, by_arm
 from manyarms.sketch.linalg import EPS
 from manyarms.sketch.observations import Observations
 from manyarms.stats import Stats
-from manyarms.typing import Array, ArrayLike, Indices, Seed
+from manyarms.typing import Array, ArrayLike, Indices, Mask, Seed
 
 ROWS = 1 << 16
 """Rows whose k(x, x) is computed at a time."""
@@ -79,10 +79,11 @@ class Policy(ABC):
         self._cache: tuple[State, Array, Array] | None = None
         self._state = self._first_state(rng)
 
-    def choose(self, n: int | None = 1, *, pending: ArrayLike = ()) -> Indices:
+    def choose(self, n: int | None = 1, *, pending: ArrayLike = (), exclude: ArrayLike = ()) -> Indices:
         """The n arms to pull next, (n,).
 
-        Pure: asked again before an `observe` it answers the same. `pending` are arms whose rewards are still outstanding. A
+        Pure: asked again before an `observe` it answers the same. `pending` are arms whose rewards are still outstanding,
+        `exclude` arms that must not be chosen (indices, or a mask of all arms). A
         batch supposes each arm pulled before choosing the next: its variance shrinks, the means stay.
 
         With ``n=None`` a rule ends the batch (Batch-BKB, Calandriello et al., ICML 2020): arms are added while those before
@@ -90,13 +91,13 @@ class Policy(ABC):
         batch costs no more regret than one arm at a time, up to constants. Batches grow as variances shrink, in the end to
         about as many arms as were observed before, and are empty while what is pending must be awaited.
         """
-        outstanding = as_arms(pending, self.n_arms)
+        outstanding, barred = as_arms(pending, self.n_arms), as_excluded(exclude, self.n_arms)
         if n is None:
             with self.stats.timed("choices"):
-                return self._batch(outstanding)
+                return self._batch(outstanding, barred)
         n, chosen = whole(n, "n"), list[int]()
         if not self._state.history.n_observations and not len(outstanding):
-            chosen.append(self._first_arm)
+            chosen.append(self._first(barred))
         with self.stats.timed("choices"):
             beta, supposed = self.beta, [*outstanding, *chosen]
             if len(chosen) < n:
@@ -104,14 +105,22 @@ class Policy(ABC):
             while len(chosen) < n:
                 if supposed:
                     lookahead.pull(np.array(supposed, dtype=np.intp))
-                supposed = [arg_max(score(mean, lookahead.variance, beta))]
+                supposed = [arg_max(score(mean, lookahead.variance, beta, barred))]
                 chosen += supposed
         return np.array(chosen, dtype=np.intp)
 
-    def _batch(self, outstanding: Indices) -> Indices:
+    def _first(self, barred: Mask | None) -> int:
+        """The random first arm, or the next one that may be chosen."""
+        return (
+            self._first_arm
+            if barred is None
+            else int(np.argmin(np.roll(barred, -self._first_arm)) + self._first_arm) % self.n_arms
+        )
+
+    def _batch(self, outstanding: Indices, barred: Mask | None) -> Indices:
         """choose(None)."""
         if not self._state.history.n_observations:
-            return np.array([] if len(outstanding) else [self._first_arm], dtype=np.intp)
+            return np.array([] if len(outstanding) else [self._first(barred)], dtype=np.intp)
         mean, variance, _ = self.scores()
         lookahead, beta = self._lookahead(append=False), np.sqrt(STALE) * self.beta
         chosen: list[int] = []
@@ -119,7 +128,7 @@ class Policy(ABC):
         while shrunk <= STALE:
             if len(supposed):
                 lookahead.pull(supposed)
-            supposed = np.array([arg_max(score(mean, lookahead.variance, beta))])
+            supposed = np.array([arg_max(score(mean, lookahead.variance, beta, barred))])
             shrunk += float(variance[supposed[0]])
             chosen.append(int(supposed[0]))
         return np.array(chosen, dtype=np.intp)

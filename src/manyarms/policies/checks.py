@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.errors import ArmsError, ObservationError, UnknownArmError
+from manyarms.errors import ArmsError, ObservationError, StateError, UnknownArmError
 from manyarms.numbers import whole
-from manyarms.typing import AnyArray, Array, Indices
+from manyarms.typing import AnyArray, Array, Indices, Mask
 
 
 def as_arms(arms: Any, n_arms: int) -> Indices:
@@ -21,6 +21,21 @@ def as_arms(arms: Any, n_arms: int) -> Indices:
     if outside.any():
         raise UnknownArmError(f"there is no arm {array[outside][0]}: arms are numbered from 0 to {n_arms - 1}")
     return array.astype(np.intp)
+
+
+def as_excluded(exclude: Any, n_arms: int) -> Mask | None:
+    """Which arms must not be chosen, (A,), from their indices or from such a mask; None where all may be."""
+    if isinstance(exclude, np.ndarray) and exclude.dtype == bool and exclude.shape == (n_arms,):
+        barred = exclude
+    else:
+        arms = as_arms(exclude, n_arms)
+        if not len(arms):
+            return None
+        barred = np.zeros(n_arms, dtype=bool)
+        barred[arms] = True
+    if barred.all():
+        raise StateError(f"no arm is left to choose: all {n_arms} are excluded")
+    return barred
 
 
 def as_rewards(rewards: Any, n: int) -> Array:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manyarms.typing import Array
+from manyarms.typing import Array, Mask
 
 TIE = 1e-9
 """Scores closer to the largest than this, relative to |μ̃| + β̃σ̃ there, are ties."""
@@ -18,9 +18,12 @@ class Scores(NamedTuple):
     ucb: Array
 
 
-def score(mean: Array, variance: Array, beta: float) -> Scores:
-    """u(x) = μ̃(x) + β̃σ̃(x) (Eq. 3)."""
-    return Scores(mean, variance, mean + beta * np.sqrt(variance))
+def score(mean: Array, variance: Array, beta: float, barred: Mask | None = None) -> Scores:
+    """u(x) = μ̃(x) + β̃σ̃(x) (Eq. 3); −∞ for arms that must not be chosen."""
+    ucb = mean + beta * np.sqrt(variance)
+    if barred is not None:
+        ucb[barred] = -np.inf
+    return Scores(mean, variance, ucb)
 
 
 def arg_max(scores: Scores) -> int:

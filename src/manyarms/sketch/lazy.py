@@ -22,7 +22,7 @@ from manyarms.sketch.posterior import Posterior
 from manyarms.sketch.store import Gain, Pass, Store, blas
 from manyarms.sketch.tracked import WAITING, Tracked
 from manyarms.stats import Stats
-from manyarms.typing import Array, Indices
+from manyarms.typing import Array, Indices, Mask
 
 PATIENCE = 80
 """Arms of the last list scored in a step before a pass over it makes its bounds current."""
@@ -40,7 +40,8 @@ class Search:
 
     beta: float
     accuracy: float  # relative, of scores
-    score: Callable[[Indices], tuple[Array, Array]]  # means and scores of the tracked arms at these positions
+    barred: Mask | None  # (A,) arms that must not be chosen
+    score: Callable[[Indices], tuple[Array, Array]]  # means and scores of the tracked arms at these positions; −∞ if barred
     best: float = -np.inf
     scale: float = 0.0  # |μ̃| + β̃σ̃, the largest seen
 
@@ -54,6 +55,12 @@ class Search:
         mean, ucb = self.score(positions)
         self.best = max(self.best, float(ucb.max()))
         self.scale = max(self.scale, float((np.abs(mean) + (ucb - mean)).max()))
+
+    def masked(self, arms: Indices, ucb: Array) -> Array:
+        """The scores of these arms, −∞ for those that must not be chosen; changed in place."""
+        if self.barred is not None:
+            ucb[self.barred[arms]] = -np.inf
+        return ucb
 
 
 class Frontier:
@@ -101,16 +108,22 @@ class Frontier:
         frontier._listed = np.zeros(0, dtype=bool)
         return frontier
 
-    def arg_max(self, beta: float, accuracy: float) -> int:
+    def arg_max(self, beta: float, accuracy: float, barred: Mask | None = None) -> int:
         """The arm that full scoring would pick; scores have this relative accuracy."""
         if self.tracked.n_arms - len(self._history.pulled) > HOT:
             self._cool()
-        search = Search(beta, accuracy, lambda at: (self.tracked.mean[at], self._ucb(beta)[at]))
+
+        def score(at: Indices) -> tuple[Array, Array]:
+            return self.tracked.mean[at], search.masked(self.tracked.arms[at], self._ucb(beta)[at])
+
+        search = Search(beta, accuracy, barred, score)
         search.scored(np.arange(self.tracked.n_arms))
         self._settle(search)
-        return _lowest_of_ties(self.tracked.arms, self.tracked.mean, self._ucb(beta))
+        return _lowest_of_ties(self.tracked.arms, *score(np.arange(self.tracked.n_arms)))
 
-    def arg_max_supposing(self, posterior: Posterior, root_rise: float, beta: float, accuracy: float) -> int:
+    def arg_max_supposing(
+        self, posterior: Posterior, root_rise: float, beta: float, accuracy: float, barred: Mask | None
+    ) -> int:
         """The arm of largest μ̃ + β̃σ̃′, the means as they are and σ̃′ of this posterior, for which σ̃′ ≤ root_rise·σ̃."""
         arms: list[Indices] = []
         means: list[Array] = []
@@ -119,12 +132,12 @@ class Frontier:
         def score(at: Indices) -> tuple[Array, Array]:
             arms.append(self.tracked.arms[at])
             means.append(self.tracked.mean[at])
-            scores.append(means[-1] + beta * np.sqrt(self._all.variance(posterior, arms[-1])))
+            scores.append(search.masked(arms[-1], means[-1] + beta * np.sqrt(self._all.variance(posterior, arms[-1]))))
             return means[-1], scores[-1]
 
         wide = beta * root_rise
-        search = Search(wide, accuracy, score)
-        climb(search, self._ucb(wide), search.scored, self.tracked.n_arms)
+        search = Search(wide, accuracy, barred, score)
+        climb(search, search.masked(self.tracked.arms, self._ucb(wide)), search.scored, self.tracked.n_arms)
         self._settle(search)
         return _lowest_of_ties(np.concatenate(arms), np.concatenate(means), np.concatenate(scores))
 
@@ -176,6 +189,8 @@ class Frontier:
         listed = self._listed
         upper = last.bounds.upper(reach)
         upper[listed] = -np.inf
+        if search.barred is not None:
+            upper[search.barred if last.arms is None else search.barred[last.arms]] = -np.inf
 
         def track(positions: Indices) -> None:
             arms, before = last.arms_at(positions), self.tracked.n_arms
@@ -271,7 +286,7 @@ def climb(search: Search, upper: Array, score: Callable[[Indices], None], patien
     """Score positions whose bound reaches the best score, best bound first, in growing blocks, until none is left (True) or
     patience is at its end (False)."""
     scored, block = 0, 16
-    reach = np.flatnonzero(upper >= search.level)
+    reach = np.flatnonzero((upper >= search.level) & (upper > -np.inf))
     if len(reach):
         reach = reach[np.argsort(-upper[reach], kind="stable")]
     while scored < len(reach) and upper[reach[scored]] >= search.level:
