@@ -15,13 +15,16 @@ from manyarms.kernels import (
     RBF,
     FromCallable,
     FromObject,
+    Hamming,
     Linear,
     Matern,
+    On,
     Pairwise,
     Polynomial,
     Product,
     Scaled,
     Sum,
+    Tanimoto,
     as_kernel,
     distances,
 )
@@ -170,3 +173,38 @@ def test_algebra_reads_as_written():
 def test_what_cannot_be_a_kernel_is_a_typed_error(build):
     with pytest.raises(KernelError):
         build()
+
+
+def test_hamming_counts_the_columns_that_differ():
+    rng = np.random.default_rng(0)
+    X, Y = rng.integers(4, size=(30, 3)).astype(float), rng.integers(4, size=(9, 3)).astype(float)
+    lengthscale = np.array([0.5, 2.0, 7.0])
+    expected = [[np.exp(-np.sum((x != y) / lengthscale)) for y in Y] for x in X]
+    np.testing.assert_allclose(Hamming(lengthscale)(X, Y), expected)
+    np.testing.assert_allclose(Hamming(2.0)(X, Y), Hamming([2.0, 2.0, 2.0])(X, Y))
+    np.testing.assert_array_equal(Hamming(2.0).diag(X), np.ones(30))
+
+
+def test_tanimoto_is_shared_bits_over_bits_in_either():
+    rng = np.random.default_rng(0)
+    X = (rng.random((40, 16)) < 0.3).astype(float)
+    X[:2] = 0.0
+    sets = [set(np.flatnonzero(x)) for x in X]
+    expected = [[len(a & b) / len(a | b) if a | b else 1.0 for b in sets] for a in sets]
+    K = Tanimoto()(X, X)
+    np.testing.assert_allclose(K, expected)
+    assert np.linalg.eigvalsh(K).min() > -1e-12
+    np.testing.assert_array_equal(Tanimoto().diag(X), np.diag(K))
+    with pytest.raises(KernelError, match="negative"):
+        Tanimoto()(-X - 1, X)
+
+
+def test_a_kernel_of_some_columns():
+    rng = np.random.default_rng(0)
+    X = rng.random((20, 5))
+    product = On(RBF([0.3, 0.4]), 0, 2) * On(Hamming(1.0), 2, 5)
+    np.testing.assert_allclose(product(X, X[:3]), RBF([0.3, 0.4])(X[:, :2], X[:3, :2]) * Hamming(1.0)(X[:, 2:], X[:3, 2:]))
+    np.testing.assert_array_equal(product.diag(X), np.ones(20))
+    for build in (lambda: On(RBF(1.0), 2, 2), lambda: On(RBF(1.0), -1, 2), lambda: On(RBF(1.0), 3, 6)(X, X)):
+        with pytest.raises(KernelError):
+            build()

@@ -18,7 +18,10 @@ LAYERS = [
     ["kernels", "arms"],
     ["sketch"],
     ["policies"],
-    ["diagnostics"],
+    ["diagnostics", "hyper", "warp"],
+    ["trials", "model", "certificate"],
+    ["optimizer"],
+    ["maximize", "plots"],
     ["__init__"],
 ]
 

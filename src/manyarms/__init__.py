@@ -1,27 +1,41 @@
 """manyarms: no-regret Bayesian optimisation over millions of candidates."""
 
 from manyarms import diagnostics, errors, kernels
+from manyarms.arms.pool import Pool
+from manyarms.certificate import Certificate
+from manyarms.maximize import Result, maximize
+from manyarms.optimizer import Candidate, Optimizer, Predictions
 from manyarms.policies import BKB
 from manyarms.policies.base import Prediction
 from manyarms.policies.gpucb import GPUCB
 from manyarms.sketch.choice import Scores
 from manyarms.sketch.confidence import Bayes, Constant, Evidence, LogDet, Theory
 from manyarms.sketch.dictionary import oversampling_for
+from manyarms.trials import FAILED, Trial
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BKB",
+    "FAILED",
     "GPUCB",
     "Bayes",
+    "Candidate",
+    "Certificate",
     "Constant",
     "Evidence",
     "LogDet",
+    "Optimizer",
+    "Pool",
     "Prediction",
+    "Predictions",
+    "Result",
     "Scores",
     "Theory",
+    "Trial",
     "diagnostics",
     "errors",
     "kernels",
+    "maximize",
     "oversampling_for",
 ]

@@ -6,6 +6,8 @@ plain function of two blocks of rows works wherever a kernel is asked for.
 
 from manyarms.kernels.adapters import FromCallable, FromObject, Pairwise, as_kernel
 from manyarms.kernels.base import Kernel, Product, Scaled, Sum
+from manyarms.kernels.columns import On
+from manyarms.kernels.discrete import Hamming, Tanimoto
 from manyarms.kernels.linear import Linear, Polynomial
 from manyarms.kernels.stationary import RBF, Matern
 
@@ -13,13 +15,16 @@ __all__ = [
     "RBF",
     "FromCallable",
     "FromObject",
+    "Hamming",
     "Kernel",
     "Linear",
     "Matern",
+    "On",
     "Pairwise",
     "Polynomial",
     "Product",
     "Scaled",
     "Sum",
+    "Tanimoto",
     "as_kernel",
 ]

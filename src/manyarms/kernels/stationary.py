@@ -10,18 +10,32 @@ from manyarms.kernels.distances import FEW, ScaledPoints, few_squared_distances
 from manyarms.typing import Array, ArrayLike
 
 
+def as_lengthscale(lengthscale: ArrayLike) -> Array:
+    """One positive number, or one per column, read-only."""
+    try:
+        scales = np.array(lengthscale, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise KernelError(f"lengthscale must be one number or one per column, got {lengthscale!r}") from error
+    if scales.ndim > 1 or scales.size == 0 or not np.all(np.isfinite(scales) & (scales > 0)):
+        raise KernelError(f"lengthscale must be positive: one number, or one per column; got {lengthscale!r}")
+    scales.setflags(write=False)
+    return scales
+
+
+def check_lengthscale(kernel: Kernel, lengthscale: Array, n_columns: int) -> None:
+    """Raise KernelError unless there is one lengthscale, or one for each column."""
+    if lengthscale.ndim == 1 and lengthscale.size != n_columns:
+        raise KernelError(
+            f"{kernel!r} has {lengthscale.size} lengthscales and the rows have {n_columns} columns; "
+            "give one lengthscale, or one per column"
+        )
+
+
 class Stationary(Kernel):
     """k(x, y) = g(ρ²) with g(0) = 1."""
 
     def __init__(self, lengthscale: ArrayLike) -> None:
-        try:
-            scales = np.array(lengthscale, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise KernelError(f"lengthscale must be one number or one per column, got {lengthscale!r}") from error
-        if scales.ndim > 1 or scales.size == 0 or not np.all(np.isfinite(scales) & (scales > 0)):
-            raise KernelError(f"lengthscale must be positive: one number, or one per column; got {lengthscale!r}")
-        scales.setflags(write=False)
-        self.lengthscale = scales
+        self.lengthscale = as_lengthscale(lengthscale)
 
     @abstractmethod
     def _of_squared_distance(self, D: Array) -> Array:
@@ -29,11 +43,7 @@ class Stationary(Kernel):
 
     def __call__(self, X: Array, Y: Array) -> Array:
         X, Y = as_blocks(X, Y)
-        if self.lengthscale.ndim == 1 and self.lengthscale.size != Y.shape[1]:
-            raise KernelError(
-                f"{self!r} has {self.lengthscale.size} lengthscales and the rows have {Y.shape[1]} columns; "
-                "give one lengthscale, or one per column"
-            )
+        check_lengthscale(self, self.lengthscale, Y.shape[1])
         if not len(Y):
             return np.empty((len(X), 0))
         if len(Y) <= FEW:

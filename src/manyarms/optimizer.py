@@ -1,0 +1,458 @@
+"""Ask and tell over a pool of candidates, with nothing to tune."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy.stats import norm
+
+from manyarms.arms.pool import Pool
+from manyarms.certificate import Certificate
+from manyarms.diagnostics import sketch_accuracy
+from manyarms.errors import ObservationError, ParameterError, StateError
+from manyarms.hyper import Fixed, Mixed, Shape
+from manyarms.kernels import Linear, Tanimoto, as_kernel
+from manyarms.model import Model, Settings
+from manyarms.numbers import real, whole
+from manyarms.policies import BKB
+from manyarms.sketch.confidence import Bayes, Constant, Radius, TheoremTwo
+from manyarms.trials import FAILED, CandidateId, Trial, as_values
+from manyarms.typing import Array, Indices, Mask, Seed
+
+START = 8
+"""Candidates drawn at random before the model chooses."""
+
+Direction = Literal["maximize", "minimize"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A candidate and what is known of it: posterior mean and interval of its true value, in the user's units."""
+
+    id: CandidateId
+    mean: float
+    low: float
+    high: float
+    n_results: int
+
+
+class Predictions(NamedTuple):
+    """Of some candidates: posterior mean, standard deviation and interval of the true value, each (n,), in the user's units."""
+
+    ids: list[CandidateId]
+    mean: Array
+    std: Array
+    low: Array
+    high: Array
+
+
+class _Told(NamedTuple):
+    """What one call of `tell` brought, and how large the sketch was after it."""
+
+    trials: list[Trial]
+    size: tuple[int, int, float]
+
+
+@dataclass(frozen=True)
+class _State:
+    """Everything that changes, replaced as a whole."""
+
+    pool: Pool
+    order: Indices  # positions in the order of the random start
+    model: Model
+    n_told: int  # entries of the log that count
+    n_trials: int
+    pending: tuple[int, ...]  # positions in the pool
+    results: Indices  # (n,) values told of each candidate
+    retired: Mask  # (n,)
+    failed: Mask  # (n,)
+
+
+class Optimizer:
+    """Suggests which candidates of a pool to try next, and says what is known of them.
+
+    pool : a `Pool`, or anything `Pool.from_frame` or `Pool.from_array` takes.
+    direction : "maximize" or "minimize" the values told.
+    kernel : None learns a lengthscale for each column: Matérn-5/2 on numeric ones, a Hamming kernel on categories, and Tanimoto
+        on bits. "tanimoto", "linear", a kernel object or a function of two blocks of encoded rows: only the scale is learned.
+    noise : standard deviation of the values of one candidate; learned where None. With a kernel object *and* a noise nothing is
+        learned and the kernel is taken in the units of the values: only then may a theorem cover what `certificate` says.
+    confidence : radius of the scores, `Constant(2.0)` where None.
+    repeats : "allow" asks for a candidate again where that pays, "never" does not, k asks at most k times.
+    policy : `BKB`, `GPUCB`, or another with their arguments.
+    seed : an integer or a numpy Generator, for the random start and the sketch.
+    options : further arguments of the policy, such as ``memory=`` or ``oversampling=``.
+    """
+
+    def __init__(
+        self,
+        pool: Any,
+        *,
+        direction: Direction = "maximize",
+        kernel: Any = None,
+        noise: float | None = None,
+        confidence: Radius | None = None,
+        repeats: Literal["allow", "never"] | int = "allow",
+        policy: Callable[..., Any] = BKB,
+        seed: Seed = 0,
+        **options: Any,
+    ) -> None:
+        if direction not in ("maximize", "minimize"):
+            raise ParameterError(f'direction must be "maximize" or "minimize", got {direction!r}')
+        pool = as_pool(pool)
+        self.direction, self._sign = direction, 1.0 if direction == "maximize" else -1.0
+        self._most = _most(repeats)
+        if noise is not None:
+            real(noise, "noise", "a positive standard deviation, in the units of the values", above=0)
+        shape, fixed = _shape(kernel, pool)
+        seed = int(seed.integers(2**63)) if isinstance(seed, np.random.Generator) else whole(seed, "seed", at_least=0)
+        learns = not (fixed and noise is not None)
+        settings = Settings(shape, noise, learns, confidence or Constant(2.0), policy, options, seed)
+        order, nothing = np.random.default_rng([seed, 1]).permutation(len(pool)), np.zeros(len(pool), dtype=bool)
+        self._log: list[_Told] = []  # entries from n_told on are of calls that failed
+        self._state = _State(pool, order, Model.prior(settings, pool.X), 0, 0, (), nothing.astype(np.intp), nothing, nothing)
+
+    # What comes next
+
+    def ask(self, n: int = 1) -> list[CandidateId]:
+        """The ids of n candidates to try; they are pending until told or released."""
+        n, state = whole(n, "n"), self._state
+        asked: list[int] = []
+        for _ in range(n):
+            position = self._next(replace(state, pending=(*state.pending, *asked)))
+            if position is None:
+                if not asked:
+                    raise StateError(self._nothing_left(state))
+                break
+            asked.append(position)
+        self._state = replace(state, pending=(*state.pending, *asked))
+        return [_plain(state.pool.ids[position]) for position in asked]
+
+    def release(self, ids: Any) -> None:
+        """These candidates are not being tried after all."""
+        pending = list(self._state.pending)
+        for position, name in zip(self._state.pool.positions(ids).tolist(), np.atleast_1d(ids).tolist(), strict=True):
+            if position not in pending:
+                raise StateError(f"{name!r} is not pending: {self.pending or 'nothing is'}")
+            pending.remove(position)
+        self._state = replace(self._state, pending=tuple(pending))
+
+    @property
+    def pending(self) -> list[CandidateId]:
+        """Asked, and neither told nor released."""
+        return [_plain(self._state.pool.ids[position]) for position in self._state.pending]
+
+    # What came back
+
+    def tell(self, ids: Any, values: Any = None, *, failed: Any = None) -> None:
+        """Learn the values of candidates, asked for or not, in any order; a repeated id is a replicate.
+
+        A value may be `FAILED`; `failed` (True, or one truth each) says so of all or some of the ids instead. A failed
+        candidate is not asked for again and teaches the model nothing. On an error nothing has changed.
+        """
+        state = self._state
+        positions = state.pool.positions(ids)
+        told = _told(values, failed, len(positions))
+        if self._most == 1:
+            self._check_once(positions, told)
+        names = [_plain(state.pool.ids[position]) for position in positions]
+        trials = [Trial(state.n_trials + i, *pair) for i, pair in enumerate(zip(names, told, strict=True))]
+        good = np.array([value is not None for value in told], dtype=bool)
+        pending, results, failures = list(state.pending), state.results.copy(), state.failed.copy()
+        for position in positions.tolist():
+            if position in pending:
+                pending.remove(position)
+        np.add.at(results, positions[good], 1)
+        failures[positions[~good]] = True
+        model = state.model
+        if good.any():
+            rewards = self._sign * np.array([value for value in told if value is not None])
+            model = model.observed(state.pool.arm_of[positions[good]], rewards)
+            if model.is_stale:
+                model = model.refitted(*self._results([*self.history, *trials], state.pool))
+        del self._log[state.n_told :]
+        self._log.append(_Told(trials, _size(model)))
+        self._state = replace(
+            state,
+            model=model,
+            n_told=state.n_told + 1,
+            n_trials=state.n_trials + len(trials),
+            pending=tuple(pending),
+            results=results,
+            failed=failures,
+        )
+
+    @property
+    def history(self) -> list[Trial]:
+        """Every result told, oldest first."""
+        return [trial for told in self._log[: self._state.n_told] for trial in told.trials]
+
+    # What is known
+
+    def best(self, level: float = 0.95) -> Candidate:
+        """The tried candidate of largest lower confidence bound (lowest upper bound when minimising)."""
+        return self._candidates([self._best()], level)[0]
+
+    def top(self, k: int = 10, level: float = 0.95) -> list[Candidate]:
+        """The k candidates, tried or not, of best posterior mean."""
+        state, k = self._state, whole(k, "k")
+        self._something_told()
+        mean = state.model.policy.predict().mean[state.pool.arm_of]
+        mean[state.retired | state.failed] = -np.inf
+        order = np.argsort(-mean, kind="stable")[: min(k, int(np.isfinite(mean).sum()))]
+        return self._candidates(order.tolist(), level)
+
+    def predict(self, ids: Any, level: float = 0.95) -> Predictions:
+        """Posterior mean, standard deviation and interval of the true values of candidates."""
+        positions, model = self._state.pool.positions(ids), self._state.model
+        arms = self._state.pool.arm_of[positions]
+        names = [_plain(self._state.pool.ids[position]) for position in positions]
+        _, less, more = model.interval(arms, 1.0)
+        mean, *ends = (self._sign * end for end in model.interval(arms, _quantile(level)))
+        return Predictions(names, mean, (more - less) / 2, *(ends if self._sign > 0 else ends[::-1]))
+
+    def certificate(self, tolerance: float | None = None) -> Certificate:
+        """How much better than the recommended candidate another one may be, and how sure that is."""
+        if tolerance is not None:
+            real(tolerance, "tolerance", "a non-negative regret, in the units of the values", at_least=0)
+        state, model, best = self._state, self._state.model, self._best()
+        policy = model.policy
+        rival = int(policy.choose(exclude=self._gone(state))[0])
+        mean, low, high = model.interval(np.array([state.pool.arm_of[best], rival]), model.radius)
+        bound = max(0.0, float(high[1] - low[0]))
+        probability, reason = self._promise()
+        ends = sorted((self._sign * low[0], self._sign * high[0]))
+        rivals = state.pool.members(rival)
+        return Certificate(
+            _plain(state.pool.ids[best]),
+            float(self._sign * mean[0]),
+            float(ends[0]),
+            float(ends[1]),
+            _plain(state.pool.ids[rivals[~(state.retired | state.failed)[rivals]][0]]),
+            float(bound),
+            probability,
+            reason,
+            sketch_accuracy(policy).theta if isinstance(policy, BKB) else 0.0,
+            policy.effective_dimension,
+            model.n_results,
+            tolerance,
+        )
+
+    @property
+    def importance(self) -> dict[str, float]:
+        """One over the lengthscale of every column the kernel learns one for, largest first: what the values depend on most."""
+        fitted, features = self._state.model.fitted, self._state.pool.features
+        if fitted is None or not len(fitted.theta):
+            raise StateError("no lengthscales were learned: tell more results, and leave `kernel` to be learned")
+        columns = [feature.name for feature in features if feature.kind != "bits"]
+        pairs = zip(columns, np.exp(-fitted.theta).tolist(), strict=True)
+        return dict(sorted(pairs, key=lambda pair: -pair[1]))
+
+    @property
+    def sizes(self) -> list[tuple[int, int, float]]:
+        """Results, dictionary size and effective dimension after every `tell`."""
+        return [told.size for told in self._log[: self._state.n_told]]
+
+    @property
+    def pool(self) -> Pool:
+        """The candidates."""
+        return self._state.pool
+
+    @property
+    def policy(self) -> Any:
+        """The policy at work, on standardised rewards; a refit replaces it."""
+        return self._state.model.policy
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the values of one good candidate, given or learned."""
+        model = self._state.model
+        return float(np.sqrt(model.policy.regularization)) / model.warp.slope
+
+    # Candidates come and go
+
+    def add(self, table: Any) -> None:
+        """More candidates, in a table with the columns of the pool."""
+        state = self._state
+        pool = state.pool.add(table)
+        more = np.zeros(len(pool) - len(state.pool), dtype=bool)
+        model = state.model.on(pool.X, *self._results(self.history, pool))
+        rng = np.random.default_rng([model.settings.seed, len(pool)])
+        self._state = replace(
+            state,
+            pool=pool,
+            order=np.concatenate([state.order, len(state.pool) + rng.permutation(len(more))]),
+            model=model,
+            results=np.concatenate([state.results, more.astype(np.intp)]),
+            retired=np.concatenate([state.retired, more]),
+            failed=np.concatenate([state.failed, more]),
+        )
+
+    def retire(self, ids: Any) -> None:
+        """These candidates are no longer available: not asked for, not recommended. What they taught stays."""
+        retired = self._state.retired.copy()
+        retired[self._state.pool.positions(ids)] = True
+        pending = tuple(position for position in self._state.pending if not retired[position])
+        self._state = replace(self._state, retired=retired, pending=pending)
+
+    def __repr__(self) -> str:
+        state = self._state
+        done = f"{state.n_trials} results, {len(state.pending)} pending"
+        return f"Optimizer({state.pool!r}, {self.direction}, {done})"
+
+    # How
+
+    def _next(self, state: _State) -> int | None:
+        """The position of the next candidate, None where none may be asked for."""
+        tries = state.results.copy()
+        np.add.at(tries, np.array(state.pending, dtype=np.intp), 1)
+        open_ = ~(state.retired | state.failed) & (tries < self._most)
+        if not open_.any():
+            return None
+        if state.model.n_results + len(state.pending) < START:
+            fresh = state.order[open_[state.order] & (tries[state.order] == 0)]
+            if len(fresh):
+                return int(fresh[0])
+        closed = np.ones(state.model.policy.n_arms, dtype=bool)
+        closed[state.pool.arm_of[open_]] = False
+        pending = state.pool.arm_of[np.array(state.pending, dtype=np.intp)]
+        arm = int(state.model.policy.choose(pending=pending, exclude=closed)[0])
+        members = state.pool.members(arm)
+        members = members[open_[members]]
+        return int(members[np.argmin(tries[members])])
+
+    def _gone(self, state: _State) -> Mask:
+        """Arms all of whose candidates are retired or failed, (A,)."""
+        gone = np.ones(state.model.policy.n_arms, dtype=bool)
+        gone[state.pool.arm_of[~(state.retired | state.failed)]] = False
+        return gone
+
+    def _nothing_left(self, state: _State) -> str:
+        counts = f"{int(state.retired.sum())} are retired, {int(state.failed.sum())} failed, {len(state.pending)} are pending"
+        return (
+            f"nothing is left to ask for: of {len(state.pool)} candidates {counts}, the others were tried as often as "
+            "`repeats` allows; tell what is pending, add candidates or allow repeats"
+        )
+
+    def _check_once(self, positions: Indices, told: list[float | None]) -> None:
+        """Raise ObservationError where repeats="never" and a candidate would have a second value."""
+        once = self._state.results > 0
+        for position, value in zip(positions.tolist(), told, strict=True):
+            if value is not None and once[position]:
+                name = _plain(self._state.pool.ids[position])
+                raise ObservationError(f'{name!r} has a value already, and repeats="never"; allow repeats to tell replicates')
+            once[position] = True
+
+    def _results(self, trials: Sequence[Trial], pool: Pool) -> tuple[Indices, Array]:
+        """Arms and signed values of all results."""
+        good = [trial for trial in trials if trial.value is not None]
+        if not good:
+            return np.zeros(0, dtype=np.intp), np.zeros(0)
+        arms = pool.arm_of[pool.positions([trial.id for trial in good])]
+        return arms, self._sign * np.array([trial.value for trial in good])
+
+    def _something_told(self) -> None:
+        if not self._state.model.n_results:
+            raise StateError("no value was told yet: call tell() first")
+
+    def _best(self) -> int:
+        """Position of the recommended candidate."""
+        self._something_told()
+        state, model = self._state, self._state.model
+        positions = np.flatnonzero(state.results)
+        live = positions[~(state.retired | state.failed)[positions]]
+        positions = live if len(live) else positions
+        mean, std = model.predict(state.pool.arm_of[positions])
+        return int(positions[np.argmax(mean - model.radius * std)])
+
+    def _candidates(self, positions: Sequence[int], level: float) -> list[Candidate]:
+        state = self._state
+        names = [_plain(state.pool.ids[position]) for position in positions]
+        predicted = self.predict(names, level)
+        rows = zip(predicted.mean.tolist(), predicted.low.tolist(), predicted.high.tolist(), strict=True)
+        counts = state.results[np.asarray(positions, dtype=np.intp)].tolist()
+        return [Candidate(name, *row, count) for name, row, count in zip(names, rows, counts, strict=True)]
+
+    def _promise(self) -> tuple[float | None, str]:
+        """The probability behind the intervals, and why."""
+        settings = self._state.model.settings
+        radius = settings.confidence
+        if settings.learns:
+            return None, "the kernel or the noise was learned from the same results; give both to be covered by a theorem"
+        if isinstance(radius, TheoremTwo):
+            if radius.double:
+                return None, "the norm of f is guessed and doubled"
+            return 1 - radius.delta, f"Theorem 2, if ‖f‖ ≤ {radius.norm:g} and the noise is {radius.noise:g}-sub-Gaussian"
+        if isinstance(radius, Bayes):
+            return 1 - radius.delta, "if f is a draw of the Gaussian process with this kernel (Srinivas et al. 2010)"
+        return None, f"{radius!r} promises nothing over many candidates at once"
+
+
+def as_pool(pool: Any) -> Pool:
+    """A pool, from one or from a table."""
+    if isinstance(pool, Pool):
+        return pool
+    if isinstance(pool, np.ndarray):
+        return Pool.from_array(pool)
+    if isinstance(pool, list) and pool and isinstance(pool[0], dict):
+        return Pool.from_dicts(pool)
+    return Pool.from_frame(pool)
+
+
+def _shape(kernel: Any, pool: Pool) -> tuple[Shape, bool]:
+    """What is learned of the kernel, and whether it is taken as given."""
+    widths = dict.fromkeys(("numeric", "categorical", "bits"), 0)
+    for feature in pool.features:
+        widths[feature.kind] += feature.stop - feature.start
+    if kernel is None:
+        return Mixed(*widths.values()), False
+    named = {"tanimoto": Tanimoto(), "linear": Linear(1.0)}
+    if isinstance(kernel, str):
+        if kernel not in named:
+            raise ParameterError(f"kernel must be None, one of {sorted(named)}, a kernel object or a function, got {kernel!r}")
+        return Fixed(named[kernel]), False
+    return Fixed(as_kernel(kernel)), True
+
+
+def _most(repeats: Any) -> float:
+    if repeats in ("allow", "never"):
+        return np.inf if repeats == "allow" else 1
+    if isinstance(repeats, str):
+        raise ParameterError(f'repeats must be "allow", "never" or a whole number, got {repeats!r}')
+    return whole(repeats, "repeats")
+
+
+def _told(values: Any, failed: Any, n: int) -> list[float | None]:
+    """A value for each of n ids, None for those that failed."""
+    if failed is None:
+        if values is None:
+            raise ObservationError("tell() takes values, or failed=True")
+        return as_values(values, n)
+    flags = np.broadcast_to(np.asarray(failed), n) if np.ndim(failed) == 0 else np.asarray(failed)
+    if flags.dtype != bool or len(flags) != n:
+        raise ObservationError(f"failed must be True, or one truth for each of the {n} ids, got {failed!r}")
+    if values is None:
+        if not flags.all():
+            raise ObservationError("tell() takes a value for every id that did not fail")
+        return [None] * n
+    if np.ndim(values) == 0 or len(values) != n:
+        raise ObservationError(f"tell() takes one value for each of the {n} ids, or leave values out where all failed")
+    return as_values([FAILED if flag else value for flag, value in zip(flags, values, strict=True)], n)
+
+
+def _size(model: Model) -> tuple[int, int, float]:
+    policy = model.policy
+    size = len(policy.dictionary) if isinstance(policy, BKB) else len(np.flatnonzero(policy.counts))
+    return model.n_results, size, policy.effective_dimension
+
+
+def _quantile(level: float) -> float:
+    real(level, "level", "a probability between 0 and 1", above=0, below=1)
+    return float(norm.ppf(0.5 + level / 2))
+
+
+def _plain(name: Any) -> CandidateId:
+    """An id as a Python int or str."""
+    plain: CandidateId = name.item() if isinstance(name, np.generic) else name
+    return plain

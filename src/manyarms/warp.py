@@ -1,0 +1,66 @@
+"""From the user's values to rewards a Gaussian process can model, and back.
+
+Values of the better half keep their distances. The worse half goes by rank: a diverged training that is a million times worse
+than the median must not drown the differences that matter (the half-rank warp of Vizier's Gaussian process bandit, Song et al.
+2024). The map is strictly increasing and piecewise linear, so predictions are mapped back.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import norm
+
+from manyarms.typing import Array
+
+FLATTEST = 1e-6
+"""Least slope of the map, of that of the better half."""
+
+
+@dataclass(frozen=True)
+class Warp:
+    """A strictly increasing map through knots, straight on beyond the first and the last."""
+
+    values: Array  # (k,) increasing
+    rewards: Array  # (k,) increasing
+
+    @classmethod
+    def identity(cls) -> "Warp":
+        """Rewards are values."""
+        return cls(np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+
+    @classmethod
+    def half_rank(cls, means: Array) -> "Warp":
+        """Made for the mean values of distinct arms: the median goes to 0, the better half has root mean square 1."""
+        median = float(np.median(means))
+        better = means[means >= median] - median
+        scale = float(np.sqrt(np.mean(np.square(better)))) or float(np.std(means)) or 1.0
+        worse = np.unique(means[means < median])
+        ranks = np.searchsorted(np.sort(means), worse) + 0.5
+        rewards = norm.ppf(ranks / len(means))
+        values = np.concatenate([worse, [median, median + scale]])
+        rewards = np.concatenate([rewards, [0.0, 1.0]])
+        # Ranks that tie within rounding, or values far apart, must not make the map flat.
+        least = np.concatenate([[0.0], np.cumsum(FLATTEST * np.diff(values) / scale)])
+        return cls(values, np.maximum.accumulate(rewards - least) + least)
+
+    @property
+    def slope(self) -> float:
+        """Of the better half: rewards a value."""
+        return float((self.rewards[-1] - self.rewards[-2]) / (self.values[-1] - self.values[-2]))
+
+    def shifted(self, by: float) -> "Warp":
+        """Rewards less a constant."""
+        return Warp(self.values, self.rewards - by)
+
+    def reward(self, values: Array) -> Array:
+        return _through(self.values, self.rewards, values)
+
+    def value(self, rewards: Array) -> Array:
+        return _through(self.rewards, self.values, rewards)
+
+
+def _through(x: Array, y: Array, at: Array) -> Array:
+    """Linear interpolation, and the outermost pieces continued."""
+    piece = np.clip(np.searchsorted(x, at, side="right") - 1, 0, len(x) - 2)
+    slope = (y[piece + 1] - y[piece]) / (x[piece + 1] - x[piece])
+    return np.asarray(y[piece] + slope * (at - x[piece]))
