@@ -181,7 +181,38 @@ def _tanimoto():
     return Tanimoto()
 
 
+def manyarms_optimizer(table: Table, budget: int, seed: int, **options) -> Trace:
+    """`ma.Optimizer` as it comes, on the table as a user has it."""
+    import manyarms as ma  # noqa: PLC0415
+
+    pool, noise = ma.Pool.from_frame(table.frame, columns=table.columns), np.random.default_rng([seed, 1])
+    chosen, rewards, clock = [], [], Clock()
+    with clock:
+        optimizer = ma.Optimizer(pool, seed=seed, **options)
+    for _ in range(budget):
+        with clock:
+            (i,) = optimizer.ask()
+        chosen.append(i)
+        rewards.append(table.draw(i, noise))
+        with clock:
+            optimizer.tell(i, rewards[-1])
+    return Trace(np.array(chosen), np.array(rewards), clock.seconds, optimizer.best().id)
+
+
+def _with_radius(name: str, *arguments: float):
+    def run(table: Table, budget: int, seed: int) -> Trace:
+        import manyarms as ma  # noqa: PLC0415
+
+        return manyarms_optimizer(table, budget, seed, confidence=getattr(ma, name)(*arguments))
+
+    return run
+
+
 PEERS = {
+    "manyarms": (manyarms_optimizer, "manyarms"),
+    "manyarms-constant-1": (_with_radius("Constant", 1.0), "manyarms"),
+    "manyarms-constant-3": (_with_radius("Constant", 3.0), "manyarms"),
+    "manyarms-bayes": (_with_radius("Bayes", 0.1), "manyarms"),
     "random": (random_search, "numpy"),
     "tpe": (optuna_tpe, "optuna"),
     "tpe-multivariate": (partial(optuna_tpe, multivariate=True), "optuna"),

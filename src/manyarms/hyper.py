@@ -24,8 +24,8 @@ from manyarms.typing import Array, Indices
 MOST = 256
 """Arms that take part in a fit."""
 SCALE_PRIOR = 0.1
-"""Standard deviation of log v; its mean gives f a prior variance of 1. A scale left free makes the model too sure of itself while
-most results are of a few good arms."""
+"""Standard deviation of log v; its mean gives f a prior variance of 1. A scale left free makes the model too sure of itself
+while most results are of a few good arms."""
 NOISE_PRIOR = (-4.0, 2.0)
 """Of log σ²."""
 LOWEST, HIGHEST = np.log(1e-4), np.log(1e3)
