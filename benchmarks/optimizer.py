@@ -1,0 +1,113 @@
+"""`ma.Optimizer` beside its peers on six real tables: one JSON, one table, one picture, from the runs that peers.py keeps.
+
+    python benchmarks/peers.py --peer manyarms random tpe tpe-multivariate --seed 0 1 2 3 4 5 6 7 8 9
+    python benchmarks/peers.py --peer botorch --seed 0
+    python benchmarks/peers.py --peer manyarms --budget 2000 --seed 0 1 2
+    python benchmarks/optimizer.py [--runs bench-output/peers] [--output bench-output]
+
+Regrets are (best mean − mean)/(best mean − median mean) of the candidates, every evaluation counted, random starts included.
+"""
+
+import argparse
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from peers import read
+from tables import SOURCES, load
+
+COLOURS = {"manyarms": "#0072b2", "botorch": "#d55e00", "tpe": "#009e73", "tpe-multivariate": "#56b4e9", "random": "#6e6e6e"}
+
+
+def runs(folder: Path) -> dict[tuple[str, str, int], list[dict]]:
+    """What was kept, by table, peer and budget."""
+    found = defaultdict(list)
+    for path in sorted(folder.glob("*.json")):
+        kept, _ = read(path)
+        found[kept["table"], kept["peer"], kept["budget"]].append(kept)
+    return found
+
+
+def summary(kept: list[dict], regret) -> dict:
+    """Means over seeds; the late regret is that of the last 200 evaluations."""
+    late = [float(np.mean(regret(np.array(run["chosen"][-200:])))) for run in kept]
+    early = [float(np.mean(regret(np.array(run["chosen"][:200])))) for run in kept]
+    means = {
+        key: float(np.mean([run[key] for run in kept]))
+        for key in ("mean regret", "best regret", "recommended regret", "seconds")
+    }
+    return {"seeds": len(kept), **means, "first 200": float(np.mean(early)), "last 200": float(np.mean(late))}
+
+
+def verdicts(table: str, rows: dict[str, dict]) -> list[str]:
+    """The bars at 200 evaluations."""
+    ours, said = rows.get("manyarms"), []
+    if not ours:
+        return said
+    if "botorch" in rows:
+        theirs = rows["botorch"]
+        for key in ("mean regret", "best regret"):
+            ok = ours[key] <= theirs[key]
+            said.append(f"{'met' if ok else 'MISSED'}: {key} {ours[key]:.4f}, BoTorch {theirs[key]:.4f}")
+        ratio = theirs["seconds"] / ours["seconds"]
+        said.append(f"{'met' if ratio >= 50 else 'MISSED'}: {ratio:.0f} times faster than BoTorch (bar 50)")
+    for peer in ("tpe", "tpe-multivariate"):
+        if peer in rows:
+            ok = ours["mean regret"] < rows[peer]["mean regret"]
+            said.append(
+                f"{'met' if ok else 'MISSED'}: mean regret {ours['mean regret']:.4f}, {peer} {rows[peer]['mean regret']:.4f}"
+            )
+    return said
+
+
+def long_verdict(row: dict) -> str:
+    """The bars at 2,000 evaluations."""
+    ratio, seconds = row["last 200"] / row["first 200"], row["seconds"] / 20
+    late = f"{'met' if ratio < 1 / 3 else 'MISSED'}: regret of the last 200 is {ratio:.3f} of the first 200 (bar 1/3)"
+    return f"{late}; {'met' if seconds <= 1 else 'MISSED'}: {seconds:.2f} s a hundred steps (bar 1)"
+
+
+def draw(found, path: Path) -> None:
+    """Average regret so far, a panel a table."""
+    figure = Figure(figsize=(13, 7), layout="constrained")
+    for ax, name in zip(figure.subplots(2, 3).flat, SOURCES, strict=True):
+        table = load(name)
+        for peer, colour in COLOURS.items():
+            kept = found.get((name, peer, 200))
+            if kept:
+                traces = np.array([table.regret(np.array(run["chosen"])) for run in kept])
+                average = traces.cumsum(axis=1) / np.arange(1, traces.shape[1] + 1)
+                ax.plot(average.mean(axis=0), color=colour, label=f"{peer} ({len(kept)})")
+        ax.set(title=name, xlabel="evaluations", ylabel="average regret so far", yscale="log")
+        ax.grid(color="#e6e6e6", lw=0.6)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=120)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=Path, default=Path("bench-output/peers"))
+    parser.add_argument("--output", type=Path, default=Path("bench-output"))
+    options = parser.parse_args()
+    found, results = runs(options.runs), {}
+    for name in SOURCES:
+        regret = load(name).regret
+        rows = {peer: summary(kept, regret) for (table, peer, budget), kept in found.items() if (table, budget) == (name, 200)}
+        print(f"\n{name}\n  {'200 evaluations':<22}{'seeds':>6}{'mean':>9}{'best':>9}{'recommended':>13}{'seconds':>9}")
+        for peer, row in sorted(rows.items(), key=lambda pair: pair[1]["mean regret"]):
+            regrets = f"{row['mean regret']:>9.4f}{row['best regret']:>9.4f}{row['recommended regret']:>13.4f}"
+            print(f"  {peer:<22}{row['seeds']:>6}{regrets}{row['seconds']:>9.1f}")
+        results[name] = {"200": rows, "verdicts": verdicts(name, rows)}
+        if long := found.get((name, "manyarms", 2000)):
+            results[name]["2000"] = summary(long, regret)
+            results[name]["verdicts"].append(long_verdict(results[name]["2000"]))
+        print("\n".join(f"  {line}" for line in results[name]["verdicts"]))
+    (options.output / "optimizer.json").write_text(json.dumps(results, indent=2))
+    draw(found, options.output / "optimizer.png")
+
+
+if __name__ == "__main__":
+    main()
