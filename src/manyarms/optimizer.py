@@ -22,6 +22,8 @@ from manyarms.typing import Array, Indices, Mask, Seed
 
 START = 8
 """Candidates drawn at random before the model chooses."""
+RADIUS = Constant(2.5)
+"""Chosen by benchmark, see docs/optimizer.md."""
 
 Direction = Literal["maximize", "minimize"]
 
@@ -78,7 +80,7 @@ class Optimizer:
         on bits. "tanimoto", "linear", a kernel object or a function of two blocks of encoded rows: only the scale is learned.
     noise : standard deviation of the values of one candidate; learned where None. With a kernel object *and* a noise nothing is
         learned and the kernel is taken in the units of the values: only then may a theorem cover what `certificate` says.
-    confidence : radius of the scores, `Constant(2.0)` where None.
+    confidence : radius of the scores, `Constant(2.5)` where None.
     repeats : "allow" asks for a candidate again where that pays, "never" does not, k asks at most k times.
     policy : `BKB`, `GPUCB`, or another with their arguments.
     seed : an integer or a numpy Generator, for the random start and the sketch.
@@ -108,7 +110,7 @@ class Optimizer:
         shape, fixed = _shape(kernel, pool)
         seed = int(seed.integers(2**63)) if isinstance(seed, np.random.Generator) else whole(seed, "seed", at_least=0)
         learns = not (fixed and noise is not None)
-        settings = Settings(shape, noise, learns, confidence or Constant(2.0), policy, options, seed)
+        settings = Settings(shape, noise, learns, confidence or RADIUS, policy, options, seed)
         order, nothing = np.random.default_rng([seed, 1]).permutation(len(pool)), np.zeros(len(pool), dtype=bool)
         self._log: list[_Told] = []  # entries from n_told on are of calls that failed
         self._state = _State(pool, order, Model.prior(settings, pool.X), 0, 0, (), nothing.astype(np.intp), nothing, nothing)
@@ -201,7 +203,7 @@ class Optimizer:
         mean = state.model.policy.predict().mean[state.pool.arm_of]
         mean[state.retired | state.failed] = -np.inf
         order = np.argsort(-mean, kind="stable")[: min(k, int(np.isfinite(mean).sum()))]
-        return self._candidates(order.tolist(), level)
+        return self._candidates(order.tolist(), level) if len(order) else []
 
     def predict(self, ids: Any, level: float = 0.95) -> Predictions:
         """Posterior mean, standard deviation and interval of the true values of candidates."""

@@ -42,16 +42,19 @@ class Tanimoto(Kernel):
 
     def __call__(self, X: Array, Y: Array) -> Array:
         X, Y = as_blocks(X, Y)
-        if min(X.min(initial=0.0), Y.min(initial=0.0)) < 0:
-            raise KernelError(
-                "Tanimoto takes bits or counts, got a negative number; use another kernel for real-valued columns"
-            )
+        _check_counts(Y)
         K = X @ Y.T
         union = np.einsum("ij,ij->i", X, X)[:, None] + np.einsum("ij,ij->i", Y, Y) - K
         return np.asarray(np.divide(K, union, out=np.ones_like(K), where=union > 0))
 
     def diag(self, X: Array) -> Array:
+        _check_counts(X)  # of all arms, once: here and not whenever they are a block
         return np.ones(len(X))
 
     def __repr__(self) -> str:
         return "Tanimoto()"
+
+
+def _check_counts(X: Array) -> None:
+    if X.min(initial=0.0) < 0:
+        raise KernelError(f"Tanimoto takes bits or counts, got {X.min()}; use another kernel for real-valued columns")

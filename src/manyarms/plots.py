@@ -1,0 +1,293 @@
+"""Plotly figures of an optimizer. Plotly is an extra, imported when the first figure is drawn."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from html import escape
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from manyarms.errors import StateError
+from manyarms.numbers import real
+from manyarms.optimizer import Optimizer
+from manyarms.trials import CandidateId, Trial
+from manyarms.typing import Array
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["best_so_far", "candidates", "fit", "importance", "regret", "sketch"]
+
+BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#6e6e6e"
+"""Of Okabe and Ito's palette, told apart by the colour-blind, and a grey."""
+MANY = 300
+"""Points from which they are drawn small and faint."""
+LONGEST = 24
+"""Characters of an id or of a column's name beside an axis; hovering shows all."""
+
+
+def best_so_far(optimizer: Optimizer) -> "Figure":
+    """Every value told and the best so far, by the number of the result from 1; failed trials are marked at the axis."""
+    trials, values = _told(optimizer)
+    number, ids = _numbers(trials), [trial.id for trial in trials]
+    best = _best_so_far(optimizer, values)
+    first = dict(zip(values[::-1].tolist(), ids[::-1], strict=True))  # who had it first
+    figure = _figure("Best so far", "result", "value")
+    each, so_far = "%{text}<br>result %{x}: %{y:.5g}<extra></extra>", "%{text}<br>best at %{x}: %{y:.5g}<extra></extra>"
+    figure.add_scatter(
+        x=number,
+        y=values,
+        text=_texts(ids),
+        hovertemplate=each,
+        mode="markers",
+        marker={"color": GREY, "size": _dot(number), "opacity": 0.55},
+        name="value",
+    )
+    figure.add_scatter(
+        x=number,
+        y=best,
+        text=_texts([first[value] for value in best.tolist()]),
+        hovertemplate=so_far,
+        mode=_line(number),
+        line={"color": BLUE, "width": 2.5, "shape": "hv"},
+        name="best so far",
+    )
+    failed = [trial for trial in optimizer.history if trial.failed]
+    if failed:
+        marker = {"color": ORANGE, "size": 8, "symbol": "x-thin", "line": {"color": ORANGE, "width": 2}}
+        _at_axis(figure, _numbers(failed), _texts([trial.id for trial in failed]), "failed", marker)
+    return figure
+
+
+def regret(optimizer: Optimizer, best_value: float) -> "Figure":
+    """Simple regret of the best value so far and average regret of all values, where the best true value is known.
+
+    The values are those told, so noise may take either below zero. The axis is logarithmic where something is positive; what is
+    not is left out of it, and the first result as good as `best_value` is marked at the axis.
+    """
+    known = real(best_value, "best_value", "the best true value, a finite number in the units of the values")
+    trials, values = _told(optimizer)
+    number, sign = _numbers(trials), 1.0 if optimizer.direction == "maximize" else -1.0
+    simple = sign * (known - _best_so_far(optimizer, values))
+    average = np.cumsum(sign * (known - values)) / np.arange(1, len(values) + 1)
+    positive = np.concatenate([simple, average])
+    positive = positive[positive > 0]
+    is_log = len(positive) > 0
+    figure = _figure("Regret", "result", "regret", yaxis=_log(positive) if is_log else None)
+    for name, color, shape, loss in (("of the best so far", BLUE, "hv", simple), ("average", ORANGE, "linear", average)):
+        figure.add_scatter(
+            x=number,
+            y=np.where(loss > 0, loss, np.nan) if is_log else loss,
+            text=_texts([trial.id for trial in trials]),
+            hovertemplate=f"{name}: %{{y:.4g}}<br>result %{{x}}: %{{text}}<extra></extra>",
+            mode=_line(number),
+            line={"color": color, "width": 2.5, "shape": shape},
+            name=name,
+        )
+    reached = np.flatnonzero(simple <= 0)[:1]
+    if is_log and len(reached):
+        marker = {"color": BLUE, "size": 11, "symbol": "star"}
+        _at_axis(figure, number[reached], _texts([trials[reached[0]].id]), "best value reached", marker)
+    return figure
+
+
+def fit(optimizer: Optimizer) -> "Figure":
+    """The model against what was observed: posterior mean of every tried candidate by the mean of its values.
+
+    The 95 % intervals are those of the true value, so a value told may lie outside by its noise.
+    """
+    values = defaultdict(list)
+    for trial, value in zip(*_told(optimizer), strict=True):
+        values[trial.id].append(value)
+    told, counts = np.array([np.mean(v) for v in values.values()]), [len(v) for v in values.values()]
+    predicted = optimizer.predict(list(values), 0.95)
+    ends = [min(told.min(), predicted.mean.min()), max(told.max(), predicted.mean.max())]
+    figure = _figure("Model and values", "mean of the values told", "posterior mean of the value")
+    figure.add_scatter(
+        x=told,
+        y=predicted.mean,
+        error_y=_interval(predicted.mean, predicted.low, predicted.high, len(told)),
+        text=_texts(predicted.ids),
+        customdata=np.column_stack([predicted.low, predicted.high, counts]),
+        hovertemplate="%{text}<br>model: %{y:.5g}, %{customdata[0]:.5g} to %{customdata[1]:.5g}"
+        "<br>mean of %{customdata[2]}: %{x:.5g}<extra></extra>",
+        mode="markers",
+        marker={"color": BLUE, "size": _dot(told), "opacity": 0.8},
+        name="candidate, 95 % interval",
+    )
+    figure.add_scatter(
+        x=ends,
+        y=ends,
+        mode="lines",
+        line={"color": GREY, "width": 1.5, "dash": "dash"},
+        hoverinfo="skip",
+        name="equal",
+    )
+    return figure
+
+
+def candidates(optimizer: Optimizer, k: int = 20, level: float = 0.95) -> "Figure":
+    """Intervals of the k candidates of best posterior mean, the best on top: filled where tried, hollow where not."""
+    _told(optimizer)
+    top = optimizer.top(k, level)
+    if not top:
+        raise StateError("no candidate is left to show: all are retired or failed; add candidates")
+    rank = np.arange(1, len(top) + 1)
+    ticks = {"tickvals": rank, "ticktext": _short([each.id for each in top]), "range": [len(top) + 0.7, 0.3], "ticks": ""}
+    title = "Top candidate" if len(top) == 1 else f"Top {len(top)} candidates"
+    figure = _figure(title, f"value, {100 * level:g} % interval", "", yaxis=ticks, height=150 + 22 * len(top))
+    was_tried = np.array([each.n_results > 0 for each in top])
+    mean, low, high, counts = np.array([[each.mean, each.low, each.high, each.n_results] for each in top]).T
+    for some, name, color, symbol in ((was_tried, "tried", BLUE, "circle"), (~was_tried, "not tried", ORANGE, "circle-open")):
+        if some.any():
+            figure.add_scatter(
+                x=mean[some],
+                y=rank[some],
+                error_x=_interval(mean[some], low[some], high[some], 0) | {"color": color},
+                text=_texts([top[i].id for i in np.flatnonzero(some)]),
+                customdata=np.column_stack([low, high, counts])[some],
+                hovertemplate="%{text}<br>%{x:.5g}, %{customdata[0]:.5g} to %{customdata[1]:.5g}"
+                "<br>values told: %{customdata[2]}<extra></extra>",
+                mode="markers",
+                marker={"color": color, "size": 9, "symbol": symbol, "line": {"width": 2, "color": color}},
+                name=name,
+            )
+    return figure
+
+
+def importance(optimizer: Optimizer) -> "Figure":
+    """One over the learned lengthscale of every column, the largest on top: what the values depend on most."""
+    shares = optimizer.importance
+    rank, sizes = np.arange(1, len(shares) + 1), list(shares.values())
+    ticks = {"tickvals": rank, "ticktext": _short(list(shares)), "range": [len(shares) + 0.7, 0.3], "ticks": ""}
+    figure = _figure("Importance", "1 / lengthscale", "", yaxis=ticks, height=115 + 26 * len(shares))
+    figure.update_layout(margin={"t": 45})  # no legend
+    figure.add_bar(
+        x=sizes,
+        y=rank,
+        orientation="h",
+        text=[f"{size:.3g}" for size in sizes],
+        textposition="outside",
+        cliponaxis=False,
+        customdata=_texts(list(shares)),
+        hovertemplate="%{customdata}: %{x:.4g}<extra></extra>",
+        marker={"color": BLUE},
+        width=0.65,
+    )
+    return figure
+
+
+def sketch(optimizer: Optimizer) -> "Figure":
+    """Dictionary size and effective dimension by the number of values told, whose own line is dashed."""
+    _told(optimizer)
+    by_results = {n: sizes for n, *sizes in optimizer.sizes if n}  # the last of those a failed trial did not change
+    n = np.array(list(by_results))
+    dictionary, dimension = np.array(list(by_results.values())).T
+    figure = _figure(
+        "Size of the sketch", "values told", "size", xaxis=_log(n), yaxis=_log(np.concatenate([n, dictionary, dimension]))
+    )
+    lines = (
+        ("values told", GREY, "dash", n),
+        ("dictionary size", BLUE, "solid", dictionary),
+        ("effective dimension", ORANGE, "solid", dimension),
+    )
+    for name, color, dash, size in lines:
+        figure.add_scatter(
+            x=n,
+            y=size,
+            hovertemplate=f"{name}: %{{y:.4g}}<br>after %{{x}} values<extra></extra>",
+            mode=_line(n),
+            line={"color": color, "width": 1.5 if dash == "dash" else 2.5, "dash": dash},
+            name=name,
+        )
+    return figure
+
+
+def _figure(title: str, x: str, y: str, *, xaxis: Any = None, yaxis: Any = None, height: int = 440) -> Any:
+    """An empty figure in the common style."""
+    try:
+        graph_objects = import_module("plotly.graph_objects")
+    except ImportError as error:
+        raise StateError("figures need Plotly, which is not installed: pip install 'manyarms[plots]'") from error
+    common = {"showgrid": True, "gridcolor": "#ececec", "zeroline": False, "automargin": True}
+    return graph_objects.Figure(
+        layout={
+            "template": "simple_white",
+            "title": {"text": title, "x": 0, "xref": "paper", "y": 1, "yref": "container", "yanchor": "top", "pad": {"t": 16}},
+            "xaxis": {**common, "title": {"text": x}, **(xaxis or {})},
+            "yaxis": {**common, "title": {"text": y}, **(yaxis or {})},
+            "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal"},
+            "hovermode": "closest",
+            "height": height,
+            "margin": {"l": 70, "r": 30, "t": 80, "b": 60},
+        }
+    )
+
+
+def _at_axis(figure: Any, x: Array, text: list[str], name: str, marker: dict[str, Any]) -> None:
+    """Marks on the horizontal axis, wherever the other one is zoomed to."""
+    figure.update_layout(yaxis2={"overlaying": "y", "range": [0, 1], "fixedrange": True, "visible": False})
+    hover = f"%{{text}}<br>result %{{x}}: {name}<extra></extra>"
+    figure.add_scatter(
+        x=x,
+        y=np.zeros(len(x)),
+        yaxis="y2",
+        text=text,
+        hovertemplate=hover,
+        mode="markers",
+        marker=marker,
+        cliponaxis=False,
+        name=name,
+    )
+
+
+def _told(optimizer: Optimizer) -> tuple[list[Trial], Array]:
+    """The trials that gave a value, oldest first, and the values."""
+    trials = [trial for trial in optimizer.history if not trial.failed]
+    if not trials:
+        raise StateError("no value was told yet: call tell() first")
+    return trials, np.array([trial.value for trial in trials], dtype=np.float64)
+
+
+def _best_so_far(optimizer: Optimizer, values: Array) -> Array:
+    best = np.maximum if optimizer.direction == "maximize" else np.minimum
+    return np.asarray(best.accumulate(values))
+
+
+def _numbers(trials: Sequence[Trial]) -> Array:
+    """Numbers of the results, from 1."""
+    return np.array([trial.number + 1 for trial in trials])
+
+
+def _line(x: Array) -> str:
+    """A line of one point would not be seen."""
+    return "lines" if len(x) > 1 else "markers"
+
+
+def _dot(x: Array) -> int:
+    """Size of markers."""
+    return 6 if len(x) < MANY else 4
+
+
+def _log(values: Array) -> dict[str, Any]:
+    """A logarithmic axis for positive values, its ticks written out: 1, 2, 5, 10, …, or only powers of ten."""
+    few = float(values.max() / values.min()) < 500
+    return {"type": "log", "tickformat": "~g", "dtick": "D2" if few else 1}
+
+
+def _interval(mean: Array, low: Array, high: Array, n: int) -> dict[str, Any]:
+    """Error bars between the ends, fainter where there are many."""
+    shade = "rgba(0, 114, 178, 0.45)" if n < MANY else "rgba(0, 114, 178, 0.25)"
+    return {"array": high - mean, "arrayminus": mean - low, "symmetric": False, "width": 0, "thickness": 1.5, "color": shade}
+
+
+def _texts(names: Sequence[CandidateId]) -> list[str]:
+    """Names as Plotly shows them unchanged: it reads tags."""
+    return [escape(str(name), quote=False) for name in names]
+
+
+def _short(names: Sequence[CandidateId]) -> list[str]:
+    """Names that fit beside an axis."""
+    texts = [str(name) for name in names]
+    return _texts([text if len(text) <= LONGEST else text[: LONGEST - 1] + "…" for text in texts])
