@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.linalg import cho_solve, lapack
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 
 from manyarms.kernels import Hamming, Kernel, Matern, On, Tanimoto
 from manyarms.sketch.store import blas
@@ -28,8 +28,13 @@ SCALE_PRIOR = 0.1
 while most results are of a few good arms."""
 NOISE_PRIOR = (-4.0, 2.0)
 """Of log σ²."""
-LOWEST, HIGHEST = np.log(1e-4), np.log(1e3)
-"""Bounds of all log parameters: rounding stays harmless."""
+SHAPE_BOUNDS = (np.log(0.05), np.log(1e3))
+"""Of log lengthscales: shorter ones than 0.05 would make all arms strangers."""
+NOISE_BOUNDS = (np.log(1e-4), np.log(10.0))
+"""Of log σ²: rounding stays harmless."""
+ROUGH = (-1.0, -6.0)
+"""Log lengthscales and log σ² of another start: short and nearly noiseless. From the priors' medians a search may end where
+everything is noise."""
 STEPS, TOLERANCE = 40, 1e-5
 """Iterations of L-BFGS, at most, and the relative gain at which they end."""
 
@@ -152,26 +157,27 @@ class Fit:
 
 
 def fit(shape: Shape, evidence: Evidence, *, noise: float | None = None, start: Array | None = None) -> Fit:
-    """The most probable parameters, searched from `start` or the priors' medians; `noise` is a variance where it is known."""
+    """The most probable parameters found from several starts, `start` among them; `noise` is a variance where it is known."""
     mean, sd = shape.prior
     size = -np.log(np.diag(shape.gram(evidence.rows, mean)[0]).mean())
     mean, sd = np.append(mean, [size, NOISE_PRIOR[0]]), np.append(sd, [SCALE_PRIOR, NOISE_PRIOR[1]])
     if noise is not None:
         mean[-1] = np.log(noise)
-    bounds = (
-        [(LOWEST, HIGHEST)] * (len(mean) - 2)
-        + [(size - 3, size + 3)]
-        + [(LOWEST, HIGHEST) if noise is None else (mean[-1], mean[-1])]
-    )
+    noises = NOISE_BOUNDS if noise is None else (mean[-1], mean[-1])
+    bounds = [SHAPE_BOUNDS] * (len(mean) - 2) + [(size - 3, size + 3), noises]
 
     def loss(x: Array) -> tuple[float, Array]:
         value, gradient, _ = likelihood(shape, evidence, x)
         away = (x - mean) / sd
         return value + 0.5 * float(away @ away), gradient + away / sd
 
-    begin = mean if start is None else np.clip(start, *np.transpose(bounds))
+    def search(x: Array) -> OptimizeResult:
+        x = np.clip(x, *np.transpose(bounds))
+        return minimize(loss, x, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS, "ftol": TOLERANCE})
+
+    rough = np.concatenate([np.full(len(mean) - 2, ROUGH[0]), [size, ROUGH[1]]])
     with blas().limit(limits=1):  # matrices so small that threads would wait for one another
-        best = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS, "ftol": TOLERANCE})
+        best = min((search(x) for x in (mean, rough, start) if x is not None), key=lambda found: float(found.fun))
     x = np.asarray(best.x)
     return Fit(x[:-2], float(np.exp(x[-2])), float(np.exp(x[-1])), likelihood(shape, evidence, x)[2], float(best.fun))
 
