@@ -32,6 +32,8 @@ SHAPE_BOUNDS = (np.log(0.05), np.log(1e3))
 """Of log lengthscales: shorter ones than 0.05 would make all arms strangers."""
 NOISE_BOUNDS = (np.log(1e-4), np.log(10.0))
 """Of log σ²: rounding stays harmless."""
+SETTLED = 64
+"""Arms from which on a fit starts from the last one only."""
 ROUGH = (-1.0, -6.0)
 """Log lengthscales and log σ² of another start: short and nearly noiseless. From the priors' medians a search may end where
 everything is noise."""
@@ -157,7 +159,7 @@ class Fit:
 
 
 def fit(shape: Shape, evidence: Evidence, *, noise: float | None = None, start: Array | None = None) -> Fit:
-    """The most probable parameters found from several starts, `start` among them; `noise` is a variance where it is known."""
+    """The most probable parameters; `noise` is a variance where it is known, `start` where the last fit ended."""
     mean, sd = shape.prior
     size = -np.log(np.diag(shape.gram(evidence.rows, mean)[0]).mean())
     mean, sd = np.append(mean, [size, NOISE_PRIOR[0]]), np.append(sd, [SCALE_PRIOR, NOISE_PRIOR[1]])
@@ -175,9 +177,11 @@ def fit(shape: Shape, evidence: Evidence, *, noise: float | None = None, start: 
         x = np.clip(x, *np.transpose(bounds))
         return minimize(loss, x, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS, "ftol": TOLERANCE})
 
+    settled = start is not None and len(evidence.means) > SETTLED
     rough = np.concatenate([np.full(len(mean) - 2, ROUGH[0]), [size, ROUGH[1]]])
     with blas().limit(limits=1):  # matrices so small that threads would wait for one another
-        best = min((search(x) for x in (mean, rough, start) if x is not None), key=lambda found: float(found.fun))
+        starts = [x for x in ([] if settled else [mean, rough]) + [start] if x is not None]
+        best = min(map(search, starts), key=lambda found: float(found.fun))
     x = np.asarray(best.x)
     return Fit(x[:-2], float(np.exp(x[-2])), float(np.exp(x[-1])), likelihood(shape, evidence, x)[2], float(best.fun))
 
