@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from manyarms.arms.pool import Pool
-from manyarms.errors import ParameterError, StateError
+from manyarms.errors import ObservationError, ParameterError, StateError
 from manyarms.numbers import real, whole
 from manyarms.optimizer import Candidate, Direction, Optimizer, as_pool
 from manyarms.trials import CandidateId, Trial
@@ -45,7 +46,7 @@ def maximize(
     direction: Direction = "maximize",
     tolerance: float | None = None,
     n_jobs: int = 1,
-    callbacks: Iterable[Callable[[Optimizer], None]] = (),
+    callbacks: Callable[[Optimizer], None] | Iterable[Callable[[Optimizer], None]] = (),
     progress: bool = True,
     seed: Seed = 0,
     **options: Any,
@@ -65,26 +66,31 @@ def maximize(
     budget, n_jobs = whole(budget, "budget"), whole(n_jobs, "n_jobs")
     if not callable(f):
         raise ParameterError(f"f must be a function of one candidate, got {f!r}")
+    callbacks = [callbacks] if callable(callbacks) else list(callbacks)
+    if not all(map(callable, callbacks)):
+        raise ParameterError(f"callbacks must be functions of the optimizer, got {callbacks!r}")
     if tolerance is not None:
         real(tolerance, "tolerance", "a non-negative regret", at_least=0)
     by_row = not isinstance(arms, Pool) and hasattr(arms, "__array_interface__")
     optimizer = Optimizer(as_pool(arms), direction=direction, seed=seed, **options)
 
-    def evaluate(name: CandidateId) -> Any:
-        return f(arms[name] if by_row else optimizer.pool.row(name))
+    def evaluate(name: Any) -> Any:
+        if by_row:
+            return f(arms[name] if name < len(arms) else np.array(list(optimizer.pool.row(name).values())))
+        return f(optimizer.pool.row(name))
 
-    start, ended = perf_counter(), "budget"
-    callbacks = list(callbacks)
-    with _bar(budget, progress) as show, ThreadPoolExecutor(n_jobs, thread_name_prefix="evaluate") as pool:
-        running: dict[Future[Any], CandidateId] = {}
-        n_told = 0
+    start, ended, n_told = perf_counter(), "budget", 0
+    running: dict[Future[Any], CandidateId] = {}
+    pool = ThreadPoolExecutor(n_jobs, thread_name_prefix="evaluate")
+    with _bar(budget, progress) as show:
         try:
             while n_told < budget:
                 ended = _submit(optimizer, running, pool, evaluate, min(n_jobs, budget - n_told))
                 if not running:
                     break
                 for done in wait(running, return_when=FIRST_COMPLETED).done:
-                    optimizer.tell(running.pop(done), done.result())
+                    optimizer.tell(running[done], _value(done))
+                    del running[done]
                     n_told += 1
                     show(optimizer)
                     for callback in callbacks:
@@ -94,11 +100,18 @@ def maximize(
         except KeyboardInterrupt:
             ended = "interrupted"
         finally:
-            for future in running:
-                future.cancel()
-    optimizer.release(list(running.values())) if running else None
+            pool.shutdown(wait=False, cancel_futures=True)
+    optimizer.release(optimizer.pending)
     best = optimizer.best() if any(not trial.failed for trial in optimizer.history) else None
     return Result(best, optimizer.history, optimizer, perf_counter() - start, ended)
+
+
+def _value(done: Future[Any]) -> Any:
+    """What f returned."""
+    value = done.result()
+    if value is None:
+        raise ObservationError("f returned None; return a number, or manyarms.FAILED where there is none")
+    return value
 
 
 def _submit(

@@ -17,8 +17,8 @@ from manyarms.sketch.confidence import Radius
 from manyarms.typing import Array, Indices
 from manyarms.warp import Warp
 
-FIRST_FIT = 4
-"""Results before the first fit; until then the priors' medians serve."""
+SURPRISE = 5.0
+"""A reward of this size means that the units were learned from other values than now come."""
 GROWTH = 1.2
 """A refit comes when there are so many times more results than at the last."""
 
@@ -57,8 +57,11 @@ class Model:
     @property
     def is_stale(self) -> bool:
         """More is known than at the last fit, by enough to fit anew."""
-        n = self.n_results
-        return self.settings.learns and n >= max(FIRST_FIT, self.n_fitted + 1, int(GROWTH * self.n_fitted))
+        return self.settings.learns and self.n_results >= max(self.n_fitted + 1, int(GROWTH * self.n_fitted))
+
+    def is_surprised(self, values: Array) -> bool:
+        """These values are far beyond those of the last fit."""
+        return self.settings.learns and bool(np.abs(self.warp.reward(values)).max() > SURPRISE)
 
     @property
     def n_results(self) -> int:

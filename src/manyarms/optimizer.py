@@ -1,6 +1,6 @@
 """Ask and tell over a pool of candidates, with nothing to tune."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -17,7 +17,8 @@ from manyarms.model import Model, Settings
 from manyarms.numbers import real, whole
 from manyarms.policies import BKB
 from manyarms.sketch.confidence import Bayes, Constant, Radius, TheoremTwo
-from manyarms.trials import FAILED, CandidateId, Trial, as_values
+from manyarms.sketch.dictionary import oversampling_for
+from manyarms.trials import FAILED, LARGEST, CandidateId, Trial, as_items, as_values
 from manyarms.typing import Array, Indices, Mask, Seed
 
 START = 8
@@ -100,17 +101,19 @@ class Optimizer:
         seed: Seed = 0,
         **options: Any,
     ) -> None:
-        if direction not in ("maximize", "minimize"):
+        if not isinstance(direction, str) or direction not in ("maximize", "minimize"):
             raise ParameterError(f'direction must be "maximize" or "minimize", got {direction!r}')
         pool = as_pool(pool)
         self.direction, self._sign = direction, 1.0 if direction == "maximize" else -1.0
         self._most = _most(repeats)
         if noise is not None:
-            real(noise, "noise", "a positive standard deviation, in the units of the values", above=0)
+            real(noise, "noise", "a positive standard deviation, in the units of the values", above=1e-100, below=LARGEST)
+        if not callable(policy):
+            raise ParameterError(f"policy must be BKB, GPUCB or another with their arguments, got {policy!r}")
         shape, fixed = _shape(kernel, pool)
         seed = int(seed.integers(2**63)) if isinstance(seed, np.random.Generator) else whole(seed, "seed", at_least=0)
         learns = not (fixed and noise is not None)
-        settings = Settings(shape, noise, learns, confidence or RADIUS, policy, options, seed)
+        settings = Settings(shape, noise, learns, RADIUS if confidence is None else confidence, policy, options, seed)
         order, nothing = np.random.default_rng([seed, 1]).permutation(len(pool)), np.zeros(len(pool), dtype=bool)
         self._log: list[_Told] = []  # entries from n_told on are of calls that failed
         self._state = _State(pool, order, Model.prior(settings, pool.X), 0, 0, (), nothing.astype(np.intp), nothing, nothing)
@@ -134,9 +137,9 @@ class Optimizer:
     def release(self, ids: Any) -> None:
         """These candidates are not being tried after all."""
         pending = list(self._state.pending)
-        for position, name in zip(self._state.pool.positions(ids).tolist(), np.atleast_1d(ids).tolist(), strict=True):
+        for position in self._state.pool.positions(ids).tolist():
             if position not in pending:
-                raise StateError(f"{name!r} is not pending: {self.pending or 'nothing is'}")
+                raise StateError(f"{_plain(self._state.pool.ids[position])!r} is not pending; {self.pending or 'nothing'} is")
             pending.remove(position)
         self._state = replace(self._state, pending=tuple(pending))
 
@@ -170,8 +173,9 @@ class Optimizer:
         model = state.model
         if good.any():
             rewards = self._sign * np.array([value for value in told if value is not None])
+            surprised = model.is_surprised(rewards)
             model = model.observed(state.pool.arm_of[positions[good]], rewards)
-            if model.is_stale:
+            if surprised or model.is_stale:
                 model = model.refitted(*self._results([*self.history, *trials], state.pool))
         del self._log[state.n_told :]
         self._log.append(_Told(trials, _size(model)))
@@ -208,6 +212,8 @@ class Optimizer:
     def predict(self, ids: Any, level: float = 0.95) -> Predictions:
         """Posterior mean, standard deviation and interval of the true values of candidates."""
         positions, model = self._state.pool.positions(ids), self._state.model
+        if not len(positions):
+            return Predictions([], *(np.zeros(0) for _ in range(4)))
         arms = self._state.pool.arm_of[positions]
         names = [_plain(self._state.pool.ids[position]) for position in positions]
         _, less, more = model.interval(arms, 1.0)
@@ -274,10 +280,10 @@ class Optimizer:
 
     # Candidates come and go
 
-    def add(self, table: Any) -> None:
-        """More candidates, in a table with the columns of the pool."""
+    def add(self, table: Any, *, ids: Any = None) -> None:
+        """More candidates, in a table with the columns of the pool; `ids` for pools made of an array with ids."""
         state = self._state
-        pool = state.pool.add(table)
+        pool = state.pool.add(table, ids=ids)
         more = np.zeros(len(pool) - len(state.pool), dtype=bool)
         model = state.model.on(pool.X, *self._results(self.history, pool))
         rng = np.random.default_rng([model.settings.seed, len(pool)])
@@ -298,6 +304,12 @@ class Optimizer:
         pending = tuple(position for position in self._state.pending if not retired[position])
         self._state = replace(self._state, retired=retired, pending=pending)
 
+    def __copy__(self) -> "Optimizer":
+        twin = object.__new__(Optimizer)
+        twin.__dict__.update(self.__dict__)
+        twin._log = self._log[: self._state.n_told]
+        return twin
+
     def __repr__(self) -> str:
         state = self._state
         done = f"{state.n_trials} results, {len(state.pending)} pending"
@@ -312,13 +324,17 @@ class Optimizer:
         open_ = ~(state.retired | state.failed) & (tries < self._most)
         if not open_.any():
             return None
-        if state.model.n_results + len(state.pending) < START:
+        if state.model.settings.learns and state.model.n_results < START:
             fresh = state.order[open_[state.order] & (tries[state.order] == 0)]
             if len(fresh):
                 return int(fresh[0])
+        waiting = np.array(state.pending, dtype=np.intp)
+        idle = open_.copy()
+        idle[waiting] = False  # a result is coming anyway
+        open_ = idle if idle.any() else open_
         closed = np.ones(state.model.policy.n_arms, dtype=bool)
         closed[state.pool.arm_of[open_]] = False
-        pending = state.pool.arm_of[np.array(state.pending, dtype=np.intp)]
+        pending = state.pool.arm_of[waiting]
         arm = int(state.model.policy.choose(pending=pending, exclude=closed)[0])
         members = state.pool.members(arm)
         members = members[open_[members]]
@@ -343,7 +359,9 @@ class Optimizer:
         for position, value in zip(positions.tolist(), told, strict=True):
             if value is not None and once[position]:
                 name = _plain(self._state.pool.ids[position])
-                raise ObservationError(f'{name!r} has a value already, and repeats="never"; allow repeats to tell replicates')
+                raise ObservationError(
+                    f"{name!r} has a value already, and repeats is 'never' or 1; allow repeats to tell replicates"
+                )
             once[position] = True
 
     def _results(self, trials: Sequence[Trial], pool: Pool) -> tuple[Indices, Array]:
@@ -363,8 +381,9 @@ class Optimizer:
         self._something_told()
         state, model = self._state, self._state.model
         positions = np.flatnonzero(state.results)
-        live = positions[~(state.retired | state.failed)[positions]]
-        positions = live if len(live) else positions
+        positions = positions[~(state.retired | state.failed)[positions]]
+        if not len(positions):
+            raise StateError("all candidates with a value are retired or failed: tell results of others")
         mean, std = model.predict(state.pool.arm_of[positions])
         return int(positions[np.argmax(mean - model.radius * std)])
 
@@ -377,18 +396,21 @@ class Optimizer:
         return [Candidate(name, *row, count) for name, row, count in zip(names, rows, counts, strict=True)]
 
     def _promise(self) -> tuple[float | None, str]:
-        """The probability behind the intervals, and why."""
-        settings = self._state.model.settings
-        radius = settings.confidence
-        if settings.learns:
+        """The probability behind the intervals and what it rests on; or None and why."""
+        model = self._state.model
+        radius, policy = model.settings.confidence, model.policy
+        if model.settings.learns:
             return None, "the kernel or the noise was learned from the same results; give both to be covered by a theorem"
         if isinstance(radius, TheoremTwo):
+            needed = oversampling_for(radius.epsilon, radius.delta / 2, max(1, model.n_results))
             if radius.double:
                 return None, "the norm of f is guessed and doubled"
+            if isinstance(policy, BKB) and policy.oversampling < needed:
+                return None, f"Theorem 1 asks for oversampling={needed:.0f} by now, the sketch has {policy.oversampling:g}"
             return 1 - radius.delta, f"Theorem 2, if ‖f‖ ≤ {radius.norm:g} and the noise is {radius.noise:g}-sub-Gaussian"
-        if isinstance(radius, Bayes):
+        if isinstance(radius, Bayes) and not isinstance(policy, BKB):
             return 1 - radius.delta, "if f is a draw of the Gaussian process with this kernel (Srinivas et al. 2010)"
-        return None, f"{radius!r} promises nothing over many candidates at once"
+        return None, f"{radius!r} promises nothing over many candidates at once from a sketch"
 
 
 def as_pool(pool: Any) -> Pool:
@@ -418,11 +440,11 @@ def _shape(kernel: Any, pool: Pool) -> tuple[Shape, bool]:
 
 
 def _most(repeats: Any) -> float:
-    if repeats in ("allow", "never"):
-        return np.inf if repeats == "allow" else 1
     if isinstance(repeats, str):
-        raise ParameterError(f'repeats must be "allow", "never" or a whole number, got {repeats!r}')
-    return whole(repeats, "repeats")
+        if repeats not in ("allow", "never"):
+            raise ParameterError(f'repeats must be "allow", "never" or a whole number, got {repeats!r}')
+        return np.inf if repeats == "allow" else 1
+    return whole(repeats, 'repeats (unless "allow" or "never")')
 
 
 def _told(values: Any, failed: Any, n: int) -> list[float | None]:
@@ -431,16 +453,19 @@ def _told(values: Any, failed: Any, n: int) -> list[float | None]:
         if values is None:
             raise ObservationError("tell() takes values, or failed=True")
         return as_values(values, n)
-    flags = np.broadcast_to(np.asarray(failed), n) if np.ndim(failed) == 0 else np.asarray(failed)
-    if flags.dtype != bool or len(flags) != n:
+    flags = [failed] * n if isinstance(failed, bool | np.bool_) else list(failed) if isinstance(failed, Iterable) else []
+    if len(flags) != n or not all(isinstance(flag, bool | np.bool_) for flag in flags):
         raise ObservationError(f"failed must be True, or one truth for each of the {n} ids, got {failed!r}")
-    if values is None:
-        if not flags.all():
-            raise ObservationError("tell() takes a value for every id that did not fail")
+    if all(flags) and values is None:
         return [None] * n
-    if np.ndim(values) == 0 or len(values) != n:
-        raise ObservationError(f"tell() takes one value for each of the {n} ids, or leave values out where all failed")
-    return as_values([FAILED if flag else value for flag, value in zip(flags, values, strict=True)], n)
+    if values is None:
+        raise ObservationError("tell() takes a value for every id that did not fail")
+    items = as_items(values)
+    if len(items) != n:
+        raise ObservationError(
+            f"tell() takes one value for each of the {n} ids, got {len(items)}; None will do where it failed"
+        )
+    return as_values([FAILED if flag else item for flag, item in zip(flags, items, strict=True)], n)
 
 
 def _size(model: Model) -> tuple[int, int, float]:

@@ -1,6 +1,6 @@
 """What was asked and what came back: one entry for every result, in the order told."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,6 +9,8 @@ import numpy as np
 from manyarms.errors import ObservationError
 
 CandidateId = int | str
+LARGEST = 1e100
+"""Values whose squares and sums fit float64."""
 
 
 class _Failed:
@@ -42,23 +44,31 @@ class Trial:
         return self.value is None
 
 
+def as_items(values: Any) -> list[Any]:
+    """One value or several, as a list."""
+    if isinstance(values, np.ndarray | np.generic):
+        values = values.tolist()
+    return list(values) if isinstance(values, Iterable) and not isinstance(values, str | bytes) else [values]
+
+
 def as_values(values: Any, n: int) -> list[float | None]:
     """One finite number for each of n candidates, None where FAILED was told."""
-    if values is FAILED or np.ndim(values) == 0:
-        values = [values]
-    items: Sequence[Any] = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    items = as_items(values)
     if len(items) != n:
         raise ObservationError(f"tell() takes one value for each of the {n} ids, got {len(items)}")
     return [None if item is FAILED else _number(item) for item in items]
 
 
 def _number(item: Any) -> float:
-    if isinstance(item, str | bytes | bool | np.bool_) or item is None:
+    item = item.item() if isinstance(item, np.generic | np.ndarray) and np.size(item) == 1 else item
+    if isinstance(item, str | bytes | bool) or item is None:
         raise ObservationError(f"a value must be a number, got {item!r}; tell manyarms.FAILED for a trial that gave none")
     try:
         number = float(item)
-    except (TypeError, ValueError) as error:
-        raise ObservationError(f"a value must be a number, got {item!r}") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ObservationError(f"a value must be a number that fits a float, got {item!r:.80}") from error
     if not np.isfinite(number):
         raise ObservationError(f"a value must be finite, got {item!r}; tell manyarms.FAILED for a trial that gave none")
+    if abs(number) > LARGEST:
+        raise ObservationError(f"a value must be at most {LARGEST:.0e} in size, got {item!r}; use other units")
     return number

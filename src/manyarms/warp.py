@@ -12,16 +12,17 @@ from scipy.stats import norm
 
 from manyarms.typing import Array
 
-FLATTEST = 1e-6
-"""Least slope of the map, of that of the better half."""
+ROUNDING = 1e-12
+"""Values closer than this, relative to the median and the best, are taken as equal."""
 
 
 @dataclass(frozen=True)
 class Warp:
-    """A strictly increasing map through knots, straight on beyond the first and the last."""
+    """A strictly increasing map through knots, straight on beyond the first and the last but not below a floor."""
 
     values: Array  # (k,) increasing
     rewards: Array  # (k,) increasing
+    floor: float = -np.inf  # least reward: one bad value must not drown all others before the map is made anew
 
     @classmethod
     def identity(cls) -> "Warp":
@@ -32,16 +33,18 @@ class Warp:
     def half_rank(cls, means: Array) -> "Warp":
         """Made for the mean values of distinct arms: the median goes to 0, the better half has root mean square 1."""
         median = float(np.median(means))
+        equal = ROUNDING * max(abs(median), abs(float(means.max())))
         better = means[means >= median] - median
-        scale = float(np.sqrt(np.mean(np.square(better)))) or float(np.std(means)) or 1.0
-        worse = np.unique(means[means < median])
+        largest = float(better.max())
+        if largest > equal:
+            scale = largest * float(np.sqrt(np.mean(np.square(better / largest))))
+        else:
+            scale = median - float(means.min())
+            scale = scale if scale > equal else max(abs(median), 1.0)
+        worse = np.unique(means[means < median - equal])
         ranks = np.searchsorted(np.sort(means), worse) + 0.5
-        rewards = norm.ppf(ranks / len(means))
-        values = np.concatenate([worse, [median, median + scale]])
-        rewards = np.concatenate([rewards, [0.0, 1.0]])
-        # Ranks that tie within rounding, or values far apart, must not make the map flat.
-        least = np.concatenate([[0.0], np.cumsum(FLATTEST * np.diff(values) / scale)])
-        return cls(values, np.maximum.accumulate(rewards - least) + least)
+        rewards = np.concatenate([norm.ppf(ranks / len(means)), [0.0, 1.0]])
+        return cls(np.concatenate([worse, [median, median + scale]]), rewards, float(rewards[0]) - 1.0)
 
     @property
     def slope(self) -> float:
@@ -50,10 +53,10 @@ class Warp:
 
     def shifted(self, by: float) -> "Warp":
         """Rewards less a constant."""
-        return Warp(self.values, self.rewards - by)
+        return Warp(self.values, self.rewards - by, self.floor - by)
 
     def reward(self, values: Array) -> Array:
-        return _through(self.values, self.rewards, values)
+        return np.maximum(_through(self.values, self.rewards, values), self.floor)
 
     def value(self, rewards: Array) -> Array:
         return _through(self.rewards, self.values, rewards)
