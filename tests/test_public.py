@@ -69,6 +69,7 @@ def documented(heading: str) -> set[str]:
     [
         ("manyarms", ma),
         ("manyarms.kernels", ma.kernels),
+        ("manyarms.plots", ma.plots),
         ("manyarms.diagnostics", ma.diagnostics),
         ("manyarms.errors", ma.errors),
     ],

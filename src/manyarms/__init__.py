@@ -1,6 +1,6 @@
 """manyarms: no-regret Bayesian optimisation over millions of candidates."""
 
-from manyarms import diagnostics, errors, kernels
+from manyarms import diagnostics, errors, kernels, plots
 from manyarms.arms.pool import Pool
 from manyarms.certificate import Certificate
 from manyarms.maximize import Result, maximize
@@ -38,4 +38,5 @@ __all__ = [
     "kernels",
     "maximize",
     "oversampling_for",
+    "plots",
 ]
