@@ -210,8 +210,9 @@ def _with_radius(name: str, *arguments: float):
 
 PEERS = {
     "manyarms": (manyarms_optimizer, "manyarms"),
-    "manyarms-constant-1.5": (_with_radius("Constant", 1.5), "manyarms"),
+    "manyarms-growing-1.1": (_with_radius("Growing", 1.1), "manyarms"),
     "manyarms-constant-2": (_with_radius("Constant", 2.0), "manyarms"),
+    "manyarms-constant-2.5": (_with_radius("Constant", 2.5), "manyarms"),
     "manyarms-constant-3": (_with_radius("Constant", 3.0), "manyarms"),
     "manyarms-bayes": (_with_radius("Bayes", 0.1), "manyarms"),
     "random": (random_search, "numpy"),

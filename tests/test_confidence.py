@@ -52,6 +52,7 @@ def test_bayes_and_constant():
     assert ma.Bayes(0.1)(SKETCH) == pytest.approx(0.2 * np.sqrt(2 * np.log(1000 * 50**2 * np.pi**2 / 0.6)))
     assert ma.Bayes(0.1)(replace(SKETCH, n_observations=0)) == pytest.approx(0.2 * np.sqrt(2 * np.log(1000 * np.pi**2 / 0.6)))
     assert ma.Constant(3.0)(SKETCH) == pytest.approx(0.6)
+    assert ma.Growing(3.0)(SKETCH) == pytest.approx(0.6 * np.sqrt(np.log1p(SKETCH.n_observations)))
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,7 @@ def test_bayes_and_constant():
         lambda: ma.LogDet(norm=1.0, noise=0.1, delta=0.0),
         lambda: ma.Bayes(2.0),
         lambda: ma.Constant(-1.0),
+        lambda: ma.Growing(-1.0),
         lambda: ma.Constant(float("nan")),
         lambda: ma.Constant("2"),
         lambda: ma.Theory("a", 0.1),

@@ -9,7 +9,7 @@ from manyarms.policies import BKB
 from manyarms.policies.base import Prediction
 from manyarms.policies.gpucb import GPUCB
 from manyarms.sketch.choice import Scores
-from manyarms.sketch.confidence import Bayes, Constant, Evidence, LogDet, Theory
+from manyarms.sketch.confidence import Bayes, Constant, Evidence, Growing, LogDet, Theory
 from manyarms.sketch.dictionary import oversampling_for
 from manyarms.trials import FAILED, Trial
 
@@ -24,6 +24,7 @@ __all__ = [
     "Certificate",
     "Constant",
     "Evidence",
+    "Growing",
     "LogDet",
     "Optimizer",
     "Pool",

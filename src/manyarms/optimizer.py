@@ -16,14 +16,14 @@ from manyarms.kernels import Linear, Tanimoto, as_kernel
 from manyarms.model import Model, Settings
 from manyarms.numbers import real, whole
 from manyarms.policies import BKB
-from manyarms.sketch.confidence import Bayes, Constant, Radius, TheoremTwo
+from manyarms.sketch.confidence import Bayes, Growing, Radius, TheoremTwo
 from manyarms.sketch.dictionary import oversampling_for
 from manyarms.trials import FAILED, LARGEST, CandidateId, Trial, as_items, as_values
 from manyarms.typing import Array, Indices, Mask, Seed
 
 START = 8
 """Candidates drawn at random before the model chooses."""
-RADIUS = Constant(2.5)
+RADIUS = Growing(1.3)
 """Chosen by benchmark, see docs/optimizer.md."""
 
 Direction = Literal["maximize", "minimize"]
@@ -81,7 +81,7 @@ class Optimizer:
         on bits. "tanimoto", "linear", a kernel object or a function of two blocks of encoded rows: only the scale is learned.
     noise : standard deviation of the values of one candidate; learned where None. With a kernel object *and* a noise nothing is
         learned and the kernel is taken in the units of the values: only then may a theorem cover what `certificate` says.
-    confidence : radius of the scores, `Constant(2.5)` where None.
+    confidence : radius of the scores, `Growing(1.3)` where None.
     repeats : "allow" asks for a candidate again where that pays, "never" does not, k asks at most k times.
     policy : `BKB`, `GPUCB`, or another with their arguments.
     seed : an integer or a numpy Generator, for the random start and the sketch.

@@ -122,6 +122,19 @@ class Constant:
         return float(self.c * np.sqrt(evidence.regularization))
 
 
+@dataclass(frozen=True)
+class Growing:
+    """c√(λ ln(1 + t)): like `Constant`, but exploration never ends. Of the order theory asks for; c comes with no promise."""
+
+    c: float = 1.3
+
+    def __post_init__(self) -> None:
+        real(self.c, "c", "a non-negative number of standard deviations", at_least=0)
+
+    def __call__(self, evidence: Evidence) -> float:
+        return float(self.c * np.sqrt(evidence.regularization * np.log1p(max(1, evidence.n_observations))))
+
+
 def updated_norm(radius: Radius, evidence: Evidence) -> float | None:
     """The guess of ‖f‖ after this evidence: doubled until ‖μ̃_t‖ ≤ F + β̃_t(F)/√λ. None where nothing is doubled.
 
