@@ -767,7 +767,7 @@ def test_good_candidates_are_found(f):
     pool = np.random.default_rng(1).random((2000, 2))
     ours, random = regrets(f(pool), pool)
     assert np.median(ours) < 0.03
-    assert np.median(ours) < np.median(random)
+    assert np.mean(ours) < np.mean(random)
 
 
 def test_a_refit_is_as_good_as_any(monkeypatch):
