@@ -23,7 +23,7 @@ def by_arm(rows, values):
     return Evidence(rows, means, counts, within, float(counts.sum() - len(counts)))
 
 
-@pytest.mark.parametrize("shape", [MIXED, Mixed(2, 0, 0), Mixed(0, 2, 0), Fixed(RBF(0.4))], ids=repr)
+@pytest.mark.parametrize("shape", [MIXED, Mixed(2, 2, 5, rbf=True), Mixed(2, 0, 0), Mixed(0, 2, 0), Fixed(RBF(0.4))], ids=repr)
 def test_gram_is_the_kernel_and_gradients_are_those_of_differences(shape):
     X = table(12)
     if shape == Mixed(2, 0, 0):

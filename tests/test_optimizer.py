@@ -869,7 +869,7 @@ class TestHardValues:
         ({"direction": "max"}, ParameterError),
         ({"direction": None}, ParameterError),
         ({"direction": 1}, ParameterError),
-        ({"kernel": "rbf"}, ParameterError),
+        ({"kernel": "gauss"}, ParameterError),
         ({"kernel": 3}, KernelError),
         ({"kernel": ma.kernels.RBF}, KernelError),
         ({"kernel": lambda A, B: -(A @ B.T)}, KernelError),

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import cho_solve, lapack
 from scipy.optimize import OptimizeResult, minimize
 
-from manyarms.kernels import Hamming, Kernel, Matern, On, Tanimoto
+from manyarms.kernels import RBF, Hamming, Kernel, Matern, On, Tanimoto
 from manyarms.sketch.store import blas
 from manyarms.typing import Array, Indices
 
@@ -88,7 +88,8 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Mixed:
-    """Matérn-5/2 on numeric columns × Hamming on codes × Tanimoto on bits, in this order; a lengthscale a column but for bits.
+    """Matérn-5/2 or RBF on numeric columns × Hamming on codes × Tanimoto on bits, in this order; a lengthscale a column but for
+    bits.
 
     Numeric lengthscales have the dimension-scaled prior LogNormal(√2 + ½ ln d, √3) (Hvarfner, Hellsten and Nardi, ICML 2024).
     """
@@ -96,6 +97,7 @@ class Mixed:
     numeric: int
     codes: int
     bits: int
+    rbf: bool = False
 
     @property
     def prior(self) -> tuple[Array, Array]:
@@ -107,7 +109,7 @@ class Mixed:
         ell, a, b = np.exp(theta), self.numeric, self.numeric + self.codes
         kernels: list[Kernel] = []
         if a:
-            kernels.append(On(Matern(ell[:a]), 0, a))
+            kernels.append(On(RBF(ell[:a]) if self.rbf else Matern(ell[:a]), 0, a))
         if self.codes:
             kernels.append(On(Hamming(ell[a:]), a, b))
         if self.bits:
@@ -128,9 +130,13 @@ class Mixed:
         Z = X[:, :a] / ell[:a]
         if a:
             norms = np.einsum("ij,ij->i", Z, Z)
-            R = np.sqrt(5 * np.maximum(norms[:, None] + norms - 2 * Z @ Z.T, 0.0))
-            decay = K * np.exp(-R)
-            K, slope = decay * (1 + R + R * R / 3), 5 / 3 * decay * (1 + R)
+            D = np.maximum(norms[:, None] + norms - 2 * Z @ Z.T, 0.0)
+            if self.rbf:
+                K = slope = K * np.exp(-0.5 * D)
+            else:
+                R = np.sqrt(5 * D)
+                decay = K * np.exp(-R)
+                K, slope = decay * (1 + R + R * R / 3), 5 / 3 * decay * (1 + R)
 
         def gradient(G: Array) -> Array:
             M = G * slope  # ∂k/∂log ℓ_j = slope · (z_j − z′_j)²

@@ -77,8 +77,9 @@ class Optimizer:
 
     pool : a `Pool`, or anything `Pool.from_frame` or `Pool.from_array` takes.
     direction : "maximize" or "minimize" the values told.
-    kernel : None learns a lengthscale for each column: Matérn-5/2 on numeric ones, a Hamming kernel on categories, and Tanimoto
-        on bits. "tanimoto", "linear", a kernel object or a function of two blocks of encoded rows: only the scale is learned.
+    kernel : "matern" (None means that) learns a lengthscale for each column: Matérn-5/2 on numeric ones, a Hamming kernel on
+        categories, Tanimoto on bits; "rbf" has the Gaussian kernel for Matérn's. "tanimoto" and "linear" on all columns,
+        a kernel object or a function of two blocks of encoded rows: only the scale is learned.
     noise : standard deviation of the values of one candidate; learned where None. With a kernel object *and* a noise nothing is
         learned and the kernel is taken in the units of the values: only then may a theorem cover what `certificate` says.
     confidence : radius of the scores, `Growing(1.3)` where None.
@@ -429,13 +430,17 @@ def _shape(kernel: Any, pool: Pool) -> tuple[Shape, bool]:
     widths = dict.fromkeys(("numeric", "categorical", "bits"), 0)
     for feature in pool.features:
         widths[feature.kind] += feature.stop - feature.start
-    if kernel is None:
-        return Mixed(*widths.values()), False
-    named = {"tanimoto": Tanimoto(), "linear": Linear(1.0)}
-    if isinstance(kernel, str):
-        if kernel not in named:
-            raise ParameterError(f"kernel must be None, one of {sorted(named)}, a kernel object or a function, got {kernel!r}")
-        return Fixed(named[kernel]), False
+    numeric, codes, bits = widths.values()
+    named: dict[str, Shape] = {
+        "matern": Mixed(numeric, codes, bits),
+        "rbf": Mixed(numeric, codes, bits, rbf=True),
+        "tanimoto": Fixed(Tanimoto()),
+        "linear": Fixed(Linear(1.0)),
+    }
+    if kernel is None or isinstance(kernel, str):
+        if kernel is not None and kernel not in named:
+            raise ParameterError(f"kernel must be one of {sorted(named)}, a kernel object or a function, got {kernel!r}")
+        return named[kernel or "matern"], False
     return Fixed(as_kernel(kernel)), True
 
 
