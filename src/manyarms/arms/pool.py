@@ -1,6 +1,6 @@
 """Candidates as a table: ids that stay, typed columns, encoded features."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -9,25 +9,18 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 
-from manyarms.arms.columns import TYPES, Aside, Column, Declared, Feature, Label, checked_types, cleaned, decide, is_bits
+from manyarms.arms.columns import TYPES, Aside, Column, Declared, Feature, Label, checked_types, cleaned, decide
+from manyarms.arms.reading import Levels, as_series, read_array, read_csv, read_dicts, read_frame, read_parquet
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
 from manyarms.typing import AnyArray, Array, ArrayLike, Indices
 
 __all__ = ["Feature", "Pool"]
 
 Columns = Mapping[str, str | Sequence[Any]]
-Levels = tuple[Any, ...]
 MISSING = ("error", "drop", "category")
-NOT_A_NUMBER = ["", "na", "n/a", "nan", "null", "none"]
-"""What stands for a missing number in a CSV file, in any case."""
-SAMPLED = 100
-"""Rows of a CSV file looked at for strings of bits."""
-TYPED = 10_000
-"""Rows of a CSV file that its types are guessed from; all, where that fails."""
 COMPARED = 5000
 """Ids compared to suggest one."""
 ENTRIES_HASHED = 1 << 20
@@ -81,19 +74,19 @@ class Pool:
         declared = checked_types(columns)
         texts = {name for name, kind in declared.items() if kind in ("bits", "text")}
         kept = {name for name, kind in declared.items() if kind not in ("continuous", "log", "integer")}
-        return _new_pool(_read_csv(Path(path), id, texts, kept), {}, id, declared, missing)
+        return _new_pool(read_csv(Path(path), id, texts, kept), {}, id, declared, missing)
 
     @classmethod
     def from_parquet(
         cls, path: str | Path, *, id: str | None = None, columns: Columns | None = None, missing: str = "error"
     ) -> "Pool":
         """The rows of a Parquet file."""
-        return _new_pool(_read_parquet(Path(path)), {}, id, checked_types(columns), missing)
+        return _new_pool(read_parquet(Path(path)), {}, id, checked_types(columns), missing)
 
     @classmethod
     def from_frame(cls, frame: Any, *, id: str | None = None, columns: Columns | None = None, missing: str = "error") -> "Pool":
         """The rows of a data frame of pandas, polars, pyarrow or what else narwhals knows. An index is left out."""
-        return _new_pool(*_read_frame(frame), id, checked_types(columns), missing)
+        return _new_pool(*read_frame(frame), id, checked_types(columns), missing)
 
     @classmethod
     def from_dicts(
@@ -105,7 +98,7 @@ class Pool:
         missing: str = "error",
     ) -> "Pool":
         """One dict for each row. A key that a row does not have is a missing value."""
-        return _new_pool(_read_dicts(rows), {}, id, checked_types(columns), missing)
+        return _new_pool(read_dicts(rows), {}, id, checked_types(columns), missing)
 
     @classmethod
     def from_array(
@@ -117,7 +110,7 @@ class Pool:
         columns: Columns | None = None,
     ) -> "Pool":
         """The rows of an array of numbers, (n, d); columns are called "x0", "x1", … unless `names` are given."""
-        return _new_pool(_read_array(X, names), {}, None, checked_types(columns), "error", ids)
+        return _new_pool(read_array(X, names), {}, None, checked_types(columns), "error", ids)
 
     def add(self, table: Any, *, ids: Sequence[Any] | AnyArray | None = None) -> "Pool":
         """A pool with more candidates: a data frame, dicts, an array, or the path of a .csv or .parquet file.
@@ -134,10 +127,10 @@ class Pool:
             texts = {name for name, dtype in first.schema.items() if dtype == pl.String}
             texts |= {self._parts.id} if self._parts.id is not None and self.ids.dtype == object else set()
             is_parquet = Path(table).suffix == ".parquet"
-            return _read_parquet(Path(table)) if is_parquet else _read_csv(Path(table), self._parts.id, texts, texts)
+            return read_parquet(Path(table)) if is_parquet else read_csv(Path(table), self._parts.id, texts, texts)
         if isinstance(table, np.ndarray):
-            return _read_array(table, self.names)
-        return _read_dicts(table) if isinstance(table, list | tuple) else _read_frame(table)[0]
+            return read_array(table, self.names)
+        return read_dicts(table) if isinstance(table, list | tuple) else read_frame(table)[0]
 
     @property
     def ids(self) -> AnyArray:
@@ -274,137 +267,6 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-# Reading
-
-
-def _read_csv(path: Path, id: str | None, texts: set[str], kept: set[str]) -> pl.DataFrame:
-    """`texts` are read as strings, as is the id unless all are numbers written plainly; `kept` are not searched for numbers."""
-    sample = _attempt(path, lambda: pl.read_csv(path, infer_schema_length=0, n_rows=SAMPLED, glob=False))
-    _check_header(path, sample.columns)
-    bits = {name for name in sample.columns if len(known := sample[name].drop_nulls()) and is_bits(known)} - texts - {id}
-    strings = {name: pl.String() for name in sample.columns if name in texts or name in bits or name == id}
-
-    def read(length: int | None) -> pl.DataFrame:
-        return pl.read_csv(path, infer_schema_length=length, schema_overrides=strings, glob=False)
-
-    try:
-        frame = read(TYPED)
-    except pl.exceptions.PolarsError:  # a row further down is of another type, or the file is broken
-        frame = _attempt(path, lambda: read(None))
-    height = len(frame)
-    while height and all(value is None for value in frame.row(height - 1)):
-        height -= 1  # empty lines at the end
-    frame = frame.head(height)
-    searched = [name for name, dtype in frame.schema.items() if dtype == pl.String and name not in kept and name != id]
-    frame = frame.with_columns(_numbers_in(frame[name], name in bits) for name in searched)
-    if id is not None and id in frame.columns and id not in texts and frame[id].str.contains(r"^(0|-?[1-9]\d{0,17})$").all():
-        frame = frame.with_columns(pl.col(id).cast(pl.Int64))
-    return frame
-
-
-def _numbers_in(texts: pl.Series, may_be_bits: bool) -> pl.Series:
-    """Strings as numbers where all are, or stand for a missing one; those of bits begin with 0 somewhere, or are long."""
-    plain = texts.str.strip_chars()
-    known = plain.filter(plain.is_not_null() & ~plain.str.to_lowercase().is_in(NOT_A_NUMBER))
-    if not len(known) or known.cast(pl.Float64, strict=False).null_count():
-        return texts
-    if may_be_bits and is_bits(known) and (len(known[0]) > 18 or known.str.starts_with("0").any()):
-        return texts
-    whole = plain.cast(pl.Int64, strict=False)
-    return whole if whole.null_count() == len(plain) - len(known) else plain.cast(pl.Float64, strict=False)
-
-
-def _check_header(path: Path, names: list[str]) -> None:
-    strange = [name for name in names if "\ufffd" in name or "\0" in name]
-    if strange:
-        raise ArmsError(
-            f"cannot read {path}: it must be a CSV file in UTF-8, got the header {strange[0][:40]!r}; convert it first"
-        )
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
-        raise ArmsError(
-            f"{path} must be separated by commas, got the header {names[0]!r}; read it by polars.read_csv(…, separator=…) "
-            "and give Pool.from_frame the result"
-        )
-    twice = [name for name in names if name.removesuffix("_duplicated_0") in names and name.endswith("_duplicated_0")]
-    if twice:
-        raise ArmsError(f"{path} must name its columns differently, got {twice[0].removesuffix('_duplicated_0')!r} twice")
-
-
-def _read_parquet(path: Path) -> pl.DataFrame:
-    return _attempt(path, lambda: pl.read_parquet(path, glob=False))
-
-
-def _attempt(path: Path, read: Callable[[], pl.DataFrame]) -> pl.DataFrame:
-    if not path.is_file():
-        raise ArmsError(f"there is no file {path}; the path must be that of a file")
-    try:
-        return read()
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise ArmsError(f"cannot read {path}: {error}; check what it holds, or read it into a data frame yourself") from error
-
-
-def _read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels]]:
-    """The table, and the levels of ordered columns that polars does not know as such."""
-    try:
-        native = nw.from_native(frame)
-        eager = native.collect("polars") if isinstance(native, nw.LazyFrame) else native
-        levels = {str(name): tuple(dtype.categories) for name, dtype in eager.schema.items() if isinstance(dtype, nw.Enum)}
-        if eager.implementation.is_pyarrow():
-            levels |= _arrow_levels(eager.to_native())
-        return eager.to_polars(), {name: found for name, found in levels.items() if found}
-    except (TypeError, ValueError, OverflowError, ImportError, pl.exceptions.PolarsError) as error:
-        raise ArmsError(f"cannot read a table from {type(frame).__name__}: {error}; give a data frame, or dicts") from error
-
-
-def _arrow_levels(table: Any) -> dict[str, Levels]:
-    ordered = [field.name for field in table.schema if getattr(field.type, "ordered", False)]
-    columns = {name: table.column(name).unify_dictionaries() for name in ordered}
-    return {name: tuple(column.chunk(0).dictionary.to_pylist()) for name, column in columns.items() if column.num_chunks}
-
-
-def _read_dicts(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    dicts = list(rows) if isinstance(rows, Iterable) else rows
-    if not isinstance(dicts, list) or not all(isinstance(row, Mapping) for row in dicts):
-        raise ArmsError(f"rows must be dicts, one for each candidate, got {type(rows).__name__} of other things")
-    names = dict.fromkeys(chain.from_iterable(dicts))
-    if not all(isinstance(name, str) for name in names):
-        raise ArmsError(f"keys must be strings, the names of columns, got {next(n for n in names if not isinstance(n, str))!r}")
-    return pl.DataFrame([_series(name, [row.get(name) for row in dicts]) for name in names])
-
-
-def _series(name: str, values: list[Any]) -> pl.Series:
-    kinds = set(map(type, values)) - {type(None)}
-    if any(issubclass(kind, np.generic) for kind in kinds):
-        return _series(name, [value.item() if isinstance(value, np.generic) else value for value in values])
-    if float in kinds and kinds - {float, int}:
-        values = [None if isinstance(value, float) and value != value else value for value in values]  # noqa: PLR0124  NaN
-        kinds = set(map(type, values)) - {type(None)}
-    try:
-        return pl.Series(name, values, dtype=pl.Float64() if kinds == {float, int} else None, strict=kinds != {float, int})
-    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
-        came = ", ".join(sorted(kind.__name__ for kind in kinds))
-        raise ArmsError(f"column {name!r} must hold values of one type, got {came}; convert them first ({error})") from error
-
-
-def _read_array(X: ArrayLike, names: Sequence[str] | None) -> pl.DataFrame:
-    try:
-        array = np.asarray(X)
-    except ValueError as error:
-        raise ArmsError(f"X must be a rectangular table of numbers: {error}") from error
-    if np.ma.is_masked(X) or array.dtype.kind not in "fiub":
-        raise ArmsError(f"X must be real numbers, got dtype {array.dtype}; other columns can come by from_frame or from_dicts")
-    if array.ndim != 2:
-        raise ArmsError(f"X must have shape (n_candidates, n_columns), got {array.shape}; a single column is X.reshape(-1, 1)")
-    names = [f"x{j}" for j in range(array.shape[1])] if names is None else list(names)
-    if len(names) != array.shape[1] or len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
-        raise ParameterError(f"names must be {array.shape[1]} different strings, one for each column of X, got {names!r}")
-    array = array.astype(np.float64) if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8) else array
-    return pl.DataFrame([pl.Series(name, np.ascontiguousarray(array[:, j])) for j, name in enumerate(names)])
-
-
-# Building
-
-
 def _new_pool(
     frame: pl.DataFrame,
     levels: dict[str, Levels],
@@ -511,7 +373,9 @@ def _candidates(
 
 
 def _given_ids(given: Sequence[Any] | AnyArray | None, n_rows: int) -> pl.Series:
-    series = pl.Series(given) if isinstance(given, np.ndarray) and given.dtype.kind in "iu" else _series("ids", _several(given))
+    series = (
+        pl.Series(given) if isinstance(given, np.ndarray) and given.dtype.kind in "iu" else as_series("ids", _several(given))
+    )
     if len(series) != n_rows:
         raise ArmsError(f"ids must be one for each of the {n_rows:,} rows, got {len(series):,}")
     return series.alias("ids")
@@ -641,9 +505,6 @@ def _hashes(rows: Array) -> AnyArray:
         mixed ^= mixed >> np.uint64(32)
         hashes[start : start + step] = mixed @ weights
     return hashes
-
-
-# Ids
 
 
 def _several(ids: Any) -> list[Any]:

@@ -1,0 +1,147 @@
+"""Tables from files, data frames, dicts and arrays, all as one kind of data frame."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import polars as pl
+
+from manyarms.arms.columns import is_bits
+from manyarms.errors import ArmsError, ParameterError
+from manyarms.typing import ArrayLike
+
+Levels = tuple[Any, ...]
+NOT_A_NUMBER = ["", "na", "n/a", "nan", "null", "none"]
+"""What stands for a missing number in a CSV file, in any case."""
+SAMPLED = 100
+"""Rows of a CSV file looked at for strings of bits."""
+TYPED = 10_000
+"""Rows of a CSV file that its types are guessed from; all, where that fails."""
+
+
+def read_csv(path: Path, id: str | None, texts: set[str], kept: set[str]) -> pl.DataFrame:
+    """`texts` are read as strings, as is the id unless all are numbers written plainly; `kept` are not searched for numbers."""
+    sample = _attempt(path, lambda: pl.read_csv(path, infer_schema_length=0, n_rows=SAMPLED, glob=False))
+    _check_header(path, sample.columns)
+    bits = {name for name in sample.columns if len(known := sample[name].drop_nulls()) and is_bits(known)} - texts - {id}
+    strings = {name: pl.String() for name in sample.columns if name in texts or name in bits or name == id}
+
+    def read(length: int | None) -> pl.DataFrame:
+        return pl.read_csv(path, infer_schema_length=length, schema_overrides=strings, glob=False)
+
+    try:
+        frame = read(TYPED)
+    except pl.exceptions.PolarsError:  # a row further down is of another type, or the file is broken
+        frame = _attempt(path, lambda: read(None))
+    height = len(frame)
+    while height and all(value is None for value in frame.row(height - 1)):
+        height -= 1  # empty lines at the end
+    frame = frame.head(height)
+    searched = [name for name, dtype in frame.schema.items() if dtype == pl.String and name not in kept and name != id]
+    frame = frame.with_columns(_numbers_in(frame[name], name in bits) for name in searched)
+    if id is not None and id in frame.columns and id not in texts and frame[id].str.contains(r"^(0|-?[1-9]\d{0,17})$").all():
+        frame = frame.with_columns(pl.col(id).cast(pl.Int64))
+    return frame
+
+
+def _numbers_in(texts: pl.Series, may_be_bits: bool) -> pl.Series:
+    """Strings as numbers where all are, or stand for a missing one; those of bits begin with 0 somewhere, or are long."""
+    plain = texts.str.strip_chars()
+    known = plain.filter(plain.is_not_null() & ~plain.str.to_lowercase().is_in(NOT_A_NUMBER))
+    if not len(known) or known.cast(pl.Float64, strict=False).null_count():
+        return texts
+    if may_be_bits and is_bits(known) and (len(known[0]) > 18 or known.str.starts_with("0").any()):
+        return texts
+    whole = plain.cast(pl.Int64, strict=False)
+    return whole if whole.null_count() == len(plain) - len(known) else plain.cast(pl.Float64, strict=False)
+
+
+def _check_header(path: Path, names: list[str]) -> None:
+    strange = [name for name in names if "\ufffd" in name or "\0" in name]
+    if strange:
+        raise ArmsError(
+            f"cannot read {path}: it must be a CSV file in UTF-8, got the header {strange[0][:40]!r}; convert it first"
+        )
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+        raise ArmsError(
+            f"{path} must be separated by commas, got the header {names[0]!r}; read it by polars.read_csv(…, separator=…) "
+            "and give Pool.from_frame the result"
+        )
+    twice = [name for name in names if name.removesuffix("_duplicated_0") in names and name.endswith("_duplicated_0")]
+    if twice:
+        raise ArmsError(f"{path} must name its columns differently, got {twice[0].removesuffix('_duplicated_0')!r} twice")
+
+
+def read_parquet(path: Path) -> pl.DataFrame:
+    return _attempt(path, lambda: pl.read_parquet(path, glob=False))
+
+
+def _attempt(path: Path, read: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+    if not path.is_file():
+        raise ArmsError(f"there is no file {path}; the path must be that of a file")
+    try:
+        return read()
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise ArmsError(f"cannot read {path}: {error}; check what it holds, or read it into a data frame yourself") from error
+
+
+def read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels]]:
+    """The table, and the levels of ordered columns that polars does not know as such."""
+    try:
+        native = nw.from_native(frame)
+        eager = native.collect("polars") if isinstance(native, nw.LazyFrame) else native
+        levels = {str(name): tuple(dtype.categories) for name, dtype in eager.schema.items() if isinstance(dtype, nw.Enum)}
+        if eager.implementation.is_pyarrow():
+            levels |= _arrow_levels(eager.to_native())
+        return eager.to_polars(), {name: found for name, found in levels.items() if found}
+    except (TypeError, ValueError, OverflowError, ImportError, pl.exceptions.PolarsError) as error:
+        raise ArmsError(f"cannot read a table from {type(frame).__name__}: {error}; give a data frame, or dicts") from error
+
+
+def _arrow_levels(table: Any) -> dict[str, Levels]:
+    ordered = [field.name for field in table.schema if getattr(field.type, "ordered", False)]
+    columns = {name: table.column(name).unify_dictionaries() for name in ordered}
+    return {name: tuple(column.chunk(0).dictionary.to_pylist()) for name, column in columns.items() if column.num_chunks}
+
+
+def read_dicts(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    dicts = list(rows) if isinstance(rows, Iterable) else rows
+    if not isinstance(dicts, list) or not all(isinstance(row, Mapping) for row in dicts):
+        raise ArmsError(f"rows must be dicts, one for each candidate, got {type(rows).__name__} of other things")
+    names = dict.fromkeys(chain.from_iterable(dicts))
+    if not all(isinstance(name, str) for name in names):
+        raise ArmsError(f"keys must be strings, the names of columns, got {next(n for n in names if not isinstance(n, str))!r}")
+    return pl.DataFrame([as_series(name, [row.get(name) for row in dicts]) for name in names])
+
+
+def as_series(name: str, values: list[Any]) -> pl.Series:
+    kinds = set(map(type, values)) - {type(None)}
+    if any(issubclass(kind, np.generic) for kind in kinds):
+        return as_series(name, [value.item() if isinstance(value, np.generic) else value for value in values])
+    if float in kinds and kinds - {float, int}:
+        values = [None if isinstance(value, float) and value != value else value for value in values]  # noqa: PLR0124  NaN
+        kinds = set(map(type, values)) - {type(None)}
+    try:
+        return pl.Series(name, values, dtype=pl.Float64() if kinds == {float, int} else None, strict=kinds != {float, int})
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        came = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise ArmsError(f"column {name!r} must hold values of one type, got {came}; convert them first ({error})") from error
+
+
+def read_array(X: ArrayLike, names: Sequence[str] | None) -> pl.DataFrame:
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        raise ArmsError(f"X must be a rectangular table of numbers: {error}") from error
+    if np.ma.is_masked(X) or array.dtype.kind not in "fiub":
+        raise ArmsError(f"X must be real numbers, got dtype {array.dtype}; other columns can come by from_frame or from_dicts")
+    if array.ndim != 2:
+        raise ArmsError(f"X must have shape (n_candidates, n_columns), got {array.shape}; a single column is X.reshape(-1, 1)")
+    names = [f"x{j}" for j in range(array.shape[1])] if names is None else list(names)
+    if len(names) != array.shape[1] or len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
+        raise ParameterError(f"names must be {array.shape[1]} different strings, one for each column of X, got {names!r}")
+    array = array.astype(np.float64) if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8) else array
+    return pl.DataFrame([pl.Series(name, np.ascontiguousarray(array[:, j])) for j, name in enumerate(names)])
