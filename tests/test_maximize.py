@@ -128,8 +128,8 @@ def test_a_tolerance_ends_it_early():
     assert 0 < len(found.history) < 60
     assert found.optimizer.certificate(0.7).reached
     assert found.optimizer.pending == []
-    never = maximize(budget=25, tolerance=0)
-    assert (never.ended, len(never.history)) == ("budget", 25)
+    early = maximize(budget=9, tolerance=1e9)
+    assert (early.ended, len(early.history)) == ("budget", 9)
 
 
 @pytest.mark.parametrize("n_jobs", [1, 3])
@@ -266,7 +266,7 @@ def test_an_interruption_between_evaluations(n_jobs):
 
     found = maximize(budget=30, n_jobs=n_jobs, callbacks=[callback])
     assert found.ended == "interrupted"
-    assert len(found.history) == 5
+    assert 5 <= len(found.history) < 5 + n_jobs, "what had ended meanwhile is kept"
     assert found.optimizer.pending == []
 
 
@@ -283,7 +283,7 @@ def test_an_interruption_while_it_learns(n_jobs, monkeypatch):
     monkeypatch.setattr(ma.Optimizer, "tell", interrupted)
     found = maximize(budget=30, n_jobs=n_jobs)
     assert found.ended == "interrupted"
-    assert len(found.history) == 5
+    assert 6 <= len(found.history) < 6 + n_jobs, "the result that was being learned is not lost"
 
 
 def test_an_interruption_before_any_result():

@@ -67,11 +67,18 @@ def test_columns_are_typed_and_encoded(pool):
 
 
 def test_a_wide_range_of_positive_numbers_is_logarithmic():
-    pool = Pool.from_array([[1e-3, 1, 1.0, 0.0], [1e-1, 1000, 999.0, 5e5], [10.0, 10, 3.0, 1e6]])
+    pool = Pool.from_array([[1e-3, 1, 1.0, 0.0], [1e-1, 1000, 99.0, 5e5], [10.0, 10, 3.0, 1e6]])
     assert list(pool.columns.values()) == ["log", "log", "continuous", "continuous"]
     np.testing.assert_allclose(pool.X[:, 0], [0, 0.5, 1])
-    assert Pool.from_array(np.array([[1], [1000]])).columns == {"x0": "log"}
-    assert Pool.from_array(np.array([[1], [999]])).columns == {"x0": "integer"}
+    assert Pool.from_array(np.array([[1], [100]])).columns == {"x0": "log"}
+    assert Pool.from_array(np.array([[1], [99]])).columns == {"x0": "integer"}
+
+
+@pytest.mark.parametrize("n", [50, 5_000, 100_000])
+def test_numbers_spread_evenly_are_not_logarithmic(n):
+    rng = np.random.default_rng(0)
+    table = {"even": rng.random(n), "whole": rng.integers(1, 1001, n), "decades": 10.0 ** rng.uniform(-3, 1, n)}
+    assert Pool.from_frame(pl.DataFrame(table)).columns == {"even": "continuous", "whole": "integer", "decades": "log"}
 
 
 @pytest.mark.parametrize(
@@ -426,7 +433,7 @@ def test_csv_numbers_that_look_like_bits_at_first(tmp_path):
     assert whole.row(200) == {"x": 20_000_000}
     assert Pool.from_csv(write(tmp_path, "x\n10000000\n11000000\n")).columns == {"x": "integer"}
     real = Pool.from_csv(write(tmp_path, "x\n" + "10000000\n" * 200 + "0.5\n"))
-    assert real.columns == {"x": "log"}
+    assert real.columns == {"x": "continuous"}
 
 
 def test_csv_types_are_those_of_all_rows(tmp_path):

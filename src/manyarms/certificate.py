@@ -13,7 +13,7 @@ class Certificate:
     estimate: float  # posterior mean of the recommended candidate, in the user's units
     low: float  # its interval, from which the bound is made
     high: float
-    rival: CandidateId  # the candidate that may be best by most
+    rival: CandidateId  # the other candidate of largest upper bound, itself where there is no other
     regret_bound: float  # no candidate is better than the recommended one by more
     probability: float | None  # that all of this holds; None: heuristic
     reason: str  # what the probability rests on, or why there is none
@@ -32,15 +32,15 @@ class Certificate:
     def __str__(self) -> str:
         lines = [
             f"Recommended: {self.id}, estimated {self.estimate:.4g} (between {self.low:.4g} and {self.high:.4g}).",
-            f"No other candidate is better by more than {self.regret_bound:.4g}; the one that may be is {self.rival}.",
+            f"No other candidate is better by more than {self.regret_bound:.4g}; the closest rival is {self.rival}.",
         ]
         if self.probability is None:
             lines.append(f"This is heuristic: {self.reason}.")
         else:
             lines.append(f"This holds with probability at least {self.probability:.3g}: {self.reason}.")
         lines.append(
-            f"From {self.n_results:,} results, {self.effective_dimension:.1f} effective dimensions; "
-            f"the sketch is exact within a factor of {1 + self.sketch_error:.3g}."
+            f"From {self.n_results:,} results, {self.effective_dimension:.1f} effective dimensions; the sketch is "
+            + ("as good as exact." if self.sketch_error < 0.01 else f"exact within a factor of {1 + self.sketch_error:.3g}.")
         )
         if self.tolerance is not None:
             verdict = "reached: one may stop" if self.reached else "not reached yet"

@@ -18,6 +18,8 @@ from manyarms.optimizer import Candidate, Direction, Optimizer, as_pool
 from manyarms.trials import CandidateId, Trial
 from manyarms.typing import Seed
 
+TURN = 0.1
+"""Seconds to wait at a time."""
 CHECK_EVERY = 10
 """Results between two looks at the certificate."""
 
@@ -61,7 +63,7 @@ def maximize(
     callbacks : called with the optimizer after every result.
     options : of `Optimizer`: kernel, noise, confidence, repeats, …
 
-    Ctrl-C ends the run and returns what is known.
+    Ctrl-C ends the run and returns what is known; evaluations that are running go on in their threads until they end.
     """
     budget, n_jobs = whole(budget, "budget"), whole(n_jobs, "n_jobs")
     if not callable(f):
@@ -88,8 +90,8 @@ def maximize(
                 ended = _submit(optimizer, running, pool, evaluate, min(n_jobs, budget - n_told))
                 if not running:
                     break
-                for done in wait(running, return_when=FIRST_COMPLETED).done:
-                    optimizer.tell(running[done], _value(done))
+                for done in _next_done(running):
+                    optimizer.tell(running[done], _value(done, running[done], optimizer))
                     del running[done]
                     n_told += 1
                     show(optimizer)
@@ -99,6 +101,8 @@ def maximize(
                         ended, budget = "tolerance", n_told
         except KeyboardInterrupt:
             ended = "interrupted"
+            for done in [future for future in running if future.done() and not future.cancelled() and not future.exception()]:
+                optimizer.tell(running[done], done.result())
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
     optimizer.release(optimizer.pending)
@@ -106,9 +110,21 @@ def maximize(
     return Result(best, optimizer.history, optimizer, perf_counter() - start, ended)
 
 
-def _value(done: Future[Any]) -> Any:
+def _next_done(running: dict[Future[Any], CandidateId]) -> set[Future[Any]]:
+    """Evaluations that ended, at least one. Waits in short turns: libraries may keep Ctrl-C from ending a long one."""
+    while True:
+        done = wait(running, timeout=TURN, return_when=FIRST_COMPLETED).done
+        if done:
+            return done
+
+
+def _value(done: Future[Any], name: CandidateId, optimizer: Optimizer) -> Any:
     """What f returned."""
-    value = done.result()
+    try:
+        value = done.result()
+    except Exception as error:
+        error.add_note(f"f failed for candidate {name!r}, after {len(optimizer.history)} results; see a callback to keep them")
+        raise
     if value is None:
         raise ObservationError("f returned None; return a number, or manyarms.FAILED where there is none")
     return value

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -75,7 +76,7 @@ class _State:
 class Optimizer:
     """Suggests which candidates of a pool to try next, and says what is known of them.
 
-    pool : a `Pool`, or anything `Pool.from_frame` or `Pool.from_array` takes.
+    pool : a `Pool`, the path of a .csv or .parquet file, or anything `Pool.from_frame` or `Pool.from_array` takes.
     direction : "maximize" or "minimize" the values told.
     kernel : "matern" (None means that) learns a lengthscale for each column: Matérn-5/2 on numeric ones, a Hamming kernel on
         categories, Tanimoto on bits; "rbf" has the Gaussian kernel for Matérn's. "tanimoto" and "linear" on all columns,
@@ -213,6 +214,8 @@ class Optimizer:
     def predict(self, ids: Any, level: float = 0.95) -> Predictions:
         """Posterior mean, standard deviation and interval of the true values of candidates."""
         positions, model = self._state.pool.positions(ids), self._state.model
+        if model.settings.learns:
+            self._something_told()
         if not len(positions):
             return Predictions([], *(np.zeros(0) for _ in range(4)))
         arms = self._state.pool.arm_of[positions]
@@ -227,9 +230,11 @@ class Optimizer:
             real(tolerance, "tolerance", "a non-negative regret, in the units of the values", at_least=0)
         state, model, best = self._state, self._state.model, self._best()
         policy = model.policy
-        rival = int(policy.choose(exclude=self._gone(state))[0])
+        gone = self._gone(state)
+        gone[state.pool.arm_of[best]] = True
+        rival = int(state.pool.arm_of[best] if gone.all() else policy.choose(exclude=gone)[0])
         mean, low, high = model.interval(np.array([state.pool.arm_of[best], rival]), model.radius)
-        bound = max(0.0, float(high[1] - low[0]))
+        bound = 0.0 if gone.all() else max(0.0, float(high[1] - low[0]))
         probability, reason = self._promise()
         ends = sorted((self._sign * low[0], self._sign * high[0]))
         rivals = state.pool.members(rival)
@@ -250,7 +255,10 @@ class Optimizer:
 
     @property
     def importance(self) -> dict[str, float]:
-        """One over the lengthscale of every column the kernel learns one for, largest first: what the values depend on most."""
+        """One over the lengthscale of every column the kernel learns one for, largest first: what the values depend on most.
+
+        Numbers among numbers and categories among categories: the two are lengths in different kernels.
+        """
         fitted, features = self._state.model.fitted, self._state.pool.features
         if fitted is None or not len(fitted.theta):
             raise StateError("no lengthscales were learned: tell more results, and leave `kernel` to be learned")
@@ -418,6 +426,8 @@ def as_pool(pool: Any) -> Pool:
     """A pool, from one or from a table."""
     if isinstance(pool, Pool):
         return pool
+    if isinstance(pool, str | Path):
+        return Pool.from_parquet(pool) if str(pool).endswith(".parquet") else Pool.from_csv(pool)
     if isinstance(pool, np.ndarray):
         return Pool.from_array(pool)
     if isinstance(pool, list) and pool and isinstance(pool[0], dict):
@@ -456,7 +466,7 @@ def _told(values: Any, failed: Any, n: int) -> list[float | None]:
     """A value for each of n ids, None for those that failed."""
     if failed is None:
         if values is None:
-            raise ObservationError("tell() takes values, or failed=True")
+            raise ObservationError("tell() takes a value for each id; manyarms.FAILED, or failed=True, where there is none")
         return as_values(values, n)
     flags = [failed] * n if isinstance(failed, bool | np.bool_) else list(failed) if isinstance(failed, Iterable) else []
     if len(flags) != n or not all(isinstance(flag, bool | np.bool_) for flag in flags):

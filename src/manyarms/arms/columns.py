@@ -3,7 +3,7 @@
 | type | chosen for | encoded as |
 |---|---|---|
 | continuous, integer | numbers | one column, the range of the pool scaled to [0, 1] |
-| log | numbers above 0 whose largest is at least `SPREAD` times the smallest | the same, of the logarithm |
+| log | numbers above 0 whose 95th percentile is at least `SPREAD` times the 5th | the same, of the logarithm |
 | ordered | Enum, ordered categoricals, a list of levels | one column, the first level 0 and the last 1 |
 | boolean, categorical | booleans; strings with at most `distinct_allowed` values | one column of codes 0, 1, … |
 | bits | lists of 0 and 1; strings of 0 and 1, equally long, `SHORTEST_BITS` or more | a column of 0 and 1 for each bit |
@@ -22,8 +22,9 @@ from manyarms.errors import ArmsError, ParameterError
 from manyarms.typing import AnyArray, Array
 
 TYPES = ("continuous", "log", "integer", "boolean", "ordered", "categorical", "text", "bits", "ignore")
-SPREAD = 1000
-"""Positive numbers are taken as logarithms where the largest is at least this many times the smallest."""
+SPREAD = 100
+"""Positive numbers are taken as logarithms where the 95th percentile is at least this many times the 5th. Of numbers that are
+spread evenly it is 19 times, however many there are."""
 SHORTEST_BITS = 8
 """Strings of 0 and 1 this long or longer are bits."""
 ENTRIES_DECODED = 1 << 22
@@ -354,8 +355,10 @@ def _by_values(known: pl.Series, values: pl.Series, name: str, label: Label) -> 
     dtype = values.dtype
     if dtype.is_numeric():
         column = Numeric.fit(known, name, "integer" if dtype.is_integer() else "continuous", _known_label(values, label))
-        if column.low > 0 and column.high >= SPREAD * column.low:
-            return Numeric(name, "log", column.low, column.high)
+        if column.low > 0:
+            low, high = known.quantile(0.05, "lower"), known.quantile(0.95, "higher")
+            if low and high and high >= SPREAD * low:
+                return Numeric(name, "log", column.low, column.high)
         return column
     if dtype == pl.Boolean:
         return Coded.fit(values, name, "boolean", label)

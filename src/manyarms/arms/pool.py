@@ -52,8 +52,8 @@ class Pool:
     - ``missing``: what None and NaN do. "error"; "drop" leaves the rows out; "category" makes them a level of boolean and
       categorical columns, and is an error elsewhere. Ignored columns may miss values.
 
-    By its values a column of numbers is continuous or integer, or log if all are positive and the largest is at least 1000
-    times the smallest; strings are categorical if a twentieth of the rows or fewer are distinct (up to 50 always, more than
+    By its values a column of numbers is continuous or integer, or log if all are positive and the 95th percentile is at least
+    100 times the 5th; strings are categorical if a twentieth of the rows or fewer are distinct (up to 50 always, more than
     1000 never), else text; Enum and ordered categoricals are ordered; lists of 0 and 1, and equally long strings of at least
     eight, are bits. A column that holds one value only is ignored unless a type is given for it. `columns` tells what was
     decided.
