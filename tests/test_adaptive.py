@@ -274,7 +274,7 @@ def test_the_estimate_is_what_a_run_holds():
         policy.observe(arm, 0.0)
     frontier = policy._state.frontier
     assert len(policy.inducing) == m
-    frontier._bring(0, lazy.Search(1.0, 0.0, lambda at: (np.zeros(len(at)), np.zeros(len(at)))))
+    frontier._bring(0, lazy.Search(1.0, 0.0, None, lambda at: (np.zeros(len(at)), np.zeros(len(at)))))
     assert frontier._all.bytes == told.bytes - told.least_bytes
     assert told.seconds > 0
     assert ma.BKB.estimate(10 * n, 3, m).bytes == 10 * told.bytes
