@@ -1,4 +1,4 @@
-"""What other tools find in the tables of tables.py: random search, Optuna's TPE and BoTorch's exact GP-UCB.
+"""What manyarms and other tools find in the tables of tables.py: random search, Optuna's TPE, BoTorch's exact GP-UCB.
 
     python benchmarks/peers.py --table car phoneme --peer random tpe --budget 200 --seed 0 1 2 --output bench-output/peers
 

@@ -123,7 +123,7 @@ def _value(done: Future[Any], name: CandidateId, optimizer: Optimizer) -> Any:
     try:
         value = done.result()
     except Exception as error:
-        error.add_note(f"f failed for candidate {name!r}, after {len(optimizer.history)} results; see a callback to keep them")
+        error.add_note(f"f failed for candidate {name!r}, after {len(optimizer.history)} results; a callback can keep those")
         raise
     if value is None:
         raise ObservationError("f returned None; return a number, or manyarms.FAILED where there is none")

@@ -18,7 +18,7 @@ from manyarms.typing import Array, Indices
 from manyarms.warp import Warp
 
 SURPRISE = 5.0
-"""A reward of this size means that the units were learned from other values than now come."""
+"""A reward above all known at the last fit by this much: the units were learned from other values than now come."""
 GROWTH = 1.2
 """A refit comes when there are so many times more results than at the last."""
 
@@ -46,13 +46,14 @@ class Model:
     warp: Warp  # from signed values to rewards
     fitted: Fit | None
     n_fitted: int  # results at the last fit
+    highest: float  # the largest reward then
 
     @classmethod
     def prior(cls, settings: Settings, arms: Array) -> "Model":
         """Nothing observed."""
         noise = np.exp(NOISE_PRIOR[0]) if settings.learns or settings.noise is None else settings.noise**2
         policy = _policy(settings, arms, settings.shape.kernel(settings.shape.prior[0]), noise, 0)
-        return cls(settings, arms, policy, Warp.identity(), None, 0)
+        return cls(settings, arms, policy, Warp.identity(), None, 0, 0.0)
 
     @property
     def is_stale(self) -> bool:
@@ -60,8 +61,8 @@ class Model:
         return self.settings.learns and self.n_results >= max(self.n_fitted + 1, int(GROWTH * self.n_fitted))
 
     def is_surprised(self, values: Array) -> bool:
-        """These values are far beyond those of the last fit."""
-        return self.settings.learns and bool(np.abs(self.warp.reward(values)).max() > SURPRISE)
+        """One of these values is far better than all of the last fit; far worse ones are held at the floor of the warp."""
+        return self.settings.learns and float(self.warp.reward(values).max()) > self.highest + SURPRISE
 
     @property
     def n_results(self) -> int:
@@ -88,8 +89,10 @@ class Model:
         found = fit(self.settings.shape, evidence, noise=noise, start=self.fitted.start if self.fitted else None)
         kernel = found.scale * self.settings.shape.kernel(found.theta)
         policy = _policy(self.settings, self.arms, kernel, found.noise, n)
-        policy.observe(arms, rewards - found.mean)
-        return replace(self, policy=policy, warp=warp.shifted(found.mean), fitted=found, n_fitted=n)
+        rewards -= found.mean
+        policy.observe(arms, rewards)
+        warp, highest = warp.shifted(found.mean), float(rewards.max())
+        return replace(self, policy=policy, warp=warp, fitted=found, n_fitted=n, highest=highest)
 
     def on(self, arms: Array, observed: Indices, values: Array) -> "Model":
         """The same model of a table that has grown."""
