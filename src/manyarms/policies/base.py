@@ -105,9 +105,13 @@ class Policy(ABC):
             while len(chosen) < n:
                 if supposed:
                     lookahead.pull(np.array(supposed, dtype=np.intp))
-                supposed = [arg_max(score(mean, lookahead.variance, beta, barred))]
+                supposed = [self._pick(mean, lookahead, beta, len(outstanding) + len(chosen), barred)]
                 chosen += supposed
         return np.array(chosen, dtype=np.intp)
+
+    def _pick(self, mean: Array, lookahead: Lookahead, beta: float, number: int, barred: Mask | None) -> int:
+        """The next arm, `number` arms supposed pulled by now: that of largest upper bound, unless a policy differs."""
+        return arg_max(score(mean, lookahead.variance, beta, barred))
 
     def _first(self, barred: Mask | None) -> int:
         """The random first arm, or the next one that may be chosen."""
@@ -128,7 +132,7 @@ class Policy(ABC):
         while shrunk <= STALE:
             if len(supposed):
                 lookahead.pull(supposed)
-            supposed = np.array([arg_max(score(mean, lookahead.variance, beta, barred))])
+            supposed = np.array([self._pick(mean, lookahead, beta, len(outstanding) + len(chosen), barred)])
             shrunk += float(variance[supposed[0]])
             chosen.append(int(supposed[0]))
         return np.array(chosen, dtype=np.intp)
