@@ -8,7 +8,7 @@ import numpy as np
 from manyarms.kernels import RBF
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.history import History
-from manyarms.sketch.lazy import BYTES_AN_ARM
+from manyarms.sketch.lazy import bytes_beside
 from manyarms.sketch.posterior import Posterior
 from manyarms.sketch.store import Store
 from manyarms.stats import Stats
@@ -38,4 +38,5 @@ def estimate(n_arms: int, n_features: int, m: int) -> Estimate:
         start = perf_counter()
         store.bring(posterior, History(), None, 0.0)
         spent.append(perf_counter() - start)
-    return Estimate(BYTES_AN_ARM * n_arms, (BYTES_AN_ARM + 8 * m) * n_arms, min(spent) * n_arms / len(rows))
+    least = bytes_beside(n_arms, n_features)
+    return Estimate(least, least + 8 * m * n_arms, min(spent) * n_arms / len(rows))

@@ -30,8 +30,10 @@ SWEPT = 1 << 15
 """Arms that may be swept at every step, where no shorter list would last."""
 HOT = 512
 """Arms tracked beside the pulled ones before only those are."""
-BYTES_AN_ARM = 8 * 9 + 4
-"""k(x, x), three numbers from a pass and three from the next, two for lists, in float64; a position."""
+NUMBERS = 9
+"""Of an arm, in float64, beside a position: k(x, x), three from a pass and three from the next, two for lists."""
+LISTED = 1 / (0.8 * SHARE - 1)
+"""Arms on all lists but the first, over all arms: 1.25/SHARE, that of that, and so on."""
 
 
 @dataclass
@@ -68,10 +70,11 @@ class Frontier:
 
     def __init__(self, arms: Array, diag: Array, memory: float, stats: Stats, tracked: Tracked) -> None:
         self._history, self.tracked = History(), tracked
-        self._memory = memory - BYTES_AN_ARM * len(arms)  # for embeddings
+        least = bytes_beside(*arms.shape)
+        self._memory = memory - least  # for embeddings
         if self._memory < 0:
             raise MemoryBudgetError(
-                f"{len(arms)} arms need {BYTES_AN_ARM * len(arms):.3g} bytes beside their features, "
+                f"{len(arms)} arms need {least:.3g} bytes beside their features, "
                 f"memory={memory:.3g} allows less: raise it, or use fewer arms"
             )
         self._all = Store(arms, diag, stats)
@@ -280,6 +283,11 @@ class Frontier:
         self._factor()
         self.tracked = self.tracked.only(self.tracked.positions(self._history.pulled))
         self._listed = np.zeros(0, dtype=bool)
+
+
+def bytes_beside(n_arms: int, n_features: int) -> float:
+    """What a frontier holds at least: numbers and a position of every arm, and copies of the rows that are on lists."""
+    return (8 * NUMBERS + 4 + 8 * n_features * LISTED) * n_arms
 
 
 def climb(search: Search, upper: Array, score: Callable[[Indices], None], patience: int) -> bool:
