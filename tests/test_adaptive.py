@@ -1,5 +1,8 @@
 """The adaptive variant: lazy equals full, incremental equals rebuilt, and the dictionary is redrawn when it is stale."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -311,3 +314,17 @@ def test_a_factor_that_drifted_is_made_anew(monkeypatch):
         played.append(play(policy, lambda chosen, rng=rng: np.sin(chosen) + 0.1 * rng.standard_normal(1), 60))
         assert factored > 10 if drift == 0 else factored <= 3
     np.testing.assert_array_equal(*played)
+
+
+def test_what_is_replaced_is_freed_at_once():
+    """Frontiers hold several numbers of every arm: none may wait for the garbage collector."""
+    policy = adaptive(np.random.default_rng(0).random((300, 2)), ma.kernels.RBF(0.3))
+    policy.observe([0, 1], [0.0, 1.0])
+    gc.disable()
+    try:
+        for _ in range(5):
+            before = weakref.ref(policy._state.frontier)
+            policy.observe(policy.choose(3, pending=[2]), np.zeros(3))
+            assert before() is None
+    finally:
+        gc.enable()

@@ -30,8 +30,9 @@ SWEPT = 1 << 15
 """Arms that may be swept at every step, where no shorter list would last."""
 HOT = 512
 """Arms tracked beside the pulled ones before only those are."""
-NUMBERS = 9
-"""Of an arm, in float64, beside a position: k(x, x), three from a pass and three from the next, two for lists."""
+NUMBERS = 10
+"""Of an arm, in float64, beside a position: k(x, x), three from a pass and three from the next or their roots, three for lists
+and bounds."""
 LISTED = 1 / (0.8 * SHARE - 1)
 """Arms on all lists but the first, over all arms: 1.25/SHARE, that of that, and so on."""
 
@@ -57,12 +58,6 @@ class Search:
         mean, ucb = self.score(positions)
         self.best = max(self.best, float(ucb.max()))
         self.scale = max(self.scale, float((np.abs(mean) + (ucb - mean)).max()))
-
-    def masked(self, arms: Indices, ucb: Array) -> Array:
-        """The scores of these arms, −∞ for those that must not be chosen; changed in place."""
-        if self.barred is not None:
-            ucb[self.barred[arms]] = -np.inf
-        return ucb
 
 
 class Frontier:
@@ -117,7 +112,7 @@ class Frontier:
             self._cool()
 
         def score(at: Indices) -> tuple[Array, Array]:
-            return self.tracked.mean[at], search.masked(self.tracked.arms[at], self._ucb(beta)[at])
+            return self.tracked.mean[at], _masked(self._ucb(beta)[at], self.tracked.arms[at], barred)
 
         search = Search(beta, accuracy, barred, score)
         search.scored(np.arange(self.tracked.n_arms))
@@ -135,12 +130,13 @@ class Frontier:
         def score(at: Indices) -> tuple[Array, Array]:
             arms.append(self.tracked.arms[at])
             means.append(self.tracked.mean[at])
-            scores.append(search.masked(arms[-1], means[-1] + beta * np.sqrt(self._all.variance(posterior, arms[-1]))))
+            ucb = means[-1] + beta * np.sqrt(self._all.variance(posterior, arms[-1]))
+            scores.append(_masked(ucb, arms[-1], barred))
             return means[-1], scores[-1]
 
         wide = beta * root_rise
         search = Search(wide, accuracy, barred, score)
-        climb(search, search.masked(self.tracked.arms, self._ucb(wide)), search.scored, self.tracked.n_arms)
+        climb(search, _masked(self._ucb(wide), self.tracked.arms, barred), search.scored, self.tracked.n_arms)
         self._settle(search)
         return _lowest_of_ties(np.concatenate(arms), np.concatenate(means), np.concatenate(scores))
 
@@ -245,7 +241,8 @@ class Frontier:
     def _bring(self, depth: int, search: Search) -> None:
         """A pass over a list. The arm it finds best is tracked."""
         self._factor()
-        level, posterior = self._levels[depth], self.tracked.posterior
+        level, posterior = self._levels[depth].released(), self.tracked.posterior
+        self._levels[depth] = level
         room = self._memory - sum(other.store.bytes for other in self._levels if other.store and other is not level)
         store = level.store or self._part(depth, room)
         made = store.bring(posterior, self._history, self._gain(level.bounds.made), room)
@@ -305,6 +302,13 @@ def climb(search: Search, upper: Array, score: Callable[[Indices], None], patien
         scored += len(positions)
         block *= 4
     return True
+
+
+def _masked(ucb: Array, arms: Indices, barred: Mask | None) -> Array:
+    """The scores of these arms, −∞ for those that must not be chosen; changed in place."""
+    if barred is not None:
+        ucb[barred[arms]] = -np.inf
+    return ucb
 
 
 def _lowest_of_ties(arms: Indices, mean: Array, ucb: Array) -> int:

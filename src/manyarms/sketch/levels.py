@@ -7,7 +7,7 @@ group of coordinates and ‖ζ‖² ≤ r_τ for the new ones ζ of x,
     u_t(x) ≤ μ_τ(x) + D √q_τ(x) + D₊ √(r_τ(x)/λ) + β̃_t √ρ σ̃_τ(x).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -204,6 +204,10 @@ class Level:
     def reach(self, tracked: Tracked, beta: float) -> Reach | None:
         """What `bounds` are to be taken at now."""
         return self.bounds.anchor.reach(tracked, beta)
+
+    def released(self) -> "Level":
+        """The same without what was kept to sweep it fast."""
+        return replace(self, bounds=Bounds(self.bounds.anchor, self.bounds.made))
 
     def list(self, found: Shortlist) -> "Level":
         """The level below."""

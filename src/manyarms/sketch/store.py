@@ -118,11 +118,10 @@ class Store:
         if p and gain and gain.before.posterior.embedding is held and 2 * (j + len(gain.Y)) < m:
             raising = solve_transposed(posterior.C, np.eye(m, j, k=-p, order="F")).T  # the last j rows of C⁻¹
             lowering = np.hstack([_lowering(gain), np.zeros((len(gain.Y), j))])
-            quad_before = gain.before.quad * (1 + EPS * m * float(np.diag(posterior.C).max() / np.sqrt(lam)))
-            residual_before, kind = gain.before.residual, "updates"
+            before, slack = gain.before, 1 + EPS * m * float(np.diag(posterior.C).max() / np.sqrt(lam))
         else:
             raising, lowering = solve_lower(posterior.C, np.eye(m, order="F")), np.zeros((0, m))
-            quad_before, residual_before, kind = np.zeros(len(self.rows)), self._diag / lam, "refreshes"
+            before, slack = None, 1.0
         M = np.vstack([raising, lowering, posterior.w[None]])
         ahead, behind, n_raising = np.vstack([L[p:, :p], M[:, :p]]), M[:, p:], len(raising)
         inverse = _inverse(L[p:, p:])
@@ -131,11 +130,11 @@ class Store:
         def work(task: tuple[int, slice]) -> None:
             i, some = task
             inside = slice(some.start - self._chunks[i].start, some.stop - self._chunks[i].start)
-            r = residual_before[some]
+            r = before.residual[some] if before else self._diag[some] / lam
             if p:
                 Z = self._Z[i][:p, inside]
                 B = ahead @ Z
-                if kind == "refreshes":
+                if not before:
                     r = r - _squares(Z) / lam
             else:
                 B = np.zeros((len(ahead), 1))
@@ -149,11 +148,13 @@ class Store:
                 r = r - _squares(zeta) / lam
             self._check(embedding, r * lam, some)
             mean[some], residual[some] = B[-1], r
-            quad[some] = np.maximum(quad_before[some] - _squares(B[n_raising:-1]), 0.0) + _squares(B[:n_raising])
+            quad[some] = _squares(B[:n_raising])
+            if before:
+                quad[some] += np.maximum(slack * before.quad[some] - _squares(B[n_raising:-1]), 0.0)
 
         width = max(512, min(ENTRIES // len(ahead), -(-len(self.rows) // 2)))  # two cores
         tasks = [(i, part) for i, chunk in enumerate(self._chunks) for part in _pieces(chunk, width)]
-        with self.stats.timed(kind):
+        with self.stats.timed("updates" if before else "refreshes"):
             in_parallel(work, tasks)
         self.stats.count("arms in passes", len(self.rows))
         self._holds = embedding if kept else None
