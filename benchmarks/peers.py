@@ -210,6 +210,7 @@ def _with_radius(name: str, *arguments: float):
 
 PEERS = {
     "manyarms": (manyarms_optimizer, "manyarms"),
+    "manyarms-growing-1.3": (_with_radius("Growing", 1.3), "manyarms"),
     "manyarms-growing-1.1": (_with_radius("Growing", 1.1), "manyarms"),
     "manyarms-constant-2": (_with_radius("Constant", 2.0), "manyarms"),
     "manyarms-constant-2.5": (_with_radius("Constant", 2.5), "manyarms"),

@@ -52,6 +52,7 @@ def test_bayes_and_constant():
     assert ma.Bayes(0.1)(SKETCH) == pytest.approx(0.2 * np.sqrt(2 * np.log(1000 * 50**2 * np.pi**2 / 0.6)))
     assert ma.Bayes(0.1)(replace(SKETCH, n_observations=0)) == pytest.approx(0.2 * np.sqrt(2 * np.log(1000 * np.pi**2 / 0.6)))
     assert ma.Constant(3.0)(SKETCH) == pytest.approx(0.6)
+    assert ma.Growing(3.0, most=0.5)(SKETCH) == pytest.approx(0.1)
     assert ma.Growing(3.0)(SKETCH) == pytest.approx(0.6 * np.sqrt(np.log1p(SKETCH.n_observations)))
 
 
@@ -66,6 +67,9 @@ def test_bayes_and_constant():
         lambda: ma.Bayes(2.0),
         lambda: ma.Constant(-1.0),
         lambda: ma.Growing(-1.0),
+        lambda: ma.Growing(1.0, most=-1.0),
+        lambda: ma.Growing(1.0, most=float("nan")),
+        lambda: ma.Growing(1.0, most="3"),
         lambda: ma.Constant(float("nan")),
         lambda: ma.Constant("2"),
         lambda: ma.Theory("a", 0.1),

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from manyarms.arms.array import Checked, as_rows
 from manyarms.hyper import MOST, NOISE_PRIOR, Evidence, Fit, Shape, fit
 from manyarms.kernels import Kernel
 from manyarms.policies.base import Policy, Prediction
@@ -41,7 +42,7 @@ class Model:
     """A policy, and the units it works in."""
 
     settings: Settings
-    arms: Array  # (A, d)
+    arms: Array  # (A, d), checked
     policy: Policy
     warp: Warp  # from signed values to rewards
     fitted: Fit | None
@@ -51,6 +52,7 @@ class Model:
     @classmethod
     def prior(cls, settings: Settings, arms: Array) -> "Model":
         """Nothing observed."""
+        arms = as_rows(arms)
         noise = np.exp(NOISE_PRIOR[0]) if settings.learns or settings.noise is None else settings.noise**2
         policy = _policy(settings, arms, settings.shape.kernel(settings.shape.prior[0]), noise, 0)
         return cls(settings, arms, policy, Warp.identity(), None, 0, 0.0)
@@ -96,7 +98,7 @@ class Model:
 
     def on(self, arms: Array, observed: Indices, values: Array) -> "Model":
         """The same model of a table that has grown."""
-        old = self.policy
+        old, arms = self.policy, as_rows(arms)
         policy = _policy(self.settings, arms, old.kernel, old.regularization, self.n_fitted)
         policy.observe(observed, self.warp.reward(values))
         return replace(self, arms=arms, policy=policy)
@@ -127,5 +129,6 @@ class Model:
 def _policy(settings: Settings, arms: Array, kernel: Kernel, regularization: float, number: int) -> Policy:
     seed = np.random.default_rng([settings.seed, number])
     options = {"regularization": regularization, "confidence": settings.confidence, "seed": seed, **settings.options}
-    made: Policy = settings.policy(arms, kernel, **options)
+    ours = isinstance(settings.policy, type) and issubclass(settings.policy, Policy)
+    made: Policy = settings.policy(Checked(arms) if ours else arms, kernel, **options)
     return made

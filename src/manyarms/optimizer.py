@@ -24,7 +24,7 @@ from manyarms.typing import Array, Indices, Mask, Seed
 
 START = 8
 """Candidates drawn at random before the model chooses."""
-RADIUS = Growing(1.3)
+RADIUS = Growing(1.3, most=3.0)
 """Chosen by benchmark, see docs/optimizer.md."""
 
 Direction = Literal["maximize", "minimize"]
@@ -83,7 +83,7 @@ class Optimizer:
         a kernel object or a function of two blocks of encoded rows: only the scale is learned.
     noise : standard deviation of the values of one candidate; learned where None. With a kernel object *and* a noise nothing is
         learned and the kernel is taken in the units of the values: only then may a theorem cover what `certificate` says.
-    confidence : radius of the scores, `Growing(1.3)` where None.
+    confidence : radius of the scores, `Growing(1.3, most=3.0)` where None.
     repeats : "allow" asks for a candidate again where that pays, "never" does not, k asks at most k times.
     policy : `BKB`, `GPUCB`, or another with their arguments.
     seed : an integer or a numpy Generator, for the random start and the sketch.

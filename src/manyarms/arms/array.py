@@ -1,6 +1,7 @@
 """Candidates as one read-only array (A, d): in memory, or mapped from a .npy file so that only what is touched is read."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,22 @@ ROWS_CHECKED = 1 << 16
 """Rows checked for NaN and infinity at a time."""
 
 
-def as_rows(arms: ArrayLike | str | Path, n_columns: int | None = None) -> Array:
+@dataclass(frozen=True)
+class Checked:
+    """Rows that came from `as_rows`, for policies made again and again on one table."""
+
+    rows: Array
+
+
+def as_rows(arms: "ArrayLike | str | Path | Checked", n_columns: int | None = None) -> Array:
     """The candidates as a read-only array of float64 or float32, (A, d).
 
     Shares memory with such an input and never changes it; a .npy file is mapped, a .parquet file is read (all its columns, with
     polars). Raises ArmsError for anything but a non-empty two-dimensional table of finite real numbers, and where `n_columns`
-    is given for rows of another length.
+    is given for rows of another length. What is `Checked` already is not looked at again.
     """
+    if isinstance(arms, Checked):
+        return arms.rows
     X = _read(Path(arms)) if isinstance(arms, str | Path) else _array(arms)
     if X.dtype.kind not in "fiub":
         raise ArmsError(f"arms must be real numbers, got dtype {X.dtype}; encode other columns as numbers first")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from manyarms.arms import as_rows
+from manyarms.arms.array import Checked
 from manyarms.errors import KernelError, NumericalError, ParameterError, StateError
 from manyarms.kernels import as_kernel
 from manyarms.numbers import real, whole
@@ -63,7 +64,7 @@ class Policy(ABC):
     _exact = False
 
     def __init__(
-        self, arms: ArrayLike | str | Path, kernel: Any, *, regularization: float, confidence: Radius, seed: Seed
+        self, arms: ArrayLike | str | Path | Checked, kernel: Any, *, regularization: float, confidence: Radius, seed: Seed
     ) -> None:
         self.arms = as_rows(arms)
         self.kernel = as_kernel(kernel)

@@ -6,9 +6,11 @@ Any function ``Evidence -> float`` is a radius too.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from numbers import Real
 
 import numpy as np
 
+from manyarms.errors import ParameterError
 from manyarms.numbers import real
 from manyarms.sketch.dictionary import alpha_of, check_probability
 
@@ -124,15 +126,22 @@ class Constant:
 
 @dataclass(frozen=True)
 class Growing:
-    """c√(λ ln(1 + t)): like `Constant`, but exploration never ends. Of the order theory asks for; c comes with no promise."""
+    """c√(λ ln(1 + t)), or `most`√λ once that is less: like `Constant`, but more is explored the longer the run.
+
+    Of the order theory asks for where `most` is infinite; c comes with no promise.
+    """
 
     c: float = 1.3
+    most: float = np.inf
 
     def __post_init__(self) -> None:
         real(self.c, "c", "a non-negative number of standard deviations", at_least=0)
+        if not isinstance(self.most, Real) or not self.most >= 0:
+            raise ParameterError(f"most must be a non-negative number of standard deviations, or infinity, got {self.most!r}")
 
     def __call__(self, evidence: Evidence) -> float:
-        return float(self.c * np.sqrt(evidence.regularization * np.log1p(max(1, evidence.n_observations))))
+        grown = self.c * np.sqrt(np.log1p(max(1, evidence.n_observations)))
+        return float(np.sqrt(evidence.regularization) * min(grown, self.most))
 
 
 def updated_norm(radius: Radius, evidence: Evidence) -> float | None:
