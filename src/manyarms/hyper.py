@@ -55,6 +55,10 @@ class Evidence(NamedTuple):
         return self._replace(rows=self.rows[at], means=self.means[at], counts=self.counts[at])
 
 
+Gram = Callable[[Array], tuple[Array, Callable[[Array], Array]]]
+"""Of θ: K (u, u), and for a symmetric G the gradient of Σ G∘K by θ, (p,)."""
+
+
 class Shape(Protocol):
     """A family of kernels with k(x, x) = 1 and log parameters θ (p,)."""
 
@@ -65,8 +69,8 @@ class Shape(Protocol):
     def kernel(self, theta: Array) -> Kernel:
         """The kernel of these parameters."""
 
-    def gram(self, X: Array, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
-        """K (u, u), and for a symmetric G the gradient of Σ G∘K by θ, (p,)."""
+    def gram(self, X: Array) -> "Gram":
+        """The kernel of all pairs of rows of X (u, d), to be evaluated at many θ."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,9 @@ class Fixed:
     def kernel(self, theta: Array) -> Kernel:
         return self.given
 
-    def gram(self, X: Array, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
-        return self.given(X, X), lambda G: np.zeros(0)
+    def gram(self, X: Array) -> Gram:
+        K = self.given(X, X)
+        return lambda theta: (K, lambda G: np.zeros(0))
 
 
 @dataclass(frozen=True)
@@ -119,33 +124,36 @@ class Mixed:
             product = product * kernel
         return product
 
-    def gram(self, X: Array, theta: Array) -> tuple[Array, Callable[[Array], Array]]:
-        ell, a, b = np.exp(theta), self.numeric, self.numeric + self.codes
-        K, slope = np.ones((len(X), len(X))), np.zeros((len(X), len(X)))
-        if self.bits:
-            K = Tanimoto()(X[:, b:], X[:, b:])
+    def gram(self, X: Array) -> Gram:
+        a, b = self.numeric, self.numeric + self.codes
+        shared = Tanimoto()(X[:, b:], X[:, b:]) if self.bits else np.ones((len(X), len(X)))
         differs = [np.not_equal.outer(x, x) for x in X[:, a:b].T]
-        for differ, each in zip(differs, ell[a:], strict=True):
-            K *= np.exp(-1.0 / each * differ)
-        Z = X[:, :a] / ell[:a]
-        if a:
-            norms = np.einsum("ij,ij->i", Z, Z)
-            D = np.maximum(norms[:, None] + norms - 2 * Z @ Z.T, 0.0)
-            if self.rbf:
-                K = slope = K * np.exp(-0.5 * D)
-            else:
-                R = np.sqrt(5 * D)
-                decay = K * np.exp(-R)
-                K, slope = decay * (1 + R + R * R / 3), 5 / 3 * decay * (1 + R)
 
-        def gradient(G: Array) -> Array:
-            M = G * slope  # ∂k/∂log ℓ_j = slope · (z_j − z′_j)²
-            numeric = 2 * (M.sum(axis=1) @ (Z * Z) - np.einsum("ij,ij->j", Z, M @ Z))
-            GK = G * K
-            codes = [float(GK[differ].sum()) / each for differ, each in zip(differs, ell[a:], strict=True)]
-            return np.concatenate([numeric, codes])
+        def at(theta: Array) -> tuple[Array, Callable[[Array], Array]]:
+            ell, K, slope = np.exp(theta), shared.copy(), np.zeros_like(shared)
+            for differ, each in zip(differs, ell[a:], strict=True):
+                K *= np.exp(-1.0 / each * differ)
+            Z = X[:, :a] / ell[:a]
+            if a:
+                norms = np.einsum("ij,ij->i", Z, Z)
+                D = np.maximum(norms[:, None] + norms - 2 * Z @ Z.T, 0.0)
+                if self.rbf:
+                    K = slope = K * np.exp(-0.5 * D)
+                else:
+                    R = np.sqrt(5 * D)
+                    decay = K * np.exp(-R)
+                    K, slope = decay * (1 + R + R * R / 3), 5 / 3 * decay * (1 + R)
 
-        return K, gradient
+            def gradient(G: Array) -> Array:
+                M = G * slope  # ∂k/∂log ℓ_j = slope · (z_j − z′_j)²
+                numeric = 2 * (M.sum(axis=1) @ (Z * Z) - np.einsum("ij,ij->j", Z, M @ Z))
+                GK = G * K
+                codes = [float(GK[differ].sum()) / each for differ, each in zip(differs, ell[a:], strict=True)]
+                return np.concatenate([numeric, codes])
+
+            return K, gradient
+
+        return at
 
 
 @dataclass(frozen=True)
@@ -167,7 +175,8 @@ class Fit:
 def fit(shape: Shape, evidence: Evidence, *, noise: float | None = None, start: Array | None = None) -> Fit:
     """The most probable parameters; `noise` is a variance where it is known, `start` where the last fit ended."""
     mean, sd = shape.prior
-    size = -np.log(np.diag(shape.gram(evidence.rows, mean)[0]).mean())
+    gram = shape.gram(evidence.rows)
+    size = -np.log(np.diag(gram(mean)[0]).mean())
     mean, sd = np.append(mean, [size, NOISE_PRIOR[0]]), np.append(sd, [SCALE_PRIOR, NOISE_PRIOR[1]])
     if noise is not None:
         mean[-1] = np.log(noise)
@@ -175,7 +184,7 @@ def fit(shape: Shape, evidence: Evidence, *, noise: float | None = None, start: 
     bounds = [SHAPE_BOUNDS] * (len(mean) - 2) + [(size - 3, size + 3), noises]
 
     def loss(x: Array) -> tuple[float, Array]:
-        value, gradient, _ = likelihood(shape, evidence, x)
+        value, gradient, _ = likelihood(gram, evidence, x)
         away = (x - mean) / sd
         return value + 0.5 * float(away @ away), gradient + away / sd
 
@@ -189,13 +198,13 @@ def fit(shape: Shape, evidence: Evidence, *, noise: float | None = None, start: 
         starts = [x for x in ([] if settled else [mean, rough]) + [start] if x is not None]
         best = min(map(search, starts), key=lambda found: float(found.fun))
     x = np.asarray(best.x)
-    return Fit(x[:-2], float(np.exp(x[-2])), float(np.exp(x[-1])), likelihood(shape, evidence, x)[2], float(best.fun))
+    return Fit(x[:-2], float(np.exp(x[-2])), float(np.exp(x[-1])), likelihood(gram, evidence, x)[2], float(best.fun))
 
 
-def likelihood(shape: Shape, evidence: Evidence, x: Array) -> tuple[float, Array, float]:
+def likelihood(gram: Gram, evidence: Evidence, x: Array) -> tuple[float, Array, float]:
     """The negative log likelihood at x = (θ, log v, log σ²), its gradient, and the mean m; ∞ where S is singular."""
     v, noise = np.exp(x[-2:])
-    K, backward = shape.gram(evidence.rows, x[:-2])
+    K, backward = gram(x[:-2])
     S = v * K
     S[np.diag_indices_from(S)] += noise / evidence.counts
     C, info = lapack.dpotrf(S, lower=1, clean=1)
