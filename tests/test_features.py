@@ -330,10 +330,14 @@ class TestFourier:
     def test_random_features_starve_where_quadrature_does_not(self):
         """The paper's Figure 1: k = exp(−100(x − y)²), data on [0, 0.5], looked at from 0.9."""
         kernel, arms = RBF(np.sqrt(0.005)), np.linspace(0, 0.5, 400)[:, None]
-        grid_of_all = np.append(arms, [[0.9], [1.0]], axis=0)
-        sds = {}
-        for policy in (RFF(grid_of_all, kernel, frequencies=10), QFF(grid_of_all, kernel)):
-            policy.observe(np.arange(400), np.sin(20 * arms[:, 0]))
-            sds[type(policy)] = float(policy.predict([[0.9]]).std[0])
-        assert sds[QFF] > 0.99
-        assert sds[RFF] < 0.2
+        rows, sds = np.append(arms, [[0.9], [1.0]], axis=0), {}
+        for D in (3, 10, 100):
+            policies = [RFF(rows, kernel, frequencies=D, seed=seed) for seed in range(9)]
+            sds[D] = np.median([self.away(policy) for policy in policies])
+        assert sds[3] < 0.15 < 0.5 < sds[10] < 0.9 < sds[100]
+        assert self.away(QFF(rows, kernel)) > 0.99
+        assert self.away(ma.GPUCB(rows, kernel)) > 0.99
+
+    def away(self, policy):
+        policy.observe(np.arange(400), np.sin(20 * policy.arms[:400, 0]))
+        return float(policy.predict([[0.9]]).std[0])

@@ -16,8 +16,10 @@ from manyarms.typing import Array, ArrayLike, Seed
 class RFF(Fourier):
     """UCB or Thompson sampling on frequencies drawn from the kernel's spectral density: O(A·m + m²) a step, m features.
 
-    Guarantee: none. φ(x)ᵀφ(y) is within O(1/√m) of k(x, y), but m features hold m directions: once t ≫ m observations pin their
-    weights down, σ̃ vanishes everywhere, far from all data too (variance starvation), and what is left is confident and wrong.
+    Guarantee: none. φ(x)ᵀφ(y) is within O(1/√m) of k(x, y), but m features hold m directions: observations that pin all their
+    weights down leave no variance anywhere, far from all data neither (variance starvation), and what is left is confident and
+    wrong. The fewer features for the effective dimension of the kernel on all arms, the worse: in the paper's Figure 1, where
+    the exact standard deviation away from the data is 1.0, it is about 0.05 with 6 features, 0.8 with 20 and 0.98 with 200.
 
     arms : (A, d) array of finite numbers, or the path of a .npy (mapped) or .parquet file that holds one.
     kernel : `RBF` or `Matern`, multiples and sums of them, or such kernels `On` some columns.
