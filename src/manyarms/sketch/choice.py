@@ -33,5 +33,5 @@ def arg_max(scores: Scores) -> int:
     """
     mean, _, ucb = scores
     best = int(np.argmax(ucb))
-    tolerance = TIE * (abs(mean[best]) + (ucb[best] - mean[best]))
+    tolerance = TIE * (abs(mean[best]) + abs(ucb[best] - mean[best]))
     return int(np.argmax(ucb >= ucb[best] - tolerance))
