@@ -8,22 +8,23 @@ describes them. A spec is a name and, where wanted, parameters: ``rkhs``, ``rkhs
 |---|---|---|
 | rkhs | uniform on [0, 1]^d | Σ a_j k(·, c_j) of known norm ‖f‖² = aᵀK_cc a, k an RBF |
 | gp | uniform on [0, 1]^d | a draw from the GP: exact up to 4,096 arms, by random Fourier features beyond |
-| ackley, branin, rastrigin | a grid in two dimensions, a Sobol set beyond | the function, negated and standardised |
+| ackley, branin, rastrigin | a grid in two dimensions, a Sobol set beyond | the function, negated, in units of the prior |
 | hartmann6 | a Sobol set | the same |
 | linear-fast, linear-heavy | unit vectors whose covariance has eigenvalues ∝ j⁻³, or all equal | θᵀx, ‖θ‖ = 1 |
 | misspecified | as linear-heavy | θᵀx, but one arm is far better than that (Ghosh, Chowdhury and Gopalan, AAAI 2017) |
 | misspecified-rich | the same | the same, and the kernel has room for it: linear + a bump at each arm |
-| the tables of tables.py | configurations, architectures, molecules | standardised; a reward is one of the measured replicates |
+| tables of tables.py | configurations, architectures, molecules | in units of the prior; a reward is one replicate |
 
 Draws depend on the seed; functions and tables do not. Functions and tables have no kernel of their own: all policies are given
 the RBF whose lengthscales and noise are most probable given one reward of each of 256 random arms (`manyarms.hyper`), its
-lengthscales folded into the arms; molecules (aqsoldb) have a Tanimoto kernel. California housing and abalone, which the Batch-BKB
-paper uses, are left out: scikit-learn and others download them.
+lengthscales folded into the arms; molecules (aqsoldb) have a Tanimoto kernel. California housing and abalone, which the
+Batch-BKB paper uses, are left out: scikit-learn and others download them. In units of the prior rewards are centred, their
+standard deviation over the arms is 1 or less, and the best arm's is 3 or less.
 """
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 
 import numpy as np
@@ -41,6 +42,8 @@ FREQUENCIES = 4096
 """Random Fourier features of a draw beyond."""
 LEARNED_FROM = 256
 """Arms that the kernel of a function or a table is learned from."""
+KERNEL = ma.kernels.RBF(1.0)
+"""Of functions and tables."""
 
 
 @dataclass(frozen=True)
@@ -174,29 +177,35 @@ def function(f: Callable[[np.ndarray], np.ndarray], seed: int, n_arms=4_096, d=2
     else:
         X = qmc.Sobol(d, rng=0).random(n_arms)
     means = _blockwise(lambda X: -f(X), X)
-    return _learned(X, (means - means.mean()) / means.std(), noise)
+    means = (means - means.mean()) / _scale(means)
+    return _learned(Problem(X, means, noise, KERNEL, 1.0))
 
 
 def table(name: str, seed: int) -> Problem:
     """A real table; the problem is the same for every seed."""
     found = load(name)
-    centre, scale = found.means.mean(), found.means.std()
+    centre, scale = found.means.mean(), _scale(found.means)
     order = np.argsort(~np.isfinite(found.values), axis=1, kind="stable")  # missing replicates last
     replicates = (np.take_along_axis(found.values, order, axis=1) - centre) / scale
     X, means, noise = encode(found), (found.means - centre) / scale, found.noise / scale
     if "bits" in found.columns.values():
         return Problem(X, means, noise, ma.kernels.Tanimoto(), noise**2, replicates=replicates)
-    return _learned(X, means, noise, replicates)
+    return _learned(Problem(X, means, noise, KERNEL, 1.0, replicates=replicates))
 
 
-def _learned(X: np.ndarray, means: np.ndarray, noise: float, replicates: np.ndarray | None = None) -> Problem:
-    """With an RBF kernel learned from one reward each of some random arms, lengthscales folded into the arms."""
-    known = Problem(X, means, noise, ma.kernels.RBF(1.0), 1.0, replicates=replicates)
-    rng = np.random.default_rng(0)
+def _scale(means: np.ndarray) -> float:
+    """Their standard deviation, or a third of the best one above the mean: a prior of variance 1 must have room for it."""
+    return max(float(means.std()), float(means.max() - means.mean()) / 3)
+
+
+def _learned(given: Problem) -> Problem:
+    """The problem with an RBF kernel learned from one reward each of some random arms, lengthscales folded into the arms."""
+    rng, X = np.random.default_rng(0), given.arms
     some = rng.choice(len(X), size=min(LEARNED_FROM, len(X)), replace=False)
-    shape = Mixed(X.shape[1], 0, 0, rbf=True)
-    found = fit(shape, Evidence(X[some], known.pull(some, rng), np.ones(len(some)), 0.0, 0.0))
-    return Problem(X / np.exp(found.theta), means, noise, known.kernel, found.noise, replicates=replicates)
+    rewards = given.pull(some, rng)
+    unit = rewards.std()  # the fit expects standardised rewards
+    found = fit(Mixed(X.shape[1], 0, 0, rbf=True), Evidence(X[some], rewards / unit, np.ones(len(some)), 0.0, 0.0))
+    return replace(given, arms=X / np.exp(found.theta), regularization=found.noise * unit**2)
 
 
 def _unit(X: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ import numpy as np
 from peers import Clock, keep
 from problems import PROBLEMS, Problem, problem
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from systems import SYSTEMS, MissingSystem
+from systems import SYSTEMS, MissingSystemError
 from threadpoolctl import threadpool_limits
 
 import manyarms as ma
@@ -136,7 +136,7 @@ def perform(run: Run, folder: Path, limit: float, threads: int) -> str | None:
     try:
         with threadpool_limits(threads):
             keep(run.path(folder), json.dumps(record(run, limit)))
-    except MissingSystem as error:
+    except MissingSystemError as error:
         return str(error)
     except Exception as error:  # one run that fails must not end the others
         return f"{type(error).__name__}: {error}"
@@ -177,7 +177,7 @@ def read(wanted: list[Run], folder: Path) -> list[dict]:
 
 def report(failures: dict[Run, str]) -> None:
     """What went wrong, each once a system, on stderr."""
-    for said in sorted({f"{run.system} on {run.problem}: {failure}" for run, failure in failures.items()}):
+    for said in sorted({f"{run.system}: {failure}" for run, failure in failures.items()}):
         print(said, file=sys.stderr)
 
 

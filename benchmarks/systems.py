@@ -19,7 +19,7 @@ SKETCH = 64
 """Features, inducing arms or rows of sketches whose size is fixed."""
 
 
-class MissingSystem(Exception):
+class MissingSystemError(Exception):
     """This installation has no such policy."""
 
 
@@ -36,7 +36,7 @@ def policy(name: str) -> Any:
     try:
         return getattr(policies, name)
     except AttributeError:
-        raise MissingSystem(f"manyarms.policies has no {name}: install a version that has it, or leave it out") from None
+        raise MissingSystemError(f"manyarms.policies has no {name}: install a version that has it, or leave it out") from None
 
 
 def kernelised(name: str, **options: Any) -> Callable[[Problem, int, int], Any]:
