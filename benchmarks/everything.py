@@ -2,7 +2,7 @@
 
 import numpy as np
 import pictures
-from problems import problem
+from bandits import problem
 from publishing import Options, played, publish
 from summary import against, finished, interval, names, of, relative
 from systems import SYSTEMS

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from bandits import PROBLEMS, Problem, problem
 from peers import Clock, keep
-from problems import PROBLEMS, Problem, problem
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from systems import SYSTEMS, MissingSystemError
 from threadpoolctl import threadpool_limits

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pictures
-from problems import Problem, gp
+from bandits import Problem, gp
 from publishing import Options, publish
 from systems import SYSTEMS, MissingSystemError
 from variational import inducing_inputs

@@ -8,7 +8,7 @@ d_eff the effective dimension. To add a system, add a line.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from problems import Problem
+from bandits import Problem
 
 import manyarms as ma
 from manyarms import policies

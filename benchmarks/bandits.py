@@ -1,6 +1,6 @@
 """Bandit problems: arms, their mean rewards, the noise, and what a policy is told (kernel, λ, norm where it is known).
 
-    python benchmarks/problems.py [SPEC ...]
+    python benchmarks/bandits.py [SPEC ...]
 
 describes them. A spec is a name and, where wanted, parameters: ``rkhs``, ``rkhs:n_arms=1000,lengthscale=0.2``.
 
@@ -19,7 +19,8 @@ Draws depend on the seed; functions and tables do not. Functions and tables have
 the RBF whose lengthscales and noise are most probable given one reward of each of 256 random arms (`manyarms.hyper`), its
 lengthscales folded into the arms; molecules (aqsoldb) have a Tanimoto kernel. California housing and abalone, which the
 Batch-BKB paper uses, are left out: scikit-learn and others download them. In units of the prior rewards are centred, their
-standard deviation over the arms is 1 or less, and the best arm's is 3 or less.
+standard deviation over the arms is 1 or less, and the best arm's is 3 or less. Values of tables further below the median than
+twice the distance from it to the best count as just that: trainings that diverged would else be all that a kernel sees.
 """
 
 import argparse
@@ -182,12 +183,14 @@ def function(f: Callable[[np.ndarray], np.ndarray], seed: int, n_arms=4_096, d=2
 
 
 def table(name: str, seed: int) -> Problem:
-    """A real table; the problem is the same for every seed."""
+    """A real table, its worst values held at a floor; the problem is the same for every seed."""
     found = load(name)
-    centre, scale = found.means.mean(), _scale(found.means)
-    order = np.argsort(~np.isfinite(found.values), axis=1, kind="stable")  # missing replicates last
-    replicates = (np.take_along_axis(found.values, order, axis=1) - centre) / scale
-    X, means, noise = encode(found), (found.means - centre) / scale, found.noise / scale
+    values = np.maximum(found.values, np.median(found.means) - 2 * found.unit)
+    means = np.nanmean(values, axis=1)
+    centre, scale = means.mean(), _scale(means)
+    order = np.argsort(~np.isfinite(values), axis=1, kind="stable")  # missing replicates last
+    replicates = (np.take_along_axis(values, order, axis=1) - centre) / scale
+    X, means, noise = encode(found), (means - centre) / scale, found.noise / scale
     if "bits" in found.columns.values():
         return Problem(X, means, noise, ma.kernels.Tanimoto(), noise**2, replicates=replicates)
     return _learned(Problem(X, means, noise, KERNEL, 1.0, replicates=replicates))
