@@ -13,8 +13,17 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6
 DASHES = ("-", "--", ":", "-.")
 STYLE = {"font.size": 9, "axes.titlesize": 10, "axes.titlelocation": "left", "axes.axisbelow": True, "legend.frameon": False}
 FAMILIES = {
-    "BKB and its kin": ("bkb", "bkb-always", "bkb-incremental", "bkb-insertion", "batch-bkb", "ts-sketch"),
-    "exact": ("gpucb", "supkernelucb", "ei", "pi", "mini-ucb", "mini-ei", "mini-ts"),
+    "BKB and its kin": (
+        "bkb",
+        "bkb-always",
+        "bkb-incremental",
+        "bkb-insertion",
+        "batch-bkb",
+        "ts-sketch",
+        "ei-sketch",
+        "pi-sketch",
+    ),
+    "exact": ("gpucb", "supkernelucb", "mini-ucb", "ei", "pi"),
     "fixed sketches": ("sor", "dtc", "rff-ucb", "rff-ts", "qff-ucb", "qff-ts"),
     "linear": ("bkb-linear", "oful", "soful-ucb", "soful-ts", "cbrap"),
 }

@@ -1,11 +1,12 @@
 """Every system by name: how it is made for a problem, and what its paper promises.
 
-All are told the same: kernel, λ, and the radius of `RADIUS` where they have one. Guarantees are those of the papers, with their
-radii and constants, for a kernel that is known; no radius used in practice has them. T steps, A arms, γ the information gain,
-d_eff the effective dimension. To add a system, add a line.
+All are told the same kernel and λ, and those that choose by upper bounds the same radius; sizes are the defaults. Guarantees
+are those of the papers, with their radii and constants, for a kernel that is known; no radius used in practice has them. T
+steps, γ the information gain, d_eff the effective dimension. To add a system, add a line.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from bandits import Problem
@@ -15,8 +16,6 @@ from manyarms import policies
 
 RADIUS = ma.Growing()
 """The optimizer's: 1.3√ln(1 + t) posterior standard deviations."""
-SKETCH = 64
-"""Features, inducing arms or rows of sketches whose size is fixed."""
 
 
 class MissingSystemError(Exception):
@@ -40,12 +39,7 @@ def policy(name: str) -> Any:
 
 
 def kernelised(name: str, **options: Any) -> Callable[[Problem, int, int], Any]:
-    """A policy with a kernel and a radius."""
-    return plain(name, confidence=RADIUS, **options)
-
-
-def plain(name: str, **options: Any) -> Callable[[Problem, int, int], Any]:
-    """A policy with a kernel."""
+    """A policy on the problem's kernel."""
 
     def make(problem: Problem, seed: int, horizon: int) -> Any:
         return policy(name)(problem.arms, problem.kernel, regularization=problem.regularization, seed=seed, **options)
@@ -53,47 +47,58 @@ def plain(name: str, **options: Any) -> Callable[[Problem, int, int], Any]:
     return make
 
 
-def linear(name: str, **options: Any) -> Callable[[Problem, int, int], Any]:
-    """A policy with the columns of the arms as features."""
+def bkb(resparsify: str) -> Callable[[Problem, int, int], Any]:
+    """A variant of BKB."""
+    make = kernelised("BKB", confidence=RADIUS, resparsify=resparsify)
+
+    def checked(problem: Problem, seed: int, horizon: int) -> Any:
+        if resparsify not in ma.BKB._variants:
+            raise MissingSystemError(f"BKB has no resparsify={resparsify!r}: install a version that has it, or leave it out")
+        return make(problem, seed, horizon)
+
+    return checked
+
+
+def linear(name: str, size: str | None = None, **options: Any) -> Callable[[Problem, int, int], Any]:
+    """A policy with the columns of the arms as features; a sketch of them, whose parameter is named, has a quarter as many."""
 
     def make(problem: Problem, seed: int, horizon: int) -> Any:
-        told = {"regularization": problem.regularization, "confidence": RADIUS, "seed": seed}
-        return policy(name)(problem.arms, **told, **options)
+        sized = {size: max(1, problem.arms.shape[1] // 4)} if size else {}
+        return policy(name)(problem.arms, regularization=problem.regularization, seed=seed, **sized, **options)
 
     return make
 
 
-def linear_bkb(problem: Problem, seed: int, horizon: int) -> ma.BKB:
+def linear_bkb(problem: Problem, seed: int, horizon: int) -> Any:
     """BKB with the kernel of a linear bandit, whatever the problem's."""
-    told = {"regularization": problem.regularization, "confidence": RADIUS, "seed": seed}
-    return ma.BKB(problem.arms, ma.kernels.Linear(), **told)
+    return SYSTEMS["bkb"].make(replace(problem, kernel=ma.kernels.Linear()), seed, horizon)
 
 
 SYSTEMS = {
-    "bkb": System(kernelised("BKB"), "Õ(√T d_eff), variances within a factor 3, |S| = Õ(d_eff)"),
-    "bkb-always": System(kernelised("BKB", resparsify="always"), "the same: Algorithm 1 as printed"),
-    "bkb-incremental": System(kernelised("BKB", resparsify="incremental"), "none: the paper's remark"),
-    "bkb-insertion": System(kernelised("BKB", resparsify="insertion"), "Õ(√T d_eff) (KORS, EK-UCB)"),
-    "batch-bkb": System(kernelised("BKB"), "BKB's up to constants, in Õ(γ) batches", batch=None),
-    "gpucb": System(kernelised("GPUCB"), "Õ(√T γ): exact"),
-    "supkernelucb": System(kernelised("SupKernelUCB"), "Õ(√(T d_eff))"),
-    "ei": System(plain("EI"), "none for noisy rewards without restarts or a rescaled variance"),
-    "pi": System(plain("PI"), "none"),
-    "ei-sketch": System(plain("SketchedEI"), "none"),
-    "pi-sketch": System(plain("SketchedPI"), "none"),
-    "ts-sketch": System(plain("SketchedThompson"), "Õ(√T γ) with an inflated variance (S-GP-TS)"),
-    "mini-ucb": System(kernelised("MiniMeta"), "GP-UCB's up to constants, Õ(γ) switches", batch=None),
-    "sor": System(kernelised("SoR"), "none: variances starve"),
-    "dtc": System(kernelised("DTC"), "none for a dictionary that is fixed"),
-    "rff-ucb": System(kernelised("RFF"), "none: variances starve"),
-    "rff-ts": System(plain("RFFThompson"), "none: variances starve"),
-    "qff-ucb": System(kernelised("QFF"), "Õ(√T γ), RBF in low dimension or additive"),
-    "qff-ts": System(plain("QFFThompson"), "the same"),
+    "bkb": System(bkb("adaptive"), "Õ(√T d_eff), variances within a factor 3, |S| = Õ(d_eff)"),
+    "bkb-always": System(bkb("always"), "the same: Algorithm 1 as printed"),
+    "bkb-incremental": System(bkb("incremental"), "none: the paper's remark"),
+    "bkb-insertion": System(bkb("insertion"), "Õ(√T d_eff) (KORS, EK-UCB)"),
+    "batch-bkb": System(bkb("adaptive"), "BKB's up to constants, in Õ(γ) batches", batch=None),
+    "ts-sketch": System(kernelised("Thompson"), "none in this form; Õ(√T γ) for joint draws and a larger variance (S-GP-TS)"),
+    "ei-sketch": System(kernelised("SketchEI"), "none"),
+    "pi-sketch": System(kernelised("SketchPI"), "none"),
+    "gpucb": System(kernelised("GPUCB", confidence=RADIUS), "Õ(√T γ): exact"),
+    "supkernelucb": System(kernelised("SupKernelUCB", confidence=RADIUS), "Õ(√(T d_eff))"),
+    "mini-ucb": System(kernelised("MiniMeta", confidence=RADIUS), "GP-UCB's up to constants, Õ(γ) switches", batch=None),
+    "ei": System(kernelised("GPEI"), "none with the posterior's own deviation"),
+    "pi": System(kernelised("GPPI"), "none"),
+    "dtc": System(kernelised("DTC", confidence=RADIUS), "none for a dictionary that is fixed"),
+    "sor": System(kernelised("SoR", confidence=RADIUS), "none: variances starve"),
+    "rff-ucb": System(kernelised("RFF", confidence=RADIUS), "none: variances starve"),
+    "rff-ts": System(kernelised("RFF", choice="thompson"), "none: variances starve"),
+    "qff-ucb": System(kernelised("QFF", confidence=RADIUS), "Õ(√T γ), RBF in low dimension or additive"),
+    "qff-ts": System(kernelised("QFF", choice="thompson"), "the same"),
     "bkb-linear": System(linear_bkb, "Õ(√T d_eff) if f is linear"),
-    "oful": System(linear("OFUL"), "Õ(d√T) if f is linear"),
-    "soful-ucb": System(linear("SOFUL"), "Õ(√T) plus linear in the spectrum's tail, if f is linear"),
-    "soful-ts": System(linear("SOFULThompson"), "the same"),
-    "cbrap": System(linear("CBRAP"), "Õ(√T) plus linear in the projection's error, if f is linear"),
-    "epsilon-greedy": System(plain("EpsilonGreedy"), "linear regret for a constant ε"),
-    "uniform": System(plain("Uniform"), "T (max f − mean f) in expectation, exactly"),
+    "oful": System(linear("OFUL", confidence=RADIUS), "Õ(d√T) if f is linear"),
+    "soful-ucb": System(linear("SOFUL", "size", confidence=RADIUS), "Õ(√T) plus linear in the spectrum's tail, if f is linear"),
+    "soful-ts": System(linear("SOFUL", "size", choice="thompson"), "the same"),
+    "cbrap": System(linear("CBRAP", "dimension", confidence=RADIUS), "Õ(√T) plus linear in the projection's error"),
+    "epsilon-greedy": System(kernelised("EpsilonGreedy"), "linear regret for a constant ε"),
+    "uniform": System(kernelised("Uniform"), "T (max f − mean f) in expectation, exactly"),
 }
