@@ -21,8 +21,8 @@ def experiment(options: Options) -> None:
     """Three panels, and a table of exponents."""
     sizes = options.scale([50, 100], [1_000, 3_162, 10_000, 31_623, 100_000])
     lengthscales = options.scale([0.5, 0.3], [1.2, 0.9, 0.7, 0.55, 0.45])
-    standard, longest = options.scale((100, 60), (10_000, 8_000))
-    horizon, seeds = options.size((30, 1), (1_000, 3))
+    standard, longest = options.scale((100, 32), (10_000, 8_000))
+    horizon, seeds = options.size((16, 1), (1_000, 3))
 
     def runs(n_arms: list[int], lengthscales: list[float], horizon: int) -> list[dict]:
         specs = [f"rkhs:d=4,n_arms={n},lengthscale={ell}" for n in n_arms for ell in lengthscales]

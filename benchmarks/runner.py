@@ -2,8 +2,9 @@
 
     python benchmarks/runner.py --system bkb gpucb --problem branin rkhs:n_arms=1000 --horizon 1000 --seed 0 1 2 --jobs 2
 
-Only the system is timed, never the problem. A run that takes more than `--limit` seconds stops there and keeps what it has; one
-that was stopped is run again where more time is given. A system that refuses a problem, with a typed error, leaves that error.
+Only the system is timed, never the problem, and BLAS has one thread: several jobs would fight for more. A run that takes more
+than `--limit` seconds stops there and keeps what it has; one that was stopped is run again where more time is given. A system
+that refuses a problem, with a typed error, leaves that error.
 """
 
 import argparse
@@ -59,12 +60,12 @@ class Curve(NamedTuple):
 
 
 def play(run: Run, bandit: Problem, limit: float = np.inf) -> Curve:
-    """Choose and observe until the horizon, or until the seconds are spent."""
+    """Choose and observe, once at least, until the horizon or until the seconds are spent."""
     system, rng, clock = SYSTEMS[run.system], np.random.default_rng([run.seed, 2]), Clock()
     with clock:
         policy = system.make(bandit, run.seed, run.horizon)
     regret, seconds, before = list[float](), list[float](), 0.0
-    while len(regret) < run.horizon and clock.seconds <= limit:
+    while len(regret) < run.horizon and (not regret or clock.seconds <= limit):
         with clock:
             arms = policy.choose(system.batch)
         arms = arms[: run.horizon - len(regret)]
@@ -103,7 +104,7 @@ def record(run: Run, limit: float = np.inf) -> dict:
     except ManyArmsError as error:
         return {**kept, "error": f"{type(error).__name__}: {error}"}
     at = thinned(len(curve.regret))
-    dictionary = getattr(curve.policy, "dictionary", None)
+    dictionary = getattr(curve.policy, "dictionary", getattr(curve.policy, "inducing", None))
     return {
         **kept,
         "completed": len(curve.regret),
@@ -131,10 +132,10 @@ def is_done(run: Run, folder: Path, limit: float = np.inf) -> bool:
     return "error" in kept or kept["completed"] == run.horizon or kept["limit"] >= limit
 
 
-def perform(run: Run, folder: Path, limit: float, threads: int) -> str | None:
+def perform(run: Run, folder: Path, limit: float) -> str | None:
     """Run and keep; what went wrong where nothing could be kept."""
     try:
-        with threadpool_limits(threads):
+        with threadpool_limits(1):
             keep(run.path(folder), json.dumps(record(run, limit)))
     except MissingSystemError as error:
         return str(error)
@@ -159,13 +160,12 @@ def run_all(wanted: list[Run], folder: Path, *, limit: float = np.inf, jobs: int
 
 
 def _performed(missing: list[Run], folder: Path, limit: float, jobs: int) -> Iterator[tuple[Run, str | None]]:
-    threads = max(1, (os.cpu_count() or 1) // jobs)
     if jobs == 1:
         for run in missing:
-            yield run, perform(run, folder, limit, threads)
+            yield run, perform(run, folder, limit)
         return
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:  # a fork would inherit BLAS's threads in any state
-        futures = {pool.submit(perform, run, folder, limit, threads): run for run in missing}
+        futures = {pool.submit(perform, run, folder, limit): run for run in missing}
         for future in as_completed(futures):
             yield futures[future], future.result()
 
@@ -188,7 +188,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--horizon", type=int, default=1000)
     parser.add_argument("--seed", nargs="+", type=int, default=[0])
     parser.add_argument("--limit", type=float, default=np.inf, help="seconds after which a run stops")
-    parser.add_argument("--jobs", type=int, default=1, help="processes; each has its share of the cores for BLAS")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--output", type=Path, default=Path("bench-output/runs"))
     options = parser.parse_args(arguments)
     wanted = runs(options.system, options.problem, options.horizon, options.seed)
