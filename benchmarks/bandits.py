@@ -10,7 +10,7 @@ describes them. A spec is a name and, where wanted, parameters: ``rkhs``, ``rkhs
 | gp | uniform on [0, 1]^d | a draw from the GP: exact up to 4,096 arms, by random Fourier features beyond |
 | ackley, branin, rastrigin | a grid in two dimensions, a Sobol set beyond | the function, negated, in units of the prior |
 | hartmann6 | a Sobol set | the same |
-| linear-fast, linear-heavy | unit vectors whose covariance has eigenvalues ∝ j⁻³, or all equal | θᵀx, ‖θ‖ = 1 |
+| linear-fast, linear-heavy | unit vectors whose spectrum decays like 2⁻ʲ, or not at all | θᵀx, ‖θ‖ = 1 |
 | misspecified | as linear-heavy | θᵀx, but one arm is far better than that (Ghosh, Chowdhury and Gopalan, AAAI 2017) |
 | misspecified-rich | the same | the same, and the kernel has room for it: linear + a bump at each arm |
 | tables of tables.py | configurations, architectures, molecules | in units of the prior; a reward is one replicate |
@@ -106,10 +106,10 @@ def gp(seed: int, n_arms=4_096, d=2, lengthscale=0.1, noise=0.1) -> Problem:
     return Problem(arms, means, noise, kernel, noise**2)
 
 
-def linear(seed: int, n_arms=4_096, d=100, decay=0.0, noise=0.1) -> Problem:
-    """Unit vectors: directions of x_j = j^(−decay/2) g_j, g Gaussian; θ uniform on the sphere."""
+def linear(seed: int, n_arms=4_096, d=100, ratio=1.0, noise=0.1) -> Problem:
+    """Unit vectors: directions of x_j = ratio^(j/2) g_j, g Gaussian; θ uniform on the sphere."""
     rng = np.random.default_rng([seed, 1])
-    arms = _unit(rng.standard_normal((n_arms, d)) * np.arange(1, d + 1) ** (-decay / 2))
+    arms = _unit(rng.standard_normal((n_arms, d)) * ratio ** (np.arange(d) / 2))
     return Problem(arms, arms @ _unit(rng.standard_normal((1, d)))[0], noise, ma.kernels.Linear(), noise**2, 1.0)
 
 
@@ -119,7 +119,7 @@ def misspecified(seed: int, n_arms=256, d=10, gap=0.5, noise=0.1, rich=False) ->
     A policy that trusts linearity learns that arm's mean from the others and leaves it: no policy of optimal regret on linear
     problems can do better (their Theorem 1).
     """
-    plain = linear(seed, n_arms, d, 0.0, noise)
+    plain = linear(seed, n_arms, d, noise=noise)
     special = int(np.argsort(plain.means)[n_arms // 2])
     means = plain.means.copy()
     means[special] = plain.best + gap
@@ -226,7 +226,7 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "branin": partial(function, branin),
     "rastrigin": partial(function, rastrigin),
     "hartmann6": partial(function, hartmann6, n_arms=16_384, d=6),
-    "linear-fast": partial(linear, decay=3.0),
+    "linear-fast": partial(linear, ratio=0.5),
     "linear-heavy": linear,
     "misspecified": misspecified,
     "misspecified-rich": partial(misspecified, rich=True),

@@ -8,6 +8,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from summary import finished, interval, names, of, relative
+from systems import SYSTEMS
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6e6e6e", "#000000")
 DASHES = ("-", "--", ":", "-.")
@@ -55,9 +56,10 @@ def style(at: int) -> dict:
 def curves(ax: Axes, records: list[dict]) -> None:
     """Mean over seeds of R_t/R_t of uniform play, with a 95 % interval, one problem."""
     systems = names(records, "system")
-    for number, system in enumerate(systems):
-        mine = of(finished(records), system=system)
+    for system in systems:
+        mine, number = of(finished(records), system=system), list(SYSTEMS).index(system)  # one style in all panels
         if not mine:
+            ax.plot([], [], label=system, **style(number))
             continue
         steps = np.unique(np.geomspace(10, min(kept["completed"] for kept in mine), 60).astype(int))
         shown = [interval([relative(kept, step) for kept in mine]) for step in steps]

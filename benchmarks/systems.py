@@ -78,7 +78,7 @@ SYSTEMS = {
     "bkb": System(bkb("adaptive"), "Õ(√T d_eff), variances within a factor 3, |S| = Õ(d_eff)"),
     "bkb-always": System(bkb("always"), "the same: Algorithm 1 as printed"),
     "bkb-incremental": System(bkb("incremental"), "none: the paper's remark"),
-    "bkb-insertion": System(bkb("insertion"), "Õ(√T d_eff) (KORS, EK-UCB)"),
+    "bkb-insertion": System(bkb("insertion"), "Õ(√T d_eff) with the leverage estimates of KORS (EK-UCB)"),
     "batch-bkb": System(bkb("adaptive"), "BKB's up to constants, in Õ(γ) batches", batch=None),
     "ts-sketch": System(kernelised("Thompson"), "none in this form; Õ(√T γ) for joint draws and a larger variance (S-GP-TS)"),
     "ei-sketch": System(kernelised("SketchEI"), "none"),

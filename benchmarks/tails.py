@@ -7,7 +7,7 @@ from summary import at, exponent, finished, interval, late, names, of, relative
 
 SYSTEMS = ["bkb", "gpucb", "oful", "soful-ucb", "soful-ts", "cbrap"]
 TEXT = """\
-Unit vectors in 100 dimensions whose covariance has a fast (j⁻³) or a flat spectrum; and Ghosh, Chowdhury and Gopalan's
+Unit vectors in 100 dimensions whose spectrum decays fast (2⁻ʲ) or is flat; and Ghosh, Chowdhury and Gopalan's
 single arm that is far better than a linear model says, for a linear kernel and for one that has room for it. Regret
 that is linear in t is a level line in the picture, a share in the second half that does not fall, an exponent of 1.
 SOFUL and CBRAP have a quarter of the columns as their size. {horizon:,} steps, {seeds} seeds, 95 % intervals."""
