@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench figures clean
+.PHONY: demo test lint bench experiments figures clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "manyarms needs Python 3.11 or later")'
@@ -25,6 +25,9 @@ lint: $(READY)  ## style and types
 
 bench: $(READY)  ## what the adaptive engine costs, as ratios
 	$(BIN)/python benchmarks/engine.py
+
+experiments: $(READY)  ## every system on one runner: docs/experiments (hours)
+	$(BIN)/python benchmarks/experiments.py starvation everything tails growth thompson --jobs 2
 
 figures: $(READY)  ## the pictures in docs/
 	$(BIN)/python examples/figure1.py docs/figure1.png

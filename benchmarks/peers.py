@@ -247,6 +247,13 @@ def record(table: Table, peer: str, budget: int, seed: int) -> dict | None:
     }
 
 
+def keep(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    whole = path.with_suffix(f".{os.getpid()}")
+    whole.write_text(text)
+    whole.replace(path)
+
+
 def read(path: Path) -> tuple[dict, Trace]:
     """A run that was kept."""
     kept = json.loads(path.read_text())
@@ -276,9 +283,7 @@ def main():
                     if kept is None:
                         print(f"{name:<20}{peer:<18}{seed:>4}  does not apply")
                         continue
-                    whole = path.with_suffix(f".{os.getpid()}")
-                    whole.write_text(json.dumps(kept))
-                    whole.replace(path)
+                    keep(path, json.dumps(kept))
                 kept, _ = read(path)
                 regrets = f"{kept['mean regret']:>8.3f}{kept['best regret']:>8.4f}{kept['recommended regret']:>13.4f}"
                 print(f"{name:<20}{peer:<18}{seed:>4}  {kept['seconds']:>8.2f}{regrets}", flush=True)
