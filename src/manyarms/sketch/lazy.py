@@ -245,7 +245,8 @@ class Frontier:
         self._levels[depth] = level
         room = self._memory - sum(other.store.bytes for other in self._levels if other.store and other is not level)
         store = level.store or self._part(depth, room)
-        made = store.bring(posterior, self._history, self._gain(level.bounds.made), room)
+        with blas().limit(limits=1):
+            made = store.bring(posterior, self._history, self._gain(level.bounds.made), room)
         bounds = Bounds(Anchor(made), made)
         self._levels[depth] = replace(level, bounds=bounds, store=store)
         known = self.tracked.n_arms

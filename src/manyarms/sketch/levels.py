@@ -15,7 +15,7 @@ import numpy as np
 
 from manyarms.sketch.linalg import solve_lower
 from manyarms.sketch.posterior import Posterior
-from manyarms.sketch.store import Pass, Store
+from manyarms.sketch.store import Pass, Store, blas
 from manyarms.sketch.tracked import Tracked
 from manyarms.typing import Array, Indices
 
@@ -82,7 +82,8 @@ class Anchor:
         """
         now = tracked.posterior
         if self._to[0] is not now:
-            self._to = now, self._moved(tracked)
+            with blas().limit(limits=1):
+                self._to = now, self._moved(tracked)
         moved = self._to[1]
         if moved is None:
             return None
