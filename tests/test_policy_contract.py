@@ -1,6 +1,7 @@
 """What every policy promises, whatever its algorithm. A new policy is added to POLICIES and must pass all of it."""
 
 import copy
+import inspect
 
 import numpy as np
 import pytest
@@ -47,9 +48,25 @@ def gpucb(arms=ARMS, kernel=KERNEL, **options):
     return ma.GPUCB(arms, kernel, **options)
 
 
-POLICIES = [bkb, full_bkb, adaptive, full_adaptive, gpucb]
+def uniform(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.Uniform(arms, kernel, **options)
+
+
+def epsilon_greedy(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.EpsilonGreedy(arms, kernel, epsilon=0.3, **options)
+
+
+# Those that choose the largest upper bound, the arms pending supposed pulled.
+UPPER = [bkb, full_bkb, adaptive, full_adaptive, gpucb]
+# Those whose choices are independent given what was observed: they may choose a pending arm again.
+BLIND = [uniform, epsilon_greedy]
+POLICIES = [*UPPER, *BLIND]
 EXACT = [full_bkb, full_adaptive, gpucb]
 every_policy = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.__name__)
+upper_policy = pytest.mark.parametrize("policy", UPPER, ids=lambda policy: policy.__name__)
+supposing_policy = pytest.mark.parametrize(
+    "policy", [policy for policy in POLICIES if policy not in BLIND], ids=lambda policy: policy.__name__
+)
 exact_policy = pytest.mark.parametrize("policy", EXACT, ids=lambda policy: policy.__name__)
 
 
@@ -58,7 +75,7 @@ def test_every_policy_is_here():
         return {cls, *(found for sub in cls.__subclasses__() for found in concrete(sub))}
 
     library = {cls for cls in concrete(Policy) if cls.__module__.startswith("manyarms.")}
-    assert {type(policy()) for policy in POLICIES} == library - {Policy, ma.BKB}
+    assert {type(policy()) for policy in POLICIES} == {cls for cls in library if not inspect.isabstract(cls)} - {ma.BKB}
 
 
 def settle(bandit):
@@ -103,16 +120,6 @@ class TestChoosing:
             for j in range(6):
                 assert bandit.choose(pending=batch[:j])[0] == batch[j]
 
-    def test_a_batch_of_eight_from_an_unexplored_pool_holds_eight_arms(self, policy):
-        for seed in range(5):
-            assert np.unique(policy(seed=seed, regularization=0.01).choose(8)).size == 8
-
-    def test_pending_arms_are_taken_into_account(self, policy):
-        bandit = policy()
-        bandit.observe(0, 0.0)
-        arm = bandit.choose()
-        assert bandit.choose(pending=arm) != arm
-
     def test_a_rule_ends_a_batch_of_no_given_size(self, policy):
         assert len(policy().choose(None)) == 1
         assert len(policy().choose(None, pending=[3])) == 0
@@ -127,6 +134,31 @@ class TestChoosing:
             bandit.observe(batch, np.sin(5 * ARMS[batch, 0]))
             longest = max(longest, len(batch))
 
+    @pytest.mark.parametrize("n", [0, -1, 1.5, True, "2"])
+    def test_a_wrong_n_is_a_typed_error(self, policy, n):
+        with pytest.raises(ParameterError):
+            policy().choose(n)
+
+    def test_wrong_pending_arms_are_a_typed_error(self, policy):
+        with pytest.raises(UnknownArmError):
+            policy().choose(pending=[80])
+
+
+@supposing_policy
+class TestSupposing:
+    def test_a_batch_of_eight_from_an_unexplored_pool_holds_eight_arms(self, policy):
+        for seed in range(5):
+            assert np.unique(policy(seed=seed, regularization=0.01).choose(8)).size == 8
+
+    def test_pending_arms_are_taken_into_account(self, policy):
+        bandit = policy()
+        bandit.observe(0, 0.0)
+        arm = bandit.choose()
+        assert bandit.choose(pending=arm) != arm
+
+
+@upper_policy
+class TestUpperBounds:
     def test_the_first_of_a_batch_scores_most_with_a_wider_radius(self, policy):
         bandit = trained(policy)
         mean, variance, _ = bandit.scores()
@@ -137,15 +169,6 @@ class TestChoosing:
         mean, variance, ucb = bandit.scores()
         np.testing.assert_allclose(ucb, mean + bandit.beta * np.sqrt(variance))
         assert bandit.choose()[0] == np.argmax(ucb)
-
-    @pytest.mark.parametrize("n", [0, -1, 1.5, True, "2"])
-    def test_a_wrong_n_is_a_typed_error(self, policy, n):
-        with pytest.raises(ParameterError):
-            policy().choose(n)
-
-    def test_wrong_pending_arms_are_a_typed_error(self, policy):
-        with pytest.raises(UnknownArmError):
-            policy().choose(pending=[80])
 
 
 @every_policy

@@ -1,8 +1,13 @@
-"""Policies: what to pull next. Each has `choose`, `observe`, `predict`, `scores`."""
+"""Policies: what to pull next. Each has `choose`, `observe`, `predict`, `scores`.
+
+`BKB` and `GPUCB` are the library's own; the others are what they are compared with, each with its paper and its guarantee, or
+lack of one, in its docstring.
+"""
 
 from manyarms.policies.adaptive import Adaptive
 from manyarms.policies.algorithm1 import AlgorithmOne
 from manyarms.policies.bkb import BKB
 from manyarms.policies.gpucb import GPUCB
+from manyarms.policies.simple import EpsilonGreedy, Uniform
 
-__all__ = ["BKB", "GPUCB", "Adaptive", "AlgorithmOne"]
+__all__ = ["BKB", "GPUCB", "Adaptive", "AlgorithmOne", "EpsilonGreedy", "Uniform"]

@@ -54,9 +54,10 @@ class BKB(Policy):
     _variants: ClassVar[dict[str, type["BKB"]]] = {}
     _state: BKBState
 
-    def __init_subclass__(cls, resparsify: str, **options: Any) -> None:
+    def __init_subclass__(cls, resparsify: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
-        BKB._variants[resparsify] = cls
+        if resparsify is not None:
+            BKB._variants[resparsify] = cls
 
     def __new__(cls, *_: Any, resparsify: str = "adaptive", **__: Any) -> "BKB":
         if cls is not BKB:  # a variant itself, as when a policy is copied
