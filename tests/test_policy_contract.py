@@ -56,11 +56,27 @@ def epsilon_greedy(arms=ARMS, kernel=KERNEL, **options):
     return ma.policies.EpsilonGreedy(arms, kernel, epsilon=0.3, **options)
 
 
+def gp_ei(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.GPEI(arms, kernel, **options)
+
+
+def gp_pi(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.GPPI(arms, kernel, **options)
+
+
+def sketch_ei(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.SketchEI(arms, kernel, **options)
+
+
+def sketch_pi(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.SketchPI(arms, kernel, **options)
+
+
 # Those that choose the largest upper bound, the arms pending supposed pulled.
 UPPER = [bkb, full_bkb, adaptive, full_adaptive, gpucb]
 # Those whose choices are independent given what was observed: they may choose a pending arm again.
 BLIND = [uniform, epsilon_greedy]
-POLICIES = [*UPPER, *BLIND]
+POLICIES = [*UPPER, *BLIND, gp_ei, gp_pi, sketch_ei, sketch_pi]
 EXACT = [full_bkb, full_adaptive, gpucb]
 every_policy = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.__name__)
 upper_policy = pytest.mark.parametrize("policy", UPPER, ids=lambda policy: policy.__name__)

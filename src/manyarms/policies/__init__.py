@@ -8,6 +8,7 @@ from manyarms.policies.adaptive import Adaptive
 from manyarms.policies.algorithm1 import AlgorithmOne
 from manyarms.policies.bkb import BKB
 from manyarms.policies.gpucb import GPUCB
+from manyarms.policies.improvement import GPEI, GPPI, SketchEI, SketchPI
 from manyarms.policies.simple import EpsilonGreedy, Uniform
 
-__all__ = ["BKB", "GPUCB", "Adaptive", "AlgorithmOne", "EpsilonGreedy", "Uniform"]
+__all__ = ["BKB", "GPEI", "GPPI", "GPUCB", "Adaptive", "AlgorithmOne", "EpsilonGreedy", "SketchEI", "SketchPI", "Uniform"]
