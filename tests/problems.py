@@ -43,7 +43,7 @@ def read_only(array):
 
 def fingerprint(policy):
     """Everything that determines what a policy does next, bit by bit."""
-    return _frozen({name: value for name, value in vars(policy).items() if name not in ("_cache", "stats")})
+    return _frozen({name: value for name, value in vars(policy).items() if name != "stats" and not name.endswith("_cache")})
 
 
 def _settled(frontier):

@@ -72,10 +72,14 @@ def sketch_pi(arms=ARMS, kernel=KERNEL, **options):
     return ma.policies.SketchPI(arms, kernel, **options)
 
 
+def thompson(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.Thompson(arms, kernel, **options)
+
+
 # Those that choose the largest upper bound, the arms pending supposed pulled.
 UPPER = [bkb, full_bkb, adaptive, full_adaptive, gpucb]
 # Those whose choices are independent given what was observed: they may choose a pending arm again.
-BLIND = [uniform, epsilon_greedy]
+BLIND = [uniform, epsilon_greedy, thompson]
 POLICIES = [*UPPER, *BLIND, gp_ei, gp_pi, sketch_ei, sketch_pi]
 EXACT = [full_bkb, full_adaptive, gpucb]
 every_policy = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.__name__)

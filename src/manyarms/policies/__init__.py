@@ -10,5 +10,18 @@ from manyarms.policies.bkb import BKB
 from manyarms.policies.gpucb import GPUCB
 from manyarms.policies.improvement import GPEI, GPPI, SketchEI, SketchPI
 from manyarms.policies.simple import EpsilonGreedy, Uniform
+from manyarms.policies.thompson import Thompson
 
-__all__ = ["BKB", "GPEI", "GPPI", "GPUCB", "Adaptive", "AlgorithmOne", "EpsilonGreedy", "SketchEI", "SketchPI", "Uniform"]
+__all__ = [
+    "BKB",
+    "GPEI",
+    "GPPI",
+    "GPUCB",
+    "Adaptive",
+    "AlgorithmOne",
+    "EpsilonGreedy",
+    "SketchEI",
+    "SketchPI",
+    "Thompson",
+    "Uniform",
+]
