@@ -48,6 +48,7 @@ class Thompson(Blind, Adaptive):
         **options: Any,
     ) -> None:
         self.residual = bool(residual)
+        self._posterior_cache: tuple[AdaptiveState, Posterior] | None = None
         self._embedded_cache: tuple[Embedding, list[tuple[slice, Array, Array]]] | None = None
         super().__init__(arms, kernel, confidence=confidence, **options)
 
@@ -70,8 +71,12 @@ class Thompson(Blind, Adaptive):
         return values
 
     def _current(self) -> Posterior:
-        state = self._state
-        return self._fitted() if state.exact or not state.history.n_observations else state.frontier.posterior()
+        """The posterior now; kept, as all draws of a batch rest on it."""
+        state, cached = self._state, self._posterior_cache
+        if cached is None or cached[0] is not state:
+            sketched = state.history.n_observations and not state.exact
+            cached = self._posterior_cache = state, state.frontier.posterior() if sketched else self._fitted()
+        return cached[1]
 
     def _embedded(self, embedding: Embedding) -> Iterable[tuple[slice, Array, Array]]:
         """z and r of all arms, some rows at a time; kept, if there is room, while the inducing arms stay."""
