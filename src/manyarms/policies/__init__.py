@@ -9,19 +9,25 @@ from manyarms.policies.algorithm1 import AlgorithmOne
 from manyarms.policies.bkb import BKB
 from manyarms.policies.gpucb import GPUCB
 from manyarms.policies.improvement import GPEI, GPPI, SketchEI, SketchPI
+from manyarms.policies.incremental import Incremental, Insertion
 from manyarms.policies.simple import EpsilonGreedy, Uniform
+from manyarms.policies.sparse import DTC, SoR
 from manyarms.policies.thompson import Thompson
 
 __all__ = [
     "BKB",
+    "DTC",
     "GPEI",
     "GPPI",
     "GPUCB",
     "Adaptive",
     "AlgorithmOne",
     "EpsilonGreedy",
+    "Incremental",
+    "Insertion",
     "SketchEI",
     "SketchPI",
+    "SoR",
     "Thompson",
     "Uniform",
 ]
