@@ -4,6 +4,7 @@ from dataclasses import fields, is_dataclass
 
 import numpy as np
 
+from manyarms.policies.base import Policy
 from manyarms.sketch.covariance import Covariance
 from manyarms.sketch.dictionary import Chance
 from manyarms.sketch.lazy import Frontier
@@ -56,6 +57,8 @@ def _settled(frontier):
 def _frozen(value):
     if isinstance(value, np.ndarray):
         return value.shape, value.dtype.str, value.tobytes()
+    if isinstance(value, Policy):
+        return fingerprint(value)
     if isinstance(value, Chance):
         return repr(value._state)
     if isinstance(value, Covariance):

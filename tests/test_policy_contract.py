@@ -100,22 +100,40 @@ def sor(arms=ARMS, kernel=KERNEL, **options):
     return ma.policies.SoR(arms, kernel, inducing=40, **options)
 
 
+def sup_kernel_ucb(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.SupKernelUCB(arms, kernel, horizon=1000, **options)
+
+
+def mini_ucb(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.MiniMeta(ma.GPUCB(arms, kernel, **options))
+
+
+def mini_ei(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.MiniMeta(ma.policies.GPEI(arms, kernel, **options))
+
+
+def mini_ts(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.MiniMeta(ma.policies.Thompson(arms, kernel, **options))
+
+
+# Those that evaluate an arm several times in a row, pending or not; `choose(None)` is an epoch of one arm.
+REPEATING = [mini_ucb, mini_ei, mini_ts]
 # Those whose dictionary is fixed: pulls do not shrink the part of a variance outside its span, so an arm may be chosen again.
 FIXED = [dtc, sor]
 # Those that choose the largest upper bound, the arms pending supposed pulled.
 UPPER = [bkb, full_bkb, incremental, full_incremental, insertion, full_insertion, adaptive, full_adaptive, gpucb, *FIXED]
 # Those whose choices are independent given what was observed: they may choose a pending arm again.
 BLIND = [uniform, epsilon_greedy, thompson]
-POLICIES = [*UPPER, *BLIND, gp_ei, gp_pi, sketch_ei, sketch_pi]
+POLICIES = [*UPPER, *BLIND, gp_ei, gp_pi, sketch_ei, sketch_pi, sup_kernel_ucb, *REPEATING]
 EXACT = [full_bkb, full_incremental, full_insertion, full_adaptive, gpucb]
 every_policy = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.__name__)
 upper_policy = pytest.mark.parametrize("policy", UPPER, ids=lambda policy: policy.__name__)
 supposing_policy = pytest.mark.parametrize(
-    "policy", [policy for policy in POLICIES if policy not in BLIND + FIXED], ids=lambda policy: policy.__name__
+    "policy", [policy for policy in POLICIES if policy not in BLIND + FIXED + REPEATING], ids=lambda policy: policy.__name__
 )
 # Those whose `choose(None)` is ended by Batch-BKB's rule; on a fixed dictionary it is one arm.
 batch_policy = pytest.mark.parametrize(
-    "policy", [policy for policy in POLICIES if policy not in FIXED], ids=lambda policy: policy.__name__
+    "policy", [policy for policy in POLICIES if policy not in FIXED + REPEATING], ids=lambda policy: policy.__name__
 )
 upper_batch_policy = pytest.mark.parametrize(
     "policy", [policy for policy in UPPER if policy not in FIXED], ids=lambda policy: policy.__name__

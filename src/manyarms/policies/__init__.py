@@ -10,8 +10,10 @@ from manyarms.policies.bkb import BKB
 from manyarms.policies.gpucb import GPUCB
 from manyarms.policies.improvement import GPEI, GPPI, SketchEI, SketchPI
 from manyarms.policies.incremental import Incremental, Insertion
+from manyarms.policies.minimeta import MiniMeta
 from manyarms.policies.simple import EpsilonGreedy, Uniform
 from manyarms.policies.sparse import DTC, SoR
+from manyarms.policies.supkernel import FixedDesign, SupKernelUCB
 from manyarms.policies.thompson import Thompson
 
 __all__ = [
@@ -23,11 +25,14 @@ __all__ = [
     "Adaptive",
     "AlgorithmOne",
     "EpsilonGreedy",
+    "FixedDesign",
     "Incremental",
     "Insertion",
+    "MiniMeta",
     "SketchEI",
     "SketchPI",
     "SoR",
+    "SupKernelUCB",
     "Thompson",
     "Uniform",
 ]

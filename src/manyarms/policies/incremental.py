@@ -15,7 +15,7 @@ class Incremental(AlgorithmOne, resparsify="incremental"):
     """An arm of S_t stays with probability p_{t+1}/p_t, one that was just pulled enters with its own p: the paper's remark.
 
     p = 1 − (1 − min(1, q̄σ̃²))ⁿ for an arm pulled n times. Where p grows, as it does with n, an arm of S stays, and one outside
-    enters with probability (p_{t+1} − p_t)/(1 − p_t). So an arm would be in S_t with probability p_t, were the p fixed beforehand;
+    enters with probability (p_{t+1} − p_t)/(1 − p_t). Were the p fixed beforehand, an arm would be in S_t with probability p_t;
     but they depend on the draws before, which is why the paper leaves the question open: no guarantee.
     """
 
@@ -33,9 +33,8 @@ class Insertion(AlgorithmOne, resparsify="insertion"):
 
     KORS (Calandriello, Lazaric, Valko; ICML 2017), used for bandits by EK-UCB (Zenati, Bietti, Diemert, Mairal, Martin,
     Gaillard; AISTATS 2022), who prove regret of the exact method's order for it. As the projection on S only grows, and each
-    draw depends on the past alone, the martingale argument holds that Algorithm 1's authors lacked for incremental draws. Here τ̃
-    is BKB's estimate, not that of KORS, so that the constants of those proofs do not carry over. `redraw` sets q̄ for the pulls
-    to come.
+    draw depends on the past alone, the martingale argument holds that is missing for "incremental". Here τ̃ is BKB's estimate,
+    not that of KORS, so the constants of those proofs do not carry over. `redraw` sets q̄ for the pulls to come.
     """
 
     def _draw(self, old: AlgorithmOneState, history: History, variance: Array, inclusion: Array) -> Array:
