@@ -4,6 +4,7 @@ from dataclasses import fields, is_dataclass
 
 import numpy as np
 
+from manyarms.policies.base import Policy
 from manyarms.sketch.covariance import Covariance
 from manyarms.sketch.dictionary import Chance
 from manyarms.sketch.lazy import Frontier
@@ -43,7 +44,7 @@ def read_only(array):
 
 def fingerprint(policy):
     """Everything that determines what a policy does next, bit by bit."""
-    return _frozen({name: value for name, value in vars(policy).items() if name not in ("_cache", "stats")})
+    return _frozen({name: value for name, value in vars(policy).items() if name != "stats" and not name.endswith("_cache")})
 
 
 def _settled(frontier):
@@ -56,6 +57,8 @@ def _settled(frontier):
 def _frozen(value):
     if isinstance(value, np.ndarray):
         return value.shape, value.dtype.str, value.tobytes()
+    if isinstance(value, Policy):
+        return fingerprint(value)
     if isinstance(value, Chance):
         return repr(value._state)
     if isinstance(value, Covariance):

@@ -37,6 +37,22 @@ def full_bkb(arms=ARMS, kernel=KERNEL, **options):
     return ma.BKB(arms, kernel, resparsify="always", oversampling=1e300, **options)
 
 
+def incremental(arms=ARMS, kernel=KERNEL, **options):
+    return ma.BKB(arms, kernel, resparsify="incremental", **options)
+
+
+def full_incremental(arms=ARMS, kernel=KERNEL, **options):
+    return ma.BKB(arms, kernel, resparsify="incremental", oversampling=1e300, **options)
+
+
+def insertion(arms=ARMS, kernel=KERNEL, **options):
+    return ma.BKB(arms, kernel, resparsify="insertion", **options)
+
+
+def full_insertion(arms=ARMS, kernel=KERNEL, **options):
+    return ma.BKB(arms, kernel, resparsify="insertion", oversampling=1e300, **options)
+
+
 def adaptive(arms=ARMS, kernel=KERNEL, **options):
     return ma.BKB(arms, kernel, **options)
 
@@ -94,10 +110,96 @@ def soful_thompson(arms=ARMS, **options):
 
 FOURIER = [rff, rff_thompson, qff, qff_thompson]
 LINEAR = [oful, oful_thompson, cbrap, soful, soful_thompson]
+FEATURES = [rff, qff, oful, cbrap, soful]
 THOMPSON = [rff_thompson, qff_thompson, oful_thompson, soful_thompson]
-POLICIES = [bkb, full_bkb, adaptive, full_adaptive, gpucb, *FOURIER, *LINEAR]
-EXACT = [full_bkb, full_adaptive, gpucb]
+
+
+def uniform(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.Uniform(arms, kernel, **options)
+
+
+def epsilon_greedy(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.EpsilonGreedy(arms, kernel, epsilon=0.3, **options)
+
+
+def gp_ei(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.GPEI(arms, kernel, **options)
+
+
+def gp_pi(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.GPPI(arms, kernel, **options)
+
+
+def sketch_ei(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.SketchEI(arms, kernel, **options)
+
+
+def sketch_pi(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.SketchPI(arms, kernel, **options)
+
+
+def thompson(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.Thompson(arms, kernel, **options)
+
+
+def dtc(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.DTC(arms, kernel, inducing=40, **options)
+
+
+def sor(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.SoR(arms, kernel, inducing=40, **options)
+
+
+def sup_kernel_ucb(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.SupKernelUCB(arms, kernel, horizon=1000, **options)
+
+
+def mini_ucb(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.MiniMeta(ma.GPUCB(arms, kernel, **options))
+
+
+def mini_ei(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.MiniMeta(ma.policies.GPEI(arms, kernel, **options))
+
+
+def mini_ts(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.MiniMeta(ma.policies.Thompson(arms, kernel, **options))
+
+
+# Those that evaluate an arm several times in a row, pending or not; `choose(None)` is an epoch of one arm.
+REPEATING = [mini_ucb, mini_ei, mini_ts]
+# Those whose dictionary is fixed: pulls do not shrink the part of a variance outside its span, so an arm may be chosen again.
+FIXED = [dtc, sor]
+# Those that choose the largest upper bound, the arms pending supposed pulled.
+UPPER = [
+    bkb,
+    full_bkb,
+    incremental,
+    full_incremental,
+    insertion,
+    full_insertion,
+    adaptive,
+    full_adaptive,
+    gpucb,
+    *FIXED,
+    *FEATURES,
+]
+# Those whose choices are independent given what was observed: they may choose a pending arm again.
+BLIND = [uniform, epsilon_greedy, thompson, *THOMPSON]
+POLICIES = [*UPPER, *BLIND, gp_ei, gp_pi, sketch_ei, sketch_pi, sup_kernel_ucb, *REPEATING]
+EXACT = [full_bkb, full_incremental, full_insertion, full_adaptive, gpucb]
 every_policy = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.__name__)
+upper_policy = pytest.mark.parametrize("policy", UPPER, ids=lambda policy: policy.__name__)
+supposing_policy = pytest.mark.parametrize(
+    "policy", [policy for policy in POLICIES if policy not in BLIND + FIXED + REPEATING], ids=lambda policy: policy.__name__
+)
+# Those whose `choose(None)` is ended by Batch-BKB's rule; on a fixed dictionary it is one arm.
+batch_policy = pytest.mark.parametrize(
+    "policy", [policy for policy in POLICIES if policy not in FIXED + REPEATING], ids=lambda policy: policy.__name__
+)
+upper_batch_policy = pytest.mark.parametrize(
+    "policy", [policy for policy in UPPER if policy not in FIXED], ids=lambda policy: policy.__name__
+)
 exact_policy = pytest.mark.parametrize("policy", EXACT, ids=lambda policy: policy.__name__)
 
 
@@ -122,15 +224,8 @@ def takes_any_kernel(policy):
         pytest.skip("Fourier features take no kernel made elsewhere")
 
 
-def chooses_by_upper_bounds(policy):
-    """A random draw may be largest at any arm."""
-    if policy in THOMPSON:
-        pytest.skip("Thompson sampling promises no particular arm")
-
-
 def explores_eight_directions(policy):
     """With two columns a linear bandit has nothing to learn of a third arm that it could not of the first two."""
-    chooses_by_upper_bounds(policy)
     if policy in LINEAR:
         pytest.skip("eight arms of two columns are not eight directions")
 
@@ -177,45 +272,6 @@ class TestChoosing:
             for j in range(6):
                 assert bandit.choose(pending=batch[:j])[0] == batch[j]
 
-    def test_a_batch_of_eight_from_an_unexplored_pool_holds_eight_arms(self, policy):
-        explores_eight_directions(policy)
-        for seed in range(5):
-            assert np.unique(policy(seed=seed, regularization=0.01).choose(8)).size == 8
-
-    def test_pending_arms_are_taken_into_account(self, policy):
-        chooses_by_upper_bounds(policy)
-        bandit = policy()
-        bandit.observe(0, 0.0)
-        arm = bandit.choose()
-        assert bandit.choose(pending=arm) != arm
-
-    def test_a_rule_ends_a_batch_of_no_given_size(self, policy):
-        assert len(policy().choose(None)) == 1
-        assert len(policy().choose(None, pending=[3])) == 0
-        bandit, longest = trained(policy, 20, regularization=0.5), 0
-        while longest < 5:
-            variance, batch = bandit.scores().variance, bandit.choose(None)
-            np.testing.assert_array_equal(bandit.choose(None), batch)
-            assert 1 + variance[batch[:-1]].sum() <= 2 < 1 + variance[batch].sum()
-            halves = bandit.choose(None, pending=batch[: len(batch) // 2])
-            np.testing.assert_array_equal(np.sort(halves), np.sort(batch[len(batch) // 2 :]))
-            assert len(bandit.choose(None, pending=batch)) == 0
-            bandit.observe(batch, np.sin(5 * ARMS[batch, 0]))
-            longest = max(longest, len(batch))
-
-    def test_the_first_of_a_batch_scores_most_with_a_wider_radius(self, policy):
-        chooses_by_upper_bounds(policy)
-        bandit = trained(policy)
-        mean, variance, _ = bandit.scores()
-        assert bandit.choose(None)[0] == np.argmax(mean + np.sqrt(2) * bandit.beta * np.sqrt(variance))
-
-    def test_it_takes_the_largest_score(self, policy):
-        chooses_by_upper_bounds(policy)
-        bandit = trained(policy)
-        mean, variance, ucb = bandit.scores()
-        np.testing.assert_allclose(ucb, mean + bandit.beta * np.sqrt(variance))
-        assert bandit.choose()[0] == np.argmax(ucb)
-
     @pytest.mark.parametrize("n", [0, -1, 1.5, True, "2"])
     def test_a_wrong_n_is_a_typed_error(self, policy, n):
         with pytest.raises(ParameterError):
@@ -224,6 +280,52 @@ class TestChoosing:
     def test_wrong_pending_arms_are_a_typed_error(self, policy):
         with pytest.raises(UnknownArmError):
             policy().choose(pending=[80])
+
+
+@batch_policy
+def test_a_rule_ends_a_batch_of_no_given_size(policy):
+    assert len(policy().choose(None)) == 1
+    assert len(policy().choose(None, pending=[3])) == 0
+    bandit, longest = trained(policy, 20, regularization=0.5), 0
+    while longest < 5:
+        variance, batch = bandit.scores().variance, bandit.choose(None)
+        np.testing.assert_array_equal(bandit.choose(None), batch)
+        assert 1 + variance[batch[:-1]].sum() <= 2 < 1 + variance[batch].sum()
+        halves = bandit.choose(None, pending=batch[: len(batch) // 2])
+        np.testing.assert_array_equal(np.sort(halves), np.sort(batch[len(batch) // 2 :]))
+        assert len(bandit.choose(None, pending=batch)) == 0
+        bandit.observe(batch, np.sin(5 * ARMS[batch, 0]))
+        longest = max(longest, len(batch))
+
+
+@upper_batch_policy
+def test_the_first_of_a_batch_scores_most_with_a_wider_radius(policy):
+    bandit = trained(policy)
+    mean, variance, _ = bandit.scores()
+    assert bandit.choose(None)[0] == np.argmax(mean + np.sqrt(2) * bandit.beta * np.sqrt(variance))
+
+
+@supposing_policy
+class TestSupposing:
+    def test_a_batch_of_eight_from_an_unexplored_pool_holds_eight_arms(self, policy):
+        explores_eight_directions(policy)
+        for seed in range(5):
+            assert np.unique(policy(seed=seed, regularization=0.01).choose(8)).size == 8
+
+    def test_pending_arms_are_taken_into_account(self, policy):
+        bandit = policy()
+        bandit.observe(0, 0.0)
+        arm = bandit.choose()
+        assert bandit.choose(pending=arm) != arm
+
+
+@upper_policy
+class TestUpperBounds:
+    def test_it_takes_the_largest_score(self, policy):
+        bandit = trained(policy)
+        mean, variance, ucb = bandit.scores()
+        np.testing.assert_allclose(ucb, mean + bandit.beta * np.sqrt(variance))
+        assert bandit.choose()[0] == np.argmax(ucb)
 
 
 @every_policy
@@ -425,14 +527,6 @@ class TestAnswers:
         for found, expected in zip(bandit.predict(ARMS), (mean, std), strict=True):
             np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
 
-    def test_before_any_observation_it_is_the_prior(self, policy):
-        takes_a_kernel(policy)
-        mean, std = policy(kernel=4.0 * KERNEL).predict()
-        assert (mean == 0).all()
-        np.testing.assert_allclose(std, 2.0)
-        np.testing.assert_allclose(policy(kernel=4.0 * KERNEL).predict(ARMS[:3]).std, 2.0)
-        assert policy().effective_dimension == 0
-
     def test_best_has_the_largest_lower_bound_of_the_pulled_arms(self, policy):
         with pytest.raises(StateError):
             _ = policy().best
@@ -448,6 +542,16 @@ class TestAnswers:
             trained(policy).predict(X)
         with pytest.raises(ArmsError):
             trained(policy, 3).predict(X)
+
+
+@pytest.mark.parametrize("policy", [policy for policy in POLICIES if policy is not sor], ids=lambda policy: policy.__name__)
+def test_before_any_observation_it_is_the_prior(policy):  # but for SoR, which has a prior of its own
+    takes_a_kernel(policy)
+    mean, std = policy(kernel=4.0 * KERNEL).predict()
+    assert (mean == 0).all()
+    np.testing.assert_allclose(std, 2.0)
+    np.testing.assert_allclose(policy(kernel=4.0 * KERNEL).predict(ARMS[:3]).std, 2.0)
+    assert policy().effective_dimension == 0
 
 
 @every_policy

@@ -70,6 +70,7 @@ def documented(heading: str) -> set[str]:
         ("manyarms", ma),
         ("manyarms.kernels", ma.kernels),
         ("manyarms.plots", ma.plots),
+        ("manyarms.policies", ma.policies),
         ("manyarms.diagnostics", ma.diagnostics),
         ("manyarms.errors", ma.errors),
     ],
@@ -82,7 +83,7 @@ def test_the_public_names_are_the_documented_ones(heading, module):
 
 
 def public_members():
-    for module in (ma, ma.kernels, ma.diagnostics):
+    for module in (ma, ma.kernels, ma.policies, ma.diagnostics):
         for name in module.__all__:
             member = getattr(module, name)
             if inspect.isclass(member):

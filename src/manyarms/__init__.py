@@ -1,6 +1,6 @@
 """manyarms: no-regret Bayesian optimisation over millions of candidates."""
 
-from manyarms import diagnostics, errors, kernels, plots
+from manyarms import diagnostics, errors, kernels, plots, policies
 from manyarms.arms.pool import Pool
 from manyarms.certificate import Certificate
 from manyarms.maximize import Result, maximize
@@ -40,4 +40,5 @@ __all__ = [
     "maximize",
     "oversampling_for",
     "plots",
+    "policies",
 ]

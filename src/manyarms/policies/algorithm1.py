@@ -36,6 +36,7 @@ class AlgorithmOneState:
     dictionary: Indices  # S, sampled
     inducing: Indices  # S without the arms that the others represent
     posterior: Posterior
+    inclusion: Array  # (u,) probability with which a fresh draw has each pulled arm
     pulled_variance: Array  # (u,) σ̃²_t at the pulled arms
     evidence: Evidence
 
@@ -49,7 +50,15 @@ class AlgorithmOne(BKB, resparsify="always"):
         none = np.zeros(0, dtype=np.intp)
         prior = Posterior.prior(self.kernel, self.arms.shape[1], self.regularization)
         return AlgorithmOneState(
-            Chance.of(rng), self._first_oversampling, History(), none, none, prior, np.zeros(0), self._no_evidence()
+            Chance.of(rng),
+            self._first_oversampling,
+            History(),
+            none,
+            none,
+            prior,
+            np.zeros(0),
+            np.zeros(0),
+            self._no_evidence(),
         )
 
     def _observed(self, history: History, arms: Indices, rewards: Array, weights: Array) -> AlgorithmOneState:
@@ -71,10 +80,16 @@ class AlgorithmOne(BKB, resparsify="always"):
         return self._resparsified(asked, asked.history, asked.pulled_variance, asked.evidence.information)
 
     def _resparsified(self, old: AlgorithmOneState, history: History, variance: Array, information: float) -> AlgorithmOneState:
-        """A fresh dictionary with p̃ = q̄σ̃² (lines 6–9) and the posterior on it."""
-        probability = inclusion_probability(variance, history.counts, old.oversampling)
-        dictionary, chance = draw_dictionary(history.pulled, probability, old.chance)
+        """A dictionary for p̃ = q̄σ̃² (lines 6–9) and the posterior on it."""
+        inclusion = inclusion_probability(variance, history.counts, old.oversampling)
+        dictionary, chance = draw_dictionary(history.pulled, self._draw(old, history, variance, inclusion), old.chance)
         posterior, inducing = self._posterior(history, dictionary)
         pulled_variance = posterior.moments(self.arms[history.pulled], self._diag[history.pulled])[1]
         evidence = self._evidence(history, pulled_variance, posterior.norm, information)
-        return AlgorithmOneState(chance, old.oversampling, history, dictionary, inducing, posterior, pulled_variance, evidence)
+        return AlgorithmOneState(
+            chance, old.oversampling, history, dictionary, inducing, posterior, inclusion, pulled_variance, evidence
+        )
+
+    def _draw(self, old: AlgorithmOneState, history: History, variance: Array, inclusion: Array) -> Array:
+        """The probability (u,) with which each pulled arm is drawn now: Algorithm 1 draws all afresh."""
+        return inclusion

@@ -102,7 +102,7 @@ class Policy(ABC):
         with self.stats.timed("choices"):
             beta, supposed = self.beta, [*outstanding, *chosen]
             if len(chosen) < n:
-                mean, lookahead = self.scores().mean, self._lookahead(append=True)
+                mean, lookahead = self._means(), self._lookahead(append=True)
             while len(chosen) < n:
                 if supposed:
                     lookahead.pull(np.array(supposed, dtype=np.intp))
@@ -113,6 +113,10 @@ class Policy(ABC):
     def _pick(self, mean: Array, lookahead: Lookahead, beta: float, number: int, barred: Mask | None) -> int:
         """The next arm, `number` arms supposed pulled by now: that of largest upper bound, unless a policy differs."""
         return arg_max(score(mean, lookahead.variance, beta, barred))
+
+    def _means(self) -> Array:
+        """μ̃ of every arm, for `_pick`."""
+        return self.scores().mean
 
     def _first(self, barred: Mask | None) -> int:
         """The random first arm, or the next one that may be chosen."""

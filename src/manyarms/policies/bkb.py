@@ -44,7 +44,8 @@ class BKB(Policy):
     oversampling : q̄ of Algorithm 1. About 5 is accurate in practice.
     confidence : the radius β̃ of the scores.
     resparsify : "adaptive" redraws the dictionary when it has become stale and looks only at arms that may be best;
-        "always" is Algorithm 1 as printed, O(A m²) a step.
+        "always" is Algorithm 1 as printed, O(A m²) a step; "incremental" and "insertion" are it with a dictionary that is
+        updated instead of redrawn (see `policies.Incremental`, `policies.Insertion`).
     memory : bytes that "adaptive" may use beside the arms, half of the machine's by default (`estimate` tells what it takes).
         While the embeddings of all arms fit, 8·A·m bytes, they are kept; beyond that they are computed again in every pass
         over all arms. Too little for a few numbers an arm is a MemoryBudgetError. Choices do not depend on it.
@@ -54,9 +55,10 @@ class BKB(Policy):
     _variants: ClassVar[dict[str, type["BKB"]]] = {}
     _state: BKBState
 
-    def __init_subclass__(cls, resparsify: str, **options: Any) -> None:
+    def __init_subclass__(cls, resparsify: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
-        BKB._variants[resparsify] = cls
+        if resparsify is not None:
+            BKB._variants[resparsify] = cls
 
     def __new__(cls, *_: Any, resparsify: str = "adaptive", **__: Any) -> "BKB":
         if cls is not BKB:  # a variant itself, as when a policy is copied

@@ -35,3 +35,10 @@ def arg_max(scores: Scores) -> int:
     best = int(np.argmax(ucb))
     tolerance = TIE * (abs(mean[best]) + abs(ucb[best] - mean[best]))
     return int(np.argmax(ucb >= ucb[best] - tolerance))
+
+
+def largest(values: Array, tolerance: Array, barred: Mask | None = None) -> int:
+    """The arm of largest value that may be chosen; of those within the tolerance of it (its own), the lowest index."""
+    allowed = values if barred is None else np.where(barred, -np.inf, values)
+    best = int(np.argmax(allowed))
+    return int(np.argmax(allowed >= allowed[best] - tolerance[best]))

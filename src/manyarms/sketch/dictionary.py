@@ -40,6 +40,11 @@ class Chance:
         self._generator.bit_generator.state = self._state
         return self._generator.random(n), Chance.of(self._generator)
 
+    def at(self, *numbers: int) -> np.random.Generator:
+        """A generator of its own for every sequence of numbers; this chance is not used up by it."""
+        uniform, _ = self.random(1)
+        return np.random.default_rng([int(uniform[0] * 2**53), *numbers])
+
 
 def draw_dictionary(arms: Indices, probability: Array, chance: Chance) -> tuple[Indices, Chance]:
     """The arms kept by one Bernoulli draw each, in the order given; an empty draw keeps the most probable one."""

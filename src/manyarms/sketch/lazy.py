@@ -140,6 +140,11 @@ class Frontier:
         self._settle(search)
         return _lowest_of_ties(np.concatenate(arms), np.concatenate(means), np.concatenate(scores))
 
+    def posterior(self) -> Posterior:
+        """The sketched posterior now, with nothing waiting: O(m) an arm tracked, O(m²) in all, for each that waited."""
+        self._factor()
+        return self.tracked.posterior
+
     def rise(self, new: Indices, observed: Observations) -> float:
         """√ρ: how much σ̃ may rise when these arms are appended to the inducing ones."""
         self._factor()
