@@ -25,8 +25,11 @@ from manyarms.kernels import (
     Scaled,
     Sum,
     Tanimoto,
+    Unpacked,
     as_kernel,
     distances,
+    pack,
+    unpack,
 )
 
 EPS = np.finfo(float).eps
@@ -198,6 +201,24 @@ def test_tanimoto_is_shared_bits_over_bits_in_either():
     for refused in (lambda: Tanimoto()(X, -X - 1), lambda: Tanimoto().diag(-X - 1)):
         with pytest.raises(KernelError, match="bits or counts"):
             refused()
+
+
+@pytest.mark.parametrize("n_bits", [1, 51, 52, 53, 300])
+def test_packed_bits_are_the_same_bits(n_bits):
+    rng = np.random.default_rng(n_bits)
+    X = (rng.random((40, n_bits)) < 0.3).astype(np.uint8)
+    X[:2], X[2] = 0, 1
+    packed = pack(X)
+    assert packed.shape == (40, -(-n_bits // 52))
+    np.testing.assert_array_equal(unpack(packed, n_bits), X)
+    np.testing.assert_allclose(Tanimoto(packed=True)(packed, packed[:7]), Tanimoto()(X, X[:7]), atol=1e-15)
+    np.testing.assert_array_equal(Tanimoto(packed=True).diag(packed), np.ones(40))
+    both = np.hstack([rng.random((40, 2)), packed, packed])
+    seen = np.hstack([both[:, :2], X, X])
+    kernel = Unpacked(RBF(2.0), (n_bits, n_bits))
+    np.testing.assert_array_equal(kernel(both, both[:5]), RBF(2.0)(seen, seen[:5]))
+    np.testing.assert_array_equal(kernel.diag(both), np.ones(40))
+    assert repr(Tanimoto(packed=True)) == "Tanimoto(packed=True)"
 
 
 def test_a_kernel_of_some_columns():

@@ -419,15 +419,19 @@ class TestKernels:
         assert set(found.ask(4)) <= set(range(60))
         assert found.certificate().probability is None
 
-    def test_tanimoto_on_bits(self):
+    @pytest.mark.parametrize("kernel", ["tanimoto", "linear", "matern", ma.kernels.Tanimoto(), ma.kernels.RBF(3.0)], ids=repr)
+    def test_kernels_on_bits(self, kernel):
         rng = np.random.default_rng(3)
         bits = (rng.random((50, 24)) < 0.3).astype(int)
         rows = [{"print": "".join(map(str, row)), "name": f"m{i}"} for i, row in enumerate(bits)]
-        weights, found = rng.standard_normal(24), ma.Optimizer(ma.Pool.from_dicts(rows, id="name"), kernel="tanimoto")
+        weights, found = rng.standard_normal(24), ma.Optimizer(ma.Pool.from_dicts(rows, id="name"), kernel=kernel)
         for _ in range(15):
             (name,) = found.ask()
             found.tell(name, float(bits[int(name[1:])] @ weights))
         assert len({t.id for t in found.history}) > 5
+        if kernel not in ("tanimoto", "matern"):  # which work on packed bits
+            seen = ma.kernels.as_kernel(ma.kernels.Linear(1.0) if kernel == "linear" else kernel)
+            np.testing.assert_allclose(found.policy.kernel.kernel(found.pool.X, found.pool.X), seen(bits, bits), atol=1e-12)
 
     def test_what_matters_is_found(self):
         rng = np.random.default_rng(2)

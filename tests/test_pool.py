@@ -17,6 +17,7 @@ from manyarms.arms import pool as module
 from manyarms.arms.columns import distinct_allowed
 from manyarms.arms.pool import Feature, Pool
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
+from manyarms.kernels import unpack
 
 ROWS = [
     {"name": "a", "solvent": "water", "dose": 1.0, "steps": 1, "dry": True, "print": "00110011"},
@@ -52,11 +53,12 @@ def test_columns_are_typed_and_encoded(pool):
         ("steps", "numeric", 1, 2),
         ("solvent", "categorical", 2, 3),
         ("dry", "categorical", 3, 4),
-        ("print", "bits", 4, 12),
+        ("print", "bits", 4, 5),
     ]
     bits = [[int(bit) for bit in row["print"]] for row in ROWS]
     np.testing.assert_array_equal(pool.X[:, :4], [[0, 0, 1, 1], [0.5, 1, 0, 0], [1, 0.5, 1, 1]])
-    np.testing.assert_array_equal(pool.X[:, 4:], bits)
+    np.testing.assert_array_equal(unpack(pool.X[:, 4:], 8), bits)
+    assert pool.features[4].n_bits == 8
     assert pool.features[0] == Feature("dose", "numeric", 0, 1, "continuous", low=1.0, high=3.0)
     assert pool.features[2].levels == ("ethanol", "water")
     assert pool.X.dtype == np.float64
@@ -172,7 +174,7 @@ def test_strings_are_categories_while_few():
 def test_lists_of_zeros_and_ones_are_bits(prints):
     pool = Pool.from_dicts([{"print": p} for p in prints])
     assert pool.columns == {"print": "bits"}
-    np.testing.assert_array_equal(pool.X, [[0, 1, 1], [1, 0, 1]])
+    np.testing.assert_array_equal(unpack(pool.X, 3), [[0, 1, 1], [1, 0, 1]])
     assert pool.row(0) == {"print": [0, 1, 1]}
 
 
@@ -180,7 +182,8 @@ def test_short_strings_of_bits_are_declared(monkeypatch):
     rows = [{"p": "011"}, {"p": "101"}, {"p": "001"}]
     assert Pool.from_dicts(rows).columns == {"p": "categorical"}
     monkeypatch.setattr("manyarms.arms.columns.ENTRIES_DECODED", 4)  # a row at a time
-    np.testing.assert_array_equal(Pool.from_dicts(rows, columns={"p": "bits"}).X, [[0, 1, 1], [1, 0, 1], [0, 0, 1]])
+    packed = Pool.from_dicts(rows, columns={"p": "bits"}).X
+    np.testing.assert_array_equal(unpack(packed, 3), [[0, 1, 1], [1, 0, 1], [0, 0, 1]])
 
 
 def test_columns_of_one_value_are_kept_and_not_encoded():
@@ -196,7 +199,7 @@ def test_columns_of_one_value_are_kept_and_not_encoded():
 
 def test_one_row_is_a_pool():
     pool = Pool.from_dicts(ROWS[:1], id="name")
-    assert pool.X.shape == (1, 12)
+    assert pool.X.shape == (1, 5)
     assert pool.row("a") == {key: value for key, value in ROWS[0].items() if key != "name"}
     bigger = pool.add(ROWS[1:])
     np.testing.assert_array_equal(bigger.X[:1], pool.X)
@@ -424,7 +427,7 @@ def test_csv_bits_keep_their_leading_zeros(tmp_path):
     assert pool.columns == {"short": "bits", "long": "bits", "x": "integer"}
     assert pool.row(3) == {"short": "00000011", "long": f"{3:040b}", "x": 3}
     declared = Pool.from_csv(write(tmp_path, "b\n011\n001\n"), columns={"b": "bits"})
-    assert declared.X.tolist() == [[0, 1, 1], [0, 0, 1]]
+    assert unpack(declared.X, 3).tolist() == [[0, 1, 1], [0, 0, 1]]
 
 
 def test_csv_numbers_that_look_like_bits_at_first(tmp_path):

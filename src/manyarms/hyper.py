@@ -101,7 +101,7 @@ class Mixed:
 
     numeric: int
     codes: int
-    bits: int
+    bits: int  # columns they are packed in
     rbf: bool = False
 
     @property
@@ -118,7 +118,7 @@ class Mixed:
         if self.codes:
             kernels.append(On(Hamming(ell[a:]), a, b))
         if self.bits:
-            kernels.append(On(Tanimoto(), b, b + self.bits))
+            kernels.append(On(Tanimoto(packed=True), b, b + self.bits))
         product = kernels[0]
         for kernel in kernels[1:]:
             product = product * kernel
@@ -126,7 +126,7 @@ class Mixed:
 
     def gram(self, X: Array) -> Gram:
         a, b = self.numeric, self.numeric + self.codes
-        shared = Tanimoto()(X[:, b:], X[:, b:]) if self.bits else np.ones((len(X), len(X)))
+        shared = Tanimoto(packed=True)(X[:, b:], X[:, b:]) if self.bits else np.ones((len(X), len(X)))
         differs = [np.not_equal.outer(x, x) for x in X[:, a:b].T]
 
         def at(theta: Array) -> tuple[Array, Callable[[Array], Array]]:

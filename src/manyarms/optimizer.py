@@ -13,7 +13,7 @@ from manyarms.certificate import Certificate
 from manyarms.diagnostics import sketch_accuracy
 from manyarms.errors import ObservationError, ParameterError, StateError
 from manyarms.hyper import Fixed, Mixed, Shape
-from manyarms.kernels import Linear, Tanimoto, as_kernel
+from manyarms.kernels import Kernel, Linear, Tanimoto, Unpacked, as_kernel
 from manyarms.model import Model, Settings
 from manyarms.numbers import real, whole
 from manyarms.policies import BKB
@@ -441,17 +441,24 @@ def _shape(kernel: Any, pool: Pool) -> tuple[Shape, bool]:
     for feature in pool.features:
         widths[feature.kind] += feature.stop - feature.start
     numeric, codes, bits = widths.values()
+    packed = tuple(feature.n_bits for feature in pool.features if feature.kind == "bits")
+
+    def given(kernel: Kernel) -> Shape:
+        if isinstance(kernel, Tanimoto) and packed and not numeric + codes:
+            return Fixed(Tanimoto(packed=True))
+        return Fixed(Unpacked(kernel, packed) if packed else kernel)
+
     named: dict[str, Shape] = {
         "matern": Mixed(numeric, codes, bits),
         "rbf": Mixed(numeric, codes, bits, rbf=True),
-        "tanimoto": Fixed(Tanimoto()),
-        "linear": Fixed(Linear(1.0)),
+        "tanimoto": given(Tanimoto()),
+        "linear": given(Linear(1.0)),
     }
     if kernel is None or isinstance(kernel, str):
         if kernel is not None and kernel not in named:
             raise ParameterError(f"kernel must be one of {sorted(named)}, a kernel object or a function, got {kernel!r}")
         return named[kernel or "matern"], False
-    return Fixed(as_kernel(kernel)), True
+    return given(as_kernel(kernel)), True
 
 
 def _most(repeats: Any) -> float:

@@ -6,7 +6,7 @@
 | log | numbers above 0 whose 95th percentile is at least `SPREAD` times the 5th | the same, of the logarithm |
 | ordered | Enum, ordered categoricals, a list of levels | one column, the first level 0 and the last 1 |
 | boolean, categorical | booleans; strings with at most `distinct_allowed` values | one column of codes 0, 1, … |
-| bits | lists of 0 and 1; strings of 0 and 1, equally long, `SHORTEST_BITS` or more | a column of 0 and 1 for each bit |
+| bits | lists of 0 and 1; strings of 0 and 1, equally long, `SHORTEST_BITS` or more | packed, `BITS` to a column |
 | text, ignore | other strings; columns that hold one value only | not encoded |
 """
 
@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 
 from manyarms.errors import ArmsError, ParameterError
+from manyarms.kernels.discrete import BITS, pack
 from manyarms.typing import AnyArray, Array
 
 TYPES = ("continuous", "log", "integer", "boolean", "ordered", "categorical", "text", "bits", "ignore")
@@ -51,7 +52,8 @@ class Feature:
     """Columns `start` to `stop` (exclusive) of the encoded features, made from the column `name` of the table.
 
     `kind` says which kernel suits: "numeric" distances, "categorical" equality of codes, "bits" overlap. Code i stands for
-    `levels[i]` (None: a missing value); an ordered column has its levels in order; `low` and `high` are scaled to 0 and 1.
+    `levels[i]` (None: a missing value); an ordered column has its levels in order; `low` and `high` are scaled to 0 and 1;
+    `n_bits` bits are packed.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Feature:
     levels: tuple[Any, ...] = ()
     low: float | None = None
     high: float | None = None
+    n_bits: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,13 +226,13 @@ class Coded(Column):
 
 @dataclass(frozen=True, eq=False)
 class Bits(Column):
-    """Each bit a column of 0 and 1."""
+    """Bits, packed (`kernels.pack`)."""
 
     n_bits: int
 
     @property
     def width(self) -> int:
-        return self.n_bits
+        return -(-self.n_bits // BITS)
 
     @classmethod
     def fit(cls, values: pl.Series, name: str, label: Label) -> "Bits":
@@ -241,7 +244,7 @@ class Bits(Column):
 
     def encode(self, values: pl.Series, label: Label, out: Array) -> None:
         for start, bits in self.decoded(values, label):
-            out[start : start + len(bits)] = bits
+            out[start : start + len(bits)] = pack(bits)
 
     def decoded(self, values: pl.Series, label: Label) -> Iterator[tuple[int, AnyArray]]:
         """Blocks of rows of 0 and 1, each with its first position."""
@@ -266,7 +269,7 @@ class Bits(Column):
         return np.where((numbers == 0) | (numbers == 1), numbers, 2).astype(np.uint8)
 
     def feature(self, start: int) -> Feature:
-        return Feature(self.name, "bits", start, start + self.n_bits, "bits")
+        return Feature(self.name, "bits", start, start + self.width, "bits", n_bits=self.n_bits)
 
 
 def _raise_first(bad: AnyArray, start: int, column: Bits, values: pl.Series, expected: str, label: Label) -> None:

@@ -139,7 +139,7 @@ class Pool:
 
     @property
     def X(self) -> Array:
-        """The features of each arm, read-only: numbers scaled to [0, 1], then codes, then bits; `features` tells which."""
+        """The features of each arm, read-only: numbers scaled to [0, 1], then codes, then packed bits; `features` tells."""
         return self._parts.X
 
     @property

@@ -6,8 +6,8 @@ plain function of two blocks of rows works wherever a kernel is asked for.
 
 from manyarms.kernels.adapters import FromCallable, FromObject, Pairwise, as_kernel
 from manyarms.kernels.base import Kernel, Product, Scaled, Sum
-from manyarms.kernels.columns import On
-from manyarms.kernels.discrete import Hamming, Tanimoto
+from manyarms.kernels.columns import On, Unpacked
+from manyarms.kernels.discrete import Hamming, Tanimoto, pack, unpack
 from manyarms.kernels.linear import Linear, Polynomial
 from manyarms.kernels.stationary import RBF, Matern
 
@@ -26,5 +26,8 @@ __all__ = [
     "Scaled",
     "Sum",
     "Tanimoto",
+    "Unpacked",
     "as_kernel",
+    "pack",
+    "unpack",
 ]

@@ -1,4 +1,4 @@
-"""A kernel on some of the columns, so that a table with columns of different kinds has a product of kernels."""
+"""Kernels of some of the columns, for tables with columns of different kinds, and of bits that are packed."""
 
 from dataclasses import dataclass
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from manyarms.errors import KernelError
 from manyarms.kernels.base import Kernel, as_blocks
+from manyarms.kernels.discrete import BITS, unpack
 from manyarms.typing import Array
 
 
@@ -33,3 +34,24 @@ class On(Kernel):
     def _check(self, X: Array) -> None:
         if X.shape[1] < self.stop:
             raise KernelError(f"{self!r} needs {self.stop} columns, the rows have {X.shape[1]}")
+
+
+@dataclass(frozen=True)
+class Unpacked(Kernel):
+    """``kernel`` of rows whose last columns are bits that `pack` has packed, ``n_bits`` of each packed column, as 0 and 1."""
+
+    kernel: Kernel
+    n_bits: tuple[int, ...]
+
+    def __call__(self, X: Array, Y: Array) -> Array:
+        return self.kernel(self._rows(X), self._rows(Y))
+
+    def diag(self, X: Array) -> Array:
+        return self.kernel.diag(self._rows(X))
+
+    def _rows(self, X: Array) -> Array:
+        widths = [-(-b // BITS) for b in self.n_bits]
+        start = X.shape[1] - sum(widths)
+        ends = np.cumsum([start, *widths])
+        words = [unpack(X[:, low:high], b) for low, high, b in zip(ends, ends[1:], self.n_bits, strict=False)]
+        return np.hstack([X[:, :start], *words])
