@@ -114,3 +114,10 @@ def test_rewards_whose_difference_overflows_are_a_typed_error_that_changes_nothi
     with pytest.raises(NumericalError, match="rescale"):
         bandit.observe(1, -1.7e308)
     assert fingerprint(bandit) == before
+
+
+@pytest.mark.parametrize("policy", [ma.BKB, ma.GPUCB], ids=lambda policy: policy.__name__)
+def test_a_batch_that_a_rule_ends_does_not_go_on_where_f_is_known(policy):
+    bandit = policy(np.array([[0.0], [1.0], [2.0]]), ma.kernels.Linear(), regularization=1.0)
+    bandit.observe([1, 2], [-100.0, -200.0])
+    np.testing.assert_array_equal(bandit.choose(None), [0])  # x = 0: k(x, x) = 0

@@ -80,8 +80,9 @@ class Adaptive(BKB, resparsify="adaptive"):
         history, frontier, shrunk, supposed = state.history, now, 1.0, outstanding
         while True:
             now.track(supposed)
-            shrunk += float(now.tracked.variance[now.tracked.positions(supposed)].sum())
-            if shrunk > STALE:
+            shrinks = float(now.tracked.variance[now.tracked.positions(supposed)].sum())
+            shrunk += shrinks
+            if shrunk > STALE or (chosen and not shrinks):
                 return np.array(chosen, dtype=np.intp)
             if len(supposed):
                 distinct, _, weights = by_arm(supposed, np.zeros(len(supposed)), np.ones(len(supposed)))

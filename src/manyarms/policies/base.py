@@ -140,6 +140,8 @@ class Policy(ABC):
             supposed = np.array([self._pick(mean, lookahead, beta, len(outstanding) + len(chosen), barred)])
             shrunk += float(variance[supposed[0]])
             chosen.append(int(supposed[0]))
+            if not variance[supposed[0]]:  # f is known there: nothing would end the batch
+                break
         return np.array(chosen, dtype=np.intp)
 
     def observe(self, arms: ArrayLike, rewards: ArrayLike, *, noise: ArrayLike | None = None) -> None:
