@@ -19,6 +19,7 @@ from manyarms.numbers import real, whole
 from manyarms.policies import BKB
 from manyarms.sketch.confidence import Bayes, Growing, Radius, TheoremTwo
 from manyarms.sketch.dictionary import oversampling_for
+from manyarms.sketch.store import blas
 from manyarms.trials import FAILED, LARGEST, CandidateId, Trial, as_items, as_values
 from manyarms.typing import Array, Indices, Mask, Seed
 
@@ -127,7 +128,8 @@ class Optimizer:
         n, state = whole(n, "n"), self._state
         asked: list[int] = []
         for _ in range(n):
-            position = self._next(replace(state, pending=(*state.pending, *asked)))
+            with blas().limit(limits=1):
+                position = self._next(replace(state, pending=(*state.pending, *asked)))
             if position is None:
                 if not asked:
                     raise StateError(self._nothing_left(state))
@@ -176,9 +178,10 @@ class Optimizer:
         if good.any():
             rewards = self._sign * np.array([value for value in told if value is not None])
             surprised = model.is_surprised(rewards)
-            model = model.observed(state.pool.arm_of[positions[good]], rewards)
-            if surprised or model.is_stale:
-                model = model.refitted(*self._results([*self.history, *trials], state.pool))
+            with blas().limit(limits=1):
+                model = model.observed(state.pool.arm_of[positions[good]], rewards)
+                if surprised or model.is_stale:
+                    model = model.refitted(*self._results([*self.history, *trials], state.pool))
         del self._log[state.n_told :]
         self._log.append(_Told(trials, _size(model)))
         self._state = replace(
