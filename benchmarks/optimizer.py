@@ -1,4 +1,4 @@
-"""`ma.Optimizer` beside its peers on six real tables: one JSON, one table, one picture, from the runs that peers.py keeps.
+"""`ma.Optimizer` beside its peers on six real tables: a JSON, a table and a picture, from the runs that peers.py keeps.
 
     python benchmarks/peers.py --peer manyarms random tpe tpe-multivariate --seed 0 1 2 3 4 5 6 7 8 9
     python benchmarks/peers.py --peer botorch --seed 0
@@ -73,6 +73,16 @@ def long_verdict(row: dict) -> str:
     ratio, seconds = row["last 200"] / row["first 200"], row["seconds"] / 20
     late = f"{'met' if ratio < 1 / 3 else 'MISSED'}: regret of the last 200 is {ratio:.3f} of the first 200 (bar 1/3)"
     return f"{late}; {'met' if seconds <= 1 else 'MISSED'}: {seconds:.2f} s a hundred steps (bar 1)"
+
+
+def markdown(results: dict) -> str:
+    """The table of the README."""
+    lines = ["| | " + " | ".join(COLOURS) + " |", "|---" * (len(COLOURS) + 1) + "|"]
+    for name, result in results.items():
+        rows = [result["200"].get(peer) for peer in COLOURS]
+        shown = (f"{r['mean regret']:.3f}, {r['best regret']:.3f}, {r['seconds']:.1f} s" if r else "—" for r in rows)
+        lines.append(f"| {name} | " + " | ".join(shown) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def draw(found, path: Path) -> None:
@@ -151,7 +161,8 @@ def main():
             results[name]["2000"] = summary(long, regret)
             results[name]["verdicts"].append(long_verdict(results[name]["2000"]))
         print("\n".join(f"  {line}" for line in results[name]["verdicts"]))
-    (options.output / "optimizer.json").write_text(json.dumps(results, indent=2))
+    (options.output / "optimizer.json").write_text(json.dumps(results, indent=2) + "\n")
+    (options.output / "optimizer.md").write_text(markdown(results))
     draw(found, options.output / "optimizer.png")
 
 

@@ -15,7 +15,7 @@ import manyarms as ma
 from manyarms import policies
 
 RADIUS = ma.Growing()
-"""The optimizer's: 1.3√ln(1 + t) posterior standard deviations."""
+"""1.3√ln(1 + t) posterior standard deviations: the optimizer's, without its limit of 3."""
 
 
 class MissingSystemError(Exception):
@@ -69,6 +69,17 @@ def linear(name: str, size: str | None = None, **options: Any) -> Callable[[Prob
     return make
 
 
+def mini(name: str, **options: Any) -> Callable[[Problem, int, int], Any]:
+    """Mini-META around a policy."""
+    make = kernelised(name, **options)
+    return lambda problem, seed, horizon: policy("MiniMeta")(make(problem, seed, horizon))
+
+
+def sup_kernel(problem: Problem, seed: int, horizon: int) -> Any:
+    """SupKernelUCB, which is told the horizon; the radius is not that of its theorem."""
+    return kernelised("SupKernelUCB", confidence=RADIUS, horizon=horizon)(problem, seed, horizon)
+
+
 def linear_bkb(problem: Problem, seed: int, horizon: int) -> Any:
     """BKB with the kernel of a linear bandit, whatever the problem's."""
     return SYSTEMS["bkb"].make(replace(problem, kernel=ma.kernels.Linear()), seed, horizon)
@@ -84,8 +95,10 @@ SYSTEMS = {
     "ei-sketch": System(kernelised("SketchEI"), "none"),
     "pi-sketch": System(kernelised("SketchPI"), "none"),
     "gpucb": System(kernelised("GPUCB", confidence=RADIUS), "Õ(√T γ): exact"),
-    "supkernelucb": System(kernelised("SupKernelUCB", confidence=RADIUS), "Õ(√(T d_eff))"),
-    "mini-ucb": System(kernelised("MiniMeta", confidence=RADIUS), "GP-UCB's up to constants, Õ(γ) switches", batch=None),
+    "supkernelucb": System(sup_kernel, "Õ(√(T d_eff))"),
+    "mini-ucb": System(mini("GPUCB", confidence=RADIUS), "GP-UCB's up to constants, Õ(γ) switches"),
+    "mini-ei": System(mini("GPEI"), "none of its own"),
+    "mini-ts": System(mini("Thompson"), "none of its own"),
     "ei": System(kernelised("GPEI"), "none with the posterior's own deviation"),
     "pi": System(kernelised("GPPI"), "none"),
     "dtc": System(kernelised("DTC", confidence=RADIUS), "none for a dictionary that is fixed"),
