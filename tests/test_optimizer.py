@@ -577,6 +577,13 @@ class TestCertificate:
             assert "heuristic" not in text
             assert f"probability at least {probability:g}" in text
 
+    @pytest.mark.parametrize("policy", [ma.policies.SoR, ma.policies.RFF, ma.policies.Insertion], ids=lambda p: p.__name__)
+    def test_nothing_is_promised_for_policies_that_no_theorem_covers(self, policy):
+        options = {"oversampling": 1e9} if policy is ma.policies.Insertion else {}
+        found = told(12, policy=policy, kernel=KERNEL, noise=0.1, confidence=ma.LogDet(2.0, 0.1), **options)
+        assert found.certificate().probability is None
+        assert policy.__name__ in str(found.certificate())
+
     def test_a_tolerance(self):
         found = told(25)
         bound = found.certificate().regret_bound

@@ -16,7 +16,7 @@ from manyarms.hyper import Fixed, Mixed, Shape
 from manyarms.kernels import Kernel, Linear, Tanimoto, Unpacked, as_kernel
 from manyarms.model import Model, Settings
 from manyarms.numbers import real, whole
-from manyarms.policies import BKB
+from manyarms.policies import BKB, GPUCB, Adaptive, AlgorithmOne, Incremental, Insertion
 from manyarms.sketch.confidence import Bayes, Growing, Radius, TheoremTwo
 from manyarms.sketch.dictionary import oversampling_for
 from manyarms.sketch.store import blas
@@ -413,12 +413,15 @@ class Optimizer:
         radius, policy = model.settings.confidence, model.policy
         if model.settings.learns:
             return None, "the kernel or the noise was learned from the same results; give both to be covered by a theorem"
+        covered = isinstance(policy, GPUCB | Adaptive | AlgorithmOne) and not isinstance(policy, Incremental | Insertion)
+        if not covered:
+            return None, f"no theorem here covers the intervals of {type(policy).__name__}"
         if isinstance(radius, TheoremTwo):
             needed = oversampling_for(radius.epsilon, radius.delta / 2, max(1, model.n_results))
-            if radius.double:
-                return None, "the norm of f is guessed and doubled"
-            if isinstance(policy, BKB) and policy.oversampling < needed:
-                return None, f"Theorem 1 asks for oversampling={needed:.0f} by now, the sketch has {policy.oversampling:g}"
+            lacking = isinstance(policy, BKB) and policy.oversampling < needed
+            if radius.double or lacking:
+                asks = f"Theorem 1 asks for oversampling={needed:.0f} by now, the sketch has less"
+                return None, "the norm of f is guessed and doubled" if radius.double else asks
             return 1 - radius.delta, f"Theorem 2, if ‖f‖ ≤ {radius.norm:g} and the noise is {radius.noise:g}-sub-Gaussian"
         if isinstance(radius, Bayes) and not isinstance(policy, BKB):
             return 1 - radius.delta, "if f is a draw of the Gaussian process with this kernel (Srinivas et al. 2010)"
