@@ -11,6 +11,7 @@ from manyarms.policies.cbrap import CBRAP
 from manyarms.policies.gpucb import GPUCB
 from manyarms.policies.improvement import GPEI, GPPI, SketchEI, SketchPI
 from manyarms.policies.incremental import Incremental, Insertion
+from manyarms.policies.local import LocalBatch
 from manyarms.policies.minimeta import MiniMeta
 from manyarms.policies.oful import OFUL
 from manyarms.policies.qff import QFF
@@ -38,6 +39,7 @@ __all__ = [
     "FixedDesign",
     "Incremental",
     "Insertion",
+    "LocalBatch",
     "MiniMeta",
     "SketchEI",
     "SketchPI",

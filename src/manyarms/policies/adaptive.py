@@ -77,12 +77,11 @@ class Adaptive(BKB, resparsify="adaptive"):
         if state.exact or not state.history.n_observations:
             return super()._batch(outstanding, barred)
         beta, accuracy, now = np.sqrt(STALE) * self.beta, self._accuracy(), state.frontier
-        history, frontier, shrunk, supposed = state.history, now, 1.0, outstanding
+        history, frontier, rule, supposed = state.history, now, self._rule(), outstanding
         while True:
             now.track(supposed)
-            shrinks = float(now.tracked.variance[now.tracked.positions(supposed)].sum())
-            shrunk += shrinks
-            if shrunk > STALE or (chosen and not shrinks):
+            variance = now.tracked.variance[now.tracked.positions(supposed)]
+            if not rule.lets(supposed, variance) or (chosen and not variance.any()):
                 return np.array(chosen, dtype=np.intp)
             if len(supposed):
                 distinct, _, weights = by_arm(supposed, np.zeros(len(supposed)), np.ones(len(supposed)))
