@@ -12,7 +12,7 @@ KERNEL = ma.kernels.RBF(0.1)
 
 
 def played(steps=40, **options):
-    problem = RKHSProblem(KERNEL, n_arms=150, seed=3)
+    problem = RKHSProblem(KERNEL, n_arms=100, seed=3)
     policy = ma.policies.LocalBatch(problem.arms, KERNEL, regularization=0.2, seed=3, **options)
     play(policy, problem.pull, steps)
     return problem, policy
@@ -40,7 +40,7 @@ def test_a_batch_goes_on_until_some_arm_may_have_shrunk_by_two(entries, monkeypa
     monkeypatch.setattr(adaptive, "EXACT_ENTRIES", entries)
     problem, policy = played()
     gained = 0
-    for _ in range(12):
+    while gained < 3:
         batch = policy.choose(None)
         by_global_rule = 1 + np.count_nonzero(1 + policy.scores().variance[batch].cumsum() <= 2)
         assert shrinkage(policy, batch[:-1]) <= 2 < shrinkage(policy, batch)
@@ -50,7 +50,6 @@ def test_a_batch_goes_on_until_some_arm_may_have_shrunk_by_two(entries, monkeypa
         halves = policy.choose(None, pending=batch[: len(batch) // 2])
         assert shrinkage(policy, np.concatenate([batch[: len(batch) // 2], halves])) > 2
         policy.observe(batch, problem.pull(batch))
-    assert gained > 0
 
 
 def test_kept_embeddings_grow_with_the_inducing_arms_and_equal_new_ones(monkeypatch):
