@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import chain
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -68,13 +68,20 @@ class Pool:
 
     @classmethod
     def from_csv(
-        cls, path: str | Path, *, id: str | None = None, columns: Columns | None = None, missing: str = "error"
+        cls,
+        path: str | Path,
+        *,
+        id: str | None = None,
+        columns: Columns | None = None,
+        missing: str = "error",
+        decimal: Literal[".", ","] = ".",
     ) -> "Pool":
-        """The rows of a CSV file with a header, separated by commas."""
+        """The rows of a CSV file in UTF-8 with a header, as spreadsheets write it: separated by commas, semicolons, tabs or
+        bars, whichever the header has most of. `decimal` is the mark before the fraction of a number."""
         declared = checked_types(columns)
         texts = {name for name, kind in declared.items() if kind in ("bits", "text")}
         kept = {name for name, kind in declared.items() if kind not in ("continuous", "log", "integer")}
-        return _new_pool(read_csv(Path(path), id, texts, kept), {}, id, declared, missing)
+        return _new_pool(read_csv(Path(path), id, texts, kept, decimal), {}, id, declared, missing)
 
     @classmethod
     def from_parquet(
