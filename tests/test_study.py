@@ -1,10 +1,12 @@
 """Durable studies: the same choices as an optimizer, from the log alone, for several processes, and no silent damage."""
 
 import os
+import re
 import shutil
 import sqlite3
 import tempfile
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,7 @@ from manyarms.errors import (
     StateError,
     StudyDamagedError,
     StudyError,
+    StudyStorageError,
     StudyVersionError,
     UnknownArmError,
 )
@@ -42,6 +45,28 @@ def folder():
 @pytest.fixture
 def path(folder):
     return folder / "study.db"
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A PostgreSQL of one's own, without root: `pgserver` has its binaries."""
+    pgserver = pytest.importorskip("pgserver")
+    folder = tempfile.mkdtemp()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        running = pgserver.get_server(folder, cleanup_mode="stop")
+    yield running.get_uri()
+    running.cleanup()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def location(request, path):
+    """Where a study may be: each test has a fresh place."""
+    if request.param == "sqlite":
+        return path
+    name = re.sub(r"\W+", "_", request.node.originalname)[:60]
+    return f"{request.getfixturevalue('server')}#{name}"
 
 
 def values(ids, step, scale=0.05):
@@ -134,9 +159,9 @@ def test_a_draw_is_repeated_where_rounding_would_decide_otherwise(path, monkeypa
     np.testing.assert_allclose(again.predict(asked).mean, study.predict(asked).mean, rtol=1e-9)
 
 
-def test_two_studies_on_one_file_see_each_other(path):
-    first = ma.Study.create(path, ma.Pool.from_array(X), worker="first")
-    second = ma.Study.open(path, worker="second")
+def test_two_studies_on_one_file_see_each_other(location):
+    first = ma.Study.create(location, ma.Pool.from_array(X), worker="first")
+    second = ma.Study.open(location, worker="second")
     asked = [first.ask(), second.ask(), first.ask()]
     assert len({id for ids in asked for id in ids}) == 3
     assert second.pending == first.pending == [id for ids in asked for id in ids]
@@ -153,11 +178,11 @@ def test_two_studies_on_one_file_see_each_other(path):
     assert second.best() == first.best()
 
 
-def test_a_lease_runs_out_and_is_renewed(path, monkeypatch):
+def test_a_lease_runs_out_and_is_renewed(location, monkeypatch):
     now = [1000.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
-    gone = ma.Study.create(path, ma.Pool.from_array(X[:3]), worker="gone", lease=60, repeats="never")
-    here = ma.Study.open(path, worker="here")
+    gone = ma.Study.create(location, ma.Pool.from_array(X[:3]), worker="gone", lease=60, repeats="never")
+    here = ma.Study.open(location, worker="here")
     lost, kept = gone.ask(), here.ask()
     now[0] += 50
     gone.renew()
@@ -167,24 +192,24 @@ def test_a_lease_runs_out_and_is_renewed(path, monkeypatch):
     assert gone.pending == kept
     assert set(here.ask(2)) == {*range(3)} - set(kept)
     assert "expire" in {event.kind for event in here.events()}
-    assert_same(state_of(ma.Study.open(path)), state_of(here))
+    assert_same(state_of(ma.Study.open(location)), state_of(here))
     gone.tell(lost, [1.0])  # late, and welcome
     assert [trial.id for trial in here.history] == lost
 
 
-def test_a_tell_lets_go_of_the_workers_own_lease_first(path):
-    one = ma.Study.create(path, ma.Pool.from_array(X[:1]), worker="one")
-    two = ma.Study.open(path, worker="two")
+def test_a_tell_lets_go_of_the_workers_own_lease_first(location):
+    one = ma.Study.create(location, ma.Pool.from_array(X[:1]), worker="one")
+    two = ma.Study.open(location, worker="two")
     one.ask()
     two.ask()
     two.tell(0, [1.0])
     assert [lease.worker for lease in one.leases] == ["one"]
 
 
-def test_a_token_makes_a_tell_repeatable(path):
-    study = ma.Study.create(path, ma.Pool.from_array(X))
+def test_a_token_makes_a_tell_repeatable(location):
+    study = ma.Study.create(location, ma.Pool.from_array(X))
     study.tell([1, 2], [0.5, ma.FAILED], token="job 7")
-    ma.Study.open(path).tell([1, 2], [0.5, ma.FAILED], token="job 7")
+    ma.Study.open(location).tell([1, 2], [0.5, ma.FAILED], token="job 7")
     assert len(study.history) == 2
     with pytest.raises(ObservationError, match="job 7"):
         study.tell([1, 2], [0.6, ma.FAILED], token="job 7")
@@ -206,8 +231,8 @@ def test_a_bad_result_is_refused_and_nothing_is_written(path, ids, told):
     assert len(study.history) == 1
 
 
-def test_nothing_left_is_said_and_the_study_goes_on(path):
-    study = ma.Study.create(path, ma.Pool.from_array(X[:2]), repeats="never")
+def test_nothing_left_is_said_and_the_study_goes_on(location):
+    study = ma.Study.create(location, ma.Pool.from_array(X[:2]), repeats="never")
     study.ask(2)
     with pytest.raises(StateError, match="nothing is left"):
         study.ask()
@@ -266,6 +291,22 @@ def test_a_study_moves_and_its_pool_is_stored_once(folder):
     assert moved.pool.row("new")["colour"] == "green"
     with sqlite3.connect(folder / "b.db") as connection:
         assert connection.execute("SELECT count(*) FROM blobs").fetchone() == (2,)
+
+
+def test_a_database_holds_several_studies_and_says_what_it_lacks(server):
+    one = ma.Study.create(f"{server}#several_one", ma.Pool.from_array(X))
+    two = ma.Study.create(f"{server}#several_two", ma.Pool.from_array(X), direction="minimize")
+    one.tell(0, [1.0])
+    assert (len(one.history), len(two.history)) == (1, 0)
+    assert ma.Study.open(f"{server}#several_two").direction == "minimize"
+    with pytest.raises(StudyError, match="already"):
+        ma.Study.create(f"{server}#several_one", ma.Pool.from_array(X))
+    with pytest.raises(StudyError, match="not a study"):
+        ma.Study.open(f"{server}#several_three")
+    with pytest.raises(StudyError, match="small letters"):
+        ma.Study.open(f"{server}#Many Things")
+    with pytest.raises(StudyStorageError, match=r":\*\*\*@"):
+        ma.Study.open("postgresql://someone:secret@127.0.0.1:1/nowhere")
 
 
 # Damage

@@ -63,15 +63,17 @@ def _chained(head: Head, kind: str, time: float, record: str) -> Row:
 
 def checked(rows: Iterable[Any], head: Head) -> tuple[list[Event], Head]:
     """The events in rows that follow a head, and the head after them; StudyDamagedError where the chain breaks."""
-    events: list[Event] = []
+    whole: list[Row] = []
     for row in rows:
-        number, kind, time, record, digest = row
+        _, kind, time, record, _ = row
         plain = isinstance(kind, str) and isinstance(time, float) and isinstance(record, str)
-        if not plain or tuple(row) != tuple(_chained(head, kind, time, record)):
+        expected = _chained(head, kind, time, record) if plain else None
+        if expected is None or tuple(row) != expected:
             raise damaged(head.number, f"event {head.number + 1} is missing or not as it was written")
-        events.append(Event(number, kind, time, json.loads(record)))
-        head = Head(number, digest)
-    return events, head
+        whole.append(expected)
+        head = Head(expected.number, expected.digest)
+    payloads = json.loads(f"[{','.join(row.record for row in whole)}]")  # at once: a fifth of the time
+    return [Event(*row[:3], payload) for row, payload in zip(whole, payloads, strict=True)], head
 
 
 def damaged(whole: int, what: str) -> StudyDamagedError:

@@ -1,4 +1,4 @@
-"""Settings of a study as JSON: kernels, radii and policies by name and arguments. Nothing is pickled, no code is stored."""
+"""Settings of a study as JSON: kernels, radii and policies by name and arguments. No code is stored."""
 
 import inspect
 from typing import Any

@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import sqlite3
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -116,17 +117,19 @@ class Store:
 
     def __init__(self, location: str | Path) -> None:
         self.location = str(location)
+        self.shown = re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", self.location)  # for messages
         self._is_url = bool(re.match(r"postgres(ql)?(\+\w+)?://", self.location))
         if "://" in self.location and not self._is_url:
-            raise StudyError(f"a study is a file, or a PostgreSQL database by URL (postgresql://…), got {self.location!r}")
+            raise StudyError(f"a study is a file, or a PostgreSQL database by URL (postgresql://…), got {self.shown!r}")
         self._engine: sa.Engine | None = None
+        self._letting_go: weakref.finalize[..., Store] | None = None
         self._process = 0
         self._may_create = False
 
     def create(self, fill: Callable[[Transaction], None]) -> None:
         """Make the tables and their first contents, in one transaction."""
         if not self._is_url and Path(self.location).is_file() and Path(self.location).stat().st_size:
-            raise StudyError(f"there is a file {self.location} already; open it with Study.open, or give another path")
+            raise StudyError(f"there is a file {self.shown} already; open it with Study.open, or give another path")
         if not self._is_url and not Path(self.location).absolute().parent.is_dir():
             raise StudyError(f"there is no directory {Path(self.location).absolute().parent}; make it first")
         self._may_create = True
@@ -134,7 +137,7 @@ class Store:
             if self._is_url:
                 connection.execute(sa.schema.CreateSchema(self._schema, if_not_exists=True))
             if sa.inspect(connection).has_table("manyarms"):
-                raise StudyError(f"there is a study in {self.location} already; open it with Study.open, or give another place")
+                raise StudyError(f"there is a study in {self.shown} already; open it with Study.open, or give another place")
             for migration in MIGRATIONS:
                 migration(connection)
             connection.execute(sa.insert(VERSION), {"version": len(MIGRATIONS)})
@@ -146,9 +149,9 @@ class Store:
         """Raise StudyError unless a study is there that this version can read; older ones are brought up to date."""
         path = Path(self.location)
         if not self._is_url and not path.is_file():
-            raise StudyError(f"there is no study {self.location}; make one with Study.create, or check the path")
+            raise StudyError(f"there is no study {self.shown}; make one with Study.create, or check the path")
         if not self._is_url and not path.stat().st_size:
-            raise StudyError(f"{self.location} is empty, its creation was interrupted; make it again with Study.create")
+            raise StudyError(f"{self.shown} is empty, its creation was interrupted; make it again with Study.create")
         with self._connected(lock=False) as connection:
             version = self._version(connection)
         if version < len(MIGRATIONS):
@@ -159,13 +162,13 @@ class Store:
 
     def _version(self, connection: sa.Connection) -> int:
         if not sa.inspect(connection).has_table("manyarms"):
-            raise StudyError(f"{self.location} is not a study of manyarms; make one with Study.create elsewhere")
+            raise StudyError(f"{self.shown} is not a study of manyarms; make one with Study.create elsewhere")
         version = connection.execute(sa.select(VERSION.c.version)).scalar()
         if not isinstance(version, int) or version < 1:
             raise damaged(0, "its version is lost")
         if version > len(MIGRATIONS):
             raise StudyVersionError(
-                f"{self.location} has format {version}, this version of manyarms knows {len(MIGRATIONS)}; install a newer one"
+                f"{self.shown} has format {version}, this version of manyarms knows {len(MIGRATIONS)}; install a newer one"
             )
         return version
 
@@ -183,9 +186,9 @@ class Store:
 
     def close(self) -> None:
         """Let go of the connection; it is opened again when needed."""
-        if self._engine is not None:
-            self._engine.dispose(close=self._process == os.getpid())
-            self._engine = None
+        if self._letting_go is not None:
+            self._letting_go()
+        self._engine = self._letting_go = None
 
     @contextmanager
     def _connected(self, lock: bool) -> Iterator[sa.Connection]:
@@ -205,17 +208,18 @@ class Store:
     def _typed(self, error: sa.exc.DBAPIError) -> StudyError:
         what = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
         if "not a database" in what:
-            return StudyError(f"{self.location} is not a study of manyarms: {what}; check the path")
+            return StudyError(f"{self.shown} is not a study of manyarms: {what}; check the path")
         broken = isinstance(error.orig, sqlite3.DatabaseError) and not isinstance(error.orig, sqlite3.OperationalError)
         if broken or "malformed" in what or "no such" in what or "Could not decode" in what:
-            return StudyDamagedError(f"{self.location} is damaged: {what}; go back to a copy, or salvage what is whole")
-        return StudyStorageError(f"{self.location} could not be used: {what}; nothing was written, mend that and call again")
+            return StudyDamagedError(f"{self.shown} is damaged: {what}; go back to a copy, or salvage what is whole")
+        return StudyStorageError(f"{self.shown} could not be used: {what}; nothing was written, mend that and call again")
 
     def _engine_here(self) -> sa.Engine:
         """The engine of this process: connections do not survive a fork."""
         if self._engine is None or self._process != os.getpid():
             self.close()
             self._engine, self._process = self._server() if self._is_url else self._file(), os.getpid()
+            self._letting_go = weakref.finalize(self, _dispose, self._engine, self._process)
         return self._engine
 
     def _file(self) -> sa.Engine:
@@ -247,3 +251,8 @@ class Store:
             )
         except ModuleNotFoundError as error:
             raise StudyError("a study in PostgreSQL needs psycopg: pip install 'manyarms[postgres]'") from error
+
+
+def _dispose(engine: sa.Engine, process: int) -> None:
+    """Close the connection, in the process that made it: a child's copy is not its own."""
+    engine.dispose(close=process == os.getpid())

@@ -295,7 +295,7 @@ class Study:
     def __repr__(self) -> str:
         ledger = self._ledger
         done = f"{len(ledger.ids)} results, {len(ledger.leases)} pending"
-        return f"Study({self.location!r}, {ledger.pool!r}, {self.direction}, {done})"
+        return f"Study({self._store.shown!r}, {ledger.pool!r}, {self.direction}, {done})"
 
     # How
 
