@@ -4,6 +4,7 @@ A model is a value. Its policy sees rewards: values with the sign of the directi
 the last refit. A refit builds a new policy from all that was observed.
 """
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +15,7 @@ from manyarms.arms.array import Checked, as_rows
 from manyarms.hyper import MOST, NOISE_PRIOR, Evidence, Fit, Shape, fit
 from manyarms.kernels import Kernel
 from manyarms.policies.base import Policy, Prediction
+from manyarms.policies.bkb import BKB
 from manyarms.sketch.confidence import Radius
 from manyarms.typing import Array, Indices
 from manyarms.warp import Warp
@@ -35,6 +37,18 @@ class Settings:
     policy: Any  # of (arms, kernel, regularization=…, confidence=…, seed=…)
     options: dict[str, Any]
     seed: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was drawn by chance and what was fitted when a model learned: with it the step is repeated without either."""
+
+    drawn: Indices | None  # the dictionary
+    fitted: Fit | None
+    warp: Warp | None  # of the fit
+
+    def __bool__(self) -> bool:
+        return self.drawn is not None or self.fitted is not None
 
 
 @dataclass(frozen=True)
@@ -70,14 +84,40 @@ class Model:
     def n_results(self) -> int:
         return self.policy.evidence.n_observations
 
-    def observed(self, arms: Indices, values: Array) -> "Model":
+    def told(
+        self, arms: Indices, values: Array, results: Callable[[], tuple[Indices, Array]], record: Record | None = None
+    ) -> "Model":
+        """The model after these results, fitted anew where that is due; `results` gives all there are, these included.
+
+        With the record of a step that was taken before, the same step is taken: nothing is drawn, fitted or decided.
+        """
+        if record is not None:
+            if record.fitted is not None and record.warp is not None:
+                return self.refitted_as(record.fitted, record.warp, *results(), record)
+            return self.observed(arms, values, record)
+        surprised = self.is_surprised(values)
+        model = self.observed(arms, values)
+        return model.refitted(*results()) if surprised or model.is_stale else model
+
+    def since(self, earlier: "Model") -> Record:
+        """The record of the one step from an earlier model to this one."""
+        refitted = self.fitted is not earlier.fitted
+        new, old = self.policy, earlier.policy
+        drawn = new.drawn_since(old) if isinstance(new, BKB) and isinstance(old, BKB) else None
+        return Record(drawn, self.fitted if refitted else None, self.warp if refitted else None)
+
+    def observed(self, arms: Indices, values: Array, record: Record | None = None) -> "Model":
         """The model after these results, in the same units: nothing is fitted."""
         policy = copy(self.policy)  # states are values: the original stays as it was
-        policy.observe(arms, self.warp.reward(values))
+        _observe(policy, arms, self.warp.reward(values), record)
         return replace(self, policy=policy)
 
     def refitted(self, arms: Indices, values: Array) -> "Model":
         """Kernel, noise and units learned from all results (n,), and a policy made of them."""
+        return self.refitted_as(*self.learned(arms, values), arms, values)
+
+    def learned(self, arms: Indices, values: Array) -> tuple[Fit, Warp]:
+        """Kernel, noise and units for all results (n,)."""
         distinct, at = np.unique(arms, return_inverse=True)
         counts, n = np.bincount(at).astype(np.float64), len(values)
         warp = Warp.half_rank(np.bincount(at, values) / counts)
@@ -89,18 +129,21 @@ class Model:
             evidence = evidence.some(self._spread(distinct, counts))
         noise = None if self.settings.noise is None else (self.settings.noise * warp.slope) ** 2
         found = fit(self.settings.shape, evidence, noise=noise, start=self.fitted.start if self.fitted else None)
-        kernel = found.scale * self.settings.shape.kernel(found.theta)
-        policy = _policy(self.settings, self.arms, kernel, found.noise, n)
-        rewards -= found.mean
-        policy.observe(arms, rewards)
-        warp, highest = warp.shifted(found.mean), float(rewards.max())
-        return replace(self, policy=policy, warp=warp, fitted=found, n_fitted=n, highest=highest)
+        return found, warp.shifted(found.mean)
 
-    def on(self, arms: Array, observed: Indices, values: Array) -> "Model":
+    def refitted_as(self, found: Fit, warp: Warp, arms: Indices, values: Array, record: Record | None = None) -> "Model":
+        """The model with what was learned of all results (n,), and a policy made of them."""
+        kernel = found.scale * self.settings.shape.kernel(found.theta)
+        policy = _policy(self.settings, self.arms, kernel, found.noise, len(values))
+        rewards = warp.reward(values)
+        _observe(policy, arms, rewards, record)
+        return replace(self, policy=policy, warp=warp, fitted=found, n_fitted=len(values), highest=float(rewards.max()))
+
+    def on(self, arms: Array, observed: Indices, values: Array, record: Record | None = None) -> "Model":
         """The same model of a table that has grown."""
         old, arms = self.policy, as_rows(arms)
         policy = _policy(self.settings, arms, old.kernel, old.regularization, self.n_fitted)
-        policy.observe(observed, self.warp.reward(values))
+        _observe(policy, observed, self.warp.reward(values), record)
         return replace(self, arms=arms, policy=policy)
 
     def predict(self, arms: Indices) -> Prediction:
@@ -124,6 +167,13 @@ class Model:
         with np.errstate(divide="ignore"):
             keys = np.log(counts * np.square(std)) + rng.gumbel(size=len(distinct))
         return np.sort(np.argsort(-keys)[:MOST])
+
+
+def _observe(policy: Policy, arms: Indices, rewards: Array, record: Record | None) -> None:
+    if record is not None and isinstance(policy, BKB):
+        policy.repeat(arms, rewards, record.drawn)
+    else:
+        policy.observe(arms, rewards)
 
 
 def _policy(settings: Settings, arms: Array, kernel: Kernel, regularization: float, number: int) -> Policy:

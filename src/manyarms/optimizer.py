@@ -117,7 +117,7 @@ class Optimizer:
         seed = int(seed.integers(2**63)) if isinstance(seed, np.random.Generator) else whole(seed, "seed", at_least=0)
         learns = not (fixed and noise is not None)
         settings = Settings(shape, noise, learns, RADIUS if confidence is None else confidence, policy, options, seed)
-        order, nothing = np.random.default_rng([seed, 1]).permutation(len(pool)), np.zeros(len(pool), dtype=bool)
+        order, nothing = start_order(seed, len(pool)), np.zeros(len(pool), dtype=bool)
         self._log: list[_Told] = []  # entries from n_told on are of calls that failed
         self._state = _State(pool, order, Model.prior(settings, pool.X), 0, 0, (), nothing.astype(np.intp), nothing, nothing)
 
@@ -162,7 +162,7 @@ class Optimizer:
         """
         state = self._state
         positions = state.pool.positions(ids)
-        told = _told(values, failed, len(positions))
+        told = as_told(values, failed, len(positions))
         if self._most == 1:
             self._check_once(positions, told)
         names = [_plain(state.pool.ids[position]) for position in positions]
@@ -177,11 +177,9 @@ class Optimizer:
         model = state.model
         if good.any():
             rewards = self._sign * np.array([value for value in told if value is not None])
-            surprised = model.is_surprised(rewards)
             with blas().limit(limits=1):
-                model = model.observed(state.pool.arm_of[positions[good]], rewards)
-                if surprised or model.is_stale:
-                    model = model.refitted(*self._results([*self.history, *trials], state.pool))
+                arms = state.pool.arm_of[positions[good]]
+                model = model.told(arms, rewards, lambda: self._results([*self.history, *trials], state.pool))
         del self._log[state.n_told :]
         self._log.append(_Told(trials, _size(model)))
         self._state = replace(
@@ -298,11 +296,10 @@ class Optimizer:
         pool = state.pool.add(table, ids=ids)
         more = np.zeros(len(pool) - len(state.pool), dtype=bool)
         model = state.model.on(pool.X, *self._results(self.history, pool))
-        rng = np.random.default_rng([model.settings.seed, len(pool)])
         self._state = replace(
             state,
             pool=pool,
-            order=np.concatenate([state.order, len(state.pool) + rng.permutation(len(more))]),
+            order=grown_order(state.order, model.settings.seed, len(more)),
             model=model,
             results=np.concatenate([state.results, more.astype(np.intp)]),
             retired=np.concatenate([state.retired, more]),
@@ -441,6 +438,17 @@ def as_pool(pool: Any) -> Pool:
     return Pool.from_frame(pool)
 
 
+def start_order(seed: int, n: int) -> Indices:
+    """The order of the random start of n candidates."""
+    return np.random.default_rng([seed, 1]).permutation(n)
+
+
+def grown_order(order: Indices, seed: int, n: int) -> Indices:
+    """The same with n candidates more."""
+    more = np.random.default_rng([seed, len(order) + n]).permutation(n)
+    return np.concatenate([order, len(order) + more])
+
+
 def _shape(kernel: Any, pool: Pool) -> tuple[Shape, bool]:
     """What is learned of the kernel, and whether it is taken as given."""
     widths = dict.fromkeys(("numeric", "categorical", "bits"), 0)
@@ -475,7 +483,7 @@ def _most(repeats: Any) -> float:
     return whole(repeats, 'repeats (unless "allow" or "never")')
 
 
-def _told(values: Any, failed: Any, n: int) -> list[float | None]:
+def as_told(values: Any, failed: Any, n: int) -> list[float | None]:
     """A value for each of n ids, None for those that failed."""
     if failed is None:
         if values is None:

@@ -19,7 +19,7 @@ from manyarms.policies.bkb import BKB
 from manyarms.policies.checks import as_arms, as_excluded
 from manyarms.sketch.confidence import Evidence
 from manyarms.sketch.covariance import SPARE_ROWS, Covariance
-from manyarms.sketch.dictionary import STALE, Chance, draw_dictionary, inclusion_probability
+from manyarms.sketch.dictionary import STALE, Chance, inclusion_probability
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.history import History, by_arm
 from manyarms.sketch.lazy import Frontier
@@ -124,7 +124,7 @@ class Adaptive(BKB, resparsify="adaptive"):
         information = self._information(anchors, weights)
         staleness = old.evidence.staleness + float(weights @ anchors)
         frontier = old.frontier.observed(history, arms, rewards, weights)
-        if staleness > STALE:
+        if staleness > STALE if self._recorded is None else self._recorded[0] is not None:
             drawn = self._draw(old, history, variance)
             return self._on(*drawn, replace(old, frontier=frontier), history, information)
         evidence = self._current_evidence(history, frontier.tracked, information, staleness)
@@ -177,7 +177,7 @@ class Adaptive(BKB, resparsify="adaptive"):
         """A fresh S with p̃ = q̄σ̃²_τ (lines 6–9 of Algorithm 1)."""
         self.stats.count("draws")
         probability = inclusion_probability(variance, history.counts, old.oversampling)
-        return draw_dictionary(history.pulled, probability, old.chance)
+        return self._drawn(history.pulled, probability, old.chance)
 
     def _on(
         self, dictionary: Indices, chance: Chance, old: AdaptiveState, history: History, information: float
