@@ -14,6 +14,7 @@ from manyarms.diagnostics import sketch_accuracy
 from manyarms.errors import ObservationError, ParameterError, StateError
 from manyarms.hyper import Fixed, Mixed, Shape
 from manyarms.kernels import Kernel, Linear, Tanimoto, Unpacked, as_kernel
+from manyarms.kernels.objects import encoder_of
 from manyarms.model import Model, Settings
 from manyarms.numbers import real, whole
 from manyarms.policies import BKB, GPUCB, Adaptive, AlgorithmOne, Incremental, Insertion
@@ -77,7 +78,8 @@ class _State:
 class Optimizer:
     """Suggests which candidates of a pool to try next, and says what is known of them.
 
-    pool : a `Pool`, the path of a .csv or .parquet file, or anything `Pool.from_frame` or `Pool.from_array` takes.
+    pool : a `Pool`, the path of a .csv or .parquet file, anything `Pool.from_frame` or `Pool.from_array` takes, or objects
+        where the kernel is one of objects.
     direction : "maximize" or "minimize" the values told.
     kernel : "matern" (None means that) learns a lengthscale for each column: Matérn-5/2 on numeric ones, a Hamming kernel on
         categories, Tanimoto on bits; "rbf" has the Gaussian kernel for Matérn's. "tanimoto" and "linear" on all columns,
@@ -106,7 +108,7 @@ class Optimizer:
     ) -> None:
         if not isinstance(direction, str) or direction not in ("maximize", "minimize"):
             raise ParameterError(f'direction must be "maximize" or "minimize", got {direction!r}')
-        pool = as_pool(pool)
+        pool = as_pool(pool, kernel)
         self.direction, self._sign = direction, 1.0 if direction == "maximize" else -1.0
         self._most = _most(repeats)
         if noise is not None:
@@ -425,10 +427,12 @@ class Optimizer:
         return None, f"{radius!r} promises nothing over many candidates at once from a sketch"
 
 
-def as_pool(pool: Any) -> Pool:
-    """A pool, from one or from a table."""
+def as_pool(pool: Any, kernel: Any = None) -> Pool:
+    """A pool, from one or from a table; from objects where the kernel is one of objects."""
     if isinstance(pool, Pool):
         return pool
+    if isinstance(kernel, Kernel) and encoder_of(kernel) is not None:
+        return Pool.from_objects(pool, kernel)
     if isinstance(pool, str | Path):
         return Pool.from_parquet(pool) if str(pool).endswith(".parquet") else Pool.from_csv(pool)
     if isinstance(pool, np.ndarray):
@@ -451,6 +455,16 @@ def grown_order(order: Indices, seed: int, n: int) -> Indices:
 
 def _shape(kernel: Any, pool: Pool) -> tuple[Shape, bool]:
     """What is learned of the kernel, and whether it is taken as given."""
+    if pool.kernel is not None and kernel is None:
+        return Fixed(pool.kernel), True
+    encoders = [encoder_of(each) if isinstance(each, Kernel) else None for each in (kernel, pool.kernel)]
+    if encoders[0] != encoders[1]:
+        raise ParameterError(
+            f"kernel must be one of what the pool holds, got {kernel!r} for {pool!r}; objects that are not rows of numbers go "
+            "through Pool.from_objects(objects, kernel)"
+        )
+    if pool.kernel is not None:
+        return Fixed(kernel), True
     widths = dict.fromkeys(("numeric", "categorical", "bits"), 0)
     for feature in pool.features:
         widths[feature.kind] += feature.stop - feature.start

@@ -9,8 +9,10 @@ import numpy as np
 
 from manyarms.arms import as_rows
 from manyarms.arms.array import Checked
+from manyarms.arms.objects import encoded
 from manyarms.errors import KernelError, NumericalError, ParameterError, StateError
 from manyarms.kernels import as_kernel
+from manyarms.kernels.objects import shown
 from manyarms.numbers import real, whole
 from manyarms.policies.checks import as_arms, as_excluded, as_generator, as_rewards, as_weights
 from manyarms.sketch.choice import Scores, arg_max, score
@@ -78,8 +80,8 @@ class Policy(ABC):
     def __init__(
         self, arms: ArrayLike | str | Path | Checked, kernel: Any, *, regularization: float, confidence: Radius, seed: Seed
     ) -> None:
-        self.arms = as_rows(arms)
         self.kernel = as_kernel(kernel)
+        self.arms = as_rows(encoded(arms, self.kernel))
         self.regularization = real(regularization, "regularization", "a positive variance, for instance noise**2", above=0)
         if isinstance(confidence, type) or not callable(confidence):
             raise ParameterError(f"confidence must be a radius such as Constant(2.0) or a function, got {confidence!r}")
@@ -187,11 +189,11 @@ class Policy(ABC):
         return scores
 
     def predict(self, X: ArrayLike | None = None) -> Prediction:
-        """Posterior mean and standard deviation √(λσ̃²) of f at the arms, or at the rows of X."""
+        """Posterior mean and standard deviation √(λσ̃²) of f at the arms, or at the rows of X (objects where arms are)."""
         if X is None:
             mean, variance = self.scores().mean.copy(), self.scores().variance
         else:
-            rows = as_rows(X, self.arms.shape[1])
+            rows = as_rows(encoded(X, self.kernel, self.arms.shape[1]), self.arms.shape[1])
             mean, variance = self._moments_at(rows, self._diagonal(rows))
         return Prediction(mean, np.sqrt(self.regularization * variance))
 
@@ -292,7 +294,7 @@ class Policy(ABC):
         """Raise KernelError before the first trial where the kernel cannot work on these arms."""
         some = np.linspace(0, self.n_arms - 1, min(self.n_arms, 8)).astype(np.intp)
         K, diag = self.kernel(self.arms[some], self.arms[some]), self._diag[some]
-        check_covariance(K, self.arms[some])
+        check_covariance(K, self.arms[some], self.kernel)
         if np.abs(np.diag(K) - diag).max() > PSD_TOLERANCE * max(diag.max(), np.diag(K).max()):
             raise KernelError(
                 f"{self.kernel!r} has k(x, x) = {np.diag(K)[0]} by rows but {diag[0]} by diag(); noise belongs into "
@@ -304,5 +306,7 @@ class Policy(ABC):
         diag = np.concatenate([self.kernel.diag(block.astype(np.float64, copy=False)) for block in blocks])
         bad = ~(np.isfinite(diag) & (diag >= 0))
         if bad.any():
-            raise KernelError(f"k(x, x) must be finite and not negative, got {diag[bad][0]} at x = {X[bad][0]}")
+            raise KernelError(
+                f"k(x, x) must be finite and not negative, got {diag[bad][0]} at x = {shown(self.kernel, X[bad][0])}"
+            )
         return diag

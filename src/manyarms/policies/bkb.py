@@ -39,7 +39,7 @@ class BKB(Policy):
     probability 1 − δ. Theorem 2: with `Theory` or `LogDet` as well, regret Õ(√T·d_eff).
 
     arms : (A, d) array of finite numbers, or the path of a .npy (mapped) or .parquet file that holds one. A float64 or float32
-        array is not copied, so leave it unchanged while in use.
+        array is not copied, so leave it unchanged while in use. With a kernel of objects: a sequence of objects.
     kernel : a `manyarms.kernels` kernel, a scikit-learn kernel object or a function of two blocks of rows.
     regularization : λ, a variance; the square of the noise's standard deviation unless there is a reason.
     oversampling : q̄ of Algorithm 1. About 5 is accurate in practice.

@@ -27,7 +27,7 @@ class GPUCB(Policy):
     """Exact GP-UCB: the strong baseline, and what BKB is compared with in tests. Memory and a step are O(A·u).
 
     arms : (A, d) array of finite numbers, or the path of a .npy (mapped) or .parquet file that holds one. A float64 or float32
-        array is not copied, so leave it unchanged while in use.
+        array is not copied, so leave it unchanged while in use. With a kernel of objects: a sequence of objects.
     kernel : a `manyarms.kernels` kernel, a scikit-learn kernel object or a function of two blocks of rows.
     regularization : λ, a variance; the square of the noise's standard deviation unless there is a reason.
     confidence : the radius β of the scores.

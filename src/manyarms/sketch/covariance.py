@@ -15,6 +15,7 @@ import numpy as np
 
 from manyarms.errors import KernelError, NumericalError
 from manyarms.kernels import Kernel
+from manyarms.kernels.objects import shown
 from manyarms.sketch.embedding import PSD_TOLERANCE
 from manyarms.sketch.exact import ExactPosterior
 from manyarms.sketch.history import History
@@ -120,8 +121,9 @@ class Covariance:
         self.diagonal -= squares
         worst = int(self.diagonal.argmin())
         if self.diagonal[worst] < -PSD_TOLERANCE * self._diag.max():
+            x, y = shown(self._kernel, self._arms[worst]), shown(self._kernel, observed)
             raise KernelError(
-                f"the kernel is not positive semi-definite: x = {self._arms[worst]} has the negative variance "
-                f"{self.diagonal[worst]:.3g} once y = {observed} is observed; use a kernel that is a covariance"
+                f"the kernel is not positive semi-definite: x = {x} has the negative variance "
+                f"{self.diagonal[worst]:.3g} once y = {y} is observed; use a kernel that is a covariance"
             )
         np.maximum(self.diagonal, 0.0, out=self.diagonal)
