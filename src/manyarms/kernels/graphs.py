@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyarms.errors import ArmsError, KernelError
-from manyarms.kernels.bags import cosines
+from manyarms.kernels.bags import Bags, cosines
 from manyarms.kernels.objects import NOTHING, ObjectKernel, shortened
 from manyarms.kernels.sets import number
 from manyarms.numbers import whole
@@ -70,7 +70,7 @@ class WeisfeilerLehman(ObjectKernel):
         return Graphs(self.refinements)
 
     def __call__(self, X: Array, Y: Array) -> Array:
-        return cosines(np.asarray(Y).astype(np.int64), lambda rows: np.asarray(X[rows]).astype(np.int64), len(X))
+        return cosines(np.asarray(X), np.asarray(Y), Bags.of)
 
     def diag(self, X: Array) -> Array:
         return np.ones(len(X))

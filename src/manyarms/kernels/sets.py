@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.errors import ArmsError
-from manyarms.kernels.bags import Counts
+from manyarms.kernels.bags import Bags, Counts
 from manyarms.kernels.objects import NOTHING, ObjectKernel, shortened
 from manyarms.typing import Array
 
@@ -48,7 +48,7 @@ class Jaccard(ObjectKernel):
 
     def __call__(self, X: Array, Y: Array) -> Array:
         X, Y = np.asarray(X), np.asarray(Y)
-        K = Counts(Y.astype(np.int64)).shared(X.astype(np.int64))
+        K = Counts(Bags.of(Y)).shared(Bags.of(X))
         union = (X >= 0).sum(axis=1)[:, None] + (Y >= 0).sum(axis=1) - K
         return np.asarray(np.divide(K, union, out=np.ones_like(K), where=union > 0))
 

@@ -6,20 +6,17 @@ which is k(x, y) + k(x, ȳ) up to scale, as k(x̄, ȳ) = k(x, y). A string witho
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 
 from manyarms.errors import ArmsError, KernelError
-from manyarms.kernels.bags import Bags, cosines
+from manyarms.kernels.bags import LARGEST, Bags, Numbers, cosines, ends_of
 from manyarms.kernels.objects import NOTHING, ObjectKernel, shortened
 from manyarms.numbers import whole
 from manyarms.typing import Array
-
-LARGEST = 2**62
-"""Words that there may be: they are numbered in 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ class Spectrum(ObjectKernel):
         whole(self.length, "length", error=KernelError)
         letters = len(self.encoder.alphabet)
         if letters**self.length > LARGEST:
-            raise KernelError(f"words must be fewer than 2⁶², got {letters}^{self.length}; give a shorter length")
+            raise KernelError(f"words must be fewer than 2⁵², got {letters}^{self.length}; give a shorter length")
         if self.complement is not None:
             opposite = self._opposite
             if len(opposite) != letters or (opposite[opposite] != np.arange(letters)).any():
@@ -91,41 +88,33 @@ class Spectrum(ObjectKernel):
         return Strings(self.alphabet)
 
     @cached_property
-    def _opposite(self) -> Bags:
+    def _opposite(self) -> Numbers:
         return np.asarray(self.encoder.encode([self.complement])[0], dtype=np.int64)
 
     def __call__(self, X: Array, Y: Array) -> Array:
-        X, Y = np.asarray(X), np.asarray(Y)
-        return cosines(self._both_strands(Y), lambda rows: self._both_strands(X[rows]), len(X))
+        return cosines(np.asarray(X), np.asarray(Y), self._bags)
 
     def diag(self, X: Array) -> Array:
         return np.ones(len(X))
 
-    def _both_strands(self, X: Array) -> Bags:
-        codes = X.astype(np.int64)
-        if not self.complement:
-            return self._words(codes)
-        other = np.where(codes < 0, codes, self._opposite[codes])[:, ::-1]
-        return np.hstack([self._words(codes), self._words(other)])
+    def _bags(self, rows: Array) -> Bags:
+        """The words of each string, and those of its reverse complement."""
+        codes, starts = Bags.of(rows)
+        sizes = np.maximum(np.diff(starts) - self.length + 1, 0)
+        ends = ends_of(sizes)
+        at = np.arange(ends[-1]) + np.repeat(starts[:-1] - ends[:-1], sizes)
+        words = self._words([codes[at + j] for j in range(self.length)])
+        if self.complement:
+            words += self._words([self._opposite[codes[at + j]] for j in reversed(range(self.length))])
+        return Bags(np.stack(words, axis=1).ravel(), ends * len(words))
 
-    def _words(self, codes: Bags) -> Bags:
-        """The bag of words of each string, (n, …)."""
-        return self._numbered(self._windows(codes))
+    def _words(self, letters: list[Numbers]) -> list[Numbers]:
+        """What each word, given by its letters (e,), counts as: itself."""
+        return [self._number(letters)]
 
-    def _windows(self, codes: Bags) -> list[Bags]:
-        """The first, second, … letters of all words, each (n, words); strings as short as one word have one column still."""
-        missing = max(0, self.length - codes.shape[1])
-        codes = np.pad(codes, ((0, 0), (0, missing)), constant_values=-1)
-        n_words = codes.shape[1] - self.length + 1
-        return [codes[:, j : j + n_words] for j in range(self.length)]
-
-    def _numbered(self, letters: list[Bags]) -> Bags:
-        """The number of each word, read as digits; −1 where it runs over the end of the string."""
-        words, inside = np.zeros_like(letters[0]), letters[0] >= 0
-        for letter in letters:
-            words = words * len(self.alphabet) + letter
-            inside = inside & (letter >= 0)
-        return np.where(inside, words, -1)
+    def _number(self, letters: list[Numbers]) -> Numbers:
+        """The letters of words read as digits, (e,)."""
+        return reduce(lambda number, letter: number * len(self.alphabet) + letter, letters)
 
 
 @dataclass(frozen=True)
@@ -142,16 +131,15 @@ class Mismatch(Spectrum):
         if whole(self.mismatches, "mismatches", at_least=0, error=KernelError) >= self.length:
             raise KernelError(f"mismatches must be fewer than the length {self.length}, got {self.mismatches}")
 
-    def _words(self, codes: Bags) -> Bags:
-        letters, size = self._windows(codes), len(self.alphabet)
-        bags = []
+    def _words(self, letters: list[Numbers]) -> list[Numbers]:
+        """All words that differ in so few letters."""
+        size, number, words = len(self.alphabet), self._number(letters), []
         for changes in range(self.mismatches + 1):
             for places in combinations(range(self.length), changes):
                 for steps in product(range(1, size), repeat=changes):
-                    changed = dict(zip(places, steps, strict=True))
-                    bags.append(
-                        self._numbered(
-                            [np.where(c < 0, c, (c + changed[j]) % size) if j in changed else c for j, c in enumerate(letters)]
-                        )
-                    )
-        return np.hstack(bags)
+                    changed = number.copy()
+                    for place, step in zip(places, steps, strict=True):
+                        letter = letters[place]
+                        changed += ((letter + step) % size - letter) * size ** (self.length - 1 - place)
+                    words.append(changed)
+        return words
