@@ -142,7 +142,8 @@ class Pool:
         named = _checked_ids(_given_ids(numbers if ids is None else ids, len(rows)), numbers)
         first, arm_of = _group(rows)
         columns = (Objects(OBJECT, OBJECT, kernel, rows.shape[1]),)
-        return Pool(_Parts((_frame_of(objects),), columns, None, ids is None, len(rows), "error", named, rows[first], arm_of))
+        frame, n = _frame_of(objects), len(rows)
+        return Pool(_Parts((frame,), columns, None, ids is None, n, "error", {}, {}, named, rows[first], arm_of))
 
     def add(self, table: Any, *, ids: Sequence[Any] | AnyArray | None = None) -> "Pool":
         """A pool with more candidates: a data frame, dicts, an array, the path of a .csv or .parquet file; or objects.

@@ -94,9 +94,12 @@ def pack(bits: AnyArray) -> Array:
     """Rows of 0 and 1, (n, b), as whole numbers of BITS bits, (n, ⌈b/BITS⌉): exact in float64, 1/BITS of the memory."""
     n, b = bits.shape
     width = -(-b // BITS)
-    padded = np.zeros((n, width * BITS))
-    padded[:, :b] = bits
-    return np.asarray(padded.reshape(n, width, BITS) @ 2.0 ** np.arange(BITS))
+    words, powers = np.empty((n, width)), 2.0 ** np.arange(BITS)
+    for rows in row_blocks(n, width):  # a float64 for each bit only of some rows at a time
+        padded = np.zeros((rows.stop - rows.start, width * BITS))
+        padded[:, :b] = bits[rows]
+        words[rows] = padded.reshape(-1, width, BITS) @ powers
+    return words
 
 
 def unpack(words: Array, n_bits: int) -> Array:
