@@ -16,7 +16,6 @@ import numpy as np
 from wheels import text_of
 
 import manyarms as ma
-from manyarms.typing import Array
 
 KERNEL = reduce(add, (0.25 * ma.kernels.Spectrum(length, "ACGT", complement="TGCA") for length in (2, 3, 4, 5)))
 """Words are alike by the shorter words they share, on either strand."""
@@ -26,7 +25,7 @@ class Run(NamedTuple):
     """What one search came to; regrets are means over its evaluations, and of random ones."""
 
     best: str
-    rank: int  # words that bind more strongly than the best one evaluated
+    rank: int  # how many are better than the best one evaluated
     regret: float
     random: float
     seconds: float
@@ -39,14 +38,18 @@ def load(protein: str) -> dict[str, float]:
     return {word: float(score) for word, _, score, *_ in lines}
 
 
-def search(scores: dict[str, float], budget: int, seed: int, kernel: ma.kernels.Kernel = KERNEL) -> Run:
-    """Evaluate `budget` words, each chosen by what the ones before it told."""
-    words, values = list(scores), np.array(list(scores.values()))
-    found = ma.maximize(scores.__getitem__, words, budget=budget, kernel=kernel, seed=seed, progress=False)
-    seen: Array = values[[trial.id for trial in found.history]]
-    best = words[found.history[int(seen.argmax())].id]
-    regret, random = float((values.max() - seen).mean()), float((values.max() - values).mean())
-    return Run(best, int((values > seen.max()).sum()), regret, random, found.seconds)
+def search(scores: dict[str, float], kernel: ma.kernels.Kernel, budget: int, seed: int, noise: float = 0.0) -> Run:
+    """Evaluate `budget` of the strings, each chosen by what the ones before it told."""
+    strings, values, rng = list(scores), np.array(list(scores.values())), np.random.default_rng(seed)
+
+    def measure(string: str) -> float:
+        return scores[string] + noise * rng.standard_normal()
+
+    found = ma.maximize(measure, strings, budget=budget, kernel=kernel, seed=seed, progress=False)
+    pulled = [int(trial.id) for trial in found.history]
+    best, regrets = max(pulled, key=values.__getitem__), values.max() - values
+    rank = int((values > values[best]).sum())
+    return Run(strings[best], rank, float(regrets[pulled].mean()), float(regrets.mean()), found.seconds)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -57,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     for protein in options.proteins:
         scores = load(protein)
-        runs = [search(scores, options.budget, seed) for seed in range(options.seeds)]
+        runs = [search(scores, KERNEL, options.budget, seed) for seed in range(options.seeds)]
         for run in runs:
             print(f"{protein}: {run.best}, {run.rank} of {len(scores):,} words bind more strongly ({run.seconds:.0f} s)")
         ratio, rank = (float(np.median(v)) for v in ([r.regret / r.random for r in runs], [r.rank for r in runs]))

@@ -8,28 +8,17 @@ downloaded once. Each evaluation looks one molecule up and adds noise of standar
 
 import argparse
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import add
-from typing import NamedTuple
 
 import numpy as np
+from binders import search
 from wheels import text_of
 
 import manyarms as ma
-from manyarms.typing import Array
 
 NOISE = 0.5
-
-
-class Run(NamedTuple):
-    """What one search came to; regrets are means over its evaluations, and of random ones."""
-
-    best: str
-    rank: int  # molecules more soluble than the best one evaluated
-    regret: float
-    random: float
-    seconds: float
 
 
 def load() -> dict[str, float]:
@@ -38,25 +27,10 @@ def load() -> dict[str, float]:
     return {row["smiles"]: float(row["target"]) for row in rows}
 
 
-def kernel(molecules: Sequence[str]) -> ma.kernels.Kernel:
+def kernel(molecules: Iterable[str]) -> ma.kernels.Kernel:
     """Molecules are alike by the pieces of their strings that they share."""
     alphabet = "".join(sorted(set("".join(molecules))))
     return reduce(add, (0.25 * ma.kernels.Spectrum(length, alphabet) for length in (1, 2, 3, 4)))
-
-
-def search(solubility: dict[str, float], budget: int, seed: int) -> Run:
-    """Evaluate `budget` molecules, each chosen by what the ones before it told."""
-    molecules, values = list(solubility), np.array(list(solubility.values()))
-    rng = np.random.default_rng(seed)
-
-    def measure(smiles: str) -> float:
-        return solubility[smiles] + NOISE * rng.standard_normal()
-
-    found = ma.maximize(measure, molecules, budget=budget, kernel=kernel(molecules), seed=seed, progress=False)
-    seen: Array = values[[trial.id for trial in found.history]]
-    best = molecules[found.history[int(seen.argmax())].id]
-    regret, random = float((values.max() - seen).mean()), float((values.max() - values).mean())
-    return Run(best, int((values > seen.max()).sum()), regret, random, found.seconds)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -65,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=1)
     options = parser.parse_args(arguments)
     solubility = load()
-    runs = [search(solubility, options.budget, seed) for seed in range(options.seeds)]
+    runs = [search(solubility, kernel(solubility), options.budget, seed, NOISE) for seed in range(options.seeds)]
     for run in runs:
         print(f"{run.best}: {run.rank} of {len(solubility):,} molecules are more soluble ({run.seconds:.0f} s)")
     ratio = float(np.median([run.random / run.regret for run in runs]))

@@ -52,20 +52,20 @@ def test_a_wheel_is_downloaded_once(wheel_folder):
 
 
 def test_the_strongest_binder(wheel_folder, capsys):
-    binders.main(["FAKE", "--budget", "40", "--seeds", "2"])
+    binders.main(["FAKE", "--budget", "30"])
     printed = capsys.readouterr().out
-    assert printed.count("0 of 136 words bind more strongly") == 2
+    assert "0 of 136 words bind more strongly" in printed
     assert "worst 0" in printed
-    run = binders.search(scores(), 40, seed=1)
+    run = binders.search(scores(), binders.KERNEL, 40, seed=1)
     assert scores()[run.best] == max(scores().values())
     assert run.regret < run.random / 2
 
 
 def test_the_most_soluble_molecule(wheel_folder, capsys):
-    molecules.main(["--budget", "30"])
+    molecules.main(["--budget", "10"])
     assert "times better than random's" in capsys.readouterr().out
     solubility = molecules.load()
     assert len(solubility) == 63
-    run = molecules.search(solubility, 40, seed=0)
+    run = binders.search(solubility, molecules.kernel(solubility), 40, 0, molecules.NOISE)
     assert run.regret < 0.7 * run.random
     assert run.random == pytest.approx(max(solubility.values()) - np.mean(list(solubility.values())))
