@@ -16,12 +16,14 @@ from manyarms.kernels import (
     Jaccard,
     MinMax,
     Mismatch,
+    ObjectKernel,
     OnObjects,
     Spectrum,
     Tanimoto,
     WeisfeilerLehman,
     bags,
 )
+from manyarms.kernels.strings import Strings
 
 DNA = "ACGT"
 STRANDS = {"alphabet": DNA, "complement": "TGCA"}
@@ -186,6 +188,32 @@ def test_kernels_of_the_same_objects_combine():
 def test_kernels_of_different_objects_do_not(kernel):
     with pytest.raises(KernelError, match="different objects"):
         ma.GPUCB(["AB", "BA"], kernel)
+
+
+class Lengths(ObjectKernel):
+    """A kernel made elsewhere: strings are alike by their lengths."""
+
+    encoder = Strings(DNA)
+
+    def __call__(self, X, Y):
+        return RBF(1.0)((X >= 0).sum(axis=1)[:, None], (Y >= 0).sum(axis=1)[:, None])
+
+    def diag(self, X):
+        return np.ones(len(X))
+
+
+@pytest.mark.parametrize("kernel", [Lengths(), 0.5 * Lengths() + Spectrum(1, DNA)])
+def test_a_kernel_of_objects_made_elsewhere(kernel):
+    policy = ma.GPUCB(["A", "AC", "ACGTA"], kernel)
+    policy.observe(2, 1.0)
+    assert policy.predict(["ACGT"]).mean > 2 * policy.predict(["C"]).mean
+
+
+def test_squares_of_many_bags_of_large_numbers():
+    rng = np.random.default_rng(0)
+    rows = rng.choice([-1, 0, 7, bags.LARGEST - 1], (2500, 6))
+    expected = [sum(count**2 for word, count in Counter(row.tolist()).items() if word >= 0) for row in rows]
+    np.testing.assert_array_equal(bags.Bags.of(rows).squares(), expected)
 
 
 # Arms that are objects

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from manyarms.errors import KernelError
-from manyarms.kernels.adapters import Pairwise
+from manyarms.kernels.adapters import FromObject, Pairwise
 from manyarms.kernels.base import Kernel, Product, Scaled, Sum
 from manyarms.typing import Array
 
@@ -91,7 +91,7 @@ def encoder_of(kernel: Kernel) -> Encoder | None:
     match kernel:
         case ObjectKernel():
             return kernel.encoder
-        case Scaled(inner):
+        case Scaled(kernel=inner) | FromObject(function=Kernel() as inner):
             return encoder_of(inner)
         case Sum(first, second) | Product(first, second):
             one, other = encoder_of(first), encoder_of(second)
