@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from manyarms.numbers import whole
-from manyarms.policies.base import Lookahead
+from manyarms.policies.base import Among, Lookahead
 from manyarms.policies.bkb import BKB
 from manyarms.policies.checks import as_arms, as_excluded
 from manyarms.sketch.confidence import Evidence
@@ -59,10 +59,14 @@ class Adaptive(BKB, resparsify="adaptive"):
 
     _state: AdaptiveState
 
-    def choose(self, n: int | None = 1, *, pending: ArrayLike = (), exclude: ArrayLike = ()) -> Indices:
-        if n is None or self._state.exact or not self._state.history.n_observations:
-            return super().choose(n, pending=pending, exclude=exclude)
-        n, outstanding, barred = whole(n, "n"), as_arms(pending, self.n_arms), as_excluded(exclude, self.n_arms)
+    def choose(
+        self, n: int | None = 1, *, arms: ArrayLike | None = None, pending: ArrayLike = (), exclude: ArrayLike = ()
+    ) -> Indices:
+        lazily = self.n_arms and self._state.history.n_observations and not self._state.exact
+        if n is None or arms is not None or not lazily:
+            return super().choose(n, arms=arms, pending=pending, exclude=exclude)
+        n, outstanding = whole(n, "n"), as_arms(pending, self.n_arms)
+        barred = self._not_seen(as_excluded(exclude, self.n_arms))
         beta, accuracy, frontier = self.beta, self._accuracy(), self._state.frontier
         with self.stats.timed("choices"):
             chosen = [] if len(outstanding) else [frontier.arg_max(beta, accuracy, barred)]
@@ -78,6 +82,7 @@ class Adaptive(BKB, resparsify="adaptive"):
             return super()._batch(outstanding, barred)
         beta, accuracy, now = np.sqrt(STALE) * self.beta, self._accuracy(), state.frontier
         history, frontier, rule, supposed = state.history, now, self._rule(), outstanding
+        barred = self._not_seen(barred)
         while True:
             now.track(supposed)
             variance = now.tracked.variance[now.tracked.positions(supposed)]
@@ -92,6 +97,11 @@ class Adaptive(BKB, resparsify="adaptive"):
             supposed = np.array([frontier.arg_max(beta, accuracy, barred)])
             chosen.append(int(supposed[0]))
 
+    def _not_seen(self, barred: Mask | None) -> Mask | None:
+        """Arms observed by value are tracked, but are not to be chosen from the table."""
+        seen = np.ones(len(self._state.history.seen), dtype=bool)
+        return np.concatenate([np.zeros(self.n_arms, dtype=bool) if barred is None else barred, seen]) if len(seen) else barred
+
     def _supposing(self, arms: Indices) -> tuple[Posterior, float]:
         """The posterior if these arms were pulled once more, each appended to W, and how much an append may raise variances."""
         state = self._state
@@ -103,11 +113,11 @@ class Adaptive(BKB, resparsify="adaptive"):
 
     def _first_state(self, rng: np.random.Generator) -> AdaptiveState:
         none = np.zeros(0, dtype=np.intp)
-        prior = Posterior.prior(self.kernel, self.arms.shape[1], self.regularization)
-        nowhere = np.full(self.n_arms, -1, dtype=np.int32)
+        prior = Posterior.prior(self.kernel, self.n_features, self.regularization)
+        nowhere = np.full(max(1, self.n_arms), -1, dtype=np.int32)
         tracked = Tracked.start(prior, none, np.zeros((0, 0)), np.zeros(0), nowhere)
         frontier = Frontier(self.arms, self._diag, self.memory, self.stats, tracked)
-        fits = self.n_arms * SPARE_ROWS <= EXACT_ENTRIES
+        fits = self.n_arms and self._fits(History())
         exact = Covariance(self.arms, self._diag, self.kernel, self.regularization) if fits else None
         chance, evidence = Chance.of(rng), self._no_evidence()
         return AdaptiveState(
@@ -117,18 +127,29 @@ class Adaptive(BKB, resparsify="adaptive"):
     def _observed(self, history: History, arms: Indices, rewards: Array, weights: Array) -> AdaptiveState:
         old = self._state
         if old.exact:
-            return self._observed_exactly(old.exact, history, arms, rewards, weights)
-        old.frontier.track(arms)
-        variance = self._drawn_variance(history, old.frontier.tracked)
+            exact = old.exact.joined(*history.seen.since(len(old.history.seen)))
+            return self._observed_exactly(exact, history, arms, rewards, weights)
+        known = self._knowing(old.frontier, history)
+        known.track(arms)
+        variance = self._drawn_variance(history, known.tracked)
         anchors = variance[np.searchsorted(history.pulled, arms)]
         information = self._information(anchors, weights)
         staleness = old.evidence.staleness + float(weights @ anchors)
-        frontier = old.frontier.observed(history, arms, rewards, weights)
+        frontier = known.observed(history, arms, rewards, weights)
         if staleness > STALE if self._recorded is None else self._recorded[0] is not None:
             drawn = self._draw(old, history, variance)
             return self._on(*drawn, replace(old, frontier=frontier), history, information)
         evidence = self._current_evidence(history, frontier.tracked, information, staleness)
         return replace(old, history=history, drawn_variance=variance, evidence=evidence, frontier=frontier)
+
+    def _knowing(self, frontier: Frontier, history: History) -> Frontier:
+        """The frontier with new rows tracked, as all that is observed: another one, as a copy may number other rows the same."""
+        n = len(self._state.history.seen)
+        return frontier.tracking(np.arange(self.n_arms + n, self.n_arms + len(history.seen)), *history.seen.since(n))
+
+    def _fits(self, history: History) -> bool:
+        """The exact covariance of all arms is small."""
+        return (self.n_arms + len(history.seen)) * (len(history.pulled) + SPARE_ROWS) <= EXACT_ENTRIES
 
     def _observed_exactly(
         self, exact: Covariance, history: History, arms: Indices, rewards: Array, weights: Array
@@ -139,14 +160,13 @@ class Adaptive(BKB, resparsify="adaptive"):
         variance, norm = covariance.variance[history.pulled], covariance.mean_norm(history)
         evidence = self._evidence(history, variance, norm, self._information(before, weights))
         state = replace(old, history=history, inducing=history.pulled, evidence=evidence, exact=covariance)
-        fits = self.n_arms * (u + SPARE_ROWS) <= EXACT_ENTRIES
-        return state if fits and u <= 2 * len(old.dictionary) else self._drawn_exactly(state, variance)
+        return state if self._fits(history) and u <= 2 * len(old.dictionary) else self._drawn_exactly(state, variance)
 
     def _drawn_exactly(self, state: AdaptiveState, variance: Array) -> AdaptiveState:
         """A fresh S, W still all that was pulled unless that is too much by now."""
         history, u = state.history, len(state.history.pulled)
         dictionary, chance = self._draw(state, history, variance)
-        if u <= 2 * len(dictionary) and self.n_arms * (u + SPARE_ROWS) <= EXACT_ENTRIES:
+        if u <= 2 * len(dictionary) and self._fits(history):
             return replace(state, chance=chance, dictionary=dictionary)
         return self._on(dictionary, chance, state, history, state.evidence.information)
 
@@ -205,7 +225,7 @@ class Adaptive(BKB, resparsify="adaptive"):
         if m and embedding.extends(tracked.posterior.embedding):
             if len(embedding.L) == m:
                 return tracked.folded(history)
-            K = self.kernel(self.arms[tracked.arms], embedding.inducing_rows[m:])
+            K = self.kernel(self._rows(history, tracked.arms), embedding.inducing_rows[m:])
             return tracked.appended(history, embedding, K, inducing)
         observed = self._observations(history)
         Z, r = embedding(observed.rows, observed.diag)
@@ -223,15 +243,15 @@ class Adaptive(BKB, resparsify="adaptive"):
         if len(working) > 2 * len(dictionary):
             working = dictionary
         else:
-            appended = embedding.append(self.arms[new], self._tolerance(history, working))
+            appended = embedding.append(self._rows(history, new), self._tolerance(history, working))
             if appended:
                 return appended[0], np.concatenate([old.inducing, new[appended[1]]])
-        embedding, kept = Embedding.fit(self.kernel, self.arms[working], self._tolerance(history, working))
+        embedding, kept = Embedding.fit(self.kernel, self._rows(history, working), self._tolerance(history, working))
         return embedding, working[kept]
 
     def _moments(self) -> tuple[Array, Array]:
         exact = self._state.exact
-        return (exact.mean.copy(), exact.variance) if exact else super()._moments()
+        return (exact.mean[: self.n_arms].copy(), exact.variance[: self.n_arms]) if exact else super()._moments()
 
     def _fitted(self) -> Posterior:
         state = self._state
@@ -242,6 +262,13 @@ class Adaptive(BKB, resparsify="adaptive"):
     def _lookahead(self, *, append: bool) -> Lookahead:
         exact = self._state.exact
         return exact.copy() if exact else super()._lookahead(append=append)
+
+    def _among(self, X: Array, diag: Array, *, append: bool) -> Among:
+        exact = self._state.exact
+        return exact.at(X, diag) if exact else super()._among(X, diag, append=append)
+
+    def _scored(self, X: Array, diag: Array) -> tuple[Array, Array]:
+        return self._state.frontier.tracked.moments(X, diag)
 
     def _current_evidence(self, history: History, tracked: Tracked, information: float, staleness: float) -> Evidence:
         variance = self._variance(history, tracked)
@@ -254,5 +281,6 @@ class Adaptive(BKB, resparsify="adaptive"):
 
     def _accuracy(self) -> float:
         """Relative accuracy of scores: what rounding may leave."""
-        evidence = float(self._state.history.counts.max()) * float(self._diag[self._state.inducing].max(initial=0.0))
+        history = self._state.history
+        evidence = float(history.counts.max()) * float(self._diags(history, self._state.inducing).max(initial=0.0))
         return max(3e-9, 10 * EPS * evidence / self.regularization)
