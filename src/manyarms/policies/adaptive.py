@@ -143,7 +143,7 @@ class Adaptive(BKB, resparsify="adaptive"):
         return replace(old, history=history, drawn_variance=variance, evidence=evidence, frontier=frontier)
 
     def _knowing(self, frontier: Frontier, history: History) -> Frontier:
-        """The frontier with new rows tracked, as all that is observed: another one, as a copy may number other rows the same."""
+        """The frontier with new rows tracked, as all that is observed: another one: copies may number other rows so."""
         n = len(self._state.history.seen)
         return frontier.tracking(np.arange(self.n_arms + n, self.n_arms + len(history.seen)), *history.seen.since(n))
 
