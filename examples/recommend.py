@@ -213,25 +213,25 @@ def shown(learner: Learner, log: Log) -> Indices:
 def off_policy(probabilities: Array, log: Log) -> tuple[Estimate, Estimate]:
     """IPS, mean(w·click), and SNIPS, Σw·click/Σw, for a policy of such probabilities (n,) of what was shown: w = π/p.
 
-    Normal intervals; the rows of SNIPS are the effective ones, (Σw)²/Σw².
+    Normal intervals, which mean little where clicks are few; the rows of SNIPS are the effective ones, (Σw)²/Σw².
     """
     w, n = probabilities / log.propensities, len(log.items)
     clicks = int((log.clicks * (w > 0)).sum())
     value = float(np.mean(w * log.clicks))
     half = Z * float(np.std(w * log.clicks)) / np.sqrt(n)
-    ips = Estimate(value, value - half, value + half, int(np.count_nonzero(w)), clicks)
+    ips = Estimate(value, max(0.0, value - half), value + half, int(np.count_nonzero(w)), clicks)
     if not w.any():
         return ips, Estimate(np.nan, 0.0, 1.0, 0, 0)
     rate = float(w @ log.clicks / w.sum())
     half = Z * float(np.linalg.norm(w * (log.clicks - rate)) / w.sum())
-    return ips, Estimate(rate, rate - half, rate + half, float(w.sum() ** 2 / (w @ w)), clicks)
+    return ips, Estimate(rate, max(0.0, rate - half), rate + half, float(w.sum() ** 2 / (w @ w)), clicks)
 
 
 def report(data: Campaign, seed: int = 0) -> list[str]:
     """Everything that is printed, line by line."""
     measured, k = wilson(int(data.uniform.clicks.sum()), len(data.uniform.items)), len(data.items)
     own = wilson(int(data.other.clicks.sum()), len(data.other.items))
-    lines = [f"{k} items; click rate {'95 % interval':>22} {'rows':>15} clicks"]
+    lines = [f"{f'{k} items':<32}{'rate':>8} {'95 % interval':>18} {'rows':>10} {'clicks':>7}"]
     lines += [
         f"{'shown uniformly (measured)':<32}{measured}",
         f"{'other policy (measured)':<32}{own}",
