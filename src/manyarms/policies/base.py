@@ -1,6 +1,6 @@
 """What every policy does: check what comes in, choose by scores, change its state in one step or not at all."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -9,11 +9,11 @@ import numpy as np
 
 from manyarms.arms import as_rows
 from manyarms.arms.array import Checked
-from manyarms.arms.seen import Index
-from manyarms.errors import ArmsError, KernelError, NumericalError, ParameterError, StateError
+from manyarms.errors import KernelError, NumericalError, ParameterError, StateError
 from manyarms.kernels import as_kernel
 from manyarms.numbers import real, whole
-from manyarms.policies.checks import as_arms, as_excluded, as_generator, as_rewards, as_weights, is_rows
+from manyarms.policies.checks import as_arms, as_excluded, as_generator, as_rewards, as_weights
+from manyarms.policies.numbered import Numbered
 from manyarms.sketch.choice import Scores, arg_max, score
 from manyarms.sketch.confidence import Evidence, Radius, first_norm, updated_norm
 from manyarms.sketch.dictionary import STALE, Chance
@@ -75,7 +75,7 @@ class Among(Lookahead, Protocol):
         """μ̃, (k,)."""
 
 
-class Policy(ABC):
+class Policy(Numbered):
     """Arms are the rows of a table; an arm is its index. Rows observed by value are further arms, numbered behind the table's.
 
     A subclass supplies its state and what follows from it; everything a caller gives is checked here.
@@ -83,7 +83,6 @@ class Policy(ABC):
 
     _state: State
     _exact = False
-    _takes_rows = False  # `_among` is there, and `_observed` takes arms that are not in the table
 
     def __init__(
         self,
@@ -107,7 +106,6 @@ class Policy(ABC):
         rng = as_generator(seed)
         self._first_chance = Chance.of(rng)
         self._first_arm = self._first_chance.integer(self.n_arms or 2)
-        self._index_cache: Index | None = None
         self._cache: tuple[State, Array, Array] | None = None
         self._state = self._first_state(rng)
 
@@ -273,16 +271,6 @@ class Policy(ABC):
             mean, variance = self._moments_at(rows, self._diagonal(rows))
         return Prediction(mean, np.sqrt(self.regularization * variance))
 
-    @property
-    def n_arms(self) -> int:
-        """A, the number of arms in the table."""
-        return len(self.arms)
-
-    @property
-    def n_features(self) -> int:
-        """d, the columns of a row."""
-        return int(self.arms.shape[1])
-
     def rows(self, arms: ArrayLike) -> Array:
         """The rows (n, d) of arms by number: those of the table, from A on those observed by value."""
         history = self._state.history
@@ -355,60 +343,6 @@ class Policy(ABC):
         """Means of any rows, and their variances to suppose pulls in, as `_lookahead`; where `_takes_rows`."""
         raise NotImplementedError
 
-    def _rows(self, history: History, arms: Indices) -> Array:
-        """Rows of arms, of the table or seen."""
-        return _numbered_through(self.arms, history.seen.rows, arms)
-
-    def _diags(self, history: History, arms: Indices) -> Array:
-        """k(x, x) of arms, of the table or seen."""
-        return _numbered_through(self._diag, history.seen.diag, arms)
-
-    def _numbered(self, arms: ArrayLike, history: History) -> tuple[History, Indices]:
-        """Arms given by number or by value, as numbers, and the history that knows the rows it did not."""
-        if not is_rows(arms):
-            return history, as_arms(arms, self.n_arms + (len(history.seen) if self._takes_rows else 0))
-        if not len(np.asarray(arms)):
-            return history, np.zeros(0, dtype=np.intp)
-        rows = self._given(arms).astype(np.float64) + 0.0  # −0 is 0
-        numbers, seen = np.full(len(rows), -1, dtype=np.intp), history.seen
-        if self.n_arms:
-            self._index_cache = self._index_cache or Index.of(self.arms)
-            numbers = self._index_cache.find(rows, self.arms)
-        found = seen.find(rows)
-        numbers = np.where((numbers < 0) & (found >= 0), self.n_arms + found, numbers)
-        new = numbers < 0
-        if new.any():
-            distinct, at = np.unique(rows[new], axis=0, return_inverse=True)
-            numbers[new] = self.n_arms + len(seen) + at.ravel()
-            history = replace(history, seen=seen.with_more(distinct, self._diagonal(distinct)))
-        return history, numbers
-
-    def _given(self, arms: ArrayLike) -> Array:
-        """Rows given in place of the table's, checked."""
-        if not self._takes_rows:
-            raise ArmsError(
-                f"{type(self).__name__} chooses among the arms it was made with and knows them by number; "
-                "BKB and GPUCB take arms by value"
-            )
-        X = as_rows(arms, self.n_features)
-        if not self.n_arms:
-            self._check_kernel(X, self._diagonal(X))
-        return X
-
-    def _table(self, arms: ArrayLike | str | Path | Checked | None, n_features: int | None) -> Array:
-        """The policy's own arms; none where they are given at every choice."""
-        if arms is not None:
-            if n_features is not None:
-                raise ParameterError(f"n_features is for policies without arms of their own, got {n_features!r} and arms too")
-            return as_rows(arms)
-        if not self._takes_rows:
-            raise ArmsError(f"{type(self).__name__} needs its arms when it is made; BKB and GPUCB do without")
-        return np.zeros((0, whole(n_features, "n_features (where arms are None)")))
-
-    def _check_table(self) -> None:
-        if not self.n_arms:
-            raise ArmsError("the policy was made without arms: pass those of now, as choose(arms=X) or predict(X)")
-
     def _observations(self, history: History) -> Observations:
         pulled = history.pulled
         return Observations(self._rows(history, pulled), self._diags(history, pulled), history.counts, history.sums)
@@ -460,15 +394,6 @@ class Policy(ABC):
         if bad.any():
             raise KernelError(f"k(x, x) must be finite and not negative, got {diag[bad][0]} at x = {X[bad][0]}")
         return diag
-
-
-def _numbered_through(own: Array, seen: Array, arms: Indices) -> Array:
-    """What belongs to arms, of which the first are the table's own and the others were seen."""
-    if not len(seen):
-        return own[arms]
-    inside, values = arms < len(own), np.empty((len(arms), *seen.shape[1:]))
-    values[inside], values[~inside] = own[arms[inside]], seen[arms[~inside] - len(own)]
-    return values
 
 
 def _next_allowed(first: int, n: int, barred: Mask | None) -> int:
