@@ -279,6 +279,8 @@ def test_bad_input_is_a_typed_error_and_changes_nothing(policy, table):
         for ask in (bandit.choose, bandit.scores, bandit.predict, lambda: bandit.choose(None), lambda: bandit.choose(2)):
             with pytest.raises(ArmsError, match="without arms"):
                 ask()
+        with pytest.raises((ArmsError, ParameterError), match="without arms|only BKB"):
+            ma.diagnostics.sandwich(bandit)
         with pytest.raises(UnknownArmError):
             policy().observe(0, 1.0)
 
@@ -371,6 +373,28 @@ def test_the_bayes_radius_is_for_the_arms_of_now():
     for X in (few, many):
         bandit.choose(arms=X)
     assert radii == [3, 3000]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_guarantee_holds_for_sets_that_change(seed):
+    """Theorem 2 with the best arm of each set in the place of the best: f within μ̃ ± β̃σ̃ on all rows, R_T ≤ 2Σβ̃σ̃."""
+    rng, T, noise, kernel = np.random.default_rng([seed, 1]), 60, 0.1, ma.kernels.RBF(0.3)
+    centres, a = rng.random((8, 2)), rng.standard_normal(8)
+    a /= np.sqrt(a @ kernel(centres, centres) @ a)
+    radius = ma.LogDet(norm=1.0, noise=noise, delta=0.1)
+    oversampling = ma.oversampling_for(0.5, 0.05, T)
+    bandit = ma.BKB(None, kernel, n_features=2, regularization=noise**2, oversampling=oversampling, confidence=radius)
+    regret, allowed = 0.0, 0.0
+    for t in range(T):
+        X = rng.random((rng.integers(1, 30), 2)) * (0.3 if t % 3 else 1.0)
+        f, i = kernel(X, centres) @ a, bandit.choose(arms=X)[0]
+        mean, std = bandit.predict(X)
+        width = bandit.beta * std / noise
+        assert (np.abs(f - mean) <= width).all()
+        if t:
+            regret, allowed = regret + f.max() - f[i], allowed + 2 * width[i]
+        bandit.observe(X[[i]], f[[i]] + noise * rng.standard_normal(1))
+    assert regret <= allowed
 
 
 def test_rows_of_equal_hash_are_told_apart(monkeypatch):

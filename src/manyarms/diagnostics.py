@@ -73,12 +73,12 @@ def information_gain(X: ArrayLike, kernel: Any, regularization: float, counts: A
 
 def sandwich(policy: BKB) -> Sandwich:
     """How far the sketched variances are from the exact ones, over all arms, now."""
-    exact = ExactPosterior.fit(policy.kernel, _observations(policy), policy.regularization)
+    exact, sketched = ExactPosterior.fit(policy.kernel, _observations(policy), policy.regularization), policy.scores().variance
     _, variance = exact.moments(policy.arms, policy._diag)
     positive = variance > 0
     if not positive.any():
         return Sandwich(1.0, 1.0)
-    ratio = policy.scores().variance[positive] / variance[positive]
+    ratio = sketched[positive] / variance[positive]
     return Sandwich(float(ratio.min()), float(ratio.max()))
 
 
