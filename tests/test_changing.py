@@ -279,7 +279,7 @@ def test_bad_input_is_a_typed_error_and_changes_nothing(policy, table):
         for ask in (bandit.choose, bandit.scores, bandit.predict, lambda: bandit.choose(None), lambda: bandit.choose(2)):
             with pytest.raises(ArmsError, match="without arms"):
                 ask()
-        with pytest.raises((ArmsError, ParameterError), match="without arms|only BKB"):
+        with pytest.raises((ArmsError, ParameterError), match=r"without arms|only BKB"):
             ma.diagnostics.sandwich(bandit)
         with pytest.raises(UnknownArmError):
             policy().observe(0, 1.0)
