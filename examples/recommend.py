@@ -176,6 +176,9 @@ class Estimate(NamedTuple):
         return f"{self.rate:8.2%} [{self.low:7.2%}, {self.high:7.2%}] {self.rows:10.0f} {self.clicks:7d}"
 
 
+NOTHING = Estimate(np.nan, 0.0, 1.0, 0, 0)
+
+
 def replay(learner: Learner, log: Log) -> Estimate:
     """Rejection sampling on a uniform log: the rows in which the learner shows what was shown, with Wilson's interval."""
     matches, clicks = 0, 0
@@ -184,16 +187,19 @@ def replay(learner: Learner, log: Log) -> Estimate:
             now = slice(t, t + 1)
             learner.observe(log.contexts[now], log.items[now], log.clicks[now])
             matches, clicks = matches + 1, clicks + int(log.clicks[t])
-    return wilson(clicks, matches)
+    return counted(clicks, matches)
 
 
-def wilson(clicks: int, rows: int) -> Estimate:
-    """Wilson's interval of a rate."""
-    if not rows:
-        return Estimate(np.nan, 0.0, 1.0, 0, 0)
-    p, grown = clicks / rows, rows + Z**2
-    middle, half = (clicks + Z**2 / 2) / grown, Z * np.sqrt(rows * p * (1 - p) + Z**2 / 4) / grown
-    return Estimate(p, max(0.0, middle - half), middle + half, rows, clicks)
+def counted(clicks: int, rows: int) -> Estimate:
+    """A rate by counting."""
+    return Estimate(clicks / rows, *wilson(clicks / rows, rows), rows, clicks) if rows else NOTHING
+
+
+def wilson(rate: float, rows: float) -> tuple[float, float]:
+    """Wilson's interval of a rate; unlike the normal one it is not empty where nothing was clicked."""
+    grown = rows + Z**2
+    middle, half = (rows * rate + Z**2 / 2) / grown, Z * float(np.sqrt(rows * rate * (1 - rate) + Z**2 / 4)) / grown
+    return max(0.0, middle - half), middle + half
 
 
 def learned(learner: Learner, log: Log, block: int = 500) -> Learner:
@@ -213,24 +219,23 @@ def shown(learner: Learner, log: Log) -> Indices:
 def off_policy(probabilities: Array, log: Log) -> tuple[Estimate, Estimate]:
     """IPS, mean(w·click), and SNIPS, Σw·click/Σw, for a policy of such probabilities (n,) of what was shown: w = π/p.
 
-    Normal intervals, which mean little where clicks are few; the rows of SNIPS are the effective ones, (Σw)²/Σw².
+    The rows of SNIPS are the effective ones, (Σw)²/Σw² (Kish 1965), and its interval is Wilson's for so many; that of IPS is
+    the normal one, and says nothing where nothing was clicked.
     """
     w, n = probabilities / log.propensities, len(log.items)
     clicks = int((log.clicks * (w > 0)).sum())
-    value = float(np.mean(w * log.clicks))
-    half = Z * float(np.std(w * log.clicks)) / np.sqrt(n)
-    ips = Estimate(value, max(0.0, value - half), value + half, int(np.count_nonzero(w)), clicks)
     if not w.any():
-        return ips, Estimate(np.nan, 0.0, 1.0, 0, 0)
-    rate = float(w @ log.clicks / w.sum())
-    half = Z * float(np.linalg.norm(w * (log.clicks - rate)) / w.sum())
-    return ips, Estimate(rate, max(0.0, rate - half), rate + half, float(w.sum() ** 2 / (w @ w)), clicks)
+        return NOTHING, NOTHING
+    value, half = float(np.mean(w * log.clicks)), Z * float(np.std(w * log.clicks)) / np.sqrt(n)
+    ips = Estimate(value, max(0.0, value - half), value + half if clicks else 1.0, int(np.count_nonzero(w)), clicks)
+    rate, effective = float(w @ log.clicks / w.sum()), float(w.sum() ** 2 / (w @ w))
+    return ips, Estimate(rate, *wilson(rate, effective), effective, clicks)
 
 
 def report(data: Campaign, seed: int = 0) -> list[str]:
     """Everything that is printed, line by line."""
-    measured, k = wilson(int(data.uniform.clicks.sum()), len(data.uniform.items)), len(data.items)
-    own = wilson(int(data.other.clicks.sum()), len(data.other.items))
+    measured, k = counted(int(data.uniform.clicks.sum()), len(data.uniform.items)), len(data.items)
+    own = counted(int(data.other.clicks.sum()), len(data.other.items))
     lines = [f"{f'{k} items':<32}{'rate':>8} {'95 % interval':>18} {'rows':>10} {'clicks':>7}"]
     lines += [
         f"{'shown uniformly (measured)':<32}{measured}",

@@ -50,12 +50,13 @@ def test_estimates_are_their_formulas():
     assert ips.rate == pytest.approx((2 + 2 + 0 + 0) / 4)
     assert snips.rate == pytest.approx(4 / 6)
     assert snips.rows == pytest.approx(36 / 12)
-    nothing = recommend.off_policy(np.zeros(4), log)
-    assert nothing[0].rate == 0
-    assert np.isnan(nothing[1].rate)
-    tenth = recommend.wilson(10, 100)  # Wilson 1927, as in any textbook
-    assert (tenth.low, tenth.high) == (pytest.approx(0.0552, abs=1e-4), pytest.approx(0.1744, abs=1e-4))
-    assert recommend.wilson(0, 0).high == 1
+    assert all(np.isnan(estimate.rate) and estimate.high == 1 for estimate in recommend.off_policy(np.zeros(4), log))
+    unclicked = recommend.off_policy(np.array([0.0, 0.0, 1.0, 1.0]), log)
+    assert unclicked[0][:3] == (0, 0, 1)
+    assert unclicked[1].rate == 0
+    assert unclicked[1].high > 0.5
+    assert recommend.wilson(0.1, 100) == (pytest.approx(0.0552, abs=1e-4), pytest.approx(0.1744, abs=1e-4))  # Wilson 1927
+    assert recommend.counted(0, 0).high == 1
 
 
 def test_the_ips_of_uniform_choice_is_unbiased():
