@@ -189,8 +189,8 @@ class Policy(ABC):
     @property
     def counts(self) -> Array:
         """Weight of the observations of every arm, (A,): how often it was pulled, unless `noise` was given."""
-        counts = np.zeros(self.n_arms)
-        counts[self._state.history.pulled] = self._state.history.counts
+        seen, counts = self._seen(), np.zeros(self.n_arms)
+        counts[seen.pulled] = seen.counts
         return counts
 
     @property
@@ -213,16 +213,20 @@ class Policy(ABC):
     @property
     def best(self) -> int:
         """The pulled arm of largest lower confidence bound μ̃ − β̃σ̃."""
-        pulled = self._state.history.pulled
+        pulled = self._seen().pulled
         if not len(pulled):
             raise StateError("no arm was observed yet: call observe() first")
         mean, _, ucb = self.scores()
         return int(pulled[np.argmax(2 * mean[pulled] - ucb[pulled])])
 
     def __repr__(self) -> str:
-        seen = self._state.history
+        seen = self._seen()
         done = f"{seen.n_observations} observations of {len(seen.pulled)} arms"
         return f"{type(self).__name__}({self.n_arms} arms, {self.kernel!r}, {done})"
+
+    def _seen(self) -> History:
+        """All that was observed."""
+        return self._state.history
 
     @abstractmethod
     def _first_state(self, rng: np.random.Generator) -> State:
@@ -250,15 +254,20 @@ class Policy(ABC):
     def _no_evidence(self) -> Evidence:
         return Evidence(self.n_arms, self.regularization, self._exact, first_norm(self.confidence))
 
+    def _evidence_before(self) -> Evidence:
+        """Evidence of what the history does not hold."""
+        return self._no_evidence()
+
     def _evidence(
         self, history: History, variance: Array, mean_norm: float, information: float, staleness: float = 1.0
     ) -> Evidence:
         """What the radius may depend on; `variance` holds σ̃² of the pulled arms (u,)."""
+        before = self._evidence_before()
         evidence = replace(
             self._state.evidence,
             n_observations=history.n_observations,
-            trace=float(history.counts @ self._diag[history.pulled]) / self.regularization,
-            effective_dimension=float(history.counts @ variance),
+            trace=before.trace + float(history.counts @ self._diag[history.pulled]) / self.regularization,
+            effective_dimension=before.effective_dimension + float(history.counts @ variance),
             information=information,
             mean_norm=mean_norm,
             staleness=staleness,

@@ -14,6 +14,7 @@ from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.estimate import Estimate, estimate
 from manyarms.sketch.history import History, by_arm
 from manyarms.sketch.linalg import represented_below
+from manyarms.sketch.past import Past
 from manyarms.sketch.posterior import Posterior
 from manyarms.typing import Array, ArrayLike, Indices, Seed
 
@@ -141,6 +142,11 @@ class BKB(Policy):
         """Σ_s ln(1 + ασ̃²(x_s)) with these observations, each with the variance before it."""
         return self._state.evidence.information + float(np.log1p(alpha_in(self.confidence) * weights * variance).sum())
 
+    @property
+    def _past(self) -> Past | None:
+        """A table that was absorbed."""
+        return None
+
     def _tolerance(self, history: History, dictionary: Indices) -> float | None:
         """Residual below which an arm of the dictionary is represented by the others.
 
@@ -155,8 +161,8 @@ class BKB(Policy):
         """The posterior on a dictionary of pulled arms, and the inducing arms it kept."""
         embedding, kept = Embedding.fit(self.kernel, self.arms[dictionary], self._tolerance(history, dictionary))
         inducing = dictionary[kept]
-        where = np.searchsorted(history.pulled, inducing)
-        return Posterior.fit(embedding, where, self._observations(history), self.regularization), inducing
+        where = history.positions(inducing)
+        return Posterior.fit(embedding, where, self._observations(history), self.regularization, self._past), inducing
 
     def _lookahead(self, *, append: bool) -> Lookahead:
         return _Supposed(self, append=append)

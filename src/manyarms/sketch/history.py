@@ -24,6 +24,12 @@ class History:
     sums: Array = field(default_factory=lambda: np.zeros(0))  # (u,)
     n_observations: int = 0
 
+    def positions(self, arms: Indices) -> Indices:
+        """Where these arms are among those pulled; −1 for those that are not."""
+        at = np.searchsorted(self.pulled, arms)
+        found = np.append(self.pulled, -1)[at] == arms
+        return np.where(found, at, -1)
+
     def add(self, arms: Indices, rewards: Array, weights: Array, n_observations: int | None = None) -> "History":
         """The history with more rewards; each arm comes once, standing for one observation or for `n_observations` in all."""
         new = np.searchsorted(self.pulled, arms)
