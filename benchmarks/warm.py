@@ -1,16 +1,17 @@
 """What a warm start costs: a table of past observations absorbed by BKB, beside the BLAS floor of the same n·m² product.
 
-    python benchmarks/warm.py [--rows 1000000] [--columns 8] [--lengthscale 1.0] [--observe] [--tell 100000]
+    python benchmarks/warm.py [--rows 1000000] [--columns 8] [--lengthscale 2.5] [--memory 4e9] [--observe] [--tell 100000]
 
 Rows are uniform on [0, 1]^d, each observed once, f a sum of 20 kernel bumps, noise 0.1, λ = 0.01, q̄ = 5. The floor is ZᵀZ of an
-(n, m) matrix, timed on a part with all cores, before and after. Two clocks: of the wall, and processor seconds over the number of cores,
-which is what an idle machine would need. --observe has `observe` learn the table instead; --tell tells an Optimizer.
+(n, m) matrix, timed on a part of it. Two clocks: of the wall, and processor seconds over the number of cores, which is what an
+idle machine would need. --observe has `observe` learn the table instead; --tell tells an Optimizer.
 """
 
 import argparse
 import os
 import resource
 import time
+from functools import partial
 
 import numpy as np
 
@@ -46,9 +47,9 @@ def report(name, wall, processor):
     print(f"{name:<28} {wall:9.2f} s   {processor:9.2f} s of all cores", flush=True)
 
 
-def warm(n, d, lengthscale, observe):
+def warm(n, d, lengthscale, memory, observe):
     rows, kernel, f, rewards = problem(n, d, lengthscale)
-    policy, *made = timed(lambda: ma.BKB(rows, kernel, regularization=NOISE**2))
+    policy, *made = timed(lambda: ma.BKB(rows, kernel, regularization=NOISE**2, memory=memory))
     report("BKB(...)", *made)
     _, *spent = timed(lambda: (policy.observe if observe else policy.warm_start)(np.arange(n), rewards))
     m = len(policy.inducing)
@@ -64,12 +65,12 @@ def warm(n, d, lengthscale, observe):
     report("first choose", *first)
     steps = []
     for _ in range(20):
-        _, *spent = timed(lambda: policy.observe(chosen, f[chosen]))
+        _, *spent = timed(partial(policy.observe, chosen, f[chosen]))
         chosen, *more = timed(policy.choose)
         steps.append(np.add(spent, more))
     report("median of 20 steps", *np.median(steps, axis=0))
     report("mean of 20 steps", *np.mean(steps, axis=0))
-    print(policy.stats)
+    print(policy.stats, flush=True)
 
 
 def tell(n, d, lengthscale):
@@ -87,12 +88,13 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--columns", type=int, default=8)
-    parser.add_argument("--lengthscale", type=float, default=1.0)
+    parser.add_argument("--lengthscale", type=float, default=2.5)
+    parser.add_argument("--memory", type=float, default=4e9)
     parser.add_argument("--observe", action="store_true")
     parser.add_argument("--tell", type=int, metavar="N")
     options = parser.parse_args()
     if options.tell:
         tell(options.tell, options.columns, options.lengthscale)
     else:
-        warm(options.rows, options.columns, options.lengthscale, options.observe)
+        warm(options.rows, options.columns, options.lengthscale, options.memory, options.observe)
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.1f} GiB, load {os.getloadavg()[0]:.1f}")
