@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from manyarms.arms.array import Checked, as_rows
-from manyarms.hyper import MOST, NOISE_PRIOR, Evidence, Fit, Shape, fit
+from manyarms.hyper import MOST, NOISE_BOUNDS, NOISE_PRIOR, Evidence, Fit, Shape, fit
 from manyarms.kernels import Kernel
+from manyarms.policies import Adaptive
 from manyarms.policies.base import Policy, Prediction
 from manyarms.sketch.confidence import Radius
 from manyarms.typing import Array, Indices
@@ -22,6 +23,14 @@ SURPRISE = 5.0
 """A reward above all known at the last fit by this much: the units were learned from other values than now come."""
 GROWTH = 1.2
 """A refit comes when there are so many times more results than at the last."""
+NOISELESS = float(np.exp(NOISE_BOUNDS[0]))
+"""Least variance of a reward: smaller noise, none at all included, counts as this much."""
+EXACT = 1e-10
+"""The same for a kernel that is given, relative to k(x, x): rounding stays below 1e-5 of it."""
+TINY = 1e-100
+"""Standard deviation whose inverse square is finite."""
+LARGE = 10_000
+"""Results that a policy made anew absorbs as a table."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +62,16 @@ class Model:
     def prior(cls, settings: Settings, arms: Array) -> "Model":
         """Nothing observed."""
         arms = as_rows(arms)
-        noise = np.exp(NOISE_PRIOR[0]) if settings.learns or settings.noise is None else settings.noise**2
-        policy = _policy(settings, arms, settings.shape.kernel(settings.shape.prior[0]), noise, 0)
+        kernel = settings.shape.kernel(settings.shape.prior[0])
+        noise = np.exp(NOISE_PRIOR[0])
+        if not settings.learns and settings.noise is not None:
+            noise = max(settings.noise**2, EXACT * float(kernel.diag(arms[:1]).max()))
+        policy = _policy(settings, arms, kernel, noise, 0)
         return cls(settings, arms, policy, Warp.identity(), None, 0, 0.0)
 
-    @property
-    def is_stale(self) -> bool:
-        """More is known than at the last fit, by enough to fit anew."""
-        return self.settings.learns and self.n_results >= max(self.n_fitted + 1, int(GROWTH * self.n_fitted))
+    def is_stale(self, n_results: int) -> bool:
+        """So many results are more than at the last fit, by enough to fit anew."""
+        return self.settings.learns and n_results >= max(self.n_fitted + 1, int(GROWTH * self.n_fitted))
 
     def is_surprised(self, values: Array) -> bool:
         """One of these values is far better than all of the last fit; far worse ones are held at the floor of the warp."""
@@ -70,38 +81,58 @@ class Model:
     def n_results(self) -> int:
         return self.policy.evidence.n_observations
 
-    def observed(self, arms: Indices, values: Array) -> "Model":
-        """The model after these results, in the same units: nothing is fitted."""
+    def observed(self, arms: Indices, values: Array, noise: Array) -> "Model":
+        """The model after these results, in the same units: nothing is fitted. `noise` is NaN where none was told."""
         policy = copy(self.policy)  # states are values: the original stays as it was
-        policy.observe(arms, self.warp.reward(values))
+        policy.observe(arms, self.warp.reward(values), **self._noise(policy, self.warp, noise))
         return replace(self, policy=policy)
 
-    def refitted(self, arms: Indices, values: Array) -> "Model":
+    def refitted(self, arms: Indices, values: Array, noise: Array) -> "Model":
         """Kernel, noise and units learned from all results (n,), and a policy made of them."""
-        distinct, at = np.unique(arms, return_inverse=True)
-        counts, n = np.bincount(at).astype(np.float64), len(values)
-        warp = Warp.half_rank(np.bincount(at, values) / counts)
+        told, n = ~np.isnan(noise), len(values)
+        weights = np.where(told, 1 / np.square(np.where(told, np.maximum(noise, TINY), 1.0)), 1.0)
+        keys, at = np.unique(2 * arms + told, return_inverse=True)  # results with and without a noise apart
+        distinct, known, total = keys // 2, keys % 2 == 1, np.bincount(at, weights).astype(np.float64)
+        warp = Warp.half_rank(np.bincount(at, weights * values) / total)
         rewards = warp.reward(values)
-        means = np.bincount(at, rewards) / counts
-        within = float(np.square(rewards - means[at]).sum())
-        evidence = Evidence(self.arms[distinct], means, counts, within, float(n - len(distinct)))
+        means = np.bincount(at, weights * rewards) / total
+        within = float(np.square(rewards - means[at])[~told].sum())
+        evidence = Evidence(
+            self.arms[distinct],
+            means,
+            np.where(known, np.inf, total),
+            within,
+            float((~told).sum() - (~known).sum()),
+            np.where(known, np.maximum(warp.slope**2 / total, NOISELESS), 0.0),
+        )
         if len(distinct) > MOST:
-            evidence = evidence.some(self._spread(distinct, counts))
-        noise = None if self.settings.noise is None else (self.settings.noise * warp.slope) ** 2
-        found = fit(self.settings.shape, evidence, noise=noise, start=self.fitted.start if self.fitted else None)
+            weight = total * np.where(known, self.policy.regularization / warp.slope**2, 1.0)
+            evidence = evidence.some(self._spread(distinct, weight))
+        sd = self.settings.noise
+        known_noise = None if sd is None else max((sd * warp.slope) ** 2, NOISELESS)
+        found = fit(self.settings.shape, evidence, noise=known_noise, start=self.fitted.start if self.fitted else None)
         kernel = found.scale * self.settings.shape.kernel(found.theta)
         policy = _policy(self.settings, self.arms, kernel, found.noise, n)
         rewards -= found.mean
-        policy.observe(arms, rewards)
+        absorb = policy.warm_start if isinstance(policy, Adaptive) and len(distinct) > LARGE else policy.observe
+        absorb(arms, rewards, **self._noise(policy, warp, noise))
         warp, highest = warp.shifted(found.mean), float(rewards.max())
         return replace(self, policy=policy, warp=warp, fitted=found, n_fitted=n, highest=highest)
 
-    def on(self, arms: Array, observed: Indices, values: Array) -> "Model":
+    def on(self, arms: Array, observed: Indices, values: Array, noise: Array) -> "Model":
         """The same model of a table that has grown."""
         old, arms = self.policy, as_rows(arms)
         policy = _policy(self.settings, arms, old.kernel, old.regularization, self.n_fitted)
-        policy.observe(observed, self.warp.reward(values))
+        policy.observe(observed, self.warp.reward(values), **self._noise(policy, self.warp, noise))
         return replace(self, arms=arms, policy=policy)
+
+    def _noise(self, policy: Policy, warp: Warp, noise: Array) -> dict[str, Array]:
+        """What `observe` is told of the noise of rewards: the policy's own where a result came without."""
+        if np.isnan(noise).all():
+            return {}
+        own = float(np.sqrt(policy.regularization))
+        least = float(np.sqrt(NOISELESS)) if self.settings.learns else 1e-6 * own
+        return {"noise": np.where(np.isnan(noise), own, np.maximum(noise * warp.slope, least))}
 
     def predict(self, arms: Indices) -> Prediction:
         """Mean and standard deviation of the rewards of some arms."""

@@ -145,6 +145,7 @@ class Adaptive(BKB, resparsify="adaptive"):
             effective_dimension=residual / lam + m - lam * float(np.square(inverse).sum()),
             information=information,
             mean_norm=posterior.norm,
+            mean_spread=posterior.spread,
         )
         evidence = replace(evidence, norm=updated_norm(self.confidence, evidence))
         tracked = Tracked.start(posterior, rest.pulled, np.zeros((0, m)), nothing, old.frontier.tracked.where)
@@ -215,8 +216,8 @@ class Adaptive(BKB, resparsify="adaptive"):
         """The same with W all that was pulled: nothing is stale, and S is drawn anew when |W| exceeds 2|S|."""
         old, u = self._state, len(history.pulled)
         covariance, before = exact.observed(history, arms, rewards, weights)
-        variance, norm = covariance.variance[history.pulled], covariance.mean_norm(history)
-        evidence = self._evidence(history, variance, norm, self._information(before, weights))
+        variance, (norm, spread) = covariance.variance[history.pulled], covariance.norm_and_spread(history)
+        evidence = self._evidence(history, variance, norm, self._information(before, weights), mean_spread=spread)
         state = replace(old, history=history, inducing=history.pulled, evidence=evidence, exact=covariance)
         fits = self.n_arms * (u + SPARE_ROWS) <= EXACT_ENTRIES
         return state if fits and u <= 2 * len(old.dictionary) else self._drawn_exactly(state, variance)
@@ -330,8 +331,8 @@ class Adaptive(BKB, resparsify="adaptive"):
 
     def _current_evidence(self, history: History, tracked: Tracked, information: float, staleness: float) -> Evidence:
         variance = self._variance(history, tracked)
-        norm = tracked.norm if self._state.evidence.norm is not None else 0.0
-        return self._evidence(history, variance, norm, information, staleness)
+        norm, spread = tracked.norm_and_spread if self._state.evidence.norm is not None else (0.0, None)
+        return self._evidence(history, variance, norm, information, staleness, spread)
 
     def _variance(self, history: History, tracked: Tracked) -> Array:
         """σ̃² at the pulled arms now."""

@@ -85,7 +85,7 @@ class AlgorithmOne(BKB, resparsify="always"):
         dictionary, chance = draw_dictionary(history.pulled, self._draw(old, history, variance, inclusion), old.chance)
         posterior, inducing = self._posterior(history, dictionary)
         pulled_variance = posterior.moments(self.arms[history.pulled], self._diag[history.pulled])[1]
-        evidence = self._evidence(history, pulled_variance, posterior.norm, information)
+        evidence = self._evidence(history, pulled_variance, posterior.norm, information, mean_spread=posterior.spread)
         return AlgorithmOneState(
             chance, old.oversampling, history, dictionary, inducing, posterior, inclusion, pulled_variance, evidence
         )

@@ -259,7 +259,13 @@ class Policy(ABC):
         return self._no_evidence()
 
     def _evidence(
-        self, history: History, variance: Array, mean_norm: float, information: float, staleness: float = 1.0
+        self,
+        history: History,
+        variance: Array,
+        mean_norm: float,
+        information: float,
+        staleness: float = 1.0,
+        mean_spread: float | None = None,
     ) -> Evidence:
         """What the radius may depend on; `variance` holds σ̃² of the pulled arms (u,)."""
         before = self._evidence_before()
@@ -270,6 +276,7 @@ class Policy(ABC):
             effective_dimension=before.effective_dimension + float(history.counts @ variance),
             information=information,
             mean_norm=mean_norm,
+            mean_spread=mean_spread,
             staleness=staleness,
         )
         return replace(evidence, norm=updated_norm(self.confidence, evidence))

@@ -55,8 +55,9 @@ class GPUCB(Policy):
     def _observed(self, history: History, arms: Indices, rewards: Array, weights: Array) -> GPUCBState:
         covariance, before = self._state.covariance.observed(history, arms, rewards, weights)
         information = self._state.evidence.information + float(np.log1p(weights * before).sum())
-        norm, variance = covariance.mean_norm(history), covariance.variance[history.pulled]
-        return GPUCBState(history, covariance, self._evidence(history, variance, norm, information))
+        (norm, spread), variance = covariance.norm_and_spread(history), covariance.variance[history.pulled]
+        evidence = self._evidence(history, variance, norm, information, mean_spread=spread)
+        return GPUCBState(history, covariance, evidence)
 
     def _moments(self) -> tuple[Array, Array]:
         covariance = self._state.covariance

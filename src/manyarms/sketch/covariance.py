@@ -18,6 +18,7 @@ from manyarms.kernels import Kernel
 from manyarms.sketch.embedding import PSD_TOLERANCE
 from manyarms.sketch.exact import ExactPosterior
 from manyarms.sketch.history import History
+from manyarms.sketch.linalg import EPS, TINY
 from manyarms.sketch.observations import Observations
 from manyarms.typing import Array, Indices
 
@@ -100,12 +101,16 @@ class Covariance:
         self.diagonal = self._diag.copy()
         self._subtract(np.einsum("ij,ij->j", E, E), observed.rows[-1])
 
-    def mean_norm(self, history: History) -> float:
-        """‖μ‖ = √(aᵀK_UU a), where K_UU a = μ_U and λN⁻¹a = s/n − μ_U."""
-        mean = self.mean[history.pulled]
+    def norm_and_spread(self, history: History) -> tuple[float, float]:
+        """‖μ‖ = √(aᵀK_UU a), where K_UU a = μ_U and λN⁻¹a = s/n − μ_U; and σ of ⟨f, μ/‖μ‖⟩, λσ²‖μ‖² = aᵀ(K_UU − EᵀE)a."""
+        mean, lam = self.mean[history.pulled], self._regularization
         with np.errstate(over="ignore", invalid="ignore"):
-            squared = float(mean @ (history.sums - history.counts * mean)) / self._regularization
-        return float(np.sqrt(max(0.0, squared)))
+            a = (history.sums - history.counts * mean) / lam
+            squared = max(0.0, float(mean @ a))
+            explained = float(np.square(self._rows.E[: self.n_rows, history.pulled] @ a).sum())
+        # What is left of squares is known up to rounding.
+        left = max(squared - explained, len(mean) * EPS * squared)
+        return float(np.sqrt(squared)), float(np.sqrt(left / lam / max(squared, TINY)))
 
     def _append(self, e: Array) -> None:
         if self.n_rows == len(self._rows.E) or self.n_rows < self._rows.claimed:

@@ -9,7 +9,7 @@ from scipy.linalg import norm
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.sketch.embedding import Embedding
-from manyarms.sketch.linalg import cholesky, chunks, solve_cholesky, solve_lower
+from manyarms.sketch.linalg import TINY, cholesky, chunks, solve_cholesky, solve_lower
 from manyarms.sketch.observations import Observations
 from manyarms.sketch.past import Past
 from manyarms.typing import Array, Indices
@@ -68,6 +68,11 @@ class Posterior:
     def norm(self) -> float:
         """‖μ̃‖ in the RKHS: z is isometric on the span of the inducing arms, so it is ‖w‖."""
         return float(norm(self.w))
+
+    @property
+    def spread(self) -> float:
+        """σ̃ of ⟨f, μ̃/‖μ̃‖⟩: √(wᵀV⁻¹w)/‖w‖."""
+        return float(norm(solve_lower(self.C, self.w.copy()))) / max(self.norm, TINY)
 
     @cached_property
     def v(self) -> Array:

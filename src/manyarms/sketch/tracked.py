@@ -17,7 +17,7 @@ import numpy as np
 
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.history import History
-from manyarms.sketch.linalg import cholesky, solve_lower, solve_transposed, updated_cholesky
+from manyarms.sketch.linalg import TINY, cholesky, solve_lower, solve_transposed, updated_cholesky
 from manyarms.sketch.posterior import Posterior
 from manyarms.typing import AnyArray, Array, Indices
 
@@ -100,9 +100,13 @@ class Tracked:
         return float(np.linalg.norm(self.v - self.posterior.v))
 
     @property
-    def norm(self) -> float:
-        """‖μ̃‖ in the RKHS."""
-        return float(np.linalg.norm(solve_transposed(self.posterior.C, self.v.copy())))
+    def norm_and_spread(self) -> tuple[float, float]:
+        """‖μ̃‖ in the RKHS, and σ̃ of ⟨f, μ̃/‖μ̃‖⟩: with x = C⁻¹w, √(‖x‖² − ‖Fᵀx‖²)/‖w‖."""
+        w = solve_transposed(self.posterior.C, self.v.copy())
+        x = solve_lower(self.posterior.C, w.copy())
+        h = self._F[:, : self.n_waiting].T @ x
+        norm = float(np.linalg.norm(w))
+        return norm, float(np.sqrt(max(float(x @ x - h @ h), 0.0))) / max(norm, TINY)
 
     def positions(self, arms: Indices) -> Indices:
         """Where these arms are among the tracked ones; −1 for those that are not."""
