@@ -135,6 +135,8 @@ def test_a_warm_start_counts_as_observed():
     assert policy.evidence.n_observations == 3005
     assert policy.evidence.trace == pytest.approx(3005 / 0.01)
     assert policy.counts.sum() == 3005
+    accuracy = ma.diagnostics.sketch_accuracy(policy)
+    assert policy._past.residual <= accuracy.eta_bound == accuracy.eta <= policy.effective_dimension
     assert len(policy.choose(None)) > 1
 
 

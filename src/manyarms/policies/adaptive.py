@@ -134,7 +134,7 @@ class Adaptive(BKB, resparsify="adaptive"):
         tolerance = max(self._tolerance(history, dictionary) or 0.0, least)
         embedding, kept = Embedding.fit(self.kernel, self.arms[dictionary], tolerance)
         V, b, residual = table_sums(embedding, table)
-        past = Past(history, dictionary[kept], embedding, V, b)
+        past = Past(history, dictionary[kept], embedding, V, b, residual / lam)
         m, nothing, rest = len(kept), np.zeros(0), History(n_observations=history.n_observations)
         posterior = Posterior.solve(embedding, np.zeros((0, m)), nothing, nothing, lam, past)
         inverse = solve_lower(posterior.C, np.eye(m, order="F"))
@@ -142,7 +142,7 @@ class Adaptive(BKB, resparsify="adaptive"):
             old.evidence,
             n_observations=history.n_observations,
             trace=float(history.counts @ table.diag) / lam,
-            effective_dimension=residual / lam + m - lam * float(np.square(inverse).sum()),
+            effective_dimension=past.residual + m - lam * float(np.square(inverse).sum()),
             information=information,
             mean_norm=posterior.norm,
             mean_spread=posterior.spread,

@@ -6,8 +6,8 @@ mean and d̃ the effective dimension,
     E W = ξ²(N − u),   E RSS ≥ ξ² tr(I − H)² ≥ ξ²(N − 2d̃),   H = K(K + λI)⁻¹.
 
 The second holds whatever f is: what the mean misses only adds. Each sum over the δ-quantile of the χ² law of its degrees of
-freedom is an upper bound on ξ² (for Gaussian noise and arms chosen beforehand, with probability about 1 − δ); the smaller one is
-taken.
+freedom is an upper bound on ξ² (with probability about 1 − δ for Gaussian noise and arms chosen beforehand); the smaller one
+is taken.
 """
 
 from collections.abc import Callable

@@ -148,8 +148,8 @@ class Growing:
 def updated_norm(radius: Radius, evidence: Evidence) -> float | None:
     """The guess of ‖f‖ after this evidence: doubled until ‖μ̃_t‖ ≤ F + β̃_t(F)σ̃(g), g = μ̃_t/‖μ̃_t‖. None where nothing is doubled.
 
-    Inside the confidence set, ‖f − μ̃_t‖ ≤ β̃_t in the norm of V, F ≥ ⟨f, g⟩ ≥ ‖μ̃_t‖ − β̃_tσ̃(g): a guess that breaks it is refuted by
-    the data. The σ̃ of a unit direction is at most 1/√λ, and far less where much was observed.
+    Inside the confidence set, ‖f − μ̃_t‖ ≤ β̃_t in the norm of V, F ≥ ⟨f, g⟩ ≥ ‖μ̃_t‖ − β̃_tσ̃(g): a guess that breaks it is
+    refuted by the data. The σ̃ of a unit direction is at most 1/√λ, and far less where much was observed.
     """
     if evidence.norm is None:
         return None

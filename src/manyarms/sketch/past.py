@@ -24,6 +24,7 @@ class Past:
     embedding: Embedding
     V: Array  # (m, m) Σ n z zᵀ
     b: Array  # (m,) Σ s z
+    residual: float  # Σ n r/λ
 
     def on(self, embedding: Embedding) -> tuple[Array, Array]:
         """V and b in the coordinates of another embedding whose span holds W₀."""
