@@ -25,6 +25,12 @@ class Options:
     seeds: int | None
     horizon: int | None
 
+    @property
+    def asked(self) -> str:
+        """What of the command line the results depend on."""
+        sizes = {"horizon": self.horizon, "seeds": self.seeds, "limit": self.limit}
+        return "".join([" --quick" * self.quick, *(f" --{name} {value:g}" for name, value in sizes.items() if value)])
+
     def scale(self, quick: Any, full: Any) -> Any:
         """A setting for tests, or the one that is published."""
         return quick if self.quick else full
@@ -50,6 +56,6 @@ def publish(options: Options, name: str, title: str, text: str, tables: dict[str
     shown = {heading: markdown(rows) for heading, rows in tables.items() if rows}
     parts = [f"# {title}", text, *(f"![{title}]({picture})" for picture in pictures)]
     parts += [f"## {heading}\n\n{table}" for heading, table in shown.items()]
-    parts.append(f"Made by `python benchmarks/experiments.py {name}`.")
+    parts.append(f"Made by `python benchmarks/experiments.py {name}{options.asked}`.")
     (options.output / f"{name}.md").write_text("\n\n".join(parts) + "\n")
     print("\n\n".join(["", text, *(f"{heading}\n{table}" for heading, table in shown.items())]))

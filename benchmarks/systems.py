@@ -91,6 +91,7 @@ SYSTEMS = {
     "bkb-incremental": System(bkb("incremental"), "none: the paper's remark"),
     "bkb-insertion": System(bkb("insertion"), "Õ(√T d_eff) with the leverage estimates of KORS (EK-UCB)"),
     "batch-bkb": System(bkb("adaptive"), "BKB's up to constants, in Õ(γ) batches", batch=None),
+    "batch-bkb-local": System(kernelised("LocalBatch", confidence=RADIUS), "the same, in fewer batches", batch=None),
     "ts-sketch": System(kernelised("Thompson"), "none in this form; Õ(√(γT)) for joint draws and a larger variance (S-GP-TS)"),
     "ei-sketch": System(kernelised("SketchEI"), "none"),
     "pi-sketch": System(kernelised("SketchPI"), "none"),

@@ -10,7 +10,10 @@ TEXT = """\
 Unit vectors in 100 dimensions whose spectrum decays fast (2⁻ʲ) or is flat; and Ghosh, Chowdhury and Gopalan's
 single arm that is far better than a linear model says, for a linear kernel and for one that has room for it. Regret
 that is linear in t is a level line in the picture, a share in the second half that does not fall, an exponent of 1.
-SOFUL and CBRAP have a quarter of the columns as their size. {horizon:,} steps, {seeds} seeds, 95 % intervals."""
+SOFUL and CBRAP have a quarter of the columns as their size. {horizon:,} steps, {seeds} seeds, 95 % intervals.
+
+{found}"""
+FOUND = "On {problem} regret grows in the second half like t to the power of {exponents}."
 
 
 def experiment(options: Options) -> None:
@@ -40,8 +43,14 @@ def experiment(options: Options) -> None:
             pictures.curves(ax, of(records, problem=spec))
 
     pictures.panels(len(problems), 2, options.output / "tails.png", draw)
-    text = TEXT.format(horizon=horizon, seeds=seeds)
+    text = TEXT.format(horizon=horizon, seeds=seeds, found=" ".join(found(rows, spec) for spec in problems))
     publish(options, "tails", "Where a sketch of fixed size fails", text, {"Linear problems": rows}, ["tails.png"])
+
+
+def found(rows: list[dict], spec: str) -> str:
+    """How regret grows on one problem, in words."""
+    here = {row["system"]: max(0.0, row["exponent of R_t there"].mean) for row in rows if row["problem"] == spec}
+    return FOUND.format(problem=spec, exponents=", ".join(f"{value:.2f} ({system})" for system, value in here.items()))
 
 
 def growth(kept: dict) -> float:

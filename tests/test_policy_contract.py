@@ -24,6 +24,7 @@ from manyarms.errors import (
 )
 from manyarms.policies import CBRAP, OFUL, QFF, RFF, SOFUL
 from manyarms.policies.base import Policy
+from manyarms.policies.embedded import Embedded
 
 KERNEL = ma.kernels.Matern(0.3, 1.5)
 ARMS = read_only(np.random.default_rng(0).random((80, 2)))
@@ -150,6 +151,10 @@ def sor(arms=ARMS, kernel=KERNEL, **options):
     return ma.policies.SoR(arms, kernel, inducing=40, **options)
 
 
+def local_batch(arms=ARMS, kernel=KERNEL, **options):
+    return ma.policies.LocalBatch(arms, kernel, **options)
+
+
 def sup_kernel_ucb(arms=ARMS, kernel=KERNEL, **options):
     return ma.policies.SupKernelUCB(arms, kernel, horizon=1000, **options)
 
@@ -180,6 +185,7 @@ UPPER = [
     full_insertion,
     adaptive,
     full_adaptive,
+    local_batch,
     gpucb,
     *FIXED,
     *FEATURES,
@@ -193,9 +199,11 @@ upper_policy = pytest.mark.parametrize("policy", UPPER, ids=lambda policy: polic
 supposing_policy = pytest.mark.parametrize(
     "policy", [policy for policy in POLICIES if policy not in BLIND + FIXED + REPEATING], ids=lambda policy: policy.__name__
 )
-# Those whose `choose(None)` is ended by Batch-BKB's rule; on a fixed dictionary it is one arm.
+# Those whose `choose(None)` is ended by Batch-BKB's global rule; on a fixed dictionary it is one arm.
 batch_policy = pytest.mark.parametrize(
-    "policy", [policy for policy in POLICIES if policy not in FIXED + REPEATING], ids=lambda policy: policy.__name__
+    "policy",
+    [policy for policy in POLICIES if policy not in [*FIXED, *REPEATING, local_batch]],
+    ids=lambda policy: policy.__name__,
 )
 upper_batch_policy = pytest.mark.parametrize(
     "policy", [policy for policy in UPPER if policy not in FIXED], ids=lambda policy: policy.__name__
@@ -208,7 +216,10 @@ def test_every_policy_is_here():
         return {cls, *(found for sub in cls.__subclasses__() for found in concrete(sub))}
 
     library = {cls for cls in concrete(Policy) if cls.__module__.startswith("manyarms.")}
-    assert {type(policy()) for policy in POLICIES} == {cls for cls in library if not inspect.isabstract(cls)} - {ma.BKB}
+    assert {type(policy()) for policy in POLICIES} == {cls for cls in library if not inspect.isabstract(cls)} - {
+        ma.BKB,
+        Embedded,
+    }
 
 
 def takes_a_kernel(policy):
@@ -222,6 +233,13 @@ def takes_any_kernel(policy):
     takes_a_kernel(policy)
     if policy in FOURIER:
         pytest.skip("Fourier features take no kernel made elsewhere")
+
+
+def observes_by_the_kernel(policy):
+    """On a fixed dictionary the kernel is called once, at construction."""
+    takes_any_kernel(policy)
+    if policy in FIXED:
+        pytest.skip("an observation does not call the kernel")
 
 
 def explores_eight_directions(policy):
@@ -382,7 +400,7 @@ class TestObserving:
         assert fingerprint(bandit) == before
 
     def test_a_kernel_that_fails_in_the_middle_changes_nothing(self, policy):
-        takes_any_kernel(policy)
+        observes_by_the_kernel(policy)
 
         class Failing(ma.kernels.Kernel):
             armed = False
@@ -406,7 +424,7 @@ class TestObserving:
         assert fingerprint(bandit) == before
 
     def test_an_interrupt_at_any_kernel_call_changes_nothing(self, policy):
-        takes_any_kernel(policy)
+        observes_by_the_kernel(policy)
 
         class Interrupting(ma.kernels.Kernel):
             left = 10**9

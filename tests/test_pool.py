@@ -667,14 +667,28 @@ def test_files_that_cannot_be_read(tmp_path):
             Pool.from_csv(write(tmp_path, content))
     with pytest.raises(ArmsError, match="cannot read"):
         Pool.from_parquet(write(tmp_path, "a,b\n1,2\n"))
-    with pytest.raises(ArmsError, match=r"commas.*separator"):
-        Pool.from_csv(write(tmp_path, "a;b\n1;2\n"))
+    with pytest.raises(ParameterError, match="decimal"):
+        Pool.from_csv(write(tmp_path, "a;b\n1;2\n"), decimal=";")
     with pytest.raises(ArmsError, match="'a' twice"):
         Pool.from_csv(write(tmp_path, "a,a\n1,2\n"))
     with pytest.raises(ArmsError, match="at least one candidate"):
         Pool.from_csv(write(tmp_path, "a,b\n"))
     with pytest.raises(ArmsError, match=r"'b' must hold numbers, got 'x' in row 1 \(id 9\)"):
         Pool.from_csv(write(tmp_path, "a,b\n8,2\n9,x\n"), id="a", columns={"b": "continuous"})
+
+
+@pytest.mark.parametrize("mark", ";\t|,")
+@pytest.mark.parametrize("decimal", ".,")
+def test_what_spreadsheets_write(tmp_path, mark, decimal):
+    def number(text):
+        return f'"{text}"' if mark == decimal else text
+
+    rows = [["name, first", "x", "n"], ["é;1", number(f"0{decimal}5"), "1"], ["b", number(f" -1{decimal}25"), "2"]]
+    quoted = [[f'"{cell}"' if j == 0 else cell for j, cell in enumerate(row)] for row in rows]
+    text = "".join(mark.join(row) + "\r\n" for row in quoted)
+    pool = Pool.from_csv(write(tmp_path, b"\xef\xbb\xbf" + text.encode()), id="name, first", decimal=decimal)
+    assert list(pool.ids) == ["é;1", "b"]
+    assert pool.rows(["é;1", "b"]) == [{"x": 0.5, "n": 1}, {"x": -1.25, "n": 2}]
 
 
 def test_a_path_with_wildcards_is_one_file(tmp_path):

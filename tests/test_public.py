@@ -22,6 +22,7 @@ LAYERS = [
     ["trials", "model", "certificate"],
     ["optimizer"],
     ["maximize", "plots"],
+    ["study"],
     ["__init__"],
 ]
 

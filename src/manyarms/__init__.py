@@ -11,6 +11,7 @@ from manyarms.policies.gpucb import GPUCB
 from manyarms.sketch.choice import Scores
 from manyarms.sketch.confidence import Bayes, Constant, Evidence, Growing, LogDet, Theory
 from manyarms.sketch.dictionary import oversampling_for
+from manyarms.study import Study
 from manyarms.trials import FAILED, Trial
 
 __version__ = "0.1.0"
@@ -32,6 +33,7 @@ __all__ = [
     "Predictions",
     "Result",
     "Scores",
+    "Study",
     "Theory",
     "Trial",
     "diagnostics",

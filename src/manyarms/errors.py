@@ -8,7 +8,11 @@
     ├── KernelError (ValueError)          a kernel that is not a finite, symmetric, PSD function
     ├── MemoryBudgetError (MemoryError)   a problem that does not fit the memory allowed
     ├── NumericalError (ArithmeticError)  a factorisation that float64 cannot carry
-    └── StateError (RuntimeError)         asked for before there is anything to answer from
+    ├── StateError (RuntimeError)         asked for before there is anything to answer from
+    └── StudyError (RuntimeError)         a study that cannot be made, opened or used so
+        ├── StudyDamagedError             its log is not whole; `whole` events of it are
+        ├── StudyStorageError             the disk or the database refused: nothing was written
+        └── StudyVersionError             written by a newer version
 
 Each message says what was expected, what came, and what to change. The object that raised is as it was before.
 """
@@ -22,6 +26,10 @@ __all__ = [
     "ObservationError",
     "ParameterError",
     "StateError",
+    "StudyDamagedError",
+    "StudyError",
+    "StudyStorageError",
+    "StudyVersionError",
     "UnknownArmError",
 ]
 
@@ -60,3 +68,23 @@ class NumericalError(ManyArmsError, ArithmeticError):
 
 class StateError(ManyArmsError, RuntimeError):
     """Asked for something before there is anything to answer from."""
+
+
+class StudyError(ManyArmsError, RuntimeError):
+    """A study that cannot be made, opened or used so."""
+
+
+class StudyDamagedError(StudyError):
+    """The log of a study is not whole: of `whole` events, from the first on, it is certain that they are as written."""
+
+    def __init__(self, message: str, whole: int = 0) -> None:
+        super().__init__(message)
+        self.whole = whole
+
+
+class StudyStorageError(StudyError):
+    """The disk or the database refused: nothing was written, and the call may be made again."""
+
+
+class StudyVersionError(StudyError):
+    """A study written by a newer version than this one."""

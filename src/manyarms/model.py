@@ -4,6 +4,8 @@ A model is a value. Its policy sees rewards: values with the sign of the directi
 the last refit. A refit builds a new policy from all that was observed.
 """
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +17,7 @@ from manyarms.hyper import MOST, NOISE_BOUNDS, NOISE_PRIOR, Evidence, Fit, Shape
 from manyarms.kernels import Kernel
 from manyarms.policies import Adaptive
 from manyarms.policies.base import Policy, Prediction
+from manyarms.policies.bkb import BKB
 from manyarms.sketch.confidence import Radius
 from manyarms.typing import Array, Indices
 from manyarms.warp import Warp
@@ -33,6 +36,10 @@ LARGE = 10_000
 """Results that a policy made anew absorbs as a table."""
 
 
+Results = tuple[Indices, Array, Array]
+"""Arms, signed values and standard deviations, NaN where none was told, (n,) each."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """What does not change: how policies are made, and what is learned."""
@@ -44,6 +51,18 @@ class Settings:
     policy: Any  # of (arms, kernel, regularization=…, confidence=…, seed=…)
     options: dict[str, Any]
     seed: int
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was drawn by chance and what was fitted when a model learned: with it the step is repeated without either."""
+
+    drawn: Indices | None  # the dictionary
+    fitted: Fit | None
+    warp: Warp | None  # of the fit
+
+    def __bool__(self) -> bool:
+        return self.drawn is not None or self.fitted is not None
 
 
 @dataclass(frozen=True)
@@ -81,15 +100,42 @@ class Model:
     def n_results(self) -> int:
         return self.policy.evidence.n_observations
 
-    def observed(self, arms: Indices, values: Array, noise: Array) -> "Model":
+    def told(
+        self, arms: Indices, values: Array, noise: Array, results: Callable[[], Results], record: Record | None = None
+    ) -> "Model":
+        """The model after these results, fitted anew where that is due; `results` gives all there are, these included.
+
+        With the record of a step that was taken before, the same step is taken: nothing is drawn, fitted or decided.
+        """
+        if record is not None:
+            if record.fitted is not None and record.warp is not None:
+                return self.refitted_as(record.fitted, record.warp, *results(), record)
+            return self.observed(arms, values, noise, record)
+        refit, model = self.is_surprised(values) or self.is_stale(self.n_results + len(arms)), self
+        if not refit or len(arms) <= self.n_results:
+            model = self.observed(arms, values, noise)
+        return model.refitted(*results()) if refit else model
+
+    def since(self, earlier: "Model") -> Record:
+        """The record of the one step from an earlier model to this one."""
+        refitted = self.fitted is not earlier.fitted
+        new, old = self.policy, earlier.policy
+        drawn = new.drawn_since(old) if isinstance(new, BKB) and isinstance(old, BKB) else None
+        return Record(drawn, self.fitted if refitted else None, self.warp if refitted else None)
+
+    def observed(self, arms: Indices, values: Array, noise: Array, record: Record | None = None) -> "Model":
         """The model after these results, in the same units: nothing is fitted. `noise` is NaN where none was told."""
         policy = copy(self.policy)  # states are values: the original stays as it was
-        policy.observe(arms, self.warp.reward(values), **self._noise(policy, self.warp, noise))
+        _observe(policy, arms, self.warp.reward(values), self._noise(policy, self.warp, noise), record)
         return replace(self, policy=policy)
 
     def refitted(self, arms: Indices, values: Array, noise: Array) -> "Model":
         """Kernel, noise and units learned from all results (n,), and a policy made of them."""
-        told, n = ~np.isnan(noise), len(values)
+        return self.refitted_as(*self.learned(arms, values, noise), arms, values, noise)
+
+    def learned(self, arms: Indices, values: Array, noise: Array) -> tuple[Fit, Warp]:
+        """Kernel, noise and units for all results (n,)."""
+        told = ~np.isnan(noise)
         weights = np.where(told, 1 / np.square(np.where(told, np.maximum(noise, TINY), 1.0)), 1.0)
         keys, at = np.unique(2 * arms + told, return_inverse=True)  # results with and without a noise apart
         distinct, known, total = keys // 2, keys % 2 == 1, np.bincount(at, weights).astype(np.float64)
@@ -111,19 +157,23 @@ class Model:
         sd = self.settings.noise
         known_noise = None if sd is None else max((sd * warp.slope) ** 2, NOISELESS)
         found = fit(self.settings.shape, evidence, noise=known_noise, start=self.fitted.start if self.fitted else None)
-        kernel = found.scale * self.settings.shape.kernel(found.theta)
-        policy = _policy(self.settings, self.arms, kernel, found.noise, n)
-        rewards -= found.mean
-        absorb = policy.warm_start if isinstance(policy, Adaptive) and len(distinct) > LARGE else policy.observe
-        absorb(arms, rewards, **self._noise(policy, warp, noise))
-        warp, highest = warp.shifted(found.mean), float(rewards.max())
-        return replace(self, policy=policy, warp=warp, fitted=found, n_fitted=n, highest=highest)
+        return found, warp.shifted(found.mean)
 
-    def on(self, arms: Array, observed: Indices, values: Array, noise: Array) -> "Model":
+    def refitted_as(
+        self, found: Fit, warp: Warp, arms: Indices, values: Array, noise: Array, record: Record | None = None
+    ) -> "Model":
+        """The model with what was learned of all results (n,), and a policy made of them."""
+        kernel = found.scale * self.settings.shape.kernel(found.theta)
+        policy = _policy(self.settings, self.arms, kernel, found.noise, len(values))
+        rewards = warp.reward(values)
+        _observe(policy, arms, rewards, self._noise(policy, warp, noise), record, as_table=len(arms) > LARGE)
+        return replace(self, policy=policy, warp=warp, fitted=found, n_fitted=len(values), highest=float(rewards.max()))
+
+    def on(self, arms: Array, observed: Indices, values: Array, noise: Array, record: Record | None = None) -> "Model":
         """The same model of a table that has grown."""
         old, arms = self.policy, as_rows(arms)
         policy = _policy(self.settings, arms, old.kernel, old.regularization, self.n_fitted)
-        policy.observe(observed, self.warp.reward(values), **self._noise(policy, self.warp, noise))
+        _observe(policy, observed, self.warp.reward(values), self._noise(policy, self.warp, noise), record)
         return replace(self, arms=arms, policy=policy)
 
     def _noise(self, policy: Policy, warp: Warp, noise: Array) -> dict[str, Array]:
@@ -155,6 +205,20 @@ class Model:
         with np.errstate(divide="ignore"):
             keys = np.log(counts * np.square(std)) + rng.gumbel(size=len(distinct))
         return np.sort(np.argsort(-keys)[:MOST])
+
+
+def _observe(
+    policy: Policy,
+    arms: Indices,
+    rewards: Array,
+    noise: dict[str, Array],
+    record: Record | None,
+    *,
+    as_table: bool = False,
+) -> None:
+    absorb = policy.warm_start if as_table and isinstance(policy, Adaptive) else policy.observe
+    with policy.repeating(record.drawn) if record is not None and isinstance(policy, BKB) else nullcontext():
+        absorb(arms, rewards, **noise)
 
 
 def _policy(settings: Settings, arms: Array, kernel: Kernel, regularization: float, number: int) -> Policy:

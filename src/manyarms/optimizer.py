@@ -118,7 +118,7 @@ class Optimizer:
         seed = int(seed.integers(2**63)) if isinstance(seed, np.random.Generator) else whole(seed, "seed", at_least=0)
         learns = not (fixed and noise is not None)
         settings = Settings(shape, noise, learns, RADIUS if confidence is None else confidence, policy, options, seed)
-        order, nothing = np.random.default_rng([seed, 1]).permutation(len(pool)), np.zeros(len(pool), dtype=bool)
+        order, nothing = start_order(seed, len(pool)), np.zeros(len(pool), dtype=bool)
         self._log: list[_Told] = []  # entries from n_told on are of calls that failed
         self._state = _State(pool, order, Model.prior(settings, pool.X), 0, 0, (), nothing.astype(np.intp), nothing, nothing)
 
@@ -166,7 +166,7 @@ class Optimizer:
         """
         state = self._state
         positions = state.pool.positions(ids)
-        told = _told(values, failed, len(positions))
+        told = as_told(values, failed, len(positions))
         if self._most == 1:
             self._check_once(positions, told)
         names, deviations = [_plain(state.pool.ids[position]) for position in positions], as_noise(noise, len(positions))
@@ -182,12 +182,8 @@ class Optimizer:
         model = state.model
         if good.any():
             arms, rewards, sd = self._results(trials, state.pool)
-            refit = model.is_surprised(rewards) or model.is_stale(model.n_results + len(arms))
             with blas().limit(limits=1):
-                if not refit or len(arms) <= model.n_results:
-                    model = model.observed(arms, rewards, sd)
-                if refit:
-                    model = model.refitted(*self._results([*self.history, *trials], state.pool))
+                model = model.told(arms, rewards, sd, lambda: self._results([*self.history, *trials], state.pool))
         del self._log[state.n_told :]
         self._log.append(_Told(trials, _size(model)))
         self._state = replace(
@@ -304,11 +300,10 @@ class Optimizer:
         pool = state.pool.add(table, ids=ids)
         more = np.zeros(len(pool) - len(state.pool), dtype=bool)
         model = state.model.on(pool.X, *self._results(self.history, pool))
-        rng = np.random.default_rng([model.settings.seed, len(pool)])
         self._state = replace(
             state,
             pool=pool,
-            order=np.concatenate([state.order, len(state.pool) + rng.permutation(len(more))]),
+            order=grown_order(state.order, model.settings.seed, len(more)),
             model=model,
             results=np.concatenate([state.results, more.astype(np.intp)]),
             retired=np.concatenate([state.retired, more]),
@@ -448,6 +443,17 @@ def as_pool(pool: Any) -> Pool:
     return Pool.from_frame(pool)
 
 
+def start_order(seed: int, n: int) -> Indices:
+    """The order of the random start of n candidates."""
+    return np.random.default_rng([seed, 1]).permutation(n)
+
+
+def grown_order(order: Indices, seed: int, n: int) -> Indices:
+    """The same with n candidates more."""
+    more = np.random.default_rng([seed, len(order) + n]).permutation(n)
+    return np.concatenate([order, len(order) + more])
+
+
 def _shape(kernel: Any, pool: Pool) -> tuple[Shape, bool]:
     """What is learned of the kernel, and whether it is taken as given."""
     widths = dict.fromkeys(("numeric", "categorical", "bits"), 0)
@@ -482,7 +488,7 @@ def _most(repeats: Any) -> float:
     return whole(repeats, 'repeats (unless "allow" or "never")')
 
 
-def _told(values: Any, failed: Any, n: int) -> list[float | None]:
+def as_told(values: Any, failed: Any, n: int) -> list[float | None]:
     """A value for each of n ids, None for those that failed."""
     if failed is None:
         if values is None:

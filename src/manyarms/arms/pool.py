@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import chain
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -36,6 +36,8 @@ class _Parts:
     numbered: bool
     next_row: int
     missing: str
+    declared: dict[str, Declared]
+    levels: dict[str, Levels]  # of ordered columns whose table does not say so
     ids: AnyArray
     X: Array
     arm_of: Indices
@@ -68,13 +70,20 @@ class Pool:
 
     @classmethod
     def from_csv(
-        cls, path: str | Path, *, id: str | None = None, columns: Columns | None = None, missing: str = "error"
+        cls,
+        path: str | Path,
+        *,
+        id: str | None = None,
+        columns: Columns | None = None,
+        missing: str = "error",
+        decimal: Literal[".", ","] = ".",
     ) -> "Pool":
-        """The rows of a CSV file with a header, separated by commas."""
+        """The rows of a CSV file in UTF-8 with a header, as spreadsheets write it: separated by commas, semicolons, tabs or
+        bars, whichever the header has most of. `decimal` is the mark before the fraction of a number."""
         declared = checked_types(columns)
         texts = {name for name, kind in declared.items() if kind in ("bits", "text")}
         kept = {name for name, kind in declared.items() if kind not in ("continuous", "log", "integer")}
-        return _new_pool(read_csv(Path(path), id, texts, kept), {}, id, declared, missing)
+        return _new_pool(read_csv(Path(path), id, texts, kept, decimal), {}, id, declared, missing)
 
     @classmethod
     def from_parquet(
@@ -287,12 +296,27 @@ def _new_pool(
     numbered = id is None and ids is None
     n_rows = len(frame)
     frame, named, label = _candidates(frame, id, np.arange(n_rows) if numbered else ids, names, ignored, missing)
-    levels = {n: tuple(dtype.categories) for n, dtype in frame.schema.items() if isinstance(dtype, pl.Enum)} | levels
-    columns = _decided(frame, declared, levels, missing, label)
+    return first_pool(frame, named, label, id, numbered, n_rows, missing, declared, levels)
+
+
+def first_pool(
+    frame: pl.DataFrame,
+    ids: AnyArray,
+    label: Label,
+    id: str | None,
+    numbered: bool,
+    next_row: int,
+    missing: str,
+    declared: dict[str, Declared],
+    levels: dict[str, Levels],
+) -> Pool:
+    """The pool of a table from which ids and rows to leave out were taken."""
+    known = {n: tuple(dtype.categories) for n, dtype in frame.schema.items() if isinstance(dtype, pl.Enum)} | levels
+    columns = _decided(frame, declared, known, missing, label)
     rows = _encode(frame, columns, label)
     first, arm_of = _group(rows)
     X = rows if len(first) == len(rows) else rows[first]
-    return Pool(_Parts((frame,), columns, id, numbered, n_rows, missing, named, X, arm_of))
+    return Pool(_Parts((frame,), columns, id, numbered, next_row, missing, declared, levels, ids, X, arm_of))
 
 
 def _extended(pool: Pool, frame: pl.DataFrame, ids: Sequence[Any] | AnyArray | None) -> Pool:
@@ -312,7 +336,12 @@ def _extended(pool: Pool, frame: pl.DataFrame, ids: Sequence[Any] | AnyArray | N
     ignored = {c.name for c in parts.columns if isinstance(c, Aside) and c.type == "ignore" and c.constant is None}
     frame, named, label = _candidates(frame, parts.id, ids, list(pool.names), ignored, parts.missing)
     _check_new(pool, named, label)
-    columns = []
+    return grown_pool(pool, frame, named, label, parts.next_row + n_rows)
+
+
+def grown_pool(pool: Pool, frame: pl.DataFrame, ids: AnyArray, label: Label, next_row: int) -> Pool:
+    """The pool with a table more, from which ids and rows to leave out were taken."""
+    parts, columns = pool._parts, []
     for column in parts.columns:
         values = cleaned(frame[column.name])
         _check_missing(column, values, parts.missing, label)
@@ -324,8 +353,8 @@ def _extended(pool: Pool, frame: pl.DataFrame, ids: Sequence[Any] | AnyArray | N
             parts,
             tables=(*parts.tables, frame),
             columns=tuple(columns),
-            next_row=parts.next_row + n_rows,
-            ids=np.concatenate([pool.ids, named]),
+            next_row=next_row,
+            ids=np.concatenate([pool.ids, ids]),
             X=rows[first] if len(first) > len(pool.X) else pool.X,
             arm_of=np.concatenate([pool.arm_of, arms[len(pool.X) :]]),
         )

@@ -1,9 +1,10 @@
 """Tables from files, data frames, dicts and arrays, all as one kind of data frame."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -14,23 +15,29 @@ from manyarms.errors import ArmsError, ParameterError
 from manyarms.typing import ArrayLike
 
 Levels = tuple[Any, ...]
+Read = TypeVar("Read")
 NOT_A_NUMBER = ["", "na", "n/a", "nan", "null", "none"]
 """What stands for a missing number in a CSV file, in any case."""
+SEPARATORS = ",;\t|"
+"""Of the columns of a CSV file; the first one wins a draw."""
 SAMPLED = 100
 """Rows of a CSV file looked at for strings of bits."""
 TYPED = 10_000
 """Rows of a CSV file that its types are guessed from; all, where that fails."""
 
 
-def read_csv(path: Path, id: str | None, texts: set[str], kept: set[str]) -> pl.DataFrame:
+def read_csv(path: Path, id: str | None, texts: set[str], kept: set[str], decimal: str = ".") -> pl.DataFrame:
     """`texts` are read as strings, as is the id unless all are numbers written plainly; `kept` are not searched for numbers."""
-    sample = _attempt(path, lambda: pl.read_csv(path, infer_schema_length=0, n_rows=SAMPLED, glob=False))
+    if decimal not in (".", ","):
+        raise ParameterError(f'decimal must be "." or ",", got {decimal!r}')
+    parse = partial(pl.read_csv, path, separator=_separator(path), decimal_comma=decimal == ",", glob=False)
+    sample = _attempt(path, lambda: parse(infer_schema_length=0, n_rows=SAMPLED))
     _check_header(path, sample.columns)
     bits = {name for name in sample.columns if len(known := sample[name].drop_nulls()) and is_bits(known)} - texts - {id}
     strings = {name: pl.String() for name in sample.columns if name in texts or name in bits or name == id}
 
     def read(length: int | None) -> pl.DataFrame:
-        return pl.read_csv(path, infer_schema_length=length, schema_overrides=strings, glob=False)
+        return parse(infer_schema_length=length, schema_overrides=strings)
 
     try:
         frame = read(TYPED)
@@ -41,15 +48,29 @@ def read_csv(path: Path, id: str | None, texts: set[str], kept: set[str]) -> pl.
         height -= 1  # empty lines at the end
     frame = frame.head(height)
     searched = [name for name, dtype in frame.schema.items() if dtype == pl.String and name not in kept and name != id]
-    frame = frame.with_columns(_numbers_in(frame[name], name in bits) for name in searched)
+    frame = frame.with_columns(_numbers_in(frame[name], name in bits, decimal) for name in searched)
     if id is not None and id in frame.columns and id not in texts and frame[id].str.contains(r"^(0|-?[1-9]\d{0,17})$").all():
         frame = frame.with_columns(pl.col(id).cast(pl.Int64))
     return frame
 
 
-def _numbers_in(texts: pl.Series, may_be_bits: bool) -> pl.Series:
+def _separator(path: Path) -> str:
+    """What separates the names of the header: the mark that occurs most outside quotes, a comma where none does."""
+    header = _attempt(path, lambda: _first_line(path))
+    bare = "".join(header.split('"')[::2])
+    return max(SEPARATORS, key=bare.count)
+
+
+def _first_line(path: Path) -> str:
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        return file.readline(1 << 20)
+
+
+def _numbers_in(texts: pl.Series, may_be_bits: bool, decimal: str) -> pl.Series:
     """Strings as numbers where all are, or stand for a missing one; those of bits begin with 0 somewhere, or are long."""
     plain = texts.str.strip_chars()
+    if decimal == ",":
+        plain = plain.str.replace(",", ".", literal=True)
     known = plain.filter(plain.is_not_null() & ~plain.str.to_lowercase().is_in(NOT_A_NUMBER))
     if not len(known) or known.cast(pl.Float64, strict=False).null_count():
         return texts
@@ -65,11 +86,6 @@ def _check_header(path: Path, names: list[str]) -> None:
         raise ArmsError(
             f"cannot read {path}: it must be a CSV file in UTF-8, got the header {strange[0][:40]!r}; convert it first"
         )
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
-        raise ArmsError(
-            f"{path} must be separated by commas, got the header {names[0]!r}; read it by polars.read_csv(…, separator=…) "
-            "and give Pool.from_frame the result"
-        )
     twice = [name for name in names if name.removesuffix("_duplicated_0") in names and name.endswith("_duplicated_0")]
     if twice:
         raise ArmsError(f"{path} must name its columns differently, got {twice[0].removesuffix('_duplicated_0')!r} twice")
@@ -79,7 +95,7 @@ def read_parquet(path: Path) -> pl.DataFrame:
     return _attempt(path, lambda: pl.read_parquet(path, glob=False))
 
 
-def _attempt(path: Path, read: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+def _attempt(path: Path, read: Callable[[], Read]) -> Read:
     if not path.is_file():
         raise ArmsError(f"there is no file {path}; the path must be that of a file")
     try:

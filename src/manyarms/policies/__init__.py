@@ -12,6 +12,7 @@ from manyarms.policies.estimated import EstimatedNoise
 from manyarms.policies.gpucb import GPUCB
 from manyarms.policies.improvement import GPEI, GPPI, SketchEI, SketchPI
 from manyarms.policies.incremental import Incremental, Insertion
+from manyarms.policies.local import LocalBatch
 from manyarms.policies.minimeta import MiniMeta
 from manyarms.policies.oful import OFUL
 from manyarms.policies.qff import QFF
@@ -40,6 +41,7 @@ __all__ = [
     "FixedDesign",
     "Incremental",
     "Insertion",
+    "LocalBatch",
     "MiniMeta",
     "SketchEI",
     "SketchPI",

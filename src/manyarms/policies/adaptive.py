@@ -21,7 +21,7 @@ from manyarms.policies.bkb import BKB
 from manyarms.policies.checks import as_arms, as_excluded, as_rewards, as_weights
 from manyarms.sketch.confidence import Evidence, alpha_in, updated_norm
 from manyarms.sketch.covariance import SPARE_ROWS, Covariance
-from manyarms.sketch.dictionary import STALE, Chance, draw_dictionary, inclusion_probability
+from manyarms.sketch.dictionary import STALE, Chance, inclusion_probability
 from manyarms.sketch.embedding import APPENDABLE, Embedding
 from manyarms.sketch.history import History, by_arm
 from manyarms.sketch.lazy import Frontier
@@ -84,12 +84,11 @@ class Adaptive(BKB, resparsify="adaptive"):
         if state.exact or not state.history.n_observations:
             return super()._batch(outstanding, barred)
         beta, accuracy, now = np.sqrt(STALE) * self.beta, self._accuracy(), state.frontier
-        history, frontier, shrunk, supposed = state.history, now, 1.0, outstanding
+        history, frontier, rule, supposed = state.history, now, self._rule(), outstanding
         while True:
             now.track(supposed)
-            shrinks = float(now.tracked.variance[now.tracked.positions(supposed)].sum())
-            shrunk += shrinks
-            if shrunk > STALE or (chosen and not shrinks):
+            variance = now.tracked.variance[now.tracked.positions(supposed)]
+            if not rule.lets(supposed, variance) or (chosen and not variance.any()):
                 return np.array(chosen, dtype=np.intp)
             if len(supposed):
                 distinct, _, weights = by_arm(supposed, np.zeros(len(supposed)), np.ones(len(supposed)))
@@ -168,7 +167,8 @@ class Adaptive(BKB, resparsify="adaptive"):
         observed, alpha = self._observations(history), alpha_in(self.confidence)
         rng, chance = old.chance.at(history.n_observations), old.chance.random(1)[1]
         at, information = draw_from_table(self.kernel, observed, self.regularization, old.oversampling, alpha, rng)
-        return history.pulled[at], information, chance
+        recorded = self._recorded and self._recorded[0]
+        return history.pulled[at] if recorded is None else recorded, information, chance
 
     def _first_state(self, rng: np.random.Generator) -> AdaptiveState:
         none = np.zeros(0, dtype=np.intp)
@@ -195,7 +195,7 @@ class Adaptive(BKB, resparsify="adaptive"):
         information = self._information(anchors, weights)
         staleness = old.evidence.staleness + float(weights @ anchors)
         frontier = old.frontier.observed(history, arms, rewards, weights)
-        if staleness > STALE:
+        if staleness > STALE if self._recorded is None else self._recorded[0] is not None:
             drawn = self._draw(old, history, variance)
             return self._on(*drawn, replace(old, frontier=frontier), history, information)
         evidence = self._current_evidence(history, frontier.tracked, information, staleness)
@@ -257,7 +257,7 @@ class Adaptive(BKB, resparsify="adaptive"):
         """A fresh S with p̃ = q̄σ̃²_τ (lines 6–9 of Algorithm 1), beside what was drawn from a table that was absorbed."""
         self.stats.count("draws")
         probability = inclusion_probability(variance, history.counts, old.oversampling)
-        dictionary, chance = draw_dictionary(history.pulled, probability, old.chance)
+        dictionary, chance = self._drawn(history.pulled, probability, old.chance)
         return (np.union1d(self._past.inducing, dictionary) if self._past else dictionary), chance
 
     def _on(

@@ -20,7 +20,7 @@ import numpy as np
 
 from manyarms.policies.bkb import BKB
 from manyarms.sketch.confidence import Evidence
-from manyarms.sketch.dictionary import Chance, draw_dictionary, inclusion_probability
+from manyarms.sketch.dictionary import Chance, inclusion_probability
 from manyarms.sketch.history import History
 from manyarms.sketch.posterior import Posterior
 from manyarms.typing import Array, Indices
@@ -82,7 +82,7 @@ class AlgorithmOne(BKB, resparsify="always"):
     def _resparsified(self, old: AlgorithmOneState, history: History, variance: Array, information: float) -> AlgorithmOneState:
         """A dictionary for p̃ = q̄σ̃² (lines 6–9) and the posterior on it."""
         inclusion = inclusion_probability(variance, history.counts, old.oversampling)
-        dictionary, chance = draw_dictionary(history.pulled, self._draw(old, history, variance, inclusion), old.chance)
+        dictionary, chance = self._drawn(history.pulled, self._draw(old, history, variance, inclusion), old.chance)
         posterior, inducing = self._posterior(history, dictionary)
         pulled_variance = posterior.moments(self.arms[history.pulled], self._diag[history.pulled])[1]
         evidence = self._evidence(history, pulled_variance, posterior.norm, information, mean_spread=posterior.spread)

@@ -54,6 +54,18 @@ class Lookahead(Protocol):
         """Suppose these arms were pulled once more each."""
 
 
+class GlobalRule:
+    """Batch-BKB's: a batch goes on while 1 + Σσ̃²(x_s) ≤ C, over its arms, with the variances of when it began."""
+
+    def __init__(self) -> None:
+        self._shrunk = 1.0
+
+    def lets(self, arms: Indices, variance: Array) -> bool:
+        """Whether another arm may follow these, of such variances, and those before them."""
+        self._shrunk += float(variance.sum())
+        return self._shrunk <= STALE
+
+
 class Policy(ABC):
     """Arms are the rows of a table; an arm is its index.
 
@@ -132,17 +144,19 @@ class Policy(ABC):
             return np.array([] if len(outstanding) else [self._first(barred)], dtype=np.intp)
         mean, variance, _ = self.scores()
         lookahead, beta = self._lookahead(append=False), np.sqrt(STALE) * self.beta
-        chosen: list[int] = []
-        supposed, shrunk = outstanding, 1.0 + float(variance[outstanding].sum())
-        while shrunk <= STALE:
+        chosen, supposed, rule = list[int](), outstanding, self._rule()
+        while rule.lets(supposed, variance[supposed]):
             if len(supposed):
                 lookahead.pull(supposed)
             supposed = np.array([self._pick(mean, lookahead, beta, len(outstanding) + len(chosen), barred)])
-            shrunk += float(variance[supposed[0]])
             chosen.append(int(supposed[0]))
             if not variance[supposed[0]]:  # f is known there: nothing would end the batch
                 break
         return np.array(chosen, dtype=np.intp)
+
+    def _rule(self) -> "GlobalRule":
+        """What ends choose(None)."""
+        return GlobalRule()
 
     def observe(self, arms: ArrayLike, rewards: ArrayLike, *, noise: ArrayLike | None = None) -> None:
         """Learn the rewards (n,) of arms (n,), in any order, repeats included.

@@ -1,6 +1,8 @@
 """BKB, budgeted kernel bandits: what its variants share. Each variant is a file: when, and how, the dictionary is redrawn."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -10,6 +12,7 @@ from manyarms.errors import ParameterError
 from manyarms.numbers import real, whole
 from manyarms.policies.base import Lookahead, Policy, State
 from manyarms.sketch.confidence import Constant, Radius, alpha_in
+from manyarms.sketch.dictionary import Chance, draw_dictionary
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.estimate import Estimate, estimate
 from manyarms.sketch.history import History, by_arm
@@ -55,6 +58,7 @@ class BKB(Policy):
 
     _variants: ClassVar[dict[str, type["BKB"]]] = {}
     _state: BKBState
+    _recorded: tuple[Indices | None] | None = None  # what an observation that is repeated has drawn
 
     def __init_subclass__(cls, resparsify: str | None = None, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -115,6 +119,25 @@ class BKB(Policy):
         The paper's "Tuning q̄": to go on past the planned horizon, pass ``oversampling_for(epsilon, delta / 2, horizon)``.
         """
         self._state = self._redrawn(self.oversampling if oversampling is None else _oversampling(oversampling))
+
+    @contextmanager
+    def repeating(self, drawn: Indices | None) -> Iterator[None]:
+        """What is observed here was before, and this dictionary drawn then (None: none was): nothing is decided anew."""
+        self._recorded = (drawn,)
+        try:
+            yield
+        finally:
+            del self._recorded
+
+    def drawn_since(self, earlier: "BKB") -> Indices | None:
+        """The dictionary, if one was drawn since."""
+        return None if self._state.dictionary is earlier._state.dictionary else self._state.dictionary
+
+    def _drawn(self, arms: Indices, probability: Array, chance: Chance) -> tuple[Indices, Chance]:
+        """A dictionary, drawn or as recorded; chance moves on either way."""
+        drawn, chance = draw_dictionary(arms, probability, chance)
+        recorded = self._recorded and self._recorded[0]
+        return drawn if recorded is None else recorded, chance
 
     # A variant has these three; BKB itself is never instantiated.
 

@@ -10,19 +10,19 @@ The mean zᵀw is the same. Neither has a regret guarantee for a dictionary that
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from manyarms.errors import ParameterError
+from manyarms.errors import NumericalError, ParameterError
 from manyarms.numbers import whole
 from manyarms.policies.base import Policy
 from manyarms.policies.checks import as_arms
 from manyarms.sketch.confidence import Constant, Evidence, Radius, alpha_in
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.history import History, by_arm
-from manyarms.sketch.linalg import represented_below
-from manyarms.sketch.posterior import Posterior
+from manyarms.sketch.linalg import chunks, represented_below
+from manyarms.sketch.ridge import Ridge
 from manyarms.typing import Array, ArrayLike, Indices, Mask, Seed
 
 
@@ -31,12 +31,12 @@ class SparseState:
     """Everything that `observe` changes."""
 
     history: History
-    posterior: Posterior
+    model: Ridge  # on z(x): its variance is q
     evidence: Evidence
 
 
 class DTC(Policy):
-    """UCB on a fixed dictionary with the DTC variance, that of BKB. O(u m²) an observation, O(A m²) a choice.
+    """UCB on a fixed dictionary with the DTC variance, that of BKB: z(x) of all arms is computed once, a step is O(A m).
 
     An arm that S does not represent keeps its r/λ however often it is pulled, so it may be pulled forever: no regret guarantee.
     `choose(None)` is one arm.
@@ -46,7 +46,6 @@ class DTC(Policy):
     """
 
     _state: SparseState
-    _embedding: ClassVar[type[Embedding]] = Embedding
 
     def __init__(
         self,
@@ -70,11 +69,17 @@ class DTC(Policy):
         dictionary = self._dictionary(rng)
         kappa2 = float(self._diag[dictionary].max())
         tolerance = represented_below(len(dictionary), kappa2, self.regularization, 1.0)
-        embedding, kept = self._embedding.fit(self.kernel, self.arms[dictionary], tolerance)
+        self._embedding, kept = Embedding.fit(self.kernel, self.arms[dictionary], tolerance)
         self._inducing = np.sort(dictionary[kept])
-        nothing = np.zeros(0)
-        prior = Posterior.solve(embedding, np.zeros((0, len(kept))), nothing, nothing, self.regularization)
-        return SparseState(History(), prior, self._no_evidence())
+        Z, self._outside = np.empty((self.n_arms, len(kept))), np.empty(self.n_arms)
+        for rows in chunks(self.n_arms, len(kept)):
+            Z[rows], self._outside[rows] = self._embedded(self.arms[rows], self._diag[rows])
+        return SparseState(History(), Ridge.prior(Z, self.regularization), self._no_evidence())
+
+    def _embedded(self, X: Array, diag: Array) -> tuple[Array, Array]:
+        """z(x), and the part of σ̃² that no observation shrinks."""
+        Z, r = self._embedding(X, diag)
+        return Z, np.maximum(r, 0.0) / self.regularization
 
     def _dictionary(self, rng: np.random.Generator) -> Indices:
         """S, as it was asked for."""
@@ -86,39 +91,29 @@ class DTC(Policy):
         return arms
 
     def _observed(self, history: History, arms: Indices, rewards: Array, weights: Array) -> SparseState:
-        old, posterior = self._state, self._posterior(history)
-        before = old.posterior.moments(self.arms[arms], self._diag[arms])[1]
+        old = self._state
+        model = old.model.observed(arms, rewards, weights)
+        if not np.isfinite(model.mean).all():
+            raise NumericalError("the posterior mean is not finite in float64; rescale the rewards")
+        before = self._outside[arms] + old.model.variance[arms]
         information = old.evidence.information + float(np.log1p(alpha_in(self.confidence) * weights * before).sum())
-        variance = posterior.moments(self.arms[history.pulled], self._diag[history.pulled])[1]
-        return SparseState(history, posterior, self._evidence(history, variance, posterior.norm, information))
+        variance = self._outside[history.pulled] + model.variance[history.pulled]
+        return SparseState(history, model, self._evidence(history, variance, model.norm, information))
 
     def _batch(self, outstanding: Indices, barred: Mask | None) -> Indices:
         """One arm at a time: Batch-BKB's rule would end batches of unrepresented arms at once, those of starved ones never."""
         return np.zeros(0, dtype=np.intp) if len(outstanding) else self.choose(exclude=() if barred is None else barred)
 
-    def _posterior(self, history: History) -> Posterior:
-        embedding, observed = self._state.posterior.embedding, self._observations(history)
-        Z, _ = embedding(observed.rows, observed.diag)
-        return Posterior.solve(embedding, Z, observed.counts, observed.sums, self.regularization)
-
     def _moments(self) -> tuple[Array, Array]:
-        return self._moments_at(self.arms, self._diag)
+        return self._state.model.mean, self._outside + self._state.model.variance
 
     def _moments_at(self, X: Array, diag: Array) -> tuple[Array, Array]:
-        return self._state.posterior.moments(X, diag)
+        Z, outside = self._embedded(X, diag)
+        mean, inside = self._state.model.moments(Z)
+        return mean, outside + inside
 
     def _lookahead(self, *, append: bool) -> "_Supposed":
-        return _Supposed(self)
-
-
-@dataclass(frozen=True)
-class Projected(Embedding):
-    """The kernel replaced by its projection k̃(x, y) = z(x)ᵀz(y): nothing is left outside the span."""
-
-    def __call__(self, X: Array, diag: Array) -> tuple[Array, Array]:
-        """z(x) (n, m), and no residual (n,)."""
-        Z, _ = super().__call__(X, diag)
-        return Z, np.zeros(len(X))
+        return _Supposed(self._state.model, self._outside)
 
 
 class SoR(DTC):
@@ -128,18 +123,20 @@ class SoR(DTC):
     paper's Figure 1). No regret guarantee. Parameters as for `DTC`.
     """
 
-    _embedding = Projected
+    def _embedded(self, X: Array, diag: Array) -> tuple[Array, Array]:
+        Z, r = super()._embedded(X, diag)
+        return Z, np.zeros_like(r)
 
 
 class _Supposed:
     """Variances if more arms were pulled. S stays as it is: so do the r/λ, in a batch as in a run."""
 
-    def __init__(self, policy: DTC) -> None:
-        self._policy, self._history = policy, policy._state.history
-        self.variance = policy.scores().variance
+    def __init__(self, model: Ridge, outside: Array) -> None:
+        self._model, self._outside = model, outside
+
+    @property
+    def variance(self) -> Array:
+        return self._outside + self._model.variance
 
     def pull(self, arms: Indices) -> None:
-        arms, nothing, weights = by_arm(arms, np.zeros(len(arms)), np.ones(len(arms)))
-        self._history = self._history.add(arms, nothing, weights)
-        policy = self._policy
-        self.variance = policy._posterior(self._history).moments(policy.arms, policy._diag)[1]
+        self._model = self._model.observed(*by_arm(arms, np.zeros(len(arms)), np.ones(len(arms))))

@@ -76,15 +76,23 @@ class Embedding:
         r is not negative but for rounding, which a small pivot ρ² magnifies by κ²/ρ². It is not clamped: the error in z that
         makes r too small makes zᵀV⁻¹z too large by as much, up to the bound ε·κ²·n_max/λ of the sum.
         """
-        if not len(self.L):
-            return np.zeros((len(X), 0)), diag
-        K = self.kernel(X, self.inducing_rows)
-        Z = solve_lower(self.L, K.T).T
-        r = diag - np.einsum("ij,ij->i", Z, Z)
+        return self.extend(X, diag, np.zeros((len(X), 0)), diag)
+
+    def extend(self, X: Array, diag: Array, Z: Array, r: Array) -> tuple[Array, Array]:
+        """The same where the first p coordinates Z (n, p) are known, those of an embedding that this one extends, and their r.
+
+        The others are L₊₊⁻¹(k₊ − L₊z).
+        """
+        p, L = Z.shape[1], self.L
+        if p == len(L):
+            return Z, r
+        K = self.kernel(X, self.inducing_rows[p:])
+        zeta = solve_lower(L[p:, p:], K.T - L[p:, :p] @ Z.T if p else K.T).T
+        Z, r = np.hstack([Z, zeta]) if p else zeta, r - np.einsum("ij,ij->i", zeta, zeta)
         worst, kappa2 = int(r.argmin()), diag.max()
-        magnified = 10 * len(self.L) * EPS * kappa2 / np.square(np.diag(self.L).min())
+        magnified = 10 * len(L) * EPS * kappa2 / np.square(np.diag(L).min())
         if r[worst] < -(PSD_TOLERANCE + magnified) * kappa2:
-            raise _negative_variance(X[worst], r[worst], self.inducing_rows[np.abs(self.L @ Z[worst]).argmax()])
+            raise _negative_variance(X[worst], r[worst], self.inducing_rows[np.abs(L @ Z[worst]).argmax()])
         return Z, r
 
 

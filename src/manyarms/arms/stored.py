@@ -1,0 +1,94 @@
+"""A pool as bytes: its tables in Parquet, and in JSON what else it was made of. Reading them makes the same pool again."""
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from manyarms.arms.columns import Declared
+from manyarms.arms.pool import Pool, first_pool, grown_pool
+from manyarms.errors import ArmsError, ParameterError
+from manyarms.typing import AnyArray
+
+PLAIN = (str, int, float, bool, type(None))
+
+
+def described(pool: Pool) -> dict[str, Any]:
+    """What a pool was made of beside its tables, for JSON."""
+    parts = pool._parts
+    declared = {name: kind if isinstance(kind, str) else list(kind) for name, kind in parts.declared.items()}
+    levels = {name: list(values) for name, values in parts.levels.items()}
+    for values in [*declared.values(), *levels.values()]:
+        if not all(isinstance(value, PLAIN) for value in values):
+            raise ParameterError(f"levels of a pool that is stored must be strings or numbers, got {values!r}")
+    return {
+        "id": parts.id,
+        "numbered": parts.numbered,
+        "missing": parts.missing,
+        "declared": declared,
+        "levels": levels,
+        "next_row": parts.next_row,
+    }
+
+
+def table_of(pool: Pool, index: int) -> bytes:
+    """A table of a pool, by its place, as a Parquet file with the ids in the first column."""
+    sizes = [len(frame) for frame in pool._parts.tables]
+    start, frame = sum(sizes[:index]), pool._parts.tables[index]
+    ids = pool.ids[start : start + len(frame)]
+    named = pl.Series(_free(frame), ids.tolist() if ids.dtype == object else ids)
+    file = io.BytesIO()
+    frame.select(named, pl.all()).write_parquet(file)
+    return file.getvalue()
+
+
+def tables_of(pool: Pool) -> list[bytes]:
+    """All of them."""
+    return [table_of(pool, index) for index in range(len(pool._parts.tables))]
+
+
+def stored_pool(description: dict[str, Any], tables: Sequence[bytes]) -> Pool:
+    """The pool of `described` and `tables_of`."""
+    declared: dict[str, Declared] = {
+        name: kind if isinstance(kind, str) else tuple(kind) for name, kind in description["declared"].items()
+    }
+    levels = {name: tuple(values) for name, values in description["levels"].items()}
+    rest = (description["id"], description["numbered"], description["next_row"], description["missing"], declared, levels)
+    frame, ids = _opened(tables[0])
+    pool = first_pool(frame, ids, _label(ids), *rest)
+    for table in tables[1:]:
+        pool = with_table(pool, table, description["next_row"])
+    return pool
+
+
+def with_table(pool: Pool, table: bytes, next_row: int) -> Pool:
+    """The pool with one more of `tables_of`."""
+    frame, ids = _opened(table)
+    return grown_pool(pool, frame, ids, _label(ids), next_row)
+
+
+def _opened(table: bytes) -> tuple[pl.DataFrame, AnyArray]:
+    try:
+        frame = pl.read_parquet(io.BytesIO(table))
+    except pl.exceptions.PolarsError as error:
+        raise ArmsError(f"a stored table cannot be read: {error}") from error
+    named = frame.to_series(0)
+    if named.dtype == pl.Int64:
+        return frame[:, 1:], named.to_numpy().copy()
+    ids = np.empty(len(named), dtype=object)
+    ids[:] = named.to_list()
+    return frame[:, 1:], ids
+
+
+def _free(frame: pl.DataFrame) -> str:
+    """A name that no column has."""
+    name = "id"
+    while name in frame.columns:
+        name += "_"
+    return name
+
+
+def _label(ids: AnyArray) -> Any:
+    return lambda position: f"the row of {ids[position]!r}"

@@ -1,0 +1,123 @@
+"""The event log: records that are only ever appended, each with a digest of itself and of its predecessor."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from manyarms.errors import StudyDamagedError
+from manyarms.hyper import Fit
+from manyarms.model import Record
+from manyarms.typing import AnyArray
+from manyarms.warp import Warp
+
+FIRST = "manyarms"
+"""What the first event has in place of a predecessor's digest."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One entry of the log: its number from 1, what happened, when (UTC, seconds since 1970), and the particulars."""
+
+    number: int
+    kind: str
+    time: float
+    payload: dict[str, Any]
+
+
+class Row(NamedTuple):
+    """An event as it is stored; `record` is its JSON."""
+
+    number: int
+    kind: str
+    time: float
+    record: str
+    digest: str
+
+
+class Head(NamedTuple):
+    """The number of the last event, and its digest."""
+
+    number: int
+    digest: str
+
+
+START = Head(0, FIRST)
+
+
+def row_after(head: Head, kind: str, time: float, payload: dict[str, Any]) -> Row:
+    """The row of an event that follows."""
+    record = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _chained(head, kind, time, record)
+
+
+def _chained(head: Head, kind: str, time: float, record: str) -> Row:
+    number = head.number + 1
+    text = f"{head.digest}\n{number}\n{kind}\n{time!r}\n{record}"
+    return Row(number, kind, time, record, hashlib.sha256(text.encode()).hexdigest())
+
+
+def checked(rows: Iterable[Any], head: Head) -> tuple[list[Event], Head]:
+    """The events in rows that follow a head, and the head after them; StudyDamagedError where the chain breaks."""
+    whole: list[Row] = []
+    for row in rows:
+        _, kind, time, record, _ = row
+        plain = isinstance(kind, str) and isinstance(time, float) and isinstance(record, str)
+        expected = _chained(head, kind, time, record) if plain else None
+        if expected is None or tuple(row) != expected:
+            raise damaged(head.number, f"event {head.number + 1} is missing or not as it was written")
+        whole.append(expected)
+        head = Head(expected.number, expected.digest)
+    payloads = json.loads(f"[{','.join(row.record for row in whole)}]")  # at once: a fifth of the time
+    return [Event(*row[:3], payload) for row, payload in zip(whole, payloads, strict=True)], head
+
+
+def damaged(whole: int, what: str) -> StudyDamagedError:
+    """The error for a log of which `whole` events are good."""
+    return StudyDamagedError(
+        f"the log of this study is damaged: {what}; it is whole up to event {whole}, go back to a copy or salvage those", whole
+    )
+
+
+# Records of learning steps
+
+
+def written_record(record: Record) -> dict[str, Any]:
+    """A learning step as JSON; arrays as base64 of their bytes."""
+    written: dict[str, Any] = {}
+    if record.drawn is not None:
+        written["drawn"] = _packed(record.drawn, "<i8")
+    if record.fitted is not None and record.warp is not None:
+        fit, warp = record.fitted, record.warp
+        written["fit"] = {
+            "scale": fit.scale,
+            "noise": fit.noise,
+            "mean": fit.mean,
+            "loss": fit.loss if np.isfinite(fit.loss) else None,
+        }
+        written["theta"] = fit.theta.tolist()
+        written["warp"] = [_packed(warp.values, "<f8"), _packed(warp.rewards, "<f8"), warp.floor]
+    return written
+
+
+def read_record(written: dict[str, Any]) -> Record:
+    """The step that `written_record` wrote."""
+    drawn = _unpacked(written["drawn"], "<i8").astype(np.intp) if "drawn" in written else None
+    if "fit" not in written:
+        return Record(drawn, None, None)
+    values, rewards, floor = written["warp"]
+    warp = Warp(_unpacked(values, "<f8"), _unpacked(rewards, "<f8"), floor)
+    found = Fit(np.array(written["theta"], dtype=np.float64), **written["fit"])
+    return Record(drawn, found if found.loss is not None else replace(found, loss=np.inf), warp)
+
+
+def _packed(array: AnyArray, dtype: str) -> str:
+    return base64.b64encode(array.astype(dtype).tobytes()).decode()
+
+
+def _unpacked(text: str, dtype: str) -> AnyArray:
+    return np.frombuffer(base64.b64decode(text), dtype=dtype)

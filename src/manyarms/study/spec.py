@@ -1,0 +1,66 @@
+"""Settings of a study as JSON: kernels, radii and policies by name and arguments. No code is stored."""
+
+import inspect
+from typing import Any
+
+import numpy as np
+
+from manyarms import kernels, policies
+from manyarms.errors import ParameterError, StudyError
+from manyarms.kernels import Kernel
+from manyarms.sketch import confidence
+
+NAMED: dict[str, Any] = {
+    **{name: getattr(kernels, name) for name in kernels.__all__ if inspect.isclass(getattr(kernels, name))},
+    **{name: getattr(confidence, name) for name in ("Bayes", "Constant", "Growing", "LogDet", "Theory")},
+}
+"""What is written as {"name": arguments}."""
+
+
+def written(value: Any, what: str) -> Any:
+    """A setting for JSON; `what` names it in messages."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if np.isfinite(value) else {"float": str(value)}
+    if isinstance(value, list | tuple):
+        return [written(item, what) for item in value]
+    name = type(value).__name__
+    if type(value) is NAMED.get(name):
+        arguments = [each for each in inspect.signature(type(value)).parameters if hasattr(value, each)]
+        spec = {name: {each: written(getattr(value, each), what) for each in arguments}}
+        if repr(read(spec)) == repr(value):
+            return spec
+    wanted = "a name or a kernel of manyarms.kernels" if isinstance(value, Kernel) or what == "kernel" else "a number or a name"
+    raise ParameterError(f"{what} of a study must be something that can be written down, {wanted}; got {value!r}")
+
+
+def read(spec: Any) -> Any:
+    """The setting that `written` wrote."""
+    if isinstance(spec, list):
+        return tuple(read(item) for item in spec)
+    if not isinstance(spec, dict):
+        return spec
+    ((name, arguments),) = spec.items()
+    if name == "float":
+        return float(arguments)
+    if name not in NAMED:
+        raise StudyError(f"this study uses {name}, which this version does not know; open it with a newer one")
+    return NAMED[name](**{each: read(value) for each, value in arguments.items()})
+
+
+def written_policy(policy: Any) -> str:
+    """A policy by its name."""
+    name = getattr(policy, "__name__", repr(policy))
+    if name not in policies.__all__ or getattr(policies, name) is not policy:
+        raise ParameterError(f"policy of a study must be one of manyarms.policies, got {policy!r}")
+    return str(name)
+
+
+def read_policy(name: str) -> Any:
+    """The policy that `written_policy` named."""
+    if name not in policies.__all__:
+        raise StudyError(f"this study uses the policy {name}, which this version does not know; open it with a newer one")
+    return getattr(policies, name)

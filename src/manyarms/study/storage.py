@@ -1,0 +1,258 @@
+"""Where a study is kept: a SQLite file, or a schema of a PostgreSQL database; one transaction a call.
+
+SQLite runs with a TRUNCATE journal and synchronous=FULL: what is committed survives a kill and a power cut. A writer takes the
+lock at once (BEGIN IMMEDIATE; on PostgreSQL the row of the head), so writers wait for each other and none is refused.
+"""
+
+import hashlib
+import os
+import re
+import sqlite3
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy.pool import StaticPool
+
+from manyarms.errors import StudyDamagedError, StudyError, StudyStorageError, StudyVersionError
+from manyarms.study.log import START, Event, Head, checked, damaged, row_after
+
+BUSY = 600.0
+"""Seconds a writer waits for others."""
+PART = 1 << 26
+"""Bytes of a blob in one row."""
+SCHEMA = "manyarms"
+"""Of PostgreSQL, unless the URL ends in #name."""
+
+METADATA = sa.MetaData()
+VERSION = sa.Table("manyarms", METADATA, sa.Column("version", sa.Integer, nullable=False))
+EVENTS = sa.Table(
+    "events",
+    METADATA,
+    sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("time", sa.Double, nullable=False),
+    sa.Column("record", sa.Text, nullable=False),
+    sa.Column("digest", sa.Text, nullable=False),
+)
+HEAD = sa.Table(
+    "head", METADATA, sa.Column("number", sa.BigInteger, nullable=False), sa.Column("digest", sa.Text, nullable=False)
+)
+BLOBS = sa.Table(
+    "blobs",
+    METADATA,
+    sa.Column("digest", sa.Text, primary_key=True),
+    sa.Column("part", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+)
+SNAPSHOTS = sa.Table(
+    "snapshots",
+    METADATA,
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("digest", sa.Text, nullable=False),
+)
+
+MIGRATIONS: list[Callable[[sa.Connection], None]] = [METADATA.create_all]
+"""The i-th brings a study of version i to version i + 1; the first makes the tables."""
+
+_head = sa.select(HEAD.c.number, HEAD.c.digest)
+_since = sa.select(EVENTS).where(EVENTS.c.number > sa.bindparam("after")).order_by(EVENTS.c.number)
+_insert, _move = sa.insert(EVENTS), sa.update(HEAD)
+
+
+class Transaction:
+    """What may be read and written between begin and commit."""
+
+    def __init__(self, connection: sa.Connection, lock: bool) -> None:
+        self._connection = connection
+        found = connection.execute(_head.with_for_update() if lock and connection.dialect.name != "sqlite" else _head).all()
+        if len(found) != 1 or not isinstance(found[0][0], int):
+            raise damaged(0, "the number of its events is lost")
+        self.head = Head(*found[0])
+        self.appended: list[Event] = []
+        self.kept: dict[str, bytes] = {}
+
+    def since(self, head: Head) -> list[Event]:
+        """The events after a head that was read before."""
+        if self.head == head:
+            return []
+        events, last = checked(self._connection.execute(_since, {"after": head.number}), head)
+        if last != self.head:
+            raise damaged(last.number, f"{self.head.number} events were written and {last.number} are left")
+        return events
+
+    def append(self, kind: str, payload: dict[str, Any], time: float) -> Event:
+        """One more event."""
+        row = row_after(self.head, kind, time, payload)
+        self._connection.execute(_insert, row._asdict())
+        self.head = Head(row.number, row.digest)
+        self._connection.execute(_move, self.head._asdict())
+        self.appended.append(Event(row.number, kind, time, payload))
+        return self.appended[-1]
+
+    def keep(self, data: bytes) -> str:
+        """Store bytes once, by their digest."""
+        digest = hashlib.sha256(data).hexdigest()
+        self.kept[digest] = data
+        if not self._connection.execute(sa.select(sa.exists().where(BLOBS.c.digest == digest))).scalar():
+            for part, start in enumerate(range(0, len(data), PART)):
+                self._connection.execute(sa.insert(BLOBS), {"digest": digest, "part": part, "data": data[start : start + PART]})
+        return digest
+
+    def fetch(self, digest: str) -> bytes:
+        """Bytes that were stored; StudyDamagedError where they are not as they were."""
+        rows = self._connection.execute(sa.select(BLOBS.c.data).where(BLOBS.c.digest == digest).order_by(BLOBS.c.part))
+        data = b"".join(bytes(row[0]) for row in rows if isinstance(row[0], bytes | memoryview))
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise damaged(0, f"what is stored as {digest[:12]} is not what was written")
+        return data
+
+
+class Store:
+    """A place for one study."""
+
+    def __init__(self, location: str | Path) -> None:
+        self.location = str(location)
+        self.shown = re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", self.location)  # for messages
+        self._is_url = bool(re.match(r"postgres(ql)?(\+\w+)?://", self.location))
+        if "://" in self.location and not self._is_url:
+            raise StudyError(f"a study is a file, or a PostgreSQL database by URL (postgresql://…), got {self.shown!r}")
+        self._engine: sa.Engine | None = None
+        self._letting_go: weakref.finalize[..., Store] | None = None
+        self._process = 0
+        self._may_create = False
+
+    def create(self, fill: Callable[[Transaction], None]) -> None:
+        """Make the tables and their first contents, in one transaction."""
+        if not self._is_url and Path(self.location).is_file() and Path(self.location).stat().st_size:
+            raise StudyError(f"there is a file {self.shown} already; open it with Study.open, or give another path")
+        if not self._is_url and not Path(self.location).absolute().parent.is_dir():
+            raise StudyError(f"there is no directory {Path(self.location).absolute().parent}; make it first")
+        self._may_create = True
+        with self._connected(lock=True) as connection:
+            if self._is_url:
+                connection.execute(sa.schema.CreateSchema(self._schema, if_not_exists=True))
+            if sa.inspect(connection).has_table("manyarms"):
+                raise StudyError(f"there is a study in {self.shown} already; open it with Study.open, or give another place")
+            for migration in MIGRATIONS:
+                migration(connection)
+            connection.execute(sa.insert(VERSION), {"version": len(MIGRATIONS)})
+            connection.execute(sa.insert(HEAD), START._asdict())
+            fill(Transaction(connection, lock=True))
+        self._may_create = False
+
+    def check(self) -> None:
+        """Raise StudyError unless a study is there that this version can read; older ones are brought up to date."""
+        path = Path(self.location)
+        if not self._is_url and not path.is_file():
+            raise StudyError(f"there is no study {self.shown}; make one with Study.create, or check the path")
+        if not self._is_url and not path.stat().st_size:
+            raise StudyError(f"{self.shown} is empty, its creation was interrupted; make it again with Study.create")
+        with self._connected(lock=False) as connection:
+            version = self._version(connection)
+        if version < len(MIGRATIONS):
+            with self._connected(lock=True) as connection:
+                for migration in MIGRATIONS[self._version(connection) :]:
+                    migration(connection)
+                connection.execute(sa.update(VERSION), {"version": len(MIGRATIONS)})
+
+    def _version(self, connection: sa.Connection) -> int:
+        if not sa.inspect(connection).has_table("manyarms"):
+            raise StudyError(f"{self.shown} is not a study of manyarms; make one with Study.create elsewhere")
+        version = connection.execute(sa.select(VERSION.c.version)).scalar()
+        if not isinstance(version, int) or version < 1:
+            raise damaged(0, "its version is lost")
+        if version > len(MIGRATIONS):
+            raise StudyVersionError(
+                f"{self.shown} has format {version}, this version of manyarms knows {len(MIGRATIONS)}; install a newer one"
+            )
+        return version
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """A transaction that sees one state of the study."""
+        with self._connected(lock=False) as connection:
+            yield Transaction(connection, lock=False)
+
+    @contextmanager
+    def writing(self) -> Iterator[Transaction]:
+        """A transaction that no other writer runs beside; it commits at the end, or nothing is written."""
+        with self._connected(lock=True) as connection:
+            yield Transaction(connection, lock=True)
+
+    def close(self) -> None:
+        """Let go of the connection; it is opened again when needed."""
+        if self._letting_go is not None:
+            self._letting_go()
+        self._engine = self._letting_go = None
+
+    @contextmanager
+    def _connected(self, lock: bool) -> Iterator[sa.Connection]:
+        try:
+            with self._engine_here().connect() as connection:
+                if not self._is_url:
+                    connection.exec_driver_sql("BEGIN IMMEDIATE" if lock else "BEGIN")
+                yield connection
+                connection.commit()
+        except sa.exc.DBAPIError as error:
+            self.close()  # what was begun is rolled back
+            raise self._typed(error) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _typed(self, error: sa.exc.DBAPIError) -> StudyError:
+        what = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
+        if "not a database" in what:
+            return StudyError(f"{self.shown} is not a study of manyarms: {what}; check the path")
+        broken = isinstance(error.orig, sqlite3.DatabaseError) and not isinstance(error.orig, sqlite3.OperationalError)
+        if broken or "malformed" in what or "no such" in what or "Could not decode" in what:
+            return StudyDamagedError(f"{self.shown} is damaged: {what}; go back to a copy, or salvage what is whole")
+        return StudyStorageError(f"{self.shown} could not be used: {what}; nothing was written, mend that and call again")
+
+    def _engine_here(self) -> sa.Engine:
+        """The engine of this process: connections do not survive a fork."""
+        if self._engine is None or self._process != os.getpid():
+            self.close()
+            self._engine, self._process = self._server() if self._is_url else self._file(), os.getpid()
+            self._letting_go = weakref.finalize(self, _dispose, self._engine, self._process)
+        return self._engine
+
+    def _file(self) -> sa.Engine:
+        mode = "rwc" if self._may_create else "rw"
+
+        def connect() -> sqlite3.Connection:
+            uri = f"file:{quote(str(Path(self.location).absolute()))}?mode={mode}"
+            connection = sqlite3.connect(uri, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False)
+            connection.execute("PRAGMA journal_mode=TRUNCATE")
+            connection.execute("PRAGMA synchronous=FULL")
+            return connection
+
+        return sa.create_engine("sqlite://", creator=connect, poolclass=StaticPool)
+
+    @property
+    def _schema(self) -> str:
+        name = self.location.partition("#")[2] or SCHEMA
+        if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", name):
+            raise StudyError(f"the name of a study, after # in its URL, must be small letters, digits and _, got {name!r}")
+        return name
+
+    def _server(self) -> sa.Engine:
+        url = sa.make_url(re.sub(r"^postgres(ql)?(\+\w+)?://", "postgresql+psycopg://", self.location.partition("#")[0]))
+        try:
+            return sa.create_engine(
+                url,
+                poolclass=StaticPool,
+                connect_args={"options": f"-csearch_path={self._schema} -csynchronous_commit=on"},
+            )
+        except ModuleNotFoundError as error:
+            raise StudyError("a study in PostgreSQL needs psycopg: pip install 'manyarms[postgres]'") from error
+
+
+def _dispose(engine: sa.Engine, process: int) -> None:
+    """Close the connection, in the process that made it: a child's copy is not its own."""
+    engine.dispose(close=process == os.getpid())
