@@ -44,7 +44,7 @@ def floor(n, m, width=8192):
 
 
 def report(name, wall, processor):
-    print(f"{name:<28} {wall:9.2f} s   {processor:9.2f} s of all cores", flush=True)
+    print(f"{name:<28} {wall:10.4f} s   {processor:10.4f} s of all cores", flush=True)
 
 
 def warm(n, d, lengthscale, memory, observe):
