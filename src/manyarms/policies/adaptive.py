@@ -216,7 +216,8 @@ class Adaptive(BKB, resparsify="adaptive"):
         """The same with W all that was pulled: nothing is stale, and S is drawn anew when |W| exceeds 2|S|."""
         old, u = self._state, len(history.pulled)
         covariance, before = exact.observed(history, arms, rewards, weights)
-        variance, (norm, spread) = covariance.variance[history.pulled], covariance.norm_and_spread(history)
+        variance, norm = covariance.variance[history.pulled], covariance.mean_norm(history)
+        spread = covariance.mean_spread(history) if old.evidence.norm is not None else None
         evidence = self._evidence(history, variance, norm, self._information(before, weights), mean_spread=spread)
         state = replace(old, history=history, inducing=history.pulled, evidence=evidence, exact=covariance)
         fits = self.n_arms * (u + SPARE_ROWS) <= EXACT_ENTRIES

@@ -55,7 +55,8 @@ class GPUCB(Policy):
     def _observed(self, history: History, arms: Indices, rewards: Array, weights: Array) -> GPUCBState:
         covariance, before = self._state.covariance.observed(history, arms, rewards, weights)
         information = self._state.evidence.information + float(np.log1p(weights * before).sum())
-        (norm, spread), variance = covariance.norm_and_spread(history), covariance.variance[history.pulled]
+        norm, variance = covariance.mean_norm(history), covariance.variance[history.pulled]
+        spread = covariance.mean_spread(history) if self._state.evidence.norm is not None else None
         evidence = self._evidence(history, variance, norm, information, mean_spread=spread)
         return GPUCBState(history, covariance, evidence)
 

@@ -101,16 +101,24 @@ class Covariance:
         self.diagonal = self._diag.copy()
         self._subtract(np.einsum("ij,ij->j", E, E), observed.rows[-1])
 
-    def norm_and_spread(self, history: History) -> tuple[float, float]:
-        """‖μ‖ = √(aᵀK_UU a), where K_UU a = μ_U and λN⁻¹a = s/n − μ_U; and σ of ⟨f, μ/‖μ‖⟩, λσ²‖μ‖² = aᵀ(K_UU − EᵀE)a."""
-        mean, lam = self.mean[history.pulled], self._regularization
+    def mean_norm(self, history: History) -> float:
+        """‖μ‖ = √(aᵀK_UU a), where K_UU a = μ_U and λN⁻¹a = s/n − μ_U."""
         with np.errstate(over="ignore", invalid="ignore"):
-            a = (history.sums - history.counts * mean) / lam
-            squared = max(0.0, float(mean @ a))
+            squared = float(self.mean[history.pulled] @ self._dual(history))
+        return float(np.sqrt(max(0.0, squared)))
+
+    def mean_spread(self, history: History) -> float:
+        """σ of ⟨f, μ/‖μ‖⟩: λσ²‖μ‖² = aᵀ(K_UU − EᵀE)a, which is known up to rounding."""
+        a, squared = self._dual(history), self.mean_norm(history) ** 2
+        with np.errstate(over="ignore", invalid="ignore"):
             explained = float(np.square(self._rows.E[: self.n_rows, history.pulled] @ a).sum())
-        # What is left of squares is known up to rounding.
-        left = max(squared - explained, len(mean) * EPS * squared)
-        return float(np.sqrt(squared)), float(np.sqrt(left / lam / max(squared, TINY)))
+        left = max(squared - explained, len(a) * EPS * squared)
+        return float(np.sqrt(left / self._regularization / max(squared, TINY)))
+
+    def _dual(self, history: History) -> Array:
+        """a, (u,)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return (history.sums - history.counts * self.mean[history.pulled]) / self._regularization
 
     def _append(self, e: Array) -> None:
         if self.n_rows == len(self._rows.E) or self.n_rows < self._rows.claimed:

@@ -24,7 +24,7 @@ from manyarms.typing import Array, Indices
 
 FIRST = 512
 """Rows of the first part, which are all drawn."""
-PARTS = 8
+PARTS = 4
 """Sums are made in so many parts and added in order: the same on any number of cores."""
 
 
