@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.arms.array import Checked, as_rows
-from manyarms.hyper import MOST, NOISE_BOUNDS, NOISE_PRIOR, Evidence, Fit, Shape, fit
+from manyarms.hyper import MOST, NOISE_PRIOR, Evidence, Fit, Shape, fit
 from manyarms.kernels import Kernel
 from manyarms.policies import Adaptive
 from manyarms.policies.base import Policy, Prediction
@@ -26,10 +26,8 @@ SURPRISE = 5.0
 """A reward above all known at the last fit by this much: the units were learned from other values than now come."""
 GROWTH = 1.2
 """A refit comes when there are so many times more results than at the last."""
-NOISELESS = float(np.exp(NOISE_BOUNDS[0]))
-"""Least variance of a reward: smaller noise, none at all included, counts as this much."""
 EXACT = 1e-10
-"""The same for a kernel that is given, relative to k(x, x): rounding stays below 1e-5 of it."""
+"""Least variance of a reward, of k(x, x): smaller noise, none at all included, counts as this much; rounding stays harmless."""
 TINY = 1e-100
 """Standard deviation whose inverse square is finite."""
 LARGE = 10_000
@@ -149,13 +147,13 @@ class Model:
             np.where(known, np.inf, total),
             within,
             float((~told).sum() - (~known).sum()),
-            np.where(known, np.maximum(warp.slope**2 / total, NOISELESS), 0.0),
+            np.where(known, np.maximum(warp.slope**2 / total, EXACT), 0.0),
         )
         if len(distinct) > MOST:
             weight = total * np.where(known, self.policy.regularization / warp.slope**2, 1.0)
             evidence = evidence.some(self._spread(distinct, weight))
         sd = self.settings.noise
-        known_noise = None if sd is None else max((sd * warp.slope) ** 2, NOISELESS)
+        known_noise = None if sd is None else max((sd * warp.slope) ** 2, EXACT)
         found = fit(self.settings.shape, evidence, noise=known_noise, start=self.fitted.start if self.fitted else None)
         return found, warp.shifted(found.mean)
 
@@ -181,7 +179,7 @@ class Model:
         if np.isnan(noise).all():
             return {}
         own = float(np.sqrt(policy.regularization))
-        least = float(np.sqrt(NOISELESS)) if self.settings.learns else 1e-6 * own
+        least = float(np.sqrt(EXACT)) if self.settings.learns else 1e-4 * own
         return {"noise": np.where(np.isnan(noise), own, np.maximum(noise * warp.slope, least))}
 
     def predict(self, arms: Indices) -> Prediction:
