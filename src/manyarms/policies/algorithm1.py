@@ -86,7 +86,7 @@ class AlgorithmOne(BKB, resparsify="always"):
         posterior, inducing = self._posterior(history, dictionary)
         observed = self._observations(history)
         pulled_variance = posterior.moments(observed.rows, observed.diag)[1]
-        evidence = self._evidence(history, pulled_variance, posterior.norm, information)
+        evidence = self._evidence(history, pulled_variance, posterior.norm, information, mean_spread=posterior.spread)
         return AlgorithmOneState(
             chance, old.oversampling, history, dictionary, inducing, posterior, inclusion, pulled_variance, evidence
         )

@@ -280,8 +280,8 @@ class Policy(Numbered):
     def counts(self) -> Array:
         """Weight of the observations of every arm, (A,), of those observed by value too: how often it was pulled, unless
         `noise` was given."""
-        counts = np.zeros(self.n_arms + len(self._state.history.seen))
-        counts[self._state.history.pulled] = self._state.history.counts
+        seen, counts = self._whole_history(), np.zeros(self.n_arms + len(self._state.history.seen))
+        counts[seen.pulled] = seen.counts
         return counts
 
     @property
@@ -305,7 +305,7 @@ class Policy(Numbered):
     @property
     def best(self) -> int:
         """The pulled arm of largest lower confidence bound μ̃ − β̃σ̃."""
-        history, pulled = self._state.history, self._state.history.pulled
+        history, pulled = self._state.history, self._whole_history().pulled
         if not len(pulled):
             raise StateError("no arm was observed yet: call observe() first")
         if len(history.seen):
@@ -315,9 +315,13 @@ class Policy(Numbered):
         return int(pulled[np.argmax(mean - self.beta * np.sqrt(variance))])
 
     def __repr__(self) -> str:
-        seen = self._state.history
+        seen = self._whole_history()
         done = f"{seen.n_observations} observations of {len(seen.pulled)} arms"
         return f"{type(self).__name__}({self.n_arms} arms, {self.kernel!r}, {done})"
+
+    def _whole_history(self) -> History:
+        """All that was observed."""
+        return self._state.history
 
     @abstractmethod
     def _first_state(self, rng: np.random.Generator) -> State:
@@ -350,17 +354,29 @@ class Policy(Numbered):
     def _no_evidence(self) -> Evidence:
         return Evidence(self.n_arms or 1, self.regularization, self._exact, first_norm(self.confidence))
 
+    def _evidence_before(self) -> Evidence:
+        """Evidence of what the history does not hold."""
+        return self._no_evidence()
+
     def _evidence(
-        self, history: History, variance: Array, mean_norm: float, information: float, staleness: float = 1.0
+        self,
+        history: History,
+        variance: Array,
+        mean_norm: float,
+        information: float,
+        staleness: float = 1.0,
+        mean_spread: float | None = None,
     ) -> Evidence:
         """What the radius may depend on; `variance` holds σ̃² of the pulled arms (u,)."""
+        before = self._evidence_before()
         evidence = replace(
             self._state.evidence,
             n_observations=history.n_observations,
-            trace=float(history.counts @ self._diags(history, history.pulled)) / self.regularization,
-            effective_dimension=float(history.counts @ variance),
+            trace=before.trace + float(history.counts @ self._diags(history, history.pulled)) / self.regularization,
+            effective_dimension=before.effective_dimension + float(history.counts @ variance),
             information=information,
             mean_norm=mean_norm,
+            mean_spread=mean_spread,
             staleness=staleness,
         )
         return replace(evidence, norm=updated_norm(self.confidence, evidence))

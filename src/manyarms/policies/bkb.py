@@ -1,6 +1,8 @@
 """BKB, budgeted kernel bandits: what its variants share. Each variant is a file: when, and how, the dictionary is redrawn."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -15,6 +17,7 @@ from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.estimate import Estimate, estimate
 from manyarms.sketch.history import History, by_arm
 from manyarms.sketch.linalg import represented_below
+from manyarms.sketch.past import Past
 from manyarms.sketch.posterior import Posterior
 from manyarms.typing import Array, ArrayLike, Indices, Seed
 
@@ -121,11 +124,12 @@ class BKB(Policy):
         """
         self._state = self._redrawn(self.oversampling if oversampling is None else _oversampling(oversampling))
 
-    def repeat(self, arms: ArrayLike, rewards: ArrayLike, drawn: Indices | None) -> None:
-        """`observe` what was observed before, with the dictionary drawn then (None: none was): nothing is decided anew."""
+    @contextmanager
+    def repeating(self, drawn: Indices | None) -> Iterator[None]:
+        """What is observed here was before, and this dictionary drawn then (None: none was): nothing is decided anew."""
         self._recorded = (drawn,)
         try:
-            self.observe(arms, rewards)
+            yield
         finally:
             del self._recorded
 
@@ -165,6 +169,11 @@ class BKB(Policy):
         """Σ_s ln(1 + ασ̃²(x_s)) with these observations, each with the variance before it."""
         return self._state.evidence.information + float(np.log1p(alpha_in(self.confidence) * weights * variance).sum())
 
+    @property
+    def _past(self) -> Past | None:
+        """A table that was absorbed."""
+        return None
+
     def _tolerance(self, history: History, dictionary: Indices) -> float | None:
         """Residual below which an arm of the dictionary is represented by the others.
 
@@ -180,8 +189,8 @@ class BKB(Policy):
         rows, tolerance = self._rows(history, dictionary), self._tolerance(history, dictionary)
         embedding, kept = Embedding.fit(self.kernel, rows, tolerance)
         inducing = dictionary[kept]
-        where = np.searchsorted(history.pulled, inducing)
-        return Posterior.fit(embedding, where, self._observations(history), self.regularization), inducing
+        where = history.positions(inducing)
+        return Posterior.fit(embedding, where, self._observations(history), self.regularization, self._past), inducing
 
     def _lookahead(self, *, append: bool) -> Lookahead:
         scores = self.scores()

@@ -61,7 +61,9 @@ class GPUCB(Policy):
         covariance, before = known.observed(history, arms, rewards, weights)
         information = self._state.evidence.information + float(np.log1p(weights * before).sum())
         norm, variance = covariance.mean_norm(history), covariance.variance[history.pulled]
-        return GPUCBState(history, covariance, self._evidence(history, variance, norm, information))
+        spread = covariance.mean_spread(history) if self._state.evidence.norm is not None else None
+        evidence = self._evidence(history, variance, norm, information, mean_spread=spread)
+        return GPUCBState(history, covariance, evidence)
 
     def _moments(self) -> tuple[Array, Array]:
         covariance = self._state.covariance

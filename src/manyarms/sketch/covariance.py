@@ -18,7 +18,7 @@ from manyarms.kernels import Kernel
 from manyarms.sketch.embedding import PSD_TOLERANCE
 from manyarms.sketch.exact import ExactPosterior
 from manyarms.sketch.history import History
-from manyarms.sketch.linalg import solve_lower
+from manyarms.sketch.linalg import EPS, TINY, solve_lower
 from manyarms.sketch.observations import Observations
 from manyarms.typing import Array, Indices
 
@@ -149,10 +149,22 @@ class Covariance:
 
     def mean_norm(self, history: History) -> float:
         """‖μ‖ = √(aᵀK_UU a), where K_UU a = μ_U and λN⁻¹a = s/n − μ_U."""
-        mean = self.mean[history.pulled]
         with np.errstate(over="ignore", invalid="ignore"):
-            squared = float(mean @ (history.sums - history.counts * mean)) / self._regularization
+            squared = float(self.mean[history.pulled] @ self._dual(history))
         return float(np.sqrt(max(0.0, squared)))
+
+    def mean_spread(self, history: History) -> float:
+        """σ of ⟨f, μ/‖μ‖⟩: λσ²‖μ‖² = aᵀ(K_UU − EᵀE)a, which is known up to rounding."""
+        a, squared = self._dual(history), self.mean_norm(history) ** 2
+        with np.errstate(over="ignore", invalid="ignore"):
+            explained = float(np.square(self._rows.E[: self.n_rows, history.pulled] @ a).sum())
+        left = max(squared - explained, len(a) * EPS * squared)
+        return float(np.sqrt(left / self._regularization / max(squared, TINY)))
+
+    def _dual(self, history: History) -> Array:
+        """a, (u,)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return (history.sums - history.counts * self.mean[history.pulled]) / self._regularization
 
     def _append(self, e: Array, arm: int, scale: float, surprise: float) -> None:
         rows, n = self._rows, self.n_rows

@@ -27,6 +27,12 @@ class History:
     n_observations: int = 0
     seen: Seen = field(default_factory=Seen)
 
+    def positions(self, arms: Indices) -> Indices:
+        """Where these arms are among those pulled; −1 for those that are not."""
+        at = np.searchsorted(self.pulled, arms)
+        found = np.append(self.pulled, -1)[at] == arms
+        return np.where(found, at, -1)
+
     def add(self, arms: Indices, rewards: Array, weights: Array, n_observations: int | None = None) -> "History":
         """The history with more rewards; each arm comes once, standing for one observation or for `n_observations` in all."""
         new = np.searchsorted(self.pulled, arms)

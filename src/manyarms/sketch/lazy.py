@@ -56,8 +56,8 @@ class Search:
     def scored(self, positions: Indices) -> None:
         """Score tracked arms."""
         mean, ucb = self.score(positions)
-        self.best = max(self.best, float(ucb.max()))
-        self.scale = max(self.scale, float((np.abs(mean) + (ucb - mean)).max()))
+        self.best = max(self.best, float(ucb.max(initial=-np.inf)))
+        self.scale = max(self.scale, float((np.abs(mean) + (ucb - mean)).max(initial=0.0)))
 
 
 class Frontier:

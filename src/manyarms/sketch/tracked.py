@@ -17,7 +17,7 @@ import numpy as np
 
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.history import History
-from manyarms.sketch.linalg import cholesky, chunks, solve_lower, solve_transposed, updated_cholesky
+from manyarms.sketch.linalg import TINY, cholesky, chunks, solve_lower, solve_transposed, updated_cholesky
 from manyarms.sketch.posterior import Posterior
 from manyarms.typing import AnyArray, Array, Indices
 
@@ -101,9 +101,13 @@ class Tracked:
         return float(np.linalg.norm(self.v - self.posterior.v))
 
     @property
-    def norm(self) -> float:
-        """‖μ̃‖ in the RKHS."""
-        return float(np.linalg.norm(solve_transposed(self.posterior.C, self.v.copy())))
+    def norm_and_spread(self) -> tuple[float, float]:
+        """‖μ̃‖ in the RKHS, and σ̃ of ⟨f, μ̃/‖μ̃‖⟩: with x = C⁻¹w, √(‖x‖² − ‖Fᵀx‖²)/‖w‖."""
+        w = solve_transposed(self.posterior.C, self.v.copy())
+        x = solve_lower(self.posterior.C, w.copy())
+        h = self._F[:, : self.n_waiting].T @ x
+        norm = float(np.linalg.norm(w))
+        return norm, float(np.sqrt(max(float(x @ x - h @ h), 0.0))) / max(norm, TINY)
 
     def positions(self, arms: Indices) -> Indices:
         """Where these arms are among the tracked ones; −1 for those that are not."""
@@ -123,7 +127,7 @@ class Tracked:
         """The posterior with nothing waiting: V from the embeddings of all that was observed."""
         Z = self.embedded(self.positions(history.pulled))
         posterior = self.posterior
-        return Posterior.solve(posterior.embedding, Z, history.counts, history.sums, posterior.regularization)
+        return Posterior.solve(posterior.embedding, Z, history.counts, history.sums, posterior.regularization, posterior.past)
 
     def restarted(self, history: History, keep: Indices) -> "Tracked":
         """V factored anew, tracking the arms at these positions on."""
@@ -160,7 +164,7 @@ class Tracked:
         m = len(C)
         zeta = solve_lower(L[m:, m:], np.array(K.T - L[m:, :m] @ self._Z[:, :k], order="F"))
         old, new = self.positions(inducing[:m]), self.positions(inducing[m:])
-        zeta[:, new], zeta[:, old] = L[m:, m:].T, 0.0
+        zeta[:, new], zeta[:, old[old >= 0]] = L[m:, m:].T, 0.0  # inducing arms of a table that was absorbed are not tracked
         Z, B = _with_room(self._Z[:, :k], len(L)), _with_room(old_B, len(L))
         Z[:m, new], B[:m, new] = L[m:, :m].T, solve_lower(C, np.array(L[m:, :m].T, order="F"))
         seen = self.positions(history.pulled)
@@ -176,13 +180,16 @@ class Tracked:
 
     def _settled(self, history: History, embedding: Embedding, Z: Array, B: Array, C: Array, residual: Array) -> "Tracked":
         """The same arms from a factor that was updated, or, where that has drifted from V, from V factored anew."""
-        seen, lam = Z[:, self.positions(history.pulled)], self.posterior.regularization
+        seen, lam, past = Z[:, self.positions(history.pulled)], self.posterior.regularization, self.posterior.past
         probe = np.cos(np.arange(len(C)))
-        V_probe = seen @ (history.counts * (probe @ seen)) + lam * probe
+        V_probe, b = seen @ (history.counts * (probe @ seen)) + lam * probe, seen @ history.sums
+        if past:
+            V_past, b_past = past.on(embedding)
+            V_probe, b = V_probe + V_past @ probe, b + b_past
         if np.linalg.norm(C @ (probe @ C) - V_probe) > DRIFT * np.linalg.norm(V_probe):
-            posterior = Posterior.solve(embedding, seen.T, history.counts, history.sums, lam)
+            posterior = Posterior.solve(embedding, seen.T, history.counts, history.sums, lam, past)
             return Tracked.start(posterior, self.arms.copy(), Z[:, : self.n_arms].T, residual, self.where)
-        posterior = Posterior.weigh(embedding, C, seen @ history.sums, lam)
+        posterior = Posterior.weigh(embedding, C, b, lam, past)
         return Tracked._at(posterior, self.arms.copy(), Z, B, residual, self.where)
 
     def embedded(self, at: Indices) -> Array:
