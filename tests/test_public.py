@@ -109,7 +109,7 @@ def fragments(page: str):
     return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["README.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/changing.md"])
 def test_fragments_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code = fragments(page)

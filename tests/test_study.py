@@ -479,3 +479,20 @@ Calls.TestCase.settings = settings(
     phases=(Phase.generate,),
 )
 test_any_sequence_of_calls = Calls.TestCase
+
+
+@pytest.mark.parametrize("large", [10_000, 20], ids=["few", "as a table"])
+def test_noise_that_was_told_and_tables_that_were_absorbed_survive(path, monkeypatch, large):
+    monkeypatch.setattr("manyarms.model.LARGE", large)
+    opt = ma.Optimizer(X, seed=1)
+    with ma.Study.create(path, X, seed=1) as study:
+        for told in (opt, study):
+            told.tell(list(range(30)), F[:30], noise=[0.5 if i % 3 else None for i in range(30)])
+            told.tell([31], [F[31]], noise=0.1)
+            told.tell([32], [F[32]])
+        assert study.ask(2) == opt.ask(2)
+    with ma.Study.open(path) as again:
+        assert [trial.noise for trial in again.history] == [trial.noise for trial in opt.history]
+        np.testing.assert_allclose(again.predict(list(range(60))).mean, opt.predict(list(range(60))).mean, rtol=1e-9)
+        with pytest.raises(ObservationError):
+            again.tell([33], [0.0], noise=-1.0)

@@ -1,6 +1,7 @@
 """manyarms: no-regret Bayesian optimisation over millions of candidates."""
 
 from manyarms import diagnostics, errors, kernels, plots, policies
+from manyarms.arms.contexts import joined
 from manyarms.arms.pool import Pool
 from manyarms.certificate import Certificate
 from manyarms.maximize import Result, maximize
@@ -38,6 +39,7 @@ __all__ = [
     "Trial",
     "diagnostics",
     "errors",
+    "joined",
     "kernels",
     "maximize",
     "oversampling_for",

@@ -5,8 +5,9 @@ the mean m profiled out, m = 1ᵀS⁻¹ȳ/1ᵀS⁻¹1, the negative log likeliho
 
     ½(ȳ − m)ᵀS⁻¹(ȳ − m) + ½ log det S + ½(N − u) log σ² + W/2σ²  + constants,
 
-minimised with log-normal priors on all parameters by L-BFGS with analytic gradients: O(u³) an evaluation, so at most MOST arms
-take part. Rewards are to be about standardised and numeric columns to span about [0, 1]: the priors expect it.
+where a mean whose noise was told has its variance in place of σ²/n. It is minimised with log-normal priors on all parameters by
+L-BFGS with analytic gradients: O(u³) an evaluation, so at most MOST arms take part. Rewards are to be about standardised and
+numeric columns to span about [0, 1]: the priors expect it.
 """
 
 from collections.abc import Callable
@@ -49,10 +50,12 @@ class Evidence(NamedTuple):
     counts: Array
     within: float  # Σ over arms of Σ(y − ȳ)²
     replicates: float  # N − u
+    known: Array | float = 0.0  # (u,) variance of means whose noise was told, whose count is infinite; 0 of the others
 
     def some(self, at: Indices) -> "Evidence":
         """Fewer arms; replicates of all still tell the noise."""
-        return self._replace(rows=self.rows[at], means=self.means[at], counts=self.counts[at])
+        known = np.broadcast_to(self.known, len(self.means))[at]
+        return self._replace(rows=self.rows[at], means=self.means[at], counts=self.counts[at], known=known)
 
 
 Gram = Callable[[Array], tuple[Array, Callable[[Array], Array]]]
@@ -206,7 +209,7 @@ def likelihood(gram: Gram, evidence: Evidence, x: Array) -> tuple[float, Array, 
     v, noise = np.exp(x[-2:])
     K, backward = gram(x[:-2])
     S = v * K
-    S[np.diag_indices_from(S)] += noise / evidence.counts
+    S[np.diag_indices_from(S)] += noise / evidence.counts + evidence.known
     C, info = lapack.dpotrf(S, lower=1, clean=1)
     if info:
         return np.inf, np.zeros(len(x)), 0.0

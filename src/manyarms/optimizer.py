@@ -21,7 +21,7 @@ from manyarms.policies import BKB, GPUCB, Adaptive, AlgorithmOne, Incremental, I
 from manyarms.sketch.confidence import Bayes, Growing, Radius, TheoremTwo
 from manyarms.sketch.dictionary import oversampling_for
 from manyarms.sketch.store import blas
-from manyarms.trials import FAILED, LARGEST, CandidateId, Trial, as_items, as_values
+from manyarms.trials import FAILED, LARGEST, CandidateId, Trial, as_items, as_noise, as_values
 from manyarms.typing import Array, Indices, Mask, Seed
 
 START = 8
@@ -84,8 +84,9 @@ class Optimizer:
     kernel : "matern" (None means that) learns a lengthscale for each column: Matérn-5/2 on numeric ones, a Hamming kernel on
         categories, Tanimoto on bits; "rbf" has the Gaussian kernel for Matérn's. "tanimoto" and "linear" on all columns,
         a kernel object or a function of two blocks of encoded rows: only the scale is learned.
-    noise : standard deviation of the values of one candidate; learned where None. With a kernel object *and* a noise nothing is
-        learned and the kernel is taken in the units of the values: only then may a theorem cover what `certificate` says.
+    noise : standard deviation of the values of one candidate; learned where None, 0 where values are exact. With a kernel
+        object *and* a noise nothing is learned and the kernel is taken in the units of the values: only then may a theorem
+        cover what `certificate` says.
     confidence : radius of the scores, `Growing(1.3, most=3.0)` where None.
     repeats : "allow" asks for a candidate again where that pays, "never" does not, k asks at most k times.
     policy : `BKB`, `GPUCB`, or another with their arguments.
@@ -112,7 +113,7 @@ class Optimizer:
         self.direction, self._sign = direction, 1.0 if direction == "maximize" else -1.0
         self._most = _most(repeats)
         if noise is not None:
-            real(noise, "noise", "a positive standard deviation, in the units of the values", above=1e-100, below=LARGEST)
+            real(noise, "noise", "a standard deviation, not negative, in the units of the values", at_least=0, below=LARGEST)
         if not callable(policy):
             raise ParameterError(f"policy must be BKB, GPUCB or another with their arguments, got {policy!r}")
         shape, fixed = _shape(kernel, pool)
@@ -156,8 +157,11 @@ class Optimizer:
 
     # What came back
 
-    def tell(self, ids: Any, values: Any = None, *, failed: Any = None) -> None:
+    def tell(self, ids: Any, values: Any = None, *, failed: Any = None, noise: Any = None) -> None:
         """Learn the values of candidates, asked for or not, in any order; a repeated id is a replicate.
+
+        `noise` is the standard deviation of these values where it is known, one number or one each (None: that of all others):
+        a value then weighs by its own noise, in what is learned of the kernel too. A standard error of a mean is such a noise.
 
         A value may be `FAILED`; `failed` (True, or one truth each) says so of all or some of the ids instead. A failed
         candidate is not asked for again and teaches the model nothing. On an error nothing has changed.
@@ -167,8 +171,9 @@ class Optimizer:
         told = as_told(values, failed, len(positions))
         if self._most == 1:
             self._check_once(positions, told)
-        names = [_plain(state.pool.ids[position]) for position in positions]
-        trials = [Trial(state.n_trials + i, *pair) for i, pair in enumerate(zip(names, told, strict=True))]
+        names, deviations = [_plain(state.pool.ids[position]) for position in positions], as_noise(noise, len(positions))
+        results_told = zip(names, told, deviations, strict=True)
+        trials = [Trial(state.n_trials + i, *result) for i, result in enumerate(results_told)]
         good = np.array([value is not None for value in told], dtype=bool)
         pending, results, failures = list(state.pending), state.results.copy(), state.failed.copy()
         for position in positions.tolist():
@@ -178,10 +183,9 @@ class Optimizer:
         failures[positions[~good]] = True
         model = state.model
         if good.any():
-            rewards = self._sign * np.array([value for value in told if value is not None])
+            arms, rewards, sd = self._results(trials, state.pool)
             with blas().limit(limits=1):
-                arms = state.pool.arm_of[positions[good]]
-                model = model.told(arms, rewards, lambda: self._results([*self.history, *trials], state.pool))
+                model = model.told(arms, rewards, sd, lambda: self._results([*self.history, *trials], state.pool))
         del self._log[state.n_told :]
         self._log.append(_Told(trials, _size(model)))
         self._state = replace(
@@ -375,13 +379,14 @@ class Optimizer:
                 )
             once[position] = True
 
-    def _results(self, trials: Sequence[Trial], pool: Pool) -> tuple[Indices, Array]:
-        """Arms and signed values of all results."""
+    def _results(self, trials: Sequence[Trial], pool: Pool) -> tuple[Indices, Array, Array]:
+        """Arms and signed values of all results, and their noise, NaN where none was told."""
         good = [trial for trial in trials if trial.value is not None]
         if not good:
-            return np.zeros(0, dtype=np.intp), np.zeros(0)
+            return np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0)
         arms = pool.arm_of[pool.positions([trial.id for trial in good])]
-        return arms, self._sign * np.array([trial.value for trial in good])
+        noise = np.array([np.nan if trial.noise is None else trial.noise for trial in good])
+        return arms, self._sign * np.array([trial.value for trial in good]), noise
 
     def _something_told(self) -> None:
         if not self._state.model.n_results:

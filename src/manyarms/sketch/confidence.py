@@ -28,6 +28,7 @@ class Evidence:
     effective_dimension: float = 0.0  # d̃ = Σ_u n_u σ̃²(u)
     information: float = 0.0  # Σ_s ln(1 + ασ̃²(x_s)), each variance as before x_s was observed; ≥ log det(K_t/λ + I)
     mean_norm: float = 0.0  # ‖μ̃_t‖ in the RKHS
+    mean_spread: float | None = None  # σ̃ of ⟨f, μ̃_t/‖μ̃_t‖⟩, a unit direction: at most 1/√λ, which None stands for
     staleness: float = 1.0  # c_t = 1 + Σσ̃²_τ(x_s) over the pulls since the dictionary was drawn at τ
 
 
@@ -44,8 +45,8 @@ class TheoremTwo:
     ξ = ``noise``. A sketch spends δ/2 on Theorem 1 (``oversampling_for(epsilon, delta / 2, horizon)``) and δ′ = δ/2 here; the
     exact posterior has ε = 0, one √λF, and δ′ = δ.
 
-    With ``double=True`` the norm is a first guess, doubled whenever ‖μ̃_t‖ > F + β̃_t/√λ, which the theorem rules out for a
-    true bound. A guess that is too small but never refuted is not covered by the theorem.
+    With ``double=True`` the norm is a first guess, doubled whenever the data refute it: when the theorem rules out what is
+    seen for a true bound (`updated_norm`). A guess that is too small but never refuted is not covered by the theorem.
     """
 
     norm: float
@@ -145,14 +146,17 @@ class Growing:
 
 
 def updated_norm(radius: Radius, evidence: Evidence) -> float | None:
-    """The guess of ‖f‖ after this evidence: doubled until ‖μ̃_t‖ ≤ F + β̃_t(F)/√λ. None where nothing is doubled.
+    """The guess of ‖f‖ after this evidence: doubled until ‖μ̃_t‖ ≤ F + β̃_t(F)σ̃(g), g = μ̃_t/‖μ̃_t‖. None where nothing is doubled.
 
-    Inside the confidence set ‖μ̃_t − f‖ ≤ β̃_t/√λ, so a norm bound that breaks the inequality is refuted by the data.
+    Inside the confidence set, ‖f − μ̃_t‖ ≤ β̃_t in the norm of V, F ≥ ⟨f, g⟩ ≥ ‖μ̃_t‖ − β̃_tσ̃(g): a guess that breaks it is
+    refuted by the data. The σ̃ of a unit direction is at most 1/√λ, and far less where much was observed.
     """
     if evidence.norm is None:
         return None
-    norm = evidence.norm
-    while evidence.mean_norm > norm + radius(replace(evidence, norm=norm)) / np.sqrt(evidence.regularization):
+    norm, spread = evidence.norm, evidence.mean_spread
+    if spread is None:
+        spread = 1 / np.sqrt(evidence.regularization)
+    while evidence.mean_norm > norm + radius(replace(evidence, norm=norm)) * spread:
         norm *= 2
     return norm
 

@@ -40,6 +40,11 @@ class Chance:
         self._generator.bit_generator.state = self._state
         return self._generator.random(n), Chance.of(self._generator)
 
+    def integer(self, below: int) -> int:
+        """What the generator's `integers` would give next; this chance is not used up by it."""
+        self._generator.bit_generator.state = self._state
+        return int(self._generator.integers(below))
+
     def at(self, *numbers: int) -> np.random.Generator:
         """A generator of its own for every sequence of numbers; this chance is not used up by it."""
         uniform, _ = self.random(1)

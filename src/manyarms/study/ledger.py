@@ -9,10 +9,11 @@ import numpy as np
 
 from manyarms.arms.pool import Pool
 from manyarms.arms.stored import stored_pool, with_table
+from manyarms.model import Results
 from manyarms.optimizer import grown_order, start_order
 from manyarms.study.log import Event
 from manyarms.trials import CandidateId
-from manyarms.typing import Array, Indices
+from manyarms.typing import Indices
 
 Fetch = Callable[[str], bytes]
 
@@ -49,9 +50,11 @@ class Ledger:
         self.leases: list[Lease] = []
         self.ids: list[CandidateId] = []  # of every result told
         self.values: list[float | None] = []
+        self.noise: list[float | None] = []  # standard deviations told with them
         self.told_by: dict[str, tuple[list[CandidateId], list[float | None]]] = {}  # what came with each token
         self.arms: list[int] = []  # of every result that has a value
         self.rewards: list[float] = []  # those values, with the sign of the direction
+        self.deviations: list[float] = []  # and their noise, NaN where none was told
         self.sign = 1.0 if self.settings["direction"] == "maximize" else -1.0
         self.steps: list[Step] = []
         self.records: dict[int, dict[str, Any]] = {}  # what was drawn and fitted at a step
@@ -93,6 +96,7 @@ class Ledger:
         """Tells in a row, at once: a log of 10⁵ results is read in a second."""
         ids = [id for event in events for id in event.payload["ids"]]
         values = [value for event in events for value in event.payload["values"]]
+        noise = [sd for event in events for sd in event.payload.get("noise", [None] * len(event.payload["ids"]))]
         positions = self.pool.positions(ids)
         good = np.array([value is not None for value in values], dtype=bool)
         np.add.at(self.results, positions[good], 1)
@@ -100,8 +104,11 @@ class Ledger:
         self.arms += self.pool.arm_of[positions[good]].tolist()
         stop = len(self.rewards)
         self.rewards += [self.sign * value for value in values if value is not None]
+        told_noise = zip(values, noise, strict=True)
+        self.deviations += [np.nan if sd is None else sd for value, sd in told_noise if value is not None]
         self.ids += ids
         self.values += values
+        self.noise += noise
         for event in events:
             told, start = event.payload, stop
             stop += sum(value is not None for value in told["values"])
@@ -127,13 +134,17 @@ class Ledger:
         self.pool = pool
         self.steps.append(Step(event.number, len(self.rewards), len(self.rewards), pool))
 
-    def all_results(self, step: Step) -> tuple[Indices, Array]:
-        """Arms and signed values of all results up to a step."""
-        return np.array(self.arms[: step.stop], dtype=np.intp), np.array(self.rewards[: step.stop])
+    def all_results(self, step: Step) -> Results:
+        """Arms, signed values and noise of all results up to a step."""
+        return self._results(0, step.stop)
 
-    def new_results(self, step: Step) -> tuple[Indices, Array]:
+    def new_results(self, step: Step) -> Results:
         """Those of the step alone."""
-        return np.array(self.arms[step.start : step.stop], dtype=np.intp), np.array(self.rewards[step.start : step.stop])
+        return self._results(step.start, step.stop)
+
+    def _results(self, start: int, stop: int) -> Results:
+        arms, rewards, noise = self.arms[start:stop], self.rewards[start:stop], self.deviations[start:stop]
+        return np.array(arms, dtype=np.intp), np.array(rewards), np.array(noise)
 
 
 def unexpired(leases: Sequence[Lease], now: float) -> list[Lease]:

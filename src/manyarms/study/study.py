@@ -31,7 +31,7 @@ from manyarms.study.ledger import Lease, Ledger, Step, unexpired
 from manyarms.study.log import START, Event, read_record, written_record
 from manyarms.study.spec import read, read_policy, written, written_policy
 from manyarms.study.storage import Store, Transaction
-from manyarms.trials import CandidateId, Trial
+from manyarms.trials import CandidateId, Trial, as_noise
 from manyarms.typing import Seed
 
 TOKEN = 200
@@ -159,7 +159,7 @@ class Study:
 
     # What came back
 
-    def tell(self, ids: Any, values: Any = None, *, failed: Any = None, token: str | None = None) -> None:
+    def tell(self, ids: Any, values: Any = None, *, failed: Any = None, noise: Any = None, token: str | None = None) -> None:
         """Learn the values of candidates; once this returns they are on disk. Arguments are those of `Optimizer.tell`.
 
         token : a name for this result, such as a job's: told again with the same token it is not counted twice, so a caller
@@ -167,19 +167,21 @@ class Study:
         """
         with self._writing() as call:
             names = self._names(ids)
-            told = as_told(values, failed, len(names))
+            told, deviations = as_told(values, failed, len(names)), as_noise(noise, len(names))
             if token is not None and self._known(_name(token, "token"), names, told):
                 return
             if self._optimizer._most == 1:
                 self._at(self._model)._check_once(self._ledger.pool.positions(names), told)
             marked = {} if token is None else {"token": token}
-            call.append("tell", {"ids": names, "values": told, "worker": self.worker, **marked})
+            exact = {} if noise is None else {"noise": deviations}
+            call.append("tell", {"ids": names, "values": told, "worker": self.worker, **marked, **exact})
 
     @property
     def history(self) -> list[Trial]:
         """Every result told, oldest first."""
         with self._current() as ledger:
-            return [Trial(i, *pair) for i, pair in enumerate(zip(ledger.ids, ledger.values, strict=True))]
+            results = zip(ledger.ids, ledger.values, ledger.noise, strict=True)
+            return [Trial(i, *result) for i, result in enumerate(results)]
 
     # What is known
 
