@@ -1,8 +1,10 @@
 """manyarms: no-regret Bayesian optimisation over millions of candidates."""
 
-from manyarms import diagnostics, errors, kernels, plots, policies
+from manyarms import diagnostics, domains, errors, kernels, plots, policies
 from manyarms.arms.pool import Pool
+from manyarms.box_optimizer import BoxOptimizer
 from manyarms.certificate import Certificate
+from manyarms.domains.box import Box
 from manyarms.maximize import Result, maximize
 from manyarms.optimizer import Candidate, Optimizer, Predictions
 from manyarms.policies import BKB
@@ -20,6 +22,8 @@ __all__ = [
     "FAILED",
     "GPUCB",
     "Bayes",
+    "Box",
+    "BoxOptimizer",
     "Candidate",
     "Certificate",
     "Constant",
@@ -35,6 +39,7 @@ __all__ = [
     "Theory",
     "Trial",
     "diagnostics",
+    "domains",
     "errors",
     "kernels",
     "maximize",

@@ -50,7 +50,7 @@ class Model:
     highest: float  # the largest reward then
 
     @classmethod
-    def prior(cls, settings: Settings, arms: Array) -> "Model":
+    def prior(cls, settings: Settings, arms: Array | Checked) -> "Model":
         """Nothing observed."""
         arms = as_rows(arms)
         noise = np.exp(NOISE_PRIOR[0]) if settings.learns or settings.noise is None else settings.noise**2
@@ -73,8 +73,11 @@ class Model:
     def observed(self, arms: Indices, values: Array) -> "Model":
         """The model after these results, in the same units: nothing is fitted."""
         policy = copy(self.policy)  # states are values: the original stays as it was
-        policy.observe(arms, self.warp.reward(values))
+        self._observe(policy, arms, self.warp.reward(values))
         return replace(self, policy=policy)
+
+    def _observe(self, policy: Policy, arms: Indices, rewards: Array) -> None:
+        policy.observe(arms, rewards)
 
     def refitted(self, arms: Indices, values: Array) -> "Model":
         """Kernel, noise and units learned from all results (n,), and a policy made of them."""
@@ -92,7 +95,7 @@ class Model:
         kernel = found.scale * self.settings.shape.kernel(found.theta)
         policy = _policy(self.settings, self.arms, kernel, found.noise, n)
         rewards -= found.mean
-        policy.observe(arms, rewards)
+        self._observe(policy, arms, rewards)
         warp, highest = warp.shifted(found.mean), float(rewards.max())
         return replace(self, policy=policy, warp=warp, fitted=found, n_fitted=n, highest=highest)
 
@@ -100,7 +103,7 @@ class Model:
         """The same model of a table that has grown."""
         old, arms = self.policy, as_rows(arms)
         policy = _policy(self.settings, arms, old.kernel, old.regularization, self.n_fitted)
-        policy.observe(observed, self.warp.reward(values))
+        self._observe(policy, observed, self.warp.reward(values))
         return replace(self, arms=arms, policy=policy)
 
     def predict(self, arms: Indices) -> Prediction:

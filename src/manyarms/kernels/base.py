@@ -22,6 +22,15 @@ class Kernel(ABC):
     def diag(self, X: Array) -> Array:
         """k(x, x) for every row x of X (n, d), shape (n,)."""
 
+    @property
+    def differentiable(self) -> bool:
+        """`gradient` works."""
+        return False
+
+    def gradient(self, x: Array, Y: Array) -> Array:
+        """∂k(x, y)/∂x at x (d,) for every row y of Y (m, d), shape (m, d). By symmetry ∇k(x, x) is twice that at y = x."""
+        raise KernelError(f"{self!r} has no gradient; use RBF, Matern with nu 1.5 or 2.5, Linear or Polynomial")
+
     def __add__(self, other: "Kernel") -> "Kernel":
         if isinstance(other, Kernel):
             return Sum(self, other)
@@ -55,6 +64,13 @@ class Scaled(Kernel):
     def diag(self, X: Array) -> Array:
         return self.constant * self.kernel.diag(X)
 
+    @property
+    def differentiable(self) -> bool:
+        return self.kernel.differentiable
+
+    def gradient(self, x: Array, Y: Array) -> Array:
+        return self.constant * self.kernel.gradient(x, Y)
+
 
 @dataclass(frozen=True)
 class Sum(Kernel):
@@ -69,6 +85,13 @@ class Sum(Kernel):
     def diag(self, X: Array) -> Array:
         return self.first.diag(X) + self.second.diag(X)
 
+    @property
+    def differentiable(self) -> bool:
+        return self.first.differentiable and self.second.differentiable
+
+    def gradient(self, x: Array, Y: Array) -> Array:
+        return self.first.gradient(x, Y) + self.second.gradient(x, Y)
+
 
 @dataclass(frozen=True)
 class Product(Kernel):
@@ -82,6 +105,14 @@ class Product(Kernel):
 
     def diag(self, X: Array) -> Array:
         return self.first.diag(X) * self.second.diag(X)
+
+    @property
+    def differentiable(self) -> bool:
+        return self.first.differentiable and self.second.differentiable
+
+    def gradient(self, x: Array, Y: Array) -> Array:
+        first, second = self.first(Y, x[None]), self.second(Y, x[None])
+        return self.first.gradient(x, Y) * second + first * self.second.gradient(x, Y)
 
 
 def as_blocks(X: ArrayLike, Y: ArrayLike) -> tuple[Array, Array]:

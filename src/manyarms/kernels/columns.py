@@ -31,6 +31,16 @@ class On(Kernel):
         self._check(X)
         return self.kernel.diag(np.asarray(X)[:, self.start : self.stop])
 
+    @property
+    def differentiable(self) -> bool:
+        return self.kernel.differentiable
+
+    def gradient(self, x: Array, Y: Array) -> Array:
+        gradient = np.zeros(Y.shape)
+        columns = slice(self.start, self.stop)
+        gradient[:, columns] = self.kernel.gradient(x[columns], Y[:, columns])
+        return gradient
+
     def _check(self, X: Array) -> None:
         if X.shape[1] < self.stop:
             raise KernelError(f"{self!r} needs {self.stop} columns, the rows have {X.shape[1]}")

@@ -28,6 +28,13 @@ class Linear(Kernel):
     def diag(self, X: Array) -> Array:
         return np.asarray(np.einsum("ij,ij->i", X, X) + self.bias)
 
+    @property
+    def differentiable(self) -> bool:
+        return True
+
+    def gradient(self, x: Array, Y: Array) -> Array:
+        return np.array(Y)
+
 
 @dataclass(frozen=True)
 class Polynomial(Kernel):
@@ -46,3 +53,10 @@ class Polynomial(Kernel):
 
     def diag(self, X: Array) -> Array:
         return Linear(self.bias).diag(X) ** self.degree
+
+    @property
+    def differentiable(self) -> bool:
+        return True
+
+    def gradient(self, x: Array, Y: Array) -> Array:
+        return np.asarray(self.degree * Linear(self.bias)(Y, x[None]) ** (self.degree - 1) * Y)
