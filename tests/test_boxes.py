@@ -39,9 +39,13 @@ def test_gradients_equal_finite_differences(name):
     for x in (rng.random(3), Y[2]):  # where ρ = 0 too
         moving = [0, 1] if name == "some columns" else [0, 1, 2]
         expected = np.array([differences(lambda z, y=y: kernel(z[None], y[None])[0, 0], x) for y in Y])
-        np.testing.assert_allclose(kernel.gradient(x, Y)[:, moving], expected[:, moving], atol=2e-6)
+        V = np.vstack([np.eye(7), rng.standard_normal((2, 7))])
+        gradient = kernel.gradient(np.repeat(x[None], len(V), axis=0), Y, V)
+        np.testing.assert_allclose(gradient[:, moving], (V @ expected)[:, moving], atol=4e-6)
         diagonal = differences(lambda z: kernel.diag(z[None])[0], x)
-        np.testing.assert_allclose(2 * kernel.gradient(x, x[None])[0][moving], diagonal[moving], atol=2e-6)
+        np.testing.assert_allclose(
+            2 * kernel.gradient(x[None], x[None], np.ones((1, 1)))[0][moving], diagonal[moving], atol=4e-6
+        )
 
 
 @pytest.mark.parametrize("kernel", [k.Matern(0.3, nu=0.5), k.Tanimoto(), k.FromCallable(lambda X, Y: X @ Y.T)])
@@ -49,7 +53,7 @@ def test_a_kernel_without_gradient_says_so(kernel):
     assert not kernel.differentiable
     assert not (2.0 * k.On(kernel, 0, 2) * k.RBF(1.0)).differentiable
     with pytest.raises(KernelError, match="gradient"):
-        kernel.gradient(np.ones(2), np.ones((3, 2)))
+        kernel.gradient(np.ones((1, 2)), np.ones((3, 2)), np.ones((1, 3)))
 
 
 # Boxes

@@ -15,11 +15,16 @@ from manyarms.errors import ParameterError, StateError
 from manyarms.model import Model
 from manyarms.numbers import whole
 from manyarms.optimizer import START, Direction, Optimizer, Predictions, _State
-from manyarms.sketch.confidence import Radius
+from manyarms.sketch.confidence import Constant, Radius
 from manyarms.sketch.store import blas
 from manyarms.trials import CandidateId
 from manyarms.typing import Array, Indices, Mask, Seed
+from manyarms.warp import Warp
 
+RADIUS = Constant(2.0)
+"""Of a box: see docs/optimizer.md."""
+NOISES = 10.0
+"""Standard deviations of the noise in a unit of reward, at least."""
 OTHERS = 512
 """Points drawn where `repeats` rules out the one of largest score."""
 
@@ -27,6 +32,10 @@ OTHERS = 512
 @dataclass(frozen=True)
 class _BoxModel(Model):
     """A model whose policy takes arms by value."""
+
+    def _units(self, rows: Array, means: Array) -> Warp:
+        noise = np.sqrt(self.policy.regularization) / self.warp.slope if self.fitted else 0.0
+        return Warp.half_log(means, NOISES * float(noise))
 
     def _observe(self, policy: Any, arms: Indices, rewards: Array) -> None:
         policy.observe(self.arms[arms], rewards)
@@ -56,8 +65,8 @@ class BoxOptimizer(Optimizer, over=Box):
         def make(_: Array, kernel: Any, **settings: Any) -> Any:
             return policy(pool, kernel, **settings)
 
-        made = make if callable(policy) else policy
-        settings = self._settings(pool, direction, kernel, noise, confidence, repeats, made, seed, options)
+        made, radius = make if callable(policy) else policy, RADIUS if confidence is None else confidence
+        settings = self._settings(pool, direction, kernel, noise, radius, repeats, made, seed, options)
         self._log = []
         model, nothing = _BoxModel.prior(settings, Checked(np.zeros((0, pool.dimension)))), np.zeros(0, dtype=bool)
         none = nothing.astype(np.intp)

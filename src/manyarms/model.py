@@ -79,11 +79,15 @@ class Model:
     def _observe(self, policy: Policy, arms: Indices, rewards: Array) -> None:
         policy.observe(arms, rewards)
 
+    def _units(self, rows: Array, means: Array) -> Warp:
+        """From the mean values of distinct arms to rewards."""
+        return Warp.half_rank(means)
+
     def refitted(self, arms: Indices, values: Array) -> "Model":
         """Kernel, noise and units learned from all results (n,), and a policy made of them."""
         distinct, at = np.unique(arms, return_inverse=True)
         counts, n = np.bincount(at).astype(np.float64), len(values)
-        warp = Warp.half_rank(np.bincount(at, values) / counts)
+        warp = self._units(self.arms[distinct], np.bincount(at, values) / counts)
         rewards = warp.reward(values)
         means = np.bincount(at, rewards) / counts
         within = float(np.square(rewards - means[at]).sum())

@@ -40,11 +40,7 @@ class Score:
         kernel, posterior, lam = self.pulled.kernel, self.pulled.posterior, self.pulled.regularization
         slope = self.beta / (lam * sigma)
         V = posterior.weights - slope[:, None] * explained
-        gradients = [
-            kernel.gradient(x, posterior.basis).T @ v + s * kernel.gradient(x, x[None])[0]
-            for x, v, s in zip(X, V, slope, strict=True)
-        ]
-        return values, np.array(gradients)
+        return values, kernel.gradient(X, posterior.basis, V) + kernel.gradient(X, X, np.diag(slope))
 
     def _parts(self, X: Array) -> tuple[Array, Array, Array]:
         """u (n,), σ̃ (n,) and KQ (n, m)."""

@@ -27,8 +27,11 @@ class Kernel(ABC):
         """`gradient` works."""
         return False
 
-    def gradient(self, x: Array, Y: Array) -> Array:
-        """∂k(x, y)/∂x at x (d,) for every row y of Y (m, d), shape (m, d). By symmetry ∇k(x, x) is twice that at y = x."""
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        """Σ_j V_ij ∂k(x_i, y_j)/∂x_i for rows X (n, d), Y (m, d) and weights V (n, m), shape (n, d).
+
+        By symmetry ∇k(x, x) is twice ∂k(x, y)/∂x at y = x.
+        """
         raise KernelError(f"{self!r} has no gradient; use RBF, Matern with nu 1.5 or 2.5, Linear or Polynomial")
 
     def __add__(self, other: "Kernel") -> "Kernel":
@@ -68,8 +71,8 @@ class Scaled(Kernel):
     def differentiable(self) -> bool:
         return self.kernel.differentiable
 
-    def gradient(self, x: Array, Y: Array) -> Array:
-        return self.constant * self.kernel.gradient(x, Y)
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        return self.constant * self.kernel.gradient(X, Y, V)
 
 
 @dataclass(frozen=True)
@@ -89,8 +92,8 @@ class Sum(Kernel):
     def differentiable(self) -> bool:
         return self.first.differentiable and self.second.differentiable
 
-    def gradient(self, x: Array, Y: Array) -> Array:
-        return self.first.gradient(x, Y) + self.second.gradient(x, Y)
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        return self.first.gradient(X, Y, V) + self.second.gradient(X, Y, V)
 
 
 @dataclass(frozen=True)
@@ -110,9 +113,9 @@ class Product(Kernel):
     def differentiable(self) -> bool:
         return self.first.differentiable and self.second.differentiable
 
-    def gradient(self, x: Array, Y: Array) -> Array:
-        first, second = self.first(Y, x[None]), self.second(Y, x[None])
-        return self.first.gradient(x, Y) * second + first * self.second.gradient(x, Y)
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        first, second = self.first(Y, X).T, self.second(Y, X).T
+        return self.first.gradient(X, Y, V * second) + self.second.gradient(X, Y, V * first)
 
 
 def as_blocks(X: ArrayLike, Y: ArrayLike) -> tuple[Array, Array]:

@@ -35,10 +35,9 @@ class On(Kernel):
     def differentiable(self) -> bool:
         return self.kernel.differentiable
 
-    def gradient(self, x: Array, Y: Array) -> Array:
-        gradient = np.zeros(Y.shape)
-        columns = slice(self.start, self.stop)
-        gradient[:, columns] = self.kernel.gradient(x[columns], Y[:, columns])
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        gradient, columns = np.zeros(X.shape), slice(self.start, self.stop)
+        gradient[:, columns] = self.kernel.gradient(X[:, columns], Y[:, columns], V)
         return gradient
 
     def _check(self, X: Array) -> None:

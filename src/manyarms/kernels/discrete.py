@@ -37,8 +37,8 @@ class Hamming(Kernel):
     def differentiable(self) -> bool:
         return True
 
-    def gradient(self, x: Array, Y: Array) -> Array:
-        return np.zeros(Y.shape)  # codes do not move by little
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        return np.zeros(X.shape)  # codes do not move by little
 
     def __repr__(self) -> str:
         return f"Hamming({self.lengthscale.tolist()})"

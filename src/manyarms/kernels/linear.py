@@ -32,8 +32,8 @@ class Linear(Kernel):
     def differentiable(self) -> bool:
         return True
 
-    def gradient(self, x: Array, Y: Array) -> Array:
-        return np.array(Y)
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        return V @ Y
 
 
 @dataclass(frozen=True)
@@ -58,5 +58,6 @@ class Polynomial(Kernel):
     def differentiable(self) -> bool:
         return True
 
-    def gradient(self, x: Array, Y: Array) -> Array:
-        return np.asarray(self.degree * Linear(self.bias)(Y, x[None]) ** (self.degree - 1) * Y)
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        slope: Array = self.degree * Linear(self.bias)(X, Y) ** (self.degree - 1)
+        return (V * slope) @ Y

@@ -64,10 +64,10 @@ class Stationary(Kernel):
         """2g′(ρ²) elementwise."""
         raise NotImplementedError
 
-    def gradient(self, x: Array, Y: Array) -> Array:
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
         check_lengthscale(self, self.lengthscale, Y.shape[1])
-        away = (x - Y) / self.lengthscale
-        return self._slope(np.einsum("ij,ij->i", away, away))[:, None] * away / self.lengthscale
+        M = V * self._slope(few_squared_distances(Y, X, self.lengthscale).T)
+        return np.asarray((M.sum(axis=1)[:, None] * X - M @ Y) / np.square(self.lengthscale))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.lengthscale.tolist()})"
