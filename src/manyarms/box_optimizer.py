@@ -2,7 +2,7 @@
 
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -32,6 +32,8 @@ OTHERS = 512
 @dataclass(frozen=True)
 class _BoxModel(Model):
     """A model whose policy takes arms by value."""
+
+    _least_noise: ClassVar[float] = 1e-6  # near a maximum differences are small parts of a unit
 
     def _units(self, rows: Array, means: Array) -> Warp:
         noise = np.sqrt(self.policy.regularization) / self.warp.slope if self.fitted else 0.0

@@ -6,12 +6,12 @@ the last refit. A refit builds a new policy from all that was observed.
 
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from manyarms.arms.array import Checked, as_rows
-from manyarms.hyper import MOST, NOISE_PRIOR, Evidence, Fit, Shape, fit
+from manyarms.hyper import LEAST_NOISE, MOST, NOISE_PRIOR, Evidence, Fit, Shape, fit
 from manyarms.kernels import Kernel
 from manyarms.policies.base import Policy, Prediction
 from manyarms.sketch.confidence import Radius
@@ -48,6 +48,7 @@ class Model:
     fitted: Fit | None
     n_fitted: int  # results at the last fit
     highest: float  # the largest reward then
+    _least_noise: ClassVar[float] = LEAST_NOISE
 
     @classmethod
     def prior(cls, settings: Settings, arms: Array | Checked) -> "Model":
@@ -95,7 +96,8 @@ class Model:
         if len(distinct) > MOST:
             evidence = evidence.some(self._spread(distinct, counts))
         noise = None if self.settings.noise is None else (self.settings.noise * warp.slope) ** 2
-        found = fit(self.settings.shape, evidence, noise=noise, start=self.fitted.start if self.fitted else None)
+        start = self.fitted.start if self.fitted else None
+        found = fit(self.settings.shape, evidence, noise=noise, start=start, least=self._least_noise)
         kernel = found.scale * self.settings.shape.kernel(found.theta)
         policy = _policy(self.settings, self.arms, kernel, found.noise, n)
         rewards -= found.mean
