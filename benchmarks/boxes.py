@@ -223,9 +223,9 @@ def published(kept):
     lines = [
         "# Boxes",
         "",
-        "Simple regret of the recommended point (without noise), and CPU seconds on one thread, medians over the seeds that were",
-        f"run; noise sd {NOISE}. BoTorch: SingleTaskGP refitted every step, UpperConfidenceBound with beta = 4, ten restarts from",
-        "512 raw samples. A tool that is missing for a function was not run to its end.",
+        "Simple regret of the recommended point (without noise), and CPU seconds on one thread, medians over the seeds that",
+        f"were run; noise sd {NOISE}. BoTorch: SingleTaskGP refitted every step, UpperConfidenceBound, beta = 4, 10 restarts",
+        "from 512 raw samples. A tool that is missing for a function was not run to its end.",
         "`python benchmarks/boxes.py --seed 0 1 2 --publish docs/benchmarks` runs what is not there and makes this page.",
         "",
         "| function | evaluations | tool | seeds | median regret | regrets | seconds | seconds / manyarms |",
