@@ -46,7 +46,7 @@ def search(scores: dict[str, float], kernel: ma.kernels.Kernel, budget: int, see
         return scores[string] + noise * rng.standard_normal()
 
     found = ma.maximize(measure, strings, budget=budget, kernel=kernel, seed=seed, progress=False)
-    pulled = [int(trial.id) for trial in found.history]
+    pulled = [trial.id for trial in found.history if isinstance(trial.id, int)]
     best, regrets = max(pulled, key=values.__getitem__), values.max() - values
     rank = int((values > values[best]).sum())
     return Run(strings[best], rank, float(regrets[pulled].mean()), float(regrets.mean()), found.seconds)

@@ -18,9 +18,11 @@ LAYERS = [
     ["kernels", "arms"],
     ["sketch"],
     ["policies"],
+    ["domains"],
     ["diagnostics", "hyper", "warp"],
     ["trials", "model", "certificate"],
     ["optimizer"],
+    ["box_optimizer"],
     ["maximize", "plots"],
     ["study"],
     ["__init__"],
@@ -72,6 +74,7 @@ def documented(heading: str) -> set[str]:
         ("manyarms.kernels", ma.kernels),
         ("manyarms.plots", ma.plots),
         ("manyarms.policies", ma.policies),
+        ("manyarms.domains", ma.domains),
         ("manyarms.diagnostics", ma.diagnostics),
         ("manyarms.errors", ma.errors),
     ],
@@ -84,7 +87,7 @@ def test_the_public_names_are_the_documented_ones(heading, module):
 
 
 def public_members():
-    for module in (ma, ma.kernels, ma.policies, ma.diagnostics):
+    for module in (ma, ma.kernels, ma.policies, ma.domains, ma.diagnostics):
         for name in module.__all__:
             member = getattr(module, name)
             if inspect.isclass(member):

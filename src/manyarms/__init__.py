@@ -1,9 +1,11 @@
 """manyarms: no-regret Bayesian optimisation over millions of candidates."""
 
-from manyarms import diagnostics, errors, kernels, plots, policies
+from manyarms import diagnostics, domains, errors, kernels, plots, policies
 from manyarms.arms.contexts import joined
 from manyarms.arms.pool import Pool
+from manyarms.box_optimizer import BoxOptimizer
 from manyarms.certificate import Certificate
+from manyarms.domains.box import Box
 from manyarms.maximize import Result, maximize
 from manyarms.optimizer import Candidate, Optimizer, Predictions
 from manyarms.policies import BKB
@@ -22,6 +24,8 @@ __all__ = [
     "FAILED",
     "GPUCB",
     "Bayes",
+    "Box",
+    "BoxOptimizer",
     "Candidate",
     "Certificate",
     "Constant",
@@ -38,6 +42,7 @@ __all__ = [
     "Theory",
     "Trial",
     "diagnostics",
+    "domains",
     "errors",
     "joined",
     "kernels",

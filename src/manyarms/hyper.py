@@ -31,8 +31,8 @@ NOISE_PRIOR = (-4.0, 2.0)
 """Of log σ²."""
 SHAPE_BOUNDS = (np.log(0.05), np.log(1e3))
 """Of log lengthscales: shorter ones than 0.05 would make all arms strangers."""
-NOISE_BOUNDS = (np.log(1e-4), np.log(10.0))
-"""Of log σ²: rounding stays harmless."""
+LEAST_NOISE, MOST_NOISE = 1e-4, 10.0
+"""Of σ²: rounding stays harmless."""
 SETTLED = 64
 """Arms from which on a fit starts from the last one only."""
 ROUGH = (-1.0, -6.0)
@@ -175,15 +175,18 @@ class Fit:
         return np.concatenate([self.theta, [np.log(self.scale), np.log(self.noise)]])
 
 
-def fit(shape: Shape, evidence: Evidence, *, noise: float | None = None, start: Array | None = None) -> Fit:
-    """The most probable parameters; `noise` is a variance where it is known, `start` where the last fit ended."""
+def fit(
+    shape: Shape, evidence: Evidence, *, noise: float | None = None, start: Array | None = None, least: float = LEAST_NOISE
+) -> Fit:
+    """The most probable parameters; `noise` is a variance where it is known, at least `least` elsewhere, `start` where the last
+    fit ended."""
     mean, sd = shape.prior
     gram = shape.gram(evidence.rows)
     size = -np.log(np.diag(gram(mean)[0]).mean())
     mean, sd = np.append(mean, [size, NOISE_PRIOR[0]]), np.append(sd, [SCALE_PRIOR, NOISE_PRIOR[1]])
     if noise is not None:
         mean[-1] = np.log(noise)
-    noises = NOISE_BOUNDS if noise is None else (mean[-1], mean[-1])
+    noises = (np.log(least), np.log(MOST_NOISE)) if noise is None else (mean[-1], mean[-1])
     bounds = [SHAPE_BOUNDS] * (len(mean) - 2) + [(size - 3, size + 3), noises]
 
     def loss(x: Array) -> tuple[float, Array]:

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from manyarms.arms.array import Checked, as_rows
-from manyarms.hyper import MOST, NOISE_PRIOR, Evidence, Fit, Shape, fit
+from manyarms.hyper import LEAST_NOISE, MOST, NOISE_PRIOR, Evidence, Fit, Shape, fit
 from manyarms.kernels import Kernel
 from manyarms.policies import Adaptive
 from manyarms.policies.base import Policy, Prediction
@@ -74,15 +74,17 @@ class Model:
     fitted: Fit | None
     n_fitted: int  # results at the last fit
     highest: float  # the largest reward then
+    _least_noise: ClassVar[float] = LEAST_NOISE
 
     @classmethod
-    def prior(cls, settings: Settings, arms: Array) -> "Model":
+    def prior(cls, settings: Settings, arms: Array | Checked) -> "Model":
         """Nothing observed."""
         arms = as_rows(arms)
         kernel = settings.shape.kernel(settings.shape.prior[0])
         noise = np.exp(NOISE_PRIOR[0])
         if not settings.learns and settings.noise is not None:
-            noise = max(settings.noise**2, EXACT * float(kernel.diag(arms[:1]).max()))
+            some = arms[:1] if len(arms) else np.zeros((1, arms.shape[1]))
+            noise = max(settings.noise**2, EXACT * float(kernel.diag(some).max()))
         policy = _policy(settings, arms, kernel, noise, 0)
         return cls(settings, arms, policy, Warp.identity(), None, 0, 0.0)
 
@@ -124,8 +126,26 @@ class Model:
     def observed(self, arms: Indices, values: Array, noise: Array, record: Record | None = None) -> "Model":
         """The model after these results, in the same units: nothing is fitted. `noise` is NaN where none was told."""
         policy = copy(self.policy)  # states are values: the original stays as it was
-        _observe(policy, arms, self.warp.reward(values), self._noise(policy, self.warp, noise), record)
+        self._observe(policy, arms, self.warp.reward(values), self._noise(policy, self.warp, noise), record)
         return replace(self, policy=policy)
+
+    def _observe(
+        self,
+        policy: Policy,
+        arms: Indices,
+        rewards: Array,
+        noise: dict[str, Array],
+        record: Record | None,
+        *,
+        as_table: bool = False,
+    ) -> None:
+        absorb = policy.warm_start if as_table and isinstance(policy, Adaptive) else policy.observe
+        with policy.repeating(record.drawn) if record is not None and isinstance(policy, BKB) else nullcontext():
+            absorb(arms, rewards, **noise)
+
+    def _units(self, means: Array) -> Warp:
+        """From the mean values of distinct arms to rewards."""
+        return Warp.half_rank(means)
 
     def refitted(self, arms: Indices, values: Array, noise: Array) -> "Model":
         """Kernel, noise and units learned from all results (n,), and a policy made of them."""
@@ -137,7 +157,7 @@ class Model:
         weights = np.where(told, 1 / np.square(np.where(told, np.maximum(noise, TINY), 1.0)), 1.0)
         keys, at = np.unique(2 * arms + told, return_inverse=True)  # results with and without a noise apart
         distinct, known, total = keys // 2, keys % 2 == 1, np.bincount(at, weights).astype(np.float64)
-        warp = Warp.half_rank(np.bincount(at, weights * values) / total)
+        warp = self._units(np.bincount(at, weights * values) / total)
         rewards = warp.reward(values)
         means = np.bincount(at, weights * rewards) / total
         within = float(np.square(rewards - means[at])[~told].sum())
@@ -154,7 +174,8 @@ class Model:
             evidence = evidence.some(self._spread(distinct, weight))
         sd = self.settings.noise
         known_noise = None if sd is None else max((sd * warp.slope) ** 2, EXACT)
-        found = fit(self.settings.shape, evidence, noise=known_noise, start=self.fitted.start if self.fitted else None)
+        start = self.fitted.start if self.fitted else None
+        found = fit(self.settings.shape, evidence, noise=known_noise, start=start, least=self._least_noise)
         return found, warp.shifted(found.mean)
 
     def refitted_as(
@@ -164,14 +185,14 @@ class Model:
         kernel = found.scale * self.settings.shape.kernel(found.theta)
         policy = _policy(self.settings, self.arms, kernel, found.noise, len(values))
         rewards = warp.reward(values)
-        _observe(policy, arms, rewards, self._noise(policy, warp, noise), record, as_table=len(arms) > LARGE)
+        self._observe(policy, arms, rewards, self._noise(policy, warp, noise), record, as_table=len(arms) > LARGE)
         return replace(self, policy=policy, warp=warp, fitted=found, n_fitted=len(values), highest=float(rewards.max()))
 
     def on(self, arms: Array, observed: Indices, values: Array, noise: Array, record: Record | None = None) -> "Model":
         """The same model of a table that has grown."""
         old, arms = self.policy, as_rows(arms)
         policy = _policy(self.settings, arms, old.kernel, old.regularization, self.n_fitted)
-        _observe(policy, observed, self.warp.reward(values), self._noise(policy, self.warp, noise), record)
+        self._observe(policy, observed, self.warp.reward(values), self._noise(policy, self.warp, noise), record)
         return replace(self, arms=arms, policy=policy)
 
     def _noise(self, policy: Policy, warp: Warp, noise: Array) -> dict[str, Array]:
@@ -203,20 +224,6 @@ class Model:
         with np.errstate(divide="ignore"):
             keys = np.log(counts * np.square(std)) + rng.gumbel(size=len(distinct))
         return np.sort(np.argsort(-keys)[:MOST])
-
-
-def _observe(
-    policy: Policy,
-    arms: Indices,
-    rewards: Array,
-    noise: dict[str, Array],
-    record: Record | None,
-    *,
-    as_table: bool = False,
-) -> None:
-    absorb = policy.warm_start if as_table and isinstance(policy, Adaptive) else policy.observe
-    with policy.repeating(record.drawn) if record is not None and isinstance(policy, BKB) else nullcontext():
-        absorb(arms, rewards, **noise)
 
 
 def _policy(settings: Settings, arms: Array, kernel: Kernel, regularization: float, number: int) -> Policy:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.stats import norm
@@ -11,6 +11,7 @@ from scipy.stats import norm
 from manyarms.arms.pool import Pool
 from manyarms.certificate import Certificate
 from manyarms.diagnostics import sketch_accuracy
+from manyarms.domains.policy import DomainBKB
 from manyarms.errors import ObservationError, ParameterError, StateError
 from manyarms.hyper import Fixed, Mixed, Shape
 from manyarms.kernels import Kernel, Linear, Tanimoto, Unpacked, as_kernel
@@ -64,7 +65,7 @@ class _Told(NamedTuple):
 class _State:
     """Everything that changes, replaced as a whole."""
 
-    pool: Pool
+    pool: Any  # a Pool; of a box the points known
     order: Indices  # positions in the order of the random start
     model: Model
     n_told: int  # entries of the log that count
@@ -94,6 +95,15 @@ class Optimizer:
     options : further arguments of the policy, such as ``memory=`` or ``oversampling=``.
     """
 
+    _over: ClassVar[dict[type, type["Optimizer"]]] = {}
+
+    def __init_subclass__(cls, over: type | None = None) -> None:
+        if over is not None:
+            Optimizer._over[over] = cls
+
+    def __new__(cls, pool: Any = None, *_: Any, **__: Any) -> "Optimizer":
+        return object.__new__(Optimizer._over.get(type(pool), cls))
+
     def __init__(
         self,
         pool: Any,
@@ -107,9 +117,27 @@ class Optimizer:
         seed: Seed = 0,
         **options: Any,
     ) -> None:
+        pool = as_pool(pool, kernel)
+        settings = self._settings(pool, direction, kernel, noise, confidence, repeats, policy, seed, options)
+        order, nothing = start_order(settings.seed, len(pool)), np.zeros(len(pool), dtype=bool)
+        self._log: list[_Told] = []  # entries from n_told on are of calls that failed
+        self._state = _State(pool, order, Model.prior(settings, pool.X), 0, 0, (), nothing.astype(np.intp), nothing, nothing)
+
+    def _settings(
+        self,
+        pool: Any,
+        direction: Any,
+        kernel: Any,
+        noise: Any,
+        confidence: Any,
+        repeats: Any,
+        policy: Any,
+        seed: Any,
+        options: dict[str, Any],
+    ) -> Settings:
+        """What was given, checked."""
         if not isinstance(direction, str) or direction not in ("maximize", "minimize"):
             raise ParameterError(f'direction must be "maximize" or "minimize", got {direction!r}')
-        pool = as_pool(pool, kernel)
         self.direction, self._sign = direction, 1.0 if direction == "maximize" else -1.0
         self._most = _most(repeats)
         if noise is not None:
@@ -119,10 +147,7 @@ class Optimizer:
         shape, fixed = _shape(kernel, pool)
         seed = int(seed.integers(2**63)) if isinstance(seed, np.random.Generator) else whole(seed, "seed", at_least=0)
         learns = not (fixed and noise is not None)
-        settings = Settings(shape, noise, learns, RADIUS if confidence is None else confidence, policy, options, seed)
-        order, nothing = start_order(seed, len(pool)), np.zeros(len(pool), dtype=bool)
-        self._log: list[_Told] = []  # entries from n_told on are of calls that failed
-        self._state = _State(pool, order, Model.prior(settings, pool.X), 0, 0, (), nothing.astype(np.intp), nothing, nothing)
+        return Settings(shape, noise, learns, RADIUS if confidence is None else confidence, policy, options, seed)
 
     # What comes next
 
@@ -213,7 +238,7 @@ class Optimizer:
         """The k candidates, tried or not, of best posterior mean."""
         state, k = self._state, whole(k, "k")
         self._something_told()
-        mean = state.model.policy.predict().mean[state.pool.arm_of]
+        mean = self._means()[state.pool.arm_of]
         mean[state.retired | state.failed] = -np.inf
         order = np.argsort(-mean, kind="stable")[: min(k, int(np.isfinite(mean).sum()))]
         return self._candidates(order.tolist(), level) if len(order) else []
@@ -239,7 +264,7 @@ class Optimizer:
         policy = model.policy
         gone = self._gone(state)
         gone[state.pool.arm_of[best]] = True
-        rival = int(state.pool.arm_of[best] if gone.all() else policy.choose(exclude=gone)[0])
+        rival = int(state.pool.arm_of[best] if gone.all() else self._rival(gone))
         mean, low, high = model.interval(np.array([state.pool.arm_of[best], rival]), model.radius)
         bound = 0.0 if gone.all() else max(0.0, float(high[1] - low[0]))
         probability, reason = self._promise()
@@ -281,7 +306,8 @@ class Optimizer:
     @property
     def pool(self) -> Pool:
         """The candidates."""
-        return self._state.pool
+        pool: Pool = self._state.pool
+        return pool
 
     @property
     def policy(self) -> Any:
@@ -320,7 +346,7 @@ class Optimizer:
         self._state = replace(self._state, retired=retired, pending=pending)
 
     def __copy__(self) -> "Optimizer":
-        twin = object.__new__(Optimizer)
+        twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._log = self._log[: self._state.n_told]
         return twin
@@ -354,6 +380,14 @@ class Optimizer:
         members = state.pool.members(arm)
         members = members[open_[members]]
         return int(members[np.argmin(tries[members])])
+
+    def _means(self) -> Array:
+        """Posterior mean of every arm's reward, (A,)."""
+        return np.asarray(self._state.model.policy.predict().mean)
+
+    def _rival(self, gone: Mask) -> int:
+        """The arm of largest upper bound that is not gone."""
+        return int(self._state.model.policy.choose(exclude=gone)[0])
 
     def _gone(self, state: _State) -> Mask:
         """Arms all of whose candidates are retired or failed, (A,)."""
@@ -525,7 +559,7 @@ def as_told(values: Any, failed: Any, n: int) -> list[float | None]:
 
 def _size(model: Model) -> tuple[int, int, float]:
     policy = model.policy
-    size = len(policy.dictionary) if isinstance(policy, BKB) else len(np.flatnonzero(policy.counts))
+    size = len(policy.dictionary) if isinstance(policy, BKB | DomainBKB) else len(np.flatnonzero(policy.counts))
     return model.n_results, size, policy.effective_dimension
 
 

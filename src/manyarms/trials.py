@@ -8,7 +8,8 @@ import numpy as np
 
 from manyarms.errors import ObservationError
 
-CandidateId = int | str
+CandidateId = int | str | tuple[Any, ...] | dict[str, Any]
+"""Of a pool an id; of a box the point itself."""
 LARGEST = 1e100
 """Values whose squares and sums fit float64."""
 

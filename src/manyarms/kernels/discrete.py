@@ -33,6 +33,13 @@ class Hamming(Kernel):
     def diag(self, X: Array) -> Array:
         return np.ones(len(X))
 
+    @property
+    def differentiable(self) -> bool:
+        return True
+
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        return np.zeros(X.shape)  # codes do not move by little
+
     def __repr__(self) -> str:
         return f"Hamming({self.lengthscale.tolist()})"
 

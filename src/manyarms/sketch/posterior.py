@@ -9,7 +9,7 @@ from scipy.linalg import norm
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.sketch.embedding import Embedding
-from manyarms.sketch.linalg import TINY, cholesky, chunks, solve_cholesky, solve_lower
+from manyarms.sketch.linalg import TINY, cholesky, chunks, solve_cholesky, solve_lower, solve_transposed
 from manyarms.sketch.observations import Observations
 from manyarms.sketch.past import Past
 from manyarms.typing import Array, Indices
@@ -78,6 +78,22 @@ class Posterior:
     def v(self) -> Array:
         """Cᵀw, (m,)."""
         return np.asarray(self.C.T @ self.w)
+
+    @property
+    def basis(self) -> Array:
+        """The rows B of μ̃(x) = k_B(x)ᵀα and λσ̃²(x) = k(x, x) − k_B(x)ᵀQk_B(x)."""
+        return self.embedding.inducing_rows
+
+    @cached_property
+    def weights(self) -> Array:
+        """α = L⁻ᵀw, (m,)."""
+        return solve_transposed(self.embedding.L, self.w.copy())
+
+    def explained(self, K: Array) -> Array:
+        """KQ, (n, m), for K = k(X, B): Q = L⁻ᵀ(I − λV⁻¹)L⁻¹."""
+        Z = solve_lower(self.embedding.L, np.array(K.T, order="F"))
+        Z -= self.regularization * solve_cholesky(self.C, np.array(Z, order="F"))
+        return solve_transposed(self.embedding.L, np.array(Z, order="F")).T
 
     def moments(self, X: Array, diag: Array) -> tuple[Array, Array]:
         """μ̃(x) = z(x)ᵀw and σ̃²(x) = r(x)/λ + ‖C⁻¹z(x)‖² for every row of X; `diag` holds k(x, x).
