@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -144,6 +144,8 @@ class Box:
 
     Kernels, policies and maximisers see encoded rows: numbers scaled to [0, 1], then codes of choices. A box never changes.
     """
+
+    kernel: ClassVar[None] = None  # that of a pool of objects, which this is not
 
     def __init__(self, bounds: ArrayLike | None = None, /, **columns: Any) -> None:
         if (bounds is None) == (not columns):
