@@ -7,16 +7,18 @@ the last refit. A refit builds a new policy from all that was observed.
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from manyarms.arms.array import Checked, as_rows
 from manyarms.hyper import MOST, NOISE_PRIOR, Evidence, Fit, Shape, fit
 from manyarms.kernels import Kernel
+from manyarms.policies.adaptive import Adaptive, Kept
 from manyarms.policies.base import Policy, Prediction
 from manyarms.policies.bkb import BKB
 from manyarms.sketch.confidence import Radius
+from manyarms.sketch.history import History, by_arm
 from manyarms.typing import Array, Indices
 from manyarms.warp import Warp
 
@@ -139,6 +141,29 @@ class Model:
         _observe(policy, arms, rewards, record)
         return replace(self, policy=policy, warp=warp, fitted=found, n_fitted=len(values), highest=float(rewards.max()))
 
+    def resumed(
+        self, arms: Array, fitted: tuple[Fit, Warp, int] | None, observed: Indices, values: Array, n_drawn: int, kept: Kept
+    ) -> "Model":
+        """The model that `kept` was taken of, made of the prior: all results it had (n,), of which `n_drawn` came before the
+        last draw, and the last fit with the number of results then."""
+        model = replace(self, arms=as_rows(arms))
+        if fitted is not None:
+            found, warp, n = fitted
+            highest = float(warp.reward(values[:n]).max())
+            model = replace(model, fitted=found, warp=warp, n_fitted=n, highest=highest)
+        kernel, noise = self.policy.kernel, self.policy.regularization
+        if fitted is not None:
+            kernel, noise = found.scale * self.settings.shape.kernel(found.theta), found.noise
+        policy = cast(Adaptive, _policy(self.settings, model.arms, kernel, noise, model.n_fitted))
+        rewards = model.warp.reward(values)
+        policy.resume(_history(observed, rewards), _history(observed[:n_drawn], rewards[:n_drawn]), kept)
+        return replace(model, policy=policy)
+
+    @property
+    def kept(self) -> Kept | None:
+        """What `resumed` needs beside the results; None for policies that cannot be resumed."""
+        return self.policy.kept() if type(self.policy) is Adaptive else None
+
     def on(self, arms: Array, observed: Indices, values: Array, record: Record | None = None) -> "Model":
         """The same model of a table that has grown."""
         old, arms = self.policy, as_rows(arms)
@@ -167,6 +192,10 @@ class Model:
         with np.errstate(divide="ignore"):
             keys = np.log(counts * np.square(std)) + rng.gumbel(size=len(distinct))
         return np.sort(np.argsort(-keys)[:MOST])
+
+
+def _history(arms: Indices, rewards: Array) -> History:
+    return History().add(*by_arm(arms, rewards, np.ones(len(arms))), len(arms))
 
 
 def _observe(policy: Policy, arms: Indices, rewards: Array, record: Record | None) -> None:

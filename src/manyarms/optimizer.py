@@ -181,7 +181,7 @@ class Optimizer:
                 arms = state.pool.arm_of[positions[good]]
                 model = model.told(arms, rewards, lambda: self._results([*self.history, *trials], state.pool))
         del self._log[state.n_told :]
-        self._log.append(_Told(trials, _size(model)))
+        self._log.append(_Told(trials, size_of(model)))
         self._state = replace(
             state,
             model=model,
@@ -504,7 +504,8 @@ def as_told(values: Any, failed: Any, n: int) -> list[float | None]:
     return as_values([FAILED if flag else item for flag, item in zip(flags, items, strict=True)], n)
 
 
-def _size(model: Model) -> tuple[int, int, float]:
+def size_of(model: Model) -> tuple[int, int, float]:
+    """Results, dictionary size and effective dimension."""
     policy = model.policy
     size = len(policy.dictionary) if isinstance(policy, BKB) else len(np.flatnonzero(policy.counts))
     return model.n_results, size, policy.effective_dimension

@@ -10,6 +10,7 @@
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -54,6 +55,17 @@ class AdaptiveState:
         return self.frontier.tracked.factored(self.history)
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What of a state does not follow from what was observed: with it and the observations the state is made again."""
+
+    dictionary: Indices
+    inducing: Indices
+    chance: dict[str, Any]  # the state of its generator
+    evidence: Evidence
+    exact: bool
+
+
 class Adaptive(BKB, resparsify="adaptive"):
     """Redraws when stale, appends instead of rebuilding, scores lazily."""
 
@@ -70,6 +82,40 @@ class Adaptive(BKB, resparsify="adaptive"):
                 supposed = np.concatenate([outstanding, np.array(chosen, dtype=np.intp)])
                 chosen.append(frontier.arg_max_supposing(*self._supposing(supposed), beta, accuracy, barred))
         return np.array(chosen, dtype=np.intp)
+
+    def kept(self) -> Kept:
+        """What must be kept to go on from here later; see `resume`."""
+        state = self._state
+        return Kept(state.dictionary, state.inducing, state.chance.state, state.evidence, state.exact is not None)
+
+    def resume(self, history: History, drawn: History, kept: Kept) -> None:
+        """Go on, up to rounding, from where `kept` was taken: with what was observed by then, and by the last draw."""
+        fresh, pulled = self._state, history.pulled
+        chance, means = Chance.of(np.random.default_rng(0), kept.chance), history.sums / history.counts
+        state = replace(
+            fresh, chance=chance, history=history, dictionary=kept.dictionary, inducing=kept.inducing, evidence=kept.evidence
+        )
+        if kept.exact and fresh.exact:
+            exact, _ = fresh.exact.observed(history, pulled, means, history.counts)
+            self._state = replace(state, exact=exact)
+            return
+        embedding, inducing = Embedding.in_order(self.kernel, self.arms[kept.inducing]), kept.inducing
+        if embedding is None:
+            embedding, order = Embedding.fit(self.kernel, self.arms[inducing], self._tolerance(drawn, inducing))
+            inducing = inducing[order]
+        tracked = self._tracked_on(embedding, inducing, fresh.frontier.tracked, history)
+        Z, seen = tracked.embedded(np.arange(len(pulled))), np.searchsorted(pulled, drawn.pulled)
+        then = Posterior.solve(embedding, Z[seen], drawn.counts, drawn.sums, self.regularization)
+        B = solve_lower(then.C, np.array(Z.T, order="F"))
+        variance = np.maximum(tracked.residual(np.arange(len(pulled))) + np.einsum("ij,ij->j", B, B), 0.0)
+        self._state = replace(
+            state,
+            inducing=inducing,
+            drawn=then,
+            drawn_variance=variance,
+            frontier=fresh.frontier.refitted(tracked, history),
+            exact=None,
+        )
 
     def _batch(self, outstanding: Indices, barred: Mask | None) -> Indices:
         """As in `Policy`, lazily: a pull that gives just the mean of its arm changes variances only."""

@@ -90,7 +90,7 @@ def written_record(record: Record) -> dict[str, Any]:
     """A learning step as JSON; arrays as base64 of their bytes."""
     written: dict[str, Any] = {}
     if record.drawn is not None:
-        written["drawn"] = _packed(record.drawn, "<i8")
+        written["drawn"] = packed(record.drawn, "<i8")
     if record.fitted is not None and record.warp is not None:
         fit, warp = record.fitted, record.warp
         written["fit"] = {
@@ -100,24 +100,26 @@ def written_record(record: Record) -> dict[str, Any]:
             "loss": fit.loss if np.isfinite(fit.loss) else None,
         }
         written["theta"] = fit.theta.tolist()
-        written["warp"] = [_packed(warp.values, "<f8"), _packed(warp.rewards, "<f8"), warp.floor]
+        written["warp"] = [packed(warp.values, "<f8"), packed(warp.rewards, "<f8"), warp.floor]
     return written
 
 
 def read_record(written: dict[str, Any]) -> Record:
     """The step that `written_record` wrote."""
-    drawn = _unpacked(written["drawn"], "<i8").astype(np.intp) if "drawn" in written else None
+    drawn = unpacked(written["drawn"], "<i8").astype(np.intp) if "drawn" in written else None
     if "fit" not in written:
         return Record(drawn, None, None)
     values, rewards, floor = written["warp"]
-    warp = Warp(_unpacked(values, "<f8"), _unpacked(rewards, "<f8"), floor)
+    warp = Warp(unpacked(values, "<f8"), unpacked(rewards, "<f8"), floor)
     found = Fit(np.array(written["theta"], dtype=np.float64), **written["fit"])
     return Record(drawn, found if found.loss is not None else replace(found, loss=np.inf), warp)
 
 
-def _packed(array: AnyArray, dtype: str) -> str:
+def packed(array: AnyArray, dtype: str) -> str:
+    """An array as text."""
     return base64.b64encode(array.astype(dtype).tobytes()).decode()
 
 
-def _unpacked(text: str, dtype: str) -> AnyArray:
+def unpacked(text: str, dtype: str) -> AnyArray:
+    """The array that `packed` wrote."""
     return np.frombuffer(base64.b64decode(text), dtype=dtype)

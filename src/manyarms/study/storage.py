@@ -111,6 +111,24 @@ class Transaction:
             raise damaged(0, f"what is stored as {digest[:12]} is not what was written")
         return data
 
+    def digest_of(self, number: int) -> str | None:
+        """The digest of an event."""
+        return self._connection.execute(sa.select(EVENTS.c.digest).where(EVENTS.c.number == number)).scalar()
+
+    def put_snapshot(self, number: int, data: bytes) -> None:
+        """Keep bytes that stand for the log up to an event, in place of those kept before."""
+        self._connection.execute(sa.delete(BLOBS).where(BLOBS.c.digest.in_(sa.select(SNAPSHOTS.c.digest))))
+        self._connection.execute(sa.delete(SNAPSHOTS))
+        self._connection.execute(sa.insert(SNAPSHOTS), {"number": number, "digest": self.keep(data)})
+
+    def snapshot(self) -> bytes | None:
+        """What `put_snapshot` kept last; StudyDamagedError where it is not as it was."""
+        try:
+            digest = self._connection.execute(sa.select(SNAPSHOTS.c.digest)).scalar()
+            return None if digest is None else self.fetch(str(digest))
+        except sa.exc.DBAPIError as error:
+            raise damaged(0, "its snapshot cannot be read") from error
+
 
 class Store:
     """A place for one study."""
