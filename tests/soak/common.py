@@ -36,7 +36,7 @@ def pool() -> ma.Pool:
 @contextmanager
 def server() -> Iterator[str]:
     """The URL of a PostgreSQL of one's own, started as this user by `pgserver`; it is stopped at the end."""
-    import pgserver  # noqa: PLC0415
+    import pgserver
 
     with tempfile.TemporaryDirectory() as folder:
         running = pgserver.get_server(folder, cleanup_mode="stop")
