@@ -244,6 +244,9 @@ class Store:
         except sa.exc.DBAPIError as error:
             self.close()  # what was begun is rolled back
             raise self._typed(error) from error
+        except (UnicodeDecodeError, sa.exc.SQLAlchemyError) as error:  # text, or columns, that no one wrote
+            self.close()
+            raise StudyDamagedError(f"{self.shown} is damaged: {error}; go back to a copy, or salvage what is whole") from error
         except BaseException:
             self.close()
             raise
