@@ -52,28 +52,30 @@ START = Head(0, FIRST)
 def row_after(head: Head, kind: str, time: float, payload: dict[str, Any]) -> Row:
     """The row of an event that follows."""
     record = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return _chained(head, kind, time, record)
-
-
-def _chained(head: Head, kind: str, time: float, record: str) -> Row:
     number = head.number + 1
-    text = f"{head.digest}\n{number}\n{kind}\n{time!r}\n{record}"
-    return Row(number, kind, time, record, hashlib.sha256(text.encode()).hexdigest())
+    return Row(number, kind, time, record, _digest(head.digest, number, kind, time, record))
+
+
+def _digest(before: str, number: int, kind: str, time: float, record: str) -> str:
+    return hashlib.sha256(f"{before}\n{number}\n{kind}\n{time!r}\n{record}".encode()).hexdigest()
 
 
 def checked(rows: Iterable[Any], head: Head) -> tuple[list[Event], Head]:
     """The events in rows that follow a head, and the head after them; StudyDamagedError where the chain breaks."""
-    whole: list[Row] = []
-    for row in rows:
-        _, kind, time, record, _ = row
-        plain = isinstance(kind, str) and isinstance(time, float) and isinstance(record, str)
-        expected = _chained(head, kind, time, record) if plain else None
-        if expected is None or tuple(row) != expected:
-            raise damaged(head.number, f"event {head.number + 1} is missing or not as it was written")
-        whole.append(expected)
-        head = Head(expected.number, expected.digest)
-    payloads = json.loads(f"[{','.join(row.record for row in whole)}]")  # at once: a fifth of the time
-    return [Event(*row[:3], payload) for row, payload in zip(whole, payloads, strict=True)], head
+    before, start = head.digest, head.number + 1
+    whole: list[tuple[str, float]] = []
+    records: list[str] = []
+    for expected, (number, kind, time, record, digest) in enumerate(rows, start):
+        plain = type(number) is int and type(kind) is str and type(time) is float and type(record) is str
+        if not plain or number != expected or digest != _digest(before, number, kind, time, record):
+            raise damaged(expected - 1, f"event {expected} is missing or not as it was written")
+        whole.append((kind, time))
+        records.append(record)
+        before = digest
+    payloads = json.loads(f"[{','.join(records)}]")  # at once: a fifth of the time
+    pairs = enumerate(zip(whole, payloads, strict=True), start)
+    events = [Event(number, kind, time, payload) for number, ((kind, time), payload) in pairs]
+    return events, Head(head.number + len(events), before)
 
 
 def damaged(whole: int, what: str) -> StudyDamagedError:
