@@ -1,12 +1,10 @@
 """Durable studies: the same choices as an optimizer, from the log alone, for several processes, and no silent damage."""
 
-import os
 import re
 import shutil
 import sqlite3
 import tempfile
 import time
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -31,33 +29,6 @@ from manyarms.study.storage import MIGRATIONS
 X = np.random.default_rng(0).random((60, 2))
 X.setflags(write=False)
 F = -np.square(X - 0.4).sum(axis=1)
-
-
-@pytest.fixture
-def folder():
-    """A directory in memory where there is one: a durable write costs tens of milliseconds on some disks."""
-    memory = Path("/dev/shm")
-    path = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() and os.access(memory, os.W_OK) else None))
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture
-def path(folder):
-    return folder / "study.db"
-
-
-@pytest.fixture(scope="module")
-def server():
-    """A PostgreSQL of one's own, without root: `pgserver` has its binaries."""
-    pgserver = pytest.importorskip("pgserver")
-    folder = tempfile.mkdtemp()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        running = pgserver.get_server(folder, cleanup_mode="stop")
-    yield running.get_uri()
-    running.cleanup()
-    shutil.rmtree(folder)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -8,16 +8,17 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from manyarms.arms.array import Checked, as_rows
 from manyarms.hyper import LEAST_NOISE, MOST, NOISE_PRIOR, Evidence, Fit, Shape, fit
 from manyarms.kernels import Kernel
-from manyarms.policies import Adaptive
+from manyarms.policies.adaptive import Adaptive, Kept
 from manyarms.policies.base import Policy, Prediction
 from manyarms.policies.bkb import BKB
+from manyarms.policies.checks import as_weights
 from manyarms.sketch.confidence import Radius
 from manyarms.typing import Array, Indices
 from manyarms.warp import Warp
@@ -187,6 +188,35 @@ class Model:
         rewards = warp.reward(values)
         self._observe(policy, arms, rewards, self._noise(policy, warp, noise), record, as_table=len(arms) > LARGE)
         return replace(self, policy=policy, warp=warp, fitted=found, n_fitted=len(values), highest=float(rewards.max()))
+
+    def resumed(
+        self,
+        arms: Array,
+        fitted: tuple[Fit, Warp, int] | None,
+        observed: Indices,
+        values: Array,
+        noise: Array,
+        n_drawn: int,
+        kept: Kept,
+    ) -> "Model":
+        """The model that `kept` was taken of, made of the prior: all results it had (n,), of which `n_drawn` came before the
+        last draw, and the last fit with the number of results then."""
+        model = replace(self, arms=as_rows(arms))
+        kernel, variance = self.policy.kernel, self.policy.regularization
+        if fitted is not None:
+            found, warp, n = fitted
+            highest = float(warp.reward(values[:n]).max())
+            model = replace(model, fitted=found, warp=warp, n_fitted=n, highest=highest)
+            kernel, variance = found.scale * self.settings.shape.kernel(found.theta), found.noise
+        policy = cast(Adaptive, _policy(self.settings, model.arms, kernel, variance, model.n_fitted))
+        weights = as_weights(model._noise(policy, model.warp, noise).get("noise"), len(values), policy.regularization)
+        policy.resume(observed, model.warp.reward(values), weights, model.n_fitted, n_drawn, kept)
+        return replace(model, policy=policy)
+
+    @property
+    def kept(self) -> Kept | None:
+        """What `resumed` needs beside the results; None for policies that cannot be resumed."""
+        return self.policy.kept() if type(self.policy) is Adaptive else None
 
     def on(self, arms: Array, observed: Indices, values: Array, noise: Array, record: Record | None = None) -> "Model":
         """The same model of a table that has grown."""

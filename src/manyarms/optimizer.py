@@ -212,7 +212,7 @@ class Optimizer:
             with blas().limit(limits=1):
                 model = model.told(arms, rewards, sd, lambda: self._results([*self.history, *trials], state.pool))
         del self._log[state.n_told :]
-        self._log.append(_Told(trials, _size(model)))
+        self._log.append(_Told(trials, size_of(model)))
         self._state = replace(
             state,
             model=model,
@@ -557,7 +557,8 @@ def as_told(values: Any, failed: Any, n: int) -> list[float | None]:
     return as_values([FAILED if flag else item for flag, item in zip(flags, items, strict=True)], n)
 
 
-def _size(model: Model) -> tuple[int, int, float]:
+def size_of(model: Model) -> tuple[int, int, float]:
+    """Results, dictionary size and effective dimension."""
     policy = model.policy
     size = len(policy.dictionary) if isinstance(policy, BKB | DomainBKB) else len(np.flatnonzero(policy.counts))
     return model.n_results, size, policy.effective_dimension

@@ -11,6 +11,7 @@
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -61,6 +62,18 @@ class AdaptiveState:
         return self.frontier.tracked.factored(self.history)
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What of a state does not follow from what was observed: with it and the observations the state is made again."""
+
+    dictionary: Indices
+    inducing: Indices
+    chance: dict[str, Any]  # the state of its generator
+    evidence: Evidence
+    exact: bool
+    table: Indices  # inducing arms of the table that it was warm-started with, if it was
+
+
 class Adaptive(BKB, resparsify="adaptive"):
     """Redraws when stale, appends instead of rebuilding, scores lazily."""
 
@@ -81,6 +94,51 @@ class Adaptive(BKB, resparsify="adaptive"):
                 supposed = np.concatenate([outstanding, np.array(chosen, dtype=np.intp)])
                 chosen.append(frontier.arg_max_supposing(*self._supposing(supposed), beta, accuracy, barred))
         return np.array(chosen, dtype=np.intp)
+
+    def kept(self) -> Kept:
+        """What must be kept to go on from here later; see `resume`."""
+        state = self._state
+        table = np.sort(self._past.inducing) if self._past else np.zeros(0, dtype=np.intp)
+        return Kept(state.dictionary, state.inducing, state.chance.state, state.evidence, state.exact is not None, table)
+
+    def resume(self, arms: Indices, rewards: Array, weights: Array, n_table: int, n_drawn: int, kept: Kept) -> None:
+        """Go on, up to rounding, from where `kept` was taken, with all that was observed by then: where there was a table, it
+        had the first `n_table`; the first `n_drawn` came before the last draw."""
+
+        def after(history: History, start: int, stop: int) -> History:
+            some = slice(start, stop)
+            return history.add(*by_arm(arms[some], rewards[some], weights[some]), stop - start) if start < stop else history
+
+        if len(kept.table):
+            self._state = self._warm(after(History(), 0, n_table), kept.table)
+        fresh, start = self._state, n_table if len(kept.table) else 0
+        history, drawn = after(fresh.history, start, len(arms)), after(fresh.history, start, n_drawn)
+        pulled, means = history.pulled, history.sums / history.counts
+        chance = Chance.of(np.random.default_rng(0), kept.chance)
+        state = replace(
+            fresh, chance=chance, history=history, dictionary=kept.dictionary, inducing=kept.inducing, evidence=kept.evidence
+        )
+        if kept.exact and fresh.exact:
+            exact, _ = fresh.exact.observed(history, pulled, means, history.counts)
+            self._state = replace(state, exact=exact)
+            return
+        embedding, inducing = Embedding.in_order(self.kernel, self.arms[kept.inducing]), kept.inducing
+        if embedding is None:
+            embedding, order = Embedding.fit(self.kernel, self.arms[inducing], self._tolerance(drawn, inducing))
+            inducing = inducing[order]
+        tracked = self._tracked_on(embedding, inducing, self._nothing_tracked(), history)
+        Z, seen = tracked.embedded(np.arange(len(pulled))), np.searchsorted(pulled, drawn.pulled)
+        then = Posterior.solve(embedding, Z[seen], drawn.counts, drawn.sums, self.regularization, self._past)
+        B = solve_lower(then.C, np.array(Z.T, order="F"))
+        variance = np.maximum(tracked.residual(np.arange(len(pulled))) + np.einsum("ij,ij->j", B, B), 0.0)
+        self._state = replace(
+            state,
+            inducing=inducing,
+            drawn=then,
+            drawn_variance=variance,
+            frontier=fresh.frontier.refitted(tracked, history),
+            exact=None,
+        )
 
     def _batch(self, outstanding: Indices, barred: Mask | None) -> Indices:
         """As in `Policy`, lazily: a pull that gives just the mean of its arm changes variances only."""
@@ -135,9 +193,10 @@ class Adaptive(BKB, resparsify="adaptive"):
             with self.stats.timed("warm starts"):
                 self._state = self._warm(history)
 
-    def _warm(self, history: History) -> AdaptiveState:
+    def _warm(self, history: History, drawn: Indices | None = None) -> AdaptiveState:
+        """The state after a table, on a dictionary drawn from it or on one that was drawn before."""
         old, lam, table = self._state, self.regularization, self._observations(history)
-        dictionary, information, chance = self._draw_from_table(old, history)
+        dictionary, information, chance = self._draw_from_table(old, history) if drawn is None else (drawn, 0.0, old.chance)
         # Arms dropped add at most 1 to Σnr/λ, and others can be appended to those that are kept.
         least = min(APPENDABLE * float(table.diag.max()), lam / float(history.counts.sum()))
         tolerance = max(self._tolerance(history, dictionary) or 0.0, least)
@@ -226,10 +285,13 @@ class Adaptive(BKB, resparsify="adaptive"):
         """From all that was observed, as if for the first time."""
         old, none = self._state, np.zeros(0, dtype=np.intp)
         dictionary, information, chance = self._draw_from_table(old, history)
-        prior = Posterior.prior(self.kernel, self.n_features, self.regularization)
-        tracked = Tracked.start(prior, none, np.zeros((0, 0)), np.zeros(0), old.frontier.tracked.where)
-        fresh = replace(old, inducing=none, exact=None, frontier=old.frontier.refitted(tracked, History()))
+        frontier = old.frontier.refitted(self._nothing_tracked(), History())
+        fresh = replace(old, inducing=none, exact=None, frontier=frontier)
         return self._on(dictionary, chance, fresh, history, information)
+
+    def _nothing_tracked(self) -> Tracked:
+        none, prior = np.zeros(0, dtype=np.intp), Posterior.prior(self.kernel, self.n_features, self.regularization)
+        return Tracked.start(prior, none, np.zeros((0, 0)), np.zeros(0), self._state.frontier.tracked.where)
 
     def _observed_exactly(
         self, exact: Covariance, history: History, arms: Indices, rewards: Array, weights: Array

@@ -31,9 +31,14 @@ class Chance:
     _state: dict[str, Any]
 
     @classmethod
-    def of(cls, rng: np.random.Generator) -> "Chance":
-        """What this generator, which is used up by it, would draw."""
-        return cls(rng, dict(rng.bit_generator.state))
+    def of(cls, rng: np.random.Generator, state: dict[str, Any] | None = None) -> "Chance":
+        """What this generator, which is used up by it, would draw, from this state on where one is given."""
+        return cls(rng, dict(rng.bit_generator.state if state is None else state))
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Of the generator."""
+        return self._state
 
     def random(self, n: int) -> tuple[Array, "Chance"]:
         """Uniform numbers in [0, 1), (n,)."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import lapack
 
 from manyarms.errors import KernelError
 from manyarms.kernels import Kernel
@@ -40,6 +41,14 @@ class Embedding:
         if residual[worst] < -PSD_TOLERANCE * kappa2:
             raise _negative_variance(kernel, rows[worst], residual[worst], rows[kept[np.abs(K[worst, kept]).argmax()]])
         return cls(kernel, rows[kept], L), kept
+
+    @classmethod
+    def in_order(cls, kernel: Kernel, rows: Array) -> "Embedding | None":
+        """The embedding with a coordinate for each row, in their order; None where a pivot is too small for that."""
+        K = kernel(rows, rows)
+        L, info = lapack.dpotrf(K, lower=1, clean=1)
+        small = bool(info) or np.square(np.diag(L)).min() < APPENDABLE * np.diag(K).max()
+        return None if small else cls(kernel, rows, np.asfortranarray(L))
 
     def append(self, rows: Array, tolerance: float | None) -> tuple["Embedding", Indices] | None:
         """The embedding of the inducing rows and these, and which of these it rests on; the old coordinates stay.

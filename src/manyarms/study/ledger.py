@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from manyarms.arms.pool import Pool
 from manyarms.arms.stored import stored_pool, with_table
 from manyarms.model import Results
 from manyarms.optimizer import grown_order, start_order
-from manyarms.study.log import Event
+from manyarms.study.log import Event, unpacked
 from manyarms.trials import CandidateId
 from manyarms.typing import Indices
 
@@ -62,12 +61,18 @@ class Ledger:
 
     def apply(self, events: Sequence[Event], fetch: Fetch) -> None:
         """Go on with the events that follow."""
-        for kind, run in groupby(events, lambda event: event.kind):
-            if kind == "tell":
-                self._tell(list(run))
+        told: list[Event] = []  # counted at once, while the pool is the same: a log of 10⁵ results is read in seconds
+        for event in events:
+            if event.kind == "tell":
+                told.append(event)
+                for id in event.payload["ids"] if self.leases else ():
+                    self._let_go(id, event.payload["worker"])
                 continue
-            for event in run:
-                self._apply_one(event, fetch)
+            if event.kind == "add":
+                self._count(told)
+                told = []
+            self._apply_one(event, fetch)
+        self._count(told)
 
     def _apply_one(self, event: Event, fetch: Fetch) -> None:
         payload = event.payload
@@ -92,8 +97,10 @@ class Ledger:
             self.records[payload["step"]] = payload
             self.learned = max(self.learned, payload["step"])
 
-    def _tell(self, events: list[Event]) -> None:
-        """Tells in a row, at once: a log of 10⁵ results is read in a second."""
+    def _count(self, events: list[Event]) -> None:
+        """The results that these tells brought."""
+        if not events:
+            return
         ids = [id for event in events for id in event.payload["ids"]]
         values = [value for event in events for value in event.payload["values"]]
         noise = [sd for event in events for sd in event.payload.get("noise", [None] * len(event.payload["ids"]))]
@@ -101,8 +108,8 @@ class Ledger:
         good = np.array([value is not None for value in values], dtype=bool)
         np.add.at(self.results, positions[good], 1)
         self.failed[positions[~good]] = True
-        self.arms += self.pool.arm_of[positions[good]].tolist()
         stop = len(self.rewards)
+        self.arms += self.pool.arm_of[positions[good]].tolist()
         self.rewards += [self.sign * value for value in values if value is not None]
         told_noise = zip(values, noise, strict=True)
         self.deviations += [np.nan if sd is None else sd for value, sd in told_noise if value is not None]
@@ -111,13 +118,11 @@ class Ledger:
         self.noise += noise
         for event in events:
             told, start = event.payload, stop
-            stop += sum(value is not None for value in told["values"])
+            stop += len(told["values"]) - told["values"].count(None)
             if stop > start:
                 self.steps.append(Step(event.number, start, stop, self.pool))
             if "token" in told:
                 self.told_by[told["token"]] = told["ids"], told["values"]
-            for id in told["ids"] if self.leases else ():
-                self._let_go(id, told["worker"])
 
     def _let_go(self, id: CandidateId, worker: str) -> None:
         """A pending candidate is no more: the worker's own, or else whoever's was asked for first."""
@@ -133,6 +138,13 @@ class Ledger:
         self.retired, self.failed = np.concatenate([self.retired, more]), np.concatenate([self.failed, more])
         self.pool = pool
         self.steps.append(Step(event.number, len(self.rewards), len(self.rewards), pool))
+
+    @property
+    def sizes(self) -> list[tuple[int, int, float]]:
+        """Results, dictionary size and effective dimension at every step where a dictionary was drawn."""
+        stops = {step.number: step.stop for step in self.steps}
+        drawn = ((stops[number], record) for number, record in sorted(self.records.items()) if "drawn" in record)
+        return [(stop, len(unpacked(record["drawn"], "<i8")), record["dimension"]) for stop, record in drawn]
 
     def all_results(self, step: Step) -> Results:
         """Arms, signed values and noise of all results up to a step."""
