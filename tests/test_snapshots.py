@@ -9,7 +9,7 @@ import pytest
 from soak import common
 
 import manyarms as ma
-from manyarms import plots
+from manyarms import model, plots
 from manyarms.errors import StudyStorageError
 from manyarms.policies import adaptive
 from manyarms.study import learning, snapshot, study
@@ -25,7 +25,7 @@ def value(rows, id, step):
 def run(study, rows, start, stop):
     for step in range(start, stop):
         (asked,) = study.ask()
-        study.tell(asked, [value(rows, asked, step)])
+        study.tell(asked, [value(rows, asked, step)], noise=0.05 if step % 3 == 0 else None)
 
 
 def known(study):
@@ -48,6 +48,8 @@ CASES = {
     "exact": (X, {}),
     "sketched": (BIG, {"kernel": ma.kernels.RBF(0.2), "noise": 0.1}),
     "learned": (BIG, {}),
+    "table": (BIG, {}),
+    "table and more": (BIG, {}),
     "doubling": (BIG, {"kernel": ma.kernels.RBF(0.2), "noise": 0.1, "confidence": ma.Theory(0.1, 0.1, double=True)}),
 }
 
@@ -56,10 +58,12 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_state_from_a_snapshot_is_the_state_from_the_log(path, monkeypatch, name, seed):
     rows, options = CASES[name]
-    monkeypatch.setattr(study, "EVERY", 10)
+    if name.startswith("table"):
+        monkeypatch.setattr(model, "LARGE", 24)
+    monkeypatch.setattr(study, "EVERY", 2 if name == "table and more" else 10)
     monkeypatch.setattr(adaptive, "EXACT_ENTRIES", 1 << 18)
     made = ma.Study.create(path, ma.Pool.from_array(rows), seed=seed, **options)
-    run(made, rows, 0, 37)
+    run(made, rows, 0, 39)
     made.best()
     taken = []
     original = study.resume
@@ -69,6 +73,7 @@ def test_a_state_from_a_snapshot_is_the_state_from_the_log(path, monkeypatch, na
     assert taken[0] is not None
     assert taken[0][1] >= 20  # steps that were not taken again
     assert (with_snapshot.policy._state.exact is None) == (rows is BIG)
+    assert (with_snapshot.policy._past is not None) == name.startswith("table")
     monkeypatch.setattr(study, "resume", lambda *_: None)
     from_log = ma.Study.open(path)
     assert_alike(with_snapshot, from_log)

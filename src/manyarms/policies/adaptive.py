@@ -118,6 +118,9 @@ class Adaptive(BKB, resparsify="adaptive"):
         state = replace(
             fresh, chance=chance, history=history, dictionary=kept.dictionary, inducing=kept.inducing, evidence=kept.evidence
         )
+        if not len(pulled):  # the table was all
+            self._state = state
+            return
         if kept.exact and fresh.exact:
             exact, _ = fresh.exact.observed(history, pulled, means, history.counts)
             self._state = replace(state, exact=exact)
