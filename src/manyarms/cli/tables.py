@@ -1,0 +1,128 @@
+"""Tables between a study and a spreadsheet: candidates out, results in."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from manyarms.arms.pool import Pool
+from manyarms.arms.reading import read_csv
+from manyarms.arms.stored import described
+from manyarms.cli.app import InputError
+from manyarms.trials import FAILED, CandidateId
+
+FAILURES = ("failed", "fail", "failure", "error", "crashed")
+"""What stands for a trial that failed in place of its value, in any case."""
+
+
+class Told(NamedTuple):
+    """What a file says: results, FAILED among the values, and the ids whose value is still empty."""
+
+    ids: list[CandidateId]
+    values: list[Any]
+    empty: list[CandidateId]
+
+
+def id_name(pool: Pool) -> str:
+    """Of the column of ids in files; pools without one have the row numbers as "id"."""
+    return described(pool)["id"] or free("id", pool)
+
+
+def value_name(pool: Pool) -> str:
+    """Of the column to be filled in."""
+    return free("value", pool)
+
+
+def free(name: str, pool: Pool) -> str:
+    """A name that no column of the table has."""
+    while name in pool.names or name == described(pool)["id"]:
+        name += "_"
+    return name
+
+
+def as_ids(pool: Pool, texts: list[str]) -> list[CandidateId]:
+    """Ids as they are typed, in the type that the pool has; UnknownArmError where one is not there."""
+    ids: list[Any] = list(texts) if pool.ids.dtype == object else [_number(text) for text in texts]
+    pool.positions(ids)
+    return ids
+
+
+def _number(text: str) -> int | str:
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def as_value(text: str, decimal: str, where: str) -> Any:
+    """A value as it is typed: a float, or FAILED."""
+    plain = text.strip()
+    if plain.lower() in FAILURES:
+        return FAILED
+    try:
+        if "_" in plain or (decimal == "," and "." in plain):
+            raise ValueError
+        return float(plain.replace(",", ".") if decimal == "," else plain)
+    except ValueError:
+        comma = "," in plain and decimal == "."
+        advice = (
+            'give --decimal "," where that is the mark' if comma else "correct it; in a file, leave it empty until it is known"
+        )
+        raise InputError(f"{where}: a value must be a number or `failed`, got {plain[:60]!r}; {advice}") from None
+
+
+def results_in(path: Path, pool: Pool, column: str | None, decimal: str) -> Told:
+    """The results in a CSV file."""
+    name, value = id_name(pool), column or value_name(pool)
+    frame = read_csv(path, name, {name, value}, {name, value}, decimal)
+    if name not in frame.columns or value not in frame.columns:
+        raise InputError(
+            f"{path} must have the columns {name!r} and {value!r}, got {', '.join(map(repr, frame.columns))[:300]}; "
+            "--value names another column of values"
+        )
+    rows = frame.select(name, value).rows()
+    for number, (id, text) in enumerate(rows):
+        if id is None and text is not None:
+            raise InputError(f"{path}, row {number + 2}: a value {text[:60]!r} without an id; fill in {name!r}")
+    ids = as_ids(pool, [id.strip() if pool.ids.dtype != object else id for id, _ in rows if id is not None])
+    texts = [(number, text) for number, (id, text) in enumerate(rows) if id is not None]
+    told: dict[bool, list[Any]] = {True: [], False: []}
+    values = []
+    for id, (number, text) in zip(ids, texts, strict=True):
+        is_there = text is not None and bool(text.strip())
+        told[is_there].append(id)
+        if is_there:
+            values.append(as_value(text, decimal, f"{path}, row {number + 2} ({id!r})"))
+    return Told(told[True], values, told[False])
+
+
+def rows_of(pool: Pool, ids: list[CandidateId]) -> pl.DataFrame:
+    """Candidates as they came, ids first."""
+    rows = [{id_name(pool): id, **row} for id, row in zip(ids, pool.rows(ids), strict=True)]
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+class Marks(NamedTuple):
+    """What a CSV file is written with."""
+
+    separator: str
+    decimal: str
+
+
+def marks(decimal: str, separator: str | None = None) -> Marks:
+    """Those that were asked for; InputError where they cannot be."""
+    if decimal not in (".", ","):
+        raise InputError(f'--decimal must be "." or ",", got {decimal!r}')
+    if separator not in (None, ",", ";", "|", "tab"):
+        raise InputError(f'--separator must be ",", ";", "|" or "tab", got {separator!r}')
+    if decimal == separator == ",":
+        raise InputError('--separator and --decimal must differ; give --separator ";"')
+    return Marks("\t" if separator == "tab" else separator or (";" if decimal == "," else ","), decimal)
+
+
+def write_csv(frame: pl.DataFrame, path: Path, marks: Marks) -> None:
+    """A CSV file; with a decimal comma it is one for spreadsheets, which want a mark that it is UTF-8."""
+    lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List | pl.Array)]
+    flat = frame.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join("") for name in lists)
+    comma = marks.decimal == ","
+    flat.write_csv(path, separator=marks.separator, decimal_comma=comma, include_bom=comma)
