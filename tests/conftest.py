@@ -1,5 +1,10 @@
 """Shared settings: hypothesis runs the same examples everywhere."""
 
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
 
@@ -13,3 +18,12 @@ settings.load_profile("repeatable")
 def _sketched_from_the_start(monkeypatch):
     """Tables of tests are small; what is tested is mostly the sketch (`test_start.py`: the exact start)."""
     monkeypatch.setattr(adaptive, "EXACT_ENTRIES", 0)
+
+
+@pytest.fixture
+def folder():
+    """A directory in memory where there is one: a durable write costs tens of milliseconds on some disks."""
+    memory = Path("/dev/shm")
+    path = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() and os.access(memory, os.W_OK) else None))
+    yield path
+    shutil.rmtree(path)

@@ -54,7 +54,7 @@ class InputError(ManyArmsError):
 
 def opened(location: str, worker: str | None = None, lease: float | None = None) -> Study:
     """The study at a location."""
-    return Study.open(location, worker=worker or me(), lease=lease)
+    return Study.open(location, worker=me() if worker is None else worker, lease=lease)
 
 
 def me() -> str:
@@ -123,7 +123,8 @@ def _described(error: BaseException) -> tuple[str, int]:
 
 def _usage(error: Any) -> str:
     path = error.ctx.command_path if getattr(error, "ctx", None) else "manyarms"
-    return f"{error.format_message().strip().rstrip('.')}; see `{path} --help`"
+    advice = "put -- before the command that it runs, or " if path == "manyarms run" else ""
+    return f"{error.format_message().strip().rstrip('.')}; {advice}see `{path} --help`"
 
 
 WORDS = [

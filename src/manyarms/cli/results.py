@@ -1,11 +1,10 @@
 """What to try and what came out: suggest, tell, failed, release."""
 
 import hashlib
-import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import polars as pl
 import typer
@@ -13,7 +12,7 @@ import typer
 from manyarms.cli.app import AsJson, Decimal, Force, InputError, Separator, StudyAt, Worker, opened
 from manyarms.cli.candidates import Ids
 from manyarms.cli.output import answer, count, new_file, note, table
-from manyarms.cli.tables import Told, as_ids, as_value, marks, results_in, rows_of, value_name, write_csv
+from manyarms.cli.tables import Row, Told, as_ids, as_value, batch_name, marks, results_in, rows_of, value_name, write_csv
 from manyarms.study import Study
 from manyarms.trials import FAILED, CandidateId
 
@@ -51,7 +50,8 @@ def suggest(
     """Say which candidates to try next.
 
     They are pending, for all who use the study, until they are told, released, or their lease runs out. With -o they go to a
-    CSV file with a column "value" to fill in: a number, or "failed". Then: manyarms tell STUDY FILE.
+    CSV file with a column "value" to fill in: a number, or "failed". Then: manyarms tell STUDY FILE. The column "batch"
+    says when they were suggested; leave it as it is.
 
     [bold]Example:[/bold] manyarms suggest lab.db -n 8 -o next.csv
     """
@@ -64,8 +64,11 @@ def suggest(
         with new_file(output, force) as draft:
             ids = known.pending if again else known.ask(n, lease=time)
             try:
-                rows = rows_of(known.pool, ids).with_columns(pl.lit(None, pl.String).alias(value_name(known.pool)))
-                write_csv(rows, draft, written_as)
+                marked = [
+                    pl.lit(known.n_events).alias(batch_name(known.pool)),
+                    pl.lit(None, pl.String).alias(value_name(known.pool)),
+                ]
+                write_csv(rows_of(known.pool, ids).with_columns(marked), draft, written_as)
             except BaseException:
                 if not again:
                     known.release(ids)
@@ -101,8 +104,8 @@ def tell(
     A file needs the columns of ids and of values; others are passed over. A row whose value is empty is not done yet and is
     skipped; "failed" in place of a value says that the trial failed. All rows are told, or none if one is wrong.
 
-    A file may be told again when more of it is filled in: a row that the study has (same candidate, same value) is not counted
-    twice, unless --again says that it is another trial.
+    A file may be told again when more of it is filled in: a row that the study has (same candidate and value, told after
+    it was suggested) is not counted twice, unless --again says that it is another trial.
 
     [bold]Examples:[/bold] manyarms tell lab.db next.csv    manyarms tell lab.db ethanol-80 71.5
     """
@@ -138,25 +141,43 @@ def _are_files(what: list[str]) -> bool:
 
 def tell_files(study: Study, files: list[Told], again: bool, as_json: bool) -> None:
     """Tell the results of files, at once; those that the study has only where `again` says so."""
-    rows = [(id, None if value is FAILED else value) for file in files for id, value in zip(file.ids, file.values, strict=True)]
-    empty = sum(len(file.empty) for file in files)
-    known = Counter((trial.id, trial.value) for trial in study.history)
-    seen: Counter[Any] = Counter()
-    new = []
-    for row in rows:
-        seen[row] += 1
-        if again or seen[row] > known[row]:
-            new.append((*row, seen[row]))
+    rows, n_empty = [row for file in files for row in file.rows], sum(file.n_empty for file in files)
+    new = rows if again else _unknown(study, rows)
     if new:
-        token = None if again else "file " + hashlib.sha256(json.dumps(new).encode()).hexdigest()
-        study.tell([id for id, *_ in new], [FAILED if value is None else value for _, value, _ in new], token=token)
-    failed, total = sum(value is None for _, value, _ in new), len(study.history)
-    data = {"told": len(new), "failed": failed, "known": len(rows) - len(new), "empty": empty, "results": total}
+        token = None if again else _token(rows, new)
+        study.tell([row.id for row in new], [row.value for row in new], token=token)
+    n_failed, total = sum(row.value is FAILED for row in new), len(study.history)
+    data = {"told": len(new), "failed": n_failed, "known": len(rows) - len(new), "empty": n_empty, "results": total}
     if len(new) < len(rows):
         note(f"skipped {count(len(rows) - len(new), 'row')} that the study has; --again would count them as replicates")
-    if empty:
-        note(f"skipped {count(empty, 'row')} without a value: not done yet")
-    answer(data, as_json, f"Told {count(len(new), 'result')}, {failed} of them failed; the study has {total:,}.")
+    if n_empty:
+        note(f"skipped {count(n_empty, 'row')} without a value: not done yet")
+    answer(data, as_json, f"Told {count(len(new), 'result')}, {n_failed} of them failed; the study has {total:,}.")
+
+
+def _unknown(study: Study, rows: list[Row]) -> list[Row]:
+    """Rows that are no result of the study: none of this candidate and value came after the row was suggested."""
+    told = defaultdict(list)
+    for event in study.events():
+        if event.kind == "tell":
+            for id, value in zip(event.payload["ids"], event.payload["values"], strict=True):
+                told[id, FAILED if value is None else value].append(event.number)
+    new = []
+    for row in rows:
+        numbers = told[row.id, row.value]
+        match = next((number for number in numbers if number > row.batch), None)
+        if match is None:
+            new.append(row)
+        else:
+            numbers.remove(match)
+    return new
+
+
+def _token(rows: list[Row], new: list[Row]) -> str:
+    """The same for the same new rows of the same file: two who tell it at once tell it once."""
+    counts = Counter(rows)
+    text = "\n".join(f"{row.id!r} {row.value!r} {row.batch} {counts[row]}" for row in new)
+    return f"file {hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def failed(study: StudyAt, ids: Ids, worker: Worker = None, as_json: AsJson = False) -> None:

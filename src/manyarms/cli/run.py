@@ -80,7 +80,7 @@ def run(
         raise InputError(f"there is no program {command[0]!r}; check the command after --")
     with opened(study, f"{me()}:{os.getpid()}:{uuid.uuid4().hex[:6]}", LEASE) as known:
         names = [*known.pool.names, id_name(known.pool)]
-        check_placeholders(command, [*names, *({"id", "out"} - set(names))])
+        check_placeholders(command, list(dict.fromkeys([*names, "id", "out"])))
         with tempfile.TemporaryDirectory(prefix="manyarms-") as folder, _progress(known, budget) as show:
             loop = _Loop(known, command, Path(folder), has_out, limit, retries, max_failures, show)
             code = loop.until(jobs, budget)

@@ -1,5 +1,6 @@
 """Tables between a study and a spreadsheet: candidates out, results in."""
 
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,12 +16,19 @@ FAILURES = ("failed", "fail", "failure", "error", "crashed")
 """What stands for a trial that failed in place of its value, in any case."""
 
 
-class Told(NamedTuple):
-    """What a file says: results, FAILED among the values, and the ids whose value is still empty."""
+class Row(NamedTuple):
+    """A result in a file."""
 
-    ids: list[CandidateId]
-    values: list[Any]
-    empty: list[CandidateId]
+    id: CandidateId
+    value: Any  # a float, or FAILED
+    batch: int  # the number of the last event when it was suggested; 0 where the file does not say
+
+
+class Told(NamedTuple):
+    """What a file says: results, and how many rows have no value yet."""
+
+    rows: list[Row]
+    n_empty: int
 
 
 def id_name(pool: Pool) -> str:
@@ -31,6 +39,11 @@ def id_name(pool: Pool) -> str:
 def value_name(pool: Pool) -> str:
     """Of the column to be filled in."""
     return free("value", pool)
+
+
+def batch_name(pool: Pool) -> str:
+    """Of the column that says when a candidate was suggested."""
+    return free("batch", pool)
 
 
 def free(name: str, pool: Pool) -> str:
@@ -73,27 +86,34 @@ def as_value(text: str, decimal: str, where: str) -> Any:
 
 def results_in(path: Path, pool: Pool, column: str | None, decimal: str) -> Told:
     """The results in a CSV file."""
-    name, value = id_name(pool), column or value_name(pool)
-    frame = read_csv(path, name, {name, value}, {name, value}, decimal)
+    name, value, batch = id_name(pool), column or value_name(pool), batch_name(pool)
+    frame = read_csv(path, name, {name, value, batch}, {name, value, batch}, decimal)
     if name not in frame.columns or value not in frame.columns:
         raise InputError(
             f"{path} must have the columns {name!r} and {value!r}, got {', '.join(map(repr, frame.columns))[:300]}; "
             "--value names another column of values"
         )
-    rows = frame.select(name, value).rows()
-    for number, (id, text) in enumerate(rows):
+    batches = frame[batch] if batch in frame.columns else [None] * len(frame)
+    rows = [(f"{path}, row {i + 2}", *cells) for i, cells in enumerate(zip(frame[name], frame[value], batches, strict=True))]
+    for where, id, text, _ in rows:
         if id is None and text is not None:
-            raise InputError(f"{path}, row {number + 2}: a value {text[:60]!r} without an id; fill in {name!r}")
-    ids = as_ids(pool, [id.strip() if pool.ids.dtype != object else id for id, _ in rows if id is not None])
-    texts = [(number, text) for number, (id, text) in enumerate(rows) if id is not None]
-    told: dict[bool, list[Any]] = {True: [], False: []}
-    values = []
-    for id, (number, text) in zip(ids, texts, strict=True):
-        is_there = text is not None and bool(text.strip())
-        told[is_there].append(id)
-        if is_there:
-            values.append(as_value(text, decimal, f"{path}, row {number + 2} ({id!r})"))
-    return Told(told[True], values, told[False])
+            raise InputError(f"{where}: a value {text[:60]!r} without an id; fill in {name!r}")
+    rows = [row for row in rows if row[1] is not None]
+    ids = as_ids(pool, [id if pool.ids.dtype == object else id.strip() for _, id, _, _ in rows])
+    told = [
+        Row(id, as_value(text, decimal, f"{where} ({id!r})"), _batch(number, where, batch))
+        for id, (where, _, text, number) in zip(ids, rows, strict=True)
+        if text is not None and text.strip()
+    ]
+    return Told(told, len(rows) - len(told))
+
+
+def _batch(text: str | None, where: str, name: str) -> int:
+    if text is None or not text.strip():
+        return 0
+    if not re.fullmatch(r"\d{1,18}", text.strip(), re.ASCII):
+        raise InputError(f"{where}: {name!r} must be the number that suggest wrote, got {text[:60]!r}; leave it as it was")
+    return int(text)
 
 
 def rows_of(pool: Pool, ids: list[CandidateId]) -> pl.DataFrame:
