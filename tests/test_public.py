@@ -23,6 +23,7 @@ LAYERS = [
     ["optimizer"],
     ["maximize", "plots"],
     ["study"],
+    ["cli"],
     ["__init__"],
 ]
 

@@ -53,7 +53,8 @@ def init(
     The table is kept in the study. Columns of numbers, categories and bits are features; their types are found and printed:
     look whether they are right. CSV files may have commas, semicolons, tabs or bars between columns.
 
-    [bold]Example:[/bold] manyarms init lab.db --pool recipes.csv --id name --maximize --column dose=log --column batch=ignore
+    [bold]Example:[/bold]
+      manyarms init lab.db --pool recipes.csv --id name --maximize --column dose=log --column batch=ignore
     """
     if minimize is None:
         raise InputError("say what to look for: --minimize or --maximize")
@@ -118,7 +119,8 @@ def add(
 
     The file has the same columns as the table that the study was made of, in any order, and ids that are new.
 
-    [bold]Example:[/bold] manyarms add lab.db more-recipes.csv
+    [bold]Example:[/bold]
+      manyarms add lab.db more-recipes.csv
     """
     with opened(study) as known:
         before = len(known.pool)
@@ -132,7 +134,8 @@ def retire(study: StudyAt, ids: Ids, as_json: AsJson = False) -> None:
 
     They are neither suggested nor recommended any more. What they taught stays.
 
-    [bold]Example:[/bold] manyarms retire lab.db toluene-80 toluene-90
+    [bold]Example:[/bold]
+      manyarms retire lab.db toluene-80 toluene-90
     """
     with opened(study) as known:
         names = as_ids(known.pool, ids)

@@ -32,7 +32,8 @@ def export(
     .json: everything, the table of candidates included; manyarms import makes the same study of it. .csv: every result with the
     columns of its candidate. A directory: study.json, results.csv and candidates.csv.
 
-    [bold]Example:[/bold] manyarms export lab.db -o backup.json
+    [bold]Example:[/bold]
+      manyarms export lab.db -o backup.json
     """
     written_as = marks(decimal, separator)
     suffix = output.suffix.lower()
@@ -86,7 +87,8 @@ def import_(
 
     A .json file makes a new study. A CSV file is told to a study that is there, as by manyarms tell.
 
-    [bold]Example:[/bold] manyarms import copy.db backup.json
+    [bold]Example:[/bold]
+      manyarms import copy.db backup.json
     """
     marks(decimal)
     if file.suffix.lower() != ".json":
@@ -112,7 +114,8 @@ def doctor(
     Reads every event and every table and compares them with their digests. Exit code 3 where something is damaged; --salvage
     makes a new study of all events before the damage.
 
-    [bold]Example:[/bold] manyarms doctor lab.db --salvage saved.db
+    [bold]Example:[/bold]
+      manyarms doctor lab.db --salvage saved.db
     """
     problem = None
     try:

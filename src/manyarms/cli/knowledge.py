@@ -51,7 +51,8 @@ def status(
     The best candidate with its interval, how much better another one may be (the certificate), the size of the model, the time
     that a suggestion takes, and who is trying what.
 
-    [bold]Example:[/bold] manyarms status lab.db --tolerance 2
+    [bold]Example:[/bold]
+      manyarms status lab.db --tolerance 2
     """
     start = time.perf_counter()
     with opened(study) as known:
@@ -124,7 +125,8 @@ def top(
 ) -> None:
     """List the candidates of best estimate, tried or not.
 
-    [bold]Example:[/bold] manyarms top lab.db -k 20
+    [bold]Example:[/bold]
+      manyarms top lab.db -k 20
     """
     with opened(study) as known:
         rows = [plain(each) for each in known.top(k, level)]
@@ -142,7 +144,8 @@ def history(
 ) -> None:
     """List every result, oldest first: when, of which candidate, which value, by whom.
 
-    [bold]Example:[/bold] manyarms history lab.db -o results.csv
+    [bold]Example:[/bold]
+      manyarms history lab.db -o results.csv
     """
     written_as = marks(decimal, separator)
     with opened(study) as known:
@@ -203,7 +206,8 @@ def predict(
     Rows whose id the study knows are looked up by it. Others are taken by their features, and need the columns of the study's
     table; nothing is added to the study.
 
-    [bold]Example:[/bold] manyarms predict lab.db other.csv -o estimates.csv
+    [bold]Example:[/bold]
+      manyarms predict lab.db other.csv -o estimates.csv
     """
     written_as = marks(decimal, separator)
     with opened(study) as known:

@@ -37,7 +37,8 @@ def plot(
     Needs Plotly (pip install 'manyarms\\[plots]'); pictures other than .html also need Kaleido (pip install kaleido). A page is
     readable without network.
 
-    [bold]Example:[/bold] manyarms plot lab.db --kind top -o top.html
+    [bold]Example:[/bold]
+      manyarms plot lab.db --kind top -o top.html
     """
     if kind not in KINDS:
         raise InputError(f"--kind must be one of {', '.join(KINDS)}, got {kind!r}")
@@ -72,7 +73,8 @@ def report(
     Summary, best candidate, the list of the best, results over time, importance of the columns, model, what is pending. It is
     one file, readable in any browser without network. Needs Plotly (pip install 'manyarms\\[plots]').
 
-    [bold]Example:[/bold] manyarms report lab.db -o report.html
+    [bold]Example:[/bold]
+      manyarms report lab.db -o report.html
     """
     if output.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"report writes a page, .html, got {output.name!r}")

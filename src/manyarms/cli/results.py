@@ -53,7 +53,8 @@ def suggest(
     CSV file with a column "value" to fill in: a number, or "failed". Then: manyarms tell STUDY FILE. The column "batch"
     says when they were suggested; leave it as it is.
 
-    [bold]Example:[/bold] manyarms suggest lab.db -n 8 -o next.csv
+    [bold]Example:[/bold]
+      manyarms suggest lab.db -n 8 -o next.csv
     """
     written_as, time = marks(decimal, separator), seconds(lease, "--lease")
     with opened(study, worker) as known:
@@ -107,7 +108,9 @@ def tell(
     A file may be told again when more of it is filled in: a row that the study has (same candidate and value, told after
     it was suggested) is not counted twice, unless --again says that it is another trial.
 
-    [bold]Examples:[/bold] manyarms tell lab.db next.csv    manyarms tell lab.db ethanol-80 71.5
+    [bold]Examples:[/bold]
+      manyarms tell lab.db next.csv
+      manyarms tell lab.db ethanol-80 71.5
     """
     strange = [text for text in what if text.startswith("--")]
     if strange:
@@ -185,7 +188,8 @@ def failed(study: StudyAt, ids: Ids, worker: Worker = None, as_json: AsJson = Fa
 
     A candidate that failed is not suggested again and teaches the model nothing.
 
-    [bold]Example:[/bold] manyarms failed lab.db ethanol-120
+    [bold]Example:[/bold]
+      manyarms failed lab.db ethanol-120
     """
     with opened(study, worker) as known:
         names = as_ids(known.pool, ids)
@@ -202,7 +206,9 @@ def release(
 ) -> None:
     """Give back candidates that are pending and will not be tried now.
 
-    [bold]Examples:[/bold] manyarms release lab.db ethanol-80    manyarms release lab.db --all
+    [bold]Examples:[/bold]
+      manyarms release lab.db ethanol-80
+      manyarms release lab.db --all
     """
     if everything == bool(ids):
         raise InputError("release takes ids, or --all")

@@ -68,7 +68,8 @@ def run(
     machines, may work on one study. After --max-failures failures in a row the run ends with exit code 5, and those candidates
     are given back: the command, not the candidates, is likely to be wrong.
 
-    [bold]Example:[/bold] manyarms run lab.db --jobs 4 --budget 200 --timeout 30m -- python train.py --lr {lr} --units {units}
+    [bold]Example:[/bold]
+      manyarms run lab.db --jobs 4 --budget 200 --timeout 30m -- python train.py --lr {lr} --units {units}
     """
     limit = seconds(timeout, "--timeout")
     if value_from not in (None, "last-line", "file"):
