@@ -73,7 +73,7 @@ def test_the_budget_is_that_of_the_study_so_the_same_line_goes_on(lab):
 
 
 def test_the_budget_counts_what_other_runs_are_trying_but_not_what_people_took(lab):
-    ma.Study.open(lab, worker="another run", lease=60).ask(3)
+    ma.Study.open(lab, worker="run by another", lease=60).ask(3)
     ma.Study.open(lab, worker="Ada").ask(2)
     assert run(lab, "echo $1", "--budget", 5).data["told"] == 2
 

@@ -95,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = typer.main.get_command(app).main(arguments, prog_name="manyarms", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else DONE
-    except BrokenPipeError:  # `manyarms history lab.db | head`
+    except (BrokenPipeError, SystemExit):  # `manyarms history lab.db | head`; Typer and Rich make it an exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except (Exception, KeyboardInterrupt) as error:

@@ -9,7 +9,7 @@ import typer
 from manyarms.arms.columns import TYPES
 from manyarms.arms.pool import Pool
 from manyarms.cli.app import AsJson, Decimal, InputError, StudyAt, opened
-from manyarms.cli.output import answer, count, table
+from manyarms.cli.output import answer, count, place, table
 from manyarms.cli.tables import as_ids, id_name
 from manyarms.study import Study
 
@@ -68,7 +68,7 @@ def init(
     settings: dict[str, Any] = {"direction": direction, "kernel": kernel, "noise": noise, "repeats": asked, "seed": seed}
     with Study.create(study, candidates, **settings) as made:
         data = {
-            "study": study,
+            "study": place(study),
             **settings,
             "candidates": len(candidates),
             "distinct": len(candidates.X),
@@ -79,11 +79,11 @@ def init(
         answer(
             data,
             as_json,
-            f"{study}: {count(len(made.pool), 'candidate')}{distinct}; {direction} the value.",
+            f"{place(study)}: {count(len(made.pool), 'candidate')}{distinct}; {direction} the value.",
             table(["column", "type", "such as"], _examples(candidates)),
         )
     if not as_json and sys.stdout.isatty():
-        print(f"Next: manyarms suggest {study} -n 8 -o next.csv")
+        print(f"Next: manyarms suggest {place(study)} -n 8 -o next.csv")
 
 
 def _examples(pool: Pool) -> list[list[Any]]:

@@ -9,7 +9,7 @@ import typer
 
 from manyarms.cli.app import DAMAGED, AsJson, Decimal, Force, InputError, Separator, StudyAt, opened
 from manyarms.cli.knowledge import results_frame, results_of
-from manyarms.cli.output import answer, count, moment, new_file, table
+from manyarms.cli.output import answer, count, moment, new_file, place, table
 from manyarms.cli.results import tell_files
 from manyarms.cli.tables import Marks, marks, results_in, rows_of, write_csv
 from manyarms.errors import StudyDamagedError
@@ -99,7 +99,7 @@ def import_(
         raise InputError(f"there is no file {file}; check the path")
     with create_from(study, read_copy(file)) as made:
         data = {"candidates": len(made.pool), "results": len(made.history), "events": made.n_events}
-    answer(data, as_json, f"{study}: {count(data['candidates'], 'candidate')}, {count(data['results'], 'result')}.")
+    answer(data, as_json, f"{place(study)}: {count(data['candidates'], 'candidate')}, {count(data['results'], 'result')}.")
 
 
 def doctor(
@@ -127,12 +127,12 @@ def doctor(
     data, lines = _findings(copy, problem)
     if salvage is not None:
         if not copy.events:
-            raise StudyDamagedError(f"nothing of {study} can be saved: {problem}")
+            raise StudyDamagedError(f"nothing of {place(study)} can be saved: {problem}")
         create_from(salvage, copy).close()
-        data["salvaged"] = salvage
-        lines.append(f"Saved to {salvage}: it has all that is said above to be whole.")
+        data["salvaged"] = place(salvage)
+        lines.append(f"Saved to {place(salvage)}: it has all that is said above to be whole.")
     elif problem and copy.events:
-        lines.append(f"To save those: manyarms doctor {study} --salvage NEW")
+        lines.append(f"To save those: manyarms doctor {place(study)} --salvage NEW")
     answer(data, as_json, "\n".join(lines), table(["event", "times"], data["kinds"].items()))
     return DAMAGED if problem else 0
 

@@ -12,7 +12,7 @@ import typer
 from manyarms.arms.pool import Pool
 from manyarms.arms.stored import described
 from manyarms.cli.app import AsJson, Decimal, Force, InputError, Separator, StudyAt, opened
-from manyarms.cli.output import answer, count, moment, new_file, shown, table
+from manyarms.cli.output import answer, count, moment, new_file, place, shown, table
 from manyarms.cli.tables import free, id_name, marks, value_name, write_csv
 from manyarms.errors import StateError
 from manyarms.optimizer import Candidate
@@ -56,10 +56,12 @@ def status(
     """
     start = time.perf_counter()
     with opened(study) as known:
-        data: dict[str, Any] = {"study": study, **state_of(known, level, tolerance)}
-        data["seconds"] = {"open and learn": time.perf_counter() - start, **_time_of_a_choice(known)}
+        policy, learned = known.policy, time.perf_counter()
+        policy.choose()  # pure: nothing is asked for
+        seconds = {"open and learn": learned - start, "suggestion": time.perf_counter() - learned}
+        data: dict[str, Any] = {"study": place(study), **state_of(known, level, tolerance), "seconds": seconds}
     lines = [
-        f"{study}: {data['direction']}, {count(data['candidates'], 'candidate')}, {count(data['results'], 'result')}"
+        f"{place(study)}: {data['direction']}, {count(data['candidates'], 'candidate')}, {count(data['results'], 'result')}"
         f" ({data['failed']:,} failed), {len(data['pending']):,} pending"
     ]
     if data["best"]:
@@ -73,7 +75,7 @@ def status(
             data["certificate"]["text"],
             "",
             f"Model: dictionary of {model['dictionary']:,}, {shown(model['effective_dimension'])} effective dimensions, "
-            f"noise {shown(model['noise'])}; a suggestion takes {data['seconds']['suggestion']:.2g} s",
+            f"noise {shown(model['noise'])}; a suggestion takes {seconds['suggestion']:.2g} s",
         ]
     else:
         lines.append("No values yet: manyarms suggest, then manyarms tell.")
@@ -103,13 +105,6 @@ def state_of(study: Study, level: float, tolerance: float | None) -> dict[str, A
     size = len(policy.dictionary) if isinstance(policy, BKB) else int((policy.counts > 0).sum())
     data["model"] = {"dictionary": size, "effective_dimension": policy.effective_dimension, "noise": study.noise}
     return data
-
-
-def _time_of_a_choice(study: Study) -> dict[str, float]:
-    policy = study.policy
-    start = time.perf_counter()
-    policy.choose()  # pure: nothing is asked for
-    return {"suggestion": time.perf_counter() - start}
 
 
 def plain(candidate: Candidate) -> dict[str, Any]:

@@ -27,6 +27,8 @@ from manyarms.study import Study
 
 LEASE = 300.0
 """Seconds after which candidates of a run that vanished are given back; a run renews its own."""
+RUN = "run by "
+"""What the name of a run begins with, among those who are trying."""
 TURN = 0.02
 """Seconds between two looks at the commands."""
 PATIENCE = (1.0, 5.0, 30.0)
@@ -79,7 +81,7 @@ def run(
         raise InputError("--value-from file and {out} in the command go together; give both or neither")
     if "{" not in command[0] and shutil.which(command[0]) is None:
         raise InputError(f"there is no program {command[0]!r}; check the command after --")
-    with opened(study, f"{me()}:{os.getpid()}:{uuid.uuid4().hex[:6]}", LEASE) as known:
+    with opened(study, f"{RUN}{me()}:{os.getpid()}:{uuid.uuid4().hex[:6]}", LEASE) as known:
         names = [*known.pool.names, id_name(known.pool)]
         check_placeholders(command, list(dict.fromkeys([*names, "id", "out"])))
         with tempfile.TemporaryDirectory(prefix="manyarms-") as folder, _progress(known, budget) as show:
@@ -141,8 +143,7 @@ class _Loop:
         """Keep so many commands running; says why, where there is nothing more to run."""
         free = n_jobs - len(self._running)
         if budget is not None and free:
-            leased = sum(each.until is not None for each in self._study.leases)
-            left = budget - len(self._study.history) - leased
+            left = budget - len(self._study.history) - sum(each.worker.startswith(RUN) for each in self._study.leases)
             if left <= 0:
                 return "budget spent"
             free = min(free, left)

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from manyarms.cli.app import InputError
+from manyarms.study.storage import Store
 
 WIDE = 240
 """Columns of output that goes to a file or a pipe."""
@@ -62,6 +63,11 @@ def printable(text: str) -> str:
 def moment(time: float | None) -> str | None:
     """Seconds since 1970 as people and spreadsheets read them, in UTC."""
     return None if time is None else datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def place(location: str) -> str:
+    """Where a study is, without the password of a URL."""
+    return Store(location).shown
 
 
 def count(number: int, noun: str) -> str:

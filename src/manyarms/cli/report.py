@@ -1,6 +1,5 @@
 """The page of a report: one HTML file with the script of its figures inside. What users wrote is text, never markup."""
 
-import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import import_module
@@ -49,10 +48,9 @@ def page(
     level: float,
 ) -> str:
     """The page; `name` is where the study is, `last` the latest result if there is one."""
-    shown_name = re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", name)
     latest = f"latest result {last[0]['time']} by {last[0]['worker']}" if last else "no results yet"
     body = [
-        f"<header><h1>{_text(shown_name)}</h1><p>{_text(study.direction)} the value; {_text(latest)}</p></header>",
+        f"<header><h1>{_text(name)}</h1><p>{_text(study.direction)} the value; {_text(latest)}</p></header>",
         _section("Summary", _summary(state)),
         *_known(study, state, top, level),
         *(
@@ -66,7 +64,7 @@ def page(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{_text(shown_name)}</title><style>{STYLE}</style><script>{script()}</script></head>"
+        f"<title>{_text(name)}</title><style>{STYLE}</style><script>{script()}</script></head>"
         f"<body><main>{''.join(body)}</main></body></html>\n"
     )
 

@@ -64,6 +64,8 @@ def suggest(
             return
         with new_file(output, force) as draft:
             ids = known.pending if again else known.ask(n, lease=time)
+            if not ids:
+                raise InputError("nothing is pending; leave --pending out for new candidates")
             try:
                 marked = [
                     pl.lit(known.n_events).alias(batch_name(known.pool)),

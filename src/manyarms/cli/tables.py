@@ -10,7 +10,7 @@ from manyarms.arms.pool import Pool
 from manyarms.arms.reading import read_csv
 from manyarms.arms.stored import described
 from manyarms.cli.app import InputError
-from manyarms.trials import FAILED, CandidateId
+from manyarms.trials import FAILED, LARGEST, CandidateId
 
 FAILURES = ("failed", "fail", "failure", "error", "crashed")
 """What stands for a trial that failed in place of its value, in any case."""
@@ -61,10 +61,7 @@ def as_ids(pool: Pool, texts: list[str]) -> list[CandidateId]:
 
 
 def _number(text: str) -> int | str:
-    try:
-        return int(text)
-    except ValueError:
-        return text
+    return int(text) if re.fullmatch(r"-?\d{1,18}", text.strip(), re.ASCII) else text
 
 
 def as_value(text: str, decimal: str, where: str) -> Any:
@@ -73,15 +70,16 @@ def as_value(text: str, decimal: str, where: str) -> Any:
     if plain.lower() in FAILURES:
         return FAILED
     try:
-        if "_" in plain or (decimal == "," and "." in plain):
+        number = float(plain.replace(",", ".") if decimal == "," else plain)
+        if not abs(number) <= LARGEST or "_" in plain or (decimal == "," and "." in plain):
             raise ValueError
-        return float(plain.replace(",", ".") if decimal == "," else plain)
+        return number
     except ValueError:
         comma = "," in plain and decimal == "."
         advice = (
             'give --decimal "," where that is the mark' if comma else "correct it; in a file, leave it empty until it is known"
         )
-        raise InputError(f"{where}: a value must be a number or `failed`, got {plain[:60]!r}; {advice}") from None
+        raise InputError(f"{where}: a value must be a finite number or `failed`, got {plain[:60]!r}; {advice}") from None
 
 
 def results_in(path: Path, pool: Pool, column: str | None, decimal: str) -> Told:
@@ -99,7 +97,7 @@ def results_in(path: Path, pool: Pool, column: str | None, decimal: str) -> Told
         if id is None and text is not None:
             raise InputError(f"{where}: a value {text[:60]!r} without an id; fill in {name!r}")
     rows = [row for row in rows if row[1] is not None]
-    ids = as_ids(pool, [id if pool.ids.dtype == object else id.strip() for _, id, _, _ in rows])
+    ids = as_ids(pool, [id for _, id, _, _ in rows])
     told = [
         Row(id, as_value(text, decimal, f"{where} ({id!r})"), _batch(number, where, batch))
         for id, (where, _, text, number) in zip(ids, rows, strict=True)

@@ -3,14 +3,15 @@
 import base64
 import hashlib
 import json
+import math
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from manyarms.errors import StudyDamagedError, StudyError
 from manyarms.study.ledger import Ledger
-from manyarms.study.log import START, Event, checked
+from manyarms.study.log import START, Event, checked, read_record
 from manyarms.study.storage import BLOBS, EVENTS, Store, Transaction
 from manyarms.study.study import Study, _optimizer, _tables
 
@@ -45,11 +46,20 @@ def read_copy(path: Path) -> Copy:
         read = json.loads(path.read_bytes())
         if read["format"] != FORMAT:
             raise StudyError(f"{path} must be an export of this version ({FORMAT}), got {read['format']!r:.80}")
-        events = [Event(i + 1, each["kind"], float(each["time"]), each["payload"]) for i, each in enumerate(read["events"])]
+        events = [_event(i + 1, **each) for i, each in enumerate(read["events"])]
         tables = {digest: base64.b64decode(table) for digest, table in read["tables"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StudyError(f"{path} is not an export of a study ({type(error).__name__}: {error}); check the file") from error
     return Copy(events, tables)
+
+
+def _event(number: int, kind: str, time: float, payload: dict[str, Any]) -> Event:
+    """An event that the log would take."""
+    plain = isinstance(kind, str) and isinstance(time, float) and math.isfinite(time) and isinstance(payload, dict)
+    if not plain or (kind == "create") != (number == 1):
+        raise ValueError(f"event {number} is not one of a log")
+    json.dumps([kind, payload], ensure_ascii=False, allow_nan=False).encode()
+    return Event(number, kind, time, payload)
 
 
 def create_from(location: str | Path, copy: Copy) -> Study:
@@ -61,6 +71,8 @@ def create_from(location: str | Path, copy: Copy) -> Study:
         ledger = Ledger(copy.events[0], copy.tables.__getitem__)
         _optimizer(ledger.settings, ledger.pool)
         ledger.apply(copy.events[1:], copy.tables.__getitem__)
+        for record in ledger.records.values():
+            read_record(record)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise StudyError(f"the copy is not of a study ({type(error).__name__}: {error}); export it again") from error
 
