@@ -25,6 +25,7 @@ LAYERS = [
     ["box_optimizer"],
     ["maximize", "plots"],
     ["study"],
+    ["cli"],
     ["__init__"],
 ]
 

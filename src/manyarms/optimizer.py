@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from manyarms.arms.pool import Pool
 from manyarms.certificate import Certificate
@@ -245,13 +245,21 @@ class Optimizer:
 
     def predict(self, ids: Any, level: float = 0.95) -> Predictions:
         """Posterior mean, standard deviation and interval of the true values of candidates."""
-        positions, model = self._state.pool.positions(ids), self._state.model
-        if model.settings.learns:
+        pool, positions = self._state.pool, self._state.pool.positions(ids)
+        return self._predictions([_plain(pool.ids[position]) for position in positions], pool.X, pool.arm_of[positions], level)
+
+    def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
+        """The same of candidates that are not in the pool: a table that `add` would take. Nothing is added."""
+        before, pool = len(self._state.pool), self._state.pool.add(table, ids=ids)
+        return self._predictions([_plain(name) for name in pool.ids[before:]], pool.X, pool.arm_of[before:], level)
+
+    def _predictions(self, names: list[CandidateId], X: Array, arms: Indices, level: float) -> Predictions:
+        """Of rows of an array that has the columns of the pool's."""
+        if self._state.model.settings.learns:
             self._something_told()
-        if not len(positions):
+        if not names:
             return Predictions([], *(np.zeros(0) for _ in range(4)))
-        arms = self._state.pool.arm_of[positions]
-        names = [_plain(self._state.pool.ids[position]) for position in positions]
+        model = replace(self._state.model, arms=X)
         _, less, more = model.interval(arms, 1.0)
         mean, *ends = (self._sign * end for end in model.interval(arms, _quantile(level)))
         return Predictions(names, mean, (more - less) / 2, *(ends if self._sign > 0 else ends[::-1]))
@@ -566,7 +574,7 @@ def size_of(model: Model) -> tuple[int, int, float]:
 
 def _quantile(level: float) -> float:
     real(level, "level", "a probability between 0 and 1", above=0, below=1)
-    return float(norm.ppf(0.5 + level / 2))
+    return float(ndtri(0.5 + level / 2))
 
 
 def _plain(name: Any) -> CandidateId:

@@ -8,7 +8,7 @@ than the median must not drown the differences that matter (the half-rank warp o
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from manyarms.typing import Array
 
@@ -45,7 +45,7 @@ class Warp:
             scale = scale if scale > equal else max(abs(median), 1.0)
         worse = np.unique(means[means < median - equal])
         ranks = np.searchsorted(np.sort(means), worse) + 0.5
-        rewards = np.concatenate([norm.ppf(ranks / len(means)), [0.0, 1.0]])
+        rewards = np.concatenate([ndtri(ranks / len(means)), [0.0, 1.0]])
         return cls(np.concatenate([worse, [median, median + scale]]), rewards, float(rewards[0]) - 1.0)
 
     @classmethod

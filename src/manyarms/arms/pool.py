@@ -154,15 +154,19 @@ class Pool:
         """
         return _extended(self, self._read(table), ids)
 
+    def read(self, path: str | Path, *, decimal: Literal[".", ","] | str = ".") -> pl.DataFrame:
+        """The table in a .csv or .parquet file, read as one of this pool: its texts stay texts, its ids keep their type."""
+        if Path(path).suffix == ".parquet":
+            return read_parquet(Path(path))
+        texts = {name for name, dtype in self._parts.tables[0].schema.items() if dtype == pl.String}
+        texts |= {self._parts.id} if self._parts.id is not None and self.ids.dtype == object else set()
+        return read_csv(Path(path), self._parts.id, texts, texts, decimal)
+
     def _read(self, table: Any) -> pl.DataFrame:
-        first = self._parts.tables[0]
         if self.kernel is not None:
             return _frame_of(table)
         if isinstance(table, str | Path):
-            texts = {name for name, dtype in first.schema.items() if dtype == pl.String}
-            texts |= {self._parts.id} if self._parts.id is not None and self.ids.dtype == object else set()
-            is_parquet = Path(table).suffix == ".parquet"
-            return read_parquet(Path(table)) if is_parquet else read_csv(Path(table), self._parts.id, texts, texts)
+            return self.read(table)
         if isinstance(table, np.ndarray):
             return read_array(table, self.names)
         return read_dicts(table) if isinstance(table, list | tuple) else read_frame(table)[0]

@@ -206,6 +206,11 @@ class Study:
         with self._learned() as optimizer:
             return optimizer.predict(ids, level)
 
+    def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
+        """The same of candidates that are not in the pool: a table that `add` would take. Nothing is added."""
+        with self._learned() as optimizer:
+            return optimizer.predict_rows(table, ids=ids, level=level)
+
     def certificate(self, tolerance: float | None = None) -> Certificate:
         """How much better than the recommended candidate another one may be, and how sure that is."""
         with self._learned() as optimizer:

@@ -1,0 +1,146 @@
+"""The program: what its commands share, and how errors become one line and an exit code."""
+
+import getpass
+import io
+import os
+import re
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Any
+
+import typer
+
+from manyarms.errors import ManyArmsError, StudyDamagedError, StudyStorageError
+from manyarms.study import Study
+
+DONE, UNEXPECTED, BAD_INPUT, DAMAGED, STORAGE, FAILING, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+"""Exit codes, as in docs/cli.md."""
+TRACEBACK = "MANYARMS_TRACEBACK"
+"""Environment variable: set, an unexpected error shows where it came from."""
+
+USAGE: type[Exception] = typer.BadParameter.__mro__[2]
+"""The root of what Typer raises for arguments it does not take, whatever its release."""
+
+app = typer.Typer(
+    name="manyarms",
+    help="Suggests which candidates of a table to try next, and keeps what came out in a study: a file, or PostgreSQL.",
+    epilog="Begin with: manyarms init lab.db --pool candidates.csv --id name --maximize",
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+StudyAt = Annotated[
+    str, typer.Argument(metavar="STUDY", help="Path of a study, or postgresql://user@host/database#name.", show_default=False)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+Decimal = Annotated[str, typer.Option(help='Mark before the fraction of numbers in CSV files, "." or ",".', metavar="MARK")]
+Separator = Annotated[
+    str | None, typer.Option(help='Between columns of the file written; "," or, with --decimal ",", ";".', metavar="MARK")
+]
+Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
+Worker = Annotated[
+    str | None,
+    typer.Option(help="Who is trying, kept with what is pending.", show_default="user@host", envvar="MANYARMS_WORKER"),
+]
+
+
+class InputError(ManyArmsError):
+    """The arguments or a file are not what the command takes."""
+
+
+def opened(location: str, worker: str | None = None, lease: float | None = None) -> Study:
+    """The study at a location."""
+    return Study.open(location, worker=me() if worker is None else worker, lease=lease)
+
+
+def me() -> str:
+    """Who is at the keyboard."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        user = "someone"
+    return f"{user}@{socket.gethostname()}"[:150]
+
+
+@app.callback(invoke_without_command=True)
+def _program(
+    context: typer.Context, show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+) -> None:
+    if show_version:
+        print(_version())
+    elif context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def _version() -> str:
+    try:
+        return version("manyarms")
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program; returns its exit code. An error is one line on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        if any("\0" in text or re.search("[\ud800-\udfff]", text) for text in arguments):
+            raise InputError("arguments must be text in UTF-8; check them for stray bytes")
+        code = typer.main.get_command(app).main(arguments, prog_name="manyarms", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else DONE
+    except (BrokenPipeError, SystemExit):  # `manyarms history lab.db | head`; Typer and Rich make it an exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except (Exception, KeyboardInterrupt) as error:
+        if os.environ.get(TRACEBACK):
+            traceback.print_exc()
+        message, code = _described(error)
+        print("error:", " ".join(message.split()), file=sys.stderr)
+        return code
+
+
+def _described(error: BaseException) -> tuple[str, int]:
+    """An error as a message and an exit code."""
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        return "interrupted", INTERRUPTED
+    if isinstance(error, StudyDamagedError):
+        return f"{error}; `manyarms doctor` says what can be saved", DAMAGED
+    if isinstance(error, StudyStorageError):
+        return str(error), STORAGE
+    if isinstance(error, ManyArmsError | OSError):
+        return _in_words_of_the_command_line(str(error)), BAD_INPUT
+    if isinstance(error, USAGE):
+        return _usage(error), BAD_INPUT
+    return f"unexpected {type(error).__name__}: {error}; {TRACEBACK}=1 shows where, please report it", UNEXPECTED
+
+
+def _usage(error: Any) -> str:
+    path = error.ctx.command_path if getattr(error, "ctx", None) else "manyarms"
+    advice = "put -- before the command that it runs, or " if path == "manyarms run" else ""
+    return f"{error.format_message().strip().rstrip('.')}; {advice}see `{path} --help`"
+
+
+WORDS = [
+    (r"make one with Study\.create", "make one with `manyarms init`"),
+    (r"make (it again|one) with Study\.create", r"make \1 with `manyarms init`"),
+    (r"open it with Study\.open", "the other commands use it as it is"),
+    (r"call tell\(\) first", "tell results first, with `manyarms tell`"),
+    (r"; tell manyarms\.FAILED for", "; write `failed` for"),
+    (r"missing=[\"'](\w+)[\"']", r"--missing \1"),
+    (r"columns=\{[\"'](.*?)[\"']: \"(\w+)\"\}", r"--column '\1=\2'"),
+    (r", or read it into a data frame yourself", ""),
+]
+"""What messages of the library say, and how it is said here."""
+
+
+def _in_words_of_the_command_line(message: str) -> str:
+    for pattern, words in WORDS:
+        message = re.sub(pattern, words, message)
+    return message

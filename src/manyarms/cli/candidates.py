@@ -1,0 +1,143 @@
+"""Which candidates there are: init, add, retire."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from manyarms.arms.columns import TYPES
+from manyarms.arms.pool import Pool
+from manyarms.cli.app import AsJson, Decimal, InputError, StudyAt, opened
+from manyarms.cli.output import answer, count, place, table
+from manyarms.cli.tables import as_ids, id_name
+from manyarms.study import Study
+
+Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of candidates.", show_default=False)]
+
+
+def init(
+    study: StudyAt,
+    pool: Annotated[Path, typer.Option(help="Table of candidates, .csv or .parquet.", metavar="FILE", show_default=False)],
+    minimize: Annotated[
+        bool | None,
+        typer.Option("--minimize/--maximize", help="Look for the smallest or the largest.", show_default=False),
+    ] = None,
+    id: Annotated[
+        str | None, typer.Option(help="Column of unique ids.", metavar="COLUMN", show_default="the row numbers from 0")
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"NAME=TYPE overrules the type found: {', '.join(TYPES)}; or NAME=low,high, levels in order. Repeatable.",
+            metavar="NAME=TYPE",
+        ),
+    ] = None,
+    missing: Annotated[
+        str, typer.Option(help="What empty cells do: error, drop (leave the row out), category.", metavar="WHAT")
+    ] = "error",
+    noise: Annotated[
+        float | None,
+        typer.Option(help="Standard deviation of the values of one candidate.", metavar="SD", show_default="learned"),
+    ] = None,
+    kernel: Annotated[str, typer.Option(help="matern, rbf, tanimoto or linear.", metavar="NAME")] = "matern",
+    repeats: Annotated[
+        str, typer.Option(help="Suggest a candidate again: allow, never, or at most K times in all.", metavar="allow|never|K")
+    ] = "allow",
+    seed: Annotated[int, typer.Option(help="Of the random start and the sketch.")] = 0,
+    decimal: Decimal = ".",
+    as_json: AsJson = False,
+) -> None:
+    """Make a study of a table of candidates.
+
+    The table is kept in the study. Columns of numbers, categories and bits are features; their types are found and printed:
+    look whether they are right. CSV files may have commas, semicolons, tabs or bars between columns.
+
+    [bold]Example:[/bold]
+      manyarms init lab.db --pool recipes.csv --id name --maximize --column dose=log --column batch=ignore
+    """
+    if minimize is None:
+        raise InputError("say what to look for: --minimize or --maximize")
+    options = {"id": id, "columns": _types(column or []), "missing": missing}
+    if pool.suffix == ".parquet":
+        candidates = Pool.from_parquet(pool, **options)  # type: ignore[arg-type]
+    else:
+        candidates = Pool.from_csv(pool, decimal=decimal, **options)  # type: ignore[arg-type]
+    direction: Any = "minimize" if minimize else "maximize"
+    asked = int(repeats) if repeats.isdecimal() and repeats.isascii() else repeats
+    settings: dict[str, Any] = {"direction": direction, "kernel": kernel, "noise": noise, "repeats": asked, "seed": seed}
+    with Study.create(study, candidates, **settings) as made:
+        data = {
+            "study": place(study),
+            **settings,
+            "candidates": len(candidates),
+            "distinct": len(candidates.X),
+            "id": id_name(candidates),
+            "columns": candidates.columns,
+        }
+        distinct = "" if len(candidates.X) == len(candidates) else f", {len(candidates.X):,} of them with different features"
+        answer(
+            data,
+            as_json,
+            f"{place(study)}: {count(len(made.pool), 'candidate')}{distinct}; {direction} the value.",
+            table(["column", "type", "such as"], _examples(candidates)),
+        )
+    if not as_json and sys.stdout.isatty():
+        print(f"Next: manyarms suggest {place(study)} -n 8 -o next.csv")
+
+
+def _examples(pool: Pool) -> list[list[Any]]:
+    rows = pool.rows(pool.ids[:3])
+    return [[name, kind, ", ".join(str(row[name])[:20] for row in rows)] for name, kind in pool.columns.items()]
+
+
+def _types(columns: list[str]) -> dict[str, Any]:
+    """NAME=TYPE, or NAME=levels with commas between."""
+    types: dict[str, Any] = {}
+    for text in columns:
+        name, is_there, kind = text.rpartition("=")
+        if not is_there or not name:
+            raise InputError(f"--column takes NAME=TYPE, got {text!r}")
+        types[name] = _levels(kind.split(",")) if "," in kind else kind
+    return types
+
+
+def _levels(texts: list[str]) -> list[str] | list[float]:
+    try:
+        return [int(text) if text.strip().lstrip("-").isdecimal() else float(text) for text in texts]
+    except ValueError:
+        return texts
+
+
+def add(
+    study: StudyAt,
+    file: Annotated[Path, typer.Argument(help="Table with the columns of the study's, .csv or .parquet.", show_default=False)],
+    decimal: Decimal = ".",
+    as_json: AsJson = False,
+) -> None:
+    """Add candidates.
+
+    The file has the same columns as the table that the study was made of, in any order, and ids that are new.
+
+    [bold]Example:[/bold]
+      manyarms add lab.db more-recipes.csv
+    """
+    with opened(study) as known:
+        before = len(known.pool)
+        known.add(known.pool.read(file, decimal=decimal))
+        added, total = len(known.pool) - before, len(known.pool)
+    answer({"added": added, "candidates": total}, as_json, f"Added {count(added, 'candidate')}; there are {total:,} now.")
+
+
+def retire(study: StudyAt, ids: Ids, as_json: AsJson = False) -> None:
+    """Candidates are no longer available.
+
+    They are neither suggested nor recommended any more. What they taught stays.
+
+    [bold]Example:[/bold]
+      manyarms retire lab.db toluene-80 toluene-90
+    """
+    with opened(study) as known:
+        names = as_ids(known.pool, ids)
+        known.retire(names)
+    answer({"retired": names}, as_json, f"Retired {count(len(set(names)), 'candidate')}.")

@@ -1,0 +1,161 @@
+"""A study as files, and its health: export, import, doctor."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import polars as pl
+import typer
+
+from manyarms.cli.app import DAMAGED, AsJson, Decimal, Force, InputError, Separator, StudyAt, opened
+from manyarms.cli.knowledge import results_frame, results_of
+from manyarms.cli.output import answer, count, moment, new_file, place, table
+from manyarms.cli.results import tell_files
+from manyarms.cli.tables import Marks, marks, results_in, rows_of, write_csv
+from manyarms.errors import StudyDamagedError
+from manyarms.study import Study
+from manyarms.study.copies import Copy, copied, create_from, read_copy, whole_part, written_copy
+
+
+def export(
+    study: StudyAt,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="A .json or .csv file, or a directory for both.", show_default=False)
+    ],
+    separator: Separator = None,
+    decimal: Decimal = ".",
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a study to files.
+
+    .json: everything, the table of candidates included; manyarms import makes the same study of it. .csv: every result with the
+    columns of its candidate. A directory: study.json, results.csv and candidates.csv.
+
+    [bold]Example:[/bold]
+      manyarms export lab.db -o backup.json
+    """
+    written_as = marks(decimal, separator)
+    suffix = output.suffix.lower()
+    if suffix not in (".json", ".csv", "") and not output.is_dir():
+        raise InputError(f"export writes a .json or .csv file or a directory, got {output.name!r}")
+    with opened(study) as known:
+        if suffix == ".json":
+            files = [output]
+            _write_study(known, output, force)
+        elif suffix == ".csv":
+            files = [output]
+            _write_results(known, output, written_as, force)
+        else:
+            files = [output / name for name in ("study.json", "results.csv", "candidates.csv")]
+            there = [str(file) for file in files if file.exists()]
+            if there and not force:
+                raise InputError(f"there is a file {there[0]} already; give another directory, or --force to write over it")
+            if output.exists() and not output.is_dir():
+                raise InputError(f"{output} is not a directory; give another name")
+            output.mkdir(parents=True, exist_ok=True)
+            _write_study(known, files[0], force)
+            _write_results(known, files[1], written_as, force)
+            with new_file(files[2], force) as draft:
+                write_csv(rows_of(known.pool, known.pool.ids.tolist()), draft, written_as)
+    answer({"written": [str(file) for file in files]}, as_json, f"Wrote {', '.join(map(str, files))}.")
+
+
+def _write_study(study: Study, path: Path, force: bool) -> None:
+    with new_file(path, force) as draft:
+        draft.write_text(written_copy(copied(study)), encoding="utf-8")
+
+
+def _write_results(study: Study, path: Path, written_as: Marks, force: bool) -> None:
+    rows, pool = results_of(study), study.pool
+    told = results_frame(rows, pool, written_as.decimal)
+    candidates = rows_of(pool, [row["id"] for row in rows]).select(pool.names) if rows else pl.DataFrame()
+    with new_file(path, force) as draft:
+        write_csv(pl.concat([told, candidates], how="horizontal"), draft, written_as)
+
+
+def import_(
+    study: StudyAt,
+    file: Annotated[Path, typer.Argument(help="A .json file that export wrote, or a CSV file of results.", show_default=False)],
+    value: Annotated[
+        str | None, typer.Option(help="Column of the values in a CSV file.", metavar="COLUMN", show_default="value")
+    ] = None,
+    decimal: Decimal = ".",
+    as_json: AsJson = False,
+) -> None:
+    """Make a study of an export, or take the results of a CSV file into one.
+
+    A .json file makes a new study. A CSV file is told to a study that is there, as by manyarms tell.
+
+    [bold]Example:[/bold]
+      manyarms import copy.db backup.json
+    """
+    marks(decimal)
+    if file.suffix.lower() != ".json":
+        with opened(study) as known:
+            tell_files(known, [results_in(file, known.pool, value, decimal)], again=False, as_json=as_json)
+        return
+    if not file.is_file():
+        raise InputError(f"there is no file {file}; check the path")
+    with create_from(study, read_copy(file)) as made:
+        data = {"candidates": len(made.pool), "results": len(made.history), "events": made.n_events}
+    answer(data, as_json, f"{place(study)}: {count(data['candidates'], 'candidate')}, {count(data['results'], 'result')}.")
+
+
+def doctor(
+    study: StudyAt,
+    salvage: Annotated[
+        str | None, typer.Option(help="Write what is whole to a new study here.", metavar="NEW", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Check a study, and say what can be saved.
+
+    Reads every event and every table and compares them with their digests. Exit code 3 where something is damaged; --salvage
+    makes a new study of all events before the damage.
+
+    [bold]Example:[/bold]
+      manyarms doctor lab.db --salvage saved.db
+    """
+    problem = None
+    try:
+        with opened(study) as known:
+            known.verify()
+            copy = copied(known)
+    except StudyDamagedError as error:
+        problem, copy = str(error), whole_part(study)
+    data, lines = _findings(copy, problem)
+    if salvage is not None:
+        if not copy.events:
+            raise StudyDamagedError(f"nothing of {place(study)} can be saved: {problem}")
+        create_from(salvage, copy).close()
+        data["salvaged"] = place(salvage)
+        lines.append(f"Saved to {place(salvage)}: it has all that is said above to be whole.")
+    elif problem and copy.events:
+        lines.append(f"To save those: manyarms doctor {place(study)} --salvage NEW")
+    answer(data, as_json, "\n".join(lines), table(["event", "times"], data["kinds"].items()))
+    return DAMAGED if problem else 0
+
+
+def _findings(copy: Copy, problem: str | None) -> tuple[dict[str, Any], list[str]]:
+    """What is whole, as data and in words."""
+    results = sum(len(event.payload["ids"]) for event in copy.events if event.kind == "tell")
+    first, last = (moment(copy.events[i].time) if copy.events else None for i in (0, -1))
+    data = {
+        "whole": problem is None,
+        "problem": problem,
+        "events": len(copy.events),
+        "results": results,
+        "first": first,
+        "last": last,
+        "tables": len(copy.tables),
+        "table_bytes": sum(map(len, copy.tables.values())),
+        "kinds": dict(Counter(event.kind for event in copy.events)),
+    }
+    good = f"{count(len(copy.events), 'event')} ({count(results, 'result')}, {first} to {last}) are as they were written"
+    if problem is None:
+        return data, [f"Whole: {good}."]
+    return data, [
+        f"Damaged: {problem}.",
+        f"{good}, and can be saved." if copy.events else "Nothing can be saved; go back to a copy.",
+    ]

@@ -1,0 +1,165 @@
+"""Trials that are commands: started without a shell, watched, timed out, tried again, ended with all their children."""
+
+import math
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from manyarms.cli.app import InputError
+from manyarms.trials import LARGEST, CandidateId
+
+GRACE = 3.0
+"""Seconds between asking a command to end and ending it."""
+TAIL = 1 << 14
+"""Bytes at the end of an output that are looked at."""
+PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+
+
+class Outcome(NamedTuple):
+    """What a trial gave: a value, or None and why."""
+
+    value: float | None
+    reason: str = ""
+
+
+def placeholders(command: Sequence[str]) -> set[str]:
+    """The names in braces."""
+    return {found[1] for part in command for found in PLACEHOLDER.finditer(part) if found[1] is not None}
+
+
+def filled(command: Sequence[str], values: Mapping[str, Any]) -> list[str]:
+    """The command with values in place of the names in braces; {{ and }} are braces."""
+
+    def fill(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return found[0][0]
+        value = values[found[1]]
+        return "" if value is None else str(value)
+
+    return [PLACEHOLDER.sub(fill, part) for part in command]
+
+
+def check_placeholders(command: Sequence[str], known: Sequence[str]) -> None:
+    """InputError where a name in braces is not known."""
+    unknown = sorted(placeholders(command) - set(known))
+    if unknown:
+        raise InputError(
+            f"no column fills {{{unknown[0]}}}; there are {', '.join(f'{{{name}}}' for name in known)[:400]}; "
+            "write {{ and }} for braces"
+        )
+
+
+class Job:
+    """One trial: its command is running until `outcome` is not None."""
+
+    def __init__(
+        self,
+        id: CandidateId,
+        token: str,
+        command: list[str],
+        folder: Path,
+        out: Path | None,
+        timeout: float | None,
+        retries: int,
+    ) -> None:
+        self.id, self.token = id, token
+        self.folder, self._command, self._out = folder, command, out
+        self._timeout, self._retries = timeout, retries
+        self._start()
+
+    def _start(self) -> None:
+        if self._out is not None:
+            self._out.unlink(missing_ok=True)
+        self._started, self._process, self._problem = time.monotonic(), None, ""
+        try:
+            with (self.folder / "stdout").open("wb") as out, (self.folder / "stderr").open("wb") as err:
+                self._process = subprocess.Popen(  # noqa: S603  the user's own command, without a shell
+                    self._command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                )
+        except (OSError, ValueError) as error:
+            self._problem = str(error)
+
+    def outcome(self, *, final: bool = False) -> Outcome | None:
+        """What it gave, None while it runs; a failure is tried again while there are tries left, unless `final`."""
+        found = self._ended()
+        if found is not None and found.value is None and self._retries > 0 and not final:
+            self._retries -= 1
+            self._start()
+            return None
+        return found
+
+    def _ended(self) -> Outcome | None:
+        if self._process is None:
+            return Outcome(None, self._problem)
+        code = self._process.poll()
+        if code is None:
+            if self._timeout is None or time.monotonic() - self._started < self._timeout:
+                return None
+            stop([self])
+            return Outcome(None, f"took longer than {self._timeout:g} s")
+        if code:
+            said = _last_line(self.folder / "stderr") or _last_line(self.folder / "stdout")
+            how = f"exit code {code}" if code > 0 else f"ended by signal {-code}"
+            return Outcome(None, f"{how}{': ' + said[:200] if said else ''}")
+        return _value_in(self._out or self.folder / "stdout", "its file {out}" if self._out else "the last line of its output")
+
+    @property
+    def is_running(self) -> bool:
+        """Its command has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the command and its children."""
+        if self._process is None:
+            return
+        try:
+            if hasattr(os, "killpg"):
+                os.killpg(self._process.pid, number)
+            else:
+                self._process.send_signal(number)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+
+def stop(jobs: Sequence[Job]) -> None:
+    """End commands and their children: asked first, then made to."""
+    for job in jobs:
+        job.signal(signal.SIGTERM)
+    end = time.monotonic() + GRACE
+    while any(job.is_running for job in jobs) and time.monotonic() < end:
+        time.sleep(0.01)
+    for job in jobs:
+        job.signal(getattr(signal, "SIGKILL", signal.SIGTERM))
+    for job in jobs:
+        if job._process is not None:
+            job._process.wait()
+
+
+def _value_in(path: Path, where: str) -> Outcome:
+    line = _last_line(path)
+    if line is None:
+        return Outcome(None, f"{where} is empty; print the value there")
+    try:
+        value = float(line)
+    except ValueError:
+        return Outcome(None, f"{where} must be a number, got {line[:80]!r}")
+    if not math.isfinite(value) or abs(value) > LARGEST:
+        return Outcome(None, f"{where} must be a finite number, got {line[:80]!r}")
+    return Outcome(value)
+
+
+def _last_line(path: Path) -> str | None:
+    """The last line that is not empty, of the end of a file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return None
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else None

@@ -1,0 +1,257 @@
+"""What is known: status, top, history, predict."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import polars as pl
+import typer
+
+from manyarms.arms.pool import Pool
+from manyarms.arms.stored import described
+from manyarms.cli.app import AsJson, Decimal, Force, InputError, Separator, StudyAt, opened
+from manyarms.cli.output import answer, count, moment, new_file, place, shown, table
+from manyarms.cli.tables import free, id_name, marks, value_name, write_csv
+from manyarms.errors import StateError
+from manyarms.optimizer import Candidate
+from manyarms.policies import BKB
+from manyarms.study import Study
+
+
+def _probability(level: float) -> float:
+    if not 0 < level < 1:
+        raise typer.BadParameter(f"must be between 0 and 1, got {level}")
+    return level
+
+
+def _tolerance(tolerance: float | None) -> float | None:
+    if tolerance is not None and not 0 <= tolerance < 1e100:
+        raise typer.BadParameter(f"must be a regret of 0 or more, got {tolerance}")
+    return tolerance
+
+
+Level = Annotated[float, typer.Option(help="Probability of the intervals.", callback=_probability)]
+Output = Annotated[Path | None, typer.Option("-o", "--output", help="CSV file to write.", show_default=False)]
+HEADER = ["estimate", "low", "high", "results"]
+
+
+def status(
+    study: StudyAt,
+    level: Level = 0.95,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(help="Say whether the regret is at most this, so that one may stop.", callback=_tolerance),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say how a study stands.
+
+    The best candidate with its interval, how much better another one may be (the certificate), the size of the model, the time
+    that a suggestion takes, and who is trying what.
+
+    [bold]Example:[/bold]
+      manyarms status lab.db --tolerance 2
+    """
+    start = time.perf_counter()
+    with opened(study) as known:
+        policy, learned = known.policy, time.perf_counter()
+        policy.choose()  # pure: nothing is asked for
+        seconds = {"open and learn": learned - start, "suggestion": time.perf_counter() - learned}
+        data: dict[str, Any] = {"study": place(study), **state_of(known, level, tolerance), "seconds": seconds}
+    lines = [
+        f"{place(study)}: {data['direction']}, {count(data['candidates'], 'candidate')}, {count(data['results'], 'result')}"
+        f" ({data['failed']:,} failed), {len(data['pending']):,} pending"
+    ]
+    if data["best"]:
+        best, model = data["best"], data["model"]
+        lines += [
+            "",
+            f"Best: {best['id']}, {shown(best['estimate'])} ({level:.0%}: {shown(best['low'])} to {shown(best['high'])}, "
+            f"{count(best['results'], 'result')})",
+            *(f"  {name}: {shown(value)}" for name, value in best["columns"].items()),
+            "",
+            data["certificate"]["text"],
+            "",
+            f"Model: dictionary of {model['dictionary']:,}, {shown(model['effective_dimension'])} effective dimensions, "
+            f"noise {shown(model['noise'])}; a suggestion takes {seconds['suggestion']:.2g} s",
+        ]
+    else:
+        lines.append("No values yet: manyarms suggest, then manyarms tell.")
+    pending = [[each["id"], each["worker"], each["until"] or "no end"] for each in data["pending"]]
+    answer(data, as_json, "\n".join(lines), *([table(["pending", "worker", "until"], pending)] if pending else []))
+
+
+def state_of(study: Study, level: float, tolerance: float | None) -> dict[str, Any]:
+    """What `status` and `report` say of a study."""
+    history = study.history
+    data: dict[str, Any] = {
+        "direction": study.direction,
+        "candidates": len(study.pool),
+        "results": len(history),
+        "failed": sum(trial.failed for trial in history),
+        "best": None,
+        "certificate": None,
+        "model": None,
+        "pending": [{"id": each.id, "worker": each.worker, "until": moment(each.until)} for each in study.leases],
+    }
+    try:
+        best, certificate, policy = study.best(level), study.certificate(tolerance), study.policy
+    except StateError:  # no values yet
+        return data
+    data["best"] = {**plain(best), "columns": study.pool.row(best.id)}
+    data["certificate"] = {**asdict(certificate), "reached": certificate.reached, "text": str(certificate)}
+    size = len(policy.dictionary) if isinstance(policy, BKB) else int((policy.counts > 0).sum())
+    data["model"] = {"dictionary": size, "effective_dimension": policy.effective_dimension, "noise": study.noise}
+    return data
+
+
+def plain(candidate: Candidate) -> dict[str, Any]:
+    """A candidate and what is known of it, for JSON."""
+    return dict(zip(["id", *HEADER], asdict(candidate).values(), strict=True))
+
+
+def top(
+    study: StudyAt,
+    k: Annotated[int, typer.Option("-k", "--number", min=1, help="How many.")] = 10,
+    level: Level = 0.95,
+    as_json: AsJson = False,
+) -> None:
+    """List the candidates of best estimate, tried or not.
+
+    [bold]Example:[/bold]
+      manyarms top lab.db -k 20
+    """
+    with opened(study) as known:
+        rows = [plain(each) for each in known.top(k, level)]
+    answer({"top": rows, "level": level}, as_json, table(["id", *HEADER], (row.values() for row in rows)))
+
+
+def history(
+    study: StudyAt,
+    last: Annotated[int | None, typer.Option(min=1, help="Only so many, the latest.", show_default="all")] = None,
+    output: Output = None,
+    separator: Separator = None,
+    decimal: Decimal = ".",
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """List every result, oldest first: when, of which candidate, which value, by whom.
+
+    [bold]Example:[/bold]
+      manyarms history lab.db -o results.csv
+    """
+    written_as = marks(decimal, separator)
+    with opened(study) as known:
+        rows, pool = results_of(known), known.pool
+    rows = rows if last is None else rows[-last:]
+    if output is None:
+        answer({"results": rows}, as_json, table(["number", "id", "value", "time", "worker"], (row.values() for row in rows)))
+        return
+    with new_file(output, force) as draft:
+        write_csv(results_frame(rows, pool, decimal), draft, written_as)
+    answer({"results": len(rows), "written": str(output)}, as_json, f"{count(len(rows), 'result')} in {output}.")
+
+
+def results_of(study: Study) -> list[dict[str, Any]]:
+    """Every result told, with its time and who told it."""
+    told = [
+        (id, value, event)
+        for event in study.events()
+        if event.kind == "tell"
+        for id, value in zip(event.payload["ids"], event.payload["values"], strict=True)
+    ]
+    return [
+        {
+            "number": i + 1,
+            "id": id,
+            "value": "failed" if value is None else value,
+            "time": moment(event.time),
+            "worker": event.payload["worker"],
+        }
+        for i, (id, value, event) in enumerate(told)
+    ]
+
+
+def results_frame(rows: list[dict[str, Any]], pool: Pool, decimal: str) -> pl.DataFrame:
+    """Results as a table; values are text, as some may be "failed"."""
+    columns = {
+        free("number", pool): [row["number"] for row in rows],
+        id_name(pool): [row["id"] for row in rows],
+        value_name(pool): [str(row["value"]).replace(".", decimal) for row in rows],
+        free("time", pool): [row["time"] for row in rows],
+        free("worker", pool): [row["worker"] for row in rows],
+    }
+    return pl.DataFrame(columns, schema_overrides={value_name(pool): pl.String})
+
+
+def predict(
+    study: StudyAt,
+    file: Annotated[Path, typer.Argument(help="Table of candidates, .csv or .parquet.", show_default=False)],
+    level: Level = 0.95,
+    output: Output = None,
+    separator: Separator = None,
+    decimal: Decimal = ".",
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate the values of candidates in a table.
+
+    Rows whose id the study knows are looked up by it. Others are taken by their features, and need the columns of the study's
+    table; nothing is added to the study.
+
+    [bold]Example:[/bold]
+      manyarms predict lab.db other.csv -o estimates.csv
+    """
+    written_as = marks(decimal, separator)
+    with opened(study) as known:
+        rows = _predicted(known, file, level, decimal)
+        name = id_name(known.pool)
+    if output is None:
+        answer(
+            {"predictions": rows, "level": level},
+            as_json,
+            table(rows[0].keys() if rows else [], (row.values() for row in rows)),
+        )
+        return
+    with new_file(output, force) as draft:
+        write_csv(pl.DataFrame(rows, infer_schema_length=None).rename({"id": name}), draft, written_as)
+    answer({"predictions": len(rows), "written": str(output)}, as_json, f"{count(len(rows), 'estimate')} in {output}.")
+
+
+def _predicted(study: Study, file: Path, level: float, decimal: str) -> list[dict[str, Any]]:
+    """A row for each of the file, in its order."""
+    pool = study.pool
+    frame, name = pool.read(file, decimal=decimal), id_name(pool)
+    given: list[Any] = frame[name].to_list() if name in frame.columns else [None] * len(frame)
+    known = set(pool.ids.tolist())
+    is_known = [id in known for id in given]
+    new = frame.filter(pl.Series([not here for here in is_known], dtype=pl.Boolean))
+    found: dict[bool, Iterator[Any]] = {}
+    if len(new):
+        new = _with_features(pool, new, file)
+        found[False] = zip(*study.predict_rows(new, level=level), strict=True)
+    if any(is_known):
+        found[True] = zip(*study.predict([id for id in given if id in known], level), strict=True)
+    rows = []
+    for number, (id, here) in enumerate(zip(given, is_known, strict=True)):
+        _, *numbers = next(found[here])
+        estimate = dict(zip(("estimate", "sd", "low", "high"), map(float, numbers), strict=True))
+        rows.append({"id": number if id is None else id, **estimate})
+    return rows
+
+
+def _with_features(pool: Pool, rows: pl.DataFrame, file: Path) -> pl.DataFrame:
+    """Rows that the pool would take, checked before anything is learned and written down."""
+    expected = [*pool.names, *(each for each in [described(pool)["id"]] if each is not None)]
+    lacking = [each for each in expected if each not in rows.columns]
+    if lacking:
+        raise InputError(
+            f"{count(len(rows), 'row')} of {file} are not of this study, and lack the columns to take them by their features, "
+            f"{', '.join(map(repr, lacking))[:200]}; add those, or check the ids"
+        )
+    rows = rows.select(expected)
+    if len(pool.add(rows)) < len(pool) + len(rows):
+        raise InputError(f"rows of {file} miss values, and this study leaves such rows out; fill them in")
+    return rows

@@ -1,0 +1,259 @@
+"""The objective as a command: run."""
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from manyarms.cli.app import DONE, FAILING, INTERRUPTED, AsJson, InputError, StudyAt, me, opened
+from manyarms.cli.jobs import Job, Outcome, check_placeholders, filled, placeholders, stop
+from manyarms.cli.output import answer, count, printable, shown
+from manyarms.cli.results import seconds
+from manyarms.cli.tables import id_name
+from manyarms.errors import ObservationError, StateError, StudyStorageError
+from manyarms.study import Study
+
+LEASE = 300.0
+"""Seconds after which candidates of a run that vanished are given back; a run renews its own."""
+RUN = "run by "
+"""What the name of a run begins with, among those who are trying."""
+TURN = 0.02
+"""Seconds between two looks at the commands."""
+PATIENCE = (1.0, 5.0, 30.0)
+"""Seconds to wait before a result is told again that the storage refused."""
+
+
+def run(
+    study: StudyAt,
+    command: Annotated[
+        list[str],
+        typer.Argument(metavar="-- COMMAND...", help="What to run; {column} and {id} are filled in.", show_default=False),
+    ],
+    jobs: Annotated[int, typer.Option(min=1, max=10_000, help="Commands at a time.")] = 1,
+    budget: Annotated[
+        int | None, typer.Option(min=1, help="End when the study has so many results in all.", show_default="none")
+    ] = None,
+    timeout: Annotated[
+        str | None, typer.Option(help="Time for one command, such as 90s, 15m or 8h.", metavar="TIME", show_default="none")
+    ] = None,
+    retries: Annotated[int, typer.Option(min=0, max=1000, help="Run a command that failed so many times more.")] = 0,
+    value_from: Annotated[
+        str | None,
+        typer.Option(
+            help="last-line: of what the command prints. file: the command has {out}, and writes the value to that file.",
+            metavar="last-line|file",
+            show_default="file if the command has {out}",
+        ),
+    ] = None,
+    max_failures: Annotated[int, typer.Option(min=1, help="Stop when so many trials in a row failed.")] = 10,
+    as_json: AsJson = False,
+) -> int:
+    """Run a command for one candidate after another, and tell what it prints.
+
+    {column} stands for a value of the candidate, {id} for its id; {{ and }} for braces. No shell is involved. The value is the
+    last line of the output, a number and nothing else. A command that ends with another exit code than 0, prints no number or
+    takes too long has failed.
+
+    Ctrl-C ends the commands and gives their candidates back; the same command line goes on later. Several runs, on several
+    machines, may work on one study. After --max-failures failures in a row the run ends with exit code 5, and those candidates
+    are given back: the command, not the candidates, is likely to be wrong.
+
+    [bold]Example:[/bold]
+      manyarms run lab.db --jobs 4 --budget 200 --timeout 30m -- python train.py --lr {lr} --units {units}
+    """
+    limit = seconds(timeout, "--timeout")
+    if value_from not in (None, "last-line", "file"):
+        raise InputError(f"--value-from must be last-line or file, got {value_from!r}")
+    has_out = "out" in placeholders(command)
+    if has_out != (value_from == "file") and value_from is not None:
+        raise InputError("--value-from file and {out} in the command go together; give both or neither")
+    if "{" not in command[0] and shutil.which(command[0]) is None:
+        raise InputError(f"there is no program {command[0]!r}; check the command after --")
+    with opened(study, f"{RUN}{me()}:{os.getpid()}:{uuid.uuid4().hex[:6]}", LEASE) as known:
+        names = [*known.pool.names, id_name(known.pool)]
+        check_placeholders(command, list(dict.fromkeys([*names, "id", "out"])))
+        with tempfile.TemporaryDirectory(prefix="manyarms-") as folder, _progress(known, budget) as show:
+            loop = _Loop(known, command, Path(folder), has_out, limit, retries, max_failures, show)
+            code = loop.until(jobs, budget)
+        results, values = known.history, [trial.value for trial in known.history if trial.value is not None]
+        best = known.best() if values else None
+        data = {"told": loop.n_told, "failed": loop.n_failed, "results": len(results), "ended": loop.ended}
+        data["best"] = None if best is None else {"id": best.id, "estimate": best.mean, "low": best.low, "high": best.high}
+    text = f"Told {count(loop.n_told, 'result')}, {loop.n_failed} of them failed; the study has {len(results):,}."
+    answer(data, as_json, f"{text} Ended: {loop.ended}." + (f" Best: {best.id}, {shown(best.mean)}." if best else ""))
+    return code
+
+
+class _Loop:
+    """Ask, run, tell."""
+
+    def __init__(
+        self,
+        study: Study,
+        command: list[str],
+        folder: Path,
+        has_out: bool,
+        timeout: float | None,
+        retries: int,
+        max_failures: int,
+        show: Callable[[str], None],
+    ) -> None:
+        self._study, self._command, self._folder, self._has_out = study, command, folder, has_out
+        self._timeout, self._retries, self._max_failures, self._show = timeout, retries, max_failures, show
+        self._running: list[Job] = []
+        self._failures: list[Job] = []  # since the last value: told once the command is known to work
+        self._renewed = time.monotonic()
+        self.n_told = self.n_failed = 0
+        self.ended = ""
+
+    def until(self, n_jobs: int, budget: int | None) -> int:
+        """Run until the budget is spent, nothing is left, too many fail, or Ctrl-C; the exit code."""
+        with _interrupts() as interrupted:
+            try:
+                while not self.ended:
+                    idle = self._submit(n_jobs, budget)
+                    self._collect()
+                    self._renew()
+                    if interrupted:
+                        self.ended = "interrupted, run it again to go on"
+                    elif idle and not self._running:
+                        self.ended = self.ended or idle
+                    else:
+                        time.sleep(TURN)
+                code = INTERRUPTED if interrupted else FAILING if len(self._failures) >= self._max_failures else DONE
+                if code == DONE:
+                    self._tell_failures()
+                return code
+            finally:
+                self._clean_up()
+
+    def _submit(self, n_jobs: int, budget: int | None) -> str:
+        """Keep so many commands running; says why, where there is nothing more to run."""
+        free = n_jobs - len(self._running)
+        if budget is not None and free:
+            left = budget - len(self._study.history) - sum(each.worker.startswith(RUN) for each in self._study.leases)
+            if left <= 0:
+                return "budget spent"
+            free = min(free, left)
+        if not free:
+            return ""
+        try:
+            ids = self._study.ask(free)
+        except StateError:
+            return "nothing is left to try"
+        for id, row in zip(ids, self._study.pool.rows(ids), strict=True):
+            token = f"run {uuid.uuid4().hex}"
+            folder = self._folder / token[4:]
+            out = folder / "out" if self._has_out else None
+            values = {**row, id_name(self._study.pool): id, "id": id, **({"out": out} if out else {})}
+            folder.mkdir()
+            self._running.append(Job(id, token, filled(self._command, values), folder, out, self._timeout, self._retries))
+        return ""
+
+    def _collect(self) -> None:
+        for job in list(self._running):
+            outcome = job.outcome()
+            if outcome is not None:
+                self._settle(job, outcome)
+                self._running.remove(job)
+                shutil.rmtree(job.folder, ignore_errors=True)
+
+    def _settle(self, job: Job, outcome: Outcome) -> None:
+        if outcome.value is None:
+            self._failures.append(job)
+            self._show(f"{job.id}: failed, {outcome.reason}")
+            if len(self._failures) >= self._max_failures:
+                self.ended = f"the last {len(self._failures)} trials failed, their candidates were given back; mend the command"
+            return
+        self._tell(job, outcome.value)
+        self._tell_failures()
+        self._show(f"{job.id}: {shown(outcome.value)}")
+
+    def _tell_failures(self) -> None:
+        for job in self._failures:
+            self._tell(job, None)
+        self._failures = []
+
+    def _tell(self, job: Job, value: float | None) -> None:
+        """Told with a token, so that it may be said again where it is not known whether it was written."""
+        for wait in (*PATIENCE, None):
+            try:
+                self._study.tell([job.id], None if value is None else [value], failed=value is None or None, token=job.token)
+                break
+            except StudyStorageError:
+                if wait is None:
+                    raise
+                time.sleep(wait)
+            except ObservationError as error:  # someone else told it meanwhile, and once is enough
+                self._show(f"{job.id}: not told, {error}")
+                return
+        self.n_told += 1
+        self.n_failed += value is None
+
+    def _renew(self) -> None:
+        if time.monotonic() - self._renewed > LEASE / 3:
+            self._study.renew()
+            self._renewed = time.monotonic()
+
+    def _clean_up(self) -> None:
+        """End what is running, and give back what was asked for."""
+        for job in [job for job in self._running if not job.is_running]:
+            outcome = job.outcome(final=True)
+            if outcome is not None and outcome.value is not None:
+                self._settle(job, outcome)
+        stop([job for job in self._running if job.is_running])
+        mine = [each.id for each in self._study.leases if each.worker == self._study.worker]
+        if mine:
+            self._study.release(mine)
+
+
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """A list that Ctrl-C or a request to end puts its signal into; a second one interrupts at once."""
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def remember(number: int, _: FrameType | None) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+
+    for number in before:
+        signal.signal(number, remember)
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _progress(study: Study, budget: int | None) -> Iterator[Callable[[str], None]]:
+    """A bar with a time estimate on a terminal, a line for each result elsewhere; both on stderr."""
+    console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        yield lambda text: print(printable(text), file=sys.stderr, flush=True)
+        return
+    columns: list[Any] = [BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
+    with Progress(*columns, TextColumn("best {task.fields[best]}", markup=False), console=console) as bar:
+        task = bar.add_task("run", total=budget, completed=len(study.history), best="?")
+
+        def show(text: str) -> None:
+            values = [trial.value for trial in study.history if trial.value is not None]
+            best = (max if study.direction == "maximize" else min)(values) if values else None
+            bar.update(task, completed=len(study.history), best=shown(best))
+            console.print(printable(text))
+
+        yield show

@@ -1,0 +1,102 @@
+"""What commands print: a table for people, or JSON; and files that appear whole or not at all."""
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from manyarms.cli.app import InputError
+from manyarms.study.storage import Store
+
+WIDE = 240
+"""Columns of output that goes to a file or a pipe."""
+
+
+def answer(data: dict[str, Any], as_json: bool, *shown: str | Table) -> None:
+    """The answer of a command: `data` as JSON, or what is shown to people."""
+    if as_json:
+        print(json.dumps(_plain(data), ensure_ascii=False, indent=2, default=str))
+        return
+    console = Console(markup=False, highlight=False, emoji=False, width=None if sys.stdout.isatty() else WIDE)
+    for part in shown:
+        console.print(Text(part) if isinstance(part, str) else part, soft_wrap=isinstance(part, str))
+
+
+def note(text: str) -> None:
+    """A remark, beside the answer."""
+    print(printable(text), file=sys.stderr)
+
+
+def table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> Table:
+    """Rows for people; numbers are aligned at the right."""
+    cells = [list(row) for row in rows]
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for i, name in enumerate(header):
+        numeric = bool(cells) and all(isinstance(row[i], int | float) or row[i] is None for row in cells)
+        made.add_column(Text(printable(name)), justify="right" if numeric else "left", overflow="fold")
+    for row in cells:
+        made.add_row(*(Text(shown(cell)) for cell in row))
+    return made
+
+
+def shown(value: Any) -> str:
+    """A value as people read it."""
+    if isinstance(value, float):
+        return f"{value:.5g}"
+    return "" if value is None else printable(str(value))
+
+
+def printable(text: str) -> str:
+    """Text without what a terminal would obey."""
+    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
+
+
+def moment(time: float | None) -> str | None:
+    """Seconds since 1970 as people and spreadsheets read them, in UTC."""
+    return None if time is None else datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def place(location: str) -> str:
+    """Where a study is, without the password of a URL."""
+    return Store(location).shown
+
+
+def count(number: int, noun: str) -> str:
+    """ "1 result", "2 results"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinities."""
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@contextmanager
+def new_file(path: Path, force: bool) -> Iterator[Path]:
+    """A file to write, which takes its place once written; what is there is written over only by `force`."""
+    if path.is_dir() or (path.exists() and not path.is_file()):
+        raise InputError(f"{path} is not a file; give the name of one")
+    if path.exists() and not force:
+        raise InputError(f"there is a file {path} already; give another name, or --force to write over it")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"there is no directory {path.absolute().parent}; make it first")
+    draft = path.with_name(f".{path.name[:100]}.{os.getpid()}")
+    try:
+        draft.touch()
+        yield draft
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

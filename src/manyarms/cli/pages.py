@@ -1,0 +1,95 @@
+"""Pictures of a study: plot, report."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from manyarms import plots
+from manyarms.cli.app import AsJson, InputError, StudyAt, opened
+from manyarms.cli.knowledge import Level, plain, results_of, state_of
+from manyarms.cli.output import answer, new_file, place
+from manyarms.cli.report import page, script
+from manyarms.errors import StateError
+
+KINDS: dict[str, Callable[[Any], Any]] = {
+    "best": plots.best_so_far,
+    "top": plots.candidates,
+    "fit": plots.fit,
+    "importance": plots.importance,
+}
+PICTURES = (".png", ".svg", ".pdf", ".jpg", ".webp")
+
+
+def plot(
+    study: StudyAt,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="File to write: .html; or .png, .svg, .pdf.", show_default=False)
+    ],
+    kind: Annotated[
+        str, typer.Option(help="best (values and the best so far), top (intervals), fit (model against values), importance.")
+    ] = "best",
+    as_json: AsJson = False,
+) -> None:
+    """Draw a study.
+
+    Needs Plotly (pip install 'manyarms\\[plots]'); pictures other than .html also need Kaleido (pip install kaleido). A page is
+    readable without network.
+
+    [bold]Example:[/bold]
+      manyarms plot lab.db --kind top -o top.html
+    """
+    if kind not in KINDS:
+        raise InputError(f"--kind must be one of {', '.join(KINDS)}, got {kind!r}")
+    suffix = output.suffix.lower()
+    if suffix not in (".html", *PICTURES):
+        raise InputError(f"plot writes .html, {', '.join(PICTURES)}, got {output.name!r}")
+    script()
+    with opened(study) as known, new_file(output, force=True) as draft:
+        figure = KINDS[kind](known)
+        if suffix == ".html":
+            figure.write_html(draft, include_plotlyjs=True)
+        else:
+            try:
+                figure.write_image(draft, format=suffix[1:], scale=2)
+            except (ImportError, ValueError, RuntimeError) as error:
+                reason = str(error).strip().split("\n")[0]
+                raise StateError(
+                    f"{suffix} needs Kaleido and a browser ({reason}); pip install kaleido, or write .html"
+                ) from error
+    answer({"written": str(output)}, as_json, f"Wrote {output}.")
+
+
+def report(
+    study: StudyAt,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Page to write, .html.")] = Path("report.html"),
+    k: Annotated[int, typer.Option("-k", "--number", min=1, max=1000, help="Candidates in the list of the best.")] = 20,
+    level: Level = 0.95,
+    as_json: AsJson = False,
+) -> None:
+    """Write all that is known of a study to one page.
+
+    Summary, best candidate, the list of the best, results over time, importance of the columns, model, what is pending. It is
+    one file, readable in any browser without network. Needs Plotly (pip install 'manyarms\\[plots]').
+
+    [bold]Example:[/bold]
+      manyarms report lab.db -o report.html
+    """
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"report writes a page, .html, got {output.name!r}")
+    script()
+    with opened(study) as known, new_file(output, force=True) as draft:
+        state = state_of(known, level, None)
+        top = [plain(each) for each in known.top(k, level)] if state["model"] else []
+        figures = [figure for draw in KINDS.values() if (figure := _drawn(draw, known)) is not None]
+        draft.write_text(page(place(study), known, state, top, results_of(known)[-1:], figures, level), encoding="utf-8")
+    answer({"written": str(output)}, as_json, f"Wrote {output}.")
+
+
+def _drawn(draw: Callable[[Any], Any], study: Any) -> Any:
+    """A figure, or None where nothing is known to draw yet."""
+    try:
+        return draw(study)
+    except StateError:
+        return None

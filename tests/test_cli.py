@@ -1,0 +1,740 @@
+"""The command line: every command with good input and with bad, files as spreadsheets write them, no traceback ever."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import sqlite3
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import polars as pl
+import pytest
+import typer
+from command_line import assert_one_line, manyarms, said
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+import manyarms as ma
+from manyarms.cli import COMMANDS, app
+from manyarms.cli.app import WORDS
+from manyarms.study.copies import copied
+
+ROOT = Path(__file__).parent.parent
+NAMES = [command.__name__.rstrip("_") for commands in COMMANDS.values() for command in commands]
+SOLVENTS = {"water": 0.0, "ethanol": 20.0, "toluene": 10.0}
+TABLE = "name,solvent,temperature,dose\n" + "".join(
+    f"{solvent}-{t},{solvent},{t},{0.5 + t / 7:.3f}\n" for solvent in SOLVENTS for t in range(20, 120, 10)
+)
+
+
+def yield_of(id: str) -> float:
+    solvent, temperature = id.split("-")
+    return 60 + SOLVENTS[solvent] - (int(temperature) - 80) ** 2 / 100
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """A study with twelve results, one of them failed, and two pending."""
+    folder = tmp_path_factory.mktemp("template")
+    (folder / "recipes.csv").write_text(TABLE)
+    lab = folder / "lab.db"
+    manyarms("init", lab, "--pool", folder / "recipes.csv", "--id", "name", "--maximize")
+    for batch in range(2):
+        manyarms("suggest", lab, "-n", 6, "-o", folder / f"{batch}.csv")
+        rows = pl.read_csv(folder / f"{batch}.csv")
+        values = ["failed" if batch == i == 1 else str(yield_of(id)) for i, id in enumerate(rows["name"])]
+        rows.with_columns(pl.Series("value", values)).write_csv(folder / f"{batch}.csv")
+        manyarms("tell", lab, folder / f"{batch}.csv")
+    manyarms("suggest", lab, "-n", 2, "--worker", "Ada", "--lease", "2d")
+    return folder
+
+
+@pytest.fixture
+def lab(template, folder):
+    for name in ("lab.db", "recipes.csv", "0.csv"):
+        shutil.copy(template / name, folder)
+    return folder / "lab.db"
+
+
+# Help and documentation
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_has_an_example_and_every_command_answers_in_json(name):
+    text = manyarms(name, "--help").out
+    assert re.search(rf"Examples?:\s+manyarms {name} ", text)
+    assert "--json" in text
+
+
+def test_without_a_command_there_is_help():
+    assert "init" in manyarms().out
+    assert manyarms("--version").out.strip()
+
+
+def options_of(name):
+    """As they are written in full."""
+    parameters = typer.main.get_command(app).commands[name].params
+    return {option for each in parameters for option in [*each.opts, *each.secondary_opts] if option.startswith("--")}
+
+
+def test_the_page_lists_every_command_option_and_exit_code():
+    page = (ROOT / "docs" / "cli.md").read_text()
+    for commands in COMMANDS.values():
+        for command in commands:
+            name = command.__name__.rstrip("_")
+            section = re.search(rf"^### {name}\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
+            assert section, name
+            for option in options_of(name):
+                assert option in section.group(1) + page.split("\n## Commands")[0], f"{name} {option}"
+    for code in (0, 1, 2, 3, 4, 5, 130):
+        assert re.search(rf"^\| {code} \|", page, re.MULTILINE), code
+
+
+def test_the_tutorial_runs(folder, monkeypatch):
+    """Blocks in order: commands are run, files are written; what suggest wrote is what the page has filled in."""
+    page = (ROOT / "docs" / "tutorial.md").read_text()
+    shutil.copy(ROOT / "docs" / "recipes.csv", folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    n_commands = 0
+    for kind, name, text in re.findall(r"^```(\w+) ?(\S*)\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        if kind == "sh":
+            for line in text.strip().split("\n"):
+                program, *arguments = shlex.split(line)
+                assert program == "manyarms"
+                manyarms(*arguments)
+                n_commands += 1
+        elif name:
+            if Path(name).exists():
+                before, after = pl.read_csv(name), pl.read_csv(text.encode())
+                assert before.drop("value").equals(after.drop("value"))
+            Path(name).write_text(text)
+    assert n_commands == 10
+    assert (folder / "report.html").stat().st_size > 1e6
+
+
+def test_words_of_the_library_become_those_of_the_program(lab):
+    sources = "".join(path.read_text() for path in (ROOT / "src" / "manyarms").rglob("*.py") if "cli" not in path.parts)
+    for message, expected in [
+        ("there is no study x; make one with Study.create, or check the path", "make one with `manyarms init`"),
+        ("no value was told yet: call tell() first", "manyarms tell"),
+    ]:
+        assert message.split("; ")[-1].split(": ")[-1] in sources
+        assert any(re.search(pattern, message) and expected in re.sub(pattern, words, message) for pattern, words in WORDS)
+    (lab.parent / "holes.csv").write_text("name,x\na,1\nb,\nc,3\n")
+    assert (
+        "--missing drop" in manyarms("init", lab.parent / "n.db", "--pool", lab.parent / "holes.csv", "--minimize", code=2).err
+    )
+
+
+# The round
+
+
+def test_from_a_table_to_a_recommendation(lab):
+    before = manyarms("status", lab, "--json", "--tolerance", 1e6).data
+    assert before["results"] == 12
+    assert before["failed"] == 1
+    assert before["certificate"]["reached"] is True
+    assert {each["worker"] for each in before["pending"]} == {"Ada"}
+    text = manyarms("status", lab).out
+    assert before["best"]["id"] in text
+    assert "dictionary of" in text
+    assert "Ada" in text
+    manyarms("release", lab, "--all")
+    next_file = lab.parent / "next.csv"
+    for _ in range(4):
+        manyarms("suggest", lab, "-n", 4, "-o", next_file, "--force")
+        rows = pl.read_csv(next_file)
+        assert rows.columns == ["name", "solvent", "temperature", "dose", "batch", "value"]
+        rows.with_columns(pl.col("name").map_elements(yield_of, pl.Float64).alias("value")).write_csv(next_file)
+        manyarms("tell", lab, next_file)
+    assert manyarms("status", lab, "--json").data["best"]["id"] == "ethanol-80"
+    top = manyarms("top", lab, "-k", 3, "--json").data["top"]
+    assert top[0]["id"] == "ethanol-80"
+    assert top[0]["low"] <= top[0]["estimate"] <= top[0]["high"]
+    assert len(manyarms("history", lab, "--json").data["results"]) == 28
+    assert len(manyarms("history", lab, "--json", "--last", 5).data["results"]) == 5
+
+
+def test_answers_are_those_of_the_library(lab):
+    told = manyarms("history", lab, "--json").data["results"]
+    top = manyarms("top", lab, "-k", 5, "--json", "--level", 0.5).data["top"]
+    best = manyarms("status", lab, "--json", "--level", 0.5).data["best"]
+    with ma.Study.open(lab) as study:
+        assert [(each["id"], each["value"]) for each in told] == [
+            (t.id, "failed" if t.failed else t.value) for t in study.history
+        ]
+        known = study.top(5, 0.5)
+        assert [(each["id"], each["estimate"], each["low"], each["high"], each["results"]) for each in top] == [
+            (c.id, c.mean, c.low, c.high, c.n_results) for c in known
+        ]
+        assert best["low"] == study.best(0.5).low
+
+
+def test_pending_candidates_can_be_written_again_and_files_are_not_written_over(lab):
+    file = lab.parent / "next.csv"
+    pending = manyarms("status", lab, "--json").data["pending"]
+    manyarms("suggest", lab, "--pending", "-o", file)
+    assert pl.read_csv(file)["name"].to_list() == [each["id"] for each in pending]
+    before = file.read_bytes(), lab.read_bytes()
+    assert_one_line(manyarms("suggest", lab, "-n", 2, "-o", file, code=2))
+    assert (file.read_bytes(), lab.read_bytes()) == before
+
+
+def test_a_file_told_twice_counts_once_and_a_longer_one_adds_what_is_new(lab):
+    file = lab.parent / "results.csv"
+    file.write_text("name,value\nwater-20,\nwater-30,5\nwater-30,5\nwater-40,failed\n")
+    first = manyarms("tell", lab, file, "--json")
+    assert first.data == {"told": 3, "failed": 1, "known": 0, "empty": 1, "results": 15}
+    assert "without a value" in first.err
+    again = manyarms("tell", lab, file, "--json")
+    assert again.data["told"] == 0
+    assert "--again" in again.err
+    file.write_text("name,value\nwater-20,7\nwater-30,5\nwater-30,5\nwater-30,5\nwater-40,Failed\n")
+    assert manyarms("tell", lab, file, "--json").data["told"] == 2
+    assert manyarms("tell", lab, file, "--json", "--again").data["told"] == 5
+
+
+def test_the_same_value_of_another_batch_is_a_replicate(lab):
+    """And a file of an earlier batch told again, while the candidate is pending anew, is none."""
+    file, later = lab.parent / "a.csv", lab.parent / "b.csv"
+    with ma.Study.open(lab) as study:
+        file.write_text(f"name,batch,value\nwater-20,{study.n_events},7\nwater-30,{study.n_events},\n")
+        assert manyarms("tell", lab, file, "--json").data["told"] == 1
+        later.write_text(f"name,batch,value\nwater-20,{study.n_events},7\n")
+        assert manyarms("tell", lab, file, "--json").data["told"] == 0
+        assert manyarms("tell", lab, later, "--json").data["told"] == 1
+        assert manyarms("tell", lab, later, "--json").data["told"] == 0
+        assert manyarms("tell", lab, file, "--json").data["told"] == 0
+
+
+def test_two_who_tell_the_same_file_at_once_tell_it_once(lab, monkeypatch):
+    """Both have read the history before either has told."""
+    file = lab.parent / "results.csv"
+    file.write_text("name,value\nwater-20,7\n")
+    events = ma.Study.events
+    monkeypatch.setattr(ma.Study, "events", lambda study: [each for each in events(study) if "file" not in str(each.payload)])
+    manyarms("tell", lab, file)
+    manyarms("tell", lab, file)
+    monkeypatch.undo()
+    assert [trial.value for trial in ma.Study.open(lab).history if trial.id == "water-20"] == [7]
+
+
+@pytest.mark.parametrize("value", ["-12.5", "3", "-1e-3", "failed", "+2"])
+def test_one_value_may_be_told_negative_too(lab, value):
+    assert manyarms("tell", lab, "water-20", value, "--json").data["results"] == 13
+    last = ma.Study.open(lab).history[-1]
+    assert last.value == (None if value == "failed" else float(value))
+
+
+def test_failed_release_retire_and_add(lab):
+    manyarms("failed", lab, "water-20", "water-30")
+    assert manyarms("status", lab, "--json").data["failed"] == 3
+    pending = [each["id"] for each in manyarms("status", lab, "--json").data["pending"]]
+    manyarms("release", lab, pending[0])
+    assert manyarms("release", lab, "--all", "--json").data["released"] == pending[1:]
+    best = manyarms("status", lab, "--json").data["best"]["id"]
+    manyarms("retire", lab, best)
+    assert manyarms("status", lab, "--json").data["best"]["id"] != best
+    more = lab.parent / "more.csv"
+    more.write_text("temperature;name;dose;solvent\n80;acetone-80;4,5;acetone\n")
+    assert manyarms("add", lab, more, "--decimal", ",", "--json").data == {"added": 1, "candidates": 31}
+    assert ma.Study.open(lab).pool.row("acetone-80")["dose"] == 4.5
+
+
+def test_predictions_by_id_and_by_features(lab):
+    file = lab.parent / "other.csv"
+    file.write_text("name,solvent,temperature,dose,note\nwater-20,,,,by id\nnew,ethanol,82,12.2,by features\nwater-30,,,,\n")
+    rows = manyarms("predict", lab, file, "--json").data["predictions"]
+    with ma.Study.open(lab) as study:
+        known = study.predict(["water-20", "water-30"])
+        new = study.predict_rows([{"name": "new", "solvent": "ethanol", "temperature": 82, "dose": 12.2}])
+        near = study.predict(["ethanol-80"]).mean[0]
+    assert [row["id"] for row in rows] == ["water-20", "new", "water-30"]
+    assert [row["estimate"] for row in rows] == pytest.approx([known.mean[0], new.mean[0], known.mean[1]])
+    assert rows[1]["estimate"] == pytest.approx(near, rel=0.1)
+    manyarms("predict", lab, file, "-o", lab.parent / "out.csv", "--decimal", ",")
+    assert (lab.parent / "out.csv").read_bytes().startswith(b"\xef\xbb\xbfname;estimate;sd;low;high\n")
+    bare = lab.parent / "bare.csv"
+    bare.write_text("name,solvent\nnobody,water\n")
+    assert "'temperature'" in manyarms("predict", lab, bare, code=2).err
+
+
+def test_rows_predicted_are_those_that_would_be_added(lab):
+    row = {"name": "new", "solvent": "acetone", "temperature": 75, "dose": 10.0}
+    with ma.Study.open(lab) as study:
+        before = study.predict_rows([row])
+        study.add([row])
+        after = study.predict(["new"])
+    for mine, others in zip(before[1:], after[1:], strict=True):
+        assert mine == pytest.approx(others, rel=1e-6)
+
+
+# Spreadsheets
+
+
+@pytest.mark.parametrize("ids", ["numbers", "strings", "rows"])
+@pytest.mark.parametrize(("separator", "decimal"), [(",", "."), (";", ","), ("tab", "."), ("|", ",")])
+def test_a_round_through_a_spreadsheet(folder, ids, separator, decimal):
+    mark = "\t" if separator == "tab" else separator
+    names = {"numbers": [str(100 + i) for i in range(12)], "strings": [f"{i:03d} ä" for i in range(12)], "rows": range(12)}[ids]
+    rows = [["Probe", "Größe", "Menge"], *([name, f"{i / 8}".replace(".", decimal), i % 3] for i, name in enumerate(names))]
+    rows = [row[1:] for row in rows] if ids == "rows" else rows
+    text = "\r\n".join(mark.join(map(str, row)) for row in rows) + "\r\n\r\n"
+    (folder / "proben.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    lab = folder / "lab.db"
+    named = [] if ids == "rows" else ["--id", "Probe"]
+    manyarms("init", lab, "--pool", folder / "proben.csv", "--minimize", "--decimal", decimal, *named)
+    asked = ["-o", folder / "next.csv", "--separator", separator, "--decimal", decimal]
+    given = manyarms("suggest", lab, "-n", 3, *asked, "--json").data["ids"]
+    header, *lines = (folder / "next.csv").read_text("utf-8-sig").strip("\r\n").split("\n")
+    assert header.split(mark)[-1] == "value"
+    assert {line.split(mark)[1].count(decimal) for line in lines} == {1} or ids == "rows"
+    filled = "\r\n".join([header, *(line + f"{i}{decimal}25" for i, line in enumerate(lines))])
+    (folder / "next.csv").write_bytes(b"\xef\xbb\xbf" + filled.encode())
+    manyarms("tell", lab, folder / "next.csv", "--decimal", decimal)
+    with ma.Study.open(lab) as study:
+        assert [(t.id, t.value) for t in study.history] == [(id, i + 0.25) for i, id in enumerate(given)]
+        assert isinstance(study.history[0].id, str if ids == "strings" else int)
+    manyarms("history", lab, *asked[:1], folder / "told.csv", *asked[2:])
+    assert manyarms("tell", lab, folder / "told.csv", "--decimal", decimal, "--json").data["known"] == 3
+
+
+def test_columns_may_be_called_value_id_number_or_time(folder):
+    (folder / "t.csv").write_text(
+        "id,value,number,time,worker\n" + "".join(f"{i},{i},{i * i},{i % 4},w{i}\n" for i in range(9))
+    )
+    lab = folder / "lab.db"
+    manyarms("init", lab, "--pool", folder / "t.csv", "--id", "number", "--maximize", "--column", "worker=ignore")
+    manyarms("suggest", lab, "-o", folder / "next.csv")
+    text = (folder / "next.csv").read_text()
+    assert text.startswith("number,id,value,time,worker,batch,value_\n")
+    (folder / "next.csv").write_text(text.rstrip("\n") + "4.5\n")
+    manyarms("tell", lab, folder / "next.csv")
+    manyarms("history", lab, "-o", folder / "history.csv")
+    manyarms("export", lab, "-o", folder / "results.csv")
+    assert len(pl.read_csv(folder / "results.csv")) == 1
+
+
+def test_types_levels_and_settings_of_a_study(folder):
+    (folder / "t.csv").write_text("size,grade,x,bad\n" + "".join(f"{'SML'[i % 3]},{i % 4},{10**i},\n" for i in range(6)))
+    given = ["--column", "size=S,M,L", "--column", "grade=0,1,2,3", "--column", "x=log", "--column", "bad=ignore"]
+    more = ["--noise", 0.5, "--kernel", "rbf", "--repeats", 2, "--seed", 3, "--maximize", "--json"]
+    data = manyarms("init", folder / "lab.db", "--pool", folder / "t.csv", *given, *more).data
+    assert data["columns"] == {"size": "ordered", "grade": "ordered", "x": "log", "bad": "ignore"}
+    known = ma.Study.open(folder / "lab.db").settings
+    assert (known["noise"], known["kernel"], known["repeats"], known["seed"]) == (0.5, "rbf", 2, 3)
+    assert known["direction"] == "maximize"
+
+
+# Pages and files
+
+
+def test_a_report_is_one_page_that_needs_nothing_and_runs_nothing_of_a_user(folder):
+    evil = "</script><script>alert(1)</script>"
+    rows = [{"name": f"{evil}{i}", f"<b>{evil}": i % 5, "x": float(i)} for i in range(20)]
+    with ma.Study.create(folder / "lab.db", ma.Pool.from_dicts(rows, id="name"), worker=evil) as study:
+        manyarms("report", folder / "lab.db", "-o", folder / "empty.html")
+        ids = study.ask(10)
+        study.tell(ids[:9], [float(i) for i in range(9)])
+    manyarms("report", folder / "lab.db", "-o", folder / "r.html")
+    page = (folder / "r.html").read_text()
+    body = page.split("</head>")[1]
+    assert evil not in page
+    assert "<b></script>" not in page
+    assert "&lt;script&gt;alert(1)" in body
+    assert not re.search(r"<(?:script|link|img|iframe)[^>]*(?:src|href)=", page)
+    assert "default-src 'none'" in page
+    assert body.count("Plotly.newPlot") == 4
+    assert "No values" in (folder / "empty.html").read_text()
+
+
+@pytest.mark.parametrize("kind", ["best", "top", "fit", "importance"])
+def test_plots(lab, kind):
+    manyarms("plot", lab, "--kind", kind, "-o", lab.parent / "p.html")
+    assert "plotly" in (lab.parent / "p.html").read_text()[:10_000]
+
+
+def test_pictures_need_plotly_and_say_so(lab, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    for arguments in (["plot", lab, "-o", lab.parent / "p.html"], ["report", lab, "-o", lab.parent / "r.html"]):
+        answer = manyarms(*arguments, code=2)
+        assert "manyarms[plots]" in answer.err
+    assert not list(lab.parent.glob("*.html"))
+
+
+def test_an_export_makes_the_same_study(lab):
+    (lab.parent / "more.csv").write_text("name,solvent,temperature,dose\nx,acetone,80,4.5\n")
+    manyarms("add", lab, lab.parent / "more.csv")
+    manyarms("top", lab)
+    manyarms("export", lab, "-o", lab.parent / "all")
+    assert {path.name for path in (lab.parent / "all").iterdir()} == {"study.json", "results.csv", "candidates.csv"}
+    twin = lab.parent / "twin.db"
+    manyarms("import", twin, lab.parent / "all" / "study.json")
+    with ma.Study.open(lab) as mine, ma.Study.open(twin) as other:
+        assert copied(mine) == copied(other)
+        assert mine.ask(3) == other.ask(3)
+    fresh = lab.parent / "fresh.db"
+    manyarms("init", fresh, "--pool", lab.parent / "all" / "candidates.csv", "--id", "name", "--maximize")
+    assert manyarms("import", fresh, lab.parent / "all" / "results.csv", "--json").data["told"] == 12
+
+
+@pytest.mark.parametrize("change", ["time", "table", "kind", "payload", "first", "no json", "list"])
+def test_an_export_that_was_changed_is_refused(lab, change):
+    file, twin = lab.parent / "study.json", lab.parent / "twin.db"
+    manyarms("export", lab, "-o", file)
+    data = json.loads(file.read_text())
+    if change == "time":
+        data["events"][3]["time"] = "yesterday"
+    elif change == "table":
+        data["tables"] = dict.fromkeys(data["tables"], "AAAA")
+    elif change == "kind":
+        data["events"][0]["kind"] = 7
+    elif change == "payload":
+        data["events"][2]["payload"] = {"ids": ["nobody"]}
+    elif change == "first":
+        data["events"] = []
+    file.write_text("{" if change == "no json" else json.dumps([] if change == "list" else data))
+    answer = said("import", twin, file)
+    assert answer.code == 2
+    assert_one_line(answer)
+    assert not twin.exists()
+
+
+def test_the_doctor_finds_damage_and_saves_what_is_whole(lab):
+    healthy = manyarms("doctor", lab, "--json").data
+    assert healthy["whole"]
+    assert healthy["results"] == 12
+    with sqlite3.connect(lab) as base:
+        number = base.execute("select max(number) from events where kind = 'tell'").fetchone()[0]
+        base.execute("update events set record = replace(record, '1', '2') where number = ?", (number,))
+    base.close()
+    assert manyarms("status", lab, code=3).err.count("\n") == 1
+    answer = manyarms("doctor", lab, "--json", code=3).data
+    assert not answer["whole"]
+    assert answer["events"] == number - 1
+    assert answer["results"] == 6
+    manyarms("doctor", lab, "--salvage", lab.parent / "saved.db", code=3)
+    assert len(ma.Study.open(lab.parent / "saved.db").history) == 6
+    assert manyarms("doctor", lab.parent / "saved.db", "--json").data["whole"]
+
+
+def test_the_doctor_with_nothing_to_save(lab):
+    with sqlite3.connect(lab) as base:
+        base.execute("delete from events where number = 1")
+    base.close()
+    assert "Nothing can be saved" in manyarms("doctor", lab, code=3).out
+    assert_one_line(manyarms("doctor", lab, "--salvage", lab.parent / "saved.db", code=3))
+    assert not (lab.parent / "saved.db").exists()
+
+
+def test_a_study_in_postgresql_has_the_same_commands(lab):
+    pgserver = pytest.importorskip("pgserver")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        server = pgserver.get_server(tempfile.mkdtemp(), cleanup_mode="delete")
+    try:
+        place = f"{server.get_uri()}#lab"
+        manyarms("export", lab, "-o", lab.parent / "study.json")
+        assert manyarms("import", place, lab.parent / "study.json", "--json").data["results"] == 12
+        manyarms("tell", place, "water-20", "-3.5")
+        assert manyarms("status", place, "--json").data["results"] == 13
+        assert manyarms("run", place, "--budget", 14, "--json", "--", "echo", "5").data["told"] == 1
+        assert manyarms("doctor", place, "--json").data["whole"]
+        assert_one_line(manyarms("init", place, "--pool", lab.parent / "recipes.csv", "--maximize", code=2))
+    finally:
+        server.cleanup()
+
+
+# Bad input: one line, exit code 2, nothing written
+
+
+BAD = [
+    "init",
+    "init new.db",
+    "init new.db --pool nowhere.csv --maximize",
+    "init new.db --pool recipes.csv",
+    "init new.db --pool recipes.csv --id nobody --maximize",
+    "init new.db --pool recipes.csv --id solvent --maximize",
+    "init new.db --pool recipes.csv --maximize --noise -1",
+    "init new.db --pool recipes.csv --maximize --noise nan",
+    "init new.db --pool recipes.csv --maximize --kernel best",
+    "init new.db --pool recipes.csv --maximize --repeats often",
+    "init new.db --pool recipes.csv --maximize --repeats 0",
+    "init new.db --pool recipes.csv --maximize --seed -1",
+    "init new.db --pool recipes.csv --maximize --seed x",
+    "init new.db --pool recipes.csv --maximize --column dose",
+    "init new.db --pool recipes.csv --maximize --column nothing=log",
+    "init new.db --pool recipes.csv --maximize --column solvent=log",
+    "init new.db --pool recipes.csv --maximize --decimal x",
+    "init new.db --pool recipes.csv --maximize --missing x",
+    "init new.db --pool lab.db --maximize",
+    "init new.db --pool . --maximize",
+    "init lab.db --pool recipes.csv --maximize",
+    "init nowhere/new.db --pool recipes.csv --maximize",
+    "init mysql://me@host/x --pool recipes.csv --maximize",
+    "init 'postgresql://me@host/x#Bad Name' --pool recipes.csv --maximize",
+    "add lab.db",
+    "add lab.db nowhere.csv",
+    "add lab.db recipes.csv",
+    "add lab.db 0.csv",
+    "retire lab.db",
+    "retire lab.db nobody",
+    "suggest lab.db -n 0",
+    "suggest lab.db -n many",
+    "suggest lab.db -o nowhere/next.csv",
+    "suggest lab.db -o .",
+    "suggest lab.db -o recipes.csv",
+    "suggest lab.db --lease soon",
+    "suggest lab.db --lease -1h",
+    "suggest lab.db --lease 0",
+    "suggest lab.db --separator ab -o next.csv",
+    "suggest lab.db --separator , --decimal , -o next.csv",
+    "suggest lab.db --decimal x -o next.csv",
+    "suggest lab.db --worker ''",
+    "tell lab.db",
+    "tell lab.db nowhere.csv",
+    "tell lab.db water-20",
+    "tell lab.db nobody 5",
+    "tell lab.db water-20 five",
+    "tell lab.db water-20 nan",
+    "tell lab.db water-20 inf",
+    "tell lab.db water-20 1e200",
+    "tell lab.db water-20 1_000",
+    "tell lab.db water-20 1,5",
+    "tell lab.db water-20 1.000,5 --decimal ,",
+    "tell lab.db water-20 5 water-30",
+    "tell lab.db water-20 5 --colour",
+    "tell lab.db recipes.csv",
+    "tell lab.db recipes.csv --value solvent",
+    "tell lab.db recipes.csv --value nothing",
+    "tell lab.db bad-last-row.csv",
+    "tell lab.db no-id.csv",
+    "tell lab.db bad-batch.csv",
+    "tell lab.db 0.csv nowhere.csv",
+    "tell lab.db lab.db",
+    "failed lab.db",
+    "failed lab.db nobody",
+    "release lab.db",
+    "release lab.db water-20 --all",
+    "release lab.db nobody",
+    "release lab.db water-20 water-20 water-20",
+    "status",
+    "status nowhere.db",
+    "status recipes.csv",
+    "status .",
+    "status empty.db",
+    "status lab.db --level 2",
+    "status lab.db --level nan",
+    "status lab.db --tolerance -1",
+    "status lab.db --tolerance nan",
+    "status ftp://host/x",
+    "top lab.db -k 0",
+    "top lab.db --level 0",
+    "history lab.db --last 0",
+    "history lab.db -o nowhere/h.csv",
+    "predict lab.db nowhere.csv",
+    "predict lab.db no-id.csv",
+    "predict lab.db 0.csv -o 0.csv",
+    "plot lab.db",
+    "plot lab.db -o p.txt",
+    "plot lab.db -o p.html --kind pie",
+    "plot lab.db -o nowhere/p.html",
+    "report lab.db -o report.csv",
+    "report lab.db -o nowhere/report.html",
+    "report lab.db -k 0",
+    "export lab.db",
+    "export lab.db -o x.zip",
+    "export lab.db -o recipes.csv",
+    "export lab.db -o nowhere/x.json",
+    "import new.db nowhere.json",
+    "import new.db nowhere.csv",
+    "import lab.db recipes.csv",
+    "import new.db bad.json",
+    "doctor nowhere.db",
+    "doctor recipes.csv",
+    "doctor lab.db --salvage recipes.csv",
+    "doctor lab.db --salvage nowhere/x.db",
+    "run lab.db",
+    "run lab.db -- no-such-program",
+    "run lab.db -- echo {lr}",
+    "run lab.db -- echo {}",
+    "run lab.db --jobs 0 -- echo 1",
+    "run lab.db --budget 0 -- echo 1",
+    "run lab.db --timeout soon -- echo 1",
+    "run lab.db --retries -1 -- echo 1",
+    "run lab.db --value-from nowhere -- echo 1",
+    "run lab.db --value-from file -- echo 1",
+    "run lab.db --value-from last-line -- echo {out}",
+    "run nowhere.db -- echo 1",
+    "frobnicate lab.db",
+    "--frobnicate",
+]
+
+
+def contents(folder):
+    """All files but journals, which SQLite leaves empty."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".db-journal"}
+
+
+@pytest.mark.parametrize("line", BAD)
+def test_bad_input_is_one_line_exit_code_2_and_nothing_written(lab, line, monkeypatch):
+    monkeypatch.chdir(lab.parent)
+    Path("bad-last-row.csv").write_text("name,value\nwater-20,1\nwater-30,2\nwater-40,three\n")
+    Path("no-id.csv").write_text("name,value\nwater-20,1\n,2\n")
+    Path("bad-batch.csv").write_text("name,batch,value\nwater-20,1,1\nwater-30,two,2\n")
+    Path("bad.json").write_text('{"format": "another"}')
+    Path("empty.db").touch()
+    before = contents(lab.parent)
+    answer = manyarms(*shlex.split(line), code=2)
+    assert_one_line(answer)
+    assert len(answer.err) < 1200
+    assert contents(lab.parent) == before
+
+
+def test_every_command_is_among_the_bad_ones():
+    assert {line.split()[0] for line in BAD} >= set(NAMES)
+
+
+def test_an_untold_study_says_what_to_do(folder):
+    (folder / "recipes.csv").write_text(TABLE)
+    lab = folder / "lab.db"
+    manyarms("init", lab, "--pool", folder / "recipes.csv", "--id", "name", "--maximize")
+    before = lab.read_bytes()
+    assert "manyarms tell" in manyarms("status", lab).out
+    for arguments in (["top", lab], ["predict", lab, folder / "recipes.csv"], ["plot", lab, "-o", folder / "p.html"]):
+        answer = manyarms(*arguments, code=2)
+        assert_one_line(answer)
+        assert "manyarms tell" in answer.err
+    assert lab.read_bytes() == before
+
+
+def test_storage_that_refuses_has_its_own_exit_code(lab):
+    with sqlite3.connect(lab) as base:
+        base.execute("create trigger full before insert on events begin select raise(abort, 'disk is full'); end")
+    base.close()
+    before = lab.read_bytes()
+    answer = said("tell", lab, "water-20", 5)
+    assert answer.code in (3, 4)
+    assert_one_line(answer)
+    assert lab.read_bytes() == before
+    assert said("status", "postgresql://nobody@127.0.0.1:1/x").code == 4
+
+
+def test_an_error_nobody_expected_is_one_line_too(lab, monkeypatch):
+    monkeypatch.setattr(ma.Study, "top", lambda *_: 1 / 0)
+    answer = manyarms("top", lab, code=1)
+    assert_one_line(answer)
+    monkeypatch.setenv("MANYARMS_TRACEBACK", "1")
+    assert "Traceback" in manyarms("top", lab, code=1).err
+
+
+def test_terminals_are_not_given_orders(folder):
+    rows = [{"name": f"\x1b[31m{i}", "x": i} for i in range(12)]
+    with ma.Study.create(folder / "lab.db", ma.Pool.from_dicts(rows, id="name")):
+        pass
+    shown = manyarms("suggest", folder / "lab.db", "-n", 3).out
+    assert "\x1b" not in shown
+
+
+# Fuzz
+
+
+CELLS = st.one_of(
+    st.sampled_from(
+        ["name", "value", "water-20", "water-30", "failed", "", "1.5", "-2", "nan", "1e400", '"', "a,b", "\ufeff", "'"]
+    ),
+    st.text(max_size=8),
+)
+FILES = st.one_of(
+    st.binary(max_size=200),
+    st.lists(st.lists(CELLS, min_size=1, max_size=4).map(",".join), max_size=6).map(lambda lines: "\n".join(lines).encode()),
+    st.builds(
+        lambda table, at, junk: table[:at] + junk + table[at:],
+        st.sampled_from([TABLE.encode(), b"name,value\nwater-20,1\nwater-30,2\n"]),
+        st.integers(0, 60),
+        st.binary(max_size=6),
+    ),
+)
+FUZZ = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@FUZZ
+@given(content=FILES, command=st.sampled_from(["init", "tell", "add", "predict", "import", "import json"]))
+@example(content=b"", command="tell")
+@example(content=b"name,value\n\xff,1\n", command="tell")
+@example(content=b"PAR1", command="init")
+def test_any_bytes_in_a_file_give_an_answer_or_one_line(template, folder, content, command):
+    lab, file, new = folder / "lab.db", folder / ("x.json" if "json" in command else "x.csv"), folder / "new.db"
+    shutil.copy(template / "lab.db", lab)
+    file.write_bytes(content)
+    before = lab.read_bytes()
+    arguments = {
+        "init": ["init", new, "--pool", file, "--maximize", "--id", "name"],
+        "import json": ["import", new, file],
+    }.get(command, [command, lab, file])
+    answer = said(*arguments)
+    assert answer.code in (0, 2), answer
+    if answer.code:
+        assert_one_line(answer)
+        assert lab.read_bytes() == before
+        assert not new.exists()
+    new.unlink(missing_ok=True)
+
+
+OPTIONS = sorted({option for name in NAMES for option in options_of(name)})
+WORDS_OF_A_LINE = st.one_of(
+    st.sampled_from(["lab.db", "0.csv", "recipes.csv", "water-20", "5", "-5", "0", "nan", ".", ",", "--", "next.csv", "1d"]),
+    st.sampled_from([option for option in OPTIONS if option not in ("--force", "-o", "--output")]),
+    st.text(max_size=6),
+)
+
+
+@FUZZ
+@given(name=st.sampled_from([name for name in NAMES if name != "run"]), words=st.lists(WORDS_OF_A_LINE, max_size=5))
+@example(name="tell", words=["lab.db", "water-20", "-\ud800"])
+@example(name="status", words=["\0"])
+@example(name="status", words=["-" * 3])
+def test_any_arguments_give_an_answer_or_one_line(template, folder, name, words, monkeypatch):
+    monkeypatch.chdir(folder)
+    for file in ("lab.db", "recipes.csv", "0.csv"):
+        shutil.copy(template / file, folder)
+    before = (folder / "lab.db").read_bytes()
+    answer = said(name, *words)
+    assert answer.code in (0, 2), answer
+    if answer.code:
+        assert_one_line(answer)
+        assert (folder / "lab.db").read_bytes() == before
+
+
+LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.just([]), st.just({}))
+
+
+@FUZZ
+@given(data=st.data())
+def test_any_change_of_an_export_is_refused_or_makes_a_study_that_answers(template, folder, data):
+    file, twin = folder / "x.json", folder / "twin.db"
+    if not (folder / "study.json").exists():
+        manyarms("export", template / "lab.db", "-o", folder / "study.json")
+    held = whole = json.loads((folder / "study.json").read_text())
+    for _ in range(data.draw(st.integers(0, 5))):
+        keys = list(held) if isinstance(held, dict) else list(range(len(held)))
+        key = data.draw(st.sampled_from(keys))
+        if not isinstance(held[key], dict | list) or not held[key]:
+            break
+        held = held[key]
+    keys = list(held) if isinstance(held, dict) else list(range(len(held)))
+    held[data.draw(st.sampled_from(keys))] = data.draw(LEAVES)
+    file.write_text(json.dumps(whole))
+    answer = said("import", twin, file)
+    assert answer.code in (0, 2), answer
+    if answer.code:
+        assert_one_line(answer)
+        assert not twin.exists()
+    else:
+        assert said("status", twin).code in (0, 2)
+        twin.unlink()
