@@ -29,7 +29,7 @@ from manyarms.policies import BKB
 from manyarms.sketch.confidence import Radius
 from manyarms.study.learning import Learned, learn
 from manyarms.study.ledger import Lease, Ledger, unexpired
-from manyarms.study.log import START, Event
+from manyarms.study.log import START, Event, uncollected
 from manyarms.study.snapshot import EVERY, resume, take
 from manyarms.study.spec import read, read_policy, written, written_policy
 from manyarms.study.storage import Store, Transaction
@@ -408,12 +408,13 @@ class Study:
 
     def _read_all(self, transaction: Transaction) -> None:
         """The state from the log alone."""
-        events = transaction.since(START)
-        self._ledger = Ledger(events[0], transaction.fetch)
-        self._optimizer = _optimizer(self._ledger.settings, self._ledger.pool)
-        self._prior = self._model = self._optimizer._state.model
-        self._done = self._kept = 0
-        self._ledger.apply(events[1:], transaction.fetch)
+        with uncollected():
+            events = transaction.since(START)
+            self._ledger = Ledger(events[0], transaction.fetch)
+            self._optimizer = _optimizer(self._ledger.settings, self._ledger.pool)
+            self._prior = self._model = self._optimizer._state.model
+            self._done = self._kept = 0
+            self._ledger.apply(events[1:], transaction.fetch)
         self._head, self._is_torn = transaction.head, False
 
     def _at(self, model: Model, leases: list[Lease] | None = None) -> Optimizer:
