@@ -33,8 +33,8 @@ def test_a_kill_loses_nothing(where):
     assert found.slowest_cpu < 1
 
 
-def test_a_crowd_of_writers(folder):
-    writers.writers(folder, 16, 200)
+def test_a_crowd_of_writers(where):
+    writers.writers(where, 16, 200 if isinstance(where, Path) else 20)
 
 
 def test_a_writer_that_dies_with_the_lock(where):

@@ -246,6 +246,8 @@ class Store:
             with self._engine_here().connect() as connection:
                 if not self._is_url:
                     connection.exec_driver_sql("BEGIN IMMEDIATE" if lock else "BEGIN")
+                elif not lock:  # one state for all statements; a writer has it by the lock on the head
+                    connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 yield connection
                 connection.commit()
         except sa.exc.DBAPIError as error:
