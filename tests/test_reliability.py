@@ -5,16 +5,18 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 import study_tell
 from soak import damage, kills, writers
-from soak.common import pool
+from soak.common import at, pool
 
 import manyarms as ma
-from manyarms.errors import StudyDamagedError, StudyError
+from manyarms.errors import StudyDamagedError, StudyError, StudyStorageError
 from manyarms.study.salvage import salvage
 
 HERE = Path(__file__).parent
@@ -33,8 +35,8 @@ def test_a_kill_loses_nothing(where):
     assert found.slowest_cpu < 1
 
 
-def test_a_crowd_of_writers(folder):
-    writers.writers(folder, 16, 200)
+def test_a_crowd_of_writers(where):
+    writers.writers(where, 16, 200 if isinstance(where, Path) else 20)
 
 
 def test_a_writer_that_dies_with_the_lock(where):
@@ -60,6 +62,25 @@ def test_a_disk_that_is_full_or_fails():
     )
     assert done.returncode == 0, done.stderr
     assert "faults" in done.stdout
+
+
+@pytest.mark.parametrize("took_place", [True, False])
+def test_a_commit_whose_answer_is_lost(where, monkeypatch, took_place):
+    study = ma.Study.create(at(where, f"answer_{took_place}".lower()), pool())
+    commit = sa.Connection.commit
+
+    def lost(connection):
+        monkeypatch.setattr(sa.Connection, "commit", commit)
+        if took_place:
+            commit(connection)
+        raise sa.exc.OperationalError("COMMIT", None, Exception("the answer is lost"))
+
+    monkeypatch.setattr(sa.Connection, "commit", lost)
+    with nullcontext() if took_place else pytest.raises(StudyStorageError, match="nothing was written"):
+        study.tell(0, [1.0])
+    assert len(study.history) == took_place
+    study.tell(1, [2.0])
+    assert study.verify() == 2 + took_place
 
 
 def test_a_tell_costs_little_more_than_an_insert():

@@ -225,3 +225,24 @@ def test_who_cannot_write_can_read(path):
     path.parent.chmod(0o755)
     path.chmod(0o644)
     assert made.best().id is not None
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_what_was_learned_on_a_full_disk_is_written_once_there_is_room(path, monkeypatch, rounds):
+    made = ma.Study.create(path, ma.Pool.from_array(BIG))
+    run(made, BIG, 0, 10)
+    writing = made._store.writing
+
+    def full():
+        raise StudyStorageError("no space left; nothing was written")
+
+    for id in range(rounds):
+        made.tell(id, [value(BIG, id, id)])
+        monkeypatch.setattr(made._store, "writing", full)
+        assert made.best() == made.best()
+        monkeypatch.setattr(made._store, "writing", writing)
+    (asked,) = made.ask()
+    again = ma.Study.open(path)
+    assert again.pending == [asked]
+    assert_alike(made, again)
+    made.verify()

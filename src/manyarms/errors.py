@@ -83,7 +83,7 @@ class StudyDamagedError(StudyError):
 
 
 class StudyStorageError(StudyError):
-    """The disk or the database refused: nothing was written, and the call may be made again; or it says that none knows."""
+    """The disk or the database refused: nothing was written, call again; or it says that this is not known."""
 
 
 class StudyVersionError(StudyError):

@@ -58,6 +58,7 @@ def kills(where: str | Path, number: int, seed: int = 0, longest: float = 0.15) 
         acknowledged, unanswered, expected = acknowledged + len(said), unanswered + len(extra), values
         if i % 50 == 49:
             assert study.verify() == study.n_events
+            print(Kills(i + 1, acknowledged, unanswered, slowest, slowest_cpu), flush=True)
         study.close()
     return Kills(number, acknowledged, unanswered, slowest, slowest_cpu)
 
@@ -88,4 +89,4 @@ if __name__ == "__main__":
     parser.add_argument("--where", choices=["disk", "memory", "postgresql"], default="disk")
     given = parser.parse_args()
     with place(given.where) as where:
-        print(given.where, kills(where, given.kills, longest=0.5))
+        kills(where, given.kills, longest=0.5)

@@ -32,6 +32,10 @@ class Learned(NamedTuple):
         later = [step.number for step in ledger.steps[self.begun : self.done] if self.recorded < step.number <= ledger.learned]
         return all(ledger.records.get(number) == self.made.get(number, (None, None))[1] for number in later)
 
+    def followed_by(self, more: "Learned") -> "Learned":
+        """These steps and those that were taken after them."""
+        return self._replace(done=more.done, model=more.model, made={**self.made, **more.made})
+
 
 def learn(ledger: Ledger, model: Model, done: int, resume: Resume, seconds: float = float("inf")) -> Learned:
     """Take the steps that are left, or those that so much time allows, one at least."""

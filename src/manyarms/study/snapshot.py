@@ -58,11 +58,11 @@ def resume(transaction: Transaction, ledger: Ledger, prior: Model, after: int) -
         if done <= after or len(_records(ledger, held["step"])) != held["records"]:  # others went on otherwise
             return None
         if numbers[done - 1] != held["step"] or transaction.digest_of(held["step"]) != held["event"]:
-            raise StudyDamagedError("the snapshot is of another log")
+            raise StudyDamagedError("it is of another log")
         arms = [unpacked(held[name], "<i8").astype(np.intp) for name in ("dictionary", "inducing", "table")]
         kept = Kept(arms[0], arms[1], held["chance"], Evidence(**held["evidence"]), held["exact"], arms[2])
     except (KeyError, TypeError, ValueError) as error:
-        raise StudyDamagedError(f"the snapshot cannot be understood: {error!r}") from error
+        raise StudyDamagedError(f"it cannot be understood: {error!r}") from error
     last = ledger.steps[done - 1]
     recorded = [step for step in ledger.steps[:done] if step.number in ledger.records]
     fits = [step for step in recorded if "fit" in ledger.records[step.number]]

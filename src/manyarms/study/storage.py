@@ -105,11 +105,15 @@ class Transaction:
 
     def fetch(self, digest: str) -> bytes:
         """Bytes that were stored; StudyDamagedError where they are not as they were."""
-        rows = self._connection.execute(sa.select(BLOBS.c.data).where(BLOBS.c.digest == digest).order_by(BLOBS.c.part))
-        data = b"".join(bytes(row[0]) for row in rows if isinstance(row[0], bytes | memoryview))
-        if hashlib.sha256(data).hexdigest() != digest:
+        data = self._stored(digest)
+        if data is None:
             raise damaged(0, f"what is stored as {digest[:12]} is not what was written")
         return data
+
+    def _stored(self, digest: str) -> bytes | None:
+        rows = self._connection.execute(sa.select(BLOBS.c.data).where(BLOBS.c.digest == digest).order_by(BLOBS.c.part))
+        data = b"".join(bytes(row[0]) for row in rows if isinstance(row[0], bytes | memoryview))
+        return data if hashlib.sha256(data).hexdigest() == digest else None
 
     def digest_of(self, number: int) -> str | None:
         """The digest of an event."""
@@ -125,9 +129,12 @@ class Transaction:
         """What `put_snapshot` kept last; StudyDamagedError where it is not as it was."""
         try:
             digest = self._connection.execute(sa.select(SNAPSHOTS.c.digest)).scalar()
-            return None if digest is None else self.fetch(str(digest))
+            data = None if digest is None else self._stored(str(digest))
         except sa.exc.DBAPIError as error:
-            raise damaged(0, "its snapshot cannot be read") from error
+            raise StudyDamagedError(f"it cannot be read: {error.orig}") from error
+        if digest is not None and data is None:
+            raise StudyDamagedError("it is not what was written")
+        return data
 
 
 class Store:
@@ -239,6 +246,8 @@ class Store:
             with self._engine_here().connect() as connection:
                 if not self._is_url:
                     connection.exec_driver_sql("BEGIN IMMEDIATE" if lock else "BEGIN")
+                elif not lock:  # one state for all statements; a writer has it by the lock on the head
+                    connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 yield connection
                 connection.commit()
         except sa.exc.DBAPIError as error:

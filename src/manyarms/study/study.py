@@ -6,6 +6,7 @@ one transaction; memory changes after the commit. `tell` only appends: the model
 needs it writes down what was drawn and fitted then.
 """
 
+import math
 import os
 import socket
 import threading
@@ -28,7 +29,7 @@ from manyarms.policies import BKB
 from manyarms.sketch.confidence import Radius
 from manyarms.study.learning import Learned, learn
 from manyarms.study.ledger import Lease, Ledger, unexpired
-from manyarms.study.log import START, Event
+from manyarms.study.log import START, Event, uncollected
 from manyarms.study.snapshot import EVERY, resume, take
 from manyarms.study.spec import read, read_policy, written, written_policy
 from manyarms.study.storage import Store, Transaction
@@ -59,6 +60,7 @@ class Study:
         self._prior: Model  # before any step
         self._done: int  # steps the model has taken
         self._kept: int  # of them, those of the last snapshot
+        self._unwritten: Learned | None = None  # steps taken of which nothing is written yet
         with store.reading() as transaction:
             self._take_in(transaction)
 
@@ -340,26 +342,35 @@ class Study:
 
     @contextmanager
     def _learned(self) -> Iterator[Optimizer]:
-        """The optimizer, its model up to date. Who cannot write learns for himself."""
+        """The optimizer, its model up to date. Where nothing can be written, what was learned is kept for later."""
         with self._lock:
+            model = None
             try:
                 self._catch_up()
             except StudyStorageError:
-                with self._current() as ledger:
-                    found = learn(ledger, self._model, self._done, self._resume)
-                    self._model, self._done = found.model, found.done
-            yield self._at(self._model)
+                with self._current():
+                    self._unwritten = self._next(math.inf)
+                    model = self._unwritten.model
+            yield self._at(model or self._model)
 
     def _catch_up(self) -> None:
         """Learn what there is without making others wait: between transactions, written down piece by piece."""
         with self._current() as ledger:
             while self._done < len(ledger.steps):
-                found = learn(ledger, self._model, self._done, self._resume, PIECE)
+                found = self._unwritten = self._next(PIECE)
                 if found.made or self._is_due(found):
                     with self._writing() as call:
                         call.adopt(found)
                 else:
                     self._model, self._done = found.model, found.done
+                self._unwritten = None
+
+    def _next(self, seconds: float) -> Learned:
+        """What is learned from here on; it begins with what could not be written before."""
+        ledger, before = self._ledger, self._unwritten
+        if before is None or before.begun != self._done or not before.agrees(ledger):
+            return learn(ledger, self._model, self._done, self._resume, seconds)
+        return before.followed_by(learn(ledger, before.model, before.done, lambda _: None, seconds))
 
     def _resume(self, after: int, transaction: Transaction | None = None) -> tuple[Model, int] | None:
         """The model from the snapshot, if it has taken more steps than that and this object has taken none."""
@@ -402,12 +413,13 @@ class Study:
 
     def _read_all(self, transaction: Transaction) -> None:
         """The state from the log alone."""
-        events = transaction.since(START)
-        self._ledger = Ledger(events[0], transaction.fetch)
-        self._optimizer = _optimizer(self._ledger.settings, self._ledger.pool)
-        self._prior = self._model = self._optimizer._state.model
-        self._done = self._kept = 0
-        self._ledger.apply(events[1:], transaction.fetch)
+        with uncollected():
+            events = transaction.since(START)
+            self._ledger = Ledger(events[0], transaction.fetch)
+            self._optimizer = _optimizer(self._ledger.settings, self._ledger.pool)
+            self._prior = self._model = self._optimizer._state.model
+            self._done = self._kept = 0
+            self._ledger.apply(events[1:], transaction.fetch)
         self._head, self._is_torn = transaction.head, False
 
     def _at(self, model: Model, leases: list[Lease] | None = None) -> Optimizer:
