@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench experiments figures clean
+.PHONY: demo test lint soak bench experiments figures clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "manyarms needs Python 3.11 or later")'
@@ -22,6 +22,14 @@ lint: $(READY)  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+soak: $(READY)  ## what must never happen to a study, thousands of times: docs/reliability.md (about an hour)
+	cd tests && for what in \
+	    "kills --kills 1000 --where disk" "kills --kills 1000 --where postgresql" \
+	    "writers --processes 64 --tells 1000" "writers --processes 16 --tells 200 --where postgresql" \
+	    "damage --cuts all --flips 10000" disk; \
+	do echo "soak.$$what"; $(abspath $(BIN))/python -m soak.$$what || exit 1; done
+	$(BIN)/python benchmarks/study_tell.py
 
 bench: $(READY)  ## what the adaptive engine costs, as ratios
 	$(BIN)/python benchmarks/engine.py

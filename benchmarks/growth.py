@@ -20,7 +20,7 @@ Points = list[tuple[float, float]]
 def experiment(options: Options) -> None:
     """Three panels, and a table of exponents."""
     sizes = options.scale([50, 100], [1_000, 3_162, 10_000, 31_623, 100_000])
-    lengthscales = options.scale([0.5, 0.3], [1.2, 0.9, 0.7, 0.55, 0.45])
+    lengthscales = options.scale([0.5, 0.3], [0.7, 0.45, 0.3, 0.22, 0.16])
     standard, longest = options.scale((100, 32), (10_000, 8_000))
     horizon, seeds = options.size((16, 1), (1_000, 3))
 

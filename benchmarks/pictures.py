@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from summary import finished, interval, names, of, relative
+from summary import against, finished, interval, names, of, relative
 from systems import SYSTEMS
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6e6e6e", "#000000")
@@ -20,11 +20,12 @@ FAMILIES = {
         "bkb-incremental",
         "bkb-insertion",
         "batch-bkb",
+        "batch-bkb-local",
         "ts-sketch",
         "ei-sketch",
         "pi-sketch",
     ),
-    "exact": ("gpucb", "supkernelucb", "mini-ucb", "ei", "pi"),
+    "exact": ("gpucb", "supkernelucb", "mini-ucb", "mini-ei", "mini-ts", "ei", "pi"),
     "fixed sketches": ("sor", "dtc", "rff-ucb", "rff-ts", "qff-ucb", "qff-ts"),
     "linear": ("bkb-linear", "oful", "soful-ucb", "soful-ts", "cbrap"),
 }
@@ -78,22 +79,24 @@ def band(ax: Axes, x: np.ndarray, shown: Iterable, label: str, number: int) -> N
 
 
 def regret_against_time(ax: Axes, records: list[dict]) -> None:
-    """A point a system, with intervals over seeds, one problem; those stopped early are hollow."""
-    points = []
+    """A point a system, one problem: both over those of BKB after as many steps; those stopped early are hollow."""
+    points, bkb = [], of(finished(records), system="bkb")
     for system in names(records, "system"):
         mine = of(finished(records), system=system)
-        if not mine:
+        if not mine or not bkb:
             continue
-        x, y = interval([kept["seconds"] for kept in mine], ratio=True), interval(map(relative, mine), ratio=True)
+        x, y = (interval(against(mine, bkb, key), ratio=True) for key in ("elapsed", "regret"))
         whole = all(kept["completed"] == kept["horizon"] for kept in mine)
         colour = COLOURS[family(system)]
         errors = [[[value.mean - value.low], [value.high - value.mean]] for value in (x, y)]
         ax.errorbar(x.mean, y.mean, yerr=errors[1], xerr=errors[0], color=colour, lw=0.7, alpha=0.7)
         ax.plot(x.mean, y.mean, "o", ms=9 if system == "bkb" else 5, color=colour, mfc=colour if whole else "white")
         points.append((x.mean, y.mean, system, colour))
-    ax.set(xscale="log", yscale="log", xlabel="seconds", ylabel="regret / regret of uniform play")
+    ax.set(xscale="log", yscale="log", xlabel="time / BKB's", ylabel="regret / BKB's")
+    ax.axhline(1.0, color="#6e6e6e", lw=0.8, ls=":")
+    ax.axvline(1.0, color="#6e6e6e", lw=0.8, ls=":")
     for limits, values in ((ax.set_xlim, [x for x, *_ in points]), (ax.set_ylim, [y for _, y, *_ in points])):
-        limits(min(values) / 1.6, 2.5 * max(values))  # intervals of few seeds may be wide
+        limits(min(values, default=1.0) / 1.6, 3.5 * max(values, default=1.0))  # intervals of few seeds may be wide
     _label(ax, points)
     if ax.get_subplotspec().is_first_row() and ax.get_subplotspec().is_first_col():
         _family_legend(ax)

@@ -19,10 +19,10 @@ class Interval(NamedTuple):
 
 
 def interval(values: Iterable[float], *, ratio: bool = False) -> Interval:
-    """Student's interval of the mean, of the geometric one for ratios; a single value has none and is given as it is."""
+    """Student's interval of the mean, of the geometric one for ratios; fewer than three values have none worth giving."""
     x = np.log(list(values)) if ratio else np.array(list(values))
     mean = float(x.mean())
-    half = float(student.ppf(0.975, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x))) if len(x) > 1 else 0.0
+    half = float(student.ppf(0.975, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x))) if len(x) > 2 else 0.0
     ends = mean, mean - half, mean + half
     return Interval(*np.exp(ends).tolist()) if ratio else Interval(*ends)
 

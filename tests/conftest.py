@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+import warnings
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,21 @@ def folder():
     path = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() and os.access(memory, os.W_OK) else None))
     yield path
     shutil.rmtree(path)
+
+
+@pytest.fixture
+def path(folder):
+    return folder / "study.db"
+
+
+@pytest.fixture(scope="session")
+def server():
+    """A PostgreSQL of one's own, without root: `pgserver` has its binaries."""
+    pgserver = pytest.importorskip("pgserver")
+    folder = tempfile.mkdtemp()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        running = pgserver.get_server(folder, cleanup_mode="stop")
+    yield running.get_uri()
+    running.cleanup()
+    shutil.rmtree(folder)

@@ -131,6 +131,45 @@ def test_a_norm_guessed_too_small_is_doubled_until_the_data_allow_it(policy, rad
     assert (bandit.scores().ucb >= problem.f - 1e-6).all()
 
 
+@pytest.mark.parametrize("resparsify", ["always", "adaptive", None])
+@pytest.mark.parametrize("oversampling", [1e300, 2.0])
+def test_the_spread_of_the_mean_is_that_of_a_direction(resparsify, oversampling):
+    """√(gᵀV⁻¹g), g = w/‖w‖, by dense formulas on the working set; for all pulled arms it is the exact posterior's."""
+    problem = RKHSProblem(KERNEL, n_arms=9000 if resparsify == "adaptive" else 60, norm=3.0, seed=3)
+    radius, options = ma.LogDet(1.0, 0.1, double=True), {"resparsify": resparsify, "oversampling": oversampling}
+    policy = (
+        ma.BKB(problem.arms, KERNEL, confidence=radius, **options)
+        if resparsify
+        else ma.GPUCB(problem.arms, KERNEL, confidence=radius)
+    )
+    pulls = play(policy, problem.pull, 25)
+    W = policy.inducing if resparsify else np.unique(pulls)
+    rewards = policy._state.history.sums
+    L = np.linalg.cholesky(KERNEL(problem.arms[W], problem.arms[W]) + 1e-13 * np.eye(len(W)))
+    pulled, counts = policy._state.history.pulled, policy._state.history.counts
+    Z = np.linalg.solve(L, KERNEL(problem.arms[W], problem.arms[pulled])).T
+    V = Z.T @ (counts[:, None] * Z) + 0.01 * np.eye(len(W))
+    w = np.linalg.solve(V, Z.T @ rewards)
+    spread = np.sqrt(w @ np.linalg.solve(V, w)) / np.linalg.norm(w)
+    assert policy.evidence.mean_spread == pytest.approx(spread, rel=1e-3)
+    assert policy.evidence.mean_norm == pytest.approx(np.linalg.norm(w), rel=1e-3)
+    assert spread < 0.5 / np.sqrt(0.01)
+
+
+@pytest.mark.parametrize("policy", [ma.BKB, ma.GPUCB])
+def test_an_optimizer_doubles_the_norm_too(policy):
+    problem = RKHSProblem(KERNEL, n_arms=60, norm=50.0, seed=3)
+    opt = ma.Optimizer(
+        problem.arms, kernel=KERNEL, noise=0.1, policy=policy, confidence=ma.LogDet(0.5, 0.1, double=True), repeats="allow"
+    )
+    for _ in range(40):
+        ids = opt.ask()
+        opt.tell(ids, problem.pull(ids))
+    assert 2 <= opt.policy.evidence.norm <= 100.0
+    assert opt.certificate().probability is None
+    assert "doubled" in opt.certificate().reason
+
+
 def test_a_norm_that_is_large_enough_stays():
     evidence = replace(SKETCH, norm=4.0, mean_norm=3.0)
     assert updated_norm(ma.LogDet(4.0, 0.1, double=True), evidence) == 4.0

@@ -18,9 +18,11 @@ LAYERS = [
     ["kernels", "arms"],
     ["sketch"],
     ["policies"],
+    ["domains"],
     ["diagnostics", "hyper", "warp"],
     ["trials", "model", "certificate"],
     ["optimizer"],
+    ["box_optimizer"],
     ["maximize", "plots"],
     ["study"],
     ["cli"],
@@ -73,6 +75,7 @@ def documented(heading: str) -> set[str]:
         ("manyarms.kernels", ma.kernels),
         ("manyarms.plots", ma.plots),
         ("manyarms.policies", ma.policies),
+        ("manyarms.domains", ma.domains),
         ("manyarms.diagnostics", ma.diagnostics),
         ("manyarms.errors", ma.errors),
     ],
@@ -85,7 +88,7 @@ def test_the_public_names_are_the_documented_ones(heading, module):
 
 
 def public_members():
-    for module in (ma, ma.kernels, ma.policies, ma.diagnostics):
+    for module in (ma, ma.kernels, ma.policies, ma.domains, ma.diagnostics):
         for name in module.__all__:
             member = getattr(module, name)
             if inspect.isclass(member):
@@ -110,7 +113,7 @@ def fragments(page: str):
     return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["README.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/changing.md"])
 def test_fragments_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code = fragments(page)

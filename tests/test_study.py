@@ -1,12 +1,10 @@
 """Durable studies: the same choices as an optimizer, from the log alone, for several processes, and no silent damage."""
 
-import os
 import re
 import shutil
 import sqlite3
 import tempfile
 import time
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -31,33 +29,6 @@ from manyarms.study.storage import MIGRATIONS
 X = np.random.default_rng(0).random((60, 2))
 X.setflags(write=False)
 F = -np.square(X - 0.4).sum(axis=1)
-
-
-@pytest.fixture
-def folder():
-    """A directory in memory where there is one: a durable write costs tens of milliseconds on some disks."""
-    memory = Path("/dev/shm")
-    path = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() and os.access(memory, os.W_OK) else None))
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture
-def path(folder):
-    return folder / "study.db"
-
-
-@pytest.fixture(scope="module")
-def server():
-    """A PostgreSQL of one's own, without root: `pgserver` has its binaries."""
-    pgserver = pytest.importorskip("pgserver")
-    folder = tempfile.mkdtemp()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        running = pgserver.get_server(folder, cleanup_mode="stop")
-    yield running.get_uri()
-    running.cleanup()
-    shutil.rmtree(folder)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -479,3 +450,20 @@ Calls.TestCase.settings = settings(
     phases=(Phase.generate,),
 )
 test_any_sequence_of_calls = Calls.TestCase
+
+
+@pytest.mark.parametrize("large", [10_000, 20], ids=["few", "as a table"])
+def test_noise_that_was_told_and_tables_that_were_absorbed_survive(path, monkeypatch, large):
+    monkeypatch.setattr("manyarms.model.LARGE", large)
+    opt = ma.Optimizer(X, seed=1)
+    with ma.Study.create(path, X, seed=1) as study:
+        for told in (opt, study):
+            told.tell(list(range(30)), F[:30], noise=[0.5 if i % 3 else None for i in range(30)])
+            told.tell([31], [F[31]], noise=0.1)
+            told.tell([32], [F[32]])
+        assert study.ask(2) == opt.ask(2)
+    with ma.Study.open(path) as again:
+        assert [trial.noise for trial in again.history] == [trial.noise for trial in opt.history]
+        np.testing.assert_allclose(again.predict(list(range(60))).mean, opt.predict(list(range(60))).mean, rtol=1e-9)
+        with pytest.raises(ObservationError):
+            again.tell([33], [0.0], noise=-1.0)

@@ -1,8 +1,11 @@
 """manyarms: no-regret Bayesian optimisation over millions of candidates."""
 
-from manyarms import diagnostics, errors, kernels, plots, policies
+from manyarms import diagnostics, domains, errors, kernels, plots, policies
+from manyarms.arms.contexts import joined
 from manyarms.arms.pool import Pool
+from manyarms.box_optimizer import BoxOptimizer
 from manyarms.certificate import Certificate
+from manyarms.domains.box import Box
 from manyarms.maximize import Result, maximize
 from manyarms.optimizer import Candidate, Optimizer, Predictions
 from manyarms.policies import BKB
@@ -21,6 +24,8 @@ __all__ = [
     "FAILED",
     "GPUCB",
     "Bayes",
+    "Box",
+    "BoxOptimizer",
     "Candidate",
     "Certificate",
     "Constant",
@@ -37,7 +42,9 @@ __all__ = [
     "Theory",
     "Trial",
     "diagnostics",
+    "domains",
     "errors",
+    "joined",
     "kernels",
     "maximize",
     "oversampling_for",

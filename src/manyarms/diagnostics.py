@@ -34,6 +34,10 @@ __all__ = [
 ]
 
 
+LARGE = 5000
+"""Pulled arms above which no u×u matrix is made."""
+
+
 class Sandwich(NamedTuple):
     """Smallest and largest σ̃²/σ² over all arms with σ² > 0."""
 
@@ -50,8 +54,8 @@ class Sandwich(NamedTuple):
 class SketchAccuracy(NamedTuple):
     """η = λ_max(N^½(K_UU − Z_U Z_Uᵀ)N^½)/λ and what follows from it, whatever the dictionary.
 
-    eta_bound is Σ_u n_u r_u/λ ≥ η, which needs no u×u matrix; theta = (η + √(η² + 4η))/2 bounds every variance:
-    σ²/(1 + θ) ≤ σ̃² ≤ (1 + θ)σ².
+    eta_bound is Σ_u n_u r_u/λ ≥ η, which needs no u×u matrix and stands for η above 5,000 arms and after a warm start;
+    theta = (η + √(η² + 4η))/2 bounds every variance: σ²/(1 + θ) ≤ σ̃² ≤ (1 + θ)σ².
     """
 
     eta: float
@@ -73,12 +77,12 @@ def information_gain(X: ArrayLike, kernel: Any, regularization: float, counts: A
 
 def sandwich(policy: BKB) -> Sandwich:
     """How far the sketched variances are from the exact ones, over all arms, now."""
-    exact = ExactPosterior.fit(policy.kernel, _observations(policy), policy.regularization)
+    exact, sketched = ExactPosterior.fit(policy.kernel, _observations(policy), policy.regularization), policy.scores().variance
     _, variance = exact.moments(policy.arms, policy._diag)
     positive = variance > 0
     if not positive.any():
         return Sandwich(1.0, 1.0)
-    ratio = policy.scores().variance[positive] / variance[positive]
+    ratio = sketched[positive] / variance[positive]
     return Sandwich(float(ratio.min()), float(ratio.max()))
 
 
@@ -86,10 +90,16 @@ def sketch_accuracy(policy: BKB) -> SketchAccuracy:
     """The accuracy of the sketch on the data seen, without Theorem 1's ε: a certificate for any q̄."""
     rows, diag, counts, _ = _observations(policy)
     Z, r = policy._fitted().embedding(rows, diag)
+    bound = float(counts @ r) / policy.regularization + (policy._past.residual if policy._past else 0.0)
+    if policy._past or len(rows) > LARGE:
+        return SketchAccuracy(bound, bound, _theta(bound))
     error = (policy.kernel(rows, rows) - Z @ Z.T) * np.sqrt(np.outer(counts, counts)) / policy.regularization
     eta = max(0.0, float(eigh(error, eigvals_only=True, subset_by_index=[len(rows) - 1, len(rows) - 1])[0]))
-    bound = float(counts @ r) / policy.regularization
-    return SketchAccuracy(eta, bound, (eta + np.sqrt(eta**2 + 4 * eta)) / 2)
+    return SketchAccuracy(eta, bound, _theta(eta))
+
+
+def _theta(eta: float) -> float:
+    return float((eta + np.sqrt(eta**2 + 4 * eta)) / 2)
 
 
 def dictionary_size_bound(

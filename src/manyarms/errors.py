@@ -83,7 +83,7 @@ class StudyDamagedError(StudyError):
 
 
 class StudyStorageError(StudyError):
-    """The disk or the database refused: nothing was written, and the call may be made again."""
+    """The disk or the database refused: nothing was written, and the call may be made again; or it says that none knows."""
 
 
 class StudyVersionError(StudyError):

@@ -5,8 +5,9 @@ the mean m profiled out, m = 1ᵀS⁻¹ȳ/1ᵀS⁻¹1, the negative log likeliho
 
     ½(ȳ − m)ᵀS⁻¹(ȳ − m) + ½ log det S + ½(N − u) log σ² + W/2σ²  + constants,
 
-minimised with log-normal priors on all parameters by L-BFGS with analytic gradients: O(u³) an evaluation, so at most MOST arms
-take part. Rewards are to be about standardised and numeric columns to span about [0, 1]: the priors expect it.
+where a mean whose noise was told has its variance in place of σ²/n. It is minimised with log-normal priors on all parameters by
+L-BFGS with analytic gradients: O(u³) an evaluation, so at most MOST arms take part. Rewards are to be about standardised and
+numeric columns to span about [0, 1]: the priors expect it.
 """
 
 from collections.abc import Callable
@@ -30,8 +31,8 @@ NOISE_PRIOR = (-4.0, 2.0)
 """Of log σ²."""
 SHAPE_BOUNDS = (np.log(0.05), np.log(1e3))
 """Of log lengthscales: shorter ones than 0.05 would make all arms strangers."""
-NOISE_BOUNDS = (np.log(1e-4), np.log(10.0))
-"""Of log σ²: rounding stays harmless."""
+LEAST_NOISE, MOST_NOISE = 1e-4, 10.0
+"""Of σ²: rounding stays harmless."""
 SETTLED = 64
 """Arms from which on a fit starts from the last one only."""
 ROUGH = (-1.0, -6.0)
@@ -49,10 +50,12 @@ class Evidence(NamedTuple):
     counts: Array
     within: float  # Σ over arms of Σ(y − ȳ)²
     replicates: float  # N − u
+    known: Array | float = 0.0  # (u,) variance of means whose noise was told, whose count is infinite; 0 of the others
 
     def some(self, at: Indices) -> "Evidence":
         """Fewer arms; replicates of all still tell the noise."""
-        return self._replace(rows=self.rows[at], means=self.means[at], counts=self.counts[at])
+        known = np.broadcast_to(self.known, len(self.means))[at]
+        return self._replace(rows=self.rows[at], means=self.means[at], counts=self.counts[at], known=known)
 
 
 Gram = Callable[[Array], tuple[Array, Callable[[Array], Array]]]
@@ -172,15 +175,18 @@ class Fit:
         return np.concatenate([self.theta, [np.log(self.scale), np.log(self.noise)]])
 
 
-def fit(shape: Shape, evidence: Evidence, *, noise: float | None = None, start: Array | None = None) -> Fit:
-    """The most probable parameters; `noise` is a variance where it is known, `start` where the last fit ended."""
+def fit(
+    shape: Shape, evidence: Evidence, *, noise: float | None = None, start: Array | None = None, least: float = LEAST_NOISE
+) -> Fit:
+    """The most probable parameters; `noise` is a variance where it is known, at least `least` elsewhere, `start` where the last
+    fit ended."""
     mean, sd = shape.prior
     gram = shape.gram(evidence.rows)
     size = -np.log(np.diag(gram(mean)[0]).mean())
     mean, sd = np.append(mean, [size, NOISE_PRIOR[0]]), np.append(sd, [SCALE_PRIOR, NOISE_PRIOR[1]])
     if noise is not None:
         mean[-1] = np.log(noise)
-    noises = NOISE_BOUNDS if noise is None else (mean[-1], mean[-1])
+    noises = (np.log(least), np.log(MOST_NOISE)) if noise is None else (mean[-1], mean[-1])
     bounds = [SHAPE_BOUNDS] * (len(mean) - 2) + [(size - 3, size + 3), noises]
 
     def loss(x: Array) -> tuple[float, Array]:
@@ -206,7 +212,7 @@ def likelihood(gram: Gram, evidence: Evidence, x: Array) -> tuple[float, Array, 
     v, noise = np.exp(x[-2:])
     K, backward = gram(x[:-2])
     S = v * K
-    S[np.diag_indices_from(S)] += noise / evidence.counts
+    S[np.diag_indices_from(S)] += noise / evidence.counts + evidence.known
     C, info = lapack.dpotrf(S, lower=1, clean=1)
     if info:
         return np.inf, np.zeros(len(x)), 0.0

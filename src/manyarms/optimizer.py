@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -11,16 +11,18 @@ from scipy.special import ndtri
 from manyarms.arms.pool import Pool
 from manyarms.certificate import Certificate
 from manyarms.diagnostics import sketch_accuracy
+from manyarms.domains.policy import DomainBKB
 from manyarms.errors import ObservationError, ParameterError, StateError
 from manyarms.hyper import Fixed, Mixed, Shape
 from manyarms.kernels import Kernel, Linear, Tanimoto, Unpacked, as_kernel
+from manyarms.kernels.objects import encoder_of
 from manyarms.model import Model, Settings
 from manyarms.numbers import real, whole
 from manyarms.policies import BKB, GPUCB, Adaptive, AlgorithmOne, Incremental, Insertion
 from manyarms.sketch.confidence import Bayes, Growing, Radius, TheoremTwo
 from manyarms.sketch.dictionary import oversampling_for
 from manyarms.sketch.store import blas
-from manyarms.trials import FAILED, LARGEST, CandidateId, Trial, as_items, as_values
+from manyarms.trials import FAILED, LARGEST, CandidateId, Trial, as_items, as_noise, as_values
 from manyarms.typing import Array, Indices, Mask, Seed
 
 START = 8
@@ -63,7 +65,7 @@ class _Told(NamedTuple):
 class _State:
     """Everything that changes, replaced as a whole."""
 
-    pool: Pool
+    pool: Any  # a Pool; of a box the points known
     order: Indices  # positions in the order of the random start
     model: Model
     n_told: int  # entries of the log that count
@@ -77,19 +79,30 @@ class _State:
 class Optimizer:
     """Suggests which candidates of a pool to try next, and says what is known of them.
 
-    pool : a `Pool`, the path of a .csv or .parquet file, or anything `Pool.from_frame` or `Pool.from_array` takes.
+    pool : a `Pool`, the path of a .csv or .parquet file, anything `Pool.from_frame` or `Pool.from_array` takes, or objects
+        where the kernel is one of objects.
     direction : "maximize" or "minimize" the values told.
     kernel : "matern" (None means that) learns a lengthscale for each column: Matérn-5/2 on numeric ones, a Hamming kernel on
         categories, Tanimoto on bits; "rbf" has the Gaussian kernel for Matérn's. "tanimoto" and "linear" on all columns,
         a kernel object or a function of two blocks of encoded rows: only the scale is learned.
-    noise : standard deviation of the values of one candidate; learned where None. With a kernel object *and* a noise nothing is
-        learned and the kernel is taken in the units of the values: only then may a theorem cover what `certificate` says.
+    noise : standard deviation of the values of one candidate; learned where None, 0 where values are exact. With a kernel
+        object *and* a noise nothing is learned and the kernel is taken in the units of the values: only then may a theorem
+        cover what `certificate` says.
     confidence : radius of the scores, `Growing(1.3, most=3.0)` where None.
     repeats : "allow" asks for a candidate again where that pays, "never" does not, k asks at most k times.
     policy : `BKB`, `GPUCB`, or another with their arguments.
     seed : an integer or a numpy Generator, for the random start and the sketch.
     options : further arguments of the policy, such as ``memory=`` or ``oversampling=``.
     """
+
+    _over: ClassVar[dict[type, type["Optimizer"]]] = {}
+
+    def __init_subclass__(cls, over: type | None = None) -> None:
+        if over is not None:
+            Optimizer._over[over] = cls
+
+    def __new__(cls, pool: Any = None, *_: Any, **__: Any) -> "Optimizer":
+        return object.__new__(Optimizer._over.get(type(pool), cls))
 
     def __init__(
         self,
@@ -104,22 +117,37 @@ class Optimizer:
         seed: Seed = 0,
         **options: Any,
     ) -> None:
+        pool = as_pool(pool, kernel)
+        settings = self._settings(pool, direction, kernel, noise, confidence, repeats, policy, seed, options)
+        order, nothing = start_order(settings.seed, len(pool)), np.zeros(len(pool), dtype=bool)
+        self._log: list[_Told] = []  # entries from n_told on are of calls that failed
+        self._state = _State(pool, order, Model.prior(settings, pool.X), 0, 0, (), nothing.astype(np.intp), nothing, nothing)
+
+    def _settings(
+        self,
+        pool: Any,
+        direction: Any,
+        kernel: Any,
+        noise: Any,
+        confidence: Any,
+        repeats: Any,
+        policy: Any,
+        seed: Any,
+        options: dict[str, Any],
+    ) -> Settings:
+        """What was given, checked."""
         if not isinstance(direction, str) or direction not in ("maximize", "minimize"):
             raise ParameterError(f'direction must be "maximize" or "minimize", got {direction!r}')
-        pool = as_pool(pool)
         self.direction, self._sign = direction, 1.0 if direction == "maximize" else -1.0
         self._most = _most(repeats)
         if noise is not None:
-            real(noise, "noise", "a positive standard deviation, in the units of the values", above=1e-100, below=LARGEST)
+            real(noise, "noise", "a standard deviation, not negative, in the units of the values", at_least=0, below=LARGEST)
         if not callable(policy):
             raise ParameterError(f"policy must be BKB, GPUCB or another with their arguments, got {policy!r}")
         shape, fixed = _shape(kernel, pool)
         seed = int(seed.integers(2**63)) if isinstance(seed, np.random.Generator) else whole(seed, "seed", at_least=0)
         learns = not (fixed and noise is not None)
-        settings = Settings(shape, noise, learns, RADIUS if confidence is None else confidence, policy, options, seed)
-        order, nothing = start_order(seed, len(pool)), np.zeros(len(pool), dtype=bool)
-        self._log: list[_Told] = []  # entries from n_told on are of calls that failed
-        self._state = _State(pool, order, Model.prior(settings, pool.X), 0, 0, (), nothing.astype(np.intp), nothing, nothing)
+        return Settings(shape, noise, learns, RADIUS if confidence is None else confidence, policy, options, seed)
 
     # What comes next
 
@@ -154,8 +182,11 @@ class Optimizer:
 
     # What came back
 
-    def tell(self, ids: Any, values: Any = None, *, failed: Any = None) -> None:
+    def tell(self, ids: Any, values: Any = None, *, failed: Any = None, noise: Any = None) -> None:
         """Learn the values of candidates, asked for or not, in any order; a repeated id is a replicate.
+
+        `noise` is the standard deviation of these values where it is known, one number or one each (None: that of all others):
+        a value then weighs by its own noise, in what is learned of the kernel too. A standard error of a mean is such a noise.
 
         A value may be `FAILED`; `failed` (True, or one truth each) says so of all or some of the ids instead. A failed
         candidate is not asked for again and teaches the model nothing. On an error nothing has changed.
@@ -165,8 +196,9 @@ class Optimizer:
         told = as_told(values, failed, len(positions))
         if self._most == 1:
             self._check_once(positions, told)
-        names = [_plain(state.pool.ids[position]) for position in positions]
-        trials = [Trial(state.n_trials + i, *pair) for i, pair in enumerate(zip(names, told, strict=True))]
+        names, deviations = [_plain(state.pool.ids[position]) for position in positions], as_noise(noise, len(positions))
+        results_told = zip(names, told, deviations, strict=True)
+        trials = [Trial(state.n_trials + i, *result) for i, result in enumerate(results_told)]
         good = np.array([value is not None for value in told], dtype=bool)
         pending, results, failures = list(state.pending), state.results.copy(), state.failed.copy()
         for position in positions.tolist():
@@ -176,12 +208,11 @@ class Optimizer:
         failures[positions[~good]] = True
         model = state.model
         if good.any():
-            rewards = self._sign * np.array([value for value in told if value is not None])
+            arms, rewards, sd = self._results(trials, state.pool)
             with blas().limit(limits=1):
-                arms = state.pool.arm_of[positions[good]]
-                model = model.told(arms, rewards, lambda: self._results([*self.history, *trials], state.pool))
+                model = model.told(arms, rewards, sd, lambda: self._results([*self.history, *trials], state.pool))
         del self._log[state.n_told :]
-        self._log.append(_Told(trials, _size(model)))
+        self._log.append(_Told(trials, size_of(model)))
         self._state = replace(
             state,
             model=model,
@@ -207,15 +238,16 @@ class Optimizer:
         """The k candidates, tried or not, of best posterior mean."""
         state, k = self._state, whole(k, "k")
         self._something_told()
-        mean = state.model.policy.predict().mean[state.pool.arm_of]
+        mean = self._means()[state.pool.arm_of]
         mean[state.retired | state.failed] = -np.inf
         order = np.argsort(-mean, kind="stable")[: min(k, int(np.isfinite(mean).sum()))]
         return self._candidates(order.tolist(), level) if len(order) else []
 
     def predict(self, ids: Any, level: float = 0.95) -> Predictions:
         """Posterior mean, standard deviation and interval of the true values of candidates."""
-        pool, positions = self._state.pool, self._state.pool.positions(ids)
-        return self._predictions([_plain(pool.ids[position]) for position in positions], pool.X, pool.arm_of[positions], level)
+        pool, arms = self._state.pool, self._state.model.arms
+        positions = pool.positions(ids)
+        return self._predictions([_plain(pool.ids[position]) for position in positions], arms, pool.arm_of[positions], level)
 
     def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
         """The same of candidates that are not in the pool: a table that `add` would take. Nothing is added."""
@@ -241,7 +273,7 @@ class Optimizer:
         policy = model.policy
         gone = self._gone(state)
         gone[state.pool.arm_of[best]] = True
-        rival = int(state.pool.arm_of[best] if gone.all() else policy.choose(exclude=gone)[0])
+        rival = int(state.pool.arm_of[best] if gone.all() else self._rival(gone))
         mean, low, high = model.interval(np.array([state.pool.arm_of[best], rival]), model.radius)
         bound = 0.0 if gone.all() else max(0.0, float(high[1] - low[0]))
         probability, reason = self._promise()
@@ -283,7 +315,8 @@ class Optimizer:
     @property
     def pool(self) -> Pool:
         """The candidates."""
-        return self._state.pool
+        pool: Pool = self._state.pool
+        return pool
 
     @property
     def policy(self) -> Any:
@@ -322,7 +355,7 @@ class Optimizer:
         self._state = replace(self._state, retired=retired, pending=pending)
 
     def __copy__(self) -> "Optimizer":
-        twin = object.__new__(Optimizer)
+        twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._log = self._log[: self._state.n_told]
         return twin
@@ -357,6 +390,14 @@ class Optimizer:
         members = members[open_[members]]
         return int(members[np.argmin(tries[members])])
 
+    def _means(self) -> Array:
+        """Posterior mean of every arm's reward, (A,)."""
+        return np.asarray(self._state.model.policy.predict().mean)
+
+    def _rival(self, gone: Mask) -> int:
+        """The arm of largest upper bound that is not gone."""
+        return int(self._state.model.policy.choose(exclude=gone)[0])
+
     def _gone(self, state: _State) -> Mask:
         """Arms all of whose candidates are retired or failed, (A,)."""
         gone = np.ones(state.model.policy.n_arms, dtype=bool)
@@ -381,13 +422,14 @@ class Optimizer:
                 )
             once[position] = True
 
-    def _results(self, trials: Sequence[Trial], pool: Pool) -> tuple[Indices, Array]:
-        """Arms and signed values of all results."""
+    def _results(self, trials: Sequence[Trial], pool: Pool) -> tuple[Indices, Array, Array]:
+        """Arms and signed values of all results, and their noise, NaN where none was told."""
         good = [trial for trial in trials if trial.value is not None]
         if not good:
-            return np.zeros(0, dtype=np.intp), np.zeros(0)
+            return np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0)
         arms = pool.arm_of[pool.positions([trial.id for trial in good])]
-        return arms, self._sign * np.array([trial.value for trial in good])
+        noise = np.array([np.nan if trial.noise is None else trial.noise for trial in good])
+        return arms, self._sign * np.array([trial.value for trial in good]), noise
 
     def _something_told(self) -> None:
         if not self._state.model.n_results:
@@ -433,10 +475,12 @@ class Optimizer:
         return None, f"{radius!r} promises nothing over many candidates at once from a sketch"
 
 
-def as_pool(pool: Any) -> Pool:
-    """A pool, from one or from a table."""
+def as_pool(pool: Any, kernel: Any = None) -> Pool:
+    """A pool, from one or from a table; from objects where the kernel is one of objects."""
     if isinstance(pool, Pool):
         return pool
+    if isinstance(kernel, Kernel) and encoder_of(kernel) is not None:
+        return Pool.from_objects(pool, kernel)
     if isinstance(pool, str | Path):
         return Pool.from_parquet(pool) if str(pool).endswith(".parquet") else Pool.from_csv(pool)
     if isinstance(pool, np.ndarray):
@@ -459,6 +503,16 @@ def grown_order(order: Indices, seed: int, n: int) -> Indices:
 
 def _shape(kernel: Any, pool: Pool) -> tuple[Shape, bool]:
     """What is learned of the kernel, and whether it is taken as given."""
+    if pool.kernel is not None and kernel is None:
+        return Fixed(pool.kernel), True
+    encoders = [encoder_of(each) if isinstance(each, Kernel) else None for each in (kernel, pool.kernel)]
+    if encoders[0] != encoders[1]:
+        raise ParameterError(
+            f"kernel must be one of what the pool holds, got {kernel!r} for {pool!r}; objects that are not rows of numbers go "
+            "through Pool.from_objects(objects, kernel)"
+        )
+    if pool.kernel is not None:
+        return Fixed(kernel), True
     widths = dict.fromkeys(("numeric", "categorical", "bits"), 0)
     for feature in pool.features:
         widths[feature.kind] += feature.stop - feature.start
@@ -512,9 +566,10 @@ def as_told(values: Any, failed: Any, n: int) -> list[float | None]:
     return as_values([FAILED if flag else item for flag, item in zip(flags, items, strict=True)], n)
 
 
-def _size(model: Model) -> tuple[int, int, float]:
+def size_of(model: Model) -> tuple[int, int, float]:
+    """Results, dictionary size and effective dimension."""
     policy = model.policy
-    size = len(policy.dictionary) if isinstance(policy, BKB) else len(np.flatnonzero(policy.counts))
+    size = len(policy.dictionary) if isinstance(policy, BKB | DomainBKB) else len(np.flatnonzero(policy.counts))
     return model.n_results, size, policy.effective_dimension
 
 

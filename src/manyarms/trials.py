@@ -8,7 +8,8 @@ import numpy as np
 
 from manyarms.errors import ObservationError
 
-CandidateId = int | str
+CandidateId = int | str | tuple[Any, ...] | dict[str, Any]
+"""Of a pool an id; of a box the point itself."""
 LARGEST = 1e100
 """Values whose squares and sums fit float64."""
 
@@ -32,11 +33,12 @@ FAILED: Final = _Failed()
 
 @dataclass(frozen=True)
 class Trial:
-    """One result: its candidate, and its value in the user's units, None where it failed."""
+    """One result: its candidate, and its value in the user's units, None where it failed; the noise where it was told."""
 
     number: int
     id: CandidateId
     value: float | None
+    noise: float | None = None  # standard deviation
 
     @property
     def failed(self) -> bool:
@@ -57,6 +59,18 @@ def as_values(values: Any, n: int) -> list[float | None]:
     if len(items) != n:
         raise ObservationError(f"tell() takes one value for each of the {n} ids, got {len(items)}")
     return [None if item is FAILED else _number(item) for item in items]
+
+
+def as_noise(noise: Any, n: int) -> list[float | None]:
+    """Standard deviations of n values: one for all, or one each; None where it is not known."""
+    items = [noise] * n if noise is None or np.ndim(noise) == 0 else as_items(noise)
+    if len(items) != n:
+        raise ObservationError(f"noise must be one standard deviation, or one for each of the {n} ids, got {len(items)}")
+    deviations = [None if item is None else _number(item) for item in items]
+    wrong = [sd for sd in deviations if sd is not None and sd < 0]
+    if wrong:
+        raise ObservationError(f"noise is a standard deviation and must not be negative, got {wrong[0]}")
+    return deviations
 
 
 def _number(item: Any) -> float:

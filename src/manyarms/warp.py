@@ -14,6 +14,8 @@ from manyarms.typing import Array
 
 ROUNDING = 1e-12
 """Values closer than this, relative to the median and the best, are taken as equal."""
+HIGHEST = 3.0
+"""Reward of the best value, at most, in `half_log`."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,21 @@ class Warp:
         ranks = np.searchsorted(np.sort(means), worse) + 0.5
         rewards = np.concatenate([ndtri(ranks / len(means)), [0.0, 1.0]])
         return cls(np.concatenate([worse, [median, median + scale]]), rewards, float(rewards[0]) - 1.0)
+
+    @classmethod
+    def half_log(cls, means: Array, least: float) -> "Warp":
+        """As `half_rank`, but worse values go to −ln(1 + distance to the median), and the unit is at least `least` and large
+        enough for the best value to be at most HIGHEST.
+
+        For a domain in which values pile up where they are good: their differences soon are noise. It nowhere stretches: where
+        a smooth function is flat, ranks would be those of noise.
+        """
+        half = cls.half_rank(means)
+        median, unit = float(half.values[-2]), float(half.values[-1] - half.values[-2])
+        unit = max(unit, least, (float(means.max()) - median) / HIGHEST)
+        worse = half.values[:-2]
+        rewards = np.concatenate([-np.log1p((median - worse) / unit), [0.0, 1.0]])
+        return cls(np.concatenate([worse, [median, median + unit]]), rewards, float(rewards[0]) - 1.0)
 
     @property
     def slope(self) -> float:

@@ -18,7 +18,9 @@ from typing import Any, Literal, Self
 import numpy as np
 import polars as pl
 
+from manyarms.arms.objects import encoded
 from manyarms.errors import ArmsError, ParameterError
+from manyarms.kernels.base import Kernel
 from manyarms.kernels.discrete import BITS, pack
 from manyarms.typing import AnyArray, Array
 
@@ -31,7 +33,7 @@ SHORTEST_BITS = 8
 ENTRIES_DECODED = 1 << 22
 """Bits decoded at a time."""
 
-Kind = Literal["numeric", "categorical", "bits"]
+Kind = Literal["numeric", "categorical", "bits", "object"]
 Declared = str | tuple[Any, ...]
 """A type, or the levels of an ordered column."""
 Label = Callable[[int], str]
@@ -51,7 +53,8 @@ def distinct_allowed(n_rows: int) -> int:
 class Feature:
     """Columns `start` to `stop` (exclusive) of the encoded features, made from the column `name` of the table.
 
-    `kind` says which kernel suits: "numeric" distances, "categorical" equality of codes, "bits" overlap. Code i stands for
+    `kind` says which kernel suits: "numeric" distances, "categorical" equality of codes, "bits" overlap, "object" that of the
+    pool. Code i stands for
     `levels[i]` (None: a missing value); an ordered column has its levels in order; `low` and `high` are scaled to 0 and 1;
     `n_bits` bits are packed.
     """
@@ -270,6 +273,24 @@ class Bits(Column):
 
     def feature(self, start: int) -> Feature:
         return Feature(self.name, "bits", start, start + self.width, "bits", n_bits=self.n_bits)
+
+
+@dataclass(frozen=True, eq=False)
+class Objects(Column):
+    """Objects of any kind, as rows that the encoder of their kernel makes of them."""
+
+    kernel: Kernel
+    size: int
+
+    @property
+    def width(self) -> int:
+        return self.size
+
+    def encode(self, values: pl.Series, label: Label, out: Array) -> None:
+        out[:] = encoded(values.to_list(), self.kernel, self.size)
+
+    def feature(self, start: int) -> Feature:
+        return Feature(self.name, "object", start, start + self.width, "object")
 
 
 def _raise_first(bad: AnyArray, start: int, column: Bits, values: pl.Series, expected: str, label: Label) -> None:

@@ -12,15 +12,21 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from manyarms.arms.columns import TYPES, Aside, Column, Declared, Feature, Label, checked_types, cleaned, decide
+from manyarms.arms.array import as_rows
+from manyarms.arms.columns import TYPES, Aside, Column, Declared, Feature, Label, Objects, checked_types, cleaned, decide
+from manyarms.arms.objects import encoded
 from manyarms.arms.reading import Levels, as_series, read_array, read_csv, read_dicts, read_frame, read_parquet
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
+from manyarms.kernels.base import Kernel
+from manyarms.kernels.objects import encoder_of
 from manyarms.typing import AnyArray, Array, ArrayLike, Indices
 
 __all__ = ["Feature", "Pool"]
 
 Columns = Mapping[str, str | Sequence[Any]]
 MISSING = ("error", "drop", "category")
+OBJECT = "object"
+"""The only column of a pool of objects."""
 COMPARED = 5000
 """Ids compared to suggest one."""
 ENTRIES_HASHED = 1 << 20
@@ -46,7 +52,7 @@ class _Parts:
 class Pool:
     """Candidates from a table: their ids, their rows as they came, and their features encoded as numbers.
 
-    Made by `from_csv`, `from_parquet`, `from_frame`, `from_dicts` and `from_array`, which take:
+    Made by `from_objects`, and by `from_csv`, `from_parquet`, `from_frame`, `from_dicts` and `from_array`, which take:
 
     - ``id``: the column of stable, unique ids, strings or whole numbers; None: the row numbers from 0.
     - ``columns``: types that overrule those chosen by the values, a dict of names to "continuous", "log", "integer", "boolean",
@@ -121,8 +127,26 @@ class Pool:
         """The rows of an array of numbers, (n, d); columns are called "x0", "x1", … unless `names` are given."""
         return _new_pool(read_array(X, names), {}, None, checked_types(columns), "error", ids)
 
+    @classmethod
+    def from_objects(cls, objects: Sequence[Any], kernel: Kernel, *, ids: Sequence[Any] | AnyArray | None = None) -> "Pool":
+        """Objects of any kind that a kernel of objects can compare, such as strings and `kernels.Spectrum`.
+
+        The object of a candidate is ``row(id)["object"]``; ids are 0, 1, … unless given.
+        """
+        if not isinstance(kernel, Kernel) or encoder_of(kernel) is None:
+            raise ParameterError(
+                f"kernel must be one of objects, such as kernels.Spectrum or kernels.OnObjects, got {kernel!r}"
+            )
+        rows = as_rows(encoded(objects, kernel))
+        numbers = np.arange(len(rows))
+        named = _checked_ids(_given_ids(numbers if ids is None else ids, len(rows)), numbers)
+        first, arm_of = _group(rows)
+        columns = (Objects(OBJECT, OBJECT, kernel, rows.shape[1]),)
+        frame, n = _frame_of(objects), len(rows)
+        return Pool(_Parts((frame,), columns, None, ids is None, n, "error", {}, {}, named, rows[first], arm_of))
+
     def add(self, table: Any, *, ids: Sequence[Any] | AnyArray | None = None) -> "Pool":
-        """A pool with more candidates: a data frame, dicts, an array, or the path of a .csv or .parquet file.
+        """A pool with more candidates: a data frame, dicts, an array, the path of a .csv or .parquet file; or objects.
 
         Columns may come in any order. What was encoded stays as it is, arm by arm: numbers are scaled as those of the first
         table (and may fall outside [0, 1]), new categories get new codes, new features new rows of `X`. Row numbers continue;
@@ -139,6 +163,8 @@ class Pool:
         return read_csv(Path(path), self._parts.id, texts, texts, decimal)
 
     def _read(self, table: Any) -> pl.DataFrame:
+        if self.kernel is not None:
+            return _frame_of(table)
         if isinstance(table, str | Path):
             return self.read(table)
         if isinstance(table, np.ndarray):
@@ -159,6 +185,12 @@ class Pool:
     def arm_of(self) -> Indices:
         """The arm, a row of `X`, of the candidate at each position."""
         return self._parts.arm_of
+
+    @property
+    def kernel(self) -> Kernel | None:
+        """The kernel that a pool of objects was made with; None for tables."""
+        column = self._parts.columns[0]
+        return column.kernel if isinstance(column, Objects) else None
 
     @cached_property
     def features(self) -> tuple[Feature, ...]:
@@ -268,12 +300,16 @@ class Pool:
 
     def __repr__(self) -> str:
         types = list(self.columns.values())
-        counts = ", ".join(f"{types.count(kind)} {_PLURAL.get(kind, kind)}" for kind in TYPES if kind in types)
+        counts = ", ".join(f"{types.count(kind)} {_PLURAL.get(kind, kind)}" for kind in (*TYPES, OBJECT) if kind in types)
         same = f" ({len(self.X):,} distinct)" if len(self.X) < len(self) else ""
         return f"Pool({_count(len(self), 'candidate')}{same}, {_count(len(types), 'column')}: {counts})"
 
 
 _PLURAL = {"ignore": "ignored"}
+
+
+def _frame_of(objects: Any) -> pl.DataFrame:
+    return pl.DataFrame([pl.Series(OBJECT, list(objects), dtype=pl.Object)])
 
 
 def _count(number: int, noun: str) -> str:

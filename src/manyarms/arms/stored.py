@@ -35,6 +35,8 @@ def described(pool: Pool) -> dict[str, Any]:
 
 def table_of(pool: Pool, index: int) -> bytes:
     """A table of a pool, by its place, as a Parquet file with the ids in the first column."""
+    if pool.kernel is not None:
+        raise ParameterError(f"a pool of objects cannot be stored, got {pool!r}; search it with an Optimizer")
     sizes = [len(frame) for frame in pool._parts.tables]
     start, frame = sum(sizes[:index]), pool._parts.tables[index]
     ids = pool.ids[start : start + len(frame)]

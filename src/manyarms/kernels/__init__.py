@@ -1,32 +1,45 @@
 """Covariance functions k(X, Y): what is known about rewards before any is seen.
 
 Combine them with ``+`` and ``*`` and scale them by a number: ``2.0 * RBF(0.3) + Linear()``. A scikit-learn kernel object or a
-plain function of two blocks of rows works wherever a kernel is asked for.
+plain function of two blocks of rows works wherever a kernel is asked for. Kernels of objects (strings, graphs, sets, anything
+that a function of two objects compares) take sequences of objects as arms.
 """
 
 from manyarms.kernels.adapters import FromCallable, FromObject, Pairwise, as_kernel
 from manyarms.kernels.base import Kernel, Product, Scaled, Sum
 from manyarms.kernels.columns import On, Unpacked
-from manyarms.kernels.discrete import Hamming, Tanimoto, pack, unpack
+from manyarms.kernels.discrete import Hamming, MinMax, Tanimoto, pack, unpack
+from manyarms.kernels.graphs import Graph, WeisfeilerLehman
 from manyarms.kernels.linear import Linear, Polynomial
+from manyarms.kernels.objects import ObjectKernel, OnObjects
+from manyarms.kernels.sets import Jaccard
 from manyarms.kernels.stationary import RBF, Matern
+from manyarms.kernels.strings import Mismatch, Spectrum
 
 __all__ = [
     "RBF",
     "FromCallable",
     "FromObject",
+    "Graph",
     "Hamming",
+    "Jaccard",
     "Kernel",
     "Linear",
     "Matern",
+    "MinMax",
+    "Mismatch",
+    "ObjectKernel",
     "On",
+    "OnObjects",
     "Pairwise",
     "Polynomial",
     "Product",
     "Scaled",
+    "Spectrum",
     "Sum",
     "Tanimoto",
     "Unpacked",
+    "WeisfeilerLehman",
     "as_kernel",
     "pack",
     "unpack",

@@ -22,6 +22,18 @@ class Kernel(ABC):
     def diag(self, X: Array) -> Array:
         """k(x, x) for every row x of X (n, d), shape (n,)."""
 
+    @property
+    def differentiable(self) -> bool:
+        """`gradient` works."""
+        return False
+
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        """Σ_j V_ij ∂k(x_i, y_j)/∂x_i for rows X (n, d), Y (m, d) and weights V (n, m), shape (n, d).
+
+        By symmetry ∇k(x, x) is twice ∂k(x, y)/∂x at y = x.
+        """
+        raise KernelError(f"{self!r} has no gradient; use RBF, Matern with nu 1.5 or 2.5, Linear or Polynomial")
+
     def __add__(self, other: "Kernel") -> "Kernel":
         if isinstance(other, Kernel):
             return Sum(self, other)
@@ -55,6 +67,13 @@ class Scaled(Kernel):
     def diag(self, X: Array) -> Array:
         return self.constant * self.kernel.diag(X)
 
+    @property
+    def differentiable(self) -> bool:
+        return self.kernel.differentiable
+
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        return self.constant * self.kernel.gradient(X, Y, V)
+
 
 @dataclass(frozen=True)
 class Sum(Kernel):
@@ -69,6 +88,13 @@ class Sum(Kernel):
     def diag(self, X: Array) -> Array:
         return self.first.diag(X) + self.second.diag(X)
 
+    @property
+    def differentiable(self) -> bool:
+        return self.first.differentiable and self.second.differentiable
+
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        return self.first.gradient(X, Y, V) + self.second.gradient(X, Y, V)
+
 
 @dataclass(frozen=True)
 class Product(Kernel):
@@ -82,6 +108,14 @@ class Product(Kernel):
 
     def diag(self, X: Array) -> Array:
         return self.first.diag(X) * self.second.diag(X)
+
+    @property
+    def differentiable(self) -> bool:
+        return self.first.differentiable and self.second.differentiable
+
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        first, second = self.first(Y, X).T, self.second(Y, X).T
+        return self.first.gradient(X, Y, V * second) + self.second.gradient(X, Y, V * first)
 
 
 def as_blocks(X: ArrayLike, Y: ArrayLike) -> tuple[Array, Array]:

@@ -31,6 +31,15 @@ class On(Kernel):
         self._check(X)
         return self.kernel.diag(np.asarray(X)[:, self.start : self.stop])
 
+    @property
+    def differentiable(self) -> bool:
+        return self.kernel.differentiable
+
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        gradient, columns = np.zeros(X.shape), slice(self.start, self.stop)
+        gradient[:, columns] = self.kernel.gradient(X[:, columns], Y[:, columns], V)
+        return gradient
+
     def _check(self, X: Array) -> None:
         if X.shape[1] < self.stop:
             raise KernelError(f"{self!r} needs {self.stop} columns, the rows have {X.shape[1]}")

@@ -33,6 +33,13 @@ class Hamming(Kernel):
     def diag(self, X: Array) -> Array:
         return np.ones(len(X))
 
+    @property
+    def differentiable(self) -> bool:
+        return True
+
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        return np.zeros(X.shape)  # codes do not move by little
+
     def __repr__(self) -> str:
         return f"Hamming({self.lengthscale.tolist()})"
 
@@ -66,13 +73,40 @@ class Tanimoto(Kernel):
         return f"Tanimoto({'packed=True' if self.packed else ''})"
 
 
+class MinMax(Kernel):
+    """k(x, y) = Σ_j min(x_j, y_j)/Σ_j max(x_j, y_j) of rows of non-negative counts: Tanimoto for bits (Ralaivola et al. 2005).
+
+    Two rows of zeros have k = 1.
+    """
+
+    def __call__(self, X: Array, Y: Array) -> Array:
+        X, Y = as_blocks(X, Y)
+        _check_counts(Y)
+        K = np.zeros((len(X), len(Y)))
+        for rows in row_blocks(len(X), len(Y)):
+            for x, y in zip(X[rows].T, Y.T, strict=True):
+                K[rows] += np.minimum(x[:, None], y)
+        union = X.sum(axis=1)[:, None] + Y.sum(axis=1) - K
+        return np.asarray(np.divide(K, union, out=np.ones_like(K), where=union > 0))
+
+    def diag(self, X: Array) -> Array:
+        _check_counts(X)
+        return np.ones(len(X))
+
+    def __repr__(self) -> str:
+        return "MinMax()"
+
+
 def pack(bits: AnyArray) -> Array:
     """Rows of 0 and 1, (n, b), as whole numbers of BITS bits, (n, ⌈b/BITS⌉): exact in float64, 1/BITS of the memory."""
     n, b = bits.shape
     width = -(-b // BITS)
-    padded = np.zeros((n, width * BITS))
-    padded[:, :b] = bits
-    return np.asarray(padded.reshape(n, width, BITS) @ 2.0 ** np.arange(BITS))
+    words, powers = np.empty((n, width)), 2.0 ** np.arange(BITS)
+    for rows in row_blocks(n, width):  # a float64 for each bit only of some rows at a time
+        padded = np.zeros((rows.stop - rows.start, width * BITS))
+        padded[:, :b] = bits[rows]
+        words[rows] = padded.reshape(-1, width, BITS) @ powers
+    return words
 
 
 def unpack(words: Array, n_bits: int) -> Array:
@@ -95,4 +129,4 @@ def _shared(X: Array, Y: Array) -> Array:
 
 def _check_counts(X: Array) -> None:
     if X.min(initial=0.0) < 0:
-        raise KernelError(f"Tanimoto takes bits or counts, got {X.min()}; use another kernel for real-valued columns")
+        raise KernelError(f"Tanimoto and MinMax take bits or counts, got {X.min()}; use another kernel for real-valued columns")

@@ -28,6 +28,13 @@ class Linear(Kernel):
     def diag(self, X: Array) -> Array:
         return np.asarray(np.einsum("ij,ij->i", X, X) + self.bias)
 
+    @property
+    def differentiable(self) -> bool:
+        return True
+
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        return V @ Y
+
 
 @dataclass(frozen=True)
 class Polynomial(Kernel):
@@ -46,3 +53,11 @@ class Polynomial(Kernel):
 
     def diag(self, X: Array) -> Array:
         return Linear(self.bias).diag(X) ** self.degree
+
+    @property
+    def differentiable(self) -> bool:
+        return True
+
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        slope: Array = self.degree * Linear(self.bias)(X, Y) ** (self.degree - 1)
+        return (V * slope) @ Y

@@ -56,6 +56,19 @@ class Stationary(Kernel):
     def diag(self, X: Array) -> Array:
         return np.ones(len(X))
 
+    @property
+    def differentiable(self) -> bool:
+        return True
+
+    def _slope(self, D: Array) -> Array:
+        """2g′(ρ²) elementwise."""
+        raise NotImplementedError
+
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        check_lengthscale(self, self.lengthscale, Y.shape[1])
+        M = V * self._slope(few_squared_distances(Y, X, self.lengthscale).T)
+        return np.asarray((M.sum(axis=1)[:, None] * X - M @ Y) / np.square(self.lengthscale))
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.lengthscale.tolist()})"
 
@@ -66,6 +79,9 @@ class RBF(Stationary):
     def _of_squared_distance(self, D: Array) -> Array:
         D *= -0.5
         return np.exp(D, out=D)
+
+    def _slope(self, D: Array) -> Array:
+        return -np.exp(-0.5 * D)
 
 
 class Matern(Stationary):
@@ -94,6 +110,16 @@ class Matern(Stationary):
         K = np.exp(np.negative(R, out=R), out=R)
         K *= polynomial
         return K
+
+    @property
+    def differentiable(self) -> bool:
+        return self.nu > 0.5
+
+    def _slope(self, D: Array) -> Array:
+        if not self.differentiable:
+            raise KernelError(f"{self!r} has a kink at x = y and no gradient; use nu=1.5 or nu=2.5")
+        R = np.sqrt(2 * self.nu * D)
+        return -3.0 * np.exp(-R) if self.nu == 1.5 else -5.0 / 3.0 * (1.0 + R) * np.exp(-R)
 
     def __repr__(self) -> str:
         return f"Matern({self.lengthscale.tolist()}, nu={self.nu})"

@@ -8,6 +8,7 @@ from manyarms.policies.adaptive import Adaptive
 from manyarms.policies.algorithm1 import AlgorithmOne
 from manyarms.policies.bkb import BKB
 from manyarms.policies.cbrap import CBRAP
+from manyarms.policies.estimated import EstimatedNoise
 from manyarms.policies.gpucb import GPUCB
 from manyarms.policies.improvement import GPEI, GPPI, SketchEI, SketchPI
 from manyarms.policies.incremental import Incremental, Insertion
@@ -36,6 +37,7 @@ __all__ = [
     "Adaptive",
     "AlgorithmOne",
     "EpsilonGreedy",
+    "EstimatedNoise",
     "FixedDesign",
     "Incremental",
     "Insertion",

@@ -48,7 +48,7 @@ class AlgorithmOne(BKB, resparsify="always"):
 
     def _first_state(self, rng: np.random.Generator) -> AlgorithmOneState:
         none = np.zeros(0, dtype=np.intp)
-        prior = Posterior.prior(self.kernel, self.arms.shape[1], self.regularization)
+        prior = Posterior.prior(self.kernel, self.n_features, self.regularization)
         return AlgorithmOneState(
             Chance.of(rng),
             self._first_oversampling,
@@ -69,7 +69,7 @@ class AlgorithmOne(BKB, resparsify="always"):
         known = np.isin(history.pulled, old.history.pulled, assume_unique=True)
         new = history.pulled[~known]
         variance[known] = old.pulled_variance
-        variance[~known] = self._moments_at(self.arms[new], self._diag[new])[1]
+        variance[~known] = self._moments_at(self._rows(history, new), self._diags(history, new))[1]
         information = self._information(variance[np.searchsorted(history.pulled, arms)], weights)
         return self._resparsified(old, history, variance, information)
 
@@ -84,8 +84,9 @@ class AlgorithmOne(BKB, resparsify="always"):
         inclusion = inclusion_probability(variance, history.counts, old.oversampling)
         dictionary, chance = self._drawn(history.pulled, self._draw(old, history, variance, inclusion), old.chance)
         posterior, inducing = self._posterior(history, dictionary)
-        pulled_variance = posterior.moments(self.arms[history.pulled], self._diag[history.pulled])[1]
-        evidence = self._evidence(history, pulled_variance, posterior.norm, information)
+        observed = self._observations(history)
+        pulled_variance = posterior.moments(observed.rows, observed.diag)[1]
+        evidence = self._evidence(history, pulled_variance, posterior.norm, information, mean_spread=posterior.spread)
         return AlgorithmOneState(
             chance, old.oversampling, history, dictionary, inducing, posterior, inclusion, pulled_variance, evidence
         )

@@ -1,6 +1,8 @@
 """BKB, budgeted kernel bandits: what its variants share. Each variant is a file: when, and how, the dictionary is redrawn."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -8,13 +10,14 @@ import numpy as np
 
 from manyarms.errors import ParameterError
 from manyarms.numbers import real, whole
-from manyarms.policies.base import Lookahead, Policy, State
+from manyarms.policies.base import Among, Lookahead, Policy, State
 from manyarms.sketch.confidence import Constant, Radius, alpha_in
 from manyarms.sketch.dictionary import Chance, draw_dictionary
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.estimate import Estimate, estimate
 from manyarms.sketch.history import History, by_arm
 from manyarms.sketch.linalg import represented_below
+from manyarms.sketch.past import Past
 from manyarms.sketch.posterior import Posterior
 from manyarms.typing import Array, ArrayLike, Indices, Seed
 
@@ -39,7 +42,9 @@ class BKB(Policy):
     probability 1 − δ. Theorem 2: with `Theory` or `LogDet` as well, regret Õ(√T·d_eff).
 
     arms : (A, d) array of finite numbers, or the path of a .npy (mapped) or .parquet file that holds one. A float64 or float32
-        array is not copied, so leave it unchanged while in use.
+        array is not copied, so leave it unchanged while in use. With a kernel of objects: a sequence of objects.
+        None where there is no table: arms then come with every
+        ``choose(arms=…)``, as rows of `n_features` numbers. Both theorems hold for such sets too (the paper's appendix A).
     kernel : a `manyarms.kernels` kernel, a scikit-learn kernel object or a function of two blocks of rows.
     regularization : λ, a variance; the square of the noise's standard deviation unless there is a reason.
     oversampling : q̄ of Algorithm 1. About 5 is accurate in practice.
@@ -51,10 +56,12 @@ class BKB(Policy):
         While the embeddings of all arms fit, 8·A·m bytes, they are kept; beyond that they are computed again in every pass
         over all arms. Too little for a few numbers an arm is a MemoryBudgetError. Choices do not depend on it.
     seed : an integer or a numpy Generator, which is copied.
+    n_features : d, only where `arms` is None.
     """
 
     _variants: ClassVar[dict[str, type["BKB"]]] = {}
     _state: BKBState
+    _takes_rows = True
     _recorded: tuple[Indices | None] | None = None  # what an observation that is repeated has drawn
 
     def __init_subclass__(cls, resparsify: str | None = None, **options: Any) -> None:
@@ -71,7 +78,7 @@ class BKB(Policy):
 
     def __init__(
         self,
-        arms: ArrayLike | str | Path,
+        arms: ArrayLike | str | Path | None,
         kernel: Any,
         *,
         regularization: float = 0.01,
@@ -80,11 +87,12 @@ class BKB(Policy):
         resparsify: str = "adaptive",
         memory: float | None = None,
         seed: Seed = 0,
+        n_features: int | None = None,
     ) -> None:
         self.resparsify = resparsify
         self.memory = _half_the_machine() if memory is None else real(memory, "memory", "a positive number of bytes", above=0)
         self._first_oversampling = _oversampling(oversampling)
-        super().__init__(arms, kernel, regularization=regularization, confidence=confidence, seed=seed)
+        super().__init__(arms, kernel, regularization=regularization, confidence=confidence, seed=seed, n_features=n_features)
 
     @staticmethod
     def estimate(n_arms: int, n_features: int, m: int) -> Estimate:
@@ -117,11 +125,12 @@ class BKB(Policy):
         """
         self._state = self._redrawn(self.oversampling if oversampling is None else _oversampling(oversampling))
 
-    def repeat(self, arms: ArrayLike, rewards: ArrayLike, drawn: Indices | None) -> None:
-        """`observe` what was observed before, with the dictionary drawn then (None: none was): nothing is decided anew."""
+    @contextmanager
+    def repeating(self, drawn: Indices | None) -> Iterator[None]:
+        """What is observed here was before, and this dictionary drawn then (None: none was): nothing is decided anew."""
         self._recorded = (drawn,)
         try:
-            self.observe(arms, rewards)
+            yield
         finally:
             del self._recorded
 
@@ -161,6 +170,11 @@ class BKB(Policy):
         """Σ_s ln(1 + ασ̃²(x_s)) with these observations, each with the variance before it."""
         return self._state.evidence.information + float(np.log1p(alpha_in(self.confidence) * weights * variance).sum())
 
+    @property
+    def _past(self) -> Past | None:
+        """A table that was absorbed."""
+        return None
+
     def _tolerance(self, history: History, dictionary: Indices) -> float | None:
         """Residual below which an arm of the dictionary is represented by the others.
 
@@ -168,29 +182,38 @@ class BKB(Policy):
         """
         if len(dictionary) == len(history.pulled):
             return None
-        kappa2, most = float(self._diag[dictionary].max()), float(history.counts.max())
+        kappa2, most = float(self._diags(history, dictionary).max()), float(history.counts.max())
         return represented_below(len(dictionary), kappa2, self.regularization, most)
 
     def _posterior(self, history: History, dictionary: Indices) -> tuple[Posterior, Indices]:
         """The posterior on a dictionary of pulled arms, and the inducing arms it kept."""
-        embedding, kept = Embedding.fit(self.kernel, self.arms[dictionary], self._tolerance(history, dictionary))
+        rows, tolerance = self._rows(history, dictionary), self._tolerance(history, dictionary)
+        embedding, kept = Embedding.fit(self.kernel, rows, tolerance)
         inducing = dictionary[kept]
-        where = np.searchsorted(history.pulled, inducing)
-        return Posterior.fit(embedding, where, self._observations(history), self.regularization), inducing
+        where = history.positions(inducing)
+        return Posterior.fit(embedding, where, self._observations(history), self.regularization, self._past), inducing
 
     def _lookahead(self, *, append: bool) -> Lookahead:
-        return _Supposed(self, append=append)
+        scores = self.scores()
+        return _Supposed(self, self.arms, self._diag, scores.mean, scores.variance, append=append)
+
+    def _among(self, X: Array, diag: Array, *, append: bool) -> Among:
+        return _SupposedByValue(self, X, diag, *self._scored(X, diag), append=append)
+
+    def _scored(self, X: Array, diag: Array) -> tuple[Array, Array]:
+        """μ̃ and σ̃² at rows to choose among, in time that does not depend on how many arms were observed."""
+        return self._moments_at(X, diag)
 
 
 class _Supposed:
     """Variances if more arms were pulled, each appended to the dictionary too, or not: on a fixed dictionary a pull leaves r/λ
     as it is, and a batch of fixed size would hold the same unexplored arm again and again."""
 
-    def __init__(self, policy: BKB, *, append: bool) -> None:
-        self._policy, self._append = policy, append
+    def __init__(self, policy: BKB, X: Array, diag: Array, mean: Array, variance: Array, *, append: bool) -> None:
+        self._policy, self._X, self._diag, self._append = policy, X, diag, append
         self._history = policy._state.history
         self._dictionary = policy._state.inducing
-        self.variance = policy.scores().variance
+        self.mean, self.variance = mean, variance
 
     def pull(self, arms: Indices) -> None:
         policy = self._policy
@@ -199,7 +222,15 @@ class _Supposed:
         if self._append:
             self._dictionary = np.union1d(self._dictionary, arms)
         posterior, _ = policy._posterior(self._history, self._dictionary)
-        self.variance = posterior.moments(policy.arms, policy._diag)[1]
+        self.variance = posterior.moments(self._X, self._diag)[1]
+
+
+class _SupposedByValue(_Supposed):
+    """The same among rows that are no table's: arms by what is in them."""
+
+    def pull(self, arms: Indices) -> None:
+        self._history, numbers = self._policy._numbered(self._X[arms], self._history)
+        super().pull(numbers)
 
 
 def _half_the_machine() -> float:

@@ -16,11 +16,23 @@ def as_arms(arms: Any, n_arms: int) -> Indices:
     if array.size == 0:
         return np.zeros(0, dtype=np.intp)
     if array.dtype.kind not in "iu":
-        raise ArmsError(f"arms are whole numbers from 0 to {n_arms - 1}, got {_example(array)} ({array.dtype})")
+        raise ArmsError(
+            f"arms are whole numbers from 0 to {n_arms - 1}, got {_example(array)} ({array.dtype}); by value, rows (n, d)"
+        )
     outside = (array < 0) | (array >= n_arms)
+    if outside.any() and not n_arms:
+        raise UnknownArmError(f"there is no arm {array[outside][0]}: no arm has a number yet, give rows (n, d)")
     if outside.any():
         raise UnknownArmError(f"there is no arm {array[outside][0]}: arms are numbered from 0 to {n_arms - 1}")
     return array.astype(np.intp)
+
+
+def is_rows(arms: Any) -> bool:
+    """Arms are given by value: a table, not a number or a flat sequence."""
+    try:
+        return np.ndim(arms) == 2
+    except ValueError:  # ragged
+        return False
 
 
 def as_excluded(exclude: Any, n_arms: int) -> Mask | None:

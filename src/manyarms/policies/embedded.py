@@ -19,6 +19,8 @@ class Embedded(Adaptive):
     Beyond that they are computed again at every step, O(A m²).
     """
 
+    _takes_rows = False
+
     def __init__(self, *args: Any, **options: Any) -> None:
         self._posterior_cache: tuple[AdaptiveState, Posterior] | None = None
         self._embedded_cache: tuple[Embedding, list[Block]] | None = None

@@ -62,7 +62,11 @@ class MiniMeta(Policy):
         super().__init__(policy.arms, policy.kernel, regularization=policy.regularization, confidence=policy.confidence, seed=0)
         self._first_arm, self._exact = policy._first_arm, policy._exact
 
-    def choose(self, n: int | None = 1, *, pending: ArrayLike = (), exclude: ArrayLike = ()) -> Indices:
+    def choose(
+        self, n: int | None = 1, *, arms: ArrayLike | None = None, pending: ArrayLike = (), exclude: ArrayLike = ()
+    ) -> Indices:
+        if arms is not None:
+            return super().choose(n, arms=arms)  # says that it cannot
         supposed, barred = as_arms(pending, self.n_arms).tolist(), as_excluded(exclude, self.n_arms)
         n, owed, chosen = None if n is None else whole(n, "n"), dict(self._state.owed), list[int]()
         for arm in supposed:

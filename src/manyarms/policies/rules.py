@@ -11,6 +11,7 @@ class Rule(Policy):
 
     choose = Policy.choose
     _batch = Policy._batch
+    _takes_rows = False
 
 
 class Blind(Rule):

@@ -11,7 +11,7 @@ from numbers import Real
 import numpy as np
 
 from manyarms.errors import ParameterError
-from manyarms.numbers import real
+from manyarms.numbers import real, whole
 from manyarms.sketch.dictionary import alpha_of, check_probability
 
 
@@ -19,7 +19,7 @@ from manyarms.sketch.dictionary import alpha_of, check_probability
 class Evidence:
     """What a radius may depend on, after t observations."""
 
-    n_arms: int
+    n_arms: float  # ∞ where arms are not counted: a box
     regularization: float  # λ
     exact: bool  # the posterior is the exact one: α = 1 and no bias from a sketch
     norm: float | None = None  # the current guess of ‖f‖, where it is doubled
@@ -28,6 +28,7 @@ class Evidence:
     effective_dimension: float = 0.0  # d̃ = Σ_u n_u σ̃²(u)
     information: float = 0.0  # Σ_s ln(1 + ασ̃²(x_s)), each variance as before x_s was observed; ≥ log det(K_t/λ + I)
     mean_norm: float = 0.0  # ‖μ̃_t‖ in the RKHS
+    mean_spread: float | None = None  # σ̃ of ⟨f, μ̃_t/‖μ̃_t‖⟩, a unit direction: at most 1/√λ, which None stands for
     staleness: float = 1.0  # c_t = 1 + Σσ̃²_τ(x_s) over the pulls since the dictionary was drawn at τ
 
 
@@ -44,8 +45,11 @@ class TheoremTwo:
     ξ = ``noise``. A sketch spends δ/2 on Theorem 1 (``oversampling_for(epsilon, delta / 2, horizon)``) and δ′ = δ/2 here; the
     exact posterior has ε = 0, one √λF, and δ′ = δ.
 
-    With ``double=True`` the norm is a first guess, doubled whenever ‖μ̃_t‖ > F + β̃_t/√λ, which the theorem rules out for a
-    true bound. A guess that is too small but never refuted is not covered by the theorem.
+    Infinite sets of arms take Chowdhury and Gopalan's (ICML 2017, Theorem 2) constants, and with them a ``horizon`` T:
+    ξ√((1 + 2/T)(L_t + 2 + 2 ln 1/δ′)), for all x and all t ≤ T. (Theirs is for λ = 1 + 2/T; scaling the kernel gives any λ.)
+
+    With ``double=True`` the norm is a first guess, doubled whenever the data refute it: when the theorem rules out what is
+    seen for a true bound (`updated_norm`). A guess that is too small but never refuted is not covered by the theorem.
     """
 
     norm: float
@@ -53,8 +57,11 @@ class TheoremTwo:
     epsilon: float = 0.5
     delta: float = 0.1
     double: bool = False
+    horizon: int | None = None
 
     def __post_init__(self) -> None:
+        if self.horizon is not None:
+            whole(self.horizon, "horizon")
         real(self.norm, "norm", "a positive bound on the RKHS norm of f", above=0)
         real(self.noise, "noise", "a non-negative standard deviation", at_least=0)
         check_probability("epsilon", self.epsilon)
@@ -69,7 +76,15 @@ class TheoremTwo:
         bias = 1.0 if evidence.exact else 1 + np.sqrt(1 / (1 - self.epsilon) + evidence.staleness - 1)
         delta = self.delta if evidence.exact else self.delta / 2
         norm = self.norm if evidence.norm is None else evidence.norm
-        deviation = self.noise * np.sqrt(log_det - 2 * np.log(delta))
+        if evidence.n_arms < np.inf:
+            deviation = self.noise * np.sqrt(log_det - 2 * np.log(delta))
+        elif self.horizon is None or evidence.n_observations > self.horizon:
+            raise ParameterError(
+                f"over an infinite set of arms {type(self).__name__} holds for a horizon that is given beforehand: pass "
+                f"horizon=, at least the {evidence.n_observations} observations there are, got {self.horizon}"
+            )
+        else:
+            deviation = self.noise * np.sqrt((1 + 2 / self.horizon) * (log_det + 2 - 2 * np.log(delta)))
         return float(deviation + bias * np.sqrt(evidence.regularization) * norm)
 
 
@@ -106,6 +121,8 @@ class Bayes:
         check_probability("delta", self.delta)
 
     def __call__(self, evidence: Evidence) -> float:
+        if evidence.n_arms == np.inf:
+            raise ParameterError("Bayes is a bound over finitely many arms; over a box use LogDet, Constant or Growing")
         t = max(1, evidence.n_observations)
         union = np.log(evidence.n_arms) + 2 * np.log(t) + np.log(np.pi**2 / (6 * self.delta))
         return float(np.sqrt(evidence.regularization * 2 * union))
@@ -145,14 +162,17 @@ class Growing:
 
 
 def updated_norm(radius: Radius, evidence: Evidence) -> float | None:
-    """The guess of ‖f‖ after this evidence: doubled until ‖μ̃_t‖ ≤ F + β̃_t(F)/√λ. None where nothing is doubled.
+    """The guess of ‖f‖ after this evidence: doubled until ‖μ̃_t‖ ≤ F + β̃_t(F)σ̃(g), g = μ̃_t/‖μ̃_t‖. None where nothing is doubled.
 
-    Inside the confidence set ‖μ̃_t − f‖ ≤ β̃_t/√λ, so a norm bound that breaks the inequality is refuted by the data.
+    Inside the confidence set, ‖f − μ̃_t‖ ≤ β̃_t in the norm of V, F ≥ ⟨f, g⟩ ≥ ‖μ̃_t‖ − β̃_tσ̃(g): a guess that breaks it is
+    refuted by the data. The σ̃ of a unit direction is at most 1/√λ, and far less where much was observed.
     """
     if evidence.norm is None:
         return None
-    norm = evidence.norm
-    while evidence.mean_norm > norm + radius(replace(evidence, norm=norm)) / np.sqrt(evidence.regularization):
+    norm, spread = evidence.norm, evidence.mean_spread
+    if spread is None:
+        spread = 1 / np.sqrt(evidence.regularization)
+    while evidence.mean_norm > norm + radius(replace(evidence, norm=norm)) * spread:
         norm *= 2
     return norm
 

@@ -15,9 +15,11 @@ import numpy as np
 
 from manyarms.errors import KernelError, NumericalError
 from manyarms.kernels import Kernel
+from manyarms.kernels.objects import shown
 from manyarms.sketch.embedding import PSD_TOLERANCE
 from manyarms.sketch.exact import ExactPosterior
 from manyarms.sketch.history import History
+from manyarms.sketch.linalg import EPS, TINY, solve_lower
 from manyarms.sketch.observations import Observations
 from manyarms.typing import Array, Indices
 
@@ -27,10 +29,25 @@ SPARE_ROWS = 32
 
 @dataclass
 class _Rows:
-    """Rows e_s, of which the first `claimed` belong to some state."""
+    """Rows e_s, of which the first `claimed` belong to some state, and the observations they are from."""
 
-    E: Array
+    E: Array  # (·, A)
+    arms: Indices  # (·,) i
+    scales: Array  # (·,) √(λ/ω + c(i, i))
+    surprises: Array  # (·,) (y − μ(i)) over the scale: μ = Σ_s e_s times it
     claimed: int = 0
+
+    @classmethod
+    def room(cls, n: int, n_arms: int) -> "_Rows":
+        return cls(np.empty((n, n_arms)), np.empty(n, dtype=np.intp), np.empty(n), np.empty(n))
+
+    def first(self, n: int, n_more_arms: int = 0) -> "_Rows":
+        """A copy of the first n, with room for more, and for more arms."""
+        n_arms = self.E.shape[1]
+        other = _Rows.room(2 * n + SPARE_ROWS, n_arms + n_more_arms)
+        other.E[:n, :n_arms], other.arms[:n] = self.E[:n], self.arms[:n]
+        other.scales[:n], other.surprises[:n] = self.scales[:n], self.surprises[:n]
+        return other
 
 
 class Covariance:
@@ -41,7 +58,7 @@ class Covariance:
 
     def __init__(self, arms: Array, diag: Array, kernel: Kernel, regularization: float) -> None:
         self._arms, self._diag, self._kernel, self._regularization = arms, diag, kernel, regularization
-        self._rows = _Rows(np.empty((SPARE_ROWS, len(arms))))
+        self._rows = _Rows.room(SPARE_ROWS, len(arms))
         self.n_rows = 0
         self.mean = np.zeros(len(arms))
         self.diagonal = diag.copy()  # (A,) λσ²
@@ -58,6 +75,32 @@ class Covariance:
         other.mean, other.diagonal = self.mean.copy(), self.diagonal.copy()
         return other
 
+    def at(self, rows: Array, diag: Array) -> "Covariance":
+        """The same posterior at other rows: e(x) = G⁻¹k(x), k(x) at the arms observed, one each time they were.
+
+        What an observation of i_s adds is e_s(x) = (k(x, i_s) − Σ_{r<s} e_r(x) e_r(i_s))/scale_s: so G, lower triangular, has
+        the scales on its diagonal and e_r(i_s), r < s, beside it.
+        """
+        made, n = Covariance(rows, diag, self._kernel, self._regularization), self.n_rows
+        if n:
+            observed = self._rows.arms[:n]
+            G = np.tril(self._rows.E[:n, observed].T, -1)
+            np.fill_diagonal(G, self._rows.scales[:n])
+            E = solve_lower(G, self._kernel(rows, self._arms[observed]).T)
+            made._hold(E, observed, self._rows.scales[:n], self._rows.surprises[:n], self._arms[observed[-1]])
+        return made
+
+    def joined(self, rows: Array, diag: Array) -> "Covariance":
+        """The same posterior with these rows as further arms."""
+        if not len(rows):
+            return self
+        new, other, n = self.copy(), self.at(rows, diag), self.n_rows
+        new._arms, new._diag = np.vstack([self._arms, rows]), np.concatenate([self._diag, diag])
+        new.mean, new.diagonal = np.concatenate([self.mean, other.mean]), np.concatenate([self.diagonal, other.diagonal])
+        new._rows = self._rows.first(n, len(rows))
+        new._rows.E[:n, len(self.mean) :] = other._rows.E[:n]
+        return new
+
     def pull(self, arms: Indices) -> None:
         """Suppose these arms were pulled once more each (`Lookahead`)."""
         for arm in arms:
@@ -69,7 +112,7 @@ class Covariance:
         before = np.array([new.observe(*each) for each in zip(arms.tolist(), rewards, weights, strict=True)])
         if new.n_rows > 2 * len(history.pulled) + SPARE_ROWS:
             pulled = history.pulled
-            new._rebuild(Observations(self._arms[pulled], self._diag[pulled], history.counts, history.sums))
+            new._rebuild(pulled, Observations(self._arms[pulled], self._diag[pulled], history.counts, history.sums))
         if not np.isfinite(new.mean).all():
             raise NumericalError("the posterior mean is not finite in float64; rescale the rewards")
         new._rows.claimed = new.n_rows
@@ -85,34 +128,50 @@ class Covariance:
         scale = np.sqrt(noise + before)
         e = c / scale
         with np.errstate(over="ignore", invalid="ignore"):
-            self.mean += e * ((reward - self.mean[arm]) / scale)
-        self._append(e)
+            surprise = (reward - self.mean[arm]) / scale
+            self.mean += e * surprise
+        self._append(e, arm, scale, surprise)
         self._subtract(np.square(e), self._arms[arm])
         return before / self._regularization
 
-    def _rebuild(self, observed: Observations) -> None:
+    def _rebuild(self, pulled: Indices, observed: Observations) -> None:
         """The same covariance with one row for each distinct arm."""
         posterior = ExactPosterior.fit(self._kernel, observed, self._regularization)
         E = posterior.coordinates(self._arms)
-        self._rows = _Rows(E)
+        self._hold(E, pulled, np.diag(posterior.G), posterior.b, observed.rows[-1])
+
+    def _hold(self, E: Array, arms: Indices, scales: Array, surprises: Array, observed: Array) -> None:
+        """Take these rows for all; `observed` is an observed one to name should they be impossible."""
+        self._rows = _Rows(E, arms, scales, surprises)
         self.n_rows = len(E)
-        self.mean = E.T @ posterior.b
+        self.mean = E.T @ surprises
         self.diagonal = self._diag.copy()
-        self._subtract(np.einsum("ij,ij->j", E, E), observed.rows[-1])
+        self._subtract(np.einsum("ij,ij->j", E, E), observed)
 
     def mean_norm(self, history: History) -> float:
         """‖μ‖ = √(aᵀK_UU a), where K_UU a = μ_U and λN⁻¹a = s/n − μ_U."""
-        mean = self.mean[history.pulled]
         with np.errstate(over="ignore", invalid="ignore"):
-            squared = float(mean @ (history.sums - history.counts * mean)) / self._regularization
+            squared = float(self.mean[history.pulled] @ self._dual(history))
         return float(np.sqrt(max(0.0, squared)))
 
-    def _append(self, e: Array) -> None:
-        if self.n_rows == len(self._rows.E) or self.n_rows < self._rows.claimed:
-            grown = np.empty((2 * self.n_rows + SPARE_ROWS, len(e)))
-            grown[: self.n_rows] = self._rows.E[: self.n_rows]
-            self._rows = _Rows(grown)
-        self._rows.E[self.n_rows] = e
+    def mean_spread(self, history: History) -> float:
+        """σ of ⟨f, μ/‖μ‖⟩: λσ²‖μ‖² = aᵀ(K_UU − EᵀE)a, which is known up to rounding."""
+        a, squared = self._dual(history), self.mean_norm(history) ** 2
+        with np.errstate(over="ignore", invalid="ignore"):
+            explained = float(np.square(self._rows.E[: self.n_rows, history.pulled] @ a).sum())
+        left = max(squared - explained, len(a) * EPS * squared)
+        return float(np.sqrt(left / self._regularization / max(squared, TINY)))
+
+    def _dual(self, history: History) -> Array:
+        """a, (u,)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return (history.sums - history.counts * self.mean[history.pulled]) / self._regularization
+
+    def _append(self, e: Array, arm: int, scale: float, surprise: float) -> None:
+        rows, n = self._rows, self.n_rows
+        if n == len(rows.E) or n < rows.claimed:
+            self._rows = rows = rows.first(n)
+        rows.E[n], rows.arms[n], rows.scales[n], rows.surprises[n] = e, arm, scale, surprise
         self.n_rows += 1
 
     def _subtract(self, squares: Array, observed: Array) -> None:
@@ -120,8 +179,9 @@ class Covariance:
         self.diagonal -= squares
         worst = int(self.diagonal.argmin())
         if self.diagonal[worst] < -PSD_TOLERANCE * self._diag.max():
+            x, y = shown(self._kernel, self._arms[worst]), shown(self._kernel, observed)
             raise KernelError(
-                f"the kernel is not positive semi-definite: x = {self._arms[worst]} has the negative variance "
-                f"{self.diagonal[worst]:.3g} once y = {observed} is observed; use a kernel that is a covariance"
+                f"the kernel is not positive semi-definite: x = {x} has the negative variance "
+                f"{self.diagonal[worst]:.3g} once y = {y} is observed; use a kernel that is a covariance"
             )
         np.maximum(self.diagonal, 0.0, out=self.diagonal)

@@ -31,14 +31,24 @@ class Chance:
     _state: dict[str, Any]
 
     @classmethod
-    def of(cls, rng: np.random.Generator) -> "Chance":
-        """What this generator, which is used up by it, would draw."""
-        return cls(rng, dict(rng.bit_generator.state))
+    def of(cls, rng: np.random.Generator, state: dict[str, Any] | None = None) -> "Chance":
+        """What this generator, which is used up by it, would draw, from this state on where one is given."""
+        return cls(rng, dict(rng.bit_generator.state if state is None else state))
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Of the generator."""
+        return self._state
 
     def random(self, n: int) -> tuple[Array, "Chance"]:
         """Uniform numbers in [0, 1), (n,)."""
         self._generator.bit_generator.state = self._state
         return self._generator.random(n), Chance.of(self._generator)
+
+    def integer(self, below: int) -> int:
+        """What the generator's `integers` would give next; this chance is not used up by it."""
+        self._generator.bit_generator.state = self._state
+        return int(self._generator.integers(below))
 
     def at(self, *numbers: int) -> np.random.Generator:
         """A generator of its own for every sequence of numbers; this chance is not used up by it."""

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import lapack
 
 from manyarms.errors import KernelError
 from manyarms.kernels import Kernel
+from manyarms.kernels.objects import shown
 from manyarms.sketch.linalg import EPS, pivoted_cholesky, solve_lower
 from manyarms.typing import Array, Indices
 
@@ -31,14 +33,22 @@ class Embedding:
         *root* of its residual times the difference of its rewards: too much where the posterior is to be the exact one.
         """
         K = kernel(rows, rows)
-        check_covariance(K, rows)
+        check_covariance(K, rows, kernel)
         kappa2 = float(np.diag(K).max())
         keep_all = tolerance is None and kappa2 > 0
         L, kept, residual = pivoted_cholesky(K, EPS * kappa2 if tolerance is None else tolerance, keep_all=keep_all)
         worst = int(residual.argmin())
         if residual[worst] < -PSD_TOLERANCE * kappa2:
-            raise _negative_variance(rows[worst], residual[worst], rows[kept[np.abs(K[worst, kept]).argmax()]])
+            raise _negative_variance(kernel, rows[worst], residual[worst], rows[kept[np.abs(K[worst, kept]).argmax()]])
         return cls(kernel, rows[kept], L), kept
+
+    @classmethod
+    def in_order(cls, kernel: Kernel, rows: Array) -> "Embedding | None":
+        """The embedding with a coordinate for each row, in their order; None where a pivot is too small for that."""
+        K = kernel(rows, rows)
+        L, info = lapack.dpotrf(K, lower=1, clean=1)
+        small = bool(info) or np.square(np.diag(L)).min() < APPENDABLE * np.diag(K).max()
+        return None if small else cls(kernel, rows, np.asfortranarray(L))
 
     def append(self, rows: Array, tolerance: float | None) -> tuple["Embedding", Indices] | None:
         """The embedding of the inducing rows and these, and which of these it rests on; the old coordinates stay.
@@ -49,7 +59,7 @@ class Embedding:
         if not len(self.L):
             return None
         K = self.kernel(rows, rows)
-        check_covariance(K, rows)
+        check_covariance(K, rows, self.kernel)
         kappa2 = max(float(np.diag(K).max()), float(np.einsum("ij,ij->i", self.L, self.L).max()))
         smallest = APPENDABLE * kappa2
         if np.square(np.diag(self.L).min()) < smallest:
@@ -92,18 +102,18 @@ class Embedding:
         worst, kappa2 = int(r.argmin()), diag.max()
         magnified = 10 * len(L) * EPS * kappa2 / np.square(np.diag(L).min())
         if r[worst] < -(PSD_TOLERANCE + magnified) * kappa2:
-            raise _negative_variance(X[worst], r[worst], self.inducing_rows[np.abs(L @ Z[worst]).argmax()])
+            raise _negative_variance(self.kernel, X[worst], r[worst], self.inducing_rows[np.abs(L @ Z[worst]).argmax()])
         return Z, r
 
 
-def _negative_variance(x: Array, variance: float, y: Array) -> KernelError:
+def _negative_variance(kernel: Kernel, x: Array, variance: float, y: Array) -> KernelError:
     return KernelError(
-        f"the kernel is not positive semi-definite: given the inducing rows, x = {x} has the negative variance "
-        f"{variance:.3g}, most of it against y = {y}; use a kernel that is a covariance"
+        f"the kernel is not positive semi-definite: given the inducing rows, x = {shown(kernel, x)} has the negative variance "
+        f"{variance:.3g}, most of it against y = {shown(kernel, y)}; use a kernel that is a covariance"
     )
 
 
-def check_covariance(K: Array, rows: Array) -> None:
+def check_covariance(K: Array, rows: Array, kernel: Kernel) -> None:
     """Raise KernelError unless K is symmetric and satisfies k(x, y)² ≤ k(x, x) k(y, y)."""
     d = np.diag(K)
     slack = PSD_TOLERANCE * d.max()
@@ -111,7 +121,8 @@ def check_covariance(K: Array, rows: Array) -> None:
     if asymmetry.max() > slack:
         i, j = np.unravel_index(int(asymmetry.argmax()), K.shape)
         raise KernelError(
-            f"the kernel is not symmetric: k(x, y) = {K[i, j]} but k(y, x) = {K[j, i]} for x = {rows[i]}, y = {rows[j]}"
+            f"the kernel is not symmetric: k(x, y) = {K[i, j]} but k(y, x) = {K[j, i]} for "
+            f"x = {shown(kernel, rows[i])}, y = {shown(kernel, rows[j])}"
         )
     root = np.sqrt(np.maximum(d, 0.0))
     excess = np.abs(K) - np.outer(root, root)
@@ -119,5 +130,6 @@ def check_covariance(K: Array, rows: Array) -> None:
         i, j = np.unravel_index(int(excess.argmax()), K.shape)
         raise KernelError(
             f"the kernel is not positive semi-definite: |k(x, y)| = {abs(K[i, j])} exceeds √(k(x, x) k(y, y)) = "
-            f"{root[i] * root[j]} for x = {rows[i]}, y = {rows[j]}; use a kernel that is a covariance"
+            f"{root[i] * root[j]} for x = {shown(kernel, rows[i])}, y = {shown(kernel, rows[j])}; "
+            "use a kernel that is a covariance"
         )

@@ -4,11 +4,13 @@
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from scipy.linalg import lapack
 
 from manyarms.kernels import Kernel
-from manyarms.sketch.linalg import cholesky, chunks, solve_lower
+from manyarms.sketch.linalg import cholesky, chunks, solve_lower, solve_transposed
 from manyarms.sketch.observations import Observations
 from manyarms.typing import Array
 
@@ -31,6 +33,30 @@ class ExactPosterior:
         T[np.diag_indices_from(T)] += regularization / counts
         G = cholesky(T)
         return cls(kernel, rows, regularization, G, solve_lower(G, sums / counts))
+
+    @property
+    def basis(self) -> Array:
+        """The rows B of μ(x) = k_B(x)ᵀα and λσ²(x) = k(x, x) − k_B(x)ᵀQk_B(x)."""
+        return self.rows
+
+    @cached_property
+    def weights(self) -> Array:
+        """α = (K_UU + λN⁻¹)⁻¹(s/n), (u,)."""
+        return solve_transposed(self.G, self.b.copy())
+
+    @cached_property
+    def _inverse(self) -> Array:
+        """Q = (K_UU + λN⁻¹)⁻¹."""
+        lower = np.asarray(lapack.dpotri(self.G, lower=1)[0])
+        return np.asarray(np.tril(lower) + np.tril(lower, -1).T)
+
+    def explained(self, K: Array) -> Array:
+        """KQ, (n, u), for K = k(X, B)."""
+        return np.asarray(K @ self._inverse)
+
+    def variance_at_rows(self, counts: Array) -> Array:
+        """σ² at the rows, (u,): as K(K + λN⁻¹)⁻¹ = I − λN⁻¹Q, it is 1/n − λQ_uu/n²."""
+        return np.maximum(1.0 / counts - self.regularization * np.diag(self._inverse) / np.square(counts), 0.0)
 
     def coordinates(self, X: Array) -> Array:
         """E = G⁻¹ k_U(X), shape (u, n): λσ²(x) = k(x, x) − ‖e(x)‖² and μ(x) = e(x)ᵀ G⁻¹(s/n)."""

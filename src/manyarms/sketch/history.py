@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from manyarms.arms.seen import Seen
 from manyarms.errors import ObservationError
 from manyarms.typing import Array, Indices
 
@@ -17,12 +18,20 @@ class History:
     """Distinct arms pulled, in index order, with the weight n and the weighted reward sum s of each.
 
     An observation with noise ξ_i weighs λ/ξ_i² (1 where no noise is given), so n counts pulls and s adds rewards by default.
+    Arms are numbered through: those of the policy's table, then those `seen` by value.
     """
 
     pulled: Indices = field(default_factory=_no_arms)  # (u,)
     counts: Array = field(default_factory=lambda: np.zeros(0))  # (u,)
     sums: Array = field(default_factory=lambda: np.zeros(0))  # (u,)
     n_observations: int = 0
+    seen: Seen = field(default_factory=Seen)
+
+    def positions(self, arms: Indices) -> Indices:
+        """Where these arms are among those pulled; −1 for those that are not."""
+        at = np.searchsorted(self.pulled, arms)
+        found = np.append(self.pulled, -1)[at] == arms
+        return np.where(found, at, -1)
 
     def add(self, arms: Indices, rewards: Array, weights: Array, n_observations: int | None = None) -> "History":
         """The history with more rewards; each arm comes once, standing for one observation or for `n_observations` in all."""
@@ -41,7 +50,8 @@ class History:
             raise ObservationError(
                 "the rewards of an arm, times their weights λ/noise², add up beyond float64; rescale the rewards"
             )
-        return History(pulled, counts, sums, self.n_observations + (len(arms) if n_observations is None else n_observations))
+        n = self.n_observations + (len(arms) if n_observations is None else n_observations)
+        return History(pulled, counts, sums, n, self.seen)
 
 
 def by_arm(arms: Indices, rewards: Array, weights: Array) -> tuple[Indices, Array, Array]:

@@ -43,7 +43,7 @@ class Search:
 
     beta: float
     accuracy: float  # relative, of scores
-    barred: Mask | None  # (A,) arms that must not be chosen
+    barred: Mask | None  # (A,), or longer by arms that are in no table: arms that must not be chosen
     score: Callable[[Indices], tuple[Array, Array]]  # means and scores of the tracked arms at these positions; −∞ if barred
     best: float = -np.inf
     scale: float = 0.0  # |μ̃| + β̃σ̃, the largest seen
@@ -56,8 +56,8 @@ class Search:
     def scored(self, positions: Indices) -> None:
         """Score tracked arms."""
         mean, ucb = self.score(positions)
-        self.best = max(self.best, float(ucb.max()))
-        self.scale = max(self.scale, float((np.abs(mean) + (ucb - mean)).max()))
+        self.best = max(self.best, float(ucb.max(initial=-np.inf)))
+        self.scale = max(self.scale, float((np.abs(mean) + (ucb - mean)).max(initial=0.0)))
 
 
 class Frontier:
@@ -85,6 +85,13 @@ class Frontier:
         if len(new):
             self.tracked = self.tracked.add(new, *self._all.embed(self.tracked.posterior, new))
             self._listed = np.zeros(0, dtype=bool)
+
+    def tracking(self, arms: Indices, rows: Array, diag: Array) -> "Frontier":
+        """The frontier with the scores of more arms, not of its table, kept current; `diag` holds their k(x, x)."""
+        if not len(arms):
+            return self
+        Z, r = self.tracked.posterior.embedding(rows, diag)
+        return self._with(self.tracked.add(arms, Z, r / self.tracked.posterior.regularization), self._history)
 
     def observed(self, history: History, arms: Indices, rewards: Array, weights: Array) -> "Frontier":
         """The frontier after observations of tracked arms, which `history` includes."""
@@ -194,7 +201,7 @@ class Frontier:
         upper = last.bounds.upper(reach)
         upper[listed] = -np.inf
         if search.barred is not None:
-            upper[search.barred if last.arms is None else search.barred[last.arms]] = -np.inf
+            upper[search.barred[: last.n_arms] if last.arms is None else search.barred[last.arms]] = -np.inf
 
         def track(positions: Indices) -> None:
             arms, before = last.arms_at(positions), self.tracked.n_arms

@@ -7,6 +7,7 @@ from manyarms.errors import NumericalError
 from manyarms.typing import Array, Indices
 
 EPS = float(np.finfo(np.float64).eps)
+TINY = float(np.finfo(np.float64).tiny)
 CHUNK_ENTRIES = 1 << 19
 """Entries of a matrix (rows, m) computed at a time when many rows are scored: 4 MiB of float64."""
 

@@ -9,19 +9,21 @@ from scipy.linalg import norm
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.sketch.embedding import Embedding
-from manyarms.sketch.linalg import cholesky, chunks, solve_cholesky, solve_lower
+from manyarms.sketch.linalg import TINY, cholesky, chunks, solve_cholesky, solve_lower, solve_transposed
 from manyarms.sketch.observations import Observations
+from manyarms.sketch.past import Past
 from manyarms.typing import Array, Indices
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """Linear regression on the embedding: V = Σ n z zᵀ + λI = CCᵀ, w = V⁻¹ Σ s z."""
+    """Linear regression on the embedding: V = Σ n z zᵀ + λI = CCᵀ, w = V⁻¹ Σ s z; with `past` in both sums."""
 
     embedding: Embedding
     regularization: float
     C: Array  # (m, m)
     w: Array  # (m,)
+    past: Past | None = None
 
     @classmethod
     def prior(cls, kernel: Kernel, n_features: int, regularization: float) -> "Posterior":
@@ -30,40 +32,68 @@ class Posterior:
         return cls(nowhere, regularization, np.zeros((0, 0)), np.zeros(0))
 
     @classmethod
-    def fit(cls, embedding: Embedding, inducing: Indices, observed: Observations, regularization: float) -> "Posterior":
-        """The posterior given what was observed; `inducing` (m,) says which of its rows the embedding rests on.
+    def fit(
+        cls, embedding: Embedding, inducing: Indices, observed: Observations, regularization: float, past: Past | None = None
+    ) -> "Posterior":
+        """The posterior given what was observed; `inducing` (m,) says which of its rows the embedding rests on, −1 where none.
 
         Their embeddings are the rows of L. A solve would give them back only up to ε/ρ, ρ the smallest pivot, and V⁻¹ would
         turn that into an error of ε/ρ³ on the mean.
         """
         Z, _ = embedding(observed.rows, observed.diag)
-        Z[inducing] = embedding.L
-        return cls.solve(embedding, Z, observed.counts, observed.sums, regularization)
+        Z[inducing[inducing >= 0]] = embedding.L[inducing >= 0]
+        return cls.solve(embedding, Z, observed.counts, observed.sums, regularization, past)
 
     @classmethod
-    def solve(cls, embedding: Embedding, Z: Array, counts: Array, sums: Array, regularization: float) -> "Posterior":
+    def solve(
+        cls, embedding: Embedding, Z: Array, counts: Array, sums: Array, regularization: float, past: Past | None = None
+    ) -> "Posterior":
         """The posterior given the embeddings Z (u, m) of what was observed."""
-        V = (Z * counts[:, None]).T @ Z
+        V, b = (Z * counts[:, None]).T @ Z, Z.T @ sums
         V[np.diag_indices_from(V)] += regularization
-        return cls.weigh(embedding, cholesky(V), Z.T @ sums, regularization)
+        if past:
+            V_past, b_past = past.on(embedding)
+            V, b = V + V_past, b + b_past
+        return cls.weigh(embedding, cholesky(V), b, regularization, past)
 
     @classmethod
-    def weigh(cls, embedding: Embedding, C: Array, b: Array, regularization: float) -> "Posterior":
+    def weigh(cls, embedding: Embedding, C: Array, b: Array, regularization: float, past: Past | None = None) -> "Posterior":
         """The posterior given the factor of V and b = Σ s z."""
         w = solve_cholesky(C, b)
         if not np.isfinite(w).all():
             raise NumericalError("the posterior mean is not finite in float64; rescale the rewards")
-        return cls(embedding, regularization, C, w)
+        return cls(embedding, regularization, C, w, past)
 
     @property
     def norm(self) -> float:
         """‖μ̃‖ in the RKHS: z is isometric on the span of the inducing arms, so it is ‖w‖."""
         return float(norm(self.w))
 
+    @property
+    def spread(self) -> float:
+        """σ̃ of ⟨f, μ̃/‖μ̃‖⟩: √(wᵀV⁻¹w)/‖w‖."""
+        return float(norm(solve_lower(self.C, self.w.copy()))) / max(self.norm, TINY)
+
     @cached_property
     def v(self) -> Array:
         """Cᵀw, (m,)."""
         return np.asarray(self.C.T @ self.w)
+
+    @property
+    def basis(self) -> Array:
+        """The rows B of μ̃(x) = k_B(x)ᵀα and λσ̃²(x) = k(x, x) − k_B(x)ᵀQk_B(x)."""
+        return self.embedding.inducing_rows
+
+    @cached_property
+    def weights(self) -> Array:
+        """α = L⁻ᵀw, (m,)."""
+        return solve_transposed(self.embedding.L, self.w.copy())
+
+    def explained(self, K: Array) -> Array:
+        """KQ, (n, m), for K = k(X, B): Q = L⁻ᵀ(I − λV⁻¹)L⁻¹."""
+        Z = solve_lower(self.embedding.L, np.array(K.T, order="F"))
+        Z -= self.regularization * solve_cholesky(self.C, np.array(Z, order="F"))
+        return solve_transposed(self.embedding.L, np.array(Z, order="F")).T
 
     def moments(self, X: Array, diag: Array) -> tuple[Array, Array]:
         """μ̃(x) = z(x)ᵀw and σ̃²(x) = r(x)/λ + ‖C⁻¹z(x)‖² for every row of X; `diag` holds k(x, x).

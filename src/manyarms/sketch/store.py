@@ -135,7 +135,7 @@ class Store:
                 Z = self._Z[i][:p, inside]
                 B = ahead @ Z
                 if not before:
-                    r = r - _squares(Z) / lam
+                    r = r - squares(Z) / lam
             else:
                 B = np.zeros((len(ahead), 1))
             if j:
@@ -145,12 +145,12 @@ class Store:
                 if kept:
                     self._Z[i][p:m, inside] = zeta
                 B = B[j:] + behind @ zeta
-                r = r - _squares(zeta) / lam
+                r = r - squares(zeta) / lam
             self._check(embedding, r * lam, some)
             mean[some], residual[some] = B[-1], r
-            quad[some] = _squares(B[:n_raising])
+            quad[some] = squares(B[:n_raising])
             if before:
-                quad[some] += np.maximum(slack * before.quad[some] - _squares(B[n_raising:-1]), 0.0)
+                quad[some] += np.maximum(slack * before.quad[some] - squares(B[n_raising:-1]), 0.0)
 
         width = max(512, min(ENTRIES // len(ahead), -(-len(self.rows) // 2)))  # two cores
         tasks = [(i, part) for i, chunk in enumerate(self._chunks) for part in _pieces(chunk, width)]
@@ -196,7 +196,7 @@ def _lowering(gain: Gain) -> Array:
     return solve_lower(cholesky(np.eye(len(gain.Y)) + B.T @ B), np.array(solve_transposed(C, B).T, order="F"))
 
 
-def _squares(B: Array) -> Array:
+def squares(B: Array) -> Array:
     """Column sums of squares; `einsum` would not leave other threads the interpreter."""
     return np.asarray(np.add.reduce(np.square(B), axis=0))
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.history import History
-from manyarms.sketch.linalg import cholesky, solve_lower, solve_transposed, updated_cholesky
+from manyarms.sketch.linalg import TINY, cholesky, chunks, solve_lower, solve_transposed, updated_cholesky
 from manyarms.sketch.posterior import Posterior
 from manyarms.typing import AnyArray, Array, Indices
 
@@ -40,7 +40,7 @@ class Tracked:
     v: Array  # (m,) Cᵀw
     mean: Array  # (k,)
     explained: Array  # (k,) ‖h‖²
-    where: AnyArray  # (A,) int32, position of each arm if it is tracked; shared by all versions, so checked when read
+    where: AnyArray  # (≥ A,) int32, position of each arm if it is tracked; shared by all versions, so checked when read
     _waiting: tuple[tuple[int, float], ...]  # position and weight of each waiting observation
     _written: list[int]  # arms and waiting observations that the newest version on these buffers has
     _arms: Indices  # buffers with room for more arms and more waiting observations
@@ -61,6 +61,7 @@ class Tracked:
     def _at(cls, posterior: Posterior, arms: Indices, Z: Array, B: Array, residual: Array, where: AnyArray) -> "Tracked":
         """The same from buffers of Z and B = C⁻¹Z, (m, room) each, which become its own."""
         k, (m, room) = len(arms), Z.shape
+        where = _reaching(where, arms)
         made = cls(
             posterior,
             k,
@@ -100,9 +101,13 @@ class Tracked:
         return float(np.linalg.norm(self.v - self.posterior.v))
 
     @property
-    def norm(self) -> float:
-        """‖μ̃‖ in the RKHS."""
-        return float(np.linalg.norm(solve_transposed(self.posterior.C, self.v.copy())))
+    def norm_and_spread(self) -> tuple[float, float]:
+        """‖μ̃‖ in the RKHS, and σ̃ of ⟨f, μ̃/‖μ̃‖⟩: with x = C⁻¹w, √(‖x‖² − ‖Fᵀx‖²)/‖w‖."""
+        w = solve_transposed(self.posterior.C, self.v.copy())
+        x = solve_lower(self.posterior.C, w.copy())
+        h = self._F[:, : self.n_waiting].T @ x
+        norm = float(np.linalg.norm(w))
+        return norm, float(np.sqrt(max(float(x @ x - h @ h), 0.0))) / max(norm, TINY)
 
     def positions(self, arms: Indices) -> Indices:
         """Where these arms are among the tracked ones; −1 for those that are not."""
@@ -113,7 +118,7 @@ class Tracked:
         return at
 
     def _found(self, arms: Indices) -> Indices:
-        at = self.where[arms].astype(np.intp)
+        at = self.where.take(arms, mode="clip").astype(np.intp)  # beyond the end is some other arm's, which the check finds
         valid = (at >= 0) & (at < self.n_arms)
         valid &= self._arms[np.where(valid, at, 0)] == arms
         return np.where(valid, at, -1)
@@ -122,7 +127,7 @@ class Tracked:
         """The posterior with nothing waiting: V from the embeddings of all that was observed."""
         Z = self.embedded(self.positions(history.pulled))
         posterior = self.posterior
-        return Posterior.solve(posterior.embedding, Z, history.counts, history.sums, posterior.regularization)
+        return Posterior.solve(posterior.embedding, Z, history.counts, history.sums, posterior.regularization, posterior.past)
 
     def restarted(self, history: History, keep: Indices) -> "Tracked":
         """V factored anew, tracking the arms at these positions on."""
@@ -159,7 +164,7 @@ class Tracked:
         m = len(C)
         zeta = solve_lower(L[m:, m:], np.array(K.T - L[m:, :m] @ self._Z[:, :k], order="F"))
         old, new = self.positions(inducing[:m]), self.positions(inducing[m:])
-        zeta[:, new], zeta[:, old] = L[m:, m:].T, 0.0
+        zeta[:, new], zeta[:, old[old >= 0]] = L[m:, m:].T, 0.0  # inducing arms of a table that was absorbed are not tracked
         Z, B = _with_room(self._Z[:, :k], len(L)), _with_room(old_B, len(L))
         Z[:m, new], B[:m, new] = L[m:, :m].T, solve_lower(C, np.array(L[m:, :m].T, order="F"))
         seen = self.positions(history.pulled)
@@ -175,13 +180,16 @@ class Tracked:
 
     def _settled(self, history: History, embedding: Embedding, Z: Array, B: Array, C: Array, residual: Array) -> "Tracked":
         """The same arms from a factor that was updated, or, where that has drifted from V, from V factored anew."""
-        seen, lam = Z[:, self.positions(history.pulled)], self.posterior.regularization
+        seen, lam, past = Z[:, self.positions(history.pulled)], self.posterior.regularization, self.posterior.past
         probe = np.cos(np.arange(len(C)))
-        V_probe = seen @ (history.counts * (probe @ seen)) + lam * probe
+        V_probe, b = seen @ (history.counts * (probe @ seen)) + lam * probe, seen @ history.sums
+        if past:
+            V_past, b_past = past.on(embedding)
+            V_probe, b = V_probe + V_past @ probe, b + b_past
         if np.linalg.norm(C @ (probe @ C) - V_probe) > DRIFT * np.linalg.norm(V_probe):
-            posterior = Posterior.solve(embedding, seen.T, history.counts, history.sums, lam)
+            posterior = Posterior.solve(embedding, seen.T, history.counts, history.sums, lam, past)
             return Tracked.start(posterior, self.arms.copy(), Z[:, : self.n_arms].T, residual, self.where)
-        posterior = Posterior.weigh(embedding, C, seen @ history.sums, lam)
+        posterior = Posterior.weigh(embedding, C, b, lam, past)
         return Tracked._at(posterior, self.arms.copy(), Z, B, residual, self.where)
 
     def embedded(self, at: Indices) -> Array:
@@ -195,16 +203,27 @@ class Tracked:
     def add(self, arms: Indices, Z: Array, residual: Array) -> "Tracked":
         """Track more arms."""
         grown, k, J = self._writable(len(arms)), self.n_arms, self.n_waiting
-        new = slice(k, k + len(arms))
+        new, where = slice(k, k + len(arms)), _reaching(self.where, arms)
         B = solve_lower(self.posterior.C, np.array(Z.T, order="F"))
         H = self._F[:, :J].T @ B
         grown._arms[new], grown._Z[:, new], grown._B[:, new], grown._H[:J, new] = arms, Z.T, B, H
         grown._residual[new] = residual
-        self.where[arms] = np.arange(k, k + len(arms))
+        where[arms] = np.arange(k, k + len(arms))
         grown._prior[new] = residual + np.einsum("ij,ij->j", B, B)
         mean, explained = np.concatenate([self.mean, B.T @ self.v]), np.concatenate([self.explained, (H * H).sum(axis=0)])
         grown._written[0] = k + len(arms)
-        return replace(grown, n_arms=k + len(arms), mean=mean, explained=explained)
+        return replace(grown, n_arms=k + len(arms), mean=mean, explained=explained, where=where)
+
+    def moments(self, X: Array, diag: Array) -> tuple[Array, Array]:
+        """μ̃ and σ̃² at any rows, as if they were tracked; `diag` holds k(x, x)."""
+        mean, variance, J = np.empty(len(X)), np.empty(len(X)), self.n_waiting
+        for rows in chunks(len(X), len(self.v)):
+            Z, r = self.posterior.embedding(X[rows], diag[rows])
+            B = solve_lower(self.posterior.C, np.array(Z.T, order="F"))
+            H = self._F[:, :J].T @ B
+            mean[rows] = B.T @ self.v
+            variance[rows] = r / self.posterior.regularization + (B * B).sum(axis=0) - (H * H).sum(axis=0)
+        return mean, np.maximum(variance, 0.0)
 
     def pull(self, at: int, reward: float, weight: float) -> "Tracked":
         """Observe the arm at this position; fewer than WAITING may be waiting."""
@@ -253,6 +272,14 @@ class Tracked:
             _F=self._F.copy(),
             _H=wider(self._H),
         )
+
+
+def _reaching(where: AnyArray, arms: Indices) -> AnyArray:
+    """The same positions with a place for each of these arms: a table does not grow, but arms given by value come after it."""
+    last = int(arms.max(initial=-1))
+    if last < len(where):
+        return where
+    return np.concatenate([where, np.full(last + 1, -1, dtype=where.dtype)])
 
 
 def _with_room(Z: Array, m: int = 0) -> Array:

@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from manyarms.arms.pool import Pool
 from manyarms.arms.stored import stored_pool, with_table
+from manyarms.model import Results
 from manyarms.optimizer import grown_order, start_order
-from manyarms.study.log import Event
+from manyarms.study.log import Event, unpacked
 from manyarms.trials import CandidateId
-from manyarms.typing import Array, Indices
+from manyarms.typing import Indices
 
 Fetch = Callable[[str], bytes]
 
@@ -49,9 +49,11 @@ class Ledger:
         self.leases: list[Lease] = []
         self.ids: list[CandidateId] = []  # of every result told
         self.values: list[float | None] = []
+        self.noise: list[float | None] = []  # standard deviations told with them
         self.told_by: dict[str, tuple[list[CandidateId], list[float | None]]] = {}  # what came with each token
         self.arms: list[int] = []  # of every result that has a value
         self.rewards: list[float] = []  # those values, with the sign of the direction
+        self.deviations: list[float] = []  # and their noise, NaN where none was told
         self.sign = 1.0 if self.settings["direction"] == "maximize" else -1.0
         self.steps: list[Step] = []
         self.records: dict[int, dict[str, Any]] = {}  # what was drawn and fitted at a step
@@ -59,12 +61,18 @@ class Ledger:
 
     def apply(self, events: Sequence[Event], fetch: Fetch) -> None:
         """Go on with the events that follow."""
-        for kind, run in groupby(events, lambda event: event.kind):
-            if kind == "tell":
-                self._tell(list(run))
+        told: list[Event] = []  # counted at once, while the pool is the same: a log of 10⁵ results is read in seconds
+        for event in events:
+            if event.kind == "tell":
+                told.append(event)
+                for id in event.payload["ids"] if self.leases else ():
+                    self._let_go(id, event.payload["worker"])
                 continue
-            for event in run:
-                self._apply_one(event, fetch)
+            if event.kind == "add":
+                self._count(told)
+                told = []
+            self._apply_one(event, fetch)
+        self._count(told)
 
     def _apply_one(self, event: Event, fetch: Fetch) -> None:
         payload = event.payload
@@ -89,28 +97,32 @@ class Ledger:
             self.records[payload["step"]] = payload
             self.learned = max(self.learned, payload["step"])
 
-    def _tell(self, events: list[Event]) -> None:
-        """Tells in a row, at once: a log of 10⁵ results is read in a second."""
+    def _count(self, events: list[Event]) -> None:
+        """The results that these tells brought."""
+        if not events:
+            return
         ids = [id for event in events for id in event.payload["ids"]]
         values = [value for event in events for value in event.payload["values"]]
+        noise = [sd for event in events for sd in event.payload.get("noise", [None] * len(event.payload["ids"]))]
         positions = self.pool.positions(ids)
         good = np.array([value is not None for value in values], dtype=bool)
         np.add.at(self.results, positions[good], 1)
         self.failed[positions[~good]] = True
-        self.arms += self.pool.arm_of[positions[good]].tolist()
         stop = len(self.rewards)
+        self.arms += self.pool.arm_of[positions[good]].tolist()
         self.rewards += [self.sign * value for value in values if value is not None]
+        told_noise = zip(values, noise, strict=True)
+        self.deviations += [np.nan if sd is None else sd for value, sd in told_noise if value is not None]
         self.ids += ids
         self.values += values
+        self.noise += noise
         for event in events:
             told, start = event.payload, stop
-            stop += sum(value is not None for value in told["values"])
+            stop += len(told["values"]) - told["values"].count(None)
             if stop > start:
                 self.steps.append(Step(event.number, start, stop, self.pool))
             if "token" in told:
                 self.told_by[told["token"]] = told["ids"], told["values"]
-            for id in told["ids"] if self.leases else ():
-                self._let_go(id, told["worker"])
 
     def _let_go(self, id: CandidateId, worker: str) -> None:
         """A pending candidate is no more: the worker's own, or else whoever's was asked for first."""
@@ -127,13 +139,24 @@ class Ledger:
         self.pool = pool
         self.steps.append(Step(event.number, len(self.rewards), len(self.rewards), pool))
 
-    def all_results(self, step: Step) -> tuple[Indices, Array]:
-        """Arms and signed values of all results up to a step."""
-        return np.array(self.arms[: step.stop], dtype=np.intp), np.array(self.rewards[: step.stop])
+    @property
+    def sizes(self) -> list[tuple[int, int, float]]:
+        """Results, dictionary size and effective dimension at every step where a dictionary was drawn."""
+        stops = {step.number: step.stop for step in self.steps}
+        drawn = ((stops[number], record) for number, record in sorted(self.records.items()) if "drawn" in record)
+        return [(stop, len(unpacked(record["drawn"], "<i8")), record["dimension"]) for stop, record in drawn]
 
-    def new_results(self, step: Step) -> tuple[Indices, Array]:
+    def all_results(self, step: Step) -> Results:
+        """Arms, signed values and noise of all results up to a step."""
+        return self._results(0, step.stop)
+
+    def new_results(self, step: Step) -> Results:
         """Those of the step alone."""
-        return np.array(self.arms[step.start : step.stop], dtype=np.intp), np.array(self.rewards[step.start : step.stop])
+        return self._results(step.start, step.stop)
+
+    def _results(self, start: int, stop: int) -> Results:
+        arms, rewards, noise = self.arms[start:stop], self.rewards[start:stop], self.deviations[start:stop]
+        return np.array(arms, dtype=np.intp), np.array(rewards), np.array(noise)
 
 
 def unexpired(leases: Sequence[Lease], now: float) -> list[Lease]:

@@ -52,28 +52,30 @@ START = Head(0, FIRST)
 def row_after(head: Head, kind: str, time: float, payload: dict[str, Any]) -> Row:
     """The row of an event that follows."""
     record = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return _chained(head, kind, time, record)
-
-
-def _chained(head: Head, kind: str, time: float, record: str) -> Row:
     number = head.number + 1
-    text = f"{head.digest}\n{number}\n{kind}\n{time!r}\n{record}"
-    return Row(number, kind, time, record, hashlib.sha256(text.encode()).hexdigest())
+    return Row(number, kind, time, record, _digest(head.digest, number, kind, time, record))
+
+
+def _digest(before: str, number: int, kind: str, time: float, record: str) -> str:
+    return hashlib.sha256(f"{before}\n{number}\n{kind}\n{time!r}\n{record}".encode()).hexdigest()
 
 
 def checked(rows: Iterable[Any], head: Head) -> tuple[list[Event], Head]:
     """The events in rows that follow a head, and the head after them; StudyDamagedError where the chain breaks."""
-    whole: list[Row] = []
-    for row in rows:
-        _, kind, time, record, _ = row
-        plain = isinstance(kind, str) and isinstance(time, float) and isinstance(record, str)
-        expected = _chained(head, kind, time, record) if plain else None
-        if expected is None or tuple(row) != expected:
-            raise damaged(head.number, f"event {head.number + 1} is missing or not as it was written")
-        whole.append(expected)
-        head = Head(expected.number, expected.digest)
-    payloads = json.loads(f"[{','.join(row.record for row in whole)}]")  # at once: a fifth of the time
-    return [Event(*row[:3], payload) for row, payload in zip(whole, payloads, strict=True)], head
+    before, start = head.digest, head.number + 1
+    whole: list[tuple[str, float]] = []
+    records: list[str] = []
+    for expected, (number, kind, time, record, digest) in enumerate(rows, start):
+        plain = type(number) is int and type(kind) is str and type(time) is float and type(record) is str
+        if not plain or number != expected or digest != _digest(before, number, kind, time, record):
+            raise damaged(expected - 1, f"event {expected} is missing or not as it was written")
+        whole.append((kind, time))
+        records.append(record)
+        before = digest
+    payloads = json.loads(f"[{','.join(records)}]")  # at once: a fifth of the time
+    pairs = enumerate(zip(whole, payloads, strict=True), start)
+    events = [Event(number, kind, time, payload) for number, ((kind, time), payload) in pairs]
+    return events, Head(head.number + len(events), before)
 
 
 def damaged(whole: int, what: str) -> StudyDamagedError:
@@ -90,7 +92,7 @@ def written_record(record: Record) -> dict[str, Any]:
     """A learning step as JSON; arrays as base64 of their bytes."""
     written: dict[str, Any] = {}
     if record.drawn is not None:
-        written["drawn"] = _packed(record.drawn, "<i8")
+        written["drawn"] = packed(record.drawn, "<i8")
     if record.fitted is not None and record.warp is not None:
         fit, warp = record.fitted, record.warp
         written["fit"] = {
@@ -100,24 +102,26 @@ def written_record(record: Record) -> dict[str, Any]:
             "loss": fit.loss if np.isfinite(fit.loss) else None,
         }
         written["theta"] = fit.theta.tolist()
-        written["warp"] = [_packed(warp.values, "<f8"), _packed(warp.rewards, "<f8"), warp.floor]
+        written["warp"] = [packed(warp.values, "<f8"), packed(warp.rewards, "<f8"), warp.floor]
     return written
 
 
 def read_record(written: dict[str, Any]) -> Record:
     """The step that `written_record` wrote."""
-    drawn = _unpacked(written["drawn"], "<i8").astype(np.intp) if "drawn" in written else None
+    drawn = unpacked(written["drawn"], "<i8").astype(np.intp) if "drawn" in written else None
     if "fit" not in written:
         return Record(drawn, None, None)
     values, rewards, floor = written["warp"]
-    warp = Warp(_unpacked(values, "<f8"), _unpacked(rewards, "<f8"), floor)
+    warp = Warp(unpacked(values, "<f8"), unpacked(rewards, "<f8"), floor)
     found = Fit(np.array(written["theta"], dtype=np.float64), **written["fit"])
     return Record(drawn, found if found.loss is not None else replace(found, loss=np.inf), warp)
 
 
-def _packed(array: AnyArray, dtype: str) -> str:
+def packed(array: AnyArray, dtype: str) -> str:
+    """An array as text."""
     return base64.b64encode(array.astype(dtype).tobytes()).decode()
 
 
-def _unpacked(text: str, dtype: str) -> AnyArray:
+def unpacked(text: str, dtype: str) -> AnyArray:
+    """The array that `packed` wrote."""
     return np.frombuffer(base64.b64decode(text), dtype=dtype)

@@ -111,6 +111,24 @@ class Transaction:
             raise damaged(0, f"what is stored as {digest[:12]} is not what was written")
         return data
 
+    def digest_of(self, number: int) -> str | None:
+        """The digest of an event."""
+        return self._connection.execute(sa.select(EVENTS.c.digest).where(EVENTS.c.number == number)).scalar()
+
+    def put_snapshot(self, number: int, data: bytes) -> None:
+        """Keep bytes that stand for the log up to an event, in place of those kept before."""
+        self._connection.execute(sa.delete(BLOBS).where(BLOBS.c.digest.in_(sa.select(SNAPSHOTS.c.digest))))
+        self._connection.execute(sa.delete(SNAPSHOTS))
+        self._connection.execute(sa.insert(SNAPSHOTS), {"number": number, "digest": self.keep(data)})
+
+    def snapshot(self) -> bytes | None:
+        """What `put_snapshot` kept last; StudyDamagedError where it is not as it was."""
+        try:
+            digest = self._connection.execute(sa.select(SNAPSHOTS.c.digest)).scalar()
+            return None if digest is None else self.fetch(str(digest))
+        except sa.exc.DBAPIError as error:
+            raise damaged(0, "its snapshot cannot be read") from error
+
 
 class Store:
     """A place for one study."""
@@ -128,7 +146,7 @@ class Store:
 
     def create(self, fill: Callable[[Transaction], None]) -> None:
         """Make the tables and their first contents, in one transaction."""
-        if not self._is_url and Path(self.location).is_file() and Path(self.location).stat().st_size:
+        if not self._is_url and _size(self.location) and not _size(f"{self.location}-journal"):
             raise StudyError(f"there is a file {self.shown} already; open it with Study.open, or give another path")
         if not self._is_url and not Path(self.location).absolute().parent.is_dir():
             raise StudyError(f"there is no directory {Path(self.location).absolute().parent}; make it first")
@@ -136,7 +154,7 @@ class Store:
         with self._connected(lock=True) as connection:
             if self._is_url:
                 connection.execute(sa.schema.CreateSchema(self._schema, if_not_exists=True))
-            if sa.inspect(connection).has_table("manyarms"):
+            if sa.inspect(connection).get_table_names():
                 raise StudyError(f"there is a study in {self.shown} already; open it with Study.open, or give another place")
             for migration in MIGRATIONS:
                 migration(connection)
@@ -151,7 +169,7 @@ class Store:
         if not self._is_url and not path.is_file():
             raise StudyError(f"there is no study {self.shown}; make one with Study.create, or check the path")
         if not self._is_url and not path.stat().st_size:
-            raise StudyError(f"{self.shown} is empty, its creation was interrupted; make it again with Study.create")
+            raise self._interrupted()
         with self._connected(lock=False) as connection:
             version = self._version(connection)
         if version < len(MIGRATIONS):
@@ -161,7 +179,10 @@ class Store:
                 connection.execute(sa.update(VERSION), {"version": len(MIGRATIONS)})
 
     def _version(self, connection: sa.Connection) -> int:
-        if not sa.inspect(connection).has_table("manyarms"):
+        tables = sa.inspect(connection).get_table_names()
+        if not self._is_url and not tables:
+            raise self._interrupted()
+        if "manyarms" not in tables:
             raise StudyError(f"{self.shown} is not a study of manyarms; make one with Study.create elsewhere")
         version = connection.execute(sa.select(VERSION.c.version)).scalar()
         if not isinstance(version, int) or version < 1:
@@ -181,8 +202,30 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
         """A transaction that no other writer runs beside; it commits at the end, or nothing is written."""
-        with self._connected(lock=True) as connection:
-            yield Transaction(connection, lock=True)
+        transaction: Transaction | None = None
+        try:
+            with self._connected(lock=True) as connection:
+                begun = Transaction(connection, lock=True)
+                yield begun
+                transaction = begun
+        except StudyStorageError as error:
+            if transaction is None or not transaction.appended or not self._is_committed(transaction, error):
+                raise
+
+    def _is_committed(self, transaction: Transaction, error: StudyStorageError) -> bool:
+        """Whether a commit that ended in an error took place all the same, as when the last sync fails or the server's answer
+        is lost. If so it is made sure of by a commit that succeeds."""
+        try:
+            with self._connected(lock=True) as connection:
+                now = Transaction(connection, lock=True)
+                found = now.digest_of(transaction.head.number) == transaction.head.digest
+                if found:
+                    connection.execute(_move, now.head._asdict())
+        except StudyStorageError:
+            what = str(error).partition(";")[0]
+            advice = "look at `history` before you call again, or tell with a token"
+            raise StudyStorageError(f"{what}; whether this call was written is not known: {advice}") from error
+        return found
 
     def close(self) -> None:
         """Let go of the connection; it is opened again when needed."""
@@ -201,9 +244,15 @@ class Store:
         except sa.exc.DBAPIError as error:
             self.close()  # what was begun is rolled back
             raise self._typed(error) from error
+        except (UnicodeDecodeError, sa.exc.SQLAlchemyError) as error:  # text, or columns, that no one wrote
+            self.close()
+            raise StudyDamagedError(f"{self.shown} is damaged: {error}; go back to a copy, or salvage what is whole") from error
         except BaseException:
             self.close()
             raise
+
+    def _interrupted(self) -> StudyError:
+        return StudyError(f"{self.shown} is empty, its creation was interrupted; make it again with Study.create")
 
     def _typed(self, error: sa.exc.DBAPIError) -> StudyError:
         what = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
@@ -256,3 +305,8 @@ class Store:
 def _dispose(engine: sa.Engine, process: int) -> None:
     """Close the connection, in the process that made it: a child's copy is not its own."""
     engine.dispose(close=process == os.getpid())
+
+
+def _size(path: str) -> int:
+    """Bytes of a file, 0 where there is none."""
+    return Path(path).stat().st_size if Path(path).is_file() else 0

@@ -10,30 +10,33 @@ import os
 import socket
 import threading
 import time
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from manyarms.arms import as_rows
 from manyarms.arms.pool import Pool
 from manyarms.arms.stored import described, table_of, tables_of
 from manyarms.certificate import Certificate
-from manyarms.errors import ObservationError, ParameterError
-from manyarms.model import Model, Record
+from manyarms.errors import ObservationError, ParameterError, StudyDamagedError, StudyStorageError
+from manyarms.model import Model
 from manyarms.numbers import real, whole
-from manyarms.optimizer import Candidate, Direction, Optimizer, Predictions, as_pool, as_told
+from manyarms.optimizer import Candidate, Direction, Optimizer, Predictions, as_pool, as_told, size_of
 from manyarms.policies import BKB
 from manyarms.sketch.confidence import Radius
-from manyarms.sketch.store import blas
-from manyarms.study.ledger import Lease, Ledger, Step, unexpired
-from manyarms.study.log import START, Event, read_record, written_record
+from manyarms.study.learning import Learned, learn
+from manyarms.study.ledger import Lease, Ledger, unexpired
+from manyarms.study.log import START, Event
+from manyarms.study.snapshot import EVERY, resume, take
 from manyarms.study.spec import read, read_policy, written, written_policy
 from manyarms.study.storage import Store, Transaction
-from manyarms.trials import CandidateId, Trial
+from manyarms.trials import CandidateId, Trial, as_noise
 from manyarms.typing import Seed
 
+PIECE = 2.0
+"""Seconds of learning before what was drawn and fitted is written down."""
 TOKEN = 200
 """Characters of a token or a worker's name, at most."""
 
@@ -53,7 +56,9 @@ class Study:
         self._ledger: Ledger
         self._optimizer: Optimizer
         self._model: Model
+        self._prior: Model  # before any step
         self._done: int  # steps the model has taken
+        self._kept: int  # of them, those of the last snapshot
         with store.reading() as transaction:
             self._take_in(transaction)
 
@@ -118,6 +123,7 @@ class Study:
         """The ids of n candidates to try; they are pending, for all who use the study, until told, released or expired."""
         whole(n, "n")
         seconds = self.lease if lease is None else _seconds(lease)
+        self._catch_up()
         with self._writing() as call:
             now = time.time()
             leases = unexpired(self._ledger.leases, now)
@@ -159,7 +165,7 @@ class Study:
 
     # What came back
 
-    def tell(self, ids: Any, values: Any = None, *, failed: Any = None, token: str | None = None) -> None:
+    def tell(self, ids: Any, values: Any = None, *, failed: Any = None, noise: Any = None, token: str | None = None) -> None:
         """Learn the values of candidates; once this returns they are on disk. Arguments are those of `Optimizer.tell`.
 
         token : a name for this result, such as a job's: told again with the same token it is not counted twice, so a caller
@@ -167,19 +173,21 @@ class Study:
         """
         with self._writing() as call:
             names = self._names(ids)
-            told = as_told(values, failed, len(names))
+            told, deviations = as_told(values, failed, len(names)), as_noise(noise, len(names))
             if token is not None and self._known(_name(token, "token"), names, told):
                 return
             if self._optimizer._most == 1:
                 self._at(self._model)._check_once(self._ledger.pool.positions(names), told)
             marked = {} if token is None else {"token": token}
-            call.append("tell", {"ids": names, "values": told, "worker": self.worker, **marked})
+            exact = {} if noise is None else {"noise": deviations}
+            call.append("tell", {"ids": names, "values": told, "worker": self.worker, **marked, **exact})
 
     @property
     def history(self) -> list[Trial]:
         """Every result told, oldest first."""
         with self._current() as ledger:
-            return [Trial(i, *pair) for i, pair in enumerate(zip(ledger.ids, ledger.values, strict=True))]
+            results = zip(ledger.ids, ledger.values, ledger.noise, strict=True)
+            return [Trial(i, *result) for i, result in enumerate(results)]
 
     # What is known
 
@@ -225,6 +233,12 @@ class Study:
         """The policy at work, on standardised rewards; read it, but let `tell` teach it."""
         with self._learned() as optimizer:
             return optimizer.policy
+
+    @property
+    def sizes(self) -> list[tuple[int, int, float]]:
+        """Results, dictionary size and effective dimension, whenever a dictionary was drawn and now."""
+        with self._learned() as optimizer:
+            return [*self._ledger.sizes, *([size_of(optimizer._state.model)] if self._ledger.steps else [])]
 
     # Candidates come and go
 
@@ -326,21 +340,56 @@ class Study:
 
     @contextmanager
     def _learned(self) -> Iterator[Optimizer]:
-        """The optimizer, its model up to date: steps that no one has taken yet are taken and written down."""
-        with self._current() as ledger:
-            if self._done < len(ledger.steps):
-                with self._writing() as call:
-                    call.learn()
+        """The optimizer, its model up to date. Who cannot write learns for himself."""
+        with self._lock:
+            try:
+                self._catch_up()
+            except StudyStorageError:
+                with self._current() as ledger:
+                    found = learn(ledger, self._model, self._done, self._resume)
+                    self._model, self._done = found.model, found.done
             yield self._at(self._model)
 
+    def _catch_up(self) -> None:
+        """Learn what there is without making others wait: between transactions, written down piece by piece."""
+        with self._current() as ledger:
+            while self._done < len(ledger.steps):
+                found = learn(ledger, self._model, self._done, self._resume, PIECE)
+                if found.made or self._is_due(found):
+                    with self._writing() as call:
+                        call.adopt(found)
+                else:
+                    self._model, self._done = found.model, found.done
+
+    def _resume(self, after: int, transaction: Transaction | None = None) -> tuple[Model, int] | None:
+        """The model from the snapshot, if it has taken more steps than that and this object has taken none."""
+        if self._done or not self._ledger.steps:
+            return None
+        try:
+            with nullcontext(transaction) if transaction else self._store.reading() as open_:
+                found = resume(open_, self._ledger, self._prior, after)
+        except StudyDamagedError as error:
+            warnings.warn(f"the snapshot of {self._store.shown} is not used: {error}", RuntimeWarning, stacklevel=2)
+            return None
+        self._kept = found[1] if found else 0
+        return found
+
+    def _is_due(self, found: Learned) -> bool:
+        """Whether a snapshot is to be taken."""
+        refitted = any(kind == "refit" for kind, _ in found.made.values())
+        return found.done >= self._kept + EVERY or (refitted and found.model.n_results >= EVERY)
+
     def _take_in(self, transaction: Transaction) -> None:
-        """Apply what others have appended."""
+        """Apply what others have appended. Where they drew or fitted at a step that this model has taken, it starts anew."""
         with self._all_or_nothing():
             if self._is_torn:
                 self._read_all(transaction)
-            else:
-                self._ledger.apply(transaction.since(self._head), transaction.fetch)
-                self._head = transaction.head
+                return
+            events, number = transaction.since(self._head), self._ledger.steps[self._done - 1].number if self._done else 0
+            self._ledger.apply(events, transaction.fetch)
+            self._head = transaction.head
+            if any(event.kind in ("draw", "refit") and event.payload["step"] <= number for event in events):
+                self._model, self._done = self._prior, 0
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -356,7 +405,8 @@ class Study:
         events = transaction.since(START)
         self._ledger = Ledger(events[0], transaction.fetch)
         self._optimizer = _optimizer(self._ledger.settings, self._ledger.pool)
-        self._model, self._done = self._optimizer._state.model, 0
+        self._prior = self._model = self._optimizer._state.model
+        self._done = self._kept = 0
         self._ledger.apply(events[1:], transaction.fetch)
         self._head, self._is_torn = transaction.head, False
 
@@ -376,14 +426,6 @@ class Study:
             failed=ledger.failed,
         )
         return optimizer
-
-    def _step(self, model: Model, step: Step, record: Record | None) -> Model:
-        """The model after one more step, as recorded or anew."""
-        ledger = self._ledger
-        with blas().limit(limits=1):
-            if step.stop > step.start:
-                return model.told(*ledger.new_results(step), lambda: ledger.all_results(step), record)
-            return model.on(step.pool.X, *ledger.all_results(step), record)
 
     def _names(self, ids: Any) -> list[CandidateId]:
         """Ids of candidates, checked, as Python ints and strings."""
@@ -412,24 +454,24 @@ class _Call:
         self._transaction.append(kind, payload, time.time())
 
     def learn(self) -> None:
-        """The model takes the steps that are left: as recorded, or, where no one has taken them, anew and with a record."""
-        ledger = self._study._ledger
-        steps, records = ledger.steps, ledger.records
-        fits = [i for i in range(self.done, len(steps)) if "fit" in records.get(steps[i].number, ())]
-        if fits:  # all before is superseded
-            self.done = fits[-1]
-            self.model = replace(self.model, arms=as_rows(steps[self.done].pool.X))
-        for step in steps[self.done :]:
-            if step.number in records:
-                record: Record | None = read_record(records[step.number])
-            else:
-                record = Record(None, None, None) if step.number <= ledger.learned else None
-            model = self._study._step(self.model, step, record)
-            made = model.since(self.model)
-            if record is None and made:
-                self.append("refit" if made.fitted else "draw", {"step": step.number, **written_record(made)})
-            self.model = model
-        self.done = len(steps)
+        """The model takes the steps that are left."""
+        study, ledger = self._study, self._study._ledger
+        if self.done < len(ledger.steps):
+            self.adopt(learn(ledger, self.model, self.done, lambda after: study._resume(after, self._transaction)))
+
+    def adopt(self, found: Learned) -> None:
+        """Go on with a model that has learned, and write down what it drew and fitted; unless others took its steps meanwhile,
+        and otherwise."""
+        study, ledger = self._study, self._study._ledger
+        if self.done != found.begun or not found.agrees(ledger):
+            return
+        for number, (kind, payload) in found.made.items():
+            if number > ledger.learned:
+                self.append(kind, payload)
+        self.model, self.done = found.model, found.done
+        if study._is_due(found):
+            take(self._transaction, ledger, found)
+            study._kept = self.done
 
 
 def _optimizer(settings: dict[str, Any], pool: Pool) -> Optimizer:

@@ -1,0 +1,23 @@
+"""Contexts: what is known about the moment of a choice, as columns in front of those of the arms."""
+
+from typing import Any
+
+import numpy as np
+
+from manyarms.arms.array import as_rows
+from manyarms.errors import ArmsError
+from manyarms.typing import Array, ArrayLike
+
+
+def joined(context: Any, arms: ArrayLike) -> Array:
+    """Rows (k, c + d) to choose among: the context (c,) in front of each of the arms (k, d).
+
+    With the product kernel ``On(first, 0, c) * On(second, c, c + d)`` two rows are alike where both contexts and arms are:
+    k((c, a), (c′, a′)) = k₁(c, c′)·k₂(a, a′) (Krause and Ong, NIPS 2011).
+    """
+    rows = as_rows(arms)
+    try:
+        shared = as_rows([context])
+    except ArmsError as error:
+        raise ArmsError(f"a context must be a flat sequence of finite numbers, got {context!r}") from error
+    return np.hstack([np.repeat(shared, len(rows), axis=0), rows]).astype(np.float64)

@@ -1,0 +1,198 @@
+"""Ask and tell over a box: `Optimizer(Box(...))`. Ids are points; those asked for or told form a table that grows."""
+
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from manyarms.arms.array import Checked
+from manyarms.certificate import Certificate
+from manyarms.domains.box import Box
+from manyarms.domains.points import Points
+from manyarms.domains.policy import DomainBKB
+from manyarms.errors import ParameterError, StateError
+from manyarms.model import Model, Record
+from manyarms.numbers import whole
+from manyarms.optimizer import START, Direction, Optimizer, Predictions, _State
+from manyarms.sketch.confidence import Constant, Radius
+from manyarms.sketch.store import blas
+from manyarms.trials import CandidateId
+from manyarms.typing import Array, Indices, Mask, Seed
+from manyarms.warp import Warp
+
+RADIUS = Constant(2.0)
+"""Of a box: see docs/optimizer.md."""
+NOISES = 10.0
+"""Standard deviations of the noise in a unit of reward, at least."""
+OTHERS = 512
+"""Points drawn where `repeats` rules out the one of largest score."""
+
+
+@dataclass(frozen=True)
+class _BoxModel(Model):
+    """A model whose policy takes arms by value."""
+
+    _least_noise: ClassVar[float] = 1e-6  # near a maximum differences are small parts of a unit
+
+    def _units(self, means: Array) -> Warp:
+        noise = np.sqrt(self.policy.regularization) / self.warp.slope if self.fitted else 0.0
+        return Warp.half_log(means, NOISES * float(noise))
+
+    def _observe(
+        self,
+        policy: Any,
+        arms: Indices,
+        rewards: Array,
+        noise: dict[str, Array],
+        record: Record | None,
+        *,
+        as_table: bool = False,
+    ) -> None:
+        policy.observe(self.arms[arms], rewards, **noise)
+
+
+class BoxOptimizer(Optimizer, over=Box):
+    """What `Optimizer` is for a `Box`. A point is a dict of its columns, or a tuple of numbers where the box has no names.
+
+    The first eight points are drawn uniformly. A failed point counts as bad as the worst value told when the next is chosen, so
+    that it is left alone; predictions do not use it. `top` is of the points told or asked for. `policy` is `DomainBKB` or
+    another with its arguments; ``maximiser=`` is passed on to it.
+    """
+
+    def __init__(
+        self,
+        pool: Box,
+        *,
+        direction: Direction = "maximize",
+        kernel: Any = None,
+        noise: float | None = None,
+        confidence: Radius | None = None,
+        repeats: Literal["allow", "never"] | int = "allow",
+        policy: Any = DomainBKB,
+        seed: Seed = 0,
+        **options: Any,
+    ) -> None:
+        def make(_: Array, kernel: Any, **settings: Any) -> Any:
+            return policy(pool, kernel, **settings)
+
+        made, radius = make if callable(policy) else policy, RADIUS if confidence is None else confidence
+        settings = self._settings(pool, direction, kernel, noise, radius, repeats, made, seed, options)
+        self._log = []
+        model, nothing = _BoxModel.prior(settings, Checked(np.zeros((0, pool.dimension)))), np.zeros(0, dtype=bool)
+        none = nothing.astype(np.intp)
+        self._state = _State(Points.none(pool), none, model, 0, 0, (), none, nothing, nothing)
+
+    @property
+    def box(self) -> Box:
+        """Where points come from."""
+        box: Box = self._state.pool.box
+        return box
+
+    def ask(self, n: int = 1) -> list[CandidateId]:
+        """n points to try; they are pending until told or released."""
+        n, state, asked = whole(n, "n"), self._state, list[CandidateId]()
+        for _ in range(n):
+            with blas().limit(limits=1):
+                (point,) = self.box.decode(self._next_row(state)[None])
+            state = _knowing(state, [point])
+            state = replace(state, pending=(*state.pending, int(state.pool.positions([point])[0])))
+            asked.append(point)
+        self._state = state
+        return asked
+
+    def tell(self, ids: Any, values: Any = None, *, failed: Any = None, noise: Any = None) -> None:
+        """Learn the values of points, asked for or not; otherwise as over a pool."""
+        before = self._state
+        self._state = _knowing(before, ids)
+        try:
+            super().tell(ids, values, failed=failed, noise=noise)
+        except BaseException:
+            self._state = before
+            raise
+
+    def predict(self, ids: Any, level: float = 0.95) -> Predictions:
+        """Posterior mean, standard deviation and interval of the true values of any points of the box."""
+        return Optimizer.predict(self._that_knows(ids), ids, level)
+
+    def certificate(self, tolerance: float | None = None) -> Certificate:
+        """As over a pool; the rival is the best that the maximiser finds, which bounds nothing if it misses the maximum."""
+        self._something_told()
+        rival = self.box.decode(self._state.model.policy.choose())
+        return Optimizer.certificate(self._that_knows(rival), tolerance)
+
+    def add(self, table: Any, *, ids: Any = None) -> None:
+        """Not over a box."""
+        raise ParameterError("a box has no list of candidates to add to; tell() takes any point of it")
+
+    def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
+        """A box has no rows: `predict` takes any point of it."""
+        raise ParameterError("a box has no table of candidates; predict() takes any point of it")
+
+    def retire(self, ids: Any) -> None:
+        """Not over a box."""
+        raise ParameterError("a box has no list of candidates to retire from; tell a point as failed to keep away from it")
+
+    def _that_knows(self, points: Any) -> "BoxOptimizer":
+        twin = copy(self)
+        twin._state = _knowing(self._state, points)
+        return twin
+
+    def _means(self) -> Array:
+        return np.asarray(self._state.model.predict(self._state.pool.arm_of).mean)
+
+    def _rival(self, gone: Mask) -> int:
+        policy: Any = self._state.model.policy
+        return int(np.argmax(np.where(gone, -np.inf, policy.score(self._state.pool.X))))
+
+    def _gone(self, state: _State) -> Mask:
+        return state.retired | state.failed
+
+    def _next_row(self, state: _State) -> Array:
+        """The row to ask for next."""
+        model, pool = state.model, state.pool
+        rng = np.random.default_rng([model.settings.seed, 1, len(pool)])
+        tries = state.results.copy()
+        np.add.at(tries, np.array(state.pending, dtype=np.intp), 1)
+        shut = {row.tobytes() for row in pool.X[state.failed | (tries >= self._most)]}
+        if model.settings.learns and model.n_results < START:
+            drawn = self.box.sample(OTHERS, rng)
+        else:
+            policy = self._avoiding(state)
+            drawn = policy.choose(pending=pool.X[list(state.pending)])
+            if self.box.encode(self.box.decode(drawn))[0].tobytes() in shut:
+                others = self.box.sample(OTHERS, rng)
+                drawn = others[np.argsort(-policy.score(others), kind="stable")]
+        for point in self.box.decode(drawn):
+            row = self.box.encode([point])[0]
+            if row.tobytes() not in shut:
+                return np.asarray(row)
+        raise StateError(f"nothing is left to ask for: {len(shut)} points failed or were tried as often as `repeats` allows")
+
+    def _avoiding(self, state: _State) -> Any:
+        """The policy as if failed points had given the worst reward there is."""
+        model = state.model
+        if not state.failed.any() or not model.n_results:
+            return model.policy
+        policy = copy(model.policy)
+        values = self._sign * np.array([trial.value for trial in self.history if trial.value is not None])
+        rows = state.pool.X[state.failed]
+        policy.observe(rows, np.full(len(rows), model.warp.reward(values).min()))
+        return policy
+
+
+def _knowing(state: _State, points: Any) -> _State:
+    """The state with these points in its table."""
+    pool = state.pool.with_(points)
+    more = np.zeros(len(pool) - len(state.pool), dtype=np.intp)
+    if not len(more):
+        return state
+    return replace(
+        state,
+        pool=pool,
+        order=np.arange(len(pool)),
+        model=replace(state.model, arms=pool.X),
+        results=np.concatenate([state.results, more]),
+        retired=np.concatenate([state.retired, more.astype(bool)]),
+        failed=np.concatenate([state.failed, more.astype(bool)]),
+    )

@@ -1,0 +1,286 @@
+"""A box: ranges of numbers, on a log scale or whole where asked, and choices among categories.
+
+| column | written | encoded as |
+|---|---|---|
+| numbers | ``(low, high)``, not both of them whole | [0, 1] |
+| whole numbers | ``(low, high)`` of two ints | [0, 1], in steps |
+| either, on a log scale | ``(low, high, "log")`` | the same, of the logarithm |
+| a choice | a list of levels | codes 0, 1, … |
+
+Encoded rows have the numbers first, in the order given, then the choices.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+
+from manyarms.arms.array import as_rows
+from manyarms.arms.columns import Feature
+from manyarms.errors import ArmsError, ParameterError
+from manyarms.numbers import real
+from manyarms.typing import Array, ArrayLike
+
+Point = dict[str, Any] | tuple[Any, ...]
+"""Columns by name, or, of a box without names, in order."""
+TOLERANCE = 1e-9
+"""How far outside [0, 1], or off a step, an encoded number may be by rounding."""
+
+
+class Column(ABC):
+    """One side of a box."""
+
+    name: str
+
+    @abstractmethod
+    def encode(self, value: Any) -> float:
+        """The encoded value; ArmsError where it is not of this column."""
+
+    @abstractmethod
+    def decode(self, code: float) -> Any:
+        """The value."""
+
+    @abstractmethod
+    def snap(self, codes: Array) -> Array:
+        """The nearest codes that stand for values."""
+
+    @abstractmethod
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        """Codes drawn uniformly, (n,)."""
+
+
+@dataclass(frozen=True)
+class Range(Column):
+    """Numbers from low to high."""
+
+    name: str
+    low: float
+    high: float
+    log: bool = False
+    whole: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high:
+            raise ParameterError(f"{self.name!r} must have a low end below its high end, got {self.low} and {self.high}")
+        if self.log and self.low <= 0:
+            raise ParameterError(f"{self.name!r} is on a log scale and must be above 0, got {self.low}")
+        if not np.isfinite(self.high - self.low):
+            raise ParameterError(f"{self.name!r} must be narrower than float64's range, got {self.low} to {self.high}")
+
+    def _codes(self, values: Array) -> Array:
+        low, high, scaled = (np.log(x) if self.log else x for x in (self.low, self.high, values))
+        return np.clip((scaled - low) / (high - low), 0.0, 1.0)
+
+    def _values(self, codes: Array) -> Array:
+        low, high = (np.log(x) if self.log else x for x in (self.low, self.high))
+        scaled = low + codes * (high - low)
+        values = np.clip(np.exp(scaled) if self.log else scaled, self.low, self.high)
+        return np.rint(values) if self.whole else values
+
+    def encode(self, value: Any) -> float:
+        number = real(value, repr(self.name), f"a number from {self.low:g} to {self.high:g}", error=ArmsError)
+        if not self.low <= number <= self.high or (self.whole and number != round(number)):
+            kind = "a whole number" if self.whole else "a number"
+            raise ArmsError(f"{self.name!r} must be {kind} from {self.low:g} to {self.high:g}, got {value!r}")
+        return float(self._codes(np.array([number]))[0])
+
+    def decode(self, code: float) -> float | int:
+        value = float(self._values(np.array([code]))[0])
+        return int(value) if self.whole else value
+
+    def snap(self, codes: Array) -> Array:
+        codes = np.clip(codes, 0.0, 1.0)
+        return self._codes(self._values(codes)) if self.whole else codes
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        return self.snap(rng.random(n))
+
+    def beside(self, code: float) -> list[float]:
+        """The steps next to one, of whole numbers."""
+        value = self.decode(code)
+        return [self.encode(other) for other in (value - 1, value + 1) if self.low <= other <= self.high]
+
+
+@dataclass(frozen=True)
+class Choice(Column):
+    """One of some levels."""
+
+    name: str
+    levels: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.levels) < 2 or any(level in self.levels[:i] for i, level in enumerate(self.levels)):
+            raise ParameterError(f"{self.name!r} must have two or more different levels, got {list(self.levels)}")
+
+    def encode(self, value: Any) -> float:
+        if value not in self.levels:
+            raise ArmsError(f"{self.name!r} must be one of {list(self.levels)}, got {value!r}")
+        return float(self.levels.index(value))
+
+    def decode(self, code: float) -> Any:
+        return self.levels[int(code)]
+
+    def snap(self, codes: Array) -> Array:
+        return np.clip(np.rint(codes), 0, len(self.levels) - 1)
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        return rng.integers(len(self.levels), size=n).astype(np.float64)
+
+    def beside(self, code: float) -> list[float]:
+        """The other levels."""
+        return [float(i) for i in range(len(self.levels)) if i != code]
+
+
+class Box:
+    """Ranges and choices: ``Box(lr=(1e-4, 1e-1, "log"), units=(8, 512), act=["relu", "tanh"])``, or ``Box([[0, 1], [-5, 5]])``.
+
+    bounds : (d, 2) lowest and highest number of every column; a point is then a tuple of numbers.
+    columns : by name, a range ``(low, high)`` or ``(low, high, "log")`` or a list of levels; a point is then a dict. A range
+        between two ints is of whole numbers; write ``(0.0, 1.0)`` for all between.
+
+    Kernels, policies and maximisers see encoded rows: numbers scaled to [0, 1], then codes of choices. A box never changes.
+    """
+
+    kernel: ClassVar[None] = None  # that of a pool of objects, which this is not
+
+    def __init__(self, bounds: ArrayLike | None = None, /, **columns: Any) -> None:
+        if (bounds is None) == (not columns):
+            raise ParameterError("a box takes either an array of bounds (d, 2) or columns by name: Box(x=(0.0, 1.0), …)")
+        self.named = bounds is None
+        given = [_column(name, value) for name, value in columns.items()] if bounds is None else _ranges(bounds)
+        self.columns: tuple[Range | Choice, ...] = tuple(given)
+        order = sorted(range(len(given)), key=lambda i: isinstance(given[i], Choice))
+        self._order = np.array(order, dtype=np.intp)  # position of each encoded column among those given
+        self._encoded = tuple(given[i] for i in order)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns, in the order given; "x0", "x1", … where they have none."""
+        return [column.name for column in self.columns]
+
+    @property
+    def dimension(self) -> int:
+        """Encoded columns."""
+        return len(self.columns)
+
+    @cached_property
+    def n_numeric(self) -> int:
+        """How many of them are numbers; the others are codes."""
+        return sum(isinstance(column, Range) for column in self.columns)
+
+    @property
+    def features(self) -> list[Feature]:
+        """The encoded columns, as those of a `Pool`."""
+        return [_feature(i, column) for i, column in enumerate(self._encoded)]
+
+    def points(self, points: Any) -> list[Point]:
+        """One point or several as a list, each checked: dicts, or tuples where the box has no names."""
+        if isinstance(points, Mapping):
+            return [self._point(points)]
+        if not isinstance(points, Sequence | np.ndarray) or isinstance(points, str):
+            raise ArmsError(f"expected a point of {self!r}, or several, got {points!r}")
+        one = not self.named and len(points) and not isinstance(points[0], Sequence | np.ndarray)
+        return [self._point(point) for point in ([points] if one else points)]
+
+    def _point(self, point: Any) -> Point:
+        values = self._values(point)
+        plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+        for column, value in zip(self.columns, plain, strict=True):
+            column.encode(value)
+        return dict(zip(self.names, plain, strict=True)) if self.named else tuple(plain)
+
+    def _values(self, point: Any) -> list[Any]:
+        if self.named:
+            if not isinstance(point, Mapping) or set(point) != set(self.names):
+                raise ArmsError(f"a point of this box is a dict of the columns {self.names}, got {point!r}")
+            return [point[name] for name in self.names]
+        if not isinstance(point, Sequence | np.ndarray) or isinstance(point, str) or len(point) != len(self.columns):
+            raise ArmsError(f"a point of this box has {len(self.columns)} numbers, got {point!r}")
+        return list(point)
+
+    def encode(self, points: Any) -> Array:
+        """Rows (n, d) of one point or several: numbers scaled to [0, 1] first, codes of choices after them."""
+        rows = [[column.encode(value) for column, value in zip(self.columns, self._values(point), strict=True)]
+                for point in self.points(points)]  # fmt: skip
+        return np.array(rows, dtype=np.float64).reshape(-1, self.dimension)[:, self._order]
+
+    def decode(self, rows: ArrayLike) -> list[Point]:
+        """The points of rows (n, d)."""
+        decoded: list[Point] = []
+        for row in self.checked(rows).tolist():
+            values = [column.decode(code) for column, code in zip(self._encoded, row, strict=True)]
+            in_order = [values[i] for i in np.argsort(self._order)]
+            decoded.append(dict(zip(self.names, in_order, strict=True)) if self.named else tuple(in_order))
+        return decoded
+
+    def checked(self, rows: ArrayLike) -> Array:
+        """Encoded rows (n, d), each of them inside the box, or ArmsError."""
+        if np.size(rows) == 0:
+            return np.zeros((0, self.dimension))
+        X = np.array(as_rows(rows, self.dimension), dtype=np.float64)
+        snapped = self.snap(X)
+        outside = np.argwhere(np.abs(X - snapped) > TOLERANCE)
+        if len(outside):
+            row, j = outside[0]
+            column = self._encoded[j]
+            kinds = "the codes of its levels" if isinstance(column, Choice) else "[0, 1], in steps where it is of whole numbers"
+            raise ArmsError(f"row {X[row]} is outside the box: {column.name!r} must be in {kinds}, got {X[row, j]}")
+        return snapped
+
+    def snap(self, rows: Array) -> Array:
+        """The nearest rows inside the box."""
+        return np.column_stack([column.snap(codes) for column, codes in zip(self._encoded, rows.T, strict=True)])
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        """Rows drawn uniformly, (n, d)."""
+        return np.column_stack([column.sample(n, rng) for column in self._encoded])
+
+    def neighbours(self, row: Array) -> Array:
+        """Rows that differ in one choice, or by one step of a whole number, (k, d)."""
+        moved = []
+        for j, column in enumerate(self._encoded):
+            if isinstance(column, Choice) or column.whole:
+                for code in column.beside(float(row[j])):
+                    moved.append(row.copy())
+                    moved[-1][j] = code
+        return np.array(moved).reshape(-1, self.dimension)
+
+    def __repr__(self) -> str:
+        def shown(column: Range | Choice) -> str:
+            if isinstance(column, Choice):
+                return f"{column.name}={list(column.levels)}"
+            ends = (column.low, column.high, "log") if column.log else (column.low, column.high)
+            return f"{column.name}={ends}"
+
+        return f"Box({', '.join(map(shown, self.columns))})"
+
+
+def _column(name: str, value: Any) -> Range | Choice:
+    if isinstance(value, list):
+        return Choice(name, tuple(value))
+    if not isinstance(value, tuple) or len(value) not in (2, 3) or (len(value) == 3 and value[2] != "log"):
+        raise ParameterError(f'{name!r} must be (low, high), (low, high, "log") or a list of levels, got {value!r}')
+    low, high = (real(end, f"an end of {name!r}", "a finite number") for end in value[:2])
+    whole = all(isinstance(end, Integral) for end in value[:2])
+    return Range(name, int(low) if whole else low, int(high) if whole else high, log=len(value) == 3, whole=whole)
+
+
+def _ranges(bounds: ArrayLike) -> list[Range | Choice]:
+    try:
+        array = np.asarray(bounds, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"bounds must be numbers of shape (d, 2), got {bounds!r}") from error
+    if array.ndim != 2 or array.shape[1] != 2 or not len(array) or not np.isfinite(array).all():
+        raise ParameterError(f"bounds must be finite and of shape (d, 2), lowest and highest of every column, got {bounds!r}")
+    return [Range(f"x{i}", low, high) for i, (low, high) in enumerate(array.tolist())]
+
+
+def _feature(i: int, column: Range | Choice) -> Feature:
+    if isinstance(column, Choice):
+        return Feature(column.name, "categorical", i, i + 1, "categorical", levels=column.levels)
+    kind = "log" if column.log else "integer" if column.whole else "continuous"
+    return Feature(column.name, "numeric", i, i + 1, kind, low=float(column.low), high=float(column.high))

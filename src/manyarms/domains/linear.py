@@ -1,0 +1,172 @@
+"""Linear kernels over a ball, where the maximum of u is known, or over a polytope, where it is at a vertex.
+
+With k(x, y) = c·xᵀy the score is u(x) = θᵀx + β̃√(xᵀMx), the largest θ′ᵀx over the ellipsoid θ′ = θ + β̃M^½v, ‖v‖ ≤ 1
+(Abbasi-Yadkori, Pál and Szepesvári 2011). It is convex, with a bias in the kernel too, so it is largest at an extreme point.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.optimize import brentq, linprog
+
+from manyarms.arms.array import as_rows
+from manyarms.domains.score import Score
+from manyarms.errors import ArmsError, KernelError, ParameterError
+from manyarms.kernels import Kernel, Linear, Scaled
+from manyarms.numbers import real, whole
+from manyarms.typing import Array, ArrayLike
+
+TOLERANCE = 1e-8
+"""How far outside, relative to the size of the domain, a row may be by rounding."""
+VERTICES, STARTS = 20, 4
+"""Vertices found in random directions, once, and those that a climb starts from."""
+
+
+@dataclass(frozen=True)
+class Ball:
+    """‖x‖ ≤ radius in some dimension, with a linear kernel without bias: `maximise` is exact."""
+
+    dimension: int
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        whole(self.dimension, "dimension")
+        real(self.radius, "radius", "a positive number", above=0)
+
+    def checked(self, rows: ArrayLike) -> Array:
+        """Rows (n, d), all inside, or ArmsError."""
+        if np.size(rows) == 0:
+            return np.zeros((0, self.dimension))
+        X = np.array(as_rows(rows, self.dimension), dtype=np.float64)
+        norms = np.linalg.norm(X, axis=1)
+        if norms.max() > self.radius * (1 + TOLERANCE):
+            raise ArmsError(f"row {X[int(np.argmax(norms))]} is outside the ball: its norm {norms.max()} exceeds {self.radius}")
+        return X
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        """Rows drawn uniformly, (n, d)."""
+        directions = rng.standard_normal((n, self.dimension))
+        directions /= np.linalg.norm(directions, axis=1)[:, None]
+        return np.asarray(self.radius * rng.random((n, 1)) ** (1 / self.dimension) * directions)
+
+    def maximise(self, score: Score, _: "Ball", rng: np.random.Generator) -> Array:
+        """The maximum of u: max_x max_θ′ θ′ᵀx = radius·max ‖θ′‖ over the ellipsoid, at x along the longest θ′.
+
+        ‖θ + β̃M^½v‖² over ‖v‖ = 1 is a quadratic on a sphere, whose maximum solves a secular equation.
+        """
+        constant, bias = _linear(score.pulled.kernel)
+        if bias:
+            raise KernelError(f"over a ball the kernel is Linear() without a bias, got {score.pulled.kernel!r}")
+        posterior, lam = score.pulled.posterior, score.pulled.regularization
+        B = constant * posterior.basis
+        theta = B.T @ posterior.weights
+        M = (constant * np.eye(self.dimension) - posterior.explained(B.T) @ B) / lam
+        eigenvalues, E = np.linalg.eigh((M + M.T) / 2)
+        half = score.beta * np.sqrt(np.maximum(eigenvalues, 0.0))
+        longest = theta + E @ (half * on_sphere(half * half, half * (E.T @ theta)))
+        length = float(np.linalg.norm(longest))
+        return np.asarray(self.radius / length * longest) if length else self.radius * E[:, -1]
+
+
+def on_sphere(d: Array, b: Array) -> Array:
+    """The maximum of Σ d_j v_j² + 2bᵀv over ‖v‖ = 1: v = b/(ν − d), ν ≥ max d such that ‖v‖ = 1 (the secular equation)."""
+    top, size = float(d.max()), float(np.linalg.norm(b))
+
+    def excess(nu: float) -> float:
+        return float(np.linalg.norm(b / (nu - d))) - 1.0
+
+    low, high = top + 1e-13 * (top + size), top + size
+    if size == 0 or excess(low) <= 0:  # the hard case: what is missing lies along a top eigenvector
+        rest = d < top - 1e-13 * (top + size)
+        v = np.where(rest, b / np.where(rest, top - d, 1.0), 0.0)
+        v[int(np.argmax(d))] += np.sqrt(max(0.0, 1.0 - float(v @ v)))
+    else:
+        v = b / (brentq(excess, low, high, xtol=1e-15 * high) - d) if excess(high) < 0 else b / (high - d)
+    return np.asarray(v / np.linalg.norm(v))
+
+
+@dataclass(frozen=True)
+class Polytope:
+    """Ax ≤ b, bounded, with a linear kernel.
+
+    `maximise` climbs from vertex to vertex: u is convex, so the vertex y that maximises ∇u(x)ᵀy has u(y) ≥ u(x). The best end
+    of several starts is returned: a vertex that no such step improves. To maximise a convex function over a polytope is
+    NP-hard, and the global maximum is not guaranteed.
+    """
+
+    A: Array
+    b: Array
+
+    def __post_init__(self) -> None:
+        A, b = np.array(self.A, dtype=np.float64), np.array(self.b, dtype=np.float64)
+        if A.ndim != 2 or b.shape != (len(A),) or not (np.isfinite(A).all() and np.isfinite(b).all()):
+            raise ParameterError(f"a polytope takes finite A (m, d) and b (m,), got shapes {A.shape} and {b.shape}")
+        object.__setattr__(self, "A", A)
+        object.__setattr__(self, "b", b)
+        for direction in np.vstack([np.eye(A.shape[1]), -np.eye(A.shape[1])]):
+            self._farthest(direction)
+
+    @property
+    def dimension(self) -> int:
+        """Columns of a row."""
+        return int(self.A.shape[1])
+
+    def checked(self, rows: ArrayLike) -> Array:
+        """Rows (n, d), all inside, or ArmsError."""
+        if np.size(rows) == 0:
+            return np.zeros((0, self.dimension))
+        X = np.array(as_rows(rows, self.dimension), dtype=np.float64)
+        excess = X @ self.A.T - self.b
+        slack = TOLERANCE * (1 + np.abs(self.b) + np.abs(X).max() * np.abs(self.A).sum(axis=1))
+        if (excess > slack).any():
+            row, side = np.argwhere(excess > slack)[0]
+            raise ArmsError(f"row {X[row]} is outside the polytope: side {side} is exceeded by {excess[row, side]}")
+        return X
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        """Rows drawn at random, (n, d): mixtures of vertices, not uniform."""
+        corners = self._corners
+        return rng.dirichlet(np.ones(len(corners)), n) @ corners
+
+    @cached_property
+    def _corners(self) -> Array:
+        rng = np.random.default_rng(0)
+        found = [self._farthest(direction) for direction in rng.standard_normal((VERTICES, self.dimension))]
+        return np.unique(np.array(found), axis=0)
+
+    def _farthest(self, direction: Array) -> Array:
+        """The vertex farthest in a direction."""
+        found = linprog(-direction, A_ub=self.A, b_ub=self.b, bounds=(None, None), method="highs-ds")
+        if found.status == 2:
+            raise ParameterError("the polytope is empty: no x has Ax ≤ b")
+        if found.status != 0:
+            raise ParameterError(f"the polytope must be bounded, it is not along {direction}: {found.message}")
+        return np.asarray(found.x)
+
+    def maximise(self, score: Score, _: "Polytope", rng: np.random.Generator) -> Array:
+        """A vertex of large u."""
+        _linear(score.pulled.kernel)
+        corners = self._corners
+        order = np.argsort(-score(corners), kind="stable")[:STARTS]
+        climbed = np.array([self._climbed(score, corners[i]) for i in order])
+        return np.asarray(climbed[int(np.argmax(score(climbed)))])
+
+    def _climbed(self, score: Score, x: Array) -> Array:
+        value = float(score(x[None])[0])
+        while True:
+            y = self._farthest(score.gradient(x[None])[0])
+            better = float(score(y[None])[0])
+            if not better > value + 1e-12 * abs(value):
+                return x
+            x, value = y, better
+
+
+def _linear(kernel: Kernel) -> tuple[float, float]:
+    """c and the bias of c·(xᵀy + bias)."""
+    if isinstance(kernel, Scaled):
+        constant, bias = _linear(kernel.kernel)
+        return kernel.constant * constant, bias
+    if isinstance(kernel, Linear):
+        return 1.0, kernel.bias
+    raise KernelError(f"a ball or a polytope takes a linear kernel, got {kernel!r}; use a Box and its maximiser")

@@ -1,0 +1,77 @@
+"""The points of a box that were asked for or told: a table that grows, with what an optimizer uses of a `Pool`."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from manyarms.arms.columns import Feature
+from manyarms.domains.box import Box, Point
+from manyarms.errors import UnknownArmError
+from manyarms.typing import Array, Indices
+
+
+@dataclass(frozen=True)
+class Points:
+    """Distinct points; each is its own arm, and its own id."""
+
+    box: Box
+    ids: tuple[Point, ...]
+    X: Array  # (n, d)
+    _at: dict[tuple[Any, ...], int]  # shared by all that grew from one, so checked when read
+
+    @classmethod
+    def none(cls, box: Box) -> "Points":
+        """No point yet."""
+        return cls(box, (), np.zeros((0, box.dimension)), {})
+
+    def with_(self, points: Any) -> "Points":
+        """These and more, one point or several; ArmsError where one is not of the box."""
+        new: dict[tuple[Any, ...], Point] = {}
+        for point in self.box.points(points):
+            if self._position(_key(point)) is None:
+                new.setdefault(_key(point), point)
+        if not new:
+            return self
+        at = self._at if len(self._at) == len(self.ids) else {_key(point): i for i, point in enumerate(self.ids)}
+        for i, key in enumerate(new):
+            at[key] = len(self.ids) + i
+        return Points(self.box, (*self.ids, *new.values()), np.vstack([self.X, self.box.encode(list(new.values()))]), at)
+
+    def positions(self, points: Any) -> Indices:
+        """Where these points are, (n,)."""
+        found = []
+        for point in self.box.points(points):
+            position = self._position(_key(point))
+            if position is None:
+                raise UnknownArmError(f"{point!r} was neither asked for nor told")
+            found.append(position)
+        return np.array(found, dtype=np.intp)
+
+    def _position(self, key: tuple[Any, ...]) -> int | None:
+        at = self._at.get(key)
+        return at if at is not None and at < len(self.ids) and _key(self.ids[at]) == key else None
+
+    @property
+    def features(self) -> list[Feature]:
+        """The encoded columns."""
+        return self.box.features
+
+    @property
+    def arm_of(self) -> Indices:
+        """Every point is an arm of its own, (n,)."""
+        return np.arange(len(self.ids))
+
+    def members(self, arm: int) -> Indices:
+        """The points of an arm."""
+        return np.array([arm])
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return repr(self.box)
+
+
+def _key(point: Point) -> tuple[Any, ...]:
+    return tuple(point.values()) if isinstance(point, dict) else point

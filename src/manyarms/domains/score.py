@@ -1,0 +1,58 @@
+"""The score u(x) = μ̃(x) + β̃σ̃(x) of any row, with its gradient: what a maximiser is given."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from manyarms.domains.pulled import Pulled
+from manyarms.typing import Array
+
+SMALLEST = 1e-14
+"""σ̃² of k(x, x)/λ below which it is rounding."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """With the basis rows B of the posterior, k = k_B(x) and J = ∂k/∂x:
+
+    μ̃ = kᵀα,  λσ̃² = k(x, x) − kᵀQk,  ∇u = Jᵀ(α − β̃/(λσ̃)·Qk) + β̃/(2λσ̃)·∇k(x, x).
+    """
+
+    pulled: Pulled
+    beta: float
+
+    @property
+    def differentiable(self) -> bool:
+        """`gradient` works."""
+        return self.pulled.kernel.differentiable
+
+    def __call__(self, X: Array) -> Array:
+        """u at the rows of X (n, d), (n,)."""
+        return self._parts(X)[0]
+
+    def gradient(self, X: Array) -> Array:
+        """∇u at the rows of X (n, d), (n, d)."""
+        return self.both(X)[1]
+
+    def both(self, X: Array) -> tuple[Array, Array]:
+        """u (n,) and ∇u (n, d)."""
+        values, sigma, explained = self._parts(X)
+        kernel, posterior, lam = self.pulled.kernel, self.pulled.posterior, self.pulled.regularization
+        slope = self.beta / (lam * sigma)
+        V = posterior.weights - slope[:, None] * explained
+        return values, kernel.gradient(X, posterior.basis, V) + kernel.gradient(X, X, np.diag(slope))
+
+    def _parts(self, X: Array) -> tuple[Array, Array, Array]:
+        """u (n,), σ̃ (n,) and KQ (n, m)."""
+        pulled, posterior = self.pulled, self.pulled.posterior
+        diag = pulled.kernel.diag(X)
+        K = pulled.kernel(posterior.basis, X).T  # a kernel of few right-hand rows costs least
+        explained = posterior.explained(K)
+        variance = np.maximum(diag - np.einsum("ij,ij->i", explained, K), SMALLEST * np.maximum(diag, 1e-300))
+        sigma = np.sqrt(variance / pulled.regularization)
+        return K @ posterior.weights + self.beta * sigma, sigma, explained
+
+    def incumbents(self, n: int) -> Array:
+        """The n rows pulled of largest u, (≤ n, d)."""
+        rows = self.pulled.rows
+        return rows[np.argsort(-self(rows), kind="stable")[:n]] if len(rows) else rows

@@ -1,0 +1,113 @@
+"""Kernels of objects that are no rows of numbers: strings, graphs, sets, anything a function of two objects can compare.
+
+Policies work on rows. A kernel of objects has an encoder, which makes a row of each object, and is evaluated on such rows;
+sums, products and multiples of kernels with equal encoders have it too.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from manyarms.errors import KernelError
+from manyarms.kernels.adapters import FromObject, Pairwise
+from manyarms.kernels.base import Kernel, Product, Scaled, Sum
+from manyarms.typing import Array
+
+NOTHING = -1.0
+"""Fills rows up to the width of the longest."""
+
+
+class Encoder(Protocol):
+    """From objects to rows of numbers that keep all a kernel needs."""
+
+    def encode(self, objects: Sequence[Any]) -> Array:
+        """A row for each object, (n, as wide as the widest needs); `NOTHING` fills the others."""
+
+    def show(self, row: Array) -> str:
+        """How a message names the object of a row."""
+
+
+class ObjectKernel(Kernel):
+    """A kernel of objects, called with the rows that `encode` makes of them; policies encode arms that are objects."""
+
+    @property
+    def encoder(self) -> Encoder:
+        """What makes rows of objects."""
+        raise NotImplementedError
+
+    def encode(self, objects: Sequence[Any]) -> Array:
+        """A row for each object."""
+        return self.encoder.encode(objects)
+
+
+class OnObjects(Pairwise, ObjectKernel):
+    """k(x, y) = ``function(x, y)`` of two objects of any kind. Slow: one Python call a pair.
+
+    A row is the number of an object among all that were encoded; they are kept for as long as the kernel is.
+    """
+
+    advice = "it must give one real number for two objects"
+
+    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
+        if not callable(function):
+            raise KernelError(f"OnObjects takes a function of two objects, got {function!r}")
+        super().__init__(lambda x, y: function(self._encoder[x], self._encoder[y]))
+        self._name, self._encoder = getattr(function, "__name__", repr(function)), Numbered()
+
+    @property
+    def encoder(self) -> "Numbered":
+        """Numbers objects as they come."""
+        return self._encoder
+
+    def __repr__(self) -> str:
+        return f"OnObjects({self._name})"
+
+
+class Numbered:
+    """An object's row is its number. The list only grows, so that a row stays the object it was."""
+
+    def __init__(self) -> None:
+        self._objects: list[Any] = []
+
+    def encode(self, objects: Sequence[Any]) -> Array:
+        """Numbers of objects not seen before, (n, 1)."""
+        start = len(self._objects)
+        self._objects.extend(objects)
+        return np.arange(start, len(self._objects), dtype=np.float64)[:, None]
+
+    def __getitem__(self, row: Array) -> Any:
+        if len(row) != 1 or not 0 <= row[0] < len(self._objects):
+            raise KernelError(f"a row must be a number that encode() gave, below {len(self._objects)}; got {row}")
+        return self._objects[int(row[0])]
+
+    def show(self, row: Array) -> str:
+        """The object as Python shows it, cut short."""
+        return shortened(self[row])
+
+
+def encoder_of(kernel: Kernel) -> Encoder | None:
+    """The encoder of a kernel of objects, or of an expression of such; None for kernels of rows of numbers."""
+    match kernel:
+        case ObjectKernel():
+            return kernel.encoder
+        case Scaled(kernel=inner) | FromObject(function=Kernel() as inner):
+            return encoder_of(inner)
+        case Sum(first, second) | Product(first, second):
+            one, other = encoder_of(first), encoder_of(second)
+            if one != other:
+                raise KernelError(f"{first!r} and {second!r} take different objects; combine kernels of the same ones")
+            return one
+    return None
+
+
+def shown(kernel: Kernel, row: Array) -> str:
+    """How a message names a row: as its object where it is one."""
+    encoder = encoder_of(kernel)
+    return str(row) if encoder is None else encoder.show(row)
+
+
+def shortened(thing: Any) -> str:
+    """As Python shows it, at most 60 characters."""
+    text = repr(thing)
+    return text if len(text) <= 60 else text[:57] + "…"

@@ -1,0 +1,109 @@
+"""A large table at once: its dictionary in near-linear time, and sums over its rows.
+
+A weighted draw (S, 1/p) of some rows stands for them: the posterior given S, with weights n/p, has every variance within a
+constant. In a random order of the rows, what was drawn from the first so many scores as many more, draws from them, and is
+thinned by its own scores: arm i stays with probability p′/p, p′ = q̄σ̂² by the variance of now. Each row is scored once: O(u m²).
+
+To merge and to thin is SQUEAK (Calandriello, Lazaric and Valko, AISTATS 2017), whose Theorem 1 asks for a q̄ of the order of
+ours; samples that double are those of Musco and Musco (NeurIPS 2017) and of BLESS (Rudi et al., NeurIPS 2018). Variances given
+half of the rows add up to at most 2d_eff on average, so that thinning starts from about 2q̄d_eff arms.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import blas as level3
+
+from manyarms.kernels import Kernel
+from manyarms.sketch.dictionary import inclusion_probability
+from manyarms.sketch.embedding import Embedding
+from manyarms.sketch.linalg import EPS, cholesky, chunks, solve_lower
+from manyarms.sketch.observations import Observations
+from manyarms.sketch.store import blas, in_parallel, squares
+from manyarms.typing import Array, Indices
+
+FIRST = 512
+"""Rows of the first part, which are all drawn."""
+PARTS = 4
+"""Sums are made in so many parts and added in order: the same on any number of cores."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Rows of a table, each with the probability p that it was drawn with."""
+
+    at: Indices  # (m,) positions in the table
+    probability: Array  # (m,)
+    factor: Array  # (m, m) GGᵀ = K_SS + λ diag(p/n)
+
+    @classmethod
+    def of(cls, kernel: Kernel, table: Observations, at: Indices, probability: Array, regularization: float) -> "Draw":
+        K = kernel(table.rows[at], table.rows[at])
+        K[np.diag_indices_from(K)] += regularization * probability / table.counts[at]
+        return cls(at, probability, cholesky(K))
+
+    def variance(self, kernel: Kernel, table: Observations, at: Indices, regularization: float) -> Array:
+        """σ̂²(x) = (k(x, x) − ‖G⁻¹k_S(x)‖²)/λ of some rows; not below what rounding leaves."""
+        variance, inducing = np.empty(len(at)), table.rows[self.at]
+
+        def work(some: slice) -> None:
+            diag = table.diag[at[some]]
+            E = solve_lower(self.factor, kernel(table.rows[at[some]], inducing).T)
+            variance[some] = np.maximum(diag - squares(E), len(self.at) * EPS * diag)
+
+        in_parallel(work, chunks(len(at), len(self.at)))
+        return variance / regularization
+
+
+def draw_from_table(
+    kernel: Kernel, table: Observations, regularization: float, oversampling: float, alpha: float, rng: np.random.Generator
+) -> tuple[Indices, float]:
+    """Positions of a dictionary drawn with p = q̄σ̂² (each weight n standing for n pulls), sorted; and Σ ln(1 + αnσ̂²), each
+    variance given the parts before: with α the accuracy of σ̂² a bound on log det(K/λ + I), by the chain rule."""
+    order, end = rng.permutation(len(table.rows)), FIRST
+    information = float(np.log1p(table.counts[order[:end]] * table.diag[order[:end]] / regularization * alpha).sum())
+    with blas().limit(limits=1):
+        drawn = Draw.of(kernel, table, order[:end], np.ones(len(order[:end])), regularization)
+        while end < len(order):
+            drawn = _thinned(drawn, kernel, table, regularization, oversampling, rng)
+            part = order[end : 2 * end]
+            variance = drawn.variance(kernel, table, part, regularization)
+            information += float(np.log1p(alpha * table.counts[part] * variance).sum())
+            probability = inclusion_probability(variance, table.counts[part], oversampling)
+            kept = rng.random(len(part)) < probability
+            at, p = np.concatenate([drawn.at, part[kept]]), np.concatenate([drawn.probability, probability[kept]])
+            drawn = Draw.of(kernel, table, at, p, regularization)
+            end *= 2
+        return np.sort(_thinned(drawn, kernel, table, regularization, oversampling, rng).at), information
+
+
+def table_sums(embedding: Embedding, table: Observations) -> tuple[Array, Array, float]:
+    """Σ n z zᵀ (m, m), Σ s z (m,) and Σ n r over the rows of a table, in one pass, O(u m²)."""
+    m, n = len(embedding.L), len(table.rows)
+    V, b, residual = np.zeros((PARTS, m, m)), np.zeros((PARTS, m)), np.zeros(PARTS)
+
+    def work(part: int) -> None:
+        first, end, total = part * n // PARTS, (part + 1) * n // PARTS, np.zeros((m, m), order="F")
+        for some in chunks(end - first, m):
+            rows = slice(first + some.start, first + some.stop)
+            Z, r = embedding(table.rows[rows], table.diag[rows])
+            b[part] += Z.T @ table.sums[rows]
+            residual[part] += float(table.counts[rows] @ np.maximum(r, 0.0))
+            Z *= np.sqrt(table.counts[rows])[:, None]
+            total = level3.dsyrk(1.0, Z.T, beta=1.0, c=total, lower=1, overwrite_c=1)
+        V[part] = total
+
+    in_parallel(work, range(PARTS))
+    lower = V.sum(axis=0)
+    return lower + np.tril(lower, -1).T, b.sum(axis=0), float(residual.sum())
+
+
+def _thinned(
+    drawn: Draw, kernel: Kernel, table: Observations, regularization: float, oversampling: float, rng: np.random.Generator
+) -> Draw:
+    """Fewer rows, by their own variances, never all gone."""
+    variance = drawn.variance(kernel, table, drawn.at, regularization)
+    wanted = np.minimum(drawn.probability, inclusion_probability(variance, table.counts[drawn.at], oversampling))
+    kept = rng.random(len(wanted)) * drawn.probability < wanted
+    kept[int(np.argmax(wanted / drawn.probability))] = True
+    return Draw.of(kernel, table, drawn.at[kept], wanted[kept], regularization)

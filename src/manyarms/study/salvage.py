@@ -1,0 +1,142 @@
+"""What is whole of a damaged study file, in a new one.
+
+An event is whole if its digest is that of itself and of its predecessor's digest, as they stand in the file; those behind a
+damaged one are found too. What the model drew and fitted is left out, it learns anew. Nothing is saved without the settings and
+the candidates, the first event.
+"""
+
+import hashlib
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from manyarms.errors import ManyArmsError, StudyDamagedError, StudyError
+from manyarms.study.ledger import Ledger
+from manyarms.study.log import FIRST, Event, Head, checked
+from manyarms.study.storage import Store, Transaction
+
+GAP = 1000
+"""Events in a row that cannot be read, after which none is looked for, unless the file says how many there are."""
+NOT_COPIED = ("draw", "refit")
+EVENT = "SELECT number, kind, time, record, digest FROM events WHERE number = ?"
+
+
+class Salvaged(NamedTuple):
+    """What was saved: events (those of the model do not count), the results among them, and the events that are lost."""
+
+    events: int
+    results: int
+    lost: int
+
+
+def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
+    """Write all whole events of a damaged study file into a new study; the damaged file is only read.
+
+    StudyDamagedError where the first event or the candidates are lost, StudyError where there is no file or the new one exists.
+    """
+    source = Path(damaged)
+    if not source.is_file():
+        raise StudyError(f"there is no file {damaged}; a study in PostgreSQL is restored from the server's own backups")
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy.db"
+        copy.write_bytes(_padded(source.read_bytes()))
+        journal = Path(f"{source}-journal")
+        if journal.is_file():
+            Path(f"{copy}-journal").write_bytes(journal.read_bytes())
+        with closing(sqlite3.connect(copy)) as connection:
+            events, lost = _whole(connection)
+            tables: dict[str, bytes] = {}
+
+            def fetch(digest: str) -> bytes:
+                tables[digest] = _blob(connection, digest)
+                return tables[digest]
+
+            if not events or events[0].kind != "create":
+                raise StudyDamagedError(f"of {damaged} the first event, with the settings, is lost: nothing can be saved")
+            ledger = Ledger(events[0], fetch)
+            good = [events[0], *(event for event in events[1:] if _fits(ledger, event, fetch))]
+    lost += len(events) - len(good)
+
+    def fill(transaction: Transaction) -> None:
+        for table in tables.values():
+            transaction.keep(table)
+        for event in good:
+            learned = {"learned": 0} if event.kind == "ask" else {}
+            transaction.append(event.kind, {**event.payload, **learned}, event.time)
+
+    store = Store(new)
+    store.create(fill)
+    store.close()
+    return Salvaged(len(good), len(ledger.ids), lost)
+
+
+def _padded(data: bytes) -> bytes:
+    """The file at the length that its header tells, so that a file cut off is read up to there."""
+    page = int.from_bytes(data[16:18], "big")
+    size = (65_536 if page == 1 else page) * int.from_bytes(data[28:32], "big")
+    return data if size > 64 * max(1, len(data)) else data.ljust(size, b"\0")
+
+
+def _whole(connection: sqlite3.Connection) -> tuple[list[Event], int]:
+    """The events that are whole, but for those of the model, and the number of those that are not."""
+    events: list[Event] = []
+    lost, before = 0, FIRST
+    for number, row in _rows(connection):
+        digest = row[4] if row is not None else None
+        try:
+            found = checked([row], Head(number - 1, before))[0] if row is not None else []
+        except (StudyDamagedError, ValueError, TypeError):
+            found = []
+        events += [event for event in found if event.kind not in NOT_COPIED]
+        lost += not found
+        before = digest if isinstance(digest, str) else ""
+    return events, lost
+
+
+def _rows(connection: sqlite3.Connection) -> Iterator[tuple[int, Any]]:
+    """Event by event, None where one cannot be read."""
+    last = 0
+    for select in ("SELECT number FROM head", "SELECT max(number) FROM events"):
+        with suppress(sqlite3.Error, TypeError, ValueError):
+            last = max(last, int(connection.execute(select).fetchone()[0]))
+    number = missing = 0
+    waiting: list[tuple[int, Any]] = []  # unreadable ones, which count if another follows
+    while missing < GAP:
+        number += 1
+        row = None
+        with suppress(sqlite3.Error, ValueError, OverflowError):
+            row = connection.execute(
+                "SELECT number, kind, time, record, digest FROM events WHERE number = ?", (number,)
+            ).fetchone()
+        if row is None:
+            missing += 1
+            waiting.append((number, None))
+            continue
+        yield from waiting
+        yield number, row
+        waiting, missing = [], 0
+    yield from (pair for pair in waiting if pair[0] <= last <= number)
+
+
+def _blob(connection: sqlite3.Connection, digest: str) -> bytes:
+    """A stored table; StudyDamagedError where it is not as it was."""
+    try:
+        rows = connection.execute("SELECT data FROM blobs WHERE digest = ? ORDER BY part", (digest,)).fetchall()
+        data = b"".join(row[0] for row in rows)
+    except (sqlite3.Error, TypeError) as error:
+        raise StudyDamagedError(f"a table of candidates cannot be read: {error}") from error
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise StudyDamagedError("a table of candidates is lost: without the candidates nothing can be saved")
+    return data
+
+
+def _fits(ledger: Ledger, event: Event, fetch: Any) -> bool:
+    """Apply an event; False where it speaks of candidates that are lost."""
+    try:
+        ledger.apply([event], fetch)
+    except ManyArmsError:
+        return False
+    return True

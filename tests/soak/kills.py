@@ -1,0 +1,91 @@
+"""kill -9 at random moments while a process tells and asks: nothing that was acknowledged may be lost.
+
+    python -m soak.kills [--kills 1000] [--where disk|memory|postgresql]
+
+A child tells results, each with a value of its own, and says so on a pipe once `tell` has returned. It is killed after a random
+time. The study is opened anew, and one result is told: every acknowledged value must be there once, and at most one that was
+under way. A new study is begun after every 50 kills.
+"""
+
+import argparse
+import os
+import random
+import signal
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
+
+import manyarms as ma
+from soak.common import PROCESSES, N, at, place, pool, start
+
+
+class Kills(NamedTuple):
+    """What came of it."""
+
+    kills: int
+    acknowledged: int
+    unanswered: int  # there, though the child was killed before it could say so
+    slowest: float  # seconds from opening to the first result told after a kill
+    slowest_cpu: float
+
+
+def kills(where: str | Path, number: int, seed: int = 0, longest: float = 0.15) -> Kills:
+    """Kill so many; AssertionError where a result is lost or doubled."""
+    rng, acknowledged, unanswered, slowest, slowest_cpu = random.Random(seed), 0, 0, 0.0, 0.0
+    for i in range(number):
+        if i % 50 == 0:
+            location = at(where, f"kills{i}")
+            ma.Study.create(location, pool(), seed=i).close()
+            expected: list[float] = []
+        reader, writer = PROCESSES.Pipe(duplex=False)
+        child = start(_tell, location, writer, 1e6 * i)
+        writer.close()
+        reader.recv()  # it begins
+        time.sleep(rng.uniform(0, longest))
+        os.kill(child.pid, signal.SIGKILL)
+        child.join()
+        said = _received(reader)
+        begun, cpu = time.perf_counter(), time.process_time()
+        study = ma.Study.open(location)
+        study.tell(i % N, [-1.0 - i])
+        slowest, slowest_cpu = max(slowest, time.perf_counter() - begun), max(slowest_cpu, time.process_time() - cpu)
+        values = [trial.value for trial in study.history if trial.value is not None]
+        assert len(set(values)) == len(values), "a result is there twice"
+        extra = set(values) - {*expected, *said, -1.0 - i}
+        assert not {*expected, *said} - set(values), "an acknowledged result is lost"
+        assert extra <= {said[-1] + 1 if said else 1e6 * i}, f"{extra} were never told"
+        acknowledged, unanswered, expected = acknowledged + len(said), unanswered + len(extra), values
+        if i % 50 == 49:
+            assert study.verify() == study.n_events
+        study.close()
+    return Kills(number, acknowledged, unanswered, slowest, slowest_cpu)
+
+
+def _tell(location: str | Path, writer: Connection, first: float) -> None:
+    study = ma.Study.open(location)
+    writer.send(None)
+    for j in range(1_000_000):
+        if j % 7 == 6:
+            study.ask()
+        study.tell(j % N, [first + j])
+        writer.send(first + j)
+
+
+def _received(reader: Connection) -> list[float]:
+    said: list[float] = []
+    with reader:
+        try:
+            while True:
+                said.append(reader.recv())
+        except EOFError:
+            return said
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--where", choices=["disk", "memory", "postgresql"], default="disk")
+    given = parser.parse_args()
+    with place(given.where) as where:
+        print(given.where, kills(where, given.kills, longest=0.5))

@@ -1,0 +1,187 @@
+"""Ask and tell over a box: what `Optimizer` does for pools, with points for ids."""
+
+from copy import copy
+
+import numpy as np
+import pytest
+
+import manyarms as ma
+from manyarms.errors import ArmsError, ObservationError, ParameterError, StateError
+
+MIXED = {"lr": (1e-4, 1e-1, "log"), "units": (8, 512), "act": ["relu", "tanh", "gelu"]}
+
+
+def parabola(x):
+    return 10 * (x[0] - 0.7) ** 2 + (x[1] + 2) ** 2 / 5
+
+
+def loss(point):
+    return (
+        abs(np.log10(point["lr"]) + 2) + abs(point["units"] - 128) / 128 + {"relu": 0.5, "tanh": 0.0, "gelu": 1.0}[point["act"]]
+    )
+
+
+def run(box, f, n, **options):
+    optimizer, rng = ma.Optimizer(box, direction="minimize", **{"seed": 0, **options}), np.random.default_rng(0)
+    for _ in range(n):
+        (point,) = optimizer.ask()
+        optimizer.tell(point, f(point) + 0.01 * rng.standard_normal())
+    return optimizer
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return run(ma.Box([[0, 1], [-5, 5]]), parabola, 35)
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    return run(ma.Box(**MIXED), loss, 45)
+
+
+def test_it_finds_the_minimum(plain):
+    best = plain.best()
+    assert isinstance(best.id, tuple)
+    assert parabola(best.id) < 0.05
+    assert best.low < best.mean < best.high
+    assert plain.noise < 0.1
+    assert len(plain.history) == 35
+    assert not plain.pending
+    assert [size[0] for size in plain.sizes] == list(range(1, 36))
+    assert set(plain.importance) == {"x0", "x1"}
+
+
+def test_it_finds_the_minimum_of_a_mixed_box(mixed):
+    best = mixed.best().id
+    assert best["act"] == "tanh"
+    assert loss(best) < 0.3
+    assert all(isinstance(trial.id["units"], int) for trial in mixed.history)
+    assert {"lr", "units", "act"} == set(mixed.importance)
+
+
+def test_the_same_seed_asks_for_the_same_points(plain):
+    again = run(ma.Box([[0, 1], [-5, 5]]), parabola, 12)
+    assert [trial.id for trial in again.history] == [trial.id for trial in plain.history[:12]]
+    other = run(ma.Box([[0, 1], [-5, 5]]), parabola, 2, seed=1)
+    assert other.history[0].id != again.history[0].id
+
+
+def test_predictions_are_of_any_point(plain):
+    known = len(plain._state.pool)
+    prediction = plain.predict([(0.7, -2.0), (0.0, 5.0)])
+    assert len(plain._state.pool) == known
+    assert prediction.mean[0] == pytest.approx(0.0, abs=0.2)
+    assert prediction.mean[1] > 2
+    assert (prediction.low < prediction.mean).all()
+    assert (prediction.mean < prediction.high).all()
+    assert plain.predict((0.7, -2.0)).ids == [(0.7, -2.0)]
+    assert [candidate.mean for candidate in plain.top(3)] == sorted(candidate.mean for candidate in plain.top(3))
+
+
+def test_a_certificate_is_heuristic(plain):
+    certificate = plain.certificate(tolerance=100.0)
+    assert certificate.probability is None
+    assert certificate.id == plain.best().id
+    assert certificate.rival != certificate.id
+    assert certificate.regret_bound >= 0
+    assert certificate.reached
+
+
+def test_batches_pending_and_release(mixed):
+    twin = copy(mixed)
+    batch = twin.ask(3)
+    assert len({tuple(point.values()) for point in batch}) == 3
+    assert twin.pending == batch
+    assert not mixed.pending
+    twin.release(batch[0])
+    twin.tell(batch[1], 1.0)
+    assert twin.pending == [batch[2]]
+    with pytest.raises(StateError):
+        twin.release(batch[0])
+
+
+def test_any_point_can_be_told_and_replicates_are_one_arm():
+    optimizer = ma.Optimizer(ma.Box([[0, 1]]), seed=0)
+    optimizer.tell([(0.25,), (0.25,), (0.5,)], [1.0, 2.0, 3.0])
+    assert len(optimizer.policy.rows) == 2
+    assert optimizer.best().id == (0.5,)
+    assert optimizer.best().n_results == 1
+    optimizer.tell(np.array([0.75]), 2.5)
+    assert optimizer.history[-1].id == (0.75,)
+
+
+def test_a_failed_point_is_left_alone():
+    optimizer, box = ma.Optimizer(ma.Box([[0, 1], [0, 1]]), seed=0), ma.Box([[0, 1], [0, 1]])
+    asked = []
+    for _ in range(25):
+        (point,) = optimizer.ask()
+        asked.append(point)
+        if point[0] > 0.5:
+            optimizer.tell(point, ma.FAILED)
+        else:
+            optimizer.tell(point, point[0] - (point[1] - 0.5) ** 2)
+    failed = [trial.id for trial in optimizer.history if trial.failed]
+    assert failed
+    assert len(set(failed)) == len(failed)
+    assert len(optimizer.policy.rows) == 25 - len(failed)
+    rows = box.encode(asked)
+    assert np.unique(rows, axis=0).shape == rows.shape
+    best = optimizer.best().id
+    assert 0.35 < best[0] <= 0.5
+
+
+def test_repeats():
+    box = ma.Box(a=["x", "y"], n=(0, 2))
+    optimizer = ma.Optimizer(box, repeats="never", seed=0)
+    for _ in range(6):
+        (point,) = optimizer.ask()
+        optimizer.tell(point, float(point["n"]))
+    assert len({tuple(trial.id.values()) for trial in optimizer.history}) == 6
+    with pytest.raises(StateError):
+        optimizer.ask()
+    with pytest.raises(ObservationError):
+        optimizer.tell({"a": "x", "n": 1}, 0.0)
+
+
+def test_errors_change_nothing(plain):
+    before = plain._state
+    for ids, values, error in (
+        ((2.0, 0.0), 1.0, ArmsError),
+        ((0.5,), 1.0, ArmsError),
+        ([(0.5, 0.5), (0.5, 9.0)], [1.0, 2.0], ArmsError),
+        ((0.5, 0.5), np.nan, ObservationError),
+        ((0.5, 0.5), [1.0, 2.0], ObservationError),
+        ({"x0": 0.5, "x1": 0.5}, 1.0, ArmsError),
+    ):
+        with pytest.raises(error):
+            plain.tell(ids, values)
+    with pytest.raises(ParameterError):
+        plain.add([[0.5, 0.5]])
+    with pytest.raises(ParameterError):
+        plain.retire([(0.5, 0.5)])
+    assert plain._state is before
+
+
+def test_a_maximiser_that_leaves_the_box_changes_nothing():
+    optimizer = ma.Optimizer(ma.Box([[0, 1]]), maximiser=lambda u, box, rng: [2.0], seed=0)
+    optimizer.tell([(i / 10,) for i in range(10)], np.arange(10.0))
+    before = optimizer._state
+    with pytest.raises(ArmsError, match="maximiser"):
+        optimizer.ask()
+    assert optimizer._state is before
+
+
+def test_a_given_kernel_and_noise_are_not_learned():
+    box = ma.Box([[0, 1]])
+    optimizer = ma.Optimizer(box, kernel=ma.kernels.RBF(0.3), noise=0.1, confidence=ma.LogDet(2.0, 0.1, horizon=50), seed=0)
+    for _ in range(6):
+        (point,) = optimizer.ask()
+        optimizer.tell(point, np.sin(5 * point[0]))
+    policy = ma.domains.DomainBKB(box, ma.kernels.RBF(0.3), regularization=0.01)
+    policy.observe(box.encode([trial.id for trial in optimizer.history]), [trial.value for trial in optimizer.history])
+    np.testing.assert_allclose(optimizer.predict([(0.4,)]).mean, policy.predict([[0.4]]).mean, atol=1e-6)
+
+
+def test_constant_values_and_one_point():
+    optimizer = run(ma.Box(x=(0.0, 1.0)), lambda point: 0.0, 12)
+    assert optimizer.best().mean == pytest.approx(0.0, abs=0.05)

@@ -1,0 +1,269 @@
+"""Boxes: encoding, gradients against finite differences, the maximiser, and the policy over infinitely many arms."""
+
+import numpy as np
+import pytest
+
+import manyarms as ma
+from manyarms import kernels as k
+from manyarms.domains import Box, DomainBKB, MultiStart
+from manyarms.errors import ArmsError, KernelError, ObservationError, ParameterError, StateError
+
+MIXED = {"lr": (1e-4, 1e-1, "log"), "act": ["relu", "tanh", "gelu"], "units": (8, 512), "drop": (0.0, 0.5)}
+
+
+def differences(f, x, h=1e-6):
+    return np.array([(f(x + h * e) - f(x - h * e)) / (2 * h) for e in np.eye(len(x))])
+
+
+# Kernels
+
+KERNELS = {
+    "rbf": k.RBF([0.3, 0.5, 0.7]),
+    "matern32": k.Matern(0.4, nu=1.5),
+    "matern52": k.Matern([0.3, 0.5, 0.7]),
+    "linear": k.Linear(0.5),
+    "polynomial": k.Polynomial(3, 0.7),
+    "scaled": 2.5 * k.RBF(0.4),
+    "sum": k.RBF(0.4) + k.Linear(1.0),
+    "product": k.Matern(0.4) * k.Polynomial(2),
+    "some columns": k.On(k.Matern([0.3, 0.5]), 0, 2) * k.On(k.Hamming(1.5), 2, 3),
+    "nested": 0.5 * (k.RBF(0.4) * k.Linear(1.0) + 2.0 * k.Matern(0.6, nu=1.5)),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_gradients_equal_finite_differences(name):
+    kernel, rng = KERNELS[name], np.random.default_rng(0)
+    assert kernel.differentiable
+    Y = rng.random((7, 3))
+    for x in (rng.random(3), Y[2]):  # where ρ = 0 too
+        moving = [0, 1] if name == "some columns" else [0, 1, 2]
+        expected = np.array([differences(lambda z, y=y: kernel(z[None], y[None])[0, 0], x) for y in Y])
+        V = np.vstack([np.eye(7), rng.standard_normal((2, 7))])
+        gradient = kernel.gradient(np.repeat(x[None], len(V), axis=0), Y, V)
+        np.testing.assert_allclose(gradient[:, moving], (V @ expected)[:, moving], atol=4e-6)
+        diagonal = differences(lambda z: kernel.diag(z[None])[0], x)
+        np.testing.assert_allclose(
+            2 * kernel.gradient(x[None], x[None], np.ones((1, 1)))[0][moving], diagonal[moving], atol=4e-6
+        )
+
+
+@pytest.mark.parametrize("kernel", [k.Matern(0.3, nu=0.5), k.Tanimoto(), k.FromCallable(lambda X, Y: X @ Y.T)])
+def test_a_kernel_without_gradient_says_so(kernel):
+    assert not kernel.differentiable
+    assert not (2.0 * k.On(kernel, 0, 2) * k.RBF(1.0)).differentiable
+    with pytest.raises(KernelError, match="gradient"):
+        kernel.gradient(np.ones((1, 2)), np.ones((3, 2)), np.ones((1, 3)))
+
+
+# Boxes
+
+
+def test_points_survive_encoding():
+    box = Box(**MIXED)
+    assert box.names == ["lr", "act", "units", "drop"]
+    rows = box.sample(200, np.random.default_rng(0))
+    assert rows.shape == (200, 4)
+    assert rows[:, :3].min() >= 0
+    assert rows[:, :3].max() <= 1
+    points = box.decode(rows)
+    np.testing.assert_allclose(box.encode(points), rows, atol=1e-12)
+    assert {point["act"] for point in points} == {"relu", "tanh", "gelu"}
+    assert all(isinstance(point["units"], int) and 8 <= point["units"] <= 512 for point in points)
+    assert 70 < sum(point["lr"] < 10**-2.5 for point in points) < 130  # half of a log scale
+    ends = box.encode(
+        [{"lr": 1e-4, "act": "relu", "units": 512, "drop": 0.5}, {"lr": 1e-1, "act": "gelu", "units": 8, "drop": 0}]
+    )
+    np.testing.assert_array_equal(ends, [[0, 1, 1, 0], [1, 0, 0, 2]])
+
+
+def test_an_array_of_bounds_makes_points_tuples():
+    box = Box(np.array([[0, 2], [-5, 5]]))
+    assert box.decode([[0.25, 0.5]]) == [(0.5, 0.0)]
+    np.testing.assert_array_equal(box.encode((0.5, 0.0)), [[0.25, 0.5]])
+    np.testing.assert_array_equal(box.encode(np.array([[0.5, 0.0], [2.0, 5.0]])), [[0.25, 0.5], [1, 1]])
+    assert "x1=(-5.0, 5.0)" in repr(box)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "columns"),
+    [
+        ((), {}),
+        (([[0, 1]],), {"x": (0.0, 1.0)}),
+        (([[0, 0]],), {}),  # no width
+        (([[1, 0]],), {}),
+        (([0, 1],), {}),
+        (([[0, np.nan]],), {}),
+        (([[0, np.inf]],), {}),
+        (([[-1e308, 1e308]],), {}),
+        (("ab",), {}),
+        ((), {"x": (1.0, 1.0)}),
+        ((), {"x": (0.0, 1.0, "log")}),
+        ((), {"x": (0.0, 1.0, "exp")}),
+        ((), {"x": (0.0, "1")}),
+        ((), {"x": 3.0}),
+        ((), {"x": ["only"]}),
+        ((), {"x": ["a", "a"]}),
+    ],
+)
+def test_a_box_that_makes_no_sense(arguments, columns):
+    with pytest.raises(ParameterError):
+        Box(*arguments, **columns)
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        {"lr": 1e-2, "act": "relu", "units": 8},
+        {"lr": 1e-2, "act": "relu", "units": 8, "drop": 0.1, "more": 1},
+        {"lr": 1.0, "act": "relu", "units": 8, "drop": 0.1},
+        {"lr": np.nan, "act": "relu", "units": 8, "drop": 0.1},
+        {"lr": 1e-2, "act": "swish", "units": 8, "drop": 0.1},
+        {"lr": 1e-2, "act": "relu", "units": 8.5, "drop": 0.1},
+        (1e-2, "relu", 8, 0.1),
+        "relu",
+        7,
+    ],
+)
+def test_a_point_outside_the_box(point):
+    with pytest.raises(ArmsError):
+        Box(**MIXED).encode(point)
+
+
+def test_rows_outside_the_box():
+    box = Box(**MIXED)
+    good = box.sample(1, np.random.default_rng(0))
+    np.testing.assert_array_equal(box.checked(good), good)
+    for column, value in ((0, 1.1), (0, -0.01), (0, np.nan), (1, 1e-4), (3, 0.5), (3, 3.0)):
+        bad = good.copy()
+        bad[0, column] = value
+        with pytest.raises(ArmsError):
+            box.checked(bad)
+
+
+# The policy
+
+
+def told(domain, kernel, n=30, **options):
+    policy = DomainBKB(domain, kernel, **{"regularization": 1e-3, "seed": 0, **options})
+    rng = np.random.default_rng(1)
+    X = domain.sample(n, rng)
+    for rows in np.array_split(X, max(1, n // 10)):  # a dictionary is drawn by the variances before
+        policy.observe(rows, np.sin(5 * rows[:, 0]) + 0.03 * rng.standard_normal(len(rows)))
+    return policy
+
+
+@pytest.mark.parametrize("oversampling", [None, 5.0, 0.5])
+@pytest.mark.parametrize("name", ["rbf", "matern52", "nested"])
+def test_the_score_and_its_gradient(name, oversampling):
+    """u is μ̃ + β̃σ̃ of the posterior's own moments, exact or sketched; its gradient that of finite differences."""
+    lam = 1.0 if oversampling == 0.5 else 1e-3
+    policy = told(Box([[0, 1]] * 3), KERNELS[name], 60, oversampling=oversampling, regularization=lam)
+    assert (len(policy._state.posterior.basis) < 60) == (oversampling == 0.5)  # the sketch is one
+    X = np.random.default_rng(2).random((5, 3))
+    mean, std = policy.predict(X)
+    np.testing.assert_allclose(policy.score(X), mean + policy.beta / np.sqrt(lam) * std, rtol=1e-8)
+    expected = np.array([differences(lambda z: policy.score(z[None])[0], x) for x in X])
+    np.testing.assert_allclose(policy.score.gradient(X), expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_the_posterior_is_the_exact_one_where_nothing_is_sketched():
+    box, rng = Box([[0, 1]] * 2), np.random.default_rng(0)
+    X = rng.random((12, 2))
+    arms, y = np.array([0, 1, 2, 3, 2, 4, 2, 5]), rng.standard_normal(8)
+    policy = DomainBKB(box, k.RBF(0.4), regularization=0.1, oversampling=None)
+    for i in range(0, 8, 2):
+        policy.observe(X[arms[i : i + 2]], y[i : i + 2])
+    exact = ma.GPUCB(X, k.RBF(0.4), regularization=0.1)
+    exact.observe(arms, y)
+    for ours, theirs in zip(policy.predict(X), exact.predict(), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-10)
+    assert policy.effective_dimension == pytest.approx(exact.effective_dimension)
+    assert len(policy.rows) == 6
+
+
+@pytest.mark.parametrize("kernel", [k.RBF(0.3), k.Matern(0.3, nu=0.5)])
+def test_the_default_maximiser_finds_the_maximum(kernel):
+    policy = told(Box([[0, 1]] * 2), kernel)
+    grid = np.stack(np.meshgrid(*[np.linspace(0, 1, 101)] * 2), axis=-1).reshape(-1, 2)
+    assert policy.score(policy.choose())[0] >= policy.score(grid).max() - 1e-3
+
+
+def test_the_default_maximiser_over_choices_and_whole_numbers():
+    box = Box(a=["x", "y", "z"], n=(0, 9), c=["p", "q"], m=(1, 1000, "log"))
+    kernel = k.On(k.RBF(0.3), 0, 2) * k.On(k.Hamming(1.0), 2, 4)
+    policy = told(box, kernel)
+    everything = box.encode(
+        [{"a": a, "n": n, "c": c, "m": m} for a in "xyz" for n in range(10) for c in "pq" for m in range(1, 1001, 3)]
+    )
+    (row,) = policy.choose()
+    box.decode(row[None])
+    assert policy.score(row[None])[0] >= policy.score(everything).max() - 1e-3
+
+
+def test_choose_is_pure_and_batches_spread():
+    policy = told(Box([[0, 1]] * 2), k.RBF(0.3), 3)
+    batch = policy.choose(4)
+    np.testing.assert_array_equal(batch, policy.choose(4))
+    np.testing.assert_array_equal(policy.choose(1, pending=batch[:1])[0], batch[1])
+    assert min(np.linalg.norm(a - b) for i, a in enumerate(batch) for b in batch[:i]) > 0.05
+    fresh = DomainBKB(Box([[0, 1]]), k.RBF(0.3), seed=3)
+    np.testing.assert_array_equal(fresh.choose(), fresh.choose())
+    with pytest.raises(StateError):
+        _ = fresh.best
+
+
+def test_a_users_maximiser_gets_u_and_its_gradient():
+    seen = []
+
+    def middle(u, box, rng):
+        X = box.sample(3, rng)
+        seen.append((u(X).shape, u.gradient(X).shape))
+        return np.full(box.dimension, 0.5)
+
+    policy = told(Box([[0, 1]] * 2), k.RBF(0.3), maximiser=middle)
+    np.testing.assert_array_equal(policy.choose(), [[0.5, 0.5]])
+    assert seen == [((3,), (3, 2))]
+
+
+@pytest.mark.parametrize("bad", [[1.5, 0.5], [np.nan, 0.5], [0.5], [[0.5, 0.5]], "ab"])
+def test_a_maximiser_that_leaves_the_box(bad):
+    policy = told(Box([[0, 1]] * 2), k.RBF(0.3), maximiser=lambda u, box, rng: bad)
+    before = policy._state
+    with pytest.raises(ArmsError, match="maximiser"):
+        policy.choose()
+    assert policy._state is before
+
+
+def test_bad_input_changes_nothing():
+    policy = told(Box([[0, 1]] * 2), k.RBF(0.3))
+    before = policy._state
+    for rows, rewards, error in (
+        ([[0.5, 1.5]], [1.0], ArmsError),
+        ([[0.5]], [1.0], ArmsError),
+        ([[0.5, 0.5]], [np.nan], ObservationError),
+        ([[0.5, 0.5]], [1.0, 2.0], ObservationError),
+    ):
+        with pytest.raises(error):
+            policy.observe(rows, rewards)
+    assert policy._state is before
+    with pytest.raises(ParameterError):
+        DomainBKB(Box([[0, 1]]), k.RBF(0.3), confidence=ma.Bayes()).choose()
+    with pytest.raises(ParameterError, match="horizon"):
+        DomainBKB(Box([[0, 1]]), k.RBF(0.3), confidence=ma.LogDet(1.0, 0.1)).choose()
+    with pytest.raises(ParameterError):
+        DomainBKB(Box([[0, 1]]), k.RBF(0.3), maximiser=3)
+
+
+def test_infinite_sets_take_chowdhury_and_gopalans_constants():
+    """With λ = 1 + 2/T and prior k their β is F + ξ√(2(γ + 1 + ln 1/δ)), for the sd √(λσ²)."""
+    T = 50
+    lam = 1 + 2 / T
+    radius = ma.LogDet(norm=2.0, noise=0.3, delta=0.05, horizon=T)
+    evidence = ma.Evidence(np.inf, lam, True, n_observations=10, information=7.0)
+    theirs = 2.0 + 0.3 * np.sqrt(2 * (7.0 / 2 + 1 + np.log(1 / 0.05)))
+    assert radius(evidence) == pytest.approx(np.sqrt(lam) * theirs)
+
+
+def test_a_maximiser_is_a_value():
+    assert MultiStart() == MultiStart()

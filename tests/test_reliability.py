@@ -1,0 +1,172 @@
+"""What must never happen, tried a few times; `make soak` tries it thousands of times (docs/reliability.md)."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import study_tell
+from soak import damage, kills, writers
+from soak.common import pool
+
+import manyarms as ma
+from manyarms.errors import StudyDamagedError, StudyError
+from manyarms.study.salvage import salvage
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(params=["file", "postgresql"])
+def where(request, folder):
+    return folder if request.param == "file" else f"{request.getfixturevalue('server')}#"
+
+
+def test_a_kill_loses_nothing(where):
+    number = 50 if isinstance(where, Path) else 15
+    found = kills.kills(where, number, longest=0.1)
+    assert found.kills == number
+    assert found.acknowledged > number
+    assert found.slowest_cpu < 1
+
+
+def test_a_crowd_of_writers(folder):
+    writers.writers(folder, 16, 200)
+
+
+def test_a_writer_that_dies_with_the_lock(where):
+    assert writers.dies_with_lock(where) < 1
+
+
+def test_a_file_cut_off_is_noticed(path):
+    found = damage.cuts(path, 200)
+    assert found == (200, 0)
+
+
+def test_a_bit_flipped_is_noticed_or_changes_nothing(path):
+    found = damage.flips(path, 200)
+    assert sum(found) == 200
+    assert min(found) > 10
+
+
+def test_a_disk_that_is_full_or_fails():
+    if shutil.which("cc") is None or not sys.platform.startswith("linux"):
+        pytest.skip("needs a C compiler and Linux")
+    done = subprocess.run(
+        [sys.executable, "-m", "soak.disk", "--quick"], cwd=HERE, env=os.environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "faults" in done.stdout
+
+
+def test_a_tell_costs_little_more_than_an_insert():
+    """Where there is no sync to wait for, as in memory, what Python takes is allowed for."""
+    tell, insert = study_tell.main(None, 40)
+    assert tell < 2 * insert + 2e-3
+
+
+def test_a_study_survives_a_fork(path):
+    study = ma.Study.create(path, pool(), worker="parent")
+    study.tell(0, [5.0])
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            study.tell(1, [10.0])
+            os.write(writer, str(len(study.history)).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reader, 10) == b"2"
+    study.tell(2, [7.0])
+    assert [trial.value for trial in study.history] == [5.0, 10.0, 7.0]
+    assert study.verify() == 4
+
+
+def test_wal_is_not_used(path):
+    """Some versions of SQLite may damage a file in WAL mode; a study that someone switched to it is switched back."""
+    study = ma.Study.create(path, pool())
+    study.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+    connection.close()
+    study.tell(0, [1.0])
+    assert study._store._engine.raw_connection().execute("PRAGMA journal_mode").fetchone() == ("truncate",)
+
+
+# Salvage
+
+
+def a_study(path):
+    study = ma.Study.create(path, ma.Pool.from_array(np.random.default_rng(0).random((40, 2))), worker="w")
+    for id in range(30):
+        study.tell(id, [float(id)])
+    study.add(np.array([[3.0, 3.0]]))
+    study.tell(40, [100.0])
+    study.ask()
+    study.close()
+    return study
+
+
+def damaged_by(path, statement):
+    with sqlite3.connect(path) as connection:
+        connection.execute(statement)
+    connection.close()
+
+
+def test_whole_events_behind_a_damaged_one_are_saved(folder):
+    study = a_study(folder / "a.db")
+    n = sum(event.kind not in ("draw", "refit") for event in study.events())
+    study.close()
+    damaged_by(folder / "a.db", "UPDATE events SET record = replace(record, '12.0', '13.0') WHERE number = 14")
+    with pytest.raises(StudyDamagedError):
+        ma.Study.open(folder / "a.db")
+    saved = salvage(folder / "a.db", folder / "b.db")
+    assert (saved.events, saved.results, saved.lost) == (n - 1, 30, 1)
+    again = ma.Study.open(folder / "b.db")
+    assert [trial.value for trial in again.history] == [float(id) for id in range(30) if id != 12] + [100.0]
+    assert len(again.leases) == 1
+    assert again.best().id == 40
+    with pytest.raises(StudyError, match="already"):
+        salvage(folder / "a.db", folder / "b.db")
+
+
+def test_what_is_lost_with_its_predecessor_and_its_candidates(folder):
+    a_study(folder / "a.db")
+    damaged_by(folder / "a.db", "DELETE FROM events WHERE number = 14")
+    assert salvage(folder / "a.db", folder / "b.db").lost == 2  # the next one's digest cannot be checked
+    damaged_by(folder / "a.db", "DELETE FROM events WHERE kind = 'add'")
+    saved = salvage(folder / "a.db", folder / "c.db")
+    assert len(ma.Study.open(folder / "c.db").history) == saved.results == 28
+    damaged_by(folder / "a.db", "DELETE FROM blobs")
+    with pytest.raises(StudyDamagedError, match="candidates"):
+        salvage(folder / "a.db", folder / "d.db")
+    assert not (folder / "d.db").exists()
+    damaged_by(folder / "a.db", "DELETE FROM events WHERE number = 1")
+    with pytest.raises(StudyDamagedError, match="settings"):
+        salvage(folder / "a.db", folder / "d.db")
+    with pytest.raises(StudyError, match="no file"):
+        salvage(folder / "none.db", folder / "d.db")
+
+
+def test_of_a_file_cut_off_what_is_there_is_saved(folder):
+    study = a_study(folder / "a.db")
+    history = study.history
+    study.close()
+    whole = (folder / "a.db").read_bytes()
+    counts = []
+    for i, share in enumerate((0.5, 0.8, 0.95)):
+        (folder / "cut.db").write_bytes(whole[: int(share * len(whole))])
+        try:
+            saved = salvage(folder / "cut.db", folder / f"{i}.db")
+        except StudyDamagedError:
+            counts.append(0)
+            continue
+        found = ma.Study.open(folder / f"{i}.db").history
+        assert len(found) == saved.results
+        assert {(trial.id, trial.value) for trial in found} <= {(trial.id, trial.value) for trial in history}
+        counts.append(len(found))
+    assert counts[-1] > 0

@@ -1,0 +1,227 @@
+"""Snapshots change nothing but the time that opening takes; backlogs are learned without the lock."""
+
+import os
+import sqlite3
+import threading
+
+import numpy as np
+import pytest
+from soak import common
+
+import manyarms as ma
+from manyarms import model, plots
+from manyarms.errors import StudyStorageError
+from manyarms.policies import adaptive
+from manyarms.study import learning, snapshot, study
+
+X = np.random.default_rng(0).random((400, 2))
+BIG = np.random.default_rng(1).random((6000, 2))  # too many for the exact start
+
+
+def value(rows, id, step):
+    return float(np.sin(5 * rows[id]).sum() + 0.1 * np.random.default_rng([7, step]).normal())
+
+
+def run(study, rows, start, stop):
+    for step in range(start, stop):
+        (asked,) = study.ask()
+        study.tell(asked, [value(rows, asked, step)], noise=0.05 if step % 3 == 0 else None)
+
+
+def known(study):
+    state = study.policy._state
+    return state.dictionary.tolist(), sorted(state.inducing.tolist()), state.chance.state, state.evidence, study.history
+
+
+def assert_alike(one, other):
+    mine, its = known(one), known(other)
+    assert mine[:3] == its[:3]
+    assert mine[4] == its[4]
+    for name, number in vars(mine[3]).items():
+        if number is not None:
+            assert number == pytest.approx(getattr(its[3], name), rel=1e-8, abs=1e-12), name
+    np.testing.assert_allclose(one.policy.predict().mean, other.policy.predict().mean, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(one.policy.predict().std, other.policy.predict().std, rtol=1e-6, atol=1e-9)
+
+
+CASES = {
+    "exact": (X, {}),
+    "sketched": (BIG, {"kernel": ma.kernels.RBF(0.2), "noise": 0.1}),
+    "learned": (BIG, {}),
+    "table": (BIG, {}),
+    "table and more": (BIG, {}),
+    "doubling": (BIG, {"kernel": ma.kernels.RBF(0.2), "noise": 0.1, "confidence": ma.Theory(0.1, 0.1, double=True)}),
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", CASES)
+def test_a_state_from_a_snapshot_is_the_state_from_the_log(path, monkeypatch, name, seed):
+    rows, options = CASES[name]
+    if name.startswith("table"):
+        monkeypatch.setattr(model, "LARGE", 24)
+    monkeypatch.setattr(study, "EVERY", 2 if name == "table and more" else 10)
+    monkeypatch.setattr(adaptive, "EXACT_ENTRIES", 1 << 18)
+    made = ma.Study.create(path, ma.Pool.from_array(rows), seed=seed, **options)
+    run(made, rows, 0, 39)
+    made.best()
+    taken = []
+    original = study.resume
+    monkeypatch.setattr(study, "resume", lambda *given: taken.append(original(*given)) or taken[-1])
+    with_snapshot = ma.Study.open(path)
+    with_snapshot.best()
+    assert taken[0] is not None
+    assert taken[0][1] >= 20  # steps that were not taken again
+    assert (with_snapshot.policy._state.exact is None) == (rows is BIG)
+    assert (with_snapshot.policy._past is not None) == name.startswith("table")
+    monkeypatch.setattr(study, "resume", lambda *_: None)
+    from_log = ma.Study.open(path)
+    assert_alike(with_snapshot, from_log)
+    assert with_snapshot.ask(3) == from_log._at(from_log._model).ask(3)
+
+
+def test_a_damaged_snapshot_is_ignored_with_a_warning(path, monkeypatch):
+    monkeypatch.setattr(study, "EVERY", 5)
+    made = ma.Study.create(path, ma.Pool.from_array(X))
+    run(made, X, 0, 12)
+    expected = made.best()
+    made.close()
+    for statement in (
+        "UPDATE blobs SET data = zeroblob(length(data)) WHERE digest IN (SELECT digest FROM snapshots)",
+        "DELETE FROM blobs WHERE digest IN (SELECT digest FROM snapshots)",
+        "UPDATE snapshots SET digest = NULL",
+    ):
+        with sqlite3.connect(path) as connection:
+            if "NULL" in statement:
+                connection.execute("DELETE FROM snapshots")
+            else:
+                connection.execute(statement)
+        connection.close()
+        again = ma.Study.open(path)
+        if "NULL" in statement:
+            assert again.best() == expected
+        else:
+            with pytest.warns(RuntimeWarning, match="snapshot"):
+                assert again.best() == expected
+        assert again.verify() == again.n_events
+
+
+def test_one_snapshot_is_kept(path, monkeypatch):
+    monkeypatch.setattr(study, "EVERY", 3)
+    made = ma.Study.create(path, ma.Pool.from_array(X))
+    run(made, X, 0, 12)
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT count(*) FROM snapshots").fetchone() == (1,)
+        assert connection.execute("SELECT count(*) FROM blobs").fetchone() == (2,)  # the pool and the snapshot
+    connection.close()
+
+
+def test_a_snapshot_is_not_used_where_others_drew_at_its_steps(path, monkeypatch):
+    monkeypatch.setattr(study, "EVERY", 5)
+    made = ma.Study.create(path, ma.Pool.from_array(X))
+    run(made, X, 0, 12)
+    made.best()
+    with made._store.reading() as transaction:
+        assert snapshot.resume(transaction, made._ledger, made._prior, 0) is not None
+        made._ledger.records.pop(made._ledger.steps[2].number)
+        assert snapshot.resume(transaction, made._ledger, made._prior, 0) is None
+
+
+def test_two_who_learn_the_same_agree(path):
+    one = ma.Study.create(path, ma.Pool.from_array(X), worker="one")
+    run(one, X, 0, 10)
+    one.best()
+    two = ma.Study.open(path, worker="two")
+    for each in range(6):
+        two.tell(each, [value(X, each, each)])
+    with one._current() as ledger:
+        found = learning.learn(ledger, one._model, one._done, one._resume)
+    two.best()
+    events = two.n_events
+    with one._writing() as call:
+        call.adopt(found)
+        assert call.done == found.done  # the same was drawn: nothing is written twice
+    assert one.n_events == events
+    other = found._replace(begun=one._done, done=one._done, made={})
+    two.tell(9, [0.3])
+    two.ask()
+    with one._current() as ledger:
+        stale = learning.learn(ledger, one._model, one._done, one._resume)
+    number = ledger.steps[-1].number
+    wrong = stale._replace(recorded=number - 1, made={number: ("draw", {"step": number, "drawn": "AA=="})})
+    with one._writing() as call:
+        call.adopt(wrong)
+        assert call.done == other.done  # it is dropped
+    assert_alike(one, two)
+
+
+def test_a_backlog_is_learned_without_the_lock(path, monkeypatch):
+    """While one learns for seconds, another's results go through."""
+    slow = ma.Study.create(path, ma.Pool.from_array(X))
+    quick = ma.Study.open(path)
+    for id in range(8):
+        slow.tell(id, [value(X, id, id)])
+    learning_now, go_on = threading.Event(), threading.Event()
+    original = learning._taken
+
+    def wait(*given):
+        learning_now.set()
+        assert go_on.wait(60)
+        return original(*given)
+
+    monkeypatch.setattr(learning, "_taken", wait)
+    thread = threading.Thread(target=slow.best)
+    thread.start()
+    assert learning_now.wait(60)
+    quick.tell(9, [0.5])
+    go_on.set()
+    thread.join()
+    assert len(slow.history) == 9
+
+
+def test_a_large_backlog_is_learned_at_once(path):
+    made = ma.Study.create(path, ma.Pool.from_array(X))
+    for id in range(100):
+        made.tell(id, [value(X, id, id)])
+    made.best()
+    assert sum(event.kind == "refit" for event in made.events()) == 1
+    assert_alike(made, ma.Study.open(path))
+
+
+def test_sizes_are_of_every_draw(path):
+    made = ma.Study.create(path, ma.Pool.from_array(X))
+    assert made.sizes == []
+    run(made, X, 0, 12)
+    sizes = made.sizes
+    assert [n for n, *_ in sizes] == sorted(n for n, *_ in sizes)
+    assert sizes[-1][0] == 12
+    assert sizes[-1][1] == len(made.policy.dictionary)
+    assert sizes == ma.Study.open(path).sizes
+    assert len(plots.sketch(made).data) == 3
+
+
+def _read_only(path, expected):
+    if os.geteuid() == 0:
+        os.setuid(65534)
+    reader = ma.Study.open(path)
+    assert reader.history == expected
+    assert reader.best() == reader.best()
+    assert reader.sizes[-1][0] == 12
+    with pytest.raises(StudyStorageError, match="readonly"):
+        reader.tell(0, [1.0])
+
+
+def test_who_cannot_write_can_read(path):
+    """In a process that has no right to write to the file."""
+    made = ma.Study.create(path, ma.Pool.from_array(X))
+    run(made, X, 0, 12)
+    expected = made.history
+    made.close()
+    path.chmod(0o444)
+    path.parent.chmod(0o555)
+    child = common.start(_read_only, path, expected)
+    child.join(60)
+    assert child.exitcode == 0
+    path.parent.chmod(0o755)
+    path.chmod(0o644)
+    assert made.best().id is not None
