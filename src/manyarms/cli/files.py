@@ -138,6 +138,8 @@ def doctor(
 
 def _operate(study: str, problem: str, new: str | None, as_json: bool) -> int:
     """Say what can be saved of a damaged study, and save it where a new one is asked for."""
+    if "://" in study:
+        raise StudyDamagedError(f"{problem}; restore it from the backups of the server")
     with tempfile.TemporaryDirectory() as folder:
         try:
             saved = save_whole_events(study, new or Path(folder) / "tried.db")
