@@ -145,6 +145,7 @@ def test_the_value_may_come_from_a_file(lab):
 def test_a_command_that_is_wrong_does_not_use_up_the_candidates(lab):
     answer = run(lab, "exit 1", "--max-failures", 4, "--jobs", 2, code=5)
     assert "mend the command" in answer.data["ended"]
+    assert answer.err.splitlines()[-1].startswith("error: the last 4")
     assert not told(lab)
     assert not ma.Study.open(lab).pending
     run(lab, "echo $1")
@@ -231,6 +232,18 @@ def test_leases_are_renewed(lab, monkeypatch):
     kinds = [event.kind for event in ma.Study.open(lab).events()]
     assert kinds.count("renew") >= 2
     assert "expire" not in kinds
+
+
+def test_children_are_ended_when_the_storage_gives_up(lab, folder, monkeypatch):
+    def refuse(*_, **__):
+        raise ma.errors.StudyStorageError("disk full")
+
+    monkeypatch.setattr(ma.Study, "tell", refuse)
+    monkeypatch.setattr("manyarms.cli.objective.PATIENCE", ())
+    wait = f"while [ ! -e {folder}/pid ]; do sleep 0.05; done; echo 1"
+    hang = f"if mkdir {folder}/first 2> /dev/null; then echo $$ > {folder}/pid; exec sleep 100; else {wait}; fi"
+    assert said("run", lab, "--jobs", 2, "--", "sh", "-c", hang).code == 4
+    assert is_gone(int((folder / "pid").read_text()))
 
 
 def test_output_is_read_from_its_end(tmp_path):

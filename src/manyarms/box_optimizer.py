@@ -125,6 +125,10 @@ class BoxOptimizer(Optimizer, over=Box):
         """Not over a box."""
         raise ParameterError("a box has no list of candidates to add to; tell() takes any point of it")
 
+    def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
+        """A box has no rows: `predict` takes any point of it."""
+        raise ParameterError("a box has no table of candidates; predict() takes any point of it")
+
     def retire(self, ids: Any) -> None:
         """Not over a box."""
         raise ParameterError("a box has no list of candidates to retire from; tell a point as failed to keep away from it")

@@ -245,8 +245,9 @@ class Optimizer:
 
     def predict(self, ids: Any, level: float = 0.95) -> Predictions:
         """Posterior mean, standard deviation and interval of the true values of candidates."""
-        pool, positions = self._state.pool, self._state.pool.positions(ids)
-        return self._predictions([_plain(pool.ids[position]) for position in positions], pool.X, pool.arm_of[positions], level)
+        pool, arms = self._state.pool, self._state.model.arms
+        positions = pool.positions(ids)
+        return self._predictions([_plain(pool.ids[position]) for position in positions], arms, pool.arm_of[positions], level)
 
     def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
         """The same of candidates that are not in the pool: a table that `add` would take. Nothing is added."""

@@ -111,7 +111,7 @@ def _described(error: BaseException) -> tuple[str, int]:
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return "interrupted", INTERRUPTED
     if isinstance(error, StudyDamagedError):
-        return f"{error}; `manyarms doctor` says what can be saved", DAMAGED
+        return re.sub("salvage (what is whole|those)", "salvage that with `manyarms doctor`", str(error)), DAMAGED
     if isinstance(error, StudyStorageError):
         return str(error), STORAGE
     if isinstance(error, ManyArmsError | OSError):

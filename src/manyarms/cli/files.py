@@ -1,20 +1,22 @@
 """A study as files, and its health: export, import, doctor."""
 
+import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import polars as pl
 import typer
 
-from manyarms.cli.app import DAMAGED, AsJson, Decimal, Force, InputError, Separator, StudyAt, opened
+from manyarms.cli.app import DAMAGED, DONE, AsJson, Decimal, Force, InputError, Separator, StudyAt, opened
 from manyarms.cli.knowledge import results_frame, results_of
 from manyarms.cli.output import answer, count, moment, new_file, place, table
 from manyarms.cli.results import tell_files
 from manyarms.cli.tables import Marks, marks, results_in, rows_of, write_csv
 from manyarms.errors import StudyDamagedError
 from manyarms.study import Study
-from manyarms.study.copies import Copy, copied, create_from, read_copy, whole_part, written_copy
+from manyarms.study.copies import copied, create_from, read_copy, written_copy
+from manyarms.study.salvage import salvage as save_whole_events
 
 
 def export(
@@ -112,50 +114,39 @@ def doctor(
     """Check a study, and say what can be saved.
 
     Reads every event and every table and compares them with their digests. Exit code 3 where something is damaged; --salvage
-    makes a new study of all events before the damage.
+    then makes a new study of all events that are whole, also those behind the damage. The damaged file is only read.
 
     [bold]Example:[/bold]
       manyarms doctor lab.db --salvage saved.db
     """
-    problem = None
     try:
         with opened(study) as known:
             known.verify()
-            copy = copied(known)
+            events = list(known.events())
     except StudyDamagedError as error:
-        problem, copy = str(error), whole_part(study)
-    data, lines = _findings(copy, problem)
+        return _operate(study, str(error), salvage, as_json)
     if salvage is not None:
-        if not copy.events:
-            raise StudyDamagedError(f"nothing of {place(study)} can be saved: {problem}")
-        create_from(salvage, copy).close()
-        data["salvaged"] = place(salvage)
-        lines.append(f"Saved to {place(salvage)}: it has all that is said above to be whole.")
-    elif problem and copy.events:
-        lines.append(f"To save those: manyarms doctor {place(study)} --salvage NEW")
-    answer(data, as_json, "\n".join(lines), table(["event", "times"], data["kinds"].items()))
-    return DAMAGED if problem else 0
+        raise InputError(f"{place(study)} is whole, there is nothing to salvage; `manyarms export` makes a copy")
+    kinds = Counter(event.kind for event in events)
+    results = sum(len(event.payload["ids"]) for event in events if event.kind == "tell")
+    first, last = moment(events[0].time), moment(events[-1].time)
+    data = {"whole": True, "events": len(events), "results": results, "first": first, "last": last, "kinds": dict(kinds)}
+    text = f"Whole: {count(len(events), 'event')}, {count(results, 'result')}, from {first} to {last}."
+    answer(data, as_json, text, table(["event", "times"], kinds.items()))
+    return DONE
 
 
-def _findings(copy: Copy, problem: str | None) -> tuple[dict[str, Any], list[str]]:
-    """What is whole, as data and in words."""
-    results = sum(len(event.payload["ids"]) for event in copy.events if event.kind == "tell")
-    first, last = (moment(copy.events[i].time) if copy.events else None for i in (0, -1))
-    data = {
-        "whole": problem is None,
-        "problem": problem,
-        "events": len(copy.events),
-        "results": results,
-        "first": first,
-        "last": last,
-        "tables": len(copy.tables),
-        "table_bytes": sum(map(len, copy.tables.values())),
-        "kinds": dict(Counter(event.kind for event in copy.events)),
-    }
-    good = f"{count(len(copy.events), 'event')} ({count(results, 'result')}, {first} to {last}) are as they were written"
-    if problem is None:
-        return data, [f"Whole: {good}."]
-    return data, [
-        f"Damaged: {problem}.",
-        f"{good}, and can be saved." if copy.events else "Nothing can be saved; go back to a copy.",
-    ]
+def _operate(study: str, problem: str, new: str | None, as_json: bool) -> int:
+    """Say what can be saved of a damaged study, and save it where a new one is asked for."""
+    if "://" in study:
+        raise StudyDamagedError(f"{problem}; restore it from the backups of the server")
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            saved = save_whole_events(study, new or Path(folder) / "tried.db")
+        except StudyDamagedError as error:
+            raise StudyDamagedError(f"{problem}; and {error}; go back to a copy") from error
+    data = {"whole": False, "problem": problem, **saved._asdict(), "salvaged": new and place(new)}
+    what = f"{count(saved.events, 'event')} with {count(saved.results, 'result')}, {saved.lost:,} lost"
+    text = f"Saved to {place(new)}: {what}." if new else f"Can be saved, with --salvage NEW: {what}."
+    answer(data, as_json, f"Damaged: {problem}.\n{text}")
+    return DAMAGED

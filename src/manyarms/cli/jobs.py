@@ -128,13 +128,15 @@ class Job:
 
 def stop(jobs: Sequence[Job]) -> None:
     """End commands and their children: asked first, then made to."""
-    for job in jobs:
-        job.signal(signal.SIGTERM)
-    end = time.monotonic() + GRACE
-    while any(job.is_running for job in jobs) and time.monotonic() < end:
-        time.sleep(0.01)
-    for job in jobs:
-        job.signal(getattr(signal, "SIGKILL", signal.SIGTERM))
+    try:
+        for job in jobs:
+            job.signal(signal.SIGTERM)
+        end = time.monotonic() + GRACE
+        while any(job.is_running for job in jobs) and time.monotonic() < end:
+            time.sleep(0.01)
+    finally:
+        for job in jobs:
+            job.signal(getattr(signal, "SIGKILL", signal.SIGTERM))
     for job in jobs:
         if job._process is not None:
             job._process.wait()

@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from manyarms.cli.app import DONE, FAILING, INTERRUPTED, AsJson, InputError, StudyAt, me, opened
 from manyarms.cli.jobs import Job, Outcome, check_placeholders, filled, placeholders, stop
-from manyarms.cli.output import answer, count, printable, shown
+from manyarms.cli.output import answer, count, note, printable, shown
 from manyarms.cli.results import seconds
 from manyarms.cli.tables import id_name
 from manyarms.errors import ObservationError, StateError, StudyStorageError
@@ -93,6 +93,8 @@ def run(
         data["best"] = None if best is None else {"id": best.id, "estimate": best.mean, "low": best.low, "high": best.high}
     text = f"Told {count(loop.n_told, 'result')}, {loop.n_failed} of them failed; the study has {len(results):,}."
     answer(data, as_json, f"{text} Ended: {loop.ended}." + (f" Best: {best.id}, {shown(best.mean)}." if best else ""))
+    if code == FAILING:
+        note(f"error: {loop.ended}")
     return code
 
 
@@ -209,11 +211,12 @@ class _Loop:
 
     def _clean_up(self) -> None:
         """End what is running, and give back what was asked for."""
-        for job in [job for job in self._running if not job.is_running]:
+        ended = [job for job in self._running if not job.is_running]
+        stop([job for job in self._running if job not in ended])
+        for job in ended:
             outcome = job.outcome(final=True)
             if outcome is not None and outcome.value is not None:
                 self._settle(job, outcome)
-        stop([job for job in self._running if job.is_running])
         mine = [each.id for each in self._study.leases if each.worker == self._study.worker]
         if mine:
             self._study.release(mine)

@@ -21,7 +21,7 @@ section { background: #fff; border: 1px solid #e2e2de; border-radius: 8px; paddi
 .best { font-size: 1.3rem; overflow-wrap: anywhere; margin: 0; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .92rem; } th { text-align: left; color: #555; font-weight: 600; }
-th, td { padding: .2rem 1.2rem .2rem 0; vertical-align: top; border-bottom: 1px solid #eee; }
+th, td { white-space: nowrap; padding: .2rem 1.2rem .2rem 0; vertical-align: top; border-bottom: 1px solid #eee; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 """
 POLICY = (

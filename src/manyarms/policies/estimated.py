@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import gammaincinv
 
 from manyarms.errors import ParameterError
 from manyarms.numbers import real
@@ -111,7 +111,7 @@ def estimated_noise(policy: Policy, within: float) -> float | None:
     usable = freedom >= 1
     if not usable.any():
         return None
-    variance = float((sums[usable] / chi2.ppf(DELTA, freedom[usable])).min())
+    variance = float((sums[usable] / (2 * gammaincinv(freedom[usable] / 2, DELTA))).min())
     kappa2 = float(policy._diag[pulled].max())
     return float(np.sqrt(max(variance, LEAST * kappa2)))
 
