@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 from summary import against, finished, interval, names, of, relative
 from systems import SYSTEMS
 
@@ -136,4 +137,5 @@ def growth(ax: Axes, series: dict[str, list[list[tuple[float, float]]]], exponen
             label = f"{system}: {exponents[system]}" if at == 0 else None
             ax.plot(x, y, "o-", ms=3, lw=0.9, color=style(number)["color"], label=label)
     ax.set(xscale="log", yscale="log", xlabel=xlabel, ylabel="seconds")
+    ax.xaxis.set_minor_formatter(NullFormatter())
     ax.legend(fontsize=7, title="exponents")
