@@ -17,8 +17,10 @@ from test_tree import PROBLEMS, covers, run
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=50, help="of each dimension")
+    parser.add_argument("--dimension", type=int, nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
     options = parser.parse_args()
-    for d, (kernel, noise, norm, horizon, _) in PROBLEMS.items():
+    for d in options.dimension:
+        kernel, noise, norm, horizon, _ = PROBLEMS[d]
         lost, least, dropped, kept = 0, 1.0, 0, 0
         for seed in range(options.seeds):
             policy, _, best = run(d, seed)

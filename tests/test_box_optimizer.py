@@ -185,3 +185,16 @@ def test_a_given_kernel_and_noise_are_not_learned():
 def test_constant_values_and_one_point():
     optimizer = run(ma.Box(x=(0.0, 1.0)), lambda point: 0.0, 12)
     assert optimizer.best().mean == pytest.approx(0.0, abs=0.05)
+
+
+def test_maximize_takes_a_box():
+    def f(point):
+        return -((point["x"] - 0.3) ** 2) + (point["kind"] == "b")
+
+    found = ma.maximize(f, ma.Box(x=(0.0, 1.0), kind=["a", "b"]), budget=25, progress=False)
+    assert found.ended == "budget"
+    assert found.best.id["kind"] == "b"
+    assert abs(found.best.id["x"] - 0.3) < 0.1
+    row = ma.maximize(lambda x: float(x @ x), ma.Box([[-1, 1], [-1, 1]]), budget=12, direction="minimize", progress=False)
+    assert len(row.history) == 12
+    assert isinstance(row.best.id, tuple)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from manyarms.arms.pool import OBJECT, Pool
+from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, ParameterError, StateError
 from manyarms.numbers import real, whole
 from manyarms.optimizer import Candidate, Direction, Optimizer, as_pool
@@ -55,9 +56,9 @@ def maximize(
 ) -> Result:
     """Find the candidate for which f is largest (or smallest) with at most `budget` evaluations.
 
-    f : called with a row of an array, the columns of a candidate as a mapping, or an object. It returns a number, or `FAILED`;
-        an exception ends the run and is raised.
-    arms : an array (A, d), a `Pool`, a table; or with a kernel of objects (``kernel=``) a sequence of objects.
+    f : called with a row of an array, the columns of a candidate as a mapping, a point of a box, or an object. It
+        returns a number, or `FAILED`; an exception ends the run and is raised.
+    arms : an array (A, d), a `Pool`, a table, a `Box`; or with a kernel of objects (``kernel=``) a sequence of objects.
     tolerance : stop once `certificate` bounds the regret by this.
     n_jobs : evaluations at a time, in threads.
     callbacks : called with the optimizer after every result.
@@ -74,9 +75,12 @@ def maximize(
     if tolerance is not None:
         real(tolerance, "tolerance", "a non-negative regret", at_least=0)
     by_row = not isinstance(arms, Pool) and hasattr(arms, "__array_interface__")
-    optimizer = Optimizer(as_pool(arms, options.get("kernel")), direction=direction, seed=seed, **options)
+    where = arms if isinstance(arms, Box) else as_pool(arms, options.get("kernel"))
+    optimizer = Optimizer(where, direction=direction, seed=seed, **options)
 
     def evaluate(name: Any) -> Any:
+        if isinstance(arms, Box):
+            return f(name if arms.named else np.array(name))
         if optimizer.pool.kernel is not None:
             return f(optimizer.pool.row(name)[OBJECT])
         if by_row:
