@@ -124,7 +124,7 @@ class Store:
             before, slack = None, 1.0
         M = np.vstack([raising, lowering, posterior.w[None]])
         ahead, behind, n_raising = np.vstack([L[p:, :p], M[:, :p]]), M[:, p:], len(raising)
-        inverse = _inverse(L[p:, p:])
+        inverse = inverse_of(L[p:, p:])
         mean, quad, residual = np.empty((3, len(self.rows)))
 
         def work(task: tuple[int, slice]) -> None:
@@ -182,7 +182,7 @@ class Store:
         return bool(self._Z)
 
 
-def _inverse(L: Array) -> Array | None:
+def inverse_of(L: Array) -> Array | None:
     """L⁻¹, where rounding allows to multiply by it: more than twice as fast as to solve."""
     if not L.size or np.diag(L).min() < WELL * np.sqrt(np.einsum("ij,ij->i", L, L).max()):
         return None

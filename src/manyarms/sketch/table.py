@@ -12,14 +12,13 @@ half of the rows add up to at most 2d_eff on average, so that thinning starts fr
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import blas as level3
 
 from manyarms.kernels import Kernel
 from manyarms.sketch.dictionary import inclusion_probability
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.linalg import EPS, cholesky, chunks, solve_lower
 from manyarms.sketch.observations import Observations
-from manyarms.sketch.store import blas, in_parallel, squares
+from manyarms.sketch.store import blas, in_parallel, inverse_of, squares
 from manyarms.typing import Array, Indices
 
 FIRST = 512
@@ -45,10 +44,11 @@ class Draw:
     def variance(self, kernel: Kernel, table: Observations, at: Indices, regularization: float) -> Array:
         """σ̂²(x) = (k(x, x) − ‖G⁻¹k_S(x)‖²)/λ of some rows; not below what rounding leaves."""
         variance, inducing = np.empty(len(at)), table.rows[self.at]
+        inverse = solve_lower(self.factor, np.eye(len(self.at), order="F"))  # λ bounds its condition
 
         def work(some: slice) -> None:
             diag = table.diag[at[some]]
-            E = solve_lower(self.factor, kernel(table.rows[at[some]], inducing).T)
+            E = inverse @ kernel(table.rows[at[some]], inducing).T
             variance[some] = np.maximum(diag - squares(E), len(self.at) * EPS * diag)
 
         in_parallel(work, chunks(len(at), len(self.at)))
@@ -81,21 +81,28 @@ def table_sums(embedding: Embedding, table: Observations) -> tuple[Array, Array,
     """Σ n z zᵀ (m, m), Σ s z (m,) and Σ n r over the rows of a table, in one pass, O(u m²)."""
     m, n = len(embedding.L), len(table.rows)
     V, b, residual = np.zeros((PARTS, m, m)), np.zeros((PARTS, m)), np.zeros(PARTS)
+    inverse = inverse_of(embedding.L)
+
+    def embedded(rows: slice) -> tuple[Array, Array]:
+        """z (m, k) and r (k,); products leave the interpreter to the other threads, solves do not."""
+        if inverse is None:
+            Z, r = embedding(table.rows[rows], table.diag[rows])
+            return Z.T, r
+        Z = inverse @ embedding.kernel(table.rows[rows], embedding.inducing_rows).T
+        return Z, table.diag[rows] - squares(Z)
 
     def work(part: int) -> None:
-        first, end, total = part * n // PARTS, (part + 1) * n // PARTS, np.zeros((m, m), order="F")
+        first, end = part * n // PARTS, (part + 1) * n // PARTS
         for some in chunks(end - first, m):
             rows = slice(first + some.start, first + some.stop)
-            Z, r = embedding(table.rows[rows], table.diag[rows])
-            b[part] += Z.T @ table.sums[rows]
+            Z, r = embedded(rows)
+            b[part] += Z @ table.sums[rows]
             residual[part] += float(table.counts[rows] @ np.maximum(r, 0.0))
-            Z *= np.sqrt(table.counts[rows])[:, None]
-            total = level3.dsyrk(1.0, Z.T, beta=1.0, c=total, lower=1, overwrite_c=1)
-        V[part] = total
+            Z = Z * np.sqrt(table.counts[rows])
+            V[part] += Z @ Z.T
 
     in_parallel(work, range(PARTS))
-    lower = V.sum(axis=0)
-    return lower + np.tril(lower, -1).T, b.sum(axis=0), float(residual.sum())
+    return V.sum(axis=0), b.sum(axis=0), float(residual.sum())
 
 
 def _thinned(
