@@ -9,7 +9,7 @@ from systems import SYSTEMS
 
 PROBLEMS = ["branin", "rkhs", "hartmann6", "nasbench201", "phoneme", "protein_structure"]
 TEXT = """\
-Every system is told the same (kernel, λ, radius): {horizon:,} steps, seeds 0 to {last}, at most {limit:g} s of the
+Every system is told the same (kernel, λ, radius): {horizon:,} steps, {seeds} seed(s), at most {limit:g} s of the
 processor a run, {bkb:g} s for BKB. Systems stopped there are hollow points, and are compared with what BKB had after as
 many steps. Ratios are geometric means over problems and seeds with 95 % intervals; below 1 a system is better than BKB.
 In the second table regret is over that of uniform play in expectation.
@@ -37,7 +37,7 @@ def experiment(options: Options) -> None:
     pictures.panels(*size, options.output / "everything.png", draw(pictures.regret_against_time), (5.6, 5.4))
     pictures.panels(*size, options.output / "everything-curves.png", draw(pictures.curves), (5.6, 4.4))
     longest = max((kept["limit"] for kept in of(records, system="bkb")), default=options.limit)
-    text = TEXT.format(horizon=horizon, last=seeds - 1, limit=options.limit, bkb=longest, beaten=beaten(records, problems))
+    text = TEXT.format(horizon=horizon, seeds=seeds, limit=options.limit, bkb=longest, beaten=beaten(records, problems))
     tables = {
         "Every system": [row(system, records) for system in sorted(systems, key=lambda system: system not in measured)],
         "Regret over that of uniform play, and seconds": [

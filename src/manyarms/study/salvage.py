@@ -108,9 +108,7 @@ def _rows(connection: sqlite3.Connection) -> Iterator[tuple[int, Any]]:
         number += 1
         row = None
         with suppress(sqlite3.Error, ValueError, OverflowError):
-            row = connection.execute(
-                "SELECT number, kind, time, record, digest FROM events WHERE number = ?", (number,)
-            ).fetchone()
+            row = connection.execute(EVENT, (number,)).fetchone()
         if row is None:
             missing += 1
             waiting.append((number, None))
