@@ -24,7 +24,8 @@ from manyarms.warp import Warp
 RADIUS = Constant(2.0)
 """Of a box: see docs/optimizer.md."""
 NOISES = 10.0
-"""Standard deviations of the noise in a unit of reward, at least."""
+"""Standard deviations of the noise in a unit of reward, at least, while that is less than the standard deviation of all
+means: the noise is itself learned in these units, and each would raise the other."""
 OTHERS = 512
 """Points drawn where `repeats` rules out the one of largest score."""
 
@@ -37,7 +38,7 @@ class _BoxModel(Model):
 
     def _units(self, means: Array) -> Warp:
         noise = np.sqrt(self.policy.regularization) / self.warp.slope if self.fitted else 0.0
-        return Warp.half_log(means, NOISES * float(noise))
+        return Warp.half_log(means, min(NOISES * float(noise), float(np.std(means))))
 
     def _observe(
         self,

@@ -36,7 +36,7 @@ LEAST_NOISE, MOST_NOISE = 1e-4, 10.0
 SETTLED = 64
 """Arms from which on a fit starts from the last one only."""
 ROUGH = (-1.0, -6.0)
-"""Log lengthscales and log σ² of another start: short and nearly noiseless. From the priors' medians a search may end where
+"""Log lengthscales and log σ² of another start: short and nearly noiseless. From the priors' peaks a search may end where
 everything is noise."""
 STEPS, TOLERANCE = 40, 1e-5
 """Iterations of L-BFGS, at most, and the relative gain at which they end."""
@@ -67,7 +67,7 @@ class Shape(Protocol):
 
     @property
     def prior(self) -> tuple[Array, Array]:
-        """Means and standard deviations of θ, (p,) each."""
+        """The most probable θ and its standard deviations, (p,) each."""
 
     def kernel(self, theta: Array) -> Kernel:
         """The kernel of these parameters."""
@@ -99,7 +99,8 @@ class Mixed:
     """Matérn-5/2 or RBF on numeric columns × Hamming on codes × Tanimoto on bits, in this order; a lengthscale a column but for
     bits.
 
-    Numeric lengthscales have the dimension-scaled prior LogNormal(√2 + ½ ln d, √3) (Hvarfner, Hellsten and Nardi, ICML 2024).
+    Numeric lengthscales have the dimension-scaled prior LogNormal(√2 + ½ ln d, √3) (Hvarfner, Hellsten and Nardi, ICML 2024),
+    most probable at exp(√2 + ½ ln d − 3). Around its median, e³ times that, a rippled function would pass for a flat one.
     """
 
     numeric: int
@@ -110,7 +111,7 @@ class Mixed:
     @property
     def prior(self) -> tuple[Array, Array]:
         d = self.numeric + self.codes
-        mean = np.repeat([np.sqrt(2) + 0.5 * np.log(max(1, d)), np.log(max(1, d))], [self.numeric, self.codes])
+        mean = np.repeat([np.sqrt(2) + 0.5 * np.log(max(1, d)) - 3, np.log(max(1, d))], [self.numeric, self.codes])
         return mean, np.repeat([np.sqrt(3), 1.5], [self.numeric, self.codes])
 
     def kernel(self, theta: Array) -> Kernel:

@@ -16,6 +16,8 @@ SCALES = (1e-3, 0.3)
 """Standard deviations of steps away from rows pulled: drawn log-uniformly between these."""
 MOVED = 20
 """Columns moved in such a step, on average; all where there are fewer."""
+GAIN = 1e-6
+"""Relative gain of a step at which a climb ends."""
 MOVES = 20
 """Rounds of moves over choices and steps, at most."""
 
@@ -75,7 +77,7 @@ class MultiStart:
             values, gradients = score.both(placed(flat))
             return -float(values.sum()) / scale, -gradients[:, :a].ravel() / scale
 
-        options = {"maxiter": self.steps, "maxfun": 2 * self.steps}
+        options = {"maxiter": self.steps, "maxfun": 2 * self.steps, "ftol": GAIN}
         found = minimize(loss, X[:, :a].ravel(), jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * (n * a), options=options)
         return placed(np.clip(found.x, 0.0, 1.0))
 

@@ -38,9 +38,9 @@ class Score:
         """u (n,) and ∇u (n, d)."""
         values, sigma, explained = self._parts(X)
         kernel, posterior, lam = self.pulled.kernel, self.pulled.posterior, self.pulled.regularization
-        slope = self.beta / (lam * sigma)
-        V = posterior.weights - slope[:, None] * explained
-        return values, kernel.gradient(X, posterior.basis, V) + kernel.gradient(X, X, np.diag(slope))
+        slope = (self.beta / (lam * sigma))[:, None]
+        V = posterior.weights - slope * explained
+        return values, kernel.gradient(X, posterior.basis, V) + 0.5 * slope * kernel.diag_gradient(X)
 
     def _parts(self, X: Array) -> tuple[Array, Array, Array]:
         """u (n,), σ̃ (n,) and KQ (n, m)."""

@@ -28,11 +28,12 @@ class Kernel(ABC):
         return False
 
     def gradient(self, X: Array, Y: Array, V: Array) -> Array:
-        """Σ_j V_ij ∂k(x_i, y_j)/∂x_i for rows X (n, d), Y (m, d) and weights V (n, m), shape (n, d).
-
-        By symmetry ∇k(x, x) is twice ∂k(x, y)/∂x at y = x.
-        """
+        """Σ_j V_ij ∂k(x_i, y_j)/∂x_i for rows X (n, d), Y (m, d) and weights V (n, m), shape (n, d)."""
         raise KernelError(f"{self!r} has no gradient; use RBF, Matern with nu 1.5 or 2.5, Linear or Polynomial")
+
+    def diag_gradient(self, X: Array) -> Array:
+        """∇k(x, x) for every row x of X (n, d), shape (n, d): by symmetry twice ∂k(x, y)/∂x at y = x."""
+        return 2 * self.gradient(X, X, np.eye(len(X)))
 
     def __add__(self, other: "Kernel") -> "Kernel":
         if isinstance(other, Kernel):
@@ -73,6 +74,9 @@ class Scaled(Kernel):
 
     def gradient(self, X: Array, Y: Array, V: Array) -> Array:
         return self.constant * self.kernel.gradient(X, Y, V)
+
+    def diag_gradient(self, X: Array) -> Array:
+        return self.constant * self.kernel.diag_gradient(X)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,11 @@ class On(Kernel):
         gradient[:, columns] = self.kernel.gradient(X[:, columns], Y[:, columns], V)
         return gradient
 
+    def diag_gradient(self, X: Array) -> Array:
+        gradient, columns = np.zeros(X.shape), slice(self.start, self.stop)
+        gradient[:, columns] = self.kernel.diag_gradient(X[:, columns])
+        return gradient
+
     def _check(self, X: Array) -> None:
         if X.shape[1] < self.stop:
             raise KernelError(f"{self!r} needs {self.stop} columns, the rows have {X.shape[1]}")

@@ -7,7 +7,7 @@ integer, so that
     ‖x − y‖² = ‖x_hi − y_hi‖² + 2(x_hi − y_hi)ᵀ(x_lo − y_lo) + ‖x_lo − y_lo‖²,
 
 where the first term is a sum of integers below 2⁵³ (exact in any order of summation, on any number of threads) and the others
-are 2⁻²⁴ of it. Pairs closer than the grid are subtracted directly. No (n, m, d) array is ever built.
+are 2⁻²⁴ of it. Pairs closer than the grid are subtracted directly. No (n, m, d) array larger than a block is ever built.
 """
 
 from collections.abc import Iterator
@@ -84,11 +84,12 @@ class ScaledPoints:
 def few_squared_distances(X: Array, Y: Array, lengthscale: Array) -> Array:
     """‖(x − y)/ℓ‖² for a few rows of Y, by subtraction, shape (n, m)."""
     D = np.empty((len(Y), len(X)))
+    at_once = max(1, BLOCK_PAIRS // max(1, X.size))
     with np.errstate(over="ignore"):
-        for row, y in zip(D, Y, strict=True):
-            difference = X - y
+        for start in range(0, len(Y), at_once):
+            difference = X - Y[start : start + at_once, None]
             difference /= lengthscale
-            np.einsum("ij,ij->i", difference, difference, out=row)
+            np.einsum("ijk,ijk->ij", difference, difference, out=D[start : start + at_once])
     if not np.isfinite(D).all():
         raise _overflow(lengthscale)
     return D.T

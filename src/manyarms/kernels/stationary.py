@@ -69,6 +69,9 @@ class Stationary(Kernel):
         M = V * self._slope(few_squared_distances(Y, X, self.lengthscale).T)
         return np.asarray((M.sum(axis=1)[:, None] * X - M @ Y) / np.square(self.lengthscale))
 
+    def diag_gradient(self, X: Array) -> Array:
+        return np.zeros(X.shape)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.lengthscale.tolist()})"
 
