@@ -74,14 +74,16 @@ def warm(n, d, lengthscale, memory, observe):
 
 
 def tell(n, d, lengthscale):
-    rows, _, _, rewards = problem(n, d, lengthscale)
+    rows, _, f, rewards = problem(n, d, lengthscale)
     pool, *made = timed(lambda: ma.Pool.from_array(rows))
     report("Pool.from_array", *made)
     optimizer, *made = timed(lambda: ma.Optimizer(pool))
     report("Optimizer(pool)", *made)
     report(f"tell({n:,} results)", *timed(lambda: optimizer.tell(pool.ids, rewards))[1:])
     report("ask()", *timed(optimizer.ask)[1:])
-    print(f"sizes: {optimizer.sizes[-1]}, noise {optimizer.noise:.4f}")
+    some = np.random.default_rng(2).choice(n, min(n, 2000), replace=False)
+    error = np.sqrt(np.mean(np.square(optimizer.predict(pool.ids[some]).mean - f[some])))
+    print(f"sizes: {optimizer.sizes[-1]}, noise {optimizer.noise:.4f}; error {error:.4f} of spread {f.std():.4f}")
 
 
 if __name__ == "__main__":

@@ -901,3 +901,8 @@ def test_many_rows(tmp_path):
     asked = rng.integers(0, n, 50)
     assert pool.rows([f"c{i}" for i in asked]) == frame.drop("id")[asked].to_dicts()
     assert pool.positions("c123456").tolist() == [123_456]
+
+
+def test_a_pool_is_made_by_its_readers():
+    with pytest.raises(ArmsError, match="from_array"):
+        Pool(np.zeros((3, 2)))

@@ -60,6 +60,8 @@ def test_a_state_from_a_snapshot_is_the_state_from_the_log(path, monkeypatch, na
     rows, options = CASES[name]
     if name.startswith("table"):
         monkeypatch.setattr(model, "LARGE", 24)
+    if name == "table and more":
+        monkeypatch.setattr(model, "LARGEST", 6)
     monkeypatch.setattr(study, "EVERY", 2 if name == "table and more" else 10)
     monkeypatch.setattr(adaptive, "EXACT_ENTRIES", 1 << 18)
     made = ma.Study.create(path, ma.Pool.from_array(rows), seed=seed, **options)
@@ -74,6 +76,7 @@ def test_a_state_from_a_snapshot_is_the_state_from_the_log(path, monkeypatch, na
     assert taken[0][1] >= 20  # steps that were not taken again
     assert (with_snapshot.policy._state.exact is None) == (rows is BIG)
     assert (with_snapshot.policy._past is not None) == name.startswith("table")
+    assert (with_snapshot.policy.oversampling < 5) == (name == "table and more")
     monkeypatch.setattr(study, "resume", lambda *_: None)
     from_log = ma.Study.open(path)
     assert_alike(with_snapshot, from_log)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import manyarms as ma
-from manyarms.errors import ArmsError, NumericalError, ObservationError, StateError
+from manyarms.errors import ArmsError, NumericalError, ObservationError, ParameterError, StateError
 from manyarms.sketch.choice import arg_max
 from manyarms.sketch.exact import ExactPosterior
 from manyarms.sketch.observations import Observations
@@ -55,7 +55,7 @@ def test_arms_are_drawn_as_often_as_their_leverage_says(counts):
     expected = np.histogram(table.rows[:, 0], 6, (0, 1), weights=1 - (1 - np.minimum(1, q * exact)) ** counts)[0]
     drawn = np.zeros(6)
     for seed in range(8):
-        at, _ = draw_from_table(KERNEL, table, lam, q, 1.0, np.random.default_rng(seed))
+        at = draw_from_table(KERNEL, table, lam, q, 1.0, np.random.default_rng(seed)).at
         assert (np.diff(at) > 0).all()
         drawn += np.histogram(table.rows[at, 0], 6, (0, 1))[0] / 8
     assert (drawn / expected > 0.7).all()
@@ -66,9 +66,9 @@ def test_the_information_of_a_table_bounds_its_log_determinant():
     n, lam = 1500, 0.1
     table = table_of(n)
     log_det = np.linalg.slogdet(KERNEL(table.rows, table.rows) / lam + np.eye(n))[1]
-    _, information = draw_from_table(KERNEL, table, lam, 5.0, 1.0, np.random.default_rng(0))
+    information = draw_from_table(KERNEL, table, lam, 5.0, 1.0, np.random.default_rng(0)).information
     assert log_det <= information <= 20 * log_det
-    _, larger = draw_from_table(KERNEL, table, lam, 5.0, 3.0, np.random.default_rng(0))
+    larger = draw_from_table(KERNEL, table, lam, 5.0, 3.0, np.random.default_rng(0)).information
     assert information < larger
 
 
@@ -148,6 +148,25 @@ def test_a_warm_start_finds_what_the_table_knows():
     assert problem.f.max() - problem.f[chosen].mean() < 0.1 * np.ptp(problem.f)
 
 
+def test_a_dictionary_that_would_be_too_large_is_drawn_with_a_lower_oversampling():
+    """Most variances then are larger, and redraws stay small too."""
+    rows, kernel = np.random.default_rng(0).random((6000, 3)), ma.kernels.Matern(0.3)
+    rewards = np.sin(5 * rows[:, 0]) + rows[:, 1]
+    whole, small = (ma.BKB(rows, kernel, regularization=0.1) for _ in range(2))
+    whole.warm_start(np.arange(6000), rewards)
+    small.warm_start(np.arange(6000), rewards, largest=200)
+    assert len(whole.dictionary) > 600
+    assert whole.oversampling == 5.0
+    assert 150 < len(small.dictionary) < 250
+    assert 0.5 < small.oversampling * whole.effective_dimension / 200 < 2
+    ratio = small.scores().variance / whole.scores().variance
+    assert np.median(ratio) > 1
+    small.redraw()
+    assert len(small.dictionary) < 300
+    some = small.choose(1)
+    assert rewards.max() - rewards[some].mean() < 0.2
+
+
 def test_what_is_wrong_with_a_table_is_said_and_changes_nothing():
     policy = ma.BKB(np.linspace(0, 1, 50)[:, None], KERNEL)
     before = fingerprint(policy)
@@ -157,6 +176,7 @@ def test_what_is_wrong_with_a_table_is_said_and_changes_nothing():
         ([0], [np.nan], {}, ObservationError),
         ([0], [0.0], {"noise": -1.0}, ObservationError),
         ([0], [0.0], {"noise": 1e-12}, NumericalError),
+        ([0], [0.0], {"largest": 0}, ParameterError),
     ]:
         with pytest.raises(error):
             policy.warm_start(arms, rewards, **options)

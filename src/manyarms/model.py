@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -33,6 +34,8 @@ TINY = 1e-100
 """Standard deviation whose inverse square is finite."""
 LARGE = 10_000
 """Results that a policy made anew absorbs as a table."""
+LARGEST = 2048
+"""Arms in the dictionary of such a table, at most: many results of a rough function have more directions than can be kept."""
 
 
 Results = tuple[Indices, Array, Array]
@@ -140,7 +143,7 @@ class Model:
         *,
         as_table: bool = False,
     ) -> None:
-        absorb = policy.warm_start if as_table and isinstance(policy, Adaptive) else policy.observe
+        absorb = partial(policy.warm_start, largest=LARGEST) if as_table and isinstance(policy, Adaptive) else policy.observe
         with policy.repeating(record.drawn) if record is not None and isinstance(policy, BKB) else nullcontext():
             absorb(arms, rewards, **noise)
 

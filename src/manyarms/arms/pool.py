@@ -70,6 +70,9 @@ class Pool:
     """
 
     def __init__(self, parts: _Parts) -> None:
+        if not isinstance(parts, _Parts):
+            made = "from_array, from_frame, from_dicts, from_csv, from_parquet or from_objects"
+            raise ArmsError(f"a pool is made by Pool.{made}, got {type(parts).__name__}")
         for array in (parts.ids, parts.X, parts.arm_of):
             array.setflags(write=False)
         self._parts = parts

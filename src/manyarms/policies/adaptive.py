@@ -30,7 +30,7 @@ from manyarms.sketch.linalg import EPS, represented_below, solve_lower
 from manyarms.sketch.past import Past
 from manyarms.sketch.posterior import Posterior
 from manyarms.sketch.store import blas
-from manyarms.sketch.table import draw_from_table, table_sums
+from manyarms.sketch.table import Drawn, draw_from_table, table_sums
 from manyarms.sketch.tracked import Tracked
 from manyarms.typing import Array, ArrayLike, Indices, Mask
 
@@ -72,6 +72,7 @@ class Kept:
     evidence: Evidence
     exact: bool
     table: Indices  # inducing arms of the table that it was warm-started with, if it was
+    oversampling: float
 
 
 class Adaptive(BKB, resparsify="adaptive"):
@@ -99,7 +100,8 @@ class Adaptive(BKB, resparsify="adaptive"):
         """What must be kept to go on from here later; see `resume`."""
         state = self._state
         table = np.sort(self._past.inducing) if self._past else np.zeros(0, dtype=np.intp)
-        return Kept(state.dictionary, state.inducing, state.chance.state, state.evidence, state.exact is not None, table)
+        exact, chance = state.exact is not None, state.chance.state
+        return Kept(state.dictionary, state.inducing, chance, state.evidence, exact, table, state.oversampling)
 
     def resume(self, arms: Indices, rewards: Array, weights: Array, n_table: int, n_drawn: int, kept: Kept) -> None:
         """Go on, up to rounding, from where `kept` was taken, with all that was observed by then: where there was a table, it
@@ -110,13 +112,21 @@ class Adaptive(BKB, resparsify="adaptive"):
             return history.add(*by_arm(arms[some], rewards[some], weights[some]), stop - start) if start < stop else history
 
         if len(kept.table):
-            self._state = self._warm(after(History(), 0, n_table), kept.table)
+            table = after(History(), 0, n_table)
+            drawn_then = Drawn(table.positions(kept.table), kept.oversampling, 0.0)
+            self._state = self._warm(table, drawn_then, self._state.chance)
         fresh, start = self._state, n_table if len(kept.table) else 0
         history, drawn = after(fresh.history, start, len(arms)), after(fresh.history, start, n_drawn)
         pulled, means = history.pulled, history.sums / history.counts
         chance = Chance.of(np.random.default_rng(0), kept.chance)
         state = replace(
-            fresh, chance=chance, history=history, dictionary=kept.dictionary, inducing=kept.inducing, evidence=kept.evidence
+            fresh,
+            chance=chance,
+            oversampling=kept.oversampling,
+            history=history,
+            dictionary=kept.dictionary,
+            inducing=kept.inducing,
+            evidence=kept.evidence,
         )
         if not len(pulled):  # the table was all
             self._state = state
@@ -179,13 +189,19 @@ class Adaptive(BKB, resparsify="adaptive"):
         new = np.setdiff1d(distinct, state.inducing)
         return posterior, state.frontier.rise(new, self._observations(state.history)) if len(new) else 1.0
 
-    def warm_start(self, arms: ArrayLike, rewards: ArrayLike, *, noise: ArrayLike | None = None) -> None:
+    def warm_start(
+        self, arms: ArrayLike, rewards: ArrayLike, *, noise: ArrayLike | None = None, largest: int | None = None
+    ) -> None:
         """Learn a large table of past rewards before anything else, as `observe` would, and make it part of the prior.
 
         A dictionary is drawn from the table by recursive leverage sampling, O(n m²) in all, and stays part of every later one.
         What the table says is kept as sums of size m² (`sketch/past.py`), so that later steps do not depend on its length:
         `observe` keeps O(m) numbers current for every arm it is told of. Theorem 1 then holds with α² for α.
+
+        largest : arms in the dictionary, about, at most: where the table has too many directions for that, `oversampling` is
+            lowered, and variances are less accurate, most of them larger.
         """
+        most = np.inf if largest is None else whole(largest, "largest")
         indices = as_arms(arms, self.n_arms)
         values, weights = as_rewards(rewards, len(indices)), as_weights(noise, len(indices), self.regularization)
         if self._state.history.n_observations:
@@ -194,12 +210,12 @@ class Adaptive(BKB, resparsify="adaptive"):
             history = History().add(*by_arm(indices, values, weights), len(indices))
             self._check_rounding(history)
             with self.stats.timed("warm starts"):
-                self._state = self._warm(history)
+                self._state = self._warm(history, *self._draw_from_table(history, most))
 
-    def _warm(self, history: History, drawn: Indices | None = None) -> AdaptiveState:
-        """The state after a table, on a dictionary drawn from it or on one that was drawn before."""
+    def _warm(self, history: History, drawn: Drawn, chance: Chance) -> AdaptiveState:
+        """The state after a table, on a dictionary drawn from it."""
         old, lam, table = self._state, self.regularization, self._observations(history)
-        dictionary, information, chance = self._draw_from_table(old, history) if drawn is None else (drawn, 0.0, old.chance)
+        dictionary = history.pulled[drawn.at]
         # Arms dropped add at most 1 to Σnr/λ, and others can be appended to those that are kept.
         least = min(APPENDABLE * float(table.diag.max()), lam / float(history.counts.sum()))
         tolerance = max(self._tolerance(history, dictionary) or 0.0, least)
@@ -214,7 +230,7 @@ class Adaptive(BKB, resparsify="adaptive"):
             n_observations=history.n_observations,
             trace=float(history.counts @ table.diag) / lam,
             effective_dimension=past.residual + m - lam * float(np.square(inverse).sum()),
-            information=information,
+            information=drawn.information,
             mean_norm=posterior.norm,
             mean_spread=posterior.spread,
         )
@@ -223,6 +239,7 @@ class Adaptive(BKB, resparsify="adaptive"):
         return replace(
             old,
             chance=chance,
+            oversampling=drawn.oversampling,
             history=rest,
             before=evidence,
             dictionary=np.sort(past.inducing),
@@ -233,14 +250,14 @@ class Adaptive(BKB, resparsify="adaptive"):
             exact=None,
         )
 
-    def _draw_from_table(self, old: AdaptiveState, history: History) -> tuple[Indices, float, Chance]:
-        """A dictionary of all pulled arms, whatever was known of them, and a bound on log det(K/λ + I)."""
+    def _draw_from_table(self, history: History, largest: float = np.inf) -> tuple[Drawn, Chance]:
+        """A dictionary of all pulled arms, whatever was known of them."""
         self.stats.count("draws")
-        observed, alpha = self._observations(history), alpha_in(self.confidence)
+        old, observed, alpha = self._state, self._observations(history), alpha_in(self.confidence)
         rng, chance = old.chance.at(history.n_observations), old.chance.random(1)[1]
-        at, information = draw_from_table(self.kernel, observed, self.regularization, old.oversampling, alpha, rng)
+        drawn = draw_from_table(self.kernel, observed, self.regularization, old.oversampling, alpha, rng, largest)
         recorded = self._recorded and self._recorded[0]
-        return history.pulled[at] if recorded is None else recorded, information, chance
+        return drawn if recorded is None else drawn._replace(at=history.positions(recorded)), chance
 
     def _first_state(self, rng: np.random.Generator) -> AdaptiveState:
         none = np.zeros(0, dtype=np.intp)
@@ -287,10 +304,10 @@ class Adaptive(BKB, resparsify="adaptive"):
     def _observed_in_bulk(self, history: History) -> AdaptiveState:
         """From all that was observed, as if for the first time."""
         old, none = self._state, np.zeros(0, dtype=np.intp)
-        dictionary, information, chance = self._draw_from_table(old, history)
+        drawn, chance = self._draw_from_table(history)
         frontier = old.frontier.refitted(self._nothing_tracked(), History())
         fresh = replace(old, inducing=none, exact=None, frontier=frontier)
-        return self._on(dictionary, chance, fresh, history, information)
+        return self._on(history.pulled[drawn.at], chance, fresh, history, drawn.information)
 
     def _nothing_tracked(self) -> Tracked:
         none, prior = np.zeros(0, dtype=np.intp), Posterior.prior(self.kernel, self.n_features, self.regularization)

@@ -10,6 +10,7 @@ half of the rows add up to at most 2d_eff on average, so that thinning starts fr
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -55,17 +56,31 @@ class Draw:
         return variance / regularization
 
 
+class Drawn(NamedTuple):
+    """A dictionary drawn from a table."""
+
+    at: Indices  # positions, sorted
+    oversampling: float  # q̄ that it was drawn with: lower than asked for where it would have been too large
+    information: float  # Σ ln(1 + αnσ̂²), each variance given the parts before: a bound on log det(K/λ + I), by the chain rule
+
+
 def draw_from_table(
-    kernel: Kernel, table: Observations, regularization: float, oversampling: float, alpha: float, rng: np.random.Generator
-) -> tuple[Indices, float]:
-    """Positions of a dictionary drawn with p = q̄σ̂² (each weight n standing for n pulls), sorted; and Σ ln(1 + αnσ̂²), each
-    variance given the parts before: with α the accuracy of σ̂² a bound on log det(K/λ + I), by the chain rule."""
+    kernel: Kernel,
+    table: Observations,
+    regularization: float,
+    oversampling: float,
+    alpha: float,
+    rng: np.random.Generator,
+    largest: float = np.inf,
+) -> Drawn:
+    """A dictionary drawn with p = q̄σ̂² (each weight n standing for n pulls), q̄ lowered where more than `largest` arms would be
+    expected; α is the accuracy of σ̂²."""
     order, end = rng.permutation(len(table.rows)), FIRST
     information = float(np.log1p(table.counts[order[:end]] * table.diag[order[:end]] / regularization * alpha).sum())
     with blas().limit(limits=1):
         drawn = Draw.of(kernel, table, order[:end], np.ones(len(order[:end])), regularization)
         while end < len(order):
-            drawn = _thinned(drawn, kernel, table, regularization, oversampling, rng)
+            drawn, oversampling = _thinned(drawn, kernel, table, regularization, oversampling, rng, largest)
             part = order[end : 2 * end]
             variance = drawn.variance(kernel, table, part, regularization)
             information += float(np.log1p(alpha * table.counts[part] * variance).sum())
@@ -74,7 +89,8 @@ def draw_from_table(
             at, p = np.concatenate([drawn.at, part[kept]]), np.concatenate([drawn.probability, probability[kept]])
             drawn = Draw.of(kernel, table, at, p, regularization)
             end *= 2
-        return np.sort(_thinned(drawn, kernel, table, regularization, oversampling, rng).at), information
+        drawn, oversampling = _thinned(drawn, kernel, table, regularization, oversampling, rng, largest)
+        return Drawn(np.sort(drawn.at), oversampling, information)
 
 
 def table_sums(embedding: Embedding, table: Observations) -> tuple[Array, Array, float]:
@@ -106,11 +122,18 @@ def table_sums(embedding: Embedding, table: Observations) -> tuple[Array, Array,
 
 
 def _thinned(
-    drawn: Draw, kernel: Kernel, table: Observations, regularization: float, oversampling: float, rng: np.random.Generator
-) -> Draw:
-    """Fewer rows, by their own variances, never all gone."""
-    variance = drawn.variance(kernel, table, drawn.at, regularization)
-    wanted = np.minimum(drawn.probability, inclusion_probability(variance, table.counts[drawn.at], oversampling))
+    drawn: Draw,
+    kernel: Kernel,
+    table: Observations,
+    regularization: float,
+    oversampling: float,
+    rng: np.random.Generator,
+    largest: float,
+) -> tuple[Draw, float]:
+    """Fewer rows, by their own variances, never all gone, and the q̄ at which about `largest` or fewer are left."""
+    counts, variance = table.counts[drawn.at], drawn.variance(kernel, table, drawn.at, regularization)
+    oversampling = min(oversampling, largest / float((counts * variance / drawn.probability).sum()))
+    wanted = np.minimum(drawn.probability, inclusion_probability(variance, counts, oversampling))
     kept = rng.random(len(wanted)) * drawn.probability < wanted
     kept[int(np.argmax(wanted / drawn.probability))] = True
-    return Draw.of(kernel, table, drawn.at[kept], wanted[kept], regularization)
+    return Draw.of(kernel, table, drawn.at[kept], wanted[kept], regularization), oversampling

@@ -39,6 +39,7 @@ def take(transaction: Transaction, ledger: Ledger, found: Learned) -> None:
         "evidence": asdict(kept.evidence),
         "exact": kept.exact,
         "table": packed(kept.table, "<i8"),
+        "oversampling": kept.oversampling,
     }
     transaction.put_snapshot(number, json.dumps(held, allow_nan=False).encode())
 
@@ -60,7 +61,8 @@ def resume(transaction: Transaction, ledger: Ledger, prior: Model, after: int) -
         if numbers[done - 1] != held["step"] or transaction.digest_of(held["step"]) != held["event"]:
             raise StudyDamagedError("it is of another log")
         arms = [unpacked(held[name], "<i8").astype(np.intp) for name in ("dictionary", "inducing", "table")]
-        kept = Kept(arms[0], arms[1], held["chance"], Evidence(**held["evidence"]), held["exact"], arms[2])
+        evidence, oversampling = Evidence(**held["evidence"]), float(held["oversampling"])
+        kept = Kept(arms[0], arms[1], held["chance"], evidence, held["exact"], arms[2], oversampling)
     except (KeyError, TypeError, ValueError) as error:
         raise StudyDamagedError(f"it cannot be understood: {error!r}") from error
     last = ledger.steps[done - 1]
