@@ -45,7 +45,7 @@ class _BoxModel(Model):
         policy: Any,
         arms: Indices,
         rewards: Array,
-        noise: dict[str, Array],
+        noise: dict[str, Any],
         record: Record | None,
         *,
         as_table: bool = False,

@@ -138,7 +138,7 @@ class Model:
         policy: Policy,
         arms: Indices,
         rewards: Array,
-        noise: dict[str, Array],
+        noise: dict[str, Any],
         record: Record | None,
         *,
         as_table: bool = False,
@@ -228,7 +228,7 @@ class Model:
         self._observe(policy, observed, self.warp.reward(values), self._noise(policy, self.warp, noise), record)
         return replace(self, arms=arms, policy=policy)
 
-    def _noise(self, policy: Policy, warp: Warp, noise: Array) -> dict[str, Array]:
+    def _noise(self, policy: Policy, warp: Warp, noise: Array) -> dict[str, Any]:
         """What `observe` is told of the noise of rewards: the policy's own where a result came without."""
         if np.isnan(noise).all():
             return {}
