@@ -215,7 +215,7 @@ def published(kept):
         "Simple regret of the recommended point (without noise), and CPU seconds on one thread, medians over the seeds that",
         f"were run; noise sd {NOISE}. BoTorch: SingleTaskGP refitted every step, UpperConfidenceBound, beta = 4, 10 restarts",
         "from 512 raw samples. A tool that is missing for a function was not run to its end. Settings of manyarms were",
-        f"chosen on seed 0. `python benchmarks/boxes.py --seed {seeds} --publish docs/benchmarks` runs what is not there and",
+        f"chosen on seeds 0 to 4. `python benchmarks/boxes.py --seed {seeds} --publish docs/benchmarks` runs what is not there and",
         "makes this page.",
         "",
         "| function | evaluations | tool | seeds | median regret | regrets | seconds | seconds / manyarms |",

@@ -34,7 +34,8 @@ SHAPE_BOUNDS = (np.log(0.05), np.log(1e3))
 LEAST_NOISE, MOST_NOISE = 1e-4, 10.0
 """Of σ²: rounding stays harmless."""
 SETTLED = 64
-"""Arms from which on a fit starts from the last one only."""
+"""Arms from which on a fit starts from the prior's peak and the last fit only. The latter alone may stay for good where noise
+passes for a short lengthscale."""
 ROUGH = (-1.0, -6.0)
 """Log lengthscales and log σ² of another start: short and nearly noiseless. From the priors' peaks a search may end where
 everything is noise."""
@@ -202,7 +203,7 @@ def fit(
     settled = start is not None and len(evidence.means) > SETTLED
     rough = np.concatenate([np.full(len(mean) - 2, ROUGH[0]), [size, ROUGH[1]]])
     with blas().limit(limits=1):  # matrices so small that threads would wait for one another
-        starts = [x for x in ([] if settled else [mean, rough]) + [start] if x is not None]
+        starts = [x for x in (mean, None if settled else rough, start) if x is not None]
         best = min(map(search, starts), key=lambda found: float(found.fun))
     x = np.asarray(best.x)
     return Fit(x[:-2], float(np.exp(x[-2])), float(np.exp(x[-1])), likelihood(gram, evidence, x)[2], float(best.fun))
