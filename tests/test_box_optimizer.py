@@ -198,3 +198,24 @@ def test_maximize_takes_a_box():
     row = ma.maximize(lambda x: float(x @ x), ma.Box([[-1, 1], [-1, 1]]), budget=12, direction="minimize", progress=False)
     assert len(row.history) == 12
     assert isinstance(row.best.id, tuple)
+
+
+def test_noise_and_units_do_not_raise_each_other():
+    """A unit has ten standard deviations of the noise, which is learned in units: pure noise must not make it grow without end."""
+    optimizer, rng = ma.Optimizer(ma.Box(x=(0.0, 1.0)), seed=0), np.random.default_rng(1)
+    values = rng.standard_normal(60)
+    for point, value in zip(rng.random(60).tolist(), values, strict=True):
+        optimizer.tell({"x": point}, value)
+    assert 0.5 < 1 / optimizer._state.model.warp.slope < 1.5 * values.std()
+
+
+def test_ripples_do_not_pass_for_noise():
+    """Ackley's function in four dimensions: a funnel under ripples, nearly flat far from its middle."""
+
+    def f(point):
+        x = np.array(point)
+        return 20 - 20 * np.exp(-0.2 * np.sqrt(np.mean(x**2))) + np.e - np.exp(np.mean(np.cos(2 * np.pi * x)))
+
+    optimizer = run(ma.Box([[-32.768, 32.768]] * 4), f, 100)
+    drawn = [f(point) for point in np.random.default_rng(1).uniform(-32.768, 32.768, (100, 4))]
+    assert f(optimizer.best().id) < 0.5 * min(drawn)
