@@ -201,7 +201,7 @@ def test_maximize_takes_a_box():
 
 
 def test_noise_and_units_do_not_raise_each_other():
-    """A unit has ten standard deviations of the noise, which is learned in units: pure noise must not make it grow without end."""
+    """A unit has ten deviations of the noise, which is learned in units: pure noise must not make it grow without end."""
     optimizer, rng = ma.Optimizer(ma.Box(x=(0.0, 1.0)), seed=0), np.random.default_rng(1)
     values = rng.standard_normal(60)
     for point, value in zip(rng.random(60).tolist(), values, strict=True):
