@@ -9,8 +9,8 @@ from manyarms.domains.box import Box
 from manyarms.maximize import Result, maximize
 from manyarms.optimizer import Candidate, Optimizer, Predictions
 from manyarms.policies import BKB
-from manyarms.policies.base import Prediction
 from manyarms.policies.gpucb import GPUCB
+from manyarms.policies.learner import Prediction
 from manyarms.sketch.choice import Scores
 from manyarms.sketch.confidence import Bayes, Constant, Evidence, Growing, LogDet, Theory
 from manyarms.sketch.dictionary import oversampling_for

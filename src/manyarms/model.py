@@ -16,10 +16,12 @@ import numpy as np
 from manyarms.arms.array import Checked, as_rows
 from manyarms.hyper import LEAST_NOISE, MOST, NOISE_PRIOR, Evidence, Fit, Shape, fit
 from manyarms.kernels import Kernel
-from manyarms.policies.adaptive import Adaptive, Kept
-from manyarms.policies.base import Policy, Prediction
+from manyarms.policies.adaptive import Adaptive
+from manyarms.policies.base import Policy
 from manyarms.policies.bkb import BKB
 from manyarms.policies.checks import as_weights
+from manyarms.policies.learner import Prediction
+from manyarms.policies.resuming import Kept
 from manyarms.sketch.confidence import Radius
 from manyarms.typing import Array, Indices
 from manyarms.warp import Warp

@@ -12,8 +12,9 @@ from manyarms.domains.score import Score
 from manyarms.errors import ArmsError, ParameterError, StateError
 from manyarms.kernels import as_kernel
 from manyarms.numbers import real, whole
-from manyarms.policies.base import Prediction
-from manyarms.policies.checks import as_generator, as_rewards, as_weights
+from manyarms.policies.checks import as_generator, as_radius, as_rewards, as_weights
+from manyarms.policies.confident import Confident
+from manyarms.policies.learner import Prediction
 from manyarms.sketch.confidence import Constant, Evidence, Radius, first_norm
 from manyarms.sketch.dictionary import Chance
 from manyarms.sketch.embedding import check_covariance
@@ -41,7 +42,7 @@ Maximiser = Callable[[Score, Any, np.random.Generator], ArrayLike]
 """Of u, which has `gradient`, the domain and a generator: a row (d,) of the domain where u is large."""
 
 
-class DomainBKB:
+class DomainBKB(Confident):
     """BKB over a `Box`, or another domain, instead of a table. An arm is an encoded row; `Box.decode` gives its point.
 
     domain : a `Box`, a `Ball` or a `Polytope`.
@@ -53,6 +54,8 @@ class DomainBKB:
 
     Theorem 2 covers this where the maximiser finds the maximum of u. A local search need not.
     """
+
+    _state: Pulled
 
     def __init__(
         self,
@@ -69,9 +72,7 @@ class DomainBKB:
         self.regularization = real(regularization, "regularization", "a positive variance, for instance noise**2", above=0)
         if oversampling is not None:
             real(oversampling, "oversampling", "a positive number, q̄ of Algorithm 1, or None", above=0)
-        if isinstance(confidence, type) or not callable(confidence):
-            raise ParameterError(f"confidence must be a radius such as Constant(2.0) or a function, got {confidence!r}")
-        self.confidence = confidence
+        self.confidence = as_radius(confidence)
         default: Maximiser = getattr(domain, "maximise", MultiStart())
         self.maximiser = default if maximiser is None else maximiser
         if not callable(self.maximiser):
@@ -155,23 +156,6 @@ class DomainBKB:
     def dictionary(self) -> Indices:
         """S, as numbers of `rows`."""
         return self._state.dictionary.copy()
-
-    @property
-    def beta(self) -> float:
-        """β̃, the radius of the scores now."""
-        return real(
-            self.confidence(self._state.evidence), "what confidence returns", "a finite non-negative radius", at_least=0
-        )
-
-    @property
-    def evidence(self) -> Evidence:
-        """What the radius is a function of, now."""
-        return self._state.evidence
-
-    @property
-    def effective_dimension(self) -> float:
-        """d̃ = Σ_s σ̃²(x_s)."""
-        return self._state.evidence.effective_dimension
 
     @property
     def best(self) -> Array:

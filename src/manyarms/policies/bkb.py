@@ -10,7 +10,8 @@ import numpy as np
 
 from manyarms.errors import ParameterError
 from manyarms.numbers import real, whole
-from manyarms.policies.base import Among, Lookahead, Policy, State
+from manyarms.policies.base import Among, Lookahead, Policy
+from manyarms.policies.confident import State
 from manyarms.sketch.confidence import Constant, Radius, alpha_in
 from manyarms.sketch.dictionary import Chance, draw_dictionary
 from manyarms.sketch.embedding import Embedding

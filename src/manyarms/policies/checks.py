@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.errors import ArmsError, ObservationError, StateError, UnknownArmError
+from manyarms.errors import ArmsError, ObservationError, ParameterError, StateError, UnknownArmError
 from manyarms.numbers import whole
+from manyarms.sketch.confidence import Radius
 from manyarms.typing import AnyArray, Array, Indices, Mask
 
 
@@ -68,6 +69,14 @@ def as_weights(noise: Any, n: int, regularization: float) -> Array:
     if n and not (np.isfinite(weights).all() and weights.min() > 0):
         raise ObservationError(f"noise from {sd.min()} to {sd.max()} gives weights beyond float64; rescale the rewards")
     return weights
+
+
+def as_radius(confidence: Any) -> Radius:
+    """A radius, or another function of the evidence."""
+    if isinstance(confidence, type) or not callable(confidence):
+        raise ParameterError(f"confidence must be a radius such as Constant(2.0) or a function, got {confidence!r}")
+    radius: Radius = confidence
+    return radius
 
 
 def as_generator(seed: Any) -> np.random.Generator:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from manyarms.policies.adaptive import Adaptive, AdaptiveState
+from manyarms.policies.adaptive import Adaptive
+from manyarms.policies.working import AdaptiveState
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.linalg import chunks
 from manyarms.sketch.posterior import Posterior

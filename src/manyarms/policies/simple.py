@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from manyarms.numbers import real
-from manyarms.policies.adaptive import Adaptive, AdaptiveState
+from manyarms.policies.adaptive import Adaptive
 from manyarms.policies.base import Lookahead
 from manyarms.policies.rules import Blind
+from manyarms.policies.working import AdaptiveState
 from manyarms.sketch.choice import arg_max, score
 from manyarms.typing import Array, ArrayLike, Mask
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.policies.adaptive import AdaptiveState
 from manyarms.policies.base import Lookahead
 from manyarms.policies.embedded import Embedded
 from manyarms.policies.rules import Blind
+from manyarms.policies.working import AdaptiveState
 from manyarms.sketch.choice import TIE, largest
 from manyarms.sketch.confidence import Constant, Radius
 from manyarms.sketch.linalg import solve_transposed

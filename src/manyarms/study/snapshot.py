@@ -13,7 +13,7 @@ import numpy as np
 
 from manyarms.errors import StudyDamagedError
 from manyarms.model import Model
-from manyarms.policies.adaptive import Kept
+from manyarms.policies.resuming import Kept
 from manyarms.sketch.confidence import Evidence
 from manyarms.study.learning import Learned
 from manyarms.study.ledger import Ledger
