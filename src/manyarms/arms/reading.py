@@ -10,7 +10,7 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 
-from manyarms.arms.columns import is_bits
+from manyarms.arms.values import is_bits
 from manyarms.errors import ArmsError, ParameterError
 from manyarms.typing import ArrayLike
 
