@@ -61,6 +61,27 @@ def as_values(values: Any, n: int) -> list[float | None]:
     return [None if item is FAILED else _number(item) for item in items]
 
 
+def as_told(values: Any, failed: Any, n: int) -> list[float | None]:
+    """A value for each of n ids, None for those that failed."""
+    if failed is None:
+        if values is None:
+            raise ObservationError("tell() takes a value for each id; manyarms.FAILED, or failed=True, where there is none")
+        return as_values(values, n)
+    flags = [failed] * n if isinstance(failed, bool | np.bool_) else list(failed) if isinstance(failed, Iterable) else []
+    if len(flags) != n or not all(isinstance(flag, bool | np.bool_) for flag in flags):
+        raise ObservationError(f"failed must be True, or one truth for each of the {n} ids, got {failed!r}")
+    if all(flags) and values is None:
+        return [None] * n
+    if values is None:
+        raise ObservationError("tell() takes a value for every id that did not fail")
+    items = as_items(values)
+    if len(items) != n:
+        raise ObservationError(
+            f"tell() takes one value for each of the {n} ids, got {len(items)}; None will do where it failed"
+        )
+    return as_values([FAILED if flag else item for flag, item in zip(flags, items, strict=True)], n)
+
+
 def as_noise(noise: Any, n: int) -> list[float | None]:
     """Standard deviations of n values: one for all, or one each; None where it is not known."""
     items = [noise] * n if noise is None or np.ndim(noise) == 0 else as_items(noise)
