@@ -69,7 +69,7 @@ def maximize(
     budget, n_jobs = whole(budget, "budget"), whole(n_jobs, "n_jobs")
     if not callable(f):
         raise ParameterError(f"f must be a function of one candidate, got {f!r}")
-    callbacks = [callbacks] if callable(callbacks) else list(callbacks)
+    callbacks = [callbacks] if callable(callbacks) else list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
     if not all(map(callable, callbacks)):
         raise ParameterError(f"callbacks must be functions of the optimizer, got {callbacks!r}")
     if tolerance is not None:

@@ -87,7 +87,10 @@ def as_noise(noise: Any, n: int) -> list[float | None]:
     items = [noise] * n if noise is None or np.ndim(noise) == 0 else as_items(noise)
     if len(items) != n:
         raise ObservationError(f"noise must be one standard deviation, or one for each of the {n} ids, got {len(items)}")
-    deviations = [None if item is None else _number(item) for item in items]
+    try:
+        deviations = [None if item is None else _number(item) for item in items]
+    except ObservationError as error:
+        raise ObservationError(f"noise must be standard deviations, finite numbers, got {noise!r:.80}") from error
     wrong = [sd for sd in deviations if sd is not None and sd < 0]
     if wrong:
         raise ObservationError(f"noise is a standard deviation and must not be negative, got {wrong[0]}")
@@ -101,7 +104,9 @@ def _number(item: Any) -> float:
     try:
         number = float(item)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ObservationError(f"a value must be a number that fits a float, got {item!r:.80}") from error
+        raise ObservationError(
+            f"a value must be a number that fits a float, got {item!r:.80}; tell manyarms.FAILED for a trial that gave none"
+        ) from error
     if not np.isfinite(number):
         raise ObservationError(f"a value must be finite, got {item!r}; tell manyarms.FAILED for a trial that gave none")
     if abs(number) > LARGEST:

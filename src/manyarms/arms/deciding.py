@@ -8,11 +8,10 @@ import polars as pl
 
 from manyarms.arms.bits import Bits
 from manyarms.arms.columns import TYPES, Aside, Coded, Column, Numeric, Ordered
-from manyarms.arms.values import Label, as_python, date_error, is_bits, like, listed, plain_type
+from manyarms.arms.reading import Declared
+from manyarms.arms.values import Label, as_python, date_error, is_bits, is_text, like, listed, plain_type
 from manyarms.errors import ArmsError, ParameterError
 
-Declared = str | tuple[Any, ...]
-"""A type, or the levels of an ordered column."""
 SPREAD = 100
 """Positive numbers are taken as logarithms where the 95th percentile is at least this many times the 5th. Of numbers that are
 spread evenly it is 19 times, however many there are."""
@@ -73,7 +72,7 @@ def decide(
         return Aside(name, "ignore")
     if declared is None and dtype.is_temporal():
         raise date_error(name, f"{dtype}", values.drop_nulls()[0] if values.null_count() < len(values) else None)
-    if declared is None and isinstance(dtype, pl.Struct | pl.Object | pl.Binary):
+    if declared is None and not _can_be_typed(dtype):
         raise ArmsError(
             f"column {name!r} must hold numbers, booleans, strings or lists of bits, got {dtype}; "
             f'put its parts into columns of their own, or leave it out with columns={{{name!r}: "ignore"}}'
@@ -89,6 +88,11 @@ def decide(
     if not keep_constant and _is_constant(column, values, label):
         return Aside(name, "ignore", (as_python(values[0]),))
     return column
+
+
+def _can_be_typed(dtype: pl.DataType) -> bool:
+    plain = dtype.is_numeric() or is_text(dtype)
+    return plain or isinstance(dtype, pl.Boolean | pl.List | pl.Array | pl.Null)
 
 
 def _by_values(known: pl.Series, values: pl.Series, name: str, label: Label) -> Column:
@@ -133,7 +137,8 @@ def _as_declared(known: pl.Series, values: pl.Series, name: str, declared: Decla
         return Ordered(name, "ordered", pl.Series(declared, dtype=_level_type(declared)))
     if declared in ("continuous", "log", "integer"):
         return Numeric.fit(known, name, declared, _known_label(values, label))
-    if isinstance(values.dtype, pl.List | pl.Array | pl.Struct | pl.Object | pl.Binary) and declared != "bits":
+    nested = isinstance(values.dtype, pl.List | pl.Array) or not (_can_be_typed(values.dtype) or values.dtype.is_temporal())
+    if nested and declared != "bits":
         raise ArmsError(
             f"column {name!r} holds {values.dtype}, which cannot be {declared}; only bits and ignore can be declared"
         )

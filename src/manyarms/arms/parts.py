@@ -7,10 +7,10 @@ import numpy as np
 import polars as pl
 
 from manyarms.arms.columns import Column
-from manyarms.arms.deciding import Declared, decide
+from manyarms.arms.deciding import decide
 from manyarms.arms.groups import group
 from manyarms.arms.ids import Ids
-from manyarms.arms.reading import Levels
+from manyarms.arms.reading import Declared, Levels
 from manyarms.arms.values import Label, cleaned
 from manyarms.errors import ArmsError
 from manyarms.typing import AnyArray, Array, Indices

@@ -17,7 +17,7 @@ from manyarms.arms.groups import group
 from manyarms.arms.ids import Ids, as_objects, checked_ids, given_ids
 from manyarms.arms.objects import encoded
 from manyarms.arms.parts import Origin, Parts, counted, encoded_columns
-from manyarms.arms.reading import read_array, read_csv, read_dicts, read_frame, read_parquet
+from manyarms.arms.reading import as_path, is_parquet, read_array, read_csv, read_dicts, read_frame, read_parquet
 from manyarms.arms.tables import more_parts, new_parts
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
 from manyarms.kernels.base import Kernel
@@ -73,19 +73,23 @@ class Pool:
         declared = checked_types(columns)
         texts = {name for name, kind in declared.items() if kind in ("bits", "text")}
         kept = {name for name, kind in declared.items() if kind not in ("continuous", "log", "integer")}
-        return Pool(new_parts(read_csv(Path(path), id, texts, kept, decimal), {}, id, declared, missing))
+        return Pool(new_parts(read_csv(as_path(path), id, texts, kept, decimal), {}, id, declared, missing))
 
     @classmethod
     def from_parquet(
         cls, path: str | Path, *, id: str | None = None, columns: Columns | None = None, missing: str = "error"
     ) -> "Pool":
         """The rows of a Parquet file."""
-        return Pool(new_parts(read_parquet(Path(path)), {}, id, checked_types(columns), missing))
+        return Pool(new_parts(read_parquet(as_path(path)), {}, id, checked_types(columns), missing))
 
     @classmethod
     def from_frame(cls, frame: Any, *, id: str | None = None, columns: Columns | None = None, missing: str = "error") -> "Pool":
         """The rows of a data frame of pandas, polars, pyarrow or what else narwhals knows. An index is left out."""
-        return Pool(new_parts(*read_frame(frame), id, checked_types(columns), missing))
+        table, levels, types = read_frame(frame)
+        if id is not None and id not in table.columns and id in getattr(getattr(frame, "index", None), "names", ()):
+            raise ParameterError(f"id must be a column, got {id!r}, which is the index and left out; call reset_index() first")
+        types.pop(id or "", None)
+        return Pool(new_parts(table, levels, id, types | checked_types(columns), missing))
 
     @classmethod
     def from_dicts(
@@ -107,9 +111,10 @@ class Pool:
         ids: Sequence[Any] | AnyArray | None = None,
         names: Sequence[str] | None = None,
         columns: Columns | None = None,
+        missing: str = "error",
     ) -> "Pool":
         """The rows of an array of numbers, (n, d); columns are called "x0", "x1", … unless `names` are given."""
-        return Pool(new_parts(read_array(X, names), {}, None, checked_types(columns), "error", ids))
+        return Pool(new_parts(read_array(X, names), {}, None, checked_types(columns), missing, ids))
 
     @classmethod
     def from_objects(cls, objects: Sequence[Any], kernel: Kernel, *, ids: Sequence[Any] | AnyArray | None = None) -> "Pool":
@@ -139,12 +144,13 @@ class Pool:
 
     def read(self, path: str | Path, *, decimal: Literal[".", ","] | str = ".") -> pl.DataFrame:
         """The table in a .csv or .parquet file, read as one of this pool: its texts stay texts, its ids keep their type."""
-        if Path(path).suffix == ".parquet":
-            return read_parquet(Path(path))
+        path = as_path(path)
+        if is_parquet(path):
+            return read_parquet(path)
         texts = {name for name, dtype in self._parts.tables[0].schema.items() if dtype == pl.String}
         id = self._parts.origin.id
         texts |= {id} if id is not None and self._parts.ids.are_strings else set()
-        return read_csv(Path(path), id, texts, texts, decimal)
+        return read_csv(path, id, texts, texts, decimal)
 
     def _read(self, table: Any) -> pl.DataFrame:
         if self.kernel is not None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import polars as pl
 
-from manyarms.arms.deciding import Declared
 from manyarms.arms.ids import as_objects
 from manyarms.arms.parts import Origin, first_parts, grown_parts
 from manyarms.arms.pool import Pool
+from manyarms.arms.reading import Declared
 from manyarms.errors import ArmsError, ParameterError
 from manyarms.typing import AnyArray
 

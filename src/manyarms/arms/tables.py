@@ -7,10 +7,9 @@ import numpy as np
 import polars as pl
 
 from manyarms.arms.columns import Aside
-from manyarms.arms.deciding import Declared
 from manyarms.arms.ids import Ids, checked_ids, given_ids, plain
 from manyarms.arms.parts import Origin, Parts, check_missing, counted, first_parts, grown_parts, quoted
-from manyarms.arms.reading import Levels
+from manyarms.arms.reading import Declared, Levels
 from manyarms.arms.values import Label, cleaned
 from manyarms.errors import ArmsError, ParameterError
 from manyarms.typing import AnyArray
@@ -50,7 +49,10 @@ def more_parts(parts: Parts, frame: pl.DataFrame, ids: Sequence[Any] | AnyArray 
     if lacking or surplus:
         came = [f"missing {quoted(lacking)}"] if lacking else []
         came += [f"unexpected {quoted(surplus)}"] if surplus else []
-        raise ArmsError(f"the table must have the columns of the pool, {quoted(expected)}; {' and '.join(came)}")
+        raise ArmsError(
+            f"the table must have the columns of the pool, {quoted(expected)}; {' and '.join(came)}: "
+            "give the same columns, or make a new pool of all rows"
+        )
     given = origin.id is None and not origin.numbered
     if given != (ids is not None):
         raise ParameterError("ids must be given for a pool made from an array with ids, and only then")

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from manyarms.arms.pool import Pool
+from manyarms.arms.reading import is_parquet
 from manyarms.errors import ParameterError
 from manyarms.hyper import Fixed, Mixed, Shape
 from manyarms.kernels import Kernel, Linear, Tanimoto, Unpacked, as_kernel
@@ -28,7 +29,7 @@ def as_pool(pool: Any, kernel: Any = None) -> Pool:
     if isinstance(kernel, Kernel) and encoder_of(kernel) is not None:
         return Pool.from_objects(pool, kernel)
     if isinstance(pool, str | Path):
-        return Pool.from_parquet(pool) if str(pool).endswith(".parquet") else Pool.from_csv(pool)
+        return Pool.from_parquet(pool) if is_parquet(Path(pool)) else Pool.from_csv(pool)
     if isinstance(pool, np.ndarray):
         return Pool.from_array(pool)
     if isinstance(pool, list) and pool and isinstance(pool[0], dict):
