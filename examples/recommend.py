@@ -16,17 +16,12 @@ A click comes in about one of 200 rows: the intervals tell how little 10,000 of 
 """
 
 import argparse
-import os
-import subprocess
-import sys
-import tarfile
-import tempfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+from wheels import text_of
 
 import manyarms as ma
 from manyarms.typing import Array, Indices
@@ -63,33 +58,14 @@ class Campaign(NamedTuple):
 
 
 def load(name: str) -> Campaign:
-    """A campaign, from the cache folder when it is there."""
-    folder = Path(os.environ.get("MANYARMS_TABLES", "bench-output/tables"))
-    paths = {part: folder / f"obd-{name}-{part}.parquet" for part in ("items", "random", "bts")}
-    if not all(path.exists() for path in paths.values()):
-        folder.mkdir(parents=True, exist_ok=True)
-        for part, frame in download(name).items():
-            frame.write_parquet(paths[part])
-    return campaign(*(pl.read_parquet(paths[part]) for part in ("items", "random", "bts")))
+    """A campaign, out of the source archive of obp 0.5.7."""
 
+    def read(path: str) -> pl.DataFrame:
+        return pl.read_csv(text_of("obp", "0.5.7", f"obp/dataset/obd/{path}", source=True).encode())
 
-def download(name: str) -> dict[str, pl.DataFrame]:
-    """The tables of a campaign out of the source archive of obp 0.5.7, which need not be installed."""
-    options = ["--quiet", "--no-deps", "--no-binary", "obp", "--ignore-requires-python"]
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pip", "download", *options, "--dest", folder, "obp==0.5.7"]
-        subprocess.run(command, check=True)
-        with tarfile.open(next(Path(folder).glob("obp-*.tar.gz"))) as archive:
-
-            def read(path: str) -> pl.DataFrame:
-                member = archive.extractfile(f"obp-0.5.7/obp/dataset/obd/{path}")
-                if member is None:
-                    raise FileNotFoundError(path)
-                return pl.read_csv(member.read())
-
-            kept = ["item_id", "position", "click", "propensity_score", *USER]
-            logs = {policy: read(f"{policy}/{name}/{name}.csv").sort("timestamp")[kept] for policy in ("random", "bts")}
-            return {"items": read(f"random/{name}/item_context.csv").sort("item_id")["item_id", *ITEM], **logs}
+    kept = ["item_id", "position", "click", "propensity_score", *USER]
+    uniform, other = (read(f"{policy}/{name}/{name}.csv").sort("timestamp")[kept] for policy in ("random", "bts"))
+    return campaign(read(f"random/{name}/item_context.csv").sort("item_id")["item_id", *ITEM], uniform, other)
 
 
 def campaign(items: pl.DataFrame, uniform: pl.DataFrame, other: pl.DataFrame) -> Campaign:

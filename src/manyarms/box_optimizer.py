@@ -14,7 +14,7 @@ from manyarms.domains.policy import DomainBKB
 from manyarms.errors import ParameterError, StateError
 from manyarms.model import Model, Record
 from manyarms.numbers import whole
-from manyarms.optimizer import START, Direction, Optimizer, Predictions, _State
+from manyarms.optimizer import START, Direction, Optimizer, Predictions, State
 from manyarms.sketch.confidence import Constant, Radius
 from manyarms.sketch.store import blas
 from manyarms.trials import CandidateId
@@ -82,7 +82,7 @@ class BoxOptimizer(Optimizer, over=Box):
         self._log = []
         model, nothing = _BoxModel.prior(settings, Checked(np.zeros((0, pool.dimension)))), np.zeros(0, dtype=bool)
         none = nothing.astype(np.intp)
-        self._state = _State(Points.none(pool), none, model, 0, 0, (), none, nothing, nothing)
+        self._state = State(Points.none(pool), none, model, 0, 0, (), none, nothing, nothing)
 
     @property
     def box(self) -> Box:
@@ -146,16 +146,14 @@ class BoxOptimizer(Optimizer, over=Box):
         policy: Any = self._state.model.policy
         return int(np.argmax(np.where(gone, -np.inf, policy.score(self._state.pool.X))))
 
-    def _gone(self, state: _State) -> Mask:
-        return state.retired | state.failed
+    def _gone(self, state: State) -> Mask:
+        return state.out
 
-    def _next_row(self, state: _State) -> Array:
+    def _next_row(self, state: State) -> Array:
         """The row to ask for next."""
         model, pool = state.model, state.pool
         rng = np.random.default_rng([model.settings.seed, 1, len(pool)])
-        tries = state.results.copy()
-        np.add.at(tries, np.array(state.pending, dtype=np.intp), 1)
-        shut = {row.tobytes() for row in pool.X[state.failed | (tries >= self._most)]}
+        shut = {row.tobytes() for row in pool.X[state.failed | (state.tries >= self._most)]}
         if model.settings.learns and model.n_results < START:
             drawn = self.box.sample(OTHERS, rng)
         else:
@@ -170,7 +168,7 @@ class BoxOptimizer(Optimizer, over=Box):
                 return np.asarray(row)
         raise StateError(f"nothing is left to ask for: {len(shut)} points failed or were tried as often as `repeats` allows")
 
-    def _avoiding(self, state: _State) -> Any:
+    def _avoiding(self, state: State) -> Any:
         """The policy as if failed points had given the worst reward there is."""
         model = state.model
         if not state.failed.any() or not model.n_results:
@@ -182,18 +180,7 @@ class BoxOptimizer(Optimizer, over=Box):
         return policy
 
 
-def _knowing(state: _State, points: Any) -> _State:
+def _knowing(state: State, points: Any) -> State:
     """The state with these points in its table."""
     pool = state.pool.with_(points)
-    more = np.zeros(len(pool) - len(state.pool), dtype=np.intp)
-    if not len(more):
-        return state
-    return replace(
-        state,
-        pool=pool,
-        order=np.arange(len(pool)),
-        model=replace(state.model, arms=pool.X),
-        results=np.concatenate([state.results, more]),
-        retired=np.concatenate([state.retired, more.astype(bool)]),
-        failed=np.concatenate([state.failed, more.astype(bool)]),
-    )
+    return state if pool is state.pool else state.over(pool, np.arange(len(pool)), replace(state.model, arms=pool.X))

@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+from manyarms.model import Model
+from manyarms.policies import BKB, GPUCB, Adaptive, AlgorithmOne, Incremental, Insertion
+from manyarms.sketch.confidence import Bayes, TheoremTwo
+from manyarms.sketch.dictionary import oversampling_for
 from manyarms.trials import CandidateId
 
 
@@ -46,3 +50,23 @@ class Certificate:
             verdict = "reached: one may stop" if self.reached else "not reached yet"
             lines.append(f"The tolerance of {self.tolerance:.4g} is {verdict}.")
         return "\n".join(lines)
+
+
+def promise(model: Model) -> tuple[float | None, str]:
+    """The probability behind the intervals and what it rests on; or None and why."""
+    radius, policy = model.settings.confidence, model.policy
+    if model.settings.learns:
+        return None, "the kernel or the noise was learned from the same results; give both to be covered by a theorem"
+    covered = isinstance(policy, GPUCB | Adaptive | AlgorithmOne) and not isinstance(policy, Incremental | Insertion)
+    if not covered:
+        return None, f"no theorem here covers the intervals of {type(policy).__name__}"
+    if isinstance(radius, TheoremTwo):
+        needed = oversampling_for(radius.epsilon, radius.delta / 2, max(1, model.n_results))
+        lacking = isinstance(policy, BKB) and policy.oversampling < needed
+        if radius.double or lacking:
+            asks = f"Theorem 1 asks for oversampling={needed:.0f} by now, the sketch has less"
+            return None, "the norm of f is guessed and doubled" if radius.double else asks
+        return 1 - radius.delta, f"Theorem 2, if ‖f‖ ≤ {radius.norm:g} and the noise is {radius.noise:g}-sub-Gaussian"
+    if isinstance(radius, Bayes) and not isinstance(policy, BKB):
+        return 1 - radius.delta, "if f is a draw of the Gaussian process with this kernel (Srinivas et al. 2010)"
+    return None, f"{radius!r} promises nothing over many candidates at once from a sketch"

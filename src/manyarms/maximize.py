@@ -69,14 +69,24 @@ def maximize(
     budget, n_jobs = whole(budget, "budget"), whole(n_jobs, "n_jobs")
     if not callable(f):
         raise ParameterError(f"f must be a function of one candidate, got {f!r}")
-    callbacks = [callbacks] if callable(callbacks) else list(callbacks)
+    callbacks = [callbacks] if callable(callbacks) else list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
     if not all(map(callable, callbacks)):
         raise ParameterError(f"callbacks must be functions of the optimizer, got {callbacks!r}")
     if tolerance is not None:
         real(tolerance, "tolerance", "a non-negative regret", at_least=0)
-    by_row = not isinstance(arms, Pool) and hasattr(arms, "__array_interface__")
     where = arms if isinstance(arms, Box) else as_pool(arms, options.get("kernel"))
     optimizer = Optimizer(where, direction=direction, seed=seed, **options)
+    evaluations, start = _Evaluations(_evaluate(f, arms, optimizer), n_jobs), perf_counter()
+    with _bar(budget, progress) as show:
+        ended = _search(optimizer, evaluations, budget, tolerance, [show, *callbacks])
+    optimizer.release(optimizer.pending)
+    best = optimizer.best() if any(not trial.failed for trial in optimizer.history) else None
+    return Result(best, optimizer.history, optimizer, perf_counter() - start, ended)
+
+
+def _evaluate(f: Callable[[Any], Any], arms: Any, optimizer: Optimizer) -> Callable[[Any], Any]:
+    """f of an id."""
+    by_row = not isinstance(arms, Pool) and hasattr(arms, "__array_interface__")
 
     def evaluate(name: Any) -> Any:
         if isinstance(arms, Box):
@@ -87,41 +97,68 @@ def maximize(
             return f(arms[name] if name < len(arms) else np.array(list(optimizer.pool.row(name).values())))
         return f(optimizer.pool.row(name))
 
-    start, ended, n_told = perf_counter(), "budget", 0
-    running: dict[Future[Any], CandidateId] = {}
-    pool = ThreadPoolExecutor(n_jobs, thread_name_prefix="evaluate")
-    with _bar(budget, progress) as show:
-        try:
-            while n_told < budget:
-                ended = _submit(optimizer, running, pool, evaluate, min(n_jobs, budget - n_told))
-                if not running:
-                    break
-                for done in _next_done(running):
-                    optimizer.tell(running[done], _value(done, running[done], optimizer))
-                    del running[done]
-                    n_told += 1
-                    show(optimizer)
-                    for callback in callbacks:
-                        callback(optimizer)
-                    if tolerance is not None and n_told % CHECK_EVERY == 0 and _is_reached(optimizer, tolerance):
-                        ended, budget = "tolerance", n_told
-        except KeyboardInterrupt:
-            ended = "interrupted"
-            for done in [future for future in running if future.done() and not future.cancelled() and not future.exception()]:
-                optimizer.tell(running[done], done.result())
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-    optimizer.release(optimizer.pending)
-    best = optimizer.best() if any(not trial.failed for trial in optimizer.history) else None
-    return Result(best, optimizer.history, optimizer, perf_counter() - start, ended)
+    return evaluate
 
 
-def _next_done(running: dict[Future[Any], CandidateId]) -> set[Future[Any]]:
-    """Evaluations that ended, at least one. Waits in short turns: libraries may keep Ctrl-C from ending a long one."""
-    while True:
-        done = wait(running, timeout=TURN, return_when=FIRST_COMPLETED).done
-        if done:
-            return done
+class _Evaluations:
+    """Evaluations in threads, each of a candidate asked for."""
+
+    def __init__(self, evaluate: Callable[[Any], Any], n_jobs: int) -> None:
+        self._evaluate, self._n_jobs = evaluate, n_jobs
+        self._threads = ThreadPoolExecutor(n_jobs, thread_name_prefix="evaluate")
+        self.running: dict[Future[Any], CandidateId] = {}
+
+    def start(self, optimizer: Optimizer, most: int) -> bool:
+        """Keep as many running as there are jobs, at most `most`; whether there were candidates enough."""
+        while len(self.running) < min(self._n_jobs, most):
+            try:
+                (name,) = optimizer.ask()
+            except StateError:
+                return False
+            self.running[self._threads.submit(self._evaluate, name)] = name
+        return True
+
+    def wait(self) -> set[Future[Any]]:
+        """Those that ended, at least one. Waits in short turns: libraries may keep Ctrl-C from ending a long one."""
+        while True:
+            done = wait(self.running, timeout=TURN, return_when=FIRST_COMPLETED).done
+            if done:
+                return done
+
+    def stop(self) -> None:
+        """Start no more; those that run go on."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _search(
+    optimizer: Optimizer,
+    evaluations: _Evaluations,
+    budget: int,
+    tolerance: float | None,
+    callbacks: list[Callable[[Optimizer], None]],
+) -> str:
+    """Ask, evaluate and tell; says what ended it."""
+    running, ended, n_told = evaluations.running, "budget", 0
+    try:
+        while n_told < budget:
+            ended = "budget" if evaluations.start(optimizer, budget - n_told) else "exhausted"
+            if not running:
+                break
+            for done in evaluations.wait():
+                optimizer.tell(running[done], _value(done, running[done], optimizer))
+                del running[done]
+                n_told += 1
+                for callback in callbacks:
+                    callback(optimizer)
+                if tolerance is not None and n_told % CHECK_EVERY == 0 and _is_reached(optimizer, tolerance):
+                    ended, budget = "tolerance", n_told
+    except KeyboardInterrupt:
+        ended = "interrupted"
+        for done in [future for future in running if future.done() and not future.cancelled() and not future.exception()]:
+            optimizer.tell(running[done], done.result())
+    finally:
+        evaluations.stop()
+    return ended
 
 
 def _value(done: Future[Any], name: CandidateId, optimizer: Optimizer) -> Any:
@@ -134,19 +171,6 @@ def _value(done: Future[Any], name: CandidateId, optimizer: Optimizer) -> Any:
     if value is None:
         raise ObservationError("f returned None; return a number, or manyarms.FAILED where there is none")
     return value
-
-
-def _submit(
-    optimizer: Optimizer, running: dict[Future[Any], CandidateId], pool: ThreadPoolExecutor, evaluate: Any, most: int
-) -> str:
-    """Keep `most` evaluations running; says why the run will end."""
-    while len(running) < most:
-        try:
-            (name,) = optimizer.ask()
-        except StateError:
-            return "exhausted"
-        running[pool.submit(evaluate, name)] = name
-    return "budget"
 
 
 def _is_reached(optimizer: Optimizer, tolerance: float) -> bool:

@@ -157,11 +157,17 @@ def candidates(optimizer: Optimizer, k: int = 20, level: float = 0.95) -> "Figur
 
 
 def importance(optimizer: Optimizer) -> "Figure":
-    """One over the learned lengthscale of every column, the largest on top: what the values depend on most."""
+    """One over the learned lengthscale of every column, the largest on top: what the values depend on most.
+
+    Lengths of numbers and of categories are not in one unit: where there are both, the colours tell them apart.
+    """
     shares = optimizer.importance
+    coded = {feature.name for feature in optimizer.pool.features if feature.kind == "categorical"}
+    both = 0 < len(coded) < len(shares)
+    label = "1 / lengthscale; compare numbers (blue) and categories (orange) among themselves" if both else "1 / lengthscale"
     rank, sizes = np.arange(1, len(shares) + 1), list(shares.values())
     ticks = {"tickvals": rank, "ticktext": _short(list(shares)), "range": [len(shares) + 0.7, 0.3], "ticks": ""}
-    figure = _figure("Importance", "1 / lengthscale", "", yaxis=ticks, height=115 + 26 * len(shares))
+    figure = _figure("Importance", label, "", yaxis=ticks, height=115 + 26 * len(shares))
     figure.update_layout(margin={"t": 45})  # no legend
     figure.add_bar(
         x=sizes,
@@ -172,7 +178,7 @@ def importance(optimizer: Optimizer) -> "Figure":
         cliponaxis=False,
         customdata=_texts(list(shares)),
         hovertemplate="%{customdata}: %{x:.4g}<extra></extra>",
-        marker={"color": BLUE},
+        marker={"color": [ORANGE if name in coded else BLUE for name in shares] if both else BLUE},
         width=0.65,
     )
     return figure

@@ -61,12 +61,36 @@ def as_values(values: Any, n: int) -> list[float | None]:
     return [None if item is FAILED else _number(item) for item in items]
 
 
+def as_told(values: Any, failed: Any, n: int) -> list[float | None]:
+    """A value for each of n ids, None for those that failed."""
+    if failed is None:
+        if values is None:
+            raise ObservationError("tell() takes a value for each id; manyarms.FAILED, or failed=True, where there is none")
+        return as_values(values, n)
+    flags = [failed] * n if isinstance(failed, bool | np.bool_) else list(failed) if isinstance(failed, Iterable) else []
+    if len(flags) != n or not all(isinstance(flag, bool | np.bool_) for flag in flags):
+        raise ObservationError(f"failed must be True, or one truth for each of the {n} ids, got {failed!r}")
+    if all(flags) and values is None:
+        return [None] * n
+    if values is None:
+        raise ObservationError("tell() takes a value for every id that did not fail")
+    items = as_items(values)
+    if len(items) != n:
+        raise ObservationError(
+            f"tell() takes one value for each of the {n} ids, got {len(items)}; None will do where it failed"
+        )
+    return as_values([FAILED if flag else item for flag, item in zip(flags, items, strict=True)], n)
+
+
 def as_noise(noise: Any, n: int) -> list[float | None]:
     """Standard deviations of n values: one for all, or one each; None where it is not known."""
     items = [noise] * n if noise is None or np.ndim(noise) == 0 else as_items(noise)
     if len(items) != n:
         raise ObservationError(f"noise must be one standard deviation, or one for each of the {n} ids, got {len(items)}")
-    deviations = [None if item is None else _number(item) for item in items]
+    try:
+        deviations = [None if item is None else _number(item) for item in items]
+    except ObservationError as error:
+        raise ObservationError(f"noise must be standard deviations, finite numbers, got {noise!r:.80}") from error
     wrong = [sd for sd in deviations if sd is not None and sd < 0]
     if wrong:
         raise ObservationError(f"noise is a standard deviation and must not be negative, got {wrong[0]}")
@@ -80,7 +104,9 @@ def _number(item: Any) -> float:
     try:
         number = float(item)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ObservationError(f"a value must be a number that fits a float, got {item!r:.80}") from error
+        raise ObservationError(
+            f"a value must be a number that fits a float, got {item!r:.80}; tell manyarms.FAILED for a trial that gave none"
+        ) from error
     if not np.isfinite(number):
         raise ObservationError(f"a value must be finite, got {item!r}; tell manyarms.FAILED for a trial that gave none")
     if abs(number) > LARGEST:

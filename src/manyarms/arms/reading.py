@@ -1,20 +1,24 @@
 """Tables from files, data frames, dicts and arrays, all as one kind of data frame."""
 
+import csv
+import gzip
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar, cast
 
 import narwhals as nw
 import numpy as np
 import polars as pl
 
-from manyarms.arms.columns import is_bits
+from manyarms.arms.values import is_bits
 from manyarms.errors import ArmsError, ParameterError
 from manyarms.typing import ArrayLike
 
 Levels = tuple[Any, ...]
+Declared = str | Levels
+"""A type, or the levels of an ordered column."""
 Read = TypeVar("Read")
 NOT_A_NUMBER = ["", "na", "n/a", "nan", "null", "none"]
 """What stands for a missing number in a CSV file, in any case."""
@@ -22,8 +26,24 @@ SEPARATORS = ",;\t|"
 """Of the columns of a CSV file; the first one wins a draw."""
 SAMPLED = 100
 """Rows of a CSV file looked at for strings of bits."""
+FOREIGN = (TypeError, ValueError, OverflowError, ImportError, NotImplementedError, OSError, pl.exceptions.PolarsError)
+"""What other libraries raise at a table that they cannot read."""
+GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
+"""How archives begin."""
 TYPED = 10_000
 """Rows of a CSV file that its types are guessed from; all, where that fails."""
+
+
+def as_path(path: Any) -> Path:
+    """The path of a file."""
+    if not isinstance(path, str | Path):
+        raise ArmsError(f"the path of a file must be a string or a Path, got {path!r:.80}")
+    return Path(path)
+
+
+def is_parquet(path: Path) -> bool:
+    """By the ending of its name."""
+    return path.suffix.lower() in (".parquet", ".pq")
 
 
 def read_csv(path: Path, id: str | None, texts: set[str], kept: set[str], decimal: str = ".") -> pl.DataFrame:
@@ -62,8 +82,19 @@ def _separator(path: Path) -> str:
 
 
 def _first_line(path: Path) -> str:
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
+    with _opened(path) as file:
         return file.readline(1 << 20)
+
+
+def _opened(path: Path) -> IO[str]:
+    """The text of a file, plain or gzipped."""
+    how: dict[str, Any] = {"mode": "rt", "encoding": "utf-8-sig", "errors": "replace", "newline": ""}
+    return cast(IO[str], gzip.open(path, **how) if _begins_with(path, GZIP) else path.open(**how))
+
+
+def _begins_with(path: Path, magic: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(magic)) == magic
 
 
 def _numbers_in(texts: pl.Series, may_be_bits: bool, decimal: str) -> pl.Series:
@@ -101,20 +132,65 @@ def _attempt(path: Path, read: Callable[[], Read]) -> Read:
     try:
         return read()
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise ArmsError(f"cannot read {path}: {error}; check what it holds, or read it into a data frame yourself") from error
+        raise ArmsError(f"cannot read {path}: {_why(path, error)}") from error
 
 
-def read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels]]:
-    """The table, and the levels of ordered columns that polars does not know as such."""
+def _why(path: Path, error: Exception) -> str:
+    """What is wrong with a file, and what to do."""
+    if path.stat().st_size and _begins_with(path, ZIP):
+        return "it is a workbook or another archive; save the sheet as CSV, or read it into a data frame yourself"
+    if "utf-8" in str(error):
+        return "it must be text in UTF-8, got other bytes; save it as CSV in UTF-8"
+    if "more fields" in str(error):
+        with _opened(path) as file:
+            lines = csv.reader(file, delimiter=_separator(path))
+            n = len(next(lines))
+            line, fields = next(((lines.line_num, len(row)) for row in lines if len(row) > n), (0, 0))
+        if line:
+            return f"its header names {n} columns, got {fields} fields in line {line}; quote fields that hold the separator"
+    return f"{_said(error)}; check what it holds, or read it into a data frame yourself"
+
+
+def _said(error: Exception) -> str:
+    """What another library says, without its advice."""
+    return " ".join(str(error).split("\n\n")[0].split())
+
+
+def read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels], dict[str, Declared]]:
+    """The table, the levels of ordered columns that polars does not know as such, and types likewise."""
     try:
         native = nw.from_native(frame)
+    except TypeError as error:
+        raise ArmsError(
+            f"cannot read a table from {type(frame).__name__}; give a data frame, a list of dicts, an array, or the path of a "
+            ".csv or .parquet file"
+        ) from error
+    except FOREIGN as error:
+        raise ArmsError(f"cannot read a table from {type(frame).__name__}: {_said(error)}") from error
+    try:
         eager = native.collect("polars") if isinstance(native, nw.LazyFrame) else native
         levels = {str(name): tuple(dtype.categories) for name, dtype in eager.schema.items() if isinstance(dtype, nw.Enum)}
         if eager.implementation.is_pyarrow():
             levels |= _arrow_levels(eager.to_native())
-        return eager.to_polars(), {name: found for name, found in levels.items() if found}
-    except (TypeError, ValueError, OverflowError, ImportError, pl.exceptions.PolarsError) as error:
-        raise ArmsError(f"cannot read a table from {type(frame).__name__}: {error}; give a data frame, or dicts") from error
+        table = eager.to_polars()
+    except FOREIGN as error:
+        where = _unreadable(native) if isinstance(native, nw.DataFrame) else ""
+        raise ArmsError(
+            f"cannot read a table from {type(frame).__name__}: {where}{_said(error)}; correct it, or give a list of dicts"
+        ) from error
+    categories = [str(name) for name, dtype in eager.schema.items() if dtype == nw.Categorical]
+    types: dict[str, Declared] = {name: "categorical" for name in categories if table.schema[name].is_numeric()}
+    return table, {name: found for name, found in levels.items() if found}, types
+
+
+def _unreadable(frame: "nw.DataFrame[Any]") -> str:
+    """Names the first column that polars cannot hold."""
+    for name in frame.columns:
+        try:
+            frame[name].to_polars()
+        except FOREIGN:
+            return f"column {str(name)!r}: "
+    return ""
 
 
 def _arrow_levels(table: Any) -> dict[str, Levels]:
@@ -144,7 +220,9 @@ def as_series(name: str, values: list[Any]) -> pl.Series:
         return pl.Series(name, values, dtype=pl.Float64() if kinds == {float, int} else None, strict=kinds != {float, int})
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
         came = ", ".join(sorted(kind.__name__ for kind in kinds))
-        raise ArmsError(f"column {name!r} must hold values of one type, got {came}; convert them first ({error})") from error
+        raise ArmsError(
+            f"column {name!r} must hold values of one type, got {came}; convert them first ({_said(error)})"
+        ) from error
 
 
 def read_array(X: ArrayLike, names: Sequence[str] | None) -> pl.DataFrame:

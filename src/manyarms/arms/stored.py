@@ -4,11 +4,12 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import polars as pl
 
-from manyarms.arms.columns import Declared
-from manyarms.arms.pool import Pool, first_pool, grown_pool
+from manyarms.arms.ids import as_objects
+from manyarms.arms.parts import Origin, first_parts, grown_parts
+from manyarms.arms.pool import Pool
+from manyarms.arms.reading import Declared
 from manyarms.errors import ArmsError, ParameterError
 from manyarms.typing import AnyArray
 
@@ -17,19 +18,19 @@ PLAIN = (str, int, float, bool, type(None))
 
 def described(pool: Pool) -> dict[str, Any]:
     """What a pool was made of beside its tables, for JSON."""
-    parts = pool._parts
-    declared = {name: kind if isinstance(kind, str) else list(kind) for name, kind in parts.declared.items()}
-    levels = {name: list(values) for name, values in parts.levels.items()}
+    origin = pool._parts.origin
+    declared = {name: kind if isinstance(kind, str) else list(kind) for name, kind in origin.declared.items()}
+    levels = {name: list(values) for name, values in origin.levels.items()}
     for values in [*declared.values(), *levels.values()]:
         if not all(isinstance(value, PLAIN) for value in values):
             raise ParameterError(f"levels of a pool that is stored must be strings or numbers, got {values!r}")
     return {
-        "id": parts.id,
-        "numbered": parts.numbered,
-        "missing": parts.missing,
+        "id": origin.id,
+        "numbered": origin.numbered,
+        "missing": origin.missing,
         "declared": declared,
         "levels": levels,
-        "next_row": parts.next_row,
+        "next_row": pool._parts.next_row,
     }
 
 
@@ -57,9 +58,9 @@ def stored_pool(description: dict[str, Any], tables: Sequence[bytes]) -> Pool:
         name: kind if isinstance(kind, str) else tuple(kind) for name, kind in description["declared"].items()
     }
     levels = {name: tuple(values) for name, values in description["levels"].items()}
-    rest = (description["id"], description["numbered"], description["next_row"], description["missing"], declared, levels)
+    origin = Origin(description["id"], description["numbered"], description["missing"], declared, levels)
     frame, ids = _opened(tables[0])
-    pool = first_pool(frame, ids, _label(ids), *rest)
+    pool = Pool(first_parts(origin, frame, ids, _label(ids), description["next_row"]))
     for table in tables[1:]:
         pool = with_table(pool, table, description["next_row"])
     return pool
@@ -68,7 +69,7 @@ def stored_pool(description: dict[str, Any], tables: Sequence[bytes]) -> Pool:
 def with_table(pool: Pool, table: bytes, next_row: int) -> Pool:
     """The pool with one more of `tables_of`."""
     frame, ids = _opened(table)
-    return grown_pool(pool, frame, ids, _label(ids), next_row)
+    return Pool(grown_parts(pool._parts, frame, ids, _label(ids), next_row))
 
 
 def _opened(table: bytes) -> tuple[pl.DataFrame, AnyArray]:
@@ -79,9 +80,7 @@ def _opened(table: bytes) -> tuple[pl.DataFrame, AnyArray]:
     named = frame.to_series(0)
     if named.dtype == pl.Int64:
         return frame[:, 1:], named.to_numpy().copy()
-    ids = np.empty(len(named), dtype=object)
-    ids[:] = named.to_list()
-    return frame[:, 1:], ids
+    return frame[:, 1:], as_objects(named.to_list())
 
 
 def _free(frame: pl.DataFrame) -> str:

@@ -1,0 +1,80 @@
+"""A column of bits: lists of 0 and 1, or strings of them, packed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from manyarms.arms.columns import Column, Feature
+from manyarms.arms.values import Label, as_python
+from manyarms.errors import ArmsError
+from manyarms.kernels.discrete import BITS, pack
+from manyarms.typing import AnyArray, Array
+
+ENTRIES_DECODED = 1 << 22
+"""Bits decoded at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bits(Column):
+    """Bits, packed (`kernels.pack`)."""
+
+    n_bits: int
+
+    @property
+    def width(self) -> int:
+        return -(-self.n_bits // BITS)
+
+    @classmethod
+    def fit(cls, values: pl.Series, name: str, label: Label) -> "Bits":
+        texts = not isinstance(values.dtype, pl.List | pl.Array)
+        n_bits = len(values.cast(pl.String)[0] if texts else values[0])
+        if not n_bits:
+            raise ArmsError(f"column {name!r} must hold at least one bit, got none in {label(0)}")
+        return cls(name, "bits", n_bits)
+
+    def encode(self, values: pl.Series, label: Label, out: Array) -> None:
+        for start, bits in self.decoded(values, label):
+            out[start : start + len(bits)] = pack(bits)
+
+    def decoded(self, values: pl.Series, label: Label) -> Iterator[tuple[int, AnyArray]]:
+        """Blocks of rows of 0 and 1, each with its first position."""
+        n_rows = max(1, ENTRIES_DECODED // self.n_bits)
+        texts = not isinstance(values.dtype, pl.List | pl.Array)
+        plain = values.cast(pl.String) if texts else values if isinstance(values.dtype, pl.List) else values.arr.to_list()
+        for start in range(0, len(values), n_rows):
+            block = plain.slice(start, n_rows)
+            lengths = (block.str.len_bytes() if texts else block.list.len()).to_numpy()
+            _raise_first(lengths != self.n_bits, start, self, values, f"{self.n_bits} of them as in the first row", label)
+            flat = np.frombuffer(block.str.join("").item().encode(), np.uint8) - ord("0") if texts else self._entries(block)
+            bits = flat.reshape(len(block), self.n_bits)
+            _raise_first(bits.max(axis=1) > 1, start, self, values, "0 and 1", label)
+            yield start, bits
+
+    def _entries(self, block: pl.Series) -> AnyArray:
+        """The entries of lists one after another, 2 for what is not a bit."""
+        entries = block.explode()
+        if not entries.dtype.is_numeric() and entries.dtype != pl.Boolean:
+            return np.full(len(entries), 2, np.uint8)
+        numbers = entries.cast(pl.Float64).fill_null(2.0).to_numpy()
+        return np.where((numbers == 0) | (numbers == 1), numbers, 2).astype(np.uint8)
+
+    def feature(self, start: int) -> Feature:
+        return Feature(self.name, "bits", start, start + self.width, "bits", n_bits=self.n_bits)
+
+
+def _raise_first(bad: AnyArray, start: int, column: Bits, values: pl.Series, expected: str, label: Label) -> None:
+    if bad.any():
+        row = start + int(bad.argmax())
+        raise ArmsError(
+            f"column {column.name!r} is of bits and must hold {expected} in every row, "
+            f"got {_shown(values[row])} in {label(row)}; correct it, put numbers into columns of their own, "
+            f'or leave the column out with columns={{{column.name!r}: "ignore"}}'
+        )
+
+
+def _shown(value: Any) -> str:
+    text = repr(as_python(value))
+    return text if len(text) <= 60 else text[:57] + "…"

@@ -1,0 +1,183 @@
+"""Which type a column is of: as declared, else by its values."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from manyarms.arms.bits import Bits
+from manyarms.arms.columns import TYPES, Aside, Coded, Column, Numeric, Ordered
+from manyarms.arms.reading import Declared
+from manyarms.arms.values import Label, as_python, date_error, is_bits, is_text, like, listed, plain_type
+from manyarms.errors import ArmsError, ParameterError
+
+SPREAD = 100
+"""Positive numbers are taken as logarithms where the 95th percentile is at least this many times the 5th. Of numbers that are
+spread evenly it is 19 times, however many there are."""
+DATE = r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$"
+
+
+def distinct_allowed(n_rows: int) -> int:
+    """Distinct strings up to which a column is categorical: a twentieth of the rows, at least 50 and at most 1000."""
+    return max(50, min(n_rows // 20, 1000))
+
+
+def checked_types(columns: Mapping[str, str | Sequence[Any]] | None) -> dict[str, Declared]:
+    """The argument `columns`, its types checked."""
+    if columns is None:
+        return {}
+    if not isinstance(columns, Mapping):
+        raise ParameterError(f"columns must map names to types, such as {{'dose': 'log'}}, got {columns!r}")
+    return {name: _checked_type(name, declared) for name, declared in columns.items()}
+
+
+def _checked_type(name: str, declared: Any) -> Declared:
+    if isinstance(declared, str):
+        if declared not in TYPES:
+            raise ParameterError(
+                f"columns[{name!r}] must be one of {', '.join(TYPES)}, or a list of levels in order; got {declared!r}"
+            )
+        return declared
+    if not isinstance(declared, Sequence | np.ndarray | pl.Series):
+        raise ParameterError(f"columns[{name!r}] must be one of {', '.join(TYPES)}, or a list of levels; got {declared!r}")
+    levels = tuple(level.item() if isinstance(level, np.generic) else level for level in declared)
+    if not levels or len(set(map(repr, levels))) < len(levels) or not (_all_numbers(levels) or _all(levels, str)):
+        raise ParameterError(f"columns[{name!r}] must list distinct levels, all strings or all numbers; got {list(levels)!r}")
+    return levels
+
+
+def _all(values: Sequence[Any], kind: type) -> bool:
+    return all(isinstance(value, kind) for value in values)
+
+
+def _all_numbers(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def decide(
+    values: pl.Series,
+    name: str,
+    declared: Declared | None,
+    label: Label,
+    levels: tuple[Any, ...] = (),
+    keep_constant: bool = False,
+) -> Column:
+    """How a column is encoded: as declared, else by its values (cleaned), in the order of `levels` where the table gave them.
+
+    Without a declaration a column that holds one value only is not encoded, unless `keep_constant`.
+    """
+    dtype = values.dtype
+    if declared == "ignore":
+        return Aside(name, "ignore")
+    if declared is None and dtype.is_temporal():
+        raise date_error(name, f"{dtype}", values.drop_nulls()[0] if values.null_count() < len(values) else None)
+    if declared is None and not _can_be_typed(dtype):
+        raise ArmsError(
+            f"column {name!r} must hold numbers, booleans, strings or lists of bits, got {dtype}; "
+            f'put its parts into columns of their own, or leave it out with columns={{{name!r}: "ignore"}}'
+        )
+    known = values.drop_nulls()
+    if not len(known):
+        if declared in ("text", "categorical", None):
+            return Aside(name, "text") if declared == "text" else Aside(name, "ignore", (None,))
+        raise ArmsError(f"column {name!r} is declared {declared!r} and holds no value at all; fill it or ignore it")
+    if declared is not None:
+        return _as_declared(known, values, name, levels if levels and declared == "ordered" else declared, label)
+    column = _as_declared(known, values, name, levels, label) if levels else _by_values(known, values, name, label)
+    if not keep_constant and _is_constant(column, values, label):
+        return Aside(name, "ignore", (as_python(values[0]),))
+    return column
+
+
+def _can_be_typed(dtype: pl.DataType) -> bool:
+    plain = dtype.is_numeric() or is_text(dtype)
+    return plain or isinstance(dtype, pl.Boolean | pl.List | pl.Array | pl.Null)
+
+
+def _by_values(known: pl.Series, values: pl.Series, name: str, label: Label) -> Column:
+    dtype = values.dtype
+    if dtype.is_numeric():
+        column = Numeric.fit(known, name, "integer" if dtype.is_integer() else "continuous", _known_label(values, label))
+        if column.low > 0:
+            low, high = known.quantile(0.05, "lower"), known.quantile(0.95, "higher")
+            if low and high and high >= SPREAD * low:
+                return Numeric(name, "log", column.low, column.high)
+        return column
+    if dtype == pl.Boolean:
+        return Coded.fit(values, name, "boolean", label)
+    if isinstance(dtype, pl.List | pl.Array):
+        return Bits.fit(known, name, _known_label(values, label))
+    return _of_strings(known.cast(pl.String), values, name, label)
+
+
+def _of_strings(known: pl.Series, values: pl.Series, name: str, label: Label) -> Column:
+    if is_bits(known):
+        return Bits.fit(known, name, _known_label(values, label))
+    distinct = known.unique()
+    if distinct.str.contains(DATE).all():
+        raise date_error(name, "dates", known[0])
+    if distinct.str.to_lowercase().is_in(["true", "false"]).all():
+        return Coded.fit(values, name, "boolean", label)
+    if len(distinct) <= distinct_allowed(len(values)):
+        return Coded.fit(values, name, "categorical", label)
+    numbers = known.str.strip_chars().cast(pl.Float64, strict=False)
+    if 2 * numbers.null_count() < len(known):
+        other = known.filter(numbers.is_null())
+        but = f"{other[0]!r} among the numbers" if len(other) else f"text, such as {known[0]!r}"
+        raise ArmsError(
+            f"column {name!r} seems to hold numbers, got {but}; correct it, "
+            f'or say what it is by columns={{{name!r}: "continuous"}}, "categorical", "text" or "ignore"'
+        )
+    return Aside(name, "text")
+
+
+def _as_declared(known: pl.Series, values: pl.Series, name: str, declared: Declared, label: Label) -> Column:
+    if isinstance(declared, tuple):
+        return Ordered(name, "ordered", pl.Series(declared, dtype=_level_type(declared)))
+    if declared in ("continuous", "log", "integer"):
+        return Numeric.fit(known, name, declared, _known_label(values, label))
+    nested = isinstance(values.dtype, pl.List | pl.Array) or not (_can_be_typed(values.dtype) or values.dtype.is_temporal())
+    if nested and declared != "bits":
+        raise ArmsError(
+            f"column {name!r} holds {values.dtype}, which cannot be {declared}; only bits and ignore can be declared"
+        )
+    if declared == "ordered":
+        if not values.dtype.is_numeric():
+            raise ParameterError(
+                f"the order of column {name!r} is not known: list its levels in order, "
+                f"columns={{{name!r}: {listed(sorted(known.cast(pl.String).unique().to_list()))}}}"
+            )
+        return Ordered(name, "ordered", like(known, plain_type(values.dtype)).unique().sort())
+    if declared == "bits":
+        return Bits.fit(known, name, _known_label(values, label))
+    return Aside(name, "text") if declared == "text" else Coded.fit(values, name, declared, label)
+
+
+def _is_constant(column: Column, values: pl.Series, label: Label) -> bool:
+    if values.null_count():
+        return False
+    if isinstance(column, Numeric):
+        return column.low == column.high
+    if isinstance(column, Bits):
+        first = None
+        for _, bits in column.decoded(values, label):
+            first = bits[0] if first is None else first
+            if (bits != first).any():
+                return False
+        return True
+    return values.n_unique() == 1
+
+
+def _level_type(levels: tuple[Any, ...]) -> pl.DataType:
+    if _all(levels, str):
+        return pl.String()
+    return pl.Int64() if _all(levels, int) else pl.Float64()
+
+
+def _known_label(values: pl.Series, label: Label) -> Label:
+    """Names rows by their position among the values that are not null."""
+    if not values.null_count():
+        return label
+    positions = values.is_not_null().arg_true()
+    return lambda row: label(positions[row])

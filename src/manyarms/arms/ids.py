@@ -1,0 +1,176 @@
+"""Ids of candidates: strings or whole numbers, each once, and found among many."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from manyarms.arms.reading import as_series
+from manyarms.errors import ArmsError, UnknownArmError
+from manyarms.typing import AnyArray, Indices, Mask
+
+COMPARED = 5000
+"""Ids compared to suggest one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ids:
+    """Checked ids, int64 or strings as objects; the place of each is found by a dictionary or by bisection."""
+
+    array: AnyArray  # (n,)
+
+    def __post_init__(self) -> None:
+        self.array.setflags(write=False)
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    @property
+    def are_strings(self) -> bool:
+        return self.array.dtype == object
+
+    def with_more(self, array: AnyArray) -> "Ids":
+        """These and others, which are not among them."""
+        return Ids(np.concatenate([self.array, array]))
+
+    def known(self, array: AnyArray) -> Mask:
+        """Which of some ids of the same type are among these."""
+        return np.array([id in self._index for id in array]) if self.are_strings else np.isin(array, self.array)
+
+    def positions(self, ids: Any) -> Indices:
+        """The positions of one id, or of several."""
+        if self.are_strings:
+            return self._positions_of_strings(_several(ids))
+        numbers = self._whole_numbers(ids)
+        ordered, order = self._ordered
+        found = np.minimum(np.searchsorted(ordered, numbers), len(ordered) - 1)
+        unknown = np.flatnonzero(ordered[found] != numbers)
+        if len(unknown):
+            raise self._unknown(int(numbers[unknown[0]]))
+        return found if order is None else order[found]
+
+    def _positions_of_strings(self, ids: list[Any]) -> Indices:
+        index = self._index
+        for id in ids:
+            if not isinstance(id, str) or id not in index:
+                raise self._unknown(id)
+        return np.array([index[id] for id in ids], dtype=np.intp)
+
+    def _whole_numbers(self, ids: Any) -> AnyArray:
+        if isinstance(ids, np.ndarray) and ids.ndim == 1 and ids.dtype.kind == "i":
+            return ids
+        several = _several(ids)
+        for id in several:
+            if not isinstance(id, Integral) or isinstance(id, bool) or not -(2**63) <= int(id) < 2**63:
+                raise self._unknown(id)
+        return np.array(several, dtype=np.int64)
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return dict(zip(self.array, range(len(self)), strict=True))
+
+    @cached_property
+    def _ordered(self) -> tuple[AnyArray, Indices | None]:
+        """The numbers in ascending order, and their positions unless they came so."""
+        if (self.array[1:] > self.array[:-1]).all():
+            return self.array, None
+        order = np.argsort(self.array)
+        return self.array[order], order
+
+    def _unknown(self, id: Any) -> UnknownArmError:
+        strings, example = self.are_strings, plain(self.array[0])
+        expected = "strings" if strings else "whole numbers"
+        if isinstance(id, str) == strings and (strings or (isinstance(id, Integral) and not isinstance(id, bool))):
+            near = _closest(id, self.array) if strings else None
+            known = f"did you mean {near!r}?" if near is not None else f"ids are {expected} such as {example!r}"
+            return UnknownArmError(f"no candidate has the id {plain(id)!r}; {known}")
+        meant = _in_other_type(id, strings)
+        hint = f"; did you mean {meant!r}?" if meant is not None and self._has(meant) else f", such as {example!r}"
+        return UnknownArmError(f"the ids of this pool are {expected}, got {plain(id)!r} of type {type(id).__name__}{hint}")
+
+    def _has(self, id: Any) -> bool:
+        return id in self._index if isinstance(id, str) else bool((self.array == id).any())
+
+
+def given_ids(given: Sequence[Any] | AnyArray | None, n_rows: int) -> pl.Series:
+    """Ids given beside a table, one for each of its rows."""
+    series = (
+        pl.Series(given) if isinstance(given, np.ndarray) and given.dtype.kind in "iu" else as_series("ids", _several(given))
+    )
+    if len(series) != n_rows:
+        raise ArmsError(f"ids must be one for each of the {n_rows:,} rows, got {len(series):,}")
+    return series.alias("ids")
+
+
+def checked_ids(series: pl.Series, rows: Indices) -> AnyArray:
+    """The ids as int64 or strings; none missing, none twice."""
+    dtype = series.dtype
+    if not dtype.is_integer() and not isinstance(dtype, pl.String | pl.Categorical | pl.Enum):
+        advice = (
+            "make them whole numbers or strings, or give another column" if len(series) > series.null_count() else "fill them"
+        )
+        raise ArmsError(f"ids, in {series.name!r}, must be strings or whole numbers, got {dtype}; {advice}")
+    if series.null_count():
+        row = rows[series.is_null().arg_max() or 0]
+        raise ArmsError(f"every row needs an id in {series.name!r}, got none in row {row}; fill it, or give missing='drop'")
+    twice = series.is_duplicated()
+    if twice.any():
+        value = series[twice.arg_max() or 0]
+        where = rows[(series == value).to_numpy()]
+        raise ArmsError(
+            f"ids must be unique, got {value!r} in rows {', '.join(map(str, where[:5]))}{' …' if len(where) > 5 else ''} "
+            f"of {series.name!r}; rename them, or leave one of the rows out"
+        )
+    if not dtype.is_integer():
+        return as_objects(series.cast(pl.String).to_list())
+    try:
+        return series.cast(pl.Int64).to_numpy().copy()
+    except pl.exceptions.PolarsError as error:
+        raise ArmsError(f"ids that are numbers must fit 64 bits, got {dtype} in {series.name!r}; make them strings") from error
+
+
+def _several(ids: Any) -> list[Any]:
+    """One id or several as a list."""
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable) or (isinstance(ids, np.ndarray) and ids.ndim == 0):
+        return [ids[()] if isinstance(ids, np.ndarray) else ids]
+    return list(ids)
+
+
+def _closest(id: str, ids: AnyArray) -> str | None:
+    """The id most like this one."""
+    held = pl.Series(ids.tolist(), dtype=pl.String)
+    if len(held) > COMPARED:
+        near = held.str.len_chars().cast(pl.Int64).is_between(len(id) - 2, len(id) + 2)
+        held = held.filter(near & (held.str.starts_with(id[:3]) | held.str.ends_with(id[-3:]))).head(COMPARED)
+    found = get_close_matches(id, held.to_list(), n=1)
+    return found[0] if found else None
+
+
+def _in_other_type(id: Any, strings: bool) -> str | int | None:
+    """An id as the type that it should have been."""
+    if strings:
+        return str(id)
+    try:
+        number = float(id)
+    except (TypeError, ValueError):
+        return None
+    return int(number) if number.is_integer() and not isinstance(id, bool) else None
+
+
+def plain(id: Any) -> Any:
+    """An id as a Python int or str."""
+    return id.item() if isinstance(id, np.generic) else id
+
+
+def as_objects(values: Iterable[Any]) -> AnyArray:
+    """A read-only array of objects."""
+    held = list(values)
+    array = np.empty(len(held), dtype=object)
+    array[:] = held
+    array.setflags(write=False)
+    return array

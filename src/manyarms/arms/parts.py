@@ -1,0 +1,142 @@
+"""What a pool is made of: tables as they came, columns as decided on the first, rows encoded by them, equal ones grouped."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from manyarms.arms.columns import Column
+from manyarms.arms.deciding import decide
+from manyarms.arms.groups import group
+from manyarms.arms.ids import Ids
+from manyarms.arms.reading import Declared, Levels
+from manyarms.arms.values import Label, cleaned
+from manyarms.errors import ArmsError
+from manyarms.typing import AnyArray, Array, Indices
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What was said of the tables."""
+
+    id: str | None  # the column of ids
+    numbered: bool  # the ids are row numbers
+    missing: str
+    declared: dict[str, Declared]
+    levels: dict[str, Levels]  # of ordered columns whose table does not say so
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a pool holds. Tables keep the rows as they came, so that nothing is decoded."""
+
+    origin: Origin
+    tables: tuple[pl.DataFrame, ...]
+    columns: tuple[Column, ...]
+    next_row: int
+    ids: Ids
+    X: Array
+    arm_of: Indices
+
+    def __post_init__(self) -> None:
+        for array in (self.X, self.arm_of):
+            array.setflags(write=False)
+
+
+def first_parts(origin: Origin, frame: pl.DataFrame, ids: AnyArray, label: Label, next_row: int) -> Parts:
+    """Of a table from which ids and rows to leave out were taken."""
+    levels = {n: tuple(dtype.categories) for n, dtype in frame.schema.items() if isinstance(dtype, pl.Enum)} | origin.levels
+    columns = _decided(frame, origin.declared, levels, origin.missing, label)
+    rows = _encode(frame, columns, label)
+    first, arm_of = group(rows)
+    X = rows if len(first) == len(rows) else rows[first]
+    return Parts(origin, (frame,), columns, next_row, Ids(ids), X, arm_of)
+
+
+def grown_parts(parts: Parts, frame: pl.DataFrame, ids: AnyArray, label: Label, next_row: int) -> Parts:
+    """With a table more, from which ids and rows to leave out were taken."""
+    columns = []
+    for column in parts.columns:
+        values = cleaned(frame[column.name])
+        check_missing(column, values, parts.origin.missing, label)
+        columns.append(column.grown(values, label))
+    rows = np.concatenate([parts.X, _encode(frame, columns, label)])
+    first, arms = group(rows)
+    return replace(
+        parts,
+        tables=(*parts.tables, frame),
+        columns=tuple(columns),
+        next_row=next_row,
+        ids=parts.ids.with_more(ids),
+        X=rows[first] if len(first) > len(parts.X) else parts.X,
+        arm_of=np.concatenate([parts.arm_of, arms[len(parts.X) :]]),
+    )
+
+
+def _decided(
+    frame: pl.DataFrame, declared: dict[str, Declared], levels: dict[str, Levels], missing: str, label: Label
+) -> tuple[Column, ...]:
+    def column(name: str, keep_constant: bool) -> Column:
+        values = cleaned(frame[name])
+        found = decide(values, name, declared.get(name), label, levels.get(name, ()), keep_constant)
+        check_missing(found, values, missing, label)
+        return found
+
+    columns = tuple(column(name, False) for name in frame.columns)
+    if encoded_columns(columns):
+        return columns
+    texts = [each.name for each in columns if each.type == "text"]
+    if not any(frame[name].n_unique() > 1 for name in texts):  # candidates are all alike
+        columns = tuple(column(name, True) for name in frame.columns)
+    if not encoded_columns(columns) and texts:
+        raise ArmsError(
+            f"a pool needs features, got only text ({quoted(texts)}) to tell candidates by; add columns of numbers, "
+            'categories or fingerprints (strings or lists of 0 and 1, columns={"fingerprint": "bits"}), '
+            f'or declare columns={{{texts[0]!r}: "categorical"}}'
+        )
+    if not encoded_columns(columns):
+        raise ArmsError(f"a pool needs features, got only columns that are ignored or empty: {quoted(frame.columns)}")
+    return columns
+
+
+def check_missing(column: Column, values: pl.Series, missing: str, label: Label) -> None:
+    """Raise ArmsError where a value is missing that is no level of the column."""
+    if not values.null_count() or (column.takes_missing() and (missing == "category" or column.type == "ignore")):
+        return
+    row = values.is_null().arg_max() or 0
+    advice = (
+        f'a column of type {column.type} has no level for it: fill it, or give missing="drop"'
+        if missing == "category"
+        else 'fill it, leave the row out (missing="drop"), or make it a category (missing="category")'
+    )
+    raise ArmsError(
+        f"column {column.name!r} misses a value in {label(row)} ({counted(values.null_count(), 'row')} in all); {advice}"
+    )
+
+
+def encoded_columns(columns: Iterable[Column]) -> list[Column]:
+    """The columns that are encoded, in the order of the features."""
+    order = {"boolean": 1, "categorical": 1, "bits": 2}
+    return sorted((column for column in columns if column.width), key=lambda column: order.get(column.type, 0))
+
+
+def _encode(frame: pl.DataFrame, columns: Iterable[Column], label: Label) -> Array:
+    columns = list(columns)
+    rows = np.empty((len(frame), sum(column.width for column in columns)))
+    start = 0
+    for column in [*encoded_columns(columns), *(column for column in columns if not column.width)]:
+        column.encode(cleaned(frame[column.name]), label, rows[:, start : start + column.width])
+        start += column.width
+    rows += 0.0  # −0 is 0
+    return rows
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def quoted(names: Iterable[str]) -> str:
+    """Names as a list."""
+    return ", ".join(map(repr, names)) or "none"

@@ -1,0 +1,111 @@
+"""A table that a user gave, checked: its ids, its columns, and the rows to leave out."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from manyarms.arms.columns import Aside
+from manyarms.arms.ids import Ids, checked_ids, given_ids, plain
+from manyarms.arms.parts import Origin, Parts, check_missing, counted, first_parts, grown_parts, quoted
+from manyarms.arms.reading import Declared, Levels
+from manyarms.arms.values import Label, cleaned
+from manyarms.errors import ArmsError, ParameterError
+from manyarms.typing import AnyArray
+
+MISSING = ("error", "drop", "category")
+
+
+def new_parts(
+    frame: pl.DataFrame,
+    levels: dict[str, Levels],
+    id: str | None,
+    declared: dict[str, Declared],
+    missing: str,
+    ids: Sequence[Any] | AnyArray | None = None,
+) -> Parts:
+    """Of the first table of a pool."""
+    if missing not in MISSING:
+        raise ParameterError(f"missing must be one of {', '.join(MISSING)}, got {missing!r}")
+    if id is not None and id not in frame.columns:
+        raise ParameterError(f"id must be a column, one of {quoted(frame.columns)}; got {id!r}")
+    names = [name for name in frame.columns if name != id]
+    unknown = [name for name in declared if name not in names]
+    if unknown:
+        raise ParameterError(f"columns must name columns of the table, {quoted(names)}; got {unknown[0]!r}")
+    ignored = {name for name, kind in declared.items() if kind == "ignore"}
+    origin = Origin(id, id is None and ids is None, missing, declared, levels)
+    ids = np.arange(len(frame)) if origin.numbered else ids
+    return first_parts(origin, *_candidates(frame, origin, ids, names, ignored), len(frame))
+
+
+def more_parts(parts: Parts, frame: pl.DataFrame, ids: Sequence[Any] | AnyArray | None) -> Parts:
+    """With another table of the same columns."""
+    origin, names = parts.origin, [column.name for column in parts.columns]
+    expected = [*names, *([] if origin.id is None else [origin.id])]
+    lacking = [name for name in expected if name not in frame.columns]
+    surplus = [name for name in frame.columns if name not in expected]
+    if lacking or surplus:
+        came = [f"missing {quoted(lacking)}"] if lacking else []
+        came += [f"unexpected {quoted(surplus)}"] if surplus else []
+        raise ArmsError(
+            f"the table must have the columns of the pool, {quoted(expected)}; {' and '.join(came)}: "
+            "give the same columns, or make a new pool of all rows"
+        )
+    given = origin.id is None and not origin.numbered
+    if given != (ids is not None):
+        raise ParameterError("ids must be given for a pool made from an array with ids, and only then")
+    next_row = parts.next_row + len(frame)
+    ids = np.arange(parts.next_row, next_row) if origin.numbered else ids
+    ignored = {c.name for c in parts.columns if isinstance(c, Aside) and c.type == "ignore" and c.constant is None}
+    frame, named, label = _candidates(frame, origin, ids, names, ignored)
+    _check_new(parts.ids, named, label)
+    return grown_parts(parts, frame, named, label, next_row)
+
+
+def _candidates(
+    frame: pl.DataFrame, origin: Origin, given: Sequence[Any] | AnyArray | None, names: list[str], ignored: set[str]
+) -> tuple[pl.DataFrame, AnyArray, Label]:
+    """The table without ids and without rows to leave out, the ids, and how messages name a row."""
+    id, missing = origin.id, origin.missing
+    if not names:
+        raise ArmsError("a pool needs at least one column besides the id, got none")
+    if not len(frame):
+        raise ArmsError(f"a pool needs at least one candidate, got a table of {counted(len(names), 'column')} and no row")
+    series = frame[id] if id is not None else given_ids(given, len(frame))
+    rows = np.arange(len(frame))
+    checked = {name: cleaned(frame[name]) for name in names if name not in ignored}
+    if missing == "drop":
+        kept = series.is_not_null().to_numpy()
+        for values in checked.values():
+            kept = kept & values.is_not_null().to_numpy()
+        if not kept.any():
+            worst = max(checked, key=lambda name: checked[name].null_count())
+            raise ArmsError(
+                f"every row misses a value, none is left: column {worst!r} misses {checked[worst].null_count():,} "
+                f'of {len(frame):,}; leave it out with columns={{{worst!r}: "ignore"}}'
+            )
+        if not kept.all():
+            frame, series, rows = frame.filter(kept), series.filter(pl.Series(kept)), rows[kept]
+    ids = checked_ids(series, rows)
+
+    def label(position: int) -> str:
+        row, name = int(rows[position]), plain(ids[position])
+        return f"row {row}" if row == name and id is None else f"row {row} (id {name!r})"
+
+    if missing == "error":
+        for name, values in checked.items():
+            check_missing(Aside(name, "text"), values, missing, label)
+    return frame.select(names), ids, label
+
+
+def _check_new(known: Ids, ids: AnyArray, label: Label) -> None:
+    if ids.dtype != known.array.dtype:
+        kinds = ["strings" if array.dtype == object else "whole numbers" for array in (known.array, ids)]
+        raise ArmsError(
+            f"the ids of this pool are {kinds[0]}, got {kinds[1]}, {plain(ids[0])!r} in {label(0)}; convert them first"
+        )
+    old = known.known(ids)
+    if old.any():
+        raise ArmsError(f"ids must be new, got one that the pool has in {label(int(old.argmax()))}; leave it out or rename it")

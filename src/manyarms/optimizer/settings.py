@@ -1,0 +1,103 @@
+"""What a user gave to an optimizer, checked: candidates, kernel, noise, repeats."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from manyarms.arms.pool import Pool
+from manyarms.arms.reading import is_parquet
+from manyarms.errors import ParameterError
+from manyarms.hyper import Fixed, Mixed, Shape
+from manyarms.kernels import Kernel, Linear, Tanimoto, Unpacked, as_kernel
+from manyarms.kernels.objects import encoder_of
+from manyarms.model import Settings
+from manyarms.numbers import real, whole
+from manyarms.sketch.confidence import Growing
+from manyarms.trials import LARGEST
+
+RADIUS = Growing(1.3, most=3.0)
+"""Chosen by benchmark, see docs/optimizer.md."""
+
+Direction = Literal["maximize", "minimize"]
+
+
+def as_pool(pool: Any, kernel: Any = None) -> Pool:
+    """A pool, from one or from a table; from objects where the kernel is one of objects."""
+    if isinstance(pool, Pool):
+        return pool
+    if isinstance(kernel, Kernel) and encoder_of(kernel) is not None:
+        return Pool.from_objects(pool, kernel)
+    if isinstance(pool, str | Path):
+        return Pool.from_parquet(pool) if is_parquet(Path(pool)) else Pool.from_csv(pool)
+    if isinstance(pool, np.ndarray):
+        return Pool.from_array(pool)
+    if isinstance(pool, list) and pool and isinstance(pool[0], dict):
+        return Pool.from_dicts(pool)
+    return Pool.from_frame(pool)
+
+
+def as_sign(direction: Any) -> float:
+    """1 to maximise, −1 to minimise."""
+    if not isinstance(direction, str) or direction not in ("maximize", "minimize"):
+        raise ParameterError(f'direction must be "maximize" or "minimize", got {direction!r}')
+    return 1.0 if direction == "maximize" else -1.0
+
+
+def as_most(repeats: Any) -> float:
+    """How often a candidate may be tried."""
+    if isinstance(repeats, str):
+        if repeats not in ("allow", "never"):
+            raise ParameterError(f'repeats must be "allow", "never" or a whole number, got {repeats!r}')
+        return np.inf if repeats == "allow" else 1
+    return whole(repeats, 'repeats (unless "allow" or "never")')
+
+
+def as_settings(
+    pool: Any, kernel: Any, noise: Any, confidence: Any, policy: Any, seed: Any, options: dict[str, Any]
+) -> Settings:
+    """How the model is made, and what is learned."""
+    if noise is not None:
+        real(noise, "noise", "a standard deviation, not negative, in the units of the values", at_least=0, below=LARGEST)
+    if not callable(policy):
+        raise ParameterError(f"policy must be BKB, GPUCB or another with their arguments, got {policy!r}")
+    shape, fixed = _shape(kernel, pool)
+    seed = int(seed.integers(2**63)) if isinstance(seed, np.random.Generator) else whole(seed, "seed", at_least=0)
+    learns = not (fixed and noise is not None)
+    return Settings(shape, noise, learns, RADIUS if confidence is None else confidence, policy, options, seed)
+
+
+def _shape(kernel: Any, pool: Pool) -> tuple[Shape, bool]:
+    """What is learned of the kernel, and whether it is taken as given."""
+    if pool.kernel is not None and kernel is None:
+        return Fixed(pool.kernel), True
+    encoders = [encoder_of(each) if isinstance(each, Kernel) else None for each in (kernel, pool.kernel)]
+    if encoders[0] != encoders[1]:
+        raise ParameterError(
+            f"kernel must be one of what the pool holds, got {kernel!r} for {pool!r}; objects that are not rows of numbers go "
+            "through Pool.from_objects(objects, kernel)"
+        )
+    if pool.kernel is not None:
+        return Fixed(kernel), True
+    widths = dict.fromkeys(("numeric", "categorical", "bits"), 0)
+    for feature in pool.features:
+        widths[feature.kind] += feature.stop - feature.start
+    numeric, codes, bits = widths.values()
+    packed = tuple(feature.n_bits for feature in pool.features if feature.kind == "bits")
+
+    def given(kernel: Kernel) -> Shape:
+        if isinstance(kernel, Tanimoto) and packed and not numeric + codes:
+            return Fixed(Tanimoto(packed=True))
+        return Fixed(Unpacked(kernel, packed) if packed else kernel)
+
+    named: dict[str, Shape] = {
+        "matern": Mixed(numeric, codes, bits),
+        "rbf": Mixed(numeric, codes, bits, rbf=True),
+        "tanimoto": given(Tanimoto()),
+        "linear": given(Linear(1.0)),
+    }
+    if kernel is None or isinstance(kernel, str):
+        if kernel is not None and kernel not in named:
+            raise ParameterError(f"kernel must be one of {sorted(named)}, a kernel object or a function, got {kernel!r}")
+        return named[kernel or "matern"], False
+    return given(as_kernel(kernel)), True

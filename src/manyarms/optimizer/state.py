@@ -1,0 +1,83 @@
+"""What an optimizer holds beside its settings: candidates, model and what became of every candidate."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from manyarms.arms.ids import plain
+from manyarms.domains.policy import DomainBKB
+from manyarms.model import Model
+from manyarms.policies import BKB
+from manyarms.trials import CandidateId, Trial
+from manyarms.typing import Indices, Mask
+
+
+class Told(NamedTuple):
+    """What one call of `tell` brought, and how large the sketch was after it."""
+
+    trials: list[Trial]
+    size: tuple[int, int, float]
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that changes, replaced as a whole."""
+
+    pool: Any  # a Pool; of a box the points known
+    order: Indices  # positions in the order of the random start
+    model: Model
+    n_told: int  # entries of the log that count
+    n_trials: int
+    pending: tuple[int, ...]  # positions in the pool
+    results: Indices  # (n,) values told of each candidate
+    retired: Mask  # (n,)
+    failed: Mask  # (n,)
+
+    def names(self, positions: Iterable[int]) -> list[CandidateId]:
+        """The ids of candidates, as Python ints and strings."""
+        return [plain(self.pool.ids[position]) for position in positions]
+
+    @property
+    def out(self) -> Mask:
+        """Retired or failed, (n,)."""
+        return self.retired | self.failed
+
+    @property
+    def tries(self) -> Indices:
+        """Values told or awaited of each candidate, (n,)."""
+        tries = self.results.copy()
+        np.add.at(tries, np.array(self.pending, dtype=np.intp), 1)
+        return tries
+
+    def over(self, pool: Any, order: Indices, model: Model) -> "State":
+        """The same of a pool that has grown: nothing is known of the new candidates."""
+        more = np.zeros(len(pool) - len(self.pool), dtype=bool)
+        return replace(
+            self,
+            pool=pool,
+            order=order,
+            model=model,
+            results=np.concatenate([self.results, more.astype(np.intp)]),
+            retired=np.concatenate([self.retired, more]),
+            failed=np.concatenate([self.failed, more]),
+        )
+
+
+def start_order(seed: int, n: int) -> Indices:
+    """The order of the random start of n candidates."""
+    return np.random.default_rng([seed, 1]).permutation(n)
+
+
+def grown_order(order: Indices, seed: int, n: int) -> Indices:
+    """The same with n candidates more."""
+    more = np.random.default_rng([seed, len(order) + n]).permutation(n)
+    return np.concatenate([order, len(order) + more])
+
+
+def size_of(model: Model) -> tuple[int, int, float]:
+    """Results, dictionary size and effective dimension."""
+    policy = model.policy
+    size = len(policy.dictionary) if isinstance(policy, BKB | DomainBKB) else len(np.flatnonzero(policy.counts))
+    return model.n_results, size, policy.effective_dimension

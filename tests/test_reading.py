@@ -1,0 +1,131 @@
+"""Tables that are not what they should be: every error is one of this package, and says what to do."""
+
+import gzip
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import manyarms as ma
+from manyarms.arms.pool import Pool
+from manyarms.errors import ArmsError, ObservationError, ParameterError
+
+
+def written(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b\n1,2\n3\n4,5,6\n", r"names 2 columns, got 3 fields in line 4; quote"),
+        ('a;b\n1;"x\ny"\n4;5;6;7\n', r"names 2 columns, got 4 fields in line 4"),
+        ("name,x\ncafé,1\n".encode("latin-1"), r"must be text in UTF-8, got other bytes; save it"),
+        (b"PK\x03\x04" + bytes(range(256)), r"is a workbook or another archive; save the sheet as CSV"),
+        ("", r"empty CSV; check what it holds"),
+    ],
+)
+def test_broken_csv_files(tmp_path, content, message):
+    with pytest.raises(ArmsError, match=message):
+        Pool.from_csv(written(tmp_path / "table.csv", content))
+
+
+def test_gzipped_csv_files_are_read_by_their_own_separator(tmp_path):
+    path = written(tmp_path / "table.csv.gz", gzip.compress(b"name;x;y\na;1;2\nb;2;3\n"))
+    assert Pool.from_csv(path, id="name").columns == {"x": "integer", "y": "integer"}
+
+
+@pytest.mark.parametrize("name", ["table.parquet", "table.PARQUET", "table.pq"])
+def test_parquet_files_by_any_ending(tmp_path, name):
+    pl.DataFrame({"x": [1, 2]}).write_parquet(tmp_path / name)
+    optimizer = ma.Optimizer(str(tmp_path / name))
+    optimizer.add(tmp_path / name)
+    assert len(optimizer.pool) == 4
+
+
+@pytest.mark.parametrize("path", [None, b"table.csv", 3])
+def test_paths_are_strings(path):
+    for read in (Pool.from_csv, Pool.from_parquet, Pool.from_array([[1.0], [2.0]]).read):
+        with pytest.raises(ArmsError, match="must be a string or a Path, got"):
+            read(path)
+
+
+@pytest.mark.parametrize("table", [None, 3, [[1, 2], [3, 4]], {"a": [1, 2]}, pd.Series([1, 2]), pl.Series([1, 2])])
+def test_what_is_no_table(table):
+    with pytest.raises(
+        ArmsError, match=r"cannot read a table from \w+; give a data frame, a list of dicts, an array, or the path"
+    ):
+        ma.Optimizer(table)
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (pd.DataFrame({"x": [1, 2], "a": [1, "b"]}), "column 'a': .*; correct it"),
+        (pd.DataFrame({"x": [1, 2], "a": [1j, 2]}), "column 'a': "),
+        (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), "unique column names, got: - 'a' 2 times"),
+        (pd.DataFrame({"a": pd.cut([1, 2, 3], 2)}), r"column 'a' must hold numbers, .* \"ignore\""),
+        (pd.DataFrame({"a": pd.period_range("2020", periods=3, freq="M")}), "column 'a' must hold numbers"),
+        (pl.scan_csv("there-is-none.csv"), "cannot read a table from LazyFrame: "),
+        (pl.LazyFrame({"x": [1]}).select("y"), r"unable to find column \"y\"; valid columns: \[\"x\"\]; correct it"),
+    ],
+)
+def test_frames_that_cannot_be_read(frame, message):
+    with pytest.raises(ArmsError, match=message) as caught:
+        Pool.from_frame(frame)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_column_of_an_unknown_type_can_be_left_out():
+    frame = pd.DataFrame({"x": [1, 2, 3], "when": pd.period_range("2020", periods=3, freq="M")})
+    assert Pool.from_frame(frame, columns={"when": "ignore"}).columns == {"x": "integer", "when": "ignore"}
+    for kind in ("categorical", "text"):
+        with pytest.raises(ArmsError, match="only bits and ignore can be declared"):
+            Pool.from_frame(frame, columns={"when": kind})
+
+
+def test_an_index_is_no_column():
+    frame = pd.DataFrame({"x": [1, 2]}, index=pd.Index(["a", "b"], name="name"))
+    with pytest.raises(ParameterError, match="'name', which is the index and left out; call reset_index"):
+        Pool.from_frame(frame, id="name")
+    assert Pool.from_frame(frame.reset_index(), id="name").ids.tolist() == ["a", "b"]
+    assert Pool.from_frame(frame).ids.tolist() == [0, 1]
+
+
+def test_categories_that_are_numbers_stay_categories():
+    frame = pd.DataFrame({"i": pd.Categorical([1, 2, 3]), "machine": pd.Categorical([3, 5, 3]), "y": [1.0, 2.0, 3.0]})
+    pool = Pool.from_frame(frame, id="i")
+    assert pool.columns == {"machine": "categorical", "y": "continuous"}
+    assert pool.row(2) == {"machine": 5, "y": 2.0}
+    assert pool.add(frame.assign(i=[4, 5, 6])).columns == pool.columns
+    assert Pool.from_frame(frame, columns={"machine": "integer"}).columns["machine"] == "integer"
+
+
+def test_rows_of_an_array_that_miss_a_value_can_be_left_out():
+    X = np.array([[1.0, 2.0], [np.nan, 1.0], [3.0, 4.0]])
+    with pytest.raises(ArmsError, match='missing="drop"'):
+        Pool.from_array(X)
+    assert Pool.from_array(X, missing="drop").ids.tolist() == [0, 2]
+    assert Pool.from_array(X, ids=["a", "b", "c"], missing="drop").ids.tolist() == ["a", "c"]
+
+
+def test_a_column_that_appears_later():
+    pool = Pool.from_dicts([{"x": 1}, {"x": 2}])
+    with pytest.raises(ArmsError, match="unexpected 'z': give the same columns, or make a new pool of all rows"):
+        pool.add([{"x": 3, "z": 1}])
+
+
+def test_a_noise_that_is_no_number_is_not_called_a_value():
+    optimizer = ma.Optimizer(np.arange(4.0)[:, None])
+    for noise in ("0.1", [0.1, "high"], np.nan):
+        with pytest.raises(ObservationError, match=r"^noise must be standard deviations, finite numbers, got"):
+            optimizer.tell([0, 1], [1.0, 2.0], noise=noise)
+    with pytest.raises(ObservationError, match="FAILED"):
+        optimizer.tell(0, pd.NA)
+
+
+def test_callbacks_that_are_none():
+    with pytest.raises(ParameterError, match="callbacks must be functions"):
+        ma.maximize(lambda row: 1.0, np.eye(3), budget=3, callbacks=3)
