@@ -14,6 +14,7 @@ import polars as pl
 
 from manyarms.arms.array import as_rows
 from manyarms.arms.columns import TYPES, Aside, Column, Declared, Feature, Label, Objects, checked_types, cleaned, decide
+from manyarms.arms.forked import check_threads
 from manyarms.arms.objects import encoded
 from manyarms.arms.reading import Levels, as_series, read_array, read_csv, read_dicts, read_frame, read_parquet
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
@@ -294,8 +295,9 @@ class Pool:
         for index, table in enumerate(self._parts.tables):
             start = ends[index] - len(table)
             here = np.flatnonzero((positions >= start) & (positions < ends[index]))
-            for place, row in zip(here, table[positions[here] - start].to_dicts(), strict=True):
-                rows[place] = row
+            columns = [column.gather(positions[here] - start).to_list() for column in table]  # without threads: see forked.py
+            for place, values in zip(here, zip(*columns, strict=True), strict=True):
+                rows[place] = dict(zip(table.columns, values, strict=True))
         return rows
 
     def __len__(self) -> int:
@@ -413,6 +415,7 @@ def _candidates(
     missing: str,
 ) -> tuple[pl.DataFrame, AnyArray, Label]:
     """The table without ids and without rows to leave out, the ids, and how messages name a row."""
+    check_threads()
     if not names:
         raise ArmsError("a pool needs at least one column besides the id, got none")
     if not len(frame):

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from manyarms.arms.columns import is_bits
+from manyarms.arms.forked import check_threads
 from manyarms.errors import ArmsError, ParameterError
 from manyarms.typing import ArrayLike
 
@@ -98,6 +99,7 @@ def read_parquet(path: Path) -> pl.DataFrame:
 def _attempt(path: Path, read: Callable[[], Read]) -> Read:
     if not path.is_file():
         raise ArmsError(f"there is no file {path}; the path must be that of a file")
+    check_threads()
     try:
         return read()
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -106,6 +108,7 @@ def _attempt(path: Path, read: Callable[[], Read]) -> Read:
 
 def read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels]]:
     """The table, and the levels of ordered columns that polars does not know as such."""
+    check_threads()
     try:
         native = nw.from_native(frame)
         eager = native.collect("polars") if isinstance(native, nw.LazyFrame) else native

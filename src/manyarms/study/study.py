@@ -100,10 +100,11 @@ class Study:
             "options": {name: written(value, name) for name, value in options.items()},
         }
         _optimizer(settings, pool)  # raises where a setting is wrong
+        tables = tables_of(pool)
 
         def fill(transaction: Transaction) -> None:
-            tables = [transaction.keep(table) for table in tables_of(pool)]
-            transaction.append("create", {**settings, "pool": {**described(pool), "tables": tables}}, time.time())
+            kept = [transaction.keep(table) for table in tables]
+            transaction.append("create", {**settings, "pool": {**described(pool), "tables": kept}}, time.time())
 
         store.create(fill)
         return cls(store, worker, lease)
