@@ -391,7 +391,7 @@ def test_a_report_is_one_page_that_needs_nothing_and_runs_nothing_of_a_user(fold
     assert "&lt;script&gt;alert(1)" in body
     assert not re.search(r"<(?:script|link|img|iframe)[^>]*(?:src|href)=", page)
     assert "default-src 'none'" in page
-    assert body.count("Plotly.newPlot") == 4
+    assert body.count("Plotly.newPlot") == len(KINDS)
     assert "No values" in (folder / "empty.html").read_text()
 
 

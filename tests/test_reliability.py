@@ -130,7 +130,7 @@ print("ended", os.waitstatus_to_exitcode(os.wait()[1]))
 def test_a_forked_child_goes_on_with_what_its_parent_opened(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said = of_child(
-        "in_parallel(print, [''] * 8); ids = study.ask(2); study.tell(ids, [5, 6]); print(len(study.pool.rows(ids)), flush=True)"
+        "in_parallel(print, [''] * 8); ids = study.ask(2); study.tell(ids, [5, 6]); print(len(study.pool.rows(ids)), flush=1)"
     )
     assert said.split() == ["2", "ended", "0"]
     assert len(ma.Study.open("study.db").history) == 5

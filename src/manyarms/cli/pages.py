@@ -75,8 +75,8 @@ def report(
 ) -> None:
     """Write all that is known of a study to one page.
 
-    Summary, best candidate, the list of the best, results over time, importance of the columns, model, what is pending. It is
-    one file, readable in any browser without network. Needs Plotly (pip install 'manyarms\\[plots]').
+    Summary, best candidate, the list of the best, results over time, importance of the columns, size of the model, what is
+    pending. It is one file, readable in any browser without network. Needs Plotly (pip install 'manyarms\\[plots]').
 
     [bold]Example:[/bold]
       manyarms report lab.db -o report.html
