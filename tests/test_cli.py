@@ -672,6 +672,33 @@ def test_storage_that_refuses_has_its_own_exit_code(lab):
     assert said("status", "postgresql://nobody@127.0.0.1:1/x").code == 4
 
 
+@pytest.mark.parametrize("command", ["history", "suggest", "export", "report"])
+def test_a_file_that_cannot_be_written_is_named_and_not_left_behind(lab, monkeypatch, command):
+    """As on a full disk; what `suggest` asked for is given back."""
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pl.DataFrame, "write_csv", full)
+    monkeypatch.setattr(Path, "write_text", full)
+    file, before = lab.parent / f"x.{'html' if command == 'report' else 'csv'}", ma.Study.open(lab).pending
+    answer = manyarms(command, lab, "-o", file, code=4)
+    assert_one_line(answer)
+    assert f"{file} could not be written: No space left on device" in answer.err
+    assert {path.name for path in contents(lab.parent)} == {"0.csv", "lab.db", "recipes.csv"}
+    assert ma.Study.open(lab).pending == before
+
+
+def test_an_unknown_id_is_told_with_its_row(lab):
+    (lab.parent / "other.csv").write_text("name,value\nwater-20,1\nwater-3,2\nnobody,3\n")
+    assert "other.csv, row 3: no candidate has the id 'water-3'" in manyarms("tell", lab, lab.parent / "other.csv", code=2).err
+
+
+def test_levels_are_not_rounded_to_certainty(lab):
+    assert "(99.5%: " in manyarms("status", lab, "--level", 0.995).out
+    assert "(95%: " in manyarms("status", lab).out
+
+
 def test_an_error_nobody_expected_is_one_line_too(lab, monkeypatch):
     monkeypatch.setattr(ma.Study, "top", lambda *_: 1 / 0)
     answer = manyarms("top", lab, code=1)

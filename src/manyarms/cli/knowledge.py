@@ -12,7 +12,7 @@ import typer
 from manyarms.arms.pool import Pool
 from manyarms.arms.stored import described
 from manyarms.cli.app import AsJson, Decimal, Force, InputError, Separator, StudyAt, opened
-from manyarms.cli.output import answer, count, moment, new_file, place, shown, table
+from manyarms.cli.output import answer, count, moment, new_file, percent, place, shown, table
 from manyarms.cli.tables import free, id_name, marks, noise_name, results_told, value_name, write_csv
 from manyarms.errors import StateError
 from manyarms.optimizer import Candidate
@@ -69,7 +69,7 @@ def status(
         best, model = data["best"], data["model"]
         lines += [
             "",
-            f"Best: {best['id']}, {shown(best['estimate'])} ({level:.0%}: {shown(best['low'])} to {shown(best['high'])}, "
+            f"Best: {best['id']}, {shown(best['estimate'])} ({percent(level)}: {shown(best['low'])} to {shown(best['high'])}, "
             f"{count(best['results'], 'result')})",
             *(f"  {name}: {shown(value)}" for name, value in best["columns"].items()),
             "",

@@ -5,7 +5,7 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
-from manyarms.cli.output import count, shown
+from manyarms.cli.output import count, percent, shown
 from manyarms.errors import StateError
 from manyarms.study import Study
 
@@ -87,7 +87,9 @@ def _known(study: Study, state: dict[str, Any], top: Sequence[dict[str, Any]], l
     best = state["best"]
     if not best:
         return [_section("Best so far", "<p>No values were told yet.</p>")]
-    interval = f"{level:.0%} interval {shown(best['low'])} to {shown(best['high'])}, from {count(best['results'], 'result')}"
+    interval = (
+        f"{percent(level)} interval {shown(best['low'])} to {shown(best['high'])}, from {count(best['results'], 'result')}"
+    )
     paragraphs = "".join(f"<p>{_text(line)}</p>" for line in state["certificate"]["text"].split("\n"))
     names = list(study.pool.names)
     rows = [

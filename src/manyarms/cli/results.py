@@ -11,7 +11,7 @@ import typer
 
 from manyarms.cli.app import AsJson, Decimal, Force, InputError, Separator, StudyAt, Worker, opened
 from manyarms.cli.candidates import Ids
-from manyarms.cli.output import answer, count, new_file, note, table
+from manyarms.cli.output import answer, count, new_file, note, table, told
 from manyarms.cli.tables import (
     Row,
     Told,
@@ -47,7 +47,9 @@ def suggest(
     study: StudyAt,
     n: Annotated[int, typer.Option("-n", "--number", min=1, max=100_000, help="How many candidates.")] = 1,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="CSV file to write.", show_default=False)] = None,
-    again: Annotated[bool, typer.Option("--pending", help="Nothing new: those that are pending once more.")] = False,
+    again: Annotated[
+        bool, typer.Option("--pending", metavar="", help="Nothing new: those that are pending once more.")
+    ] = False,
     lease: Annotated[
         str | None,
         typer.Option(
@@ -117,7 +119,7 @@ def tell(
         ),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Rows that were told before are replicates: count them again.")
+        bool, typer.Option("--again", metavar="", help="Rows that were told before are replicates: count them again.")
     ] = False,
     decimal: Decimal = ".",
     worker: Worker = None,
@@ -145,18 +147,14 @@ def tell(
     marks(decimal)
     with opened(study, worker) as known:
         if _are_files(what):
-            told = [results_in(Path(path), known.pool, value, noise, decimal) for path in what]
-            tell_files(known, told, again, as_json)
+            tell_files(known, [results_in(Path(path), known.pool, value, noise, decimal) for path in what], again, as_json)
             return
         if value is not None:
             raise InputError("--value names a column of files; of one candidate give the id and its value alone")
         (id,) = as_ids(known.pool, what[:1])
         known.tell([id], [as_value(what[1], decimal, f"{id!r}")], noise=as_noise(noise, decimal, f"{id!r}"))
-        answer(
-            {"told": 1, "results": len(known.history)},
-            as_json,
-            f"Told 1 result; the study has {len(known.history):,}.",
-        )
+        total = len(known.history)
+        answer({"told": 1, "results": total}, as_json, told(1, 0, total))
 
 
 def _are_files(what: list[str]) -> bool:
@@ -184,18 +182,18 @@ def tell_files(study: Study, files: list[Told], again: bool, as_json: bool) -> N
         note(f"skipped {count(len(rows) - len(new), 'row')} that the study has; --again would count them as replicates")
     if n_empty:
         note(f"skipped {count(n_empty, 'row')} without a value: not done yet")
-    answer(data, as_json, f"Told {count(len(new), 'result')}, {n_failed} of them failed; the study has {total:,}.")
+    answer(data, as_json, told(len(new), n_failed, total))
 
 
 def _unknown(study: Study, rows: list[Row]) -> list[Row]:
     """Rows that are no result of the study: none of this candidate and value came after the row was suggested."""
-    told = defaultdict(list)
+    numbers_of = defaultdict(list)
     for event in study.events():
         for id, value, _ in results_told(event):
-            told[id, FAILED if value is None else value].append(event.number)
+            numbers_of[id, FAILED if value is None else value].append(event.number)
     new = []
     for row in rows:
-        numbers = told[row.id, row.value]
+        numbers = numbers_of[row.id, row.value]
         match = next((number for number in numbers if number > row.batch), None)
         if match is None:
             new.append(row)
@@ -228,7 +226,7 @@ def failed(study: StudyAt, ids: Ids, worker: Worker = None, as_json: AsJson = Fa
 def release(
     study: StudyAt,
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="Ids of candidates.", show_default=False)] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that is pending, whoever asked for it.")] = False,
+    everything: Annotated[bool, typer.Option("--all", metavar="", help="All that is pending, whoever asked for it.")] = False,
     worker: Worker = None,
     as_json: AsJson = False,
 ) -> None:

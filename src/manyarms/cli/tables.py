@@ -11,6 +11,7 @@ from manyarms.arms.pool import Pool
 from manyarms.arms.reading import read_csv
 from manyarms.arms.stored import described
 from manyarms.cli.app import InputError
+from manyarms.errors import UnknownArmError
 from manyarms.study import Event
 from manyarms.trials import FAILED, LARGEST, CandidateId
 
@@ -129,13 +130,26 @@ def results_in(path: Path, pool: Pool, value: str | None, noise: str | None, dec
         if id is None and text is not None:
             raise InputError(f"{where}: a value {text[:60]!r} without an id; fill in {names[0]!r}")
     rows = [row for row in rows if row[1] is not None]
-    ids = as_ids(pool, [id for _, id, *_ in rows])
+    ids = _ids_in(pool, rows)
     told = []
     for id, (where, _, text, sd, number) in zip(ids, rows, strict=True):
         if text is not None and text.strip():
             there = f"{where} ({id!r})"
             told.append(Row(id, as_value(text, decimal, there), _batch(number, where, names[3]), as_noise(sd, decimal, there)))
     return Told(told, len(rows) - len(told))
+
+
+def _ids_in(pool: Pool, rows: list[Any]) -> list[CandidateId]:
+    """The ids of rows; UnknownArmError names the first row whose id is not there."""
+    try:
+        return as_ids(pool, [id for _, id, *_ in rows])
+    except UnknownArmError:
+        for where, id, *_ in rows:
+            try:
+                as_ids(pool, [id])
+            except UnknownArmError as error:
+                raise UnknownArmError(f"{where}: {error}") from None
+        raise
 
 
 def results_told(event: Event) -> Iterator[tuple[CandidateId, float | None, float | None]]:
