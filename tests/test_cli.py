@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import manyarms as ma
 from manyarms.cli import COMMANDS, app
 from manyarms.cli.app import WORDS
+from manyarms.cli.pages import KINDS
 from manyarms.study.copies import copied
 
 ROOT = Path(__file__).parent.parent
@@ -222,6 +223,49 @@ def test_two_who_tell_the_same_file_at_once_tell_it_once(lab, monkeypatch):
     assert [trial.value for trial in ma.Study.open(lab).history if trial.id == "water-20"] == [7]
 
 
+def test_noise_is_told_with_the_values_and_comes_back(lab):
+    """In the column `noise` or another, empty where it is not known; a study of the exported results has learned the same."""
+    folder = lab.parent
+    (folder / "a.csv").write_text("name,value,noise\nwater-20,5,0.25\nwater-30,6,\nwater-40,failed,\nwater-50,7, 0\n")
+    (folder / "b.csv").write_text("name;mean;error;noise\nwater-60;8,5;0,75;loud\n")
+    manyarms("tell", lab, folder / "a.csv")
+    manyarms("tell", lab, folder / "b.csv", "--value", "mean", "--noise", "error", "--decimal", ",")
+    manyarms("tell", lab, "water-70", "9", "--noise", "1.5")
+    with ma.Study.open(lab) as study:
+        assert [(trial.id, trial.value, trial.noise) for trial in study.history[12:]] == [
+            ("water-20", 5, 0.25),
+            ("water-30", 6, None),
+            ("water-40", None, None),
+            ("water-50", 7, 0),
+            ("water-60", 8.5, 0.75),
+            ("water-70", 9, 1.5),
+        ]
+    rows = manyarms("history", lab, "--last", 2, "--json").data["results"]
+    assert [row["noise"] for row in rows] == [0.75, 1.5]
+    assert "noise" in manyarms("history", lab).out
+    manyarms("history", lab, "-o", folder / "told.csv")
+    manyarms("init", folder / "copy.db", "--pool", folder / "recipes.csv", "--id", "name", "--maximize")
+    manyarms("import", folder / "copy.db", folder / "told.csv")
+    with ma.Study.open(lab) as study, ma.Study.open(folder / "copy.db") as copy:
+        assert copy.history == study.history
+    assert manyarms("import", lab, folder / "told.csv", "--json").data["known"] == 18
+
+
+def test_results_without_noise_have_no_column_of_it(lab):
+    manyarms("history", lab, "-o", lab.parent / "told.csv")
+    assert "noise" not in (lab.parent / "told.csv").read_text()
+    assert "noise" not in manyarms("history", lab).out
+
+
+def test_noise_does_not_tell_rows_apart(lab):
+    """A result is not counted again when its noise becomes known."""
+    file = lab.parent / "results.csv"
+    file.write_text("name,value,noise\nwater-20,7,\n")
+    assert manyarms("tell", lab, file, "--json").data["told"] == 1
+    file.write_text("name,value,noise\nwater-20,7,0.5\n")
+    assert manyarms("tell", lab, file, "--json").data["known"] == 1
+
+
 @pytest.mark.parametrize("value", ["-12.5", "3", "-1e-3", "failed", "+2"])
 def test_one_value_may_be_told_negative_too(lab, value):
     assert manyarms("tell", lab, "water-20", value, "--json").data["results"] == 13
@@ -347,11 +391,11 @@ def test_a_report_is_one_page_that_needs_nothing_and_runs_nothing_of_a_user(fold
     assert "&lt;script&gt;alert(1)" in body
     assert not re.search(r"<(?:script|link|img|iframe)[^>]*(?:src|href)=", page)
     assert "default-src 'none'" in page
-    assert body.count("Plotly.newPlot") == 4
+    assert body.count("Plotly.newPlot") == len(KINDS)
     assert "No values" in (folder / "empty.html").read_text()
 
 
-@pytest.mark.parametrize("kind", ["best", "top", "fit", "importance"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_plots(lab, kind):
     manyarms("plot", lab, "--kind", kind, "-o", lab.parent / "p.html")
     assert "plotly" in (lab.parent / "p.html").read_text()[:10_000]
@@ -506,6 +550,13 @@ BAD = [
     "tell lab.db recipes.csv",
     "tell lab.db recipes.csv --value solvent",
     "tell lab.db recipes.csv --value nothing",
+    "tell lab.db water-20 5 --value yield",
+    "tell lab.db water-20 5 --noise loud",
+    "tell lab.db water-20 5 --noise -1",
+    "tell lab.db water-20 5 --noise nan",
+    "tell lab.db water-20 5 --noise 0,5",
+    "tell lab.db 0.csv --noise nothing",
+    "tell lab.db bad-noise.csv",
     "tell lab.db bad-last-row.csv",
     "tell lab.db no-id.csv",
     "tell lab.db bad-batch.csv",
@@ -548,6 +599,7 @@ BAD = [
     "import new.db nowhere.json",
     "import new.db nowhere.csv",
     "import lab.db recipes.csv",
+    "import lab.db 0.csv --noise nothing",
     "import new.db bad.json",
     "doctor nowhere.db",
     "doctor recipes.csv",
@@ -581,6 +633,7 @@ def test_bad_input_is_one_line_exit_code_2_and_nothing_written(lab, line, monkey
     Path("bad-last-row.csv").write_text("name,value\nwater-20,1\nwater-30,2\nwater-40,three\n")
     Path("no-id.csv").write_text("name,value\nwater-20,1\n,2\n")
     Path("bad-batch.csv").write_text("name,batch,value\nwater-20,1,1\nwater-30,two,2\n")
+    Path("bad-noise.csv").write_text("name,value,noise\nwater-20,1,1\nwater-30,2,-1\n")
     Path("bad.json").write_text('{"format": "another"}')
     Path("empty.db").touch()
     before = contents(lab.parent)
@@ -617,6 +670,33 @@ def test_storage_that_refuses_has_its_own_exit_code(lab):
     assert_one_line(answer)
     assert lab.read_bytes() == before
     assert said("status", "postgresql://nobody@127.0.0.1:1/x").code == 4
+
+
+@pytest.mark.parametrize("command", ["history", "suggest", "export", "report"])
+def test_a_file_that_cannot_be_written_is_named_and_not_left_behind(lab, monkeypatch, command):
+    """As on a full disk; what `suggest` asked for is given back."""
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pl.DataFrame, "write_csv", full)
+    monkeypatch.setattr(Path, "write_text", full)
+    file, before = lab.parent / f"x.{'html' if command == 'report' else 'csv'}", ma.Study.open(lab).pending
+    answer = manyarms(command, lab, "-o", file, code=4)
+    assert_one_line(answer)
+    assert f"{file} could not be written: No space left on device" in answer.err
+    assert {path.name for path in contents(lab.parent)} == {"0.csv", "lab.db", "recipes.csv"}
+    assert ma.Study.open(lab).pending == before
+
+
+def test_an_unknown_id_is_told_with_its_row(lab):
+    (lab.parent / "other.csv").write_text("name,value\nwater-20,1\nwater-3,2\nnobody,3\n")
+    assert "other.csv, row 3: no candidate has the id 'water-3'" in manyarms("tell", lab, lab.parent / "other.csv", code=2).err
+
+
+def test_levels_are_not_rounded_to_certainty(lab):
+    assert "(99.5%: " in manyarms("status", lab, "--level", 0.995).out
+    assert "(95%: " in manyarms("status", lab).out
 
 
 def test_an_error_nobody_expected_is_one_line_too(lab, monkeypatch):

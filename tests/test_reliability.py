@@ -107,6 +107,58 @@ def test_a_study_survives_a_fork(path):
     assert study.verify() == 4
 
 
+def of_child(script):
+    """What a forked child says; "hangs" after 20 seconds. The parent has read tables and started threads of its own."""
+    code = f"""
+import os, signal, sys
+import manyarms as ma, numpy as np
+from manyarms.sketch.store import in_parallel
+from manyarms.errors import ArmsError
+in_parallel(print, [" "] * 8)
+X = np.random.default_rng(0).random((300, 2))
+study = ma.Study.create("study.db", ma.Pool.from_array(X), noise=0.1)
+study.tell(study.ask(3), [1.0, 2.0, 3.0])
+if not os.fork():
+    signal.alarm(20)
+    {script}
+    os._exit(0)
+print("ended", os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+    return subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_a_forked_child_goes_on_with_what_its_parent_opened(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = of_child(
+        "in_parallel(print, [''] * 8); ids = study.ask(2); study.tell(ids, [5, 6]); print(len(study.pool.rows(ids)), flush=1)"
+    )
+    assert said.split() == ["2", "ended", "0"]
+    assert len(ma.Study.open("study.db").history) == 5
+
+
+def test_a_forked_child_that_needs_tables_is_told_so(tmp_path, monkeypatch):
+    """And nothing is written, not even an empty file."""
+    monkeypatch.chdir(tmp_path)
+    Path("candidates.csv").write_text("a,b\n2,3\n")
+    tries = [
+        'ma.Study.open("study.db")',
+        'ma.Study.create("other.db", study.pool)',
+        'ma.Pool.from_csv("candidates.csv")',
+        "ma.Pool.from_array(X)",
+        "study.add(X + 1)",
+    ]
+    said = of_child(f"""
+    for attempt in {tries}:
+        try:
+            eval(attempt)
+        except ArmsError as error:
+            print("refused" if "fork" in str(error) else error, flush=True)
+    """)
+    assert said.split() == ["refused"] * len(tries) + ["ended", "0"]
+    assert not Path("other.db").exists()
+    assert len(ma.Study.open("study.db").pool) == 300
+
+
 def test_wal_is_not_used(path):
     """Some versions of SQLite may damage a file in WAL mode; a study that someone switched to it is switched back."""
     study = ma.Study.create(path, pool())

@@ -12,7 +12,7 @@ import manyarms as ma
 from manyarms import model, plots
 from manyarms.errors import StudyStorageError
 from manyarms.policies import adaptive
-from manyarms.study import learning, snapshot, study
+from manyarms.study import learning, replica, snapshot
 
 X = np.random.default_rng(0).random((400, 2))
 BIG = np.random.default_rng(1).random((6000, 2))  # too many for the exact start
@@ -62,14 +62,14 @@ def test_a_state_from_a_snapshot_is_the_state_from_the_log(path, monkeypatch, na
         monkeypatch.setattr(model, "LARGE", 24)
     if name == "table and more":
         monkeypatch.setattr(model, "LARGEST", 6)
-    monkeypatch.setattr(study, "EVERY", 2 if name == "table and more" else 10)
+    monkeypatch.setattr(replica, "EVERY", 2 if name == "table and more" else 10)
     monkeypatch.setattr(adaptive, "EXACT_ENTRIES", 1 << 18)
     made = ma.Study.create(path, ma.Pool.from_array(rows), seed=seed, **options)
     run(made, rows, 0, 39)
     made.best()
     taken = []
-    original = study.resume
-    monkeypatch.setattr(study, "resume", lambda *given: taken.append(original(*given)) or taken[-1])
+    original = replica.resume
+    monkeypatch.setattr(replica, "resume", lambda *given: taken.append(original(*given)) or taken[-1])
     with_snapshot = ma.Study.open(path)
     with_snapshot.best()
     assert taken[0] is not None
@@ -77,14 +77,14 @@ def test_a_state_from_a_snapshot_is_the_state_from_the_log(path, monkeypatch, na
     assert (with_snapshot.policy._state.exact is None) == (rows is BIG)
     assert (with_snapshot.policy._past is not None) == name.startswith("table")
     assert (with_snapshot.policy.oversampling < 5) == (name == "table and more")
-    monkeypatch.setattr(study, "resume", lambda *_: None)
+    monkeypatch.setattr(replica, "resume", lambda *_: None)
     from_log = ma.Study.open(path)
     assert_alike(with_snapshot, from_log)
-    assert with_snapshot.ask(3) == from_log._at(from_log._model).ask(3)
+    assert with_snapshot.ask(3) == from_log._replica.optimizer(from_log._replica._model).ask(3)
 
 
 def test_a_damaged_snapshot_is_ignored_with_a_warning(path, monkeypatch):
-    monkeypatch.setattr(study, "EVERY", 5)
+    monkeypatch.setattr(replica, "EVERY", 5)
     made = ma.Study.create(path, ma.Pool.from_array(X))
     run(made, X, 0, 12)
     expected = made.best()
@@ -110,7 +110,7 @@ def test_a_damaged_snapshot_is_ignored_with_a_warning(path, monkeypatch):
 
 
 def test_one_snapshot_is_kept(path, monkeypatch):
-    monkeypatch.setattr(study, "EVERY", 3)
+    monkeypatch.setattr(replica, "EVERY", 3)
     made = ma.Study.create(path, ma.Pool.from_array(X))
     run(made, X, 0, 12)
     with sqlite3.connect(path) as connection:
@@ -120,14 +120,14 @@ def test_one_snapshot_is_kept(path, monkeypatch):
 
 
 def test_a_snapshot_is_not_used_where_others_drew_at_its_steps(path, monkeypatch):
-    monkeypatch.setattr(study, "EVERY", 5)
+    monkeypatch.setattr(replica, "EVERY", 5)
     made = ma.Study.create(path, ma.Pool.from_array(X))
     run(made, X, 0, 12)
     made.best()
     with made._store.reading() as transaction:
-        assert snapshot.resume(transaction, made._ledger, made._prior, 0) is not None
-        made._ledger.records.pop(made._ledger.steps[2].number)
-        assert snapshot.resume(transaction, made._ledger, made._prior, 0) is None
+        assert snapshot.resume(transaction, made._replica.ledger, made._replica._prior, 0) is not None
+        made._replica.ledger.records.pop(made._replica.ledger.steps[2].number)
+        assert snapshot.resume(transaction, made._replica.ledger, made._replica._prior, 0) is None
 
 
 def test_two_who_learn_the_same_agree(path):
@@ -137,22 +137,22 @@ def test_two_who_learn_the_same_agree(path):
     two = ma.Study.open(path, worker="two")
     for each in range(6):
         two.tell(each, [value(X, each, each)])
-    with one._current() as ledger:
-        found = learning.learn(ledger, one._model, one._done, one._resume)
+    with one._replica.current() as ledger:
+        found = learning.learn(ledger, one._replica._model, one._replica._done, one._replica.resume)
     two.best()
     events = two.n_events
-    with one._writing() as call:
+    with one._replica.writing() as call:
         call.adopt(found)
         assert call.done == found.done  # the same was drawn: nothing is written twice
     assert one.n_events == events
-    other = found._replace(begun=one._done, done=one._done, made={})
+    other = found._replace(begun=one._replica._done, done=one._replica._done, made={})
     two.tell(9, [0.3])
     two.ask()
-    with one._current() as ledger:
-        stale = learning.learn(ledger, one._model, one._done, one._resume)
+    with one._replica.current() as ledger:
+        stale = learning.learn(ledger, one._replica._model, one._replica._done, one._replica.resume)
     number = ledger.steps[-1].number
     wrong = stale._replace(recorded=number - 1, made={number: ("draw", {"step": number, "drawn": "AA=="})})
-    with one._writing() as call:
+    with one._replica.writing() as call:
         call.adopt(wrong)
         assert call.done == other.done  # it is dropped
     assert_alike(one, two)

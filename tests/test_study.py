@@ -467,3 +467,10 @@ def test_noise_that_was_told_and_tables_that_were_absorbed_survive(path, monkeyp
         np.testing.assert_allclose(again.predict(list(range(60))).mean, opt.predict(list(range(60))).mean, rtol=1e-9)
         with pytest.raises(ObservationError):
             again.tell([33], [0.0], noise=-1.0)
+
+
+@pytest.mark.parametrize("wrong", [{"worker": ""}, {"worker": 3}, {"lease": 0.0}, {"lease": "1h"}])
+def test_a_wrong_worker_or_lease_is_refused_before_anything_is_written(path, wrong):
+    with pytest.raises(ParameterError):
+        ma.Study.create(path, ma.Pool.from_array(np.eye(3)), **wrong)
+    assert not Path(path).exists()

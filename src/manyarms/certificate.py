@@ -42,8 +42,9 @@ class Certificate:
             lines.append(f"This is heuristic: {self.reason}.")
         else:
             lines.append(f"This holds with probability at least {self.probability:.3g}: {self.reason}.")
+        results = "result" if self.n_results == 1 else "results"
         lines.append(
-            f"From {self.n_results:,} results, {self.effective_dimension:.1f} effective dimensions; the sketch is "
+            f"From {self.n_results:,} {results}, {self.effective_dimension:.1f} effective dimensions; the sketch is "
             + ("as good as exact." if self.sketch_error < 0.01 else f"exact within a factor of {1 + self.sketch_error:.3g}.")
         )
         if self.tolerance is not None:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 import manyarms as ma
-from manyarms.study import study as module
+from manyarms.study import replica as module
 from soak.common import place
 
 

@@ -12,6 +12,7 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 
+from manyarms.arms.forked import check_threads
 from manyarms.arms.values import is_bits
 from manyarms.errors import ArmsError, ParameterError
 from manyarms.typing import ArrayLike
@@ -129,6 +130,7 @@ def read_parquet(path: Path) -> pl.DataFrame:
 def _attempt(path: Path, read: Callable[[], Read]) -> Read:
     if not path.is_file():
         raise ArmsError(f"there is no file {path}; the path must be that of a file")
+    check_threads()
     try:
         return read()
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -158,6 +160,7 @@ def _said(error: Exception) -> str:
 
 def read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels], dict[str, Declared]]:
     """The table, the levels of ordered columns that polars does not know as such, and types likewise."""
+    check_threads()
     try:
         native = nw.from_native(frame)
     except TypeError as error:

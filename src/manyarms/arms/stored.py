@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from manyarms.arms.forked import check_threads
 from manyarms.arms.ids import as_objects
 from manyarms.arms.parts import Origin, first_parts, grown_parts
 from manyarms.arms.pool import Pool
@@ -38,6 +39,7 @@ def table_of(pool: Pool, index: int) -> bytes:
     """A table of a pool, by its place, as a Parquet file with the ids in the first column."""
     if pool.kernel is not None:
         raise ParameterError(f"a pool of objects cannot be stored, got {pool!r}; search it with an Optimizer")
+    check_threads()
     sizes = [len(frame) for frame in pool._parts.tables]
     start, frame = sum(sizes[:index]), pool._parts.tables[index]
     ids = pool.ids[start : start + len(frame)]
@@ -73,6 +75,7 @@ def with_table(pool: Pool, table: bytes, next_row: int) -> Pool:
 
 
 def _opened(table: bytes) -> tuple[pl.DataFrame, AnyArray]:
+    check_threads()
     try:
         frame = pl.read_parquet(io.BytesIO(table))
     except pl.exceptions.PolarsError as error:

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from manyarms.arms.columns import Aside
+from manyarms.arms.forked import check_threads
 from manyarms.arms.ids import Ids, checked_ids, given_ids, plain
 from manyarms.arms.parts import Origin, Parts, check_missing, counted, first_parts, grown_parts, quoted
 from manyarms.arms.reading import Declared, Levels
@@ -68,6 +69,7 @@ def _candidates(
     frame: pl.DataFrame, origin: Origin, given: Sequence[Any] | AnyArray | None, names: list[str], ignored: set[str]
 ) -> tuple[pl.DataFrame, AnyArray, Label]:
     """The table without ids and without rows to leave out, the ids, and how messages name a row."""
+    check_threads()
     id, missing = origin.id, origin.missing
     if not names:
         raise ArmsError("a pool needs at least one column besides the id, got none")

@@ -36,12 +36,12 @@ app = typer.Typer(
 StudyAt = Annotated[
     str, typer.Argument(metavar="STUDY", help="Path of a study, or postgresql://user@host/database#name.", show_default=False)
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", metavar="", help="Print the answer as JSON.")]
 Decimal = Annotated[str, typer.Option(help='Mark before the fraction of numbers in CSV files, "." or ",".', metavar="MARK")]
 Separator = Annotated[
     str | None, typer.Option(help='Between columns of the file written; "," or, with --decimal ",", ";".', metavar="MARK")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
+Force = Annotated[bool, typer.Option("--force", metavar="", help="Write over a file that is there.")]
 Worker = Annotated[
     str | None,
     typer.Option(help="Who is trying, kept with what is pending.", show_default="user@host", envvar="MANYARMS_WORKER"),
@@ -68,7 +68,8 @@ def me() -> str:
 
 @app.callback(invoke_without_command=True)
 def _program(
-    context: typer.Context, show_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+    context: typer.Context,
+    show_version: Annotated[bool, typer.Option("--version", metavar="", help="Print the version.")] = False,
 ) -> None:
     if show_version:
         print(_version())

@@ -21,7 +21,7 @@ def init(
     pool: Annotated[Path, typer.Option(help="Table of candidates, .csv or .parquet.", metavar="FILE", show_default=False)],
     minimize: Annotated[
         bool | None,
-        typer.Option("--minimize/--maximize", help="Look for the smallest or the largest.", show_default=False),
+        typer.Option("--minimize/--maximize", metavar="", help="Look for the smallest or the largest.", show_default=False),
     ] = None,
     id: Annotated[
         str | None, typer.Option(help="Column of unique ids.", metavar="COLUMN", show_default="the row numbers from 0")

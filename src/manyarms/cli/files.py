@@ -82,6 +82,14 @@ def import_(
     value: Annotated[
         str | None, typer.Option(help="Column of the values in a CSV file.", metavar="COLUMN", show_default="value")
     ] = None,
+    noise: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the values' standard deviations in a CSV file.",
+            metavar="COLUMN",
+            show_default="noise, where the file has it",
+        ),
+    ] = None,
     decimal: Decimal = ".",
     as_json: AsJson = False,
 ) -> None:
@@ -95,7 +103,7 @@ def import_(
     marks(decimal)
     if file.suffix.lower() != ".json":
         with opened(study) as known:
-            tell_files(known, [results_in(file, known.pool, value, decimal)], again=False, as_json=as_json)
+            tell_files(known, [results_in(file, known.pool, value, noise, decimal)], again=False, as_json=as_json)
         return
     if not file.is_file():
         raise InputError(f"there is no file {file}; check the path")

@@ -12,8 +12,8 @@ import typer
 from manyarms.arms.pool import Pool
 from manyarms.arms.stored import described
 from manyarms.cli.app import AsJson, Decimal, Force, InputError, Separator, StudyAt, opened
-from manyarms.cli.output import answer, count, moment, new_file, place, shown, table
-from manyarms.cli.tables import free, id_name, marks, value_name, write_csv
+from manyarms.cli.output import answer, count, moment, new_file, percent, place, shown, table
+from manyarms.cli.tables import free, id_name, marks, noise_name, results_told, value_name, write_csv
 from manyarms.errors import StateError
 from manyarms.optimizer import Candidate
 from manyarms.policies import BKB
@@ -35,6 +35,7 @@ def _tolerance(tolerance: float | None) -> float | None:
 Level = Annotated[float, typer.Option(help="Probability of the intervals.", callback=_probability)]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="CSV file to write.", show_default=False)]
 HEADER = ["estimate", "low", "high", "results"]
+RESULT = ["number", "id", "value", "noise", "time", "worker"]
 
 
 def status(
@@ -68,7 +69,7 @@ def status(
         best, model = data["best"], data["model"]
         lines += [
             "",
-            f"Best: {best['id']}, {shown(best['estimate'])} ({level:.0%}: {shown(best['low'])} to {shown(best['high'])}, "
+            f"Best: {best['id']}, {shown(best['estimate'])} ({percent(level)}: {shown(best['low'])} to {shown(best['high'])}, "
             f"{count(best['results'], 'result')})",
             *(f"  {name}: {shown(value)}" for name, value in best["columns"].items()),
             "",
@@ -147,7 +148,8 @@ def history(
         rows, pool = results_of(known), known.pool
     rows = rows if last is None else rows[-last:]
     if output is None:
-        answer({"results": rows}, as_json, table(["number", "id", "value", "time", "worker"], (row.values() for row in rows)))
+        names = [name for name in RESULT if name != "noise" or has_noise(rows)]
+        answer({"results": rows}, as_json, table(names, ([row[name] for name in names] for row in rows)))
         return
     with new_file(output, force) as draft:
         write_csv(results_frame(rows, pool, decimal), draft, written_as)
@@ -155,23 +157,18 @@ def history(
 
 
 def results_of(study: Study) -> list[dict[str, Any]]:
-    """Every result told, with its time and who told it."""
+    """Every result told, with its time and who told it; a dict with the keys of RESULT each."""
     told = [
-        (id, value, event)
+        (id, "failed" if value is None else value, noise, moment(event.time), event.payload["worker"])
         for event in study.events()
-        if event.kind == "tell"
-        for id, value in zip(event.payload["ids"], event.payload["values"], strict=True)
+        for id, value, noise in results_told(event)
     ]
-    return [
-        {
-            "number": i + 1,
-            "id": id,
-            "value": "failed" if value is None else value,
-            "time": moment(event.time),
-            "worker": event.payload["worker"],
-        }
-        for i, (id, value, event) in enumerate(told)
-    ]
+    return [dict(zip(RESULT, (i + 1, *result), strict=True)) for i, result in enumerate(told)]
+
+
+def has_noise(rows: list[dict[str, Any]]) -> bool:
+    """Whether a standard deviation was told with any of these results."""
+    return any(row["noise"] is not None for row in rows)
 
 
 def results_frame(rows: list[dict[str, Any]], pool: Pool, decimal: str) -> pl.DataFrame:
@@ -180,10 +177,11 @@ def results_frame(rows: list[dict[str, Any]], pool: Pool, decimal: str) -> pl.Da
         free("number", pool): [row["number"] for row in rows],
         id_name(pool): [row["id"] for row in rows],
         value_name(pool): [str(row["value"]).replace(".", decimal) for row in rows],
+        **({noise_name(pool): [row["noise"] for row in rows]} if has_noise(rows) else {}),
         free("time", pool): [row["time"] for row in rows],
         free("worker", pool): [row["worker"] for row in rows],
     }
-    return pl.DataFrame(columns, schema_overrides={value_name(pool): pl.String})
+    return pl.DataFrame(columns, schema_overrides={value_name(pool): pl.String}, infer_schema_length=None)
 
 
 def predict(

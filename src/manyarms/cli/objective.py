@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from manyarms.cli.app import DONE, FAILING, INTERRUPTED, AsJson, InputError, StudyAt, me, opened
 from manyarms.cli.jobs import Job, Outcome, check_placeholders, filled, placeholders, stop
-from manyarms.cli.output import answer, count, note, printable, shown
+from manyarms.cli.output import answer, note, printable, shown, told
 from manyarms.cli.results import seconds
 from manyarms.cli.tables import id_name
 from manyarms.errors import ObservationError, StateError, StudyStorageError
@@ -84,6 +84,8 @@ def run(
     with opened(study, f"{RUN}{me()}:{os.getpid()}:{uuid.uuid4().hex[:6]}", LEASE) as known:
         names = [*known.pool.names, id_name(known.pool)]
         check_placeholders(command, list(dict.fromkeys([*names, "id", "out"])))
+        if not placeholders(command) - {"out"}:
+            note("remark: no {column} and no {id} in the command, so it is the same for every candidate")
         with tempfile.TemporaryDirectory(prefix="manyarms-") as folder, _progress(known, budget) as show:
             loop = _Loop(known, command, Path(folder), has_out, limit, retries, max_failures, show)
             code = loop.until(jobs, budget)
@@ -91,8 +93,9 @@ def run(
         best = known.best() if values else None
         data = {"told": loop.n_told, "failed": loop.n_failed, "results": len(results), "ended": loop.ended}
         data["best"] = None if best is None else {"id": best.id, "estimate": best.mean, "low": best.low, "high": best.high}
-    text = f"Told {count(loop.n_told, 'result')}, {loop.n_failed} of them failed; the study has {len(results):,}."
-    answer(data, as_json, f"{text} Ended: {loop.ended}." + (f" Best: {best.id}, {shown(best.mean)}." if best else ""))
+    ended = "" if code == FAILING else f" Ended: {loop.ended}."
+    text = told(loop.n_told, loop.n_failed, len(results))
+    answer(data, as_json, text + ended + (f" Best: {best.id}, {shown(best.mean)}." if best else ""))
     if code == FAILING:
         note(f"error: {loop.ended}")
     return code

@@ -5,7 +5,7 @@ import math
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from manyarms.cli.app import InputError
+from manyarms.errors import StudyStorageError
 from manyarms.study.storage import Store
 
 WIDE = 240
@@ -60,6 +61,17 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 
 
+def told(n: int, n_failed: int, total: int) -> str:
+    """How many results were told, and how many there are."""
+    failed = f", {n_failed:,} of them failed" if n_failed else ""
+    return f"Told {count(n, 'result')}{failed}; the study has {total:,}."
+
+
+def percent(level: float) -> str:
+    """ "95%", "99.5%"."""
+    return f"{100 * level:.10g}%"
+
+
 def moment(time: float | None) -> str | None:
     """Seconds since 1970 as people and spreadsheets read them, in UTC."""
     return None if time is None else datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
@@ -98,5 +110,11 @@ def new_file(path: Path, force: bool) -> Iterator[Path]:
         draft.touch()
         yield draft
         draft.replace(path)
+    except OSError as error:
+        what = error.strerror or str(error)
+        raise StudyStorageError(
+            f"{path} could not be written: {what}; nothing was, mend that and repeat the command"
+        ) from error
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)

@@ -18,6 +18,7 @@ KINDS: dict[str, Callable[[Any], Any]] = {
     "top": plots.candidates,
     "fit": plots.fit,
     "importance": plots.importance,
+    "sketch": plots.sketch,
 }
 PICTURES = (".png", ".svg", ".pdf", ".jpg", ".webp")
 
@@ -28,7 +29,11 @@ def plot(
         Path, typer.Option("-o", "--output", help="File to write: .html; or .png, .svg, .pdf.", show_default=False)
     ],
     kind: Annotated[
-        str, typer.Option(help="best (values and the best so far), top (intervals), fit (model against values), importance.")
+        str,
+        typer.Option(
+            help="best (values and the best so far), top (intervals), fit (model against values), importance (of the columns), "
+            "sketch (size of the model)."
+        ),
     ] = "best",
     as_json: AsJson = False,
 ) -> None:
@@ -70,8 +75,8 @@ def report(
 ) -> None:
     """Write all that is known of a study to one page.
 
-    Summary, best candidate, the list of the best, results over time, importance of the columns, model, what is pending. It is
-    one file, readable in any browser without network. Needs Plotly (pip install 'manyarms\\[plots]').
+    Summary, best candidate, the list of the best, results over time, importance of the columns, size of the model, what is
+    pending. It is one file, readable in any browser without network. Needs Plotly (pip install 'manyarms\\[plots]').
 
     [bold]Example:[/bold]
       manyarms report lab.db -o report.html

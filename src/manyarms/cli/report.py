@@ -5,7 +5,7 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
-from manyarms.cli.output import count, shown
+from manyarms.cli.output import count, percent, shown
 from manyarms.errors import StateError
 from manyarms.study import Study
 
@@ -16,7 +16,7 @@ main { max-width: 62rem; margin: 0 auto; padding: 1.5rem; }
 h1 { font-size: 1.5rem; margin: 0; overflow-wrap: anywhere; } h2 { font-size: 1.1rem; margin: 0 0 .6rem; }
 header p { color: #555; margin: .2rem 0 1.2rem; }
 section { background: #fff; border: 1px solid #e2e2de; border-radius: 8px; padding: 1.1rem 1.3rem; margin: 0 0 1rem; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(7rem, 1fr)); gap: 1rem; margin: 0; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(7rem, 1fr)); gap: 1rem; margin: 0; align-items: end; }
 .tiles dt { color: #555; font-size: .85rem; } .tiles dd { margin: 0; font-size: 1.3rem; overflow-wrap: anywhere; }
 .best { font-size: 1.3rem; overflow-wrap: anywhere; margin: 0; }
 .scroll { overflow-x: auto; }
@@ -87,7 +87,9 @@ def _known(study: Study, state: dict[str, Any], top: Sequence[dict[str, Any]], l
     best = state["best"]
     if not best:
         return [_section("Best so far", "<p>No values were told yet.</p>")]
-    interval = f"{level:.0%} interval {shown(best['low'])} to {shown(best['high'])}, from {count(best['results'], 'result')}"
+    interval = (
+        f"{percent(level)} interval {shown(best['low'])} to {shown(best['high'])}, from {count(best['results'], 'result')}"
+    )
     paragraphs = "".join(f"<p>{_text(line)}</p>" for line in state["certificate"]["text"].split("\n"))
     names = list(study.pool.names)
     rows = [

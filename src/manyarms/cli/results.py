@@ -11,8 +11,21 @@ import typer
 
 from manyarms.cli.app import AsJson, Decimal, Force, InputError, Separator, StudyAt, Worker, opened
 from manyarms.cli.candidates import Ids
-from manyarms.cli.output import answer, count, new_file, note, table
-from manyarms.cli.tables import Row, Told, as_ids, as_value, batch_name, marks, results_in, rows_of, value_name, write_csv
+from manyarms.cli.output import answer, count, new_file, note, table, told
+from manyarms.cli.tables import (
+    Row,
+    Told,
+    as_ids,
+    as_noise,
+    as_value,
+    batch_name,
+    marks,
+    results_in,
+    results_told,
+    rows_of,
+    value_name,
+    write_csv,
+)
 from manyarms.study import Study
 from manyarms.trials import FAILED, CandidateId
 
@@ -34,7 +47,9 @@ def suggest(
     study: StudyAt,
     n: Annotated[int, typer.Option("-n", "--number", min=1, max=100_000, help="How many candidates.")] = 1,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="CSV file to write.", show_default=False)] = None,
-    again: Annotated[bool, typer.Option("--pending", help="Nothing new: those that are pending once more.")] = False,
+    again: Annotated[
+        bool, typer.Option("--pending", metavar="", help="Nothing new: those that are pending once more.")
+    ] = False,
     lease: Annotated[
         str | None,
         typer.Option(
@@ -95,8 +110,16 @@ def tell(
     value: Annotated[
         str | None, typer.Option(help="Column of the values in the files.", metavar="COLUMN", show_default="value")
     ] = None,
+    noise: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the values' standard deviations in the files; of one value, the standard deviation itself.",
+            metavar="COLUMN|SD",
+            show_default="noise, where the file has it",
+        ),
+    ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Rows that were told before are replicates: count them again.")
+        bool, typer.Option("--again", metavar="", help="Rows that were told before are replicates: count them again.")
     ] = False,
     decimal: Decimal = ".",
     worker: Worker = None,
@@ -107,12 +130,16 @@ def tell(
     A file needs the columns of ids and of values; others are passed over. A row whose value is empty is not done yet and is
     skipped; "failed" in place of a value says that the trial failed. All rows are told, or none if one is wrong.
 
+    Where the standard deviation of a value is known, such as the standard error of a mean, it stands in a column "noise": the
+    value then weighs by it. Empty, it is that of all others.
+
     A file may be told again when more of it is filled in: a row that the study has (same candidate and value, told after
     it was suggested) is not counted twice, unless --again says that it is another trial.
 
     [bold]Examples:[/bold]
       manyarms tell lab.db next.csv
       manyarms tell lab.db ethanol-80 71.5
+      manyarms tell lab.db means.csv --value mean --noise standard_error
     """
     strange = [text for text in what if text.startswith("--")]
     if strange:
@@ -120,17 +147,14 @@ def tell(
     marks(decimal)
     with opened(study, worker) as known:
         if _are_files(what):
-            told = [results_in(Path(path), known.pool, value, decimal) for path in what]
-            tell_files(known, told, again, as_json)
+            tell_files(known, [results_in(Path(path), known.pool, value, noise, decimal) for path in what], again, as_json)
             return
+        if value is not None:
+            raise InputError("--value names a column of files; of one candidate give the id and its value alone")
         (id,) = as_ids(known.pool, what[:1])
-        number = as_value(what[1], decimal, f"{id!r}")
-        known.tell([id], [number])
-        answer(
-            {"told": 1, "results": len(known.history)},
-            as_json,
-            f"Told 1 result; the study has {len(known.history):,}.",
-        )
+        known.tell([id], [as_value(what[1], decimal, f"{id!r}")], noise=as_noise(noise, decimal, f"{id!r}"))
+        total = len(known.history)
+        answer({"told": 1, "results": total}, as_json, told(1, 0, total))
 
 
 def _are_files(what: list[str]) -> bool:
@@ -150,26 +174,26 @@ def tell_files(study: Study, files: list[Told], again: bool, as_json: bool) -> N
     new = rows if again else _unknown(study, rows)
     if new:
         token = None if again else _token(rows, new)
-        study.tell([row.id for row in new], [row.value for row in new], token=token)
+        noise = [row.noise for row in new] if any(row.noise is not None for row in new) else None
+        study.tell([row.id for row in new], [row.value for row in new], noise=noise, token=token)
     n_failed, total = sum(row.value is FAILED for row in new), len(study.history)
     data = {"told": len(new), "failed": n_failed, "known": len(rows) - len(new), "empty": n_empty, "results": total}
     if len(new) < len(rows):
         note(f"skipped {count(len(rows) - len(new), 'row')} that the study has; --again would count them as replicates")
     if n_empty:
         note(f"skipped {count(n_empty, 'row')} without a value: not done yet")
-    answer(data, as_json, f"Told {count(len(new), 'result')}, {n_failed} of them failed; the study has {total:,}.")
+    answer(data, as_json, told(len(new), n_failed, total))
 
 
 def _unknown(study: Study, rows: list[Row]) -> list[Row]:
     """Rows that are no result of the study: none of this candidate and value came after the row was suggested."""
-    told = defaultdict(list)
+    numbers_of = defaultdict(list)
     for event in study.events():
-        if event.kind == "tell":
-            for id, value in zip(event.payload["ids"], event.payload["values"], strict=True):
-                told[id, FAILED if value is None else value].append(event.number)
+        for id, value, _ in results_told(event):
+            numbers_of[id, FAILED if value is None else value].append(event.number)
     new = []
     for row in rows:
-        numbers = told[row.id, row.value]
+        numbers = numbers_of[row.id, row.value]
         match = next((number for number in numbers if number > row.batch), None)
         if match is None:
             new.append(row)
@@ -180,8 +204,8 @@ def _unknown(study: Study, rows: list[Row]) -> list[Row]:
 
 def _token(rows: list[Row], new: list[Row]) -> str:
     """The same for the same new rows of the same file: two who tell it at once tell it once."""
-    counts = Counter(rows)
-    text = "\n".join(f"{row.id!r} {row.value!r} {row.batch} {counts[row]}" for row in new)
+    counts = Counter(row[:3] for row in rows)
+    text = "\n".join(f"{row.id!r} {row.value!r} {row.batch} {counts[row[:3]]}" for row in new)
     return f"file {hashlib.sha256(text.encode()).hexdigest()}"
 
 
@@ -202,7 +226,7 @@ def failed(study: StudyAt, ids: Ids, worker: Worker = None, as_json: AsJson = Fa
 def release(
     study: StudyAt,
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="Ids of candidates.", show_default=False)] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that is pending, whoever asked for it.")] = False,
+    everything: Annotated[bool, typer.Option("--all", metavar="", help="All that is pending, whoever asked for it.")] = False,
     worker: Worker = None,
     as_json: AsJson = False,
 ) -> None:

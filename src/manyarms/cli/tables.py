@@ -1,6 +1,7 @@
 """Tables between a study and a spreadsheet: candidates out, results in."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +11,8 @@ from manyarms.arms.pool import Pool
 from manyarms.arms.reading import read_csv
 from manyarms.arms.stored import described
 from manyarms.cli.app import InputError
+from manyarms.errors import UnknownArmError
+from manyarms.study import Event
 from manyarms.trials import FAILED, LARGEST, CandidateId
 
 FAILURES = ("failed", "fail", "failure", "error", "crashed")
@@ -22,6 +25,7 @@ class Row(NamedTuple):
     id: CandidateId
     value: Any  # a float, or FAILED
     batch: int  # the number of the last event when it was suggested; 0 where the file does not say
+    noise: float | None  # standard deviation of the value, where the file says it
 
 
 class Told(NamedTuple):
@@ -39,6 +43,11 @@ def id_name(pool: Pool) -> str:
 def value_name(pool: Pool) -> str:
     """Of the column to be filled in."""
     return free("value", pool)
+
+
+def noise_name(pool: Pool) -> str:
+    """Of the column of standard deviations, which may be missing."""
+    return free("noise", pool)
 
 
 def batch_name(pool: Pool) -> str:
@@ -69,41 +78,85 @@ def as_value(text: str, decimal: str, where: str) -> Any:
     plain = text.strip()
     if plain.lower() in FAILURES:
         return FAILED
+    number = _typed(plain, decimal)
+    if number is None:
+        raise InputError(
+            f"{where}: a value must be a finite number or `failed`, got {plain[:60]!r}; "
+            + _advice(plain, decimal, "correct it; in a file, leave it empty until it is known")
+        )
+    return number
+
+
+def as_noise(text: str | None, decimal: str, where: str) -> float | None:
+    """A standard deviation as it is typed; None where nothing is."""
+    plain = (text or "").strip()
+    if not plain:
+        return None
+    number = _typed(plain, decimal)
+    if number is None or number < 0:
+        raise InputError(
+            f"{where}: noise must be a standard deviation, a finite number of 0 or more, got {plain[:60]!r}; "
+            + _advice(plain, decimal, "correct it; in a file, leave it empty where it is not known")
+        )
+    return number
+
+
+def _typed(plain: str, decimal: str) -> float | None:
+    """A number as it is typed, None where it is none."""
     try:
         number = float(plain.replace(",", ".") if decimal == "," else plain)
-        if not abs(number) <= LARGEST or "_" in plain or (decimal == "," and "." in plain):
-            raise ValueError
-        return number
     except ValueError:
-        comma = "," in plain and decimal == "."
-        advice = (
-            'give --decimal "," where that is the mark' if comma else "correct it; in a file, leave it empty until it is known"
-        )
-        raise InputError(f"{where}: a value must be a finite number or `failed`, got {plain[:60]!r}; {advice}") from None
+        return None
+    return number if abs(number) <= LARGEST and "_" not in plain and not (decimal == "," and "." in plain) else None
 
 
-def results_in(path: Path, pool: Pool, column: str | None, decimal: str) -> Told:
-    """The results in a CSV file."""
-    name, value, batch = id_name(pool), column or value_name(pool), batch_name(pool)
-    frame = read_csv(path, name, {name, value, batch}, {name, value, batch}, decimal)
-    if name not in frame.columns or value not in frame.columns:
+def _advice(plain: str, decimal: str, otherwise: str) -> str:
+    return 'give --decimal "," where that is the mark' if "," in plain and decimal == "." else otherwise
+
+
+def results_in(path: Path, pool: Pool, value: str | None, noise: str | None, decimal: str) -> Told:
+    """The results in a CSV file; `value` and `noise` are the names of columns, where they are not the usual ones."""
+    names = id_name(pool), value or value_name(pool), noise or noise_name(pool), batch_name(pool)
+    frame = read_csv(path, names[0], set(names), set(names), decimal)
+    lacking = [name for name in (*names[:2], *([noise] if noise else [])) if name not in frame.columns]
+    if lacking:
         raise InputError(
-            f"{path} must have the columns {name!r} and {value!r}, got {', '.join(map(repr, frame.columns))[:300]}; "
-            "--value names another column of values"
+            f"{path} must have the columns {names[0]!r} and {names[1]!r}{f' and {noise!r}' if noise else ''}, "
+            f"got {', '.join(map(repr, frame.columns))[:300]}; --value names another column of values"
         )
-    batches = frame[batch] if batch in frame.columns else [None] * len(frame)
-    rows = [(f"{path}, row {i + 2}", *cells) for i, cells in enumerate(zip(frame[name], frame[value], batches, strict=True))]
-    for where, id, text, _ in rows:
+    columns = [frame[name] if name in frame.columns else [None] * len(frame) for name in names]
+    rows = [(f"{path}, row {i + 2}", *cells) for i, cells in enumerate(zip(*columns, strict=True))]
+    for where, id, text, *_ in rows:
         if id is None and text is not None:
-            raise InputError(f"{where}: a value {text[:60]!r} without an id; fill in {name!r}")
+            raise InputError(f"{where}: a value {text[:60]!r} without an id; fill in {names[0]!r}")
     rows = [row for row in rows if row[1] is not None]
-    ids = as_ids(pool, [id for _, id, _, _ in rows])
-    told = [
-        Row(id, as_value(text, decimal, f"{where} ({id!r})"), _batch(number, where, batch))
-        for id, (where, _, text, number) in zip(ids, rows, strict=True)
-        if text is not None and text.strip()
-    ]
+    ids = _ids_in(pool, rows)
+    told = []
+    for id, (where, _, text, sd, number) in zip(ids, rows, strict=True):
+        if text is not None and text.strip():
+            there = f"{where} ({id!r})"
+            told.append(Row(id, as_value(text, decimal, there), _batch(number, where, names[3]), as_noise(sd, decimal, there)))
     return Told(told, len(rows) - len(told))
+
+
+def _ids_in(pool: Pool, rows: list[Any]) -> list[CandidateId]:
+    """The ids of rows; UnknownArmError names the first row whose id is not there."""
+    try:
+        return as_ids(pool, [id for _, id, *_ in rows])
+    except UnknownArmError:
+        for where, id, *_ in rows:
+            try:
+                as_ids(pool, [id])
+            except UnknownArmError as error:
+                raise UnknownArmError(f"{where}: {error}") from None
+        raise
+
+
+def results_told(event: Event) -> Iterator[tuple[CandidateId, float | None, float | None]]:
+    """Candidate, value (None: failed) and noise (None: not told) of every result that an event brought."""
+    if event.kind == "tell":
+        ids, told = event.payload["ids"], event.payload
+        yield from zip(ids, told["values"], told.get("noise", [None] * len(ids)), strict=True)
 
 
 def _batch(text: str | None, where: str, name: str) -> int:

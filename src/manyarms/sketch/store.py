@@ -210,6 +210,10 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="manyarms")
 
 
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+
+
 @cache
 def blas() -> ThreadpoolController:
     """NumPy and SciPy bring a BLAS each; their threads must not fight over the cores."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from manyarms.errors import StudyError
 from manyarms.study.log import START, Event, Head, row_after
 from manyarms.study.storage import Store, Transaction
-from manyarms.study.study import Study, _tables
+from manyarms.study.study import Study
 
 FORMAT = "manyarms study, format 1"
 
@@ -24,7 +24,7 @@ class Copy(NamedTuple):
 def copied(study: Study) -> Copy:
     """A study, read and checked."""
     events = list(study.events())
-    digests = [digest for event in events for digest in _tables(event)]
+    digests = [digest for event in events for digest in event.tables]
     with study._store.reading() as transaction:
         return Copy(events, {digest: transaction.fetch(digest) for digest in digests})
 
@@ -45,7 +45,7 @@ def read_copy(path: Path) -> Copy:
             raise StudyError(f"{path} must be an export of this version ({FORMAT}), got {read['format']!r:.80}")
         events = [Event(i + 1, each["kind"], each["time"], each["payload"]) for i, each in enumerate(read["events"])]
         tables = {digest: base64.b64decode(table) for digest, table in read["tables"].items()}
-        needed = {digest for event in events for digest in _tables(event)}
+        needed = {digest for event in events for digest in event.tables}
         as_written = events and _end(events).digest == read["digest"] and needed == set(tables)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise StudyError(f"{path} is not an export of a study ({type(error).__name__}: {error}); check the file") from error

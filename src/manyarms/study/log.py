@@ -30,6 +30,13 @@ class Event:
     time: float
     payload: dict[str, Any]
 
+    @property
+    def tables(self) -> list[str]:
+        """The digests of the tables of candidates that it brought."""
+        if self.kind == "create":
+            return list(self.payload["pool"]["tables"])
+        return [self.payload["table"]] if self.kind == "add" else []
+
 
 class Row(NamedTuple):
     """An event as it is stored; `record` is its JSON."""

@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 
 from manyarms import kernels, policies
+from manyarms.arms.pool import Pool
 from manyarms.errors import ParameterError, StudyError
 from manyarms.kernels import Kernel
+from manyarms.optimizer import Optimizer
 from manyarms.sketch import confidence
 
 NAMED: dict[str, Any] = {
@@ -49,6 +51,22 @@ def read(spec: Any) -> Any:
     if name not in NAMED:
         raise StudyError(f"this study uses {name}, which this version does not know; open it with a newer one")
     return NAMED[name](**{each: read(value) for each, value in arguments.items()})
+
+
+def optimizer_of(settings: dict[str, Any], pool: Pool) -> Optimizer:
+    """The optimizer with settings that were written."""
+    options = {name: read(value) for name, value in settings["options"].items()}
+    return Optimizer(
+        pool,
+        direction=settings["direction"],
+        kernel=read(settings["kernel"]),
+        noise=settings["noise"],
+        confidence=read(settings["confidence"]),
+        repeats=settings["repeats"],
+        policy=read_policy(settings["policy"]),
+        seed=settings["seed"],
+        **options,
+    )
 
 
 def written_policy(policy: Any) -> str:

@@ -1,0 +1,39 @@
+"""Tables after a fork. Polars reads and makes them on threads, which a forked child does not have: it would wait for ever."""
+
+import io
+import os
+import threading
+from functools import cache
+
+import polars as pl
+
+from manyarms.errors import ArmsError
+
+PATIENCE = 5.0
+"""Seconds in which a child must read a table of one number; it takes milliseconds, or never ends."""
+PROCESS = os.getpid()
+"""That of the import; another one is a fork."""
+
+
+def check_threads() -> None:
+    """ArmsError in a forked child that cannot use tables, since its parent had used them before the fork."""
+    if os.getpid() != PROCESS and not _can_read(os.getpid()):
+        raise ArmsError(
+            "tables cannot be used in a process that was forked after its parent had used some: the threads that read them do "
+            'not survive a fork; start processes by "spawn" or "forkserver", or open the study before the fork'
+        )
+
+
+@cache
+def _can_read(process: int) -> bool:
+    """Whether this process can; tried on a thread, which is left behind where it cannot."""
+    is_read = threading.Event()
+
+    def attempt() -> None:
+        file = io.BytesIO()
+        pl.DataFrame({"": [0]}).write_parquet(file)
+        pl.read_parquet(io.BytesIO(file.getvalue()))
+        is_read.set()
+
+    threading.Thread(target=attempt, daemon=True).start()
+    return is_read.wait(PATIENCE)

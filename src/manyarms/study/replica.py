@@ -1,0 +1,220 @@
+"""A study in memory: the log as far as this process has read it, and the model as far as it has learned from it.
+
+A call first takes in what other processes have appended since, then acts, then appends, in one transaction; memory changes
+after the commit, and what is interrupted in between is read from the log again. The model learns between transactions, so that
+others need not wait; what it drew and fitted is then appended, unless someone took the same steps meanwhile, and otherwise.
+"""
+
+import math
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+from manyarms.errors import StudyDamagedError, StudyStorageError
+from manyarms.model import Model
+from manyarms.optimizer import Optimizer
+from manyarms.study.learning import Learned, learn
+from manyarms.study.ledger import Lease, Ledger
+from manyarms.study.log import START, Event, Head, uncollected
+from manyarms.study.snapshot import EVERY, resume, take
+from manyarms.study.spec import optimizer_of
+from manyarms.study.storage import Store, Transaction
+
+PIECE = 2.0
+"""Seconds of learning before what was drawn and fitted is written down."""
+
+
+class Replica:
+    """What a study object holds of its log; for one thread at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._lock = store, threading.RLock()
+        self._is_torn = True  # nothing is read yet
+        self.head: Head
+        self.ledger: Ledger
+        self._optimizer: Optimizer
+        self._model: Model
+        self._prior: Model  # before any step
+        self._done: int  # steps the model has taken
+        self._kept: int  # of them, those of the last snapshot
+        self._unwritten: Learned | None = None  # steps taken of which nothing is written yet
+        with self.current():
+            pass
+
+    # Transactions
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """A transaction to read what is stored."""
+        with self._lock, self._store.reading() as transaction:
+            yield transaction
+
+    @contextmanager
+    def current(self) -> Iterator[Ledger]:
+        """The ledger, up to date."""
+        with self._lock:
+            with self._store.reading() as transaction:
+                self._take_in(transaction)
+            yield self.ledger
+
+    @contextmanager
+    def writing(self) -> Iterator["Call"]:
+        """A transaction: events of others are taken in first, those appended are applied after the commit."""
+        with self._lock:
+            with self._store.writing() as transaction:
+                self._take_in(transaction)
+                call = Call(self, transaction)
+                yield call
+            with self._all_or_nothing():
+                self.ledger.apply(transaction.appended, transaction.kept.__getitem__)
+                self.head, self._model, self._done = transaction.head, call.model, call.done
+
+    @contextmanager
+    def learned(self) -> Iterator[Optimizer]:
+        """The optimizer, its model up to date. Where nothing can be written, what was learned is kept for later."""
+        with self._lock:
+            model = None
+            try:
+                self.catch_up()
+            except StudyStorageError:
+                with self.current():
+                    self._unwritten = self._next(math.inf)
+                    model = self._unwritten.model
+            yield self.optimizer(model or self._model)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        with self._lock:
+            self._store.close()
+
+    # The log
+
+    def _take_in(self, transaction: Transaction) -> None:
+        """Apply what others have appended. Where they drew or fitted at a step that this model has taken, it starts anew."""
+        with self._all_or_nothing():
+            if self._is_torn:
+                self._read_all(transaction)
+                return
+            events, number = transaction.since(self.head), self.ledger.steps[self._done - 1].number if self._done else 0
+            self.ledger.apply(events, transaction.fetch)
+            self.head = transaction.head
+            if any(event.kind in ("draw", "refit") and event.payload["step"] <= number for event in events):
+                self._model, self._done = self._prior, 0
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """What is interrupted here is read from the log again."""
+        try:
+            yield
+        except BaseException:
+            self._is_torn = True
+            raise
+
+    def _read_all(self, transaction: Transaction) -> None:
+        """The state from the log alone."""
+        with uncollected():
+            events = transaction.since(START)
+            self.ledger = Ledger(events[0], transaction.fetch)
+            self._optimizer = optimizer_of(self.ledger.settings, self.ledger.pool)
+            self._prior = self._model = self._optimizer._state.model
+            self._done = self._kept = 0
+            self.ledger.apply(events[1:], transaction.fetch)
+        self.head, self._is_torn = transaction.head, False
+
+    # The model
+
+    def catch_up(self) -> None:
+        """Learn what there is without making others wait: between transactions, written down piece by piece."""
+        with self.current() as ledger:
+            while self._done < len(ledger.steps):
+                found = self._unwritten = self._next(PIECE)
+                if found.made or self.is_due(found):
+                    with self.writing() as call:
+                        call.adopt(found)
+                else:
+                    self._model, self._done = found.model, found.done
+                self._unwritten = None
+
+    def _next(self, seconds: float) -> Learned:
+        """What is learned from here on; it begins with what could not be written before."""
+        ledger, before = self.ledger, self._unwritten
+        if before is None or before.begun != self._done or not before.agrees(ledger):
+            return learn(ledger, self._model, self._done, self.resume, seconds)
+        return before.followed_by(learn(ledger, before.model, before.done, lambda _: None, seconds))
+
+    def resume(self, after: int, transaction: Transaction | None = None) -> tuple[Model, int] | None:
+        """The model from the snapshot, if it has taken more steps than that and this object has taken none."""
+        if self._done or not self.ledger.steps:
+            return None
+        try:
+            with nullcontext(transaction) if transaction else self._store.reading() as open_:
+                found = resume(open_, self.ledger, self._prior, after)
+        except StudyDamagedError as error:
+            warnings.warn(f"the snapshot of {self._store.shown} is not used: {error}", RuntimeWarning, stacklevel=2)
+            return None
+        self._kept = found[1] if found else 0
+        return found
+
+    def is_due(self, found: Learned) -> bool:
+        """Whether a snapshot is to be taken."""
+        refitted = any(kind == "refit" for kind, _ in found.made.values())
+        return found.done >= self._kept + EVERY or (refitted and found.model.n_results >= EVERY)
+
+    def optimizer(self, model: Model, leases: list[Lease] | None = None) -> Optimizer:
+        """The optimizer in the state that the log says, with a model."""
+        ledger, optimizer = self.ledger, self._optimizer
+        ids = [lease.id for lease in (ledger.leases if leases is None else leases)]
+        optimizer._state = replace(
+            optimizer._state,
+            pool=ledger.pool,
+            order=ledger.order,
+            model=model,
+            n_trials=len(ledger.ids),
+            pending=tuple(ledger.pool.positions(ids).tolist()) if ids else (),
+            results=ledger.results,
+            retired=ledger.retired,
+            failed=ledger.failed,
+        )
+        return optimizer
+
+
+class Call:
+    """What happens in one transaction: events, and the model after them."""
+
+    def __init__(self, replica: Replica, transaction: Transaction) -> None:
+        self._replica, self._transaction = replica, transaction
+        self.model: Model = replica._model
+        self.done: int = replica._done
+        self.ledger = replica.ledger
+        self.keep = transaction.keep
+
+    def append(self, kind: str, payload: dict[str, Any]) -> Event:
+        """One more event, now."""
+        return self._transaction.append(kind, payload, time.time())
+
+    def optimizer(self, leases: list[Lease] | None = None) -> Optimizer:
+        """The optimizer as it stands in this call."""
+        return self._replica.optimizer(self.model, leases)
+
+    def learn(self) -> None:
+        """The model takes the steps that are left."""
+        if self.done < len(self.ledger.steps):
+            resume = self._replica.resume
+            self.adopt(learn(self.ledger, self.model, self.done, lambda after: resume(after, self._transaction)))
+
+    def adopt(self, found: Learned) -> None:
+        """Go on with a model that has learned, and write down what it drew and fitted; unless others took its steps meanwhile,
+        and otherwise."""
+        if self.done != found.begun or not found.agrees(self.ledger):
+            return
+        for number, (kind, payload) in found.made.items():
+            if number > self.ledger.learned:
+                self.append(kind, payload)
+        self.model, self.done = found.model, found.done
+        if self._replica.is_due(found):
+            take(self._transaction, self.ledger, found)
+            self._replica._kept = self.done
