@@ -100,6 +100,28 @@ def test_batches_pending_and_release(mixed):
         twin.release(batch[0])
 
 
+def test_a_batch_holds_different_points():
+    """Where the maximum is a corner that is as good as known, and over a box of few points."""
+    optimizer = ma.Optimizer(ma.Box([[0, 1]] * 3), seed=0)
+    start = optimizer.ask(20)
+    optimizer.tell(start, [sum(point) for point in start])
+    batch = optimizer.ask(12)
+    assert len(set(batch)) == 12
+    assert batch[0] == (1.0, 1.0, 1.0)
+    few = ma.Optimizer(ma.Box(a=["x", "y"], n=(0, 2)), seed=0)
+    assert len({tuple(point.values()) for point in few.ask(6)}) == 6
+    assert len(few.ask(2)) == 2  # all are pending: again, rather than none
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-90, 1e90])
+def test_values_of_any_size(scale):
+    optimizer = ma.Optimizer(ma.Box([[0, 1]] * 2), seed=0)
+    for _ in range(12):
+        (point,) = optimizer.ask()
+        optimizer.tell(point, scale * sum(point))
+    assert np.isfinite(optimizer.best().mean)
+
+
 def test_any_point_can_be_told_and_replicates_are_one_arm():
     optimizer = ma.Optimizer(ma.Box([[0, 1]]), seed=0)
     optimizer.tell([(0.25,), (0.25,), (0.5,)], [1.0, 2.0, 3.0])

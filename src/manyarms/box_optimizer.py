@@ -27,7 +27,7 @@ NOISES = 10.0
 """Standard deviations of the noise in a unit of reward, at least, while that is less than the standard deviation of all
 means: the noise is itself learned in these units, and each would raise the other."""
 OTHERS = 512
-"""Points drawn where `repeats` rules out the one of largest score."""
+"""Points drawn where the one of largest score is pending, or ruled out by `repeats`."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,10 @@ class _BoxModel(Model):
 class BoxOptimizer(Optimizer, over=Box):
     """What `Optimizer` is for a `Box`. A point is a dict of its columns, or a tuple of numbers where the box has no names.
 
-    The first eight points are drawn uniformly. A failed point counts as bad as the worst value told when the next is chosen, so
-    that it is left alone; predictions do not use it. `top` is of the points told or asked for. `policy` is `DomainBKB` or
-    another with its arguments; ``maximiser=`` is passed on to it.
+    The first eight points are drawn uniformly. A point that is pending is asked for again only where no other is found. One
+    that failed counts as bad as the worst value told when the next is chosen, so that it is left alone; predictions do not use
+    it. `top` is of the points told or asked for. `policy` is `DomainBKB` or another with its arguments; ``maximiser=`` is
+    passed on to it.
     """
 
     def __init__(
@@ -156,18 +157,24 @@ class BoxOptimizer(Optimizer, over=Box):
         tries = state.results.copy()
         np.add.at(tries, np.array(state.pending, dtype=np.intp), 1)
         shut = {row.tobytes() for row in pool.X[state.failed | (tries >= self._most)]}
+        pending, awaited = pool.X[list(state.pending)], None
+        waiting = {row.tobytes() for row in pending}
         if model.settings.learns and model.n_results < START:
             drawn = self.box.sample(OTHERS, rng)
         else:
             policy = self._avoiding(state)
-            drawn = policy.choose(pending=pool.X[list(state.pending)])
-            if self.box.encode(self.box.decode(drawn))[0].tobytes() in shut:
-                others = self.box.sample(OTHERS, rng)
+            drawn = policy.choose(pending=pending)
+            if self.box.encode(self.box.decode(drawn))[0].tobytes() in shut | waiting:
+                policy, others = copy(policy), self.box.sample(OTHERS, rng)
+                policy.observe(pending, policy.predict(pending).mean)
                 drawn = others[np.argsort(-policy.score(others), kind="stable")]
         for point in self.box.decode(drawn):
-            row = self.box.encode([point])[0]
-            if row.tobytes() not in shut:
-                return np.asarray(row)
+            row = np.asarray(self.box.encode([point])[0])
+            if row.tobytes() not in shut | waiting:
+                return row
+            awaited = row if awaited is None and row.tobytes() not in shut else awaited
+        if awaited is not None:  # a result is coming anyway, but nothing else is to be had
+            return awaited
         raise StateError(f"nothing is left to ask for: {len(shut)} points failed or were tried as often as `repeats` allows")
 
     def _avoiding(self, state: _State) -> Any:
