@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import manyarms as ma
+from manyarms import box_model
 from manyarms.errors import ArmsError, ObservationError, ParameterError, StateError
 
 MIXED = {"lr": (1e-4, 1e-1, "log"), "units": (8, 512), "act": ["relu", "tanh", "gelu"]}
@@ -98,6 +99,76 @@ def test_batches_pending_and_release(mixed):
     assert twin.pending == [batch[2]]
     with pytest.raises(StateError):
         twin.release(batch[0])
+
+
+def test_a_batch_holds_different_points():
+    """Where the maximum is a corner that is as good as known, and over a box of few points."""
+    optimizer = ma.Optimizer(ma.Box([[0, 1]] * 3), seed=0)
+    start = optimizer.ask(20)
+    optimizer.tell(start, [sum(point) for point in start])
+    batch = optimizer.ask(12)
+    assert len(set(batch)) == 12
+    assert batch[0] == (1.0, 1.0, 1.0)
+    few = ma.Optimizer(ma.Box(a=["x", "y"], n=(0, 2)), seed=0)
+    assert len({tuple(point.values()) for point in few.ask(6)}) == 6
+    assert len(few.ask(2)) == 2  # all are pending: again, rather than none
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-90, 1e90])
+def test_values_of_any_size(scale):
+    optimizer = ma.Optimizer(ma.Box([[0, 1]] * 2), seed=0)
+    for _ in range(12):
+        (point,) = optimizer.ask()
+        optimizer.tell(point, scale * sum(point))
+    assert np.isfinite(optimizer.best().mean)
+
+
+def test_a_run_that_stalls_searches_elsewhere_for_a_while(monkeypatch):
+    """By a model that knows nothing of the results before; the first one knows them all, and goes on after it."""
+    monkeypatch.setattr(box_model, "STALLED", 12)
+    optimizer, searches = ma.Optimizer(ma.Box([[0, 1]] * 2), seed=0), []
+    for n in range(1, 101):
+        (point,) = optimizer.ask()
+        optimizer.tell(point, -((point[0] - 0.3) ** 2) - (point[1] - 0.6) ** 2)
+        model = optimizer._state.model
+        assert model.n_results == n
+        searches.append(model.search)
+        if model.search is None:
+            assert model.chooser is model
+        else:
+            assert model.chooser.n_results == n - model.search.start
+    began = [i for i in range(1, 100) if searches[i] and not searches[i - 1]]
+    ended = [i for i in range(1, 100) if searches[i - 1] and not searches[i]]
+    assert began
+    assert len(began) - len(ended) in (0, 1)
+    assert all(later - end >= 12 for end, later in zip(ended, began[1:], strict=False))
+    rows = np.array([trial.id for trial in optimizer.history])
+    assert np.ptp(rows[began[0] + 1 : began[0] + 9], axis=0).min() > 0.3  # a random start
+    assert np.abs(np.subtract(optimizer.best().id, (0.3, 0.6))).max() < 0.02
+
+
+def test_a_search_elsewhere_does_not_learn_what_was_pending_when_it_began(monkeypatch):
+    monkeypatch.setattr(box_model, "STALLED", 12)
+    optimizer = ma.Optimizer(ma.Box([[0, 1]]), seed=0)
+    late = optimizer.ask(2)
+    while optimizer._state.model.search is None:
+        optimizer.tell(optimizer.ask(), 0.0)
+    n = len(optimizer.history)
+    optimizer.tell(late, [1.0, 2.0])
+    optimizer.tell(optimizer.ask(), 3.0)
+    model = optimizer._state.model
+    assert (model.n_results, model.chooser.n_results) == (n + 3, 1)
+
+
+def test_results_that_were_not_asked_for_do_not_stall_a_run(monkeypatch):
+    monkeypatch.setattr(box_model, "STALLED", 12)
+    optimizer = ma.Optimizer(ma.Box([[0, 1]]), seed=0)
+    optimizer.tell(np.linspace(0, 1, 50)[:, None], -np.linspace(0, 1, 50))
+    assert optimizer._state.model.search is None
+    given = ma.Optimizer(ma.Box([[0, 1]]), kernel=ma.kernels.RBF(0.3), noise=0.1, seed=0)  # what a theorem may cover
+    for _ in range(30):
+        given.tell(given.ask(), 0.0)
+    assert given._state.model.search is None
 
 
 def test_any_point_can_be_told_and_replicates_are_one_arm():

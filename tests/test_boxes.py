@@ -103,6 +103,8 @@ def test_an_array_of_bounds_makes_points_tuples():
         ((), {"x": 3.0}),
         ((), {"x": ["only"]}),
         ((), {"x": ["a", "a"]}),
+        ((), {"x": [[64, 64], [128]]}),
+        ((), {"x": [np.zeros(2), np.ones(2)]}),
     ],
 )
 def test_a_box_that_makes_no_sense(arguments, columns):
@@ -118,6 +120,8 @@ def test_a_box_that_makes_no_sense(arguments, columns):
         {"lr": 1.0, "act": "relu", "units": 8, "drop": 0.1},
         {"lr": np.nan, "act": "relu", "units": 8, "drop": 0.1},
         {"lr": 1e-2, "act": "swish", "units": 8, "drop": 0.1},
+        {"lr": 1e-2, "act": ["relu"], "units": 8, "drop": 0.1},
+        {"lr": 1e-2, "act": np.array(["relu", "tanh"]), "units": 8, "drop": 0.1},
         {"lr": 1e-2, "act": "relu", "units": 8.5, "drop": 0.1},
         (1e-2, "relu", 8, 0.1),
         "relu",
@@ -225,7 +229,7 @@ def test_a_users_maximiser_gets_u_and_its_gradient():
     assert seen == [((3,), (3, 2))]
 
 
-@pytest.mark.parametrize("bad", [[1.5, 0.5], [np.nan, 0.5], [0.5], [[0.5, 0.5]], "ab"])
+@pytest.mark.parametrize("bad", [[1.5, 0.5], [np.nan, 0.5], [0.5], [[0.5, 0.5]], [[0.5], [0.5, 0.5]], "ab"])
 def test_a_maximiser_that_leaves_the_box(bad):
     policy = told(Box([[0, 1]] * 2), k.RBF(0.3), maximiser=lambda u, box, rng: bad)
     before = policy._state
@@ -252,6 +256,40 @@ def test_bad_input_changes_nothing():
         DomainBKB(Box([[0, 1]]), k.RBF(0.3), confidence=ma.LogDet(1.0, 0.1)).choose()
     with pytest.raises(ParameterError):
         DomainBKB(Box([[0, 1]]), k.RBF(0.3), maximiser=3)
+
+
+@pytest.mark.parametrize("oversampling", [None, 5.0])
+def test_a_kernel_that_is_not_psd_is_an_error_naming_two_rows_and_changes_nothing(oversampling):
+    """Every pair of rows is possible; more of them together are not."""
+    policy = DomainBKB(Box([[0, 1]]), lambda X, Y: np.cos(3 * (X - Y.T) ** 2), oversampling=oversampling, regularization=1e-3)
+    policy.observe([[0.0], [0.5]], [1.0, 0.0])
+    before = policy._state
+    with pytest.raises(KernelError, match=r"not positive semi-definite.*x = \[.*y = \["):
+        policy.observe(np.linspace(0, 1, 12)[:, None], np.zeros(12))
+    assert policy._state is before
+
+
+@pytest.mark.parametrize("oversampling", [None, 0.5])
+def test_a_guess_of_the_norm_is_doubled_as_by_other_policies(oversampling):
+    """‖μ̃‖ and σ̃(μ̃/‖μ̃‖) are those of BKB's posterior on the same inducing rows."""
+    rng, kernel, lam = np.random.default_rng(0), k.RBF(0.5), 1e-2
+    X = rng.random((40, 2))
+    y = 3 * np.sin(6 * X[:, 0]) + 0.1 * rng.standard_normal(40)
+    radius = ma.LogDet(0.1, 0.1, double=True, horizon=100)
+    policy = DomainBKB(Box([[0, 1]] * 2), kernel, regularization=lam, oversampling=oversampling, confidence=radius)
+    policy.observe(X[:20], y[:20])
+    policy.observe(X[20:], y[20:])
+    B = policy._state.posterior.basis
+    assert (len(B) < 40) == (oversampling is not None)
+    K, Phi = kernel(B, B), kernel(X, B)
+    L = np.linalg.cholesky(K)
+    Z = np.linalg.solve(L, Phi.T).T
+    V = Z.T @ Z + lam * np.eye(len(B))
+    w = np.linalg.solve(V, Z.T @ y)
+    assert policy.evidence.mean_norm == pytest.approx(np.linalg.norm(w), rel=1e-4)
+    spread = np.sqrt(w @ np.linalg.solve(V, w)) / np.linalg.norm(w)
+    assert policy.evidence.mean_spread == pytest.approx(spread, rel=1e-3)
+    assert policy.evidence.norm > 1
 
 
 def test_infinite_sets_take_chowdhury_and_gopalans_constants():

@@ -1,6 +1,7 @@
 """Kernels of strings, graphs and sets against their definitions; arms that are objects, at every level."""
 
 from collections import Counter
+from enum import IntEnum, StrEnum
 from itertools import product
 
 import numpy as np
@@ -161,6 +162,7 @@ def test_blocks_and_sparse_counts_change_nothing(objects, entries):
 
 def test_equal_elements_are_one_and_hashes_are_the_same_everywhere():
     assert gram(Jaccard(), [{1, "a"}, [1.0, "a", "a"], (np.int64(1), "a"), {True, "a"}]).min() == 1
+    assert gram(Jaccard(), [{1, "a"}, {IntEnum("Whole", ["one"]).one, StrEnum("Letter", ["a"]).a}]).min() == 1
     assert gram(Jaccard(), [{1}, {"1"}, {(1,)}, {b"1"}, {None}]).sum() == 5
     assert Jaccard().encode([["ACGT"]])[0, 0] == 4354136964613618
 
@@ -313,6 +315,33 @@ def test_a_pool_of_objects_is_not_stored(tmp_path):
         ma.Study.create(tmp_path / "study.db", ma.Pool.from_objects(WORDS, KERNEL), kernel=KERNEL)
 
 
+@pytest.mark.parametrize("policy", [ma.BKB, ma.GPUCB])
+def test_another_set_of_objects_at_every_choice(policy):
+    """By value or encoded, padded to the width of the policy; one too large is refused."""
+    rng, kernel = np.random.default_rng(0), Spectrum(2, DNA)
+    alone, beside = policy(None, kernel, n_features=9, seed=1), policy(["ACGTACGTA"], kernel, seed=1)
+    for _ in range(12):
+        offers = ["".join(rng.choice(list(DNA), n)) for n in rng.integers(1, 10, 5)]
+        rows = kernel.encode(offers)
+        (i,) = alone.choose(arms=offers)
+        assert alone.choose(arms=rows) == beside.choose(arms=rows) == [i]
+        for each in (alone, beside):
+            each.observe(rows[[i]], [strength(offers[i])])
+    assert alone.predict(["GAGAGA"]).mean > alone.predict(["TTTTTT"]).mean
+    before = alone._state
+    for bad in (["ACGTACGTAC"], ["AXG"], [], [3]):
+        with pytest.raises(ArmsError):
+            alone.choose(arms=bad)
+    assert alone._state is before
+
+
+def test_an_object_that_comes_again_has_the_number_it_had():
+    kernel, sets = OnObjects(overlap), [{1, 2}, {2, 3}, {4}]
+    np.testing.assert_array_equal(kernel.encode(sets), kernel.encode(sets))
+    np.testing.assert_array_equal(kernel.encode([sets[2], sets[0], {4}]), [[2], [0], [3]])  # equal, but another
+    assert kernel.encode([]).shape == (0, 1)
+
+
 # What cannot be
 
 
@@ -349,6 +378,10 @@ def test_a_function_that_is_no_kernel_is_an_error_naming_two_objects_and_changes
         (Spectrum(2, DNA), [], "at least one arm"),
         (WeisfeilerLehman(), [Graph("CC", [(0, 2)])], "nodes from 0 to 1"),
         (WeisfeilerLehman(), [Graph("CC", [(0, 1.5)])], "nodes from 0 to 1"),
+        (WeisfeilerLehman(), [Graph("CCC", [(0, 1, 2), (1, 2, 0)])], "pairs of nodes from 0 to 2"),
+        (WeisfeilerLehman(), [Graph("CCC", [0, 1, 1, 2])], "pairs of nodes from 0 to 2"),
+        (WeisfeilerLehman(), [Graph("CC", {(0, 1)})], "pairs of nodes from 0 to 1"),
+        (WeisfeilerLehman(), [Graph(3, [])], "labels and its edges"),
         (WeisfeilerLehman(), ["CCC"], "labels and its edges"),
         (WeisfeilerLehman(), [3], "labels and its edges"),
         (WeisfeilerLehman(), [Graph([object()], [])], "strings, numbers or tuples"),

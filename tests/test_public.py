@@ -20,7 +20,7 @@ LAYERS = [
     ["policies"],
     ["domains"],
     ["diagnostics", "hyper", "warp"],
-    ["trials", "model", "certificate"],
+    ["trials", "model", "box_model", "certificate"],
     ["optimizer"],
     ["box_optimizer"],
     ["maximize", "plots"],

@@ -74,6 +74,24 @@ def test_a_radius_far_too_small_drops_the_maximum():
     assert lost
 
 
+def test_a_norm_that_is_doubled_starts_the_tree_over():
+    """Cells dropped, and bounds kept, for a guess that the data refute must not stay."""
+    kernel, noise, norm, horizon, depth = PROBLEMS[1]
+    f, best = rkhs(kernel, 1, 0, norm)
+    guess = ma.LogDet(norm / 32, noise, delta=0.1, horizon=horizon, double=True)
+    policy = AdaBKB(Box([[0, 1]]), kernel, regularization=noise**2, oversampling=None, confidence=guess, depth=depth)
+    norms = [policy.norm]
+    for _ in range(horizon):
+        x = policy.choose()
+        policy.observe(x, f(x))
+        norms.append(policy.norm)
+        if norms[-1] > norms[-2]:
+            assert policy.tree.n_cells == 1
+    assert norms[0] == norm / 32
+    assert norms[-1] >= norm / 2
+    assert covers(policy.tree, best)
+
+
 def test_leaves_tile_what_was_not_dropped():
     policy, _, _ = run(2, 1, 30)
     tree = policy.tree

@@ -1,64 +1,39 @@
 """Ask and tell over a box: `Optimizer(Box(...))`. Ids are points; those asked for or told form a table that grows."""
 
 from copy import copy
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from dataclasses import replace
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from manyarms.arms.array import Checked
+from manyarms.box_model import BoxModel
 from manyarms.certificate import Certificate
 from manyarms.domains.box import Box
 from manyarms.domains.points import Points
 from manyarms.domains.policy import DomainBKB
 from manyarms.errors import ParameterError, StateError
-from manyarms.model import Model, Record
+from manyarms.model import Model
 from manyarms.numbers import whole
 from manyarms.optimizer import START, Direction, Optimizer, Predictions, State
 from manyarms.sketch.confidence import Constant, Radius
 from manyarms.sketch.store import blas
 from manyarms.trials import CandidateId
-from manyarms.typing import Array, Indices, Mask, Seed
-from manyarms.warp import Warp
+from manyarms.typing import Array, Mask, Seed
 
 RADIUS = Constant(2.0)
 """Of a box: see docs/optimizer.md."""
-NOISES = 10.0
-"""Standard deviations of the noise in a unit of reward, at least, while that is less than the standard deviation of all
-means: the noise is itself learned in these units, and each would raise the other."""
 OTHERS = 512
-"""Points drawn where `repeats` rules out the one of largest score."""
-
-
-@dataclass(frozen=True)
-class _BoxModel(Model):
-    """A model whose policy takes arms by value."""
-
-    _least_noise: ClassVar[float] = 1e-6  # near a maximum differences are small parts of a unit
-
-    def _units(self, means: Array) -> Warp:
-        noise = np.sqrt(self.policy.regularization) / self.warp.slope if self.fitted else 0.0
-        return Warp.half_log(means, min(NOISES * float(noise), float(np.std(means))))
-
-    def _observe(
-        self,
-        policy: Any,
-        arms: Indices,
-        rewards: Array,
-        noise: dict[str, Any],
-        record: Record | None,
-        *,
-        as_table: bool = False,
-    ) -> None:
-        policy.observe(self.arms[arms], rewards, **noise)
+"""Points drawn where the one of largest score is pending, or ruled out by `repeats`."""
 
 
 class BoxOptimizer(Optimizer, over=Box):
     """What `Optimizer` is for a `Box`. A point is a dict of its columns, or a tuple of numbers where the box has no names.
 
-    The first eight points are drawn uniformly. A failed point counts as bad as the worst value told when the next is chosen, so
-    that it is left alone; predictions do not use it. `top` is of the points told or asked for. `policy` is `DomainBKB` or
-    another with its arguments; ``maximiser=`` is passed on to it.
+    The first eight points are drawn uniformly. A point that is pending is asked for again only where no other is found. One
+    that failed counts as bad as the worst value told when the next is chosen, so that it is left alone; predictions do not use
+    it. `top` is of the points told or asked for. `policy` is `DomainBKB` or another with its arguments; ``maximiser=`` is
+    passed on to it. A run that stalls searches elsewhere for a while (`box_model`), unless kernel and noise are given.
     """
 
     def __init__(
@@ -80,7 +55,7 @@ class BoxOptimizer(Optimizer, over=Box):
         made, radius = make if callable(policy) else policy, RADIUS if confidence is None else confidence
         settings = self._settings(pool, direction, kernel, noise, radius, repeats, made, seed, options)
         self._log = []
-        model, nothing = _BoxModel.prior(settings, Checked(np.zeros((0, pool.dimension)))), np.zeros(0, dtype=bool)
+        model, nothing = BoxModel.prior(settings, Checked(np.zeros((0, pool.dimension)))), np.zeros(0, dtype=bool)
         none = nothing.astype(np.intp)
         self._state = State(Points.none(pool), none, model, 0, 0, (), none, nothing, nothing)
 
@@ -108,9 +83,20 @@ class BoxOptimizer(Optimizer, over=Box):
         self._state = _knowing(before, ids)
         try:
             super().tell(ids, values, failed=failed, noise=noise)
+            self._state = replace(self._state, model=self._searching(len(before.pending)))
         except BaseException:
             self._state = before
             raise
+
+    def _searching(self, n_pending: int) -> Model:
+        """The model after what was told last, before which so many points were pending."""
+        state, model = self._state, cast(BoxModel, self._state.model)
+        new = self._results(self._log[-1].trials, state.pool)
+        if not model.settings.learns or not len(new[0]):
+            return model
+        n_asked = n_pending - len(state.pending)
+        with blas().limit(limits=1):
+            return model.searching(new, n_asked, state.pending, lambda: self._results(self.history, state.pool))
 
     def predict(self, ids: Any, level: float = 0.95) -> Predictions:
         """Posterior mean, standard deviation and interval of the true values of any points of the box."""
@@ -151,26 +137,32 @@ class BoxOptimizer(Optimizer, over=Box):
 
     def _next_row(self, state: State) -> Array:
         """The row to ask for next."""
-        model, pool = state.model, state.pool
+        model, pool = cast(BoxModel, state.model).chooser, state.pool
         rng = np.random.default_rng([model.settings.seed, 1, len(pool)])
         shut = {row.tobytes() for row in pool.X[state.failed | (state.tries >= self._most)]}
+        pending, awaited = pool.X[list(state.pending)], None
+        waiting = {row.tobytes() for row in pending}
         if model.settings.learns and model.n_results < START:
             drawn = self.box.sample(OTHERS, rng)
         else:
             policy = self._avoiding(state)
-            drawn = policy.choose(pending=pool.X[list(state.pending)])
-            if self.box.encode(self.box.decode(drawn))[0].tobytes() in shut:
-                others = self.box.sample(OTHERS, rng)
+            drawn = policy.choose(pending=pending)
+            if self.box.encode(self.box.decode(drawn))[0].tobytes() in shut | waiting:
+                policy, others = copy(policy), self.box.sample(OTHERS, rng)
+                policy.observe(pending, policy.predict(pending).mean)
                 drawn = others[np.argsort(-policy.score(others), kind="stable")]
         for point in self.box.decode(drawn):
-            row = self.box.encode([point])[0]
-            if row.tobytes() not in shut:
-                return np.asarray(row)
+            row = np.asarray(self.box.encode([point])[0])
+            if row.tobytes() not in shut | waiting:
+                return row
+            awaited = row if awaited is None and row.tobytes() not in shut else awaited
+        if awaited is not None:  # a result is coming anyway, but nothing else is to be had
+            return awaited
         raise StateError(f"nothing is left to ask for: {len(shut)} points failed or were tried as often as `repeats` allows")
 
     def _avoiding(self, state: State) -> Any:
         """The policy as if failed points had given the worst reward there is."""
-        model = state.model
+        model = cast(BoxModel, state.model).chooser
         if not state.failed.any() or not model.n_results:
             return model.policy
         policy = copy(model.policy)

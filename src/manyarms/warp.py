@@ -12,8 +12,8 @@ from scipy.special import ndtri
 
 from manyarms.typing import Array
 
-ROUNDING = 1e-12
-"""Values closer than this, relative to the median and the best, are taken as equal."""
+ROUNDING, SMALLEST = 1e-12, 1e-100
+"""Values closer than the first, relative to the median and the best, or than the second are taken as equal."""
 HIGHEST = 3.0
 """Reward of the best value, at most, in `half_log`."""
 
@@ -35,7 +35,7 @@ class Warp:
     def half_rank(cls, means: Array) -> "Warp":
         """Made for the mean values of distinct arms: the median goes to 0, the better half has root mean square 1."""
         median = float(np.median(means))
-        equal = ROUNDING * max(abs(median), abs(float(means.max())))
+        equal = max(ROUNDING * max(abs(median), abs(float(means.max()))), SMALLEST)
         better = means[means >= median] - median
         largest = float(better.max())
         if largest > equal:

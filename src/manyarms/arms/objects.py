@@ -13,17 +13,15 @@ from manyarms.typing import Array
 
 
 def encoded(arms: Any, kernel: Kernel, width: int | None = None) -> Any:
-    """The rows of objects, padded to `width`, where the kernel is one of objects; else what came.
+    """The rows of objects, padded to `width`, where the kernel is one of objects; else what came, None included.
 
-    A two-dimensional array of numbers is rows already.
+    A two-dimensional array of numbers is rows already, perhaps narrower ones.
     """
     encoder = encoder_of(kernel)
-    if (
-        encoder is None
-        or isinstance(arms, Checked)
-        or (isinstance(arms, np.ndarray) and arms.ndim == 2 and arms.dtype.kind == "f")
-    ):
+    if encoder is None or arms is None or isinstance(arms, Checked):
         return arms
+    if isinstance(arms, np.ndarray) and arms.ndim == 2 and arms.dtype.kind == "f":
+        return widened(arms, width) if len(arms) else arms
     if isinstance(arms, str | bytes) or not isinstance(arms, Sequence | np.ndarray):
         raise ArmsError(f"{kernel!r} takes a sequence of objects, such as a list, got {type(arms).__name__}")
     return widened(encoder.encode(list(arms)), width)
@@ -36,6 +34,6 @@ def widened(rows: Array, width: int | None) -> Array:
     if rows.shape[1] > width:
         raise ArmsError(
             f"objects must be no larger than the largest arm: rows of {width} numbers hold it, got an object that needs "
-            f"{rows.shape[1]}; have one as large among the arms"
+            f"{rows.shape[1]}; have one as large among the arms, or give a larger n_features where there are none"
         )
     return np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=NOTHING)

@@ -113,13 +113,22 @@ class Choice(Column):
     levels: tuple[Any, ...]
 
     def __post_init__(self) -> None:
-        if len(self.levels) < 2 or any(level in self.levels[:i] for i, level in enumerate(self.levels)):
+        try:
+            different = len(self._codes)
+        except TypeError as error:
+            raise ParameterError(f"{self.name!r} must have levels that can be hashed, a tuple for a list: {error}") from error
+        if len(self.levels) < 2 or different < len(self.levels):
             raise ParameterError(f"{self.name!r} must have two or more different levels, got {list(self.levels)}")
 
+    @cached_property
+    def _codes(self) -> dict[Any, int]:
+        return {level: code for code, level in enumerate(self.levels)}
+
     def encode(self, value: Any) -> float:
-        if value not in self.levels:
-            raise ArmsError(f"{self.name!r} must be one of {list(self.levels)}, got {value!r}")
-        return float(self.levels.index(value))
+        try:
+            return float(self._codes[value])
+        except (KeyError, TypeError) as error:
+            raise ArmsError(f"{self.name!r} must be one of {list(self.levels)}, got {value!r}") from error
 
     def decode(self, code: float) -> Any:
         return self.levels[int(code)]

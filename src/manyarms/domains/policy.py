@@ -115,7 +115,11 @@ class DomainBKB(Confident):
         return np.array(chosen)
 
     def _maximised(self, score: Score, rng: np.random.Generator) -> Array:
-        found = np.asarray(self.maximiser(score, self.domain, rng))
+        answer = self.maximiser(score, self.domain, rng)
+        try:
+            found = np.asarray(answer)
+        except ValueError as error:
+            raise ArmsError(f"the maximiser must return one row of {self.domain.dimension} numbers: {error}") from error
         if found.shape != (self.domain.dimension,):
             raise ArmsError(f"the maximiser must return one row of {self.domain.dimension} numbers, got shape {found.shape}")
         try:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.sketch.confidence import Evidence, Radius, alpha_in, updated_norm
 from manyarms.sketch.dictionary import Chance, draw_dictionary, inclusion_probability
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.exact import ExactPosterior
 from manyarms.sketch.history import History, by_arm
-from manyarms.sketch.linalg import represented_below
+from manyarms.sketch.linalg import EPS, TINY, represented_below
 from manyarms.sketch.observations import Observations
 from manyarms.sketch.posterior import Posterior
 from manyarms.typing import Array, Indices
@@ -78,7 +79,11 @@ class Pulled:
         lam, diag = self.regularization, self.kernel.diag(rows)
         observed = Observations(rows, diag, history.counts, history.sums)
         if len(rows) <= 2 * len(dictionary):
-            exact = ExactPosterior.fit(self.kernel, observed, lam)
+            try:
+                exact = ExactPosterior.fit(self.kernel, observed, lam)
+            except NumericalError:
+                Embedding.fit(self.kernel, rows, EPS * float(diag.max()))  # names a pair where the kernel is not PSD
+                raise
             return exact, exact.variance_at_rows(history.counts)
         tolerance = represented_below(len(dictionary), float(diag[dictionary].max()), lam, float(history.counts.max()))
         embedding, kept = Embedding.fit(self.kernel, rows[dictionary], tolerance)
@@ -97,8 +102,13 @@ class Pulled:
         )
         if evidence.norm is None:
             return evidence
+        # μ̃ = Σ α_b k(b, ·) and k_B(μ̃) = Kα: ‖μ̃‖² = αᵀKα, and λσ̃²(μ̃) = ‖μ̃‖² − αᵀKQKα, which is known up to rounding.
         B, alpha = posterior.basis, posterior.weights
-        evidence = replace(evidence, mean_norm=float(np.sqrt(max(0.0, float(alpha @ self.kernel(B, B) @ alpha)))))
+        at_basis = self.kernel(B, B) @ alpha
+        squared = max(0.0, float(alpha @ at_basis))
+        left = max(squared - float(posterior.explained(at_basis[None])[0] @ at_basis), len(alpha) * EPS * squared)
+        spread = float(np.sqrt(left / self.regularization / max(squared, TINY)))
+        evidence = replace(evidence, mean_norm=float(np.sqrt(squared)), mean_spread=spread)
         return replace(evidence, norm=updated_norm(self.confidence, evidence))
 
 

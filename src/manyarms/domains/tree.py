@@ -65,7 +65,8 @@ class AdaBKB(DomainBKB):
     With `LogDet` or `Theory`, the norm and the noise they ask for and ``oversampling=None`` or that of Theorem 1, every cell
     that holds a maximum of f is kept, and regret is bounded as in the paper, with probability 1 − δ. No maximiser is trusted.
 
-    norm : F in V; that of `confidence` where it has one.
+    norm : F in V; that of `confidence` where it has one. A guess that `confidence` doubles starts the tree over whenever it is
+        doubled: what was dropped rested on a norm that is refuted.
     children : parts that the longest side of a cell is cut in; of an odd number the middle one keeps the centre.
     depth : splits from the box down to the smallest cells, which are never split; 8 for each column by default.
     domain, kernel, regularization, oversampling, confidence, seed : as for `DomainBKB`. Several choices a time come without the
@@ -97,13 +98,20 @@ class AdaBKB(DomainBKB):
         if norm is None and not isinstance(confidence, TheoremTwo):
             raise ParameterError(f"{confidence!r} has no bound on the norm of f: give norm=")
         given = norm if norm is not None or not isinstance(confidence, TheoremTwo) else confidence.norm
-        self.norm = real(given, "norm", "a positive bound on the RKHS norm of f", above=0)
+        self._norm = real(given, "norm", "a positive bound on the RKHS norm of f", above=0)
         self.children = whole(children, "children", at_least=2)
         self.depth = 8 * domain.dimension if depth is None else whole(depth, "depth")
-        root = np.zeros((1, domain.dimension)), np.ones((1, domain.dimension))
-        leaves = Tree(*root, np.zeros(1), np.full(1, np.inf), self._inside(*root), 1, 0, -np.inf)
         parts = {name: getattr(self._state, name) for name in Pulled.__dataclass_fields__}
-        self._state = Grown(**parts, tree=leaves)
+        self._state = Grown(**parts, tree=self._root())
+
+    def _root(self) -> Tree:
+        ends = np.zeros((1, self.domain.dimension)), np.ones((1, self.domain.dimension))
+        return Tree(*ends, np.zeros(1), np.full(1, np.inf), self._inside(*ends), 1, 0, -np.inf)
+
+    @property
+    def norm(self) -> float:
+        """F now."""
+        return max(self._norm, self._state.evidence.norm or 0.0)
 
     @property
     def tree(self) -> Tree:
@@ -130,6 +138,8 @@ class AdaBKB(DomainBKB):
         super().observe(arms, rewards, noise=noise)
         try:
             if self._state is not before:
+                if self._state.evidence.norm != before.evidence.norm:
+                    tree = self._root()
                 self._state = replace(self._state, tree=self._pruned(self._state, tree, self.beta))
         except BaseException:
             self._state = before

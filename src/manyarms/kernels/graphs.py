@@ -82,14 +82,15 @@ def _union(objects: Sequence[Any]) -> tuple[Indices, AnyArray, Indices]:
     for i, each in enumerate(objects):
         try:
             names, pairs = each
-            ends = np.asarray(pairs).reshape(-1, 2) if len(pairs) else np.zeros((0, 2), dtype=np.intp)
+            sizes[i] = len(names)
+            ends = np.asarray(pairs) if len(pairs) else np.zeros((0, 2), dtype=np.intp)
         except (TypeError, ValueError) as error:
             raise ArmsError(f"a graph is its labels and its edges, pairs of nodes; got {shortened(each)} at {i}") from error
-        if len(ends) and (ends.dtype.kind not in "iu" or ends.min() < 0 or ends.max() >= len(names)):
-            raise ArmsError(f"edges must join nodes from 0 to {len(names) - 1}, got {shortened(pairs)} in the graph at {i}")
+        pairwise = ends.ndim == 2 and ends.shape[1] == 2 and ends.dtype.kind in "iu"
+        if ends.size and not (pairwise and ends.min() >= 0 and ends.max() < len(names)):
+            raise ArmsError(f"edges must be pairs of nodes from 0 to {len(names) - 1}, got {shortened(pairs)} at {i}")
         edges.append(ends + len(labels))
         labels += [number(name) for name in names]
-        sizes[i] = len(names)
     joined = np.concatenate(edges).astype(np.intp)
     return sizes, np.array(labels, dtype=np.uint64), np.concatenate([joined, joined[:, ::-1]])
 

@@ -44,7 +44,8 @@ class ObjectKernel(Kernel):
 class OnObjects(Pairwise, ObjectKernel):
     """k(x, y) = ``function(x, y)`` of two objects of any kind. Slow: one Python call a pair.
 
-    A row is the number of an object among all that were encoded; they are kept for as long as the kernel is.
+    A row is the number of an object among all that were encoded; they are kept for as long as the kernel is. An object that
+    comes again, itself and not one equal to it, has the number it had.
     """
 
     advice = "it must give one real number for two objects"
@@ -69,12 +70,14 @@ class Numbered:
 
     def __init__(self) -> None:
         self._objects: list[Any] = []
+        self._numbers: dict[int, int] = {}  # by id(): the objects are kept, so it stays theirs
 
     def encode(self, objects: Sequence[Any]) -> Array:
-        """Numbers of objects not seen before, (n, 1)."""
-        start = len(self._objects)
-        self._objects.extend(objects)
-        return np.arange(start, len(self._objects), dtype=np.float64)[:, None]
+        """The number of each, a new one where it was not seen before, (n, 1)."""
+        for each in objects:
+            if self._numbers.setdefault(id(each), len(self._objects)) == len(self._objects):
+                self._objects.append(each)
+        return np.array([[self._numbers[id(each)]] for each in objects], dtype=np.float64).reshape(-1, 1)
 
     def __getitem__(self, row: Array) -> Any:
         if len(row) != 1 or not 0 <= row[0] < len(self._objects):

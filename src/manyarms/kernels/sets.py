@@ -60,8 +60,10 @@ def number(thing: Any) -> int:
     """64 bits of a string, a number or a tuple of such; the same for what is equal, in every process."""
     if isinstance(thing, np.generic):
         thing = thing.item()
-    if isinstance(thing, bool) or (isinstance(thing, float) and thing.is_integer()):
-        thing = int(thing)  # 1 == 1.0 == True
+    if isinstance(thing, int) or (isinstance(thing, float) and thing.is_integer()):
+        thing = int(thing)  # 1 == 1.0 == True, and members of an IntEnum
+    elif isinstance(thing, str):
+        thing = str.__str__(thing)
     if isinstance(thing, tuple):
         thing = ("tuple", *map(number, thing))
     elif not isinstance(thing, PLAIN):

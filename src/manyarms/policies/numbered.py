@@ -8,8 +8,10 @@ import numpy as np
 
 from manyarms.arms import as_rows
 from manyarms.arms.array import Checked
+from manyarms.arms.objects import encoded
 from manyarms.arms.seen import Index
 from manyarms.errors import ArmsError, ParameterError
+from manyarms.kernels import Kernel
 from manyarms.numbers import whole
 from manyarms.policies.checks import as_arms, is_rows
 from manyarms.sketch.history import History
@@ -20,6 +22,7 @@ class Numbered(ABC):
     """What a policy knows of arms; those observed by value are in its history."""
 
     arms: Array  # (A, d)
+    kernel: Kernel
     _diag: Array  # (A,) k(x, x)
     _takes_rows = False  # `_among` is there, and `_observed` takes arms that are not in the table
     _index_cache: Index | None = None
@@ -77,7 +80,7 @@ class Numbered(ABC):
                 f"{type(self).__name__} chooses among the arms it was made with and knows them by number; "
                 "BKB and GPUCB take arms by value"
             )
-        X = as_rows(arms, self.n_features)
+        X = as_rows(encoded(arms, self.kernel, self.n_features), self.n_features)
         if not self.n_arms:
             self._check_kernel(X, self._diagonal(X))
         return X
