@@ -23,8 +23,8 @@ from manyarms.errors import (
     UnknownArmError,
 )
 from manyarms.policies import CBRAP, OFUL, QFF, RFF, SOFUL
-from manyarms.policies.base import Policy
 from manyarms.policies.adaptive import Adaptive
+from manyarms.policies.base import Policy
 from manyarms.policies.embedded import Embedded
 
 KERNEL = ma.kernels.Matern(0.3, 1.5)
