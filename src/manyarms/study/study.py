@@ -15,6 +15,7 @@ from typing import Any, Literal
 from manyarms.arms.pool import Pool
 from manyarms.arms.stored import described, table_of, tables_of
 from manyarms.certificate import Certificate
+from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, ParameterError
 from manyarms.numbers import real, whole
 from manyarms.optimizer import Candidate, Direction, Predictions, as_pool, as_told, size_of
@@ -66,6 +67,8 @@ class Study:
         written down: a kernel by name or of `manyarms.kernels`, a radius of this package, a policy of `manyarms.policies`.
         `worker` and `lease`: see `open`.
         """
+        if isinstance(pool, Box):
+            raise ParameterError(f"a study is of a table of candidates, got {pool!r}; search a box with an Optimizer")
         pool, store = as_pool(pool), Store(location)
         _worker(worker), _lease(lease)  # raise where one is wrong, before anything is written
         settings = {
