@@ -12,7 +12,7 @@ from manyarms.sketch.choice import arg_max, score
 from manyarms.sketch.dictionary import Chance, draw_dictionary, inclusion_probability
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.exact import ExactPosterior
-from manyarms.sketch.linalg import cholesky, pivoted_cholesky, solve_cholesky, solve_lower
+from manyarms.sketch.linalg import WELL, cholesky, lower_product, pivoted_cholesky, solve_cholesky, solve_lower, solver
 from manyarms.sketch.observations import Observations
 from manyarms.sketch.posterior import Posterior
 
@@ -77,6 +77,22 @@ class TestLinearAlgebra:
         b = rng.random(6)
         np.testing.assert_allclose(solve_cholesky(C, b.copy()), np.linalg.solve(A @ A.T, b))
         np.testing.assert_allclose(C @ solve_lower(C, A.copy()), A)
+
+    @pytest.mark.parametrize("m", [1, 63, 64, 65, 200])
+    @pytest.mark.parametrize("least", [0.5, WELL / 10])
+    def test_a_solver_solves_by_the_inverse_or_by_blocks(self, m, least):
+        rng = np.random.default_rng(m)
+        L = np.tril(rng.uniform(-1, 1, (m, m)) / np.sqrt(m), -1) + np.diag(np.linspace(1.0, least, m))
+        B = rng.random((5, m)).T
+        kept = B.copy()
+        np.testing.assert_allclose(L @ solver(np.asfortranarray(L))(B), B, rtol=1e-9, atol=1e-12)
+        np.testing.assert_array_equal(B, kept)
+
+    @pytest.mark.parametrize("m", [1, 63, 64, 65, 200])
+    def test_a_product_with_a_triangle_and_rows_below_it(self, m):
+        rng = np.random.default_rng(m)
+        T, B = np.tril(rng.random((m + 2, m))), rng.random((m, 7))
+        np.testing.assert_allclose(lower_product(T, B), T @ B, rtol=1e-13)
 
     def test_a_singular_posterior_is_a_typed_error(self):
         with pytest.raises(NumericalError, match="regularization"):

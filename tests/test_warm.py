@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import manyarms as ma
-from manyarms.errors import ArmsError, NumericalError, ObservationError, ParameterError, StateError
+from manyarms.errors import ArmsError, KernelError, NumericalError, ObservationError, ParameterError, StateError
 from manyarms.sketch.choice import arg_max
 from manyarms.sketch.exact import ExactPosterior
 from manyarms.sketch.observations import Observations
@@ -190,6 +190,16 @@ def test_what_is_wrong_with_a_table_is_said_and_changes_nothing():
     policy.warm_start([0, 1], [0.0, 1.0])
     with pytest.raises(StateError):
         policy.warm_start([0], [0.0])
+
+
+@pytest.mark.parametrize("learn", ["warm_start", "observe"])
+def test_a_kernel_that_is_no_covariance_is_named_with_a_pair(learn):
+    rows = np.random.default_rng(0).random((1500, 1))
+    policy = ma.BKB(rows, lambda X, Y: (np.abs(X - Y.T) < 0.3).astype(float), regularization=0.01)
+    before = fingerprint(policy)
+    with pytest.raises(KernelError, match=r"not positive semi-definite.*x = \[.*y = \["):
+        getattr(policy, learn)(np.arange(1500), rows[:, 0])
+    assert fingerprint(policy) == before
 
 
 def test_tables_are_drawn_from_the_same_on_any_number_of_cores(monkeypatch):

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.sketch.confidence import Evidence, Radius, alpha_in, updated_norm
 from manyarms.sketch.dictionary import Chance, draw_dictionary, inclusion_probability
@@ -79,11 +78,7 @@ class Pulled:
         lam, diag = self.regularization, self.kernel.diag(rows)
         observed = Observations(rows, diag, history.counts, history.sums)
         if len(rows) <= 2 * len(dictionary):
-            try:
-                exact = ExactPosterior.fit(self.kernel, observed, lam)
-            except NumericalError:
-                Embedding.fit(self.kernel, rows, EPS * float(diag.max()))  # names a pair where the kernel is not PSD
-                raise
+            exact = ExactPosterior.fit(self.kernel, observed, lam)
             return exact, exact.variance_at_rows(history.counts)
         tolerance = represented_below(len(dictionary), float(diag[dictionary].max()), lam, float(history.counts.max()))
         embedding, kept = Embedding.fit(self.kernel, rows[dictionary], tolerance)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import lapack
 
-from manyarms.errors import KernelError
+from manyarms.errors import KernelError, NumericalError
 from manyarms.kernels import Kernel
 from manyarms.kernels.objects import shown
-from manyarms.sketch.linalg import EPS, pivoted_cholesky, solve_lower
+from manyarms.sketch.linalg import EPS, cholesky, pivoted_cholesky, solve_lower
 from manyarms.typing import Array, Indices
 
 PSD_TOLERANCE = 1e-6
@@ -104,6 +104,23 @@ class Embedding:
         if r[worst] < -(PSD_TOLERANCE + magnified) * kappa2:
             raise _negative_variance(self.kernel, X[worst], r[worst], self.inducing_rows[np.abs(L @ Z[worst]).argmax()])
         return Z, r
+
+    def check(self, X: Array, diag: Array, r: Array) -> None:
+        """Raise KernelError where a residual r (n,) of the rows of X, computed elsewhere, is negative beyond rounding."""
+        worst = int(r.argmin())
+        if r[worst] < -PSD_TOLERANCE * diag.max():
+            self(X[worst : worst + 1], diag[worst : worst + 1])
+
+
+def ridged_factor(kernel: Kernel, rows: Array, ridge: Array) -> Array:
+    """G (n, n) with GGᵀ = K + diag(ridge). Raises KernelError, naming a pair, where the kernel is at fault if there is none."""
+    T = kernel(rows, rows)
+    T[np.diag_indices_from(T)] += ridge
+    try:
+        return cholesky(T)
+    except NumericalError:
+        Embedding.fit(kernel, rows, EPS * float(kernel.diag(rows).max()))
+        raise
 
 
 def _negative_variance(kernel: Kernel, x: Array, variance: float, y: Array) -> KernelError:

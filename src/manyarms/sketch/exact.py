@@ -10,7 +10,8 @@ import numpy as np
 from scipy.linalg import lapack
 
 from manyarms.kernels import Kernel
-from manyarms.sketch.linalg import cholesky, chunks, solve_lower, solve_transposed
+from manyarms.sketch.embedding import ridged_factor
+from manyarms.sketch.linalg import chunks, solve_lower, solve_transposed
 from manyarms.sketch.observations import Observations
 from manyarms.typing import Array
 
@@ -29,9 +30,7 @@ class ExactPosterior:
     def fit(cls, kernel: Kernel, observed: Observations, regularization: float) -> "ExactPosterior":
         """The posterior given what was observed."""
         rows, _, counts, sums = observed
-        T = kernel(rows, rows)
-        T[np.diag_indices_from(T)] += regularization / counts
-        G = cholesky(T)
+        G = ridged_factor(kernel, rows, regularization / counts)
         return cls(kernel, rows, regularization, G, solve_lower(G, sums / counts))
 
     @property

@@ -1,5 +1,8 @@
 """The factorisations the engine needs, with errors a user can act on."""
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 from scipy.linalg import blas, lapack
 
@@ -10,6 +13,10 @@ EPS = float(np.finfo(np.float64).eps)
 TINY = float(np.finfo(np.float64).tiny)
 CHUNK_ENTRIES = 1 << 19
 """Entries of a matrix (rows, m) computed at a time when many rows are scored: 4 MiB of float64."""
+BLOCK = 64
+"""Rows of a triangular matrix in a product: more would multiply more zeros."""
+WELL = 1e-2
+"""Roots of pivots, of κ, above which a product with the inverse is as good as a solution."""
 
 
 def chunks(n_rows: int, m: int) -> list[slice]:
@@ -75,6 +82,35 @@ def updated_cholesky(C: Array, Y: Array, B: Array) -> tuple[Array, Array]:
     rotated, _, _ = lapack.dtpmqrt(0, V, T, np.asfortranarray(B), rest, trans="T")
     signs = np.where(np.diag(R) < 0, -1.0, 1.0)
     return np.asfortranarray((signs[:, None] * R).T), signs[:, None] * rotated
+
+
+def lower_product(T: Array, B: Array) -> Array:
+    """TB for T (n, m), n ≥ m, whose row i is zero beyond column i: for large m in about half the time of T @ B."""
+    out = np.empty((len(T), B.shape[1]))
+    for start in range(0, len(T), BLOCK):
+        stop = start + BLOCK
+        np.matmul(T[start:stop, :stop], B[:stop], out=out[start:stop])
+    return out
+
+
+def solver(L: Array) -> Callable[[Array], Array]:
+    """The function B ↦ L⁻¹B of a lower triangular L and many columns, for use by several threads.
+
+    By products with blocks of L, as those of NumPy leave other threads the interpreter and triangular routines do not; with
+    blocks of L⁻¹ where rounding allows, which is faster still where m is small.
+    """
+    if L.size and np.diag(L).min() >= WELL * np.sqrt(np.einsum("ij,ij->i", L, L).max()):
+        return partial(lower_product, solve_lower(L, np.eye(len(L), order="F")))
+
+    def solve(B: Array) -> Array:
+        X = np.array(B, order="C")
+        for start in range(0, len(L), BLOCK):
+            rows, stop = X[start : start + BLOCK], start + BLOCK
+            rows -= L[start:stop, :start] @ X[:start]
+            blas.dtrsm(1.0, L[start:stop, start:stop], rows.T, side=1, lower=1, trans_a=1, overwrite_b=1)  # in place
+        return X
+
+    return solve
 
 
 def solve_lower(L: Array, B: Array) -> Array:

@@ -15,9 +15,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from manyarms.sketch.embedding import PSD_TOLERANCE, Embedding
+from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.history import History
-from manyarms.sketch.linalg import EPS, cholesky, solve_lower, solve_transposed
+from manyarms.sketch.linalg import EPS, cholesky, lower_product, solve_lower, solve_transposed, solver
 from manyarms.sketch.posterior import Posterior
 from manyarms.stats import Stats
 from manyarms.typing import Array, Indices
@@ -26,8 +26,6 @@ T = TypeVar("T")
 
 CHUNK = 50_000
 """Arms to a chunk of Z, at most."""
-WELL = 1e-2
-"""Roots of pivots, of κ, above which a product with the inverse is as good as a solution."""
 ENTRIES = 1 << 19
 """Entries of a matrix computed at a time: what stays in cache."""
 
@@ -124,7 +122,7 @@ class Store:
             before, slack = None, 1.0
         M = np.vstack([raising, lowering, posterior.w[None]])
         ahead, behind, n_raising = np.vstack([L[p:, :p], M[:, :p]]), M[:, p:], len(raising)
-        inverse = inverse_of(L[p:, p:])
+        solve = solver(L[p:, p:])
         mean, quad, residual = np.empty((3, len(self.rows)))
 
         def work(task: tuple[int, slice]) -> None:
@@ -140,13 +138,12 @@ class Store:
                 B = np.zeros((len(ahead), 1))
             if j:
                 K = embedding.kernel(self.rows[some], fresh)
-                rest = np.array(K.T - B[:j], order="F") if p else K.T
-                zeta = solve_lower(L[p:, p:], rest) if inverse is None else inverse @ rest
+                zeta = solve(K.T - B[:j] if p else K.T)
                 if kept:
                     self._Z[i][p:m, inside] = zeta
-                B = B[j:] + behind @ zeta
+                B = B[j:] + behind @ zeta if p else lower_product(M, zeta)
                 r = r - squares(zeta) / lam
-            self._check(embedding, r * lam, some)
+            embedding.check(self.rows[some], self._diag[some], r * lam)
             mean[some], residual[some] = B[-1], r
             quad[some] = squares(B[:n_raising])
             if before:
@@ -161,13 +158,6 @@ class Store:
         np.maximum(residual, 0.0, out=residual)
         return Pass(posterior, history, mean, quad, residual)
 
-    def _check(self, embedding: Embedding, residual: Array, some: slice) -> None:
-        """Raise KernelError where a residual is negative beyond rounding."""
-        worst = int(residual.argmin())
-        if residual[worst] < -PSD_TOLERANCE * self._diag[some].max():
-            row = slice(some.start + worst, some.start + worst + 1)
-            embedding(self.rows[row], self._diag[row])
-
     def _reserve(self, m: int, room: float) -> bool:
         """Space for m coordinates; False, and nothing kept, where that exceeds the room."""
         self._bytes = 8 * m * len(self.rows)
@@ -180,13 +170,6 @@ class Store:
                 self._Z[i] = np.empty((max(64, 4 * m), Z.shape[1]))
                 self._Z[i][: len(Z)] = Z
         return bool(self._Z)
-
-
-def inverse_of(L: Array) -> Array | None:
-    """L⁻¹, where rounding allows to multiply by it: more than twice as fast as to solve."""
-    if not L.size or np.diag(L).min() < WELL * np.sqrt(np.einsum("ij,ij->i", L, L).max()):
-        return None
-    return solve_lower(L, np.eye(len(L), order="F"))
 
 
 def _lowering(gain: Gain) -> Array:

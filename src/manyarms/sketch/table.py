@@ -16,10 +16,10 @@ import numpy as np
 
 from manyarms.kernels import Kernel
 from manyarms.sketch.dictionary import inclusion_probability
-from manyarms.sketch.embedding import Embedding
-from manyarms.sketch.linalg import EPS, cholesky, chunks, solve_lower
+from manyarms.sketch.embedding import Embedding, ridged_factor
+from manyarms.sketch.linalg import EPS, chunks, solver
 from manyarms.sketch.observations import Observations
-from manyarms.sketch.store import blas, in_parallel, inverse_of, squares
+from manyarms.sketch.store import blas, in_parallel, squares
 from manyarms.typing import Array, Indices
 
 FIRST = 512
@@ -38,18 +38,17 @@ class Draw:
 
     @classmethod
     def of(cls, kernel: Kernel, table: Observations, at: Indices, probability: Array, regularization: float) -> "Draw":
-        K = kernel(table.rows[at], table.rows[at])
-        K[np.diag_indices_from(K)] += regularization * probability / table.counts[at]
-        return cls(at, probability, cholesky(K))
+        factor = ridged_factor(kernel, table.rows[at], regularization * probability / table.counts[at])
+        return cls(at, probability, factor)
 
     def variance(self, kernel: Kernel, table: Observations, at: Indices, regularization: float) -> Array:
         """σ̂²(x) = (k(x, x) − ‖G⁻¹k_S(x)‖²)/λ of some rows; not below what rounding leaves."""
         variance, inducing = np.empty(len(at)), table.rows[self.at]
-        inverse = solve_lower(self.factor, np.eye(len(self.at), order="F"))  # λ bounds its condition
+        solve = solver(self.factor)
 
         def work(some: slice) -> None:
             diag = table.diag[at[some]]
-            E = inverse @ kernel(table.rows[at[some]], inducing).T
+            E = solve(kernel(table.rows[at[some]], inducing).T)
             variance[some] = np.maximum(diag - squares(E), len(self.at) * EPS * diag)
 
         in_parallel(work, chunks(len(at), len(self.at)))
@@ -97,21 +96,15 @@ def table_sums(embedding: Embedding, table: Observations) -> tuple[Array, Array,
     """Σ n z zᵀ (m, m), Σ s z (m,) and Σ n r over the rows of a table, in one pass, O(u m²)."""
     m, n = len(embedding.L), len(table.rows)
     V, b, residual = np.zeros((PARTS, m, m)), np.zeros((PARTS, m)), np.zeros(PARTS)
-    inverse = inverse_of(embedding.L)
-
-    def embedded(rows: slice) -> tuple[Array, Array]:
-        """z (m, k) and r (k,); products leave the interpreter to the other threads, solves do not."""
-        if inverse is None:
-            Z, r = embedding(table.rows[rows], table.diag[rows])
-            return Z.T, r
-        Z = inverse @ embedding.kernel(table.rows[rows], embedding.inducing_rows).T
-        return Z, table.diag[rows] - squares(Z)
+    solve = solver(embedding.L)
 
     def work(part: int) -> None:
         first, end = part * n // PARTS, (part + 1) * n // PARTS
         for some in chunks(end - first, m):
             rows = slice(first + some.start, first + some.stop)
-            Z, r = embedded(rows)
+            Z = solve(embedding.kernel(table.rows[rows], embedding.inducing_rows).T)
+            r = table.diag[rows] - squares(Z)
+            embedding.check(table.rows[rows], table.diag[rows], r)
             b[part] += Z @ table.sums[rows]
             residual[part] += float(table.counts[rows] @ np.maximum(r, 0.0))
             Z = Z * np.sqrt(table.counts[rows])
