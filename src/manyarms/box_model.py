@@ -7,7 +7,7 @@ later results only, from a random start on, and chooses until it stalls as well;
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
@@ -23,6 +23,10 @@ STALLED = 60
 """Results asked for without one that is better by more than the noise, after which a model has stalled."""
 SHARE = 4
 """A search elsewhere waits for one in so many of all results, too: it is a falling share of a long run."""
+
+GROWTH, THOROUGH = 1.05, 1.2
+"""A refit comes when there are so many times more results than at the last; one that looks for a kernel everywhere, and not
+only near the last one, when there are so many times more than at the last of those."""
 
 
 class Progress(NamedTuple):
@@ -62,13 +66,27 @@ class BoxModel(Model):
 
     progress: Progress = NONE
     search: Search | None = None
+    n_thorough: int = 0  # results at the last fit that was thorough
 
     _least_noise: ClassVar[float] = 1e-6  # near a maximum differences are small parts of a unit
+    _growth: ClassVar[float] = GROWTH
 
     @property
     def chooser(self) -> Model:
         """The model that chooses: of a search, where there is one."""
         return self.search.model if self.search else self
+
+    def is_stale(self, n_results: int) -> bool:
+        """Not while another model chooses."""
+        return self.search is None and super().is_stale(n_results)
+
+    def refitted(self, arms: Indices, values: Array, noise: Array) -> "BoxModel":
+        """Thoroughly where that is due, and after a surprise."""
+        n = len(values)
+        thorough = n >= THOROUGH * self.n_thorough or not self.is_stale(n)
+        found, warp = self.learned(arms, values, noise, thorough=thorough)
+        model = cast(BoxModel, self.refitted_as(found, warp, arms, values, noise))
+        return replace(model, n_thorough=n) if thorough else model
 
     def searching(self, new: Results, n_asked: int, pending: tuple[int, ...], results: Callable[[], Results]) -> "BoxModel":
         """After results that it was told of already, so many of them asked for: a search goes on, begins or ends.

@@ -151,8 +151,8 @@ class BoxOptimizer(Optimizer, over=Box):
                 policy, others = copy(policy), self.box.sample(OTHERS, rng)
                 policy.observe(pending, policy.predict(pending).mean)
                 drawn = others[np.argsort(-policy.score(others), kind="stable")]
-        for point in self.box.decode(drawn):
-            row = np.asarray(self.box.encode([point])[0])
+        for code in drawn:
+            row = np.asarray(self.box.encode(self.box.decode(code[None]))[0])
             if row.tobytes() not in shut | waiting:
                 return row
             awaited = row if awaited is None and row.tobytes() not in shut else awaited

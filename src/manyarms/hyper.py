@@ -178,10 +178,16 @@ class Fit:
 
 
 def fit(
-    shape: Shape, evidence: Evidence, *, noise: float | None = None, start: Array | None = None, least: float = LEAST_NOISE
+    shape: Shape,
+    evidence: Evidence,
+    *,
+    noise: float | None = None,
+    start: Array | None = None,
+    least: float = LEAST_NOISE,
+    thorough: bool = True,
 ) -> Fit:
     """The most probable parameters; `noise` is a variance where it is known, at least `least` elsewhere, `start` where the last
-    fit ended."""
+    fit ended, which a fit that is not `thorough` goes on from and looks nowhere else."""
     mean, sd = shape.prior
     gram = shape.gram(evidence.rows)
     size = -np.log(np.diag(gram(mean)[0]).mean())
@@ -203,8 +209,8 @@ def fit(
     settled = start is not None and len(evidence.means) > SETTLED
     rough = np.concatenate([np.full(len(mean) - 2, ROUGH[0]), [size, ROUGH[1]]])
     with blas().limit(limits=1):  # matrices so small that threads would wait for one another
-        starts = [x for x in (mean, None if settled else rough, start) if x is not None]
-        best = min(map(search, starts), key=lambda found: float(found.fun))
+        starts = [mean, *([] if settled else [rough]), *([] if start is None else [start])]
+        best = min(map(search, starts if thorough else starts[-1:]), key=lambda found: float(found.fun))
     x = np.asarray(best.x)
     return Fit(x[:-2], float(np.exp(x[-2])), float(np.exp(x[-1])), likelihood(gram, evidence, x)[2], float(best.fun))
 

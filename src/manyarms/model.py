@@ -81,6 +81,7 @@ class Model:
     n_fitted: int  # results at the last fit
     highest: float  # the largest reward then
     _least_noise: ClassVar[float] = LEAST_NOISE
+    _growth: ClassVar[float] = GROWTH
 
     @classmethod
     def prior(cls, settings: Settings, arms: Array | Checked) -> "Model":
@@ -96,7 +97,7 @@ class Model:
 
     def is_stale(self, n_results: int) -> bool:
         """So many results are more than at the last fit, by enough to fit anew."""
-        return self.settings.learns and n_results >= max(self.n_fitted + 1, int(GROWTH * self.n_fitted))
+        return self.settings.learns and n_results >= max(self.n_fitted + 1, int(self._growth * self.n_fitted))
 
     def is_surprised(self, values: Array) -> bool:
         """One of these values is far better than all of the last fit; far worse ones are held at the floor of the warp."""
@@ -157,8 +158,8 @@ class Model:
         """Kernel, noise and units learned from all results (n,), and a policy made of them."""
         return self.refitted_as(*self.learned(arms, values, noise), arms, values, noise)
 
-    def learned(self, arms: Indices, values: Array, noise: Array) -> tuple[Fit, Warp]:
-        """Kernel, noise and units for all results (n,)."""
+    def learned(self, arms: Indices, values: Array, noise: Array, *, thorough: bool = True) -> tuple[Fit, Warp]:
+        """Kernel, noise and units for all results (n,); where not `thorough`, a kernel near the last one."""
         told = ~np.isnan(noise)
         weights = np.where(told, 1 / np.square(np.where(told, np.maximum(noise, TINY), 1.0)), 1.0)
         keys, at = np.unique(2 * arms + told, return_inverse=True)  # results with and without a noise apart
@@ -181,7 +182,8 @@ class Model:
         sd = self.settings.noise
         known_noise = None if sd is None else max((sd * warp.slope) ** 2, EXACT)
         start = self.fitted.start if self.fitted else None
-        found = fit(self.settings.shape, evidence, noise=known_noise, start=start, least=self._least_noise)
+        least = self._least_noise
+        found = fit(self.settings.shape, evidence, noise=known_noise, start=start, least=least, thorough=thorough)
         return found, warp.shifted(found.mean)
 
     def refitted_as(

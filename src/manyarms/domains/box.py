@@ -40,6 +40,10 @@ class Column(ABC):
     def encode(self, value: Any) -> float:
         """The encoded value; ArmsError where it is not of this column."""
 
+    def check(self, value: Any) -> None:
+        """Raise ArmsError where it is not of this column."""
+        self.encode(value)
+
     @abstractmethod
     def decode(self, code: float) -> Any:
         """The value."""
@@ -81,12 +85,15 @@ class Range(Column):
         values = np.clip(np.exp(scaled) if self.log else scaled, self.low, self.high)
         return np.rint(values) if self.whole else values
 
-    def encode(self, value: Any) -> float:
+    def check(self, value: Any) -> None:
         number = real(value, repr(self.name), f"a number from {self.low:g} to {self.high:g}", error=ArmsError)
         if not self.low <= number <= self.high or (self.whole and number != round(number)):
             kind = "a whole number" if self.whole else "a number"
             raise ArmsError(f"{self.name!r} must be {kind} from {self.low:g} to {self.high:g}, got {value!r}")
-        return float(self._codes(np.array([number]))[0])
+
+    def encode(self, value: Any) -> float:
+        self.check(value)
+        return float(self._codes(np.array([float(value)]))[0])
 
     def decode(self, code: float) -> float | int:
         value = float(self._values(np.array([code]))[0])
@@ -199,7 +206,7 @@ class Box:
         values = self._values(point)
         plain = [value.item() if isinstance(value, np.generic) else value for value in values]
         for column, value in zip(self.columns, plain, strict=True):
-            column.encode(value)
+            column.check(value)
         return dict(zip(self.names, plain, strict=True)) if self.named else tuple(plain)
 
     def _values(self, point: Any) -> list[Any]:
