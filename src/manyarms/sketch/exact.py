@@ -46,8 +46,10 @@ class ExactPosterior:
     @cached_property
     def _inverse(self) -> Array:
         """Q = (K_UU + λN⁻¹)⁻¹."""
-        lower = np.asarray(lapack.dpotri(self.G, lower=1)[0])
-        return np.asarray(np.tril(lower) + np.tril(lower, -1).T)
+        lower = np.asarray(lapack.dpotri(self.G, lower=1)[0])  # zero above the diagonal, as G is
+        Q = lower + lower.T
+        Q[np.diag_indices_from(Q)] /= 2
+        return Q
 
     def explained(self, K: Array) -> Array:
         """KQ, (n, u), for K = k(X, B)."""
