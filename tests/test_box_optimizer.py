@@ -1,5 +1,7 @@
 """Ask and tell over a box: what `Optimizer` does for pools, with points for ids."""
 
+import itertools
+import pickle
 from copy import copy
 
 import numpy as np
@@ -212,6 +214,96 @@ def test_repeats():
         optimizer.ask()
     with pytest.raises(ObservationError):
         optimizer.tell({"a": "x", "n": 1}, 0.0)
+
+
+def test_points_that_a_user_changes_are_the_users_own():
+    optimizer = ma.Optimizer(ma.Box(x=(0.0, 1.0), y=["a", "b"]), seed=0)
+    for _ in range(10):
+        (point,) = optimizer.ask()
+        optimizer.tell([dict(point)], point["x"])
+        point["x"] = 7.0
+    optimizer.ask(2)
+    told = [dict(trial.id) for trial in optimizer.history]
+    for taken in (optimizer.best().id, optimizer.history[0].id, optimizer.pending[0], optimizer.top(2)[1].id):
+        taken["z"] = 1
+        del taken["x"]
+    assert [trial.id for trial in optimizer.history] == told
+    optimizer.tell([optimizer.pending[0]], 0.5)
+    assert optimizer.best().id in told
+
+    def careless(point):
+        point["x"] /= 10
+        return point.pop("x")
+
+    found = ma.maximize(careless, optimizer.box, budget=9, seed=0, progress=False)
+    assert all(trial.value == trial.id["x"] / 10 for trial in found.history)
+
+
+@pytest.mark.parametrize("left", [1, 3])
+def test_every_point_of_a_finite_box_is_found(left):
+    box, rng = ma.Box(a=(0, 19), b=(1, 15, "log"), c=["x", "y"]), np.random.default_rng(0)
+    rows = rng.permutation(box.grid(600))
+    assert len(rows) == 600
+    assert box.grid(599) is None
+    assert ma.Box(a=(0.0, 1.0)).grid(10**9) is None
+    optimizer = ma.Optimizer(box, repeats="never", seed=1)
+    told = box.decode(rows[left:])
+    optimizer.tell(told, [point["a"] for point in told])
+    asked = optimizer.ask(left + 5)  # fewer are left
+    assert sorted(map(str, asked)) == sorted(map(str, box.decode(rows[:left])))
+    with pytest.raises(StateError, match="nothing is left"):
+        optimizer.ask()
+    few = ma.Optimizer(ma.Box(a=[1, 2, 3]), repeats="never")
+    assert sorted(point["a"] for point in few.ask(5)) == [1, 2, 3]
+
+
+def test_a_radius_that_cannot_be_had_is_refused_before_anything_is_tried():
+    with pytest.raises(ParameterError, match="finitely many"):
+        ma.Optimizer(ma.Box([[0, 1]]), confidence=ma.Bayes())
+    radius, kernel = ma.LogDet(1.0, 0.1, horizon=2), ma.kernels.RBF(0.3)
+    optimizer = ma.Optimizer(ma.Box([[0, 1]]), kernel=kernel, noise=0.1, confidence=radius)
+    optimizer.tell([(0.1,), (0.2,)], [1.0, 2.0])
+    with pytest.raises(ParameterError, match="horizon"):
+        optimizer.tell([(0.3,)], [3.0])
+    assert len(optimizer.history) == 2
+    assert optimizer.best().id == (0.2,)
+
+
+def test_an_optimizer_of_a_box_can_be_sent_to_another_process(plain):
+    twin = pickle.loads(pickle.dumps(plain))
+    assert twin.ask(2) == copy(plain).ask(2)
+
+
+def test_a_certificate_says_how_accurate_the_sketch_is():
+    options = {"kernel": ma.kernels.RBF(0.2), "noise": 0.5, "confidence": ma.Constant(2.0)}
+    rng = np.random.default_rng(0)
+    exact, sketched = (ma.Optimizer(ma.Box([[0, 1]] * 2), oversampling=q, **options) for q in (None, 0.1))
+    for optimizer in (exact, sketched):
+        for X in rng.random((10, 20, 2)):
+            optimizer.tell(X.tolist(), np.sin(5 * X[:, 0]))
+    assert exact.certificate().sketch_error == 0
+    policy = sketched.policy
+    assert len(policy.posterior.basis) < 200
+    rows, counts, Z = policy.rows, policy.counts, policy.posterior.embedding(policy.rows, np.ones(len(policy.rows)))[0]
+    N = np.sqrt(np.diag(counts))
+    eta = np.linalg.eigvalsh(N @ (policy.kernel(rows, rows) - Z @ Z.T) @ N)[-1] / policy.regularization
+    assert sketched.certificate().sketch_error == pytest.approx((eta + np.sqrt(eta**2 + 4 * eta)) / 2)
+
+
+def test_kernels_are_looked_for_everywhere_now_and_then(monkeypatch):
+    thorough, learned = [], box_model.BoxModel.learned
+
+    def noted(self, arms, values, noise, *, thorough=True, seen=thorough):
+        seen.append((len(values), thorough))
+        return learned(self, arms, values, noise, thorough=thorough)
+
+    monkeypatch.setattr(box_model.BoxModel, "learned", noted)
+    run(ma.Box([[0, 1], [-5, 5]]), parabola, 60)
+    numbers = [n for n, _ in thorough]
+    everywhere = [n for n, all_over in thorough if all_over]
+    assert set(everywhere) < set(numbers)
+    assert all(later <= 1.05 * n + 1 for n, later in itertools.pairwise(numbers))
+    assert all(later <= 1.2 * n + 2 for n, later in itertools.pairwise(everywhere))
 
 
 def test_errors_change_nothing(plain):

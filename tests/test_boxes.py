@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from oracles import high_precision
+from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 
 import manyarms as ma
 from manyarms import kernels as k
 from manyarms.domains import Box, DomainBKB, MultiStart
-from manyarms.errors import ArmsError, KernelError, ObservationError, ParameterError, StateError
+from manyarms.errors import ArmsError, KernelError, NumericalError, ObservationError, ParameterError, StateError
 
 MIXED = {"lr": (1e-4, 1e-1, "log"), "act": ["relu", "tanh", "gelu"], "units": (8, 512), "drop": (0.0, 0.5)}
 
@@ -304,3 +306,93 @@ def test_infinite_sets_take_chowdhury_and_gopalans_constants():
 
 def test_a_maximiser_is_a_value():
     assert MultiStart() == MultiStart()
+
+
+def test_whole_numbers_are_drawn_alike():
+    rng = np.random.default_rng(0)
+    drawn = Box(x=(0, 2), y=(1, 3, "log")).sample(30_000, rng)
+    np.testing.assert_allclose(np.unique(drawn[:, 0], return_counts=True)[1] / 30_000, 1 / 3, atol=0.02)
+    widths = np.diff(np.log([0.5, 1.5, 2.5, 3.5]))
+    np.testing.assert_allclose(np.unique(drawn[:, 1], return_counts=True)[1] / 30_000, widths / widths.sum(), atol=0.02)
+
+
+@pytest.mark.parametrize("oversampling", [None, 0.5])
+def test_a_score_is_accurate_where_noise_is_small(oversampling):
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.random((20, 2)), 0.5 + 0.02 * rng.standard_normal((30, 2))])
+    policy = DomainBKB(Box([[0, 1], [0, 1]]), k.Matern(0.5), regularization=1e-8, oversampling=oversampling)
+    policy.observe(X, np.sin(3 * X).sum(axis=1))
+    others = np.vstack([rng.random((10, 2)), 0.5 + 0.02 * rng.standard_normal((30, 2))])
+    if oversampling is None:
+        grams = high_precision.matern([0.5, 0.5], 2.5), X, np.ones(50), np.sin(3 * X).sum(axis=1)
+        mean, variance = high_precision.exact_moments(*grams, 1e-8, others)
+    else:
+        mean, std = policy.predict(others)
+        variance = np.square(std) / 1e-8
+    np.testing.assert_allclose(policy.score(others), mean + policy.beta * np.sqrt(variance), rtol=1e-7)
+
+
+def test_rows_appended_to_an_exact_posterior_are_those_of_a_fit():
+    rng = np.random.default_rng(1)
+    X, y = rng.random((60, 3)), rng.standard_normal(60)
+    one, all_at_once = (DomainBKB(Box([[0, 1]] * 3), k.Matern(0.5), oversampling=None) for _ in range(2))
+    for i in range(0, 60, 3):
+        one.observe(X[i : i + 3], y[i : i + 3])
+    all_at_once.observe(X, y)
+    for a, b in zip(one.predict(X[:9] + 1e-3), all_at_once.predict(X[:9] + 1e-3), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9)
+    np.testing.assert_allclose(one._state.variance, all_at_once._state.variance, rtol=1e-9)
+
+
+@pytest.mark.parametrize("oversampling", [None, 5.0, 0.3])
+def test_supposed_pulls_draw_nothing_and_leave_the_means_of_a_good_sketch(oversampling):
+    rng = np.random.default_rng(2)
+    X = rng.random((120, 2))
+    policy = DomainBKB(Box([[0, 1]] * 2), k.RBF(0.2), regularization=0.1, oversampling=oversampling)
+    for i in range(0, 120, 10):
+        policy.observe(X[i : i + 10], np.sin(6 * X[i : i + 10, 0]))
+    state, others = policy._state, rng.random((50, 2))
+    supposed = state.supposing(others[:1])
+    assert set(supposed.dictionary) - set(state.dictionary) == {len(X)}
+    (mean, variance), (before, wider) = supposed.moments(others), state.moments(others)
+    if oversampling != 0.3:
+        np.testing.assert_allclose(mean, before, atol=1e-3)
+        assert (variance <= wider * (1 + 1e-9)).all()
+    assert variance[0] < wider[0]
+
+
+def test_an_exact_posterior_pays_for_no_sketch():
+    rng, radius = np.random.default_rng(3), ma.LogDet(1.0, 0.1, horizon=1000)
+    X, y = rng.random((30, 2)), rng.standard_normal(30)
+    policy = DomainBKB(Box([[0, 1]] * 2), k.RBF(0.3), oversampling=None, confidence=radius)
+    for x, value in zip(X, y, strict=True):
+        policy.observe(x[None], [value])
+    log_det = np.linalg.slogdet(k.RBF(0.3)(X, X) / 0.01 + np.eye(30))[1]
+    assert policy.evidence.information == pytest.approx(log_det)
+
+
+def test_many_rows_at_once_are_sketched_and_placed_once():
+    rng = np.random.default_rng(4)
+    X = rng.random((1500, 1))
+    X = np.vstack([X, X[:3], [[0.0]], [[-0.0]]])
+    policy = DomainBKB(Box([[0, 1]]), k.RBF(0.3), regularization=0.01)
+    policy.observe(X, np.sin(5 * X[:, 0]))
+    assert len(policy.rows) == 1501
+    assert sorted(policy.counts)[-4:] == [2, 2, 2, 2]
+    assert len(policy.dictionary) < 150
+    np.testing.assert_allclose(policy.predict(X[:50]).mean, np.sin(5 * X[:50, 0]), atol=0.02)
+
+
+def test_what_tables_refuse_is_refused_over_domains_too():
+    box = Box([[0, 1]])
+    with pytest.raises(KernelError, match="white-noise"):
+        DomainBKB(box, RBF(0.3) + WhiteKernel(0.1))
+    policy = DomainBKB(box, k.RBF(0.3), regularization=1e-17)
+    with pytest.raises(NumericalError, match="raise `regularization`"):
+        policy.observe([[0.5]], [1.0])
+    assert not len(policy.rows)
+    for wrong in ("abc", [[0, 1]], None):
+        with pytest.raises(ParameterError, match="domain must be"):
+            DomainBKB(wrong, k.RBF(0.3))
+    with pytest.raises(ArmsError, match="a point of"):
+        box.encode(np.array(0.5))

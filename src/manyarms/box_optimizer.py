@@ -2,6 +2,7 @@
 
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -18,13 +19,14 @@ from manyarms.numbers import whole
 from manyarms.optimizer import START, Direction, Optimizer, Predictions, State
 from manyarms.sketch.confidence import Constant, Radius
 from manyarms.sketch.store import blas
-from manyarms.trials import CandidateId
+from manyarms.trials import CandidateId, Trial
 from manyarms.typing import Array, Mask, Seed
 
 RADIUS = Constant(2.0)
 """Of a box: see docs/optimizer.md."""
-OTHERS = 512
-"""Points drawn where the one of largest score is pending, or ruled out by `repeats`."""
+OTHERS, GRID = 512, 1 << 14
+"""Points drawn where the one of largest score is pending, or ruled out by `repeats`; a box of so few points has all of them
+looked at instead."""
 
 
 class BoxOptimizer(Optimizer, over=Box):
@@ -49,10 +51,10 @@ class BoxOptimizer(Optimizer, over=Box):
         seed: Seed = 0,
         **options: Any,
     ) -> None:
-        def make(_: Array, kernel: Any, **settings: Any) -> Any:
-            return policy(pool, kernel, **settings)
-
-        made, radius = make if callable(policy) else policy, RADIUS if confidence is None else confidence
+        if not isinstance(pool, Box):
+            raise ParameterError(f"BoxOptimizer takes a Box, got {type(pool).__name__}; Optimizer takes pools and boxes")
+        made = partial(_over, pool, policy) if callable(policy) else policy
+        radius = RADIUS if confidence is None else confidence
         settings = self._settings(pool, direction, kernel, noise, radius, repeats, made, seed, options)
         self._log = []
         model, nothing = BoxModel.prior(settings, Checked(np.zeros((0, pool.dimension)))), np.zeros(0, dtype=bool)
@@ -65,17 +67,28 @@ class BoxOptimizer(Optimizer, over=Box):
         box: Box = self._state.pool.box
         return box
 
+    @property
+    def history(self) -> list[Trial]:
+        """Every result told, oldest first."""
+        return [replace(trial, id=copy(trial.id)) for trial in self._trials]
+
     def ask(self, n: int = 1) -> list[CandidateId]:
-        """n points to try; they are pending until told or released."""
-        n, state, asked = whole(n, "n"), self._state, list[CandidateId]()
+        """n points to try, fewer where `repeats` leaves fewer; they are pending until told or released."""
+        n, state, asked = whole(n, "n"), self._state, list[int]()
         for _ in range(n):
             with blas().limit(limits=1):
-                (point,) = self.box.decode(self._next_row(state)[None])
+                row = self._next_row(state)
+            if row is None and asked:
+                break
+            if row is None:
+                out = int((state.failed | (state.tries >= self._most)).sum())
+                raise StateError(f"nothing is left to ask for: {out} points failed or were tried as often as `repeats` allows")
+            (point,) = self.box.decode(row[None])
             state = _knowing(state, [point])
-            state = replace(state, pending=(*state.pending, int(state.pool.positions([point])[0])))
-            asked.append(point)
+            asked.append(int(state.pool.positions([point])[0]))
+            state = replace(state, pending=(*state.pending, asked[-1]))
         self._state = state
-        return asked
+        return state.names(asked)
 
     def tell(self, ids: Any, values: Any = None, *, failed: Any = None, noise: Any = None) -> None:
         """Learn the values of points, asked for or not; otherwise as over a pool."""
@@ -96,7 +109,7 @@ class BoxOptimizer(Optimizer, over=Box):
             return model
         n_asked = n_pending - len(state.pending)
         with blas().limit(limits=1):
-            return model.searching(new, n_asked, state.pending, lambda: self._results(self.history, state.pool))
+            return model.searching(new, n_asked, state.pending, lambda: self._results(self._trials, state.pool))
 
     def predict(self, ids: Any, level: float = 0.95) -> Predictions:
         """Posterior mean, standard deviation and interval of the true values of any points of the box."""
@@ -135,20 +148,20 @@ class BoxOptimizer(Optimizer, over=Box):
     def _gone(self, state: State) -> Mask:
         return state.out
 
-    def _next_row(self, state: State) -> Array:
-        """The row to ask for next."""
+    def _next_row(self, state: State) -> Array | None:
+        """The row to ask for next, None where none may be."""
         model, pool = cast(BoxModel, state.model).chooser, state.pool
         rng = np.random.default_rng([model.settings.seed, 1, len(pool)])
         shut = {row.tobytes() for row in pool.X[state.failed | (state.tries >= self._most)]}
         pending, awaited = pool.X[list(state.pending)], None
         waiting = {row.tobytes() for row in pending}
         if model.settings.learns and model.n_results < START:
-            drawn = self.box.sample(OTHERS, rng)
+            drawn = self._some(rng)
         else:
             policy = self._avoiding(state)
             drawn = policy.choose(pending=pending)
             if self.box.encode(self.box.decode(drawn))[0].tobytes() in shut | waiting:
-                policy, others = copy(policy), self.box.sample(OTHERS, rng)
+                policy, others = copy(policy), self._some(rng)
                 policy.observe(pending, policy.predict(pending).mean)
                 drawn = others[np.argsort(-policy.score(others), kind="stable")]
         for code in drawn:
@@ -156,9 +169,12 @@ class BoxOptimizer(Optimizer, over=Box):
             if row.tobytes() not in shut | waiting:
                 return row
             awaited = row if awaited is None and row.tobytes() not in shut else awaited
-        if awaited is not None:  # a result is coming anyway, but nothing else is to be had
-            return awaited
-        raise StateError(f"nothing is left to ask for: {len(shut)} points failed or were tried as often as `repeats` allows")
+        return awaited  # a result is coming anyway, but nothing else is to be had
+
+    def _some(self, rng: np.random.Generator) -> Array:
+        """All rows, in a random order, of a box that has few; else some drawn from it."""
+        grid = self.box.grid(GRID)
+        return self.box.sample(OTHERS, rng) if grid is None else rng.permutation(grid)
 
     def _avoiding(self, state: State) -> Any:
         """The policy as if failed points had given the worst reward there is."""
@@ -166,10 +182,15 @@ class BoxOptimizer(Optimizer, over=Box):
         if not state.failed.any() or not model.n_results:
             return model.policy
         policy = copy(model.policy)
-        values = self._sign * np.array([trial.value for trial in self.history if trial.value is not None])
+        values = self._sign * np.array([trial.value for trial in self._trials if trial.value is not None])
         rows = state.pool.X[state.failed]
         policy.observe(rows, np.full(len(rows), model.warp.reward(values).min()))
         return policy
+
+
+def _over(box: Box, policy: Any, _: Array, kernel: Any, **settings: Any) -> Any:
+    """The policy over a box, whatever the table."""
+    return policy(box, kernel, **settings)
 
 
 def _knowing(state: State, points: Any) -> State:

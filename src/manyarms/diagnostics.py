@@ -9,6 +9,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from manyarms.arms import as_rows
+from manyarms.domains import DomainBKB
 from manyarms.errors import ParameterError, StateError
 from manyarms.kernels import as_kernel
 from manyarms.numbers import real, whole
@@ -86,12 +87,18 @@ def sandwich(policy: BKB) -> Sandwich:
     return Sandwich(float(ratio.min()), float(ratio.max()))
 
 
-def sketch_accuracy(policy: BKB) -> SketchAccuracy:
+def sketch_accuracy(policy: BKB | DomainBKB) -> SketchAccuracy:
     """The accuracy of the sketch on the data seen, without Theorem 1's ε: a certificate for any q̄."""
-    rows, diag, counts, _ = _observations(policy)
-    Z, r = policy._fitted().embedding(rows, diag)
-    bound = float(counts @ r) / policy.regularization + (policy._past.residual if policy._past else 0.0)
-    if policy._past or len(rows) > LARGE:
+    if isinstance(policy, DomainBKB):
+        rows, counts, posterior, past = policy.rows, policy.counts, policy.posterior, None
+        diag = policy.kernel.diag(rows)
+    else:
+        (rows, diag, counts, _), posterior, past = _observations(policy), policy._fitted(), policy._past
+    if isinstance(posterior, ExactPosterior):
+        return SketchAccuracy(0.0, 0.0, 0.0)
+    Z, r = posterior.embedding(rows, diag)
+    bound = float(counts @ r) / policy.regularization + (past.residual if past else 0.0)
+    if past or len(rows) > LARGE:
         return SketchAccuracy(bound, bound, _theta(bound))
     error = (policy.kernel(rows, rows) - Z @ Z.T) * np.sqrt(np.outer(counts, counts)) / policy.regularization
     eta = max(0.0, float(eigh(error, eigvals_only=True, subset_by_index=[len(rows) - 1, len(rows) - 1])[0]))

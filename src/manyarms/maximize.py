@@ -90,7 +90,7 @@ def _evaluate(f: Callable[[Any], Any], arms: Any, optimizer: Optimizer) -> Calla
 
     def evaluate(name: Any) -> Any:
         if isinstance(arms, Box):
-            return f(name if arms.named else np.array(name))
+            return f(dict(name) if arms.named else np.array(name))
         if optimizer.pool.kernel is not None:
             return f(optimizer.pool.row(name)[OBJECT])
         if by_row:

@@ -1,6 +1,5 @@
 """Plotly figures of an optimizer. Plotly is an extra, imported when the first figure is drawn."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from html import escape
 from importlib import import_module
@@ -97,11 +96,12 @@ def fit(optimizer: Optimizer) -> "Figure":
 
     The 95 % intervals are those of the true value, so a value told may lie outside by its noise.
     """
-    values = defaultdict(list)
-    for trial, value in zip(*_told(optimizer), strict=True):
-        values[trial.id].append(value)
-    told, counts = np.array([np.mean(v) for v in values.values()]), [len(v) for v in values.values()]
-    predicted = optimizer.predict(list(values), 0.95)
+    trials, values = _told(optimizer)
+    positions = optimizer.pool.positions([trial.id for trial in trials])
+    _, first, at = np.unique(positions, return_index=True, return_inverse=True)
+    counts = np.bincount(at)
+    told = np.bincount(at, values) / counts
+    predicted = optimizer.predict([trials[i].id for i in first], 0.95)
     ends = [min(told.min(), predicted.mean.min()), max(told.max(), predicted.mean.max())]
     figure = _figure("Model and values", "mean of the values told", "posterior mean of the value")
     figure.add_scatter(

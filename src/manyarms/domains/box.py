@@ -56,6 +56,15 @@ class Column(ABC):
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """Codes drawn uniformly, (n,)."""
 
+    @property
+    @abstractmethod
+    def size(self) -> float:
+        """How many values there are."""
+
+    @abstractmethod
+    def grid(self) -> Array:
+        """The codes of all values, of which there are finitely many."""
+
 
 @dataclass(frozen=True)
 class Range(Column):
@@ -104,7 +113,18 @@ class Range(Column):
         return self._codes(self._values(codes)) if self.whole else codes
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
-        return self.snap(rng.random(n))
+        if not self.whole:
+            return rng.random(n)
+        low, high = (np.log(x) if self.log else x for x in (self.low - 0.5, self.high + 0.5))
+        drawn = low + rng.random(n) * (high - low)  # as much room for the ends as for the others
+        return self._codes(np.clip(np.rint(np.exp(drawn) if self.log else drawn), self.low, self.high))
+
+    @property
+    def size(self) -> float:
+        return self.high - self.low + 1 if self.whole else np.inf
+
+    def grid(self) -> Array:
+        return self._codes(np.arange(self.low, self.high + 1, dtype=np.float64))
 
     def beside(self, code: float) -> list[float]:
         """The steps next to one, of whole numbers."""
@@ -145,6 +165,13 @@ class Choice(Column):
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         return rng.integers(len(self.levels), size=n).astype(np.float64)
+
+    @property
+    def size(self) -> float:
+        return len(self.levels)
+
+    def grid(self) -> Array:
+        return np.arange(len(self.levels), dtype=np.float64)
 
     def beside(self, code: float) -> list[float]:
         """The other levels."""
@@ -198,6 +225,8 @@ class Box:
         if isinstance(points, Mapping):
             return [self._point(points)]
         if not isinstance(points, Sequence | np.ndarray) or isinstance(points, str):
+            raise ArmsError(f"expected a point of {self!r}, or several, got {points!r}")
+        if isinstance(points, np.ndarray) and not points.ndim:
             raise ArmsError(f"expected a point of {self!r}, or several, got {points!r}")
         one = not self.named and len(points) and not isinstance(points[0], Sequence | np.ndarray)
         return [self._point(point) for point in ([points] if one else points)]
@@ -254,6 +283,13 @@ class Box:
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """Rows drawn uniformly, (n, d)."""
         return np.column_stack([column.sample(n, rng) for column in self._encoded])
+
+    def grid(self, most: int) -> Array | None:
+        """All rows, (n, d), where there are at most so many, else None."""
+        if np.prod([column.size for column in self._encoded]) > most:
+            return None
+        axes = np.meshgrid(*(column.grid() for column in self._encoded), indexing="ij")
+        return np.column_stack([axis.ravel() for axis in axes])
 
     def neighbours(self, row: Array) -> Array:
         """Rows that differ in one choice, or by one step of a whole number, (k, d)."""

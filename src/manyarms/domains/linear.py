@@ -61,7 +61,7 @@ class Ball:
         posterior, lam = score.pulled.posterior, score.pulled.regularization
         B = constant * posterior.basis
         theta = B.T @ posterior.weights
-        M = (constant * np.eye(self.dimension) - posterior.explained(B.T) @ B) / lam
+        M = (constant * np.eye(self.dimension) - posterior.explained(posterior.halves(B.T)) @ B) / lam
         eigenvalues, E = np.linalg.eigh((M + M.T) / 2)
         half = score.beta * np.sqrt(np.maximum(eigenvalues, 0.0))
         longest = theta + E @ (half * on_sphere(half * half, half * (E.T @ theta)))

@@ -17,7 +17,8 @@ from manyarms.policies.confident import Confident
 from manyarms.policies.learner import Prediction
 from manyarms.sketch.confidence import Constant, Evidence, Radius, first_norm
 from manyarms.sketch.dictionary import Chance
-from manyarms.sketch.embedding import check_covariance
+from manyarms.sketch.embedding import check_kernel
+from manyarms.sketch.exact import ExactPosterior
 from manyarms.sketch.history import History
 from manyarms.sketch.posterior import Posterior
 from manyarms.stats import Stats
@@ -68,6 +69,8 @@ class DomainBKB(Confident):
         maximiser: Maximiser | None = None,
         seed: Seed = 0,
     ) -> None:
+        if not all(hasattr(domain, name) for name in ("dimension", "checked", "sample")):
+            raise ParameterError(f"domain must be a Box, a Ball or a Polytope, got {domain!r}; BKB takes a table of arms")
         self.domain, self.kernel = domain, as_kernel(kernel)
         self.regularization = real(regularization, "regularization", "a positive variance, for instance noise**2", above=0)
         if oversampling is not None:
@@ -80,9 +83,10 @@ class DomainBKB(Confident):
         self.stats = Stats()
         rng = as_generator(seed)
         some = domain.sample(8, rng)
-        check_covariance(self.kernel(some, some), some, self.kernel)
+        check_kernel(self.kernel, some, self.kernel.diag(some))
         self._first_row = some[0]
         evidence = Evidence(np.inf, self.regularization, oversampling is None, first_norm(confidence))
+        self.confidence(evidence)  # a radius that cannot be had over a domain says so now
         nothing = np.zeros(0, dtype=np.intp)
         prior = Posterior.prior(self.kernel, domain.dimension, self.regularization)
         self._state = Pulled(
@@ -134,7 +138,9 @@ class DomainBKB(Confident):
         weights = as_weights(noise, len(rows), self.regularization)
         if len(rows):
             with self.stats.timed("observations"):
-                self._state = self._state.observed(rows, values, weights)
+                state = self._state.observed(rows, values, weights)
+                self.confidence(state.evidence)  # as does one whose horizon is over
+            self._state = state
 
     def predict(self, X: ArrayLike | Checked) -> Prediction:
         """Posterior mean and standard deviation of f at rows (n, d)."""
@@ -145,6 +151,11 @@ class DomainBKB(Confident):
     def score(self) -> Score:
         """u = μ̃ + β̃σ̃ now, with its gradient."""
         return Score(self._state, self.beta)
+
+    @property
+    def posterior(self) -> Posterior | ExactPosterior:
+        """What is known of f: on all rows observed, or on a sketch of them."""
+        return self._state.posterior
 
     @property
     def rows(self) -> Array:

@@ -36,21 +36,21 @@ class Score:
 
     def both(self, X: Array) -> tuple[Array, Array]:
         """u (n,) and ∇u (n, d)."""
-        values, sigma, explained = self._parts(X)
+        values, sigma, halves = self._parts(X)
         kernel, posterior, lam = self.pulled.kernel, self.pulled.posterior, self.pulled.regularization
         slope = (self.beta / (lam * sigma))[:, None]
-        V = posterior.weights - slope * explained
+        V = posterior.weights - slope * posterior.explained(halves)
         return values, kernel.gradient(X, posterior.basis, V) + 0.5 * slope * kernel.diag_gradient(X)
 
     def _parts(self, X: Array) -> tuple[Array, Array, Array]:
-        """u (n,), σ̃ (n,) and KQ (n, m)."""
+        """u (n,), σ̃ (n,) and what KQ is made of."""
         pulled, posterior = self.pulled, self.pulled.posterior
         diag = pulled.kernel.diag(X)
         K = pulled.kernel(posterior.basis, X).T  # a kernel of few right-hand rows costs least
-        explained = posterior.explained(K)
-        variance = np.maximum(diag - np.einsum("ij,ij->i", explained, K), SMALLEST * np.maximum(diag, 1e-300))
-        sigma = np.sqrt(variance / pulled.regularization)
-        return K @ posterior.weights + self.beta * sigma, sigma, explained
+        least = SMALLEST / pulled.regularization * np.maximum(diag, 1e-300)
+        halves = posterior.halves(K)
+        sigma = np.sqrt(np.maximum(posterior.variance(halves, diag), least))
+        return K @ posterior.weights + self.beta * sigma, sigma, halves
 
     def incumbents(self, n: int) -> Array:
         """The n rows pulled of largest u, (≤ n, d): O(um), as their variances are known."""

@@ -11,6 +11,7 @@ from manyarms.arms.ids import plain
 from manyarms.arms.pool import Pool
 from manyarms.certificate import Certificate, promise
 from manyarms.diagnostics import sketch_accuracy
+from manyarms.domains.policy import DomainBKB
 from manyarms.errors import StateError
 from manyarms.numbers import real, whole
 from manyarms.optimizer.state import State
@@ -105,7 +106,7 @@ class Knowledge:
             float(bound),
             probability,
             reason,
-            sketch_accuracy(policy).theta if isinstance(policy, BKB) else 0.0,
+            sketch_accuracy(policy).theta if isinstance(policy, BKB | DomainBKB) else 0.0,
             policy.effective_dimension,
             model.n_results,
             tolerance,

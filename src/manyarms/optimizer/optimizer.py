@@ -147,7 +147,7 @@ class Optimizer(Knowledge):
         if good.any():
             arms, rewards, sd = self._results(trials, state.pool)
             with blas().limit(limits=1):
-                model = model.told(arms, rewards, sd, lambda: self._results([*self.history, *trials], state.pool))
+                model = model.told(arms, rewards, sd, lambda: self._results([*self._trials, *trials], state.pool))
         del self._log[state.n_told :]
         self._log.append(Told(trials, size_of(model)))
         self._state = replace(
@@ -163,6 +163,10 @@ class Optimizer(Knowledge):
     @property
     def history(self) -> list[Trial]:
         """Every result told, oldest first."""
+        return self._trials
+
+    @property
+    def _trials(self) -> list[Trial]:
         return [trial for told in self._log[: self._state.n_told] for trial in told.trials]
 
     @property
@@ -176,7 +180,7 @@ class Optimizer(Knowledge):
         """More candidates, in a table with the columns of the pool; `ids` for pools made of an array with ids."""
         state = self._state
         pool = state.pool.add(table, ids=ids)
-        model = state.model.on(pool.X, *self._results(self.history, pool))
+        model = state.model.on(pool.X, *self._results(self._trials, pool))
         order = grown_order(state.order, model.settings.seed, len(pool) - len(state.pool))
         self._state = state.over(pool, order, model)
 

@@ -1,6 +1,7 @@
 """What an optimizer holds beside its settings: candidates, model and what became of every candidate."""
 
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -36,8 +37,8 @@ class State:
     failed: Mask  # (n,)
 
     def names(self, positions: Iterable[int]) -> list[CandidateId]:
-        """The ids of candidates, as Python ints and strings."""
-        return [plain(self.pool.ids[position]) for position in positions]
+        """The ids of candidates, as Python ints and strings; of a box, points that may be changed without harm."""
+        return [copy(plain(self.pool.ids[position])) for position in positions]
 
     @property
     def out(self) -> Mask:

@@ -10,7 +10,7 @@ import numpy as np
 from manyarms.arms import as_rows
 from manyarms.arms.array import Checked
 from manyarms.arms.objects import encoded
-from manyarms.errors import KernelError, NumericalError, StateError
+from manyarms.errors import KernelError, StateError
 from manyarms.kernels import as_kernel
 from manyarms.kernels.objects import shown
 from manyarms.numbers import real
@@ -20,9 +20,9 @@ from manyarms.policies.numbered import Numbered
 from manyarms.sketch.choice import Scores, score
 from manyarms.sketch.confidence import Evidence, Radius, first_norm, updated_norm
 from manyarms.sketch.dictionary import Chance
-from manyarms.sketch.embedding import PSD_TOLERANCE, check_covariance
+from manyarms.sketch.embedding import check_kernel
 from manyarms.sketch.history import History, by_arm
-from manyarms.sketch.linalg import EPS
+from manyarms.sketch.linalg import check_rounding
 from manyarms.sketch.observations import Observations
 from manyarms.stats import Stats
 from manyarms.typing import Array, ArrayLike, Indices, Seed
@@ -196,25 +196,14 @@ class Learner(Numbered, Confident):
 
     def _check_rounding(self, history: History) -> None:
         """Raise NumericalError where an arm's evidence n·κ²/λ leaves float64 no digits."""
-        kappa2, most = float(self._diags(history, history.pulled).max()), float(history.counts.max())
-        if self.regularization <= EPS * kappa2 * most:
-            raise NumericalError(
-                f"λ = {self.regularization:.3g} is below the rounding of k(x, x) = {kappa2:.3g} times the weight {most:.3g} "
-                "of an arm: raise `regularization`, or give a larger `noise`"
-            )
+        check_rounding(self.regularization, self._diags(history, history.pulled), history.counts)
 
     def _check_kernel(self, X: Array, diag: Array) -> None:
         """Raise KernelError before the first trial where the kernel cannot work on these rows."""
         if not len(X):
             return
         some = np.linspace(0, len(X) - 1, min(len(X), 8)).astype(np.intp)
-        K, diag = self.kernel(X[some], X[some]), diag[some]
-        check_covariance(K, X[some], self.kernel)
-        if np.abs(np.diag(K) - diag).max() > PSD_TOLERANCE * max(diag.max(), np.diag(K).max()):
-            raise KernelError(
-                f"{self.kernel!r} has k(x, x) = {np.diag(K)[0]} by rows but {diag[0]} by diag(); noise belongs into "
-                "`regularization`: leave a white-noise kernel out"
-            )
+        check_kernel(self.kernel, X[some], diag[some])
 
     def _diagonal(self, X: Array) -> Array:
         blocks = [X[start : start + ROWS] for start in range(0, len(X), ROWS)]

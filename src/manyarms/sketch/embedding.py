@@ -130,6 +130,17 @@ def _negative_variance(kernel: Kernel, x: Array, variance: float, y: Array) -> K
     )
 
 
+def check_kernel(kernel: Kernel, rows: Array, diag: Array) -> None:
+    """Raise KernelError unless it is a covariance on some rows; `diag` holds its own k(x, x)."""
+    K = kernel(rows, rows)
+    check_covariance(K, rows, kernel)
+    if np.abs(np.diag(K) - diag).max() > PSD_TOLERANCE * max(diag.max(), np.diag(K).max()):
+        raise KernelError(
+            f"{kernel!r} has k(x, x) = {np.diag(K)[0]} by rows but {diag[0]} by diag(); noise belongs into "
+            "`regularization`: leave a white-noise kernel out"
+        )
+
+
 def check_covariance(K: Array, rows: Array, kernel: Kernel) -> None:
     """Raise KernelError unless K is symmetric and satisfies k(x, y)² ≤ k(x, x) k(y, y)."""
     d = np.diag(K)

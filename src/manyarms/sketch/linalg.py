@@ -25,6 +25,16 @@ def chunks(n_rows: int, m: int) -> list[slice]:
     return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
+def check_rounding(regularization: float, diag: Array, counts: Array) -> None:
+    """Raise NumericalError where an arm's evidence n·κ²/λ leaves float64 no digits; k(x, x) and n of all arms pulled."""
+    kappa2, most = float(diag.max()), float(counts.max())
+    if regularization <= EPS * kappa2 * most:
+        raise NumericalError(
+            f"λ = {regularization:.3g} is below the rounding of k(x, x) = {kappa2:.3g} times the weight {most:.3g} "
+            "of an arm: raise `regularization`, or give a larger `noise`"
+        )
+
+
 def represented_below(n_inducing: int, kappa2: float, regularization: float, max_count: float) -> float:
     """Largest residual r(x) of an arm that the inducing arms already represent: max(2mε κ², 1e-10·λ/n_max).
 
@@ -130,3 +140,8 @@ def solve_transposed(L: Array, B: Array) -> Array:
 def solve_cholesky(C: Array, b: Array) -> Array:
     """(CCᵀ)⁻¹b."""
     return solve_transposed(C, solve_lower(C, b))
+
+
+def squares(B: Array) -> Array:
+    """Column sums of squares; `einsum` would not leave other threads the interpreter."""
+    return np.asarray(np.add.reduce(np.square(B), axis=0))

@@ -9,7 +9,7 @@ from scipy.linalg import norm
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.sketch.embedding import Embedding
-from manyarms.sketch.linalg import TINY, cholesky, chunks, solve_cholesky, solve_lower, solve_transposed
+from manyarms.sketch.linalg import TINY, cholesky, chunks, solve_cholesky, solve_lower, solve_transposed, squares
 from manyarms.sketch.observations import Observations
 from manyarms.sketch.past import Past
 from manyarms.typing import Array, Indices
@@ -89,11 +89,21 @@ class Posterior:
         """α = L⁻ᵀw, (m,)."""
         return solve_transposed(self.embedding.L, self.w.copy())
 
-    def explained(self, K: Array) -> Array:
-        """KQ, (n, m), for K = k(X, B): Q = L⁻ᵀ(I − λV⁻¹)L⁻¹."""
+    def halves(self, K: Array) -> Array:
+        """z over C⁻¹z, (2m, n), for K = k(X, B): what `variance` and `explained` take."""
         Z = solve_lower(self.embedding.L, np.array(K.T, order="F"))
-        Z -= self.regularization * solve_cholesky(self.C, np.array(Z, order="F"))
-        return solve_transposed(self.embedding.L, np.array(Z, order="F")).T
+        return np.vstack([Z, solve_lower(self.C, np.array(Z, order="F"))])
+
+    def variance(self, halves: Array, diag: Array) -> Array:
+        """σ̃²(x), (n,); `diag` holds k(x, x)."""
+        Z, B = np.split(halves, 2)
+        return np.maximum(diag - squares(Z), 0.0) / self.regularization + squares(B)
+
+    def explained(self, halves: Array) -> Array:
+        """KQ, (n, m): Q = L⁻ᵀ(I − λV⁻¹)L⁻¹."""
+        Z, B = np.split(halves, 2)
+        rest = Z - self.regularization * solve_transposed(self.C, np.array(B, order="F"))
+        return solve_transposed(self.embedding.L, np.array(rest, order="F")).T
 
     def moments(self, X: Array, diag: Array) -> tuple[Array, Array]:
         """μ̃(x) = z(x)ᵀw and σ̃²(x) = r(x)/λ + ‖C⁻¹z(x)‖² for every row of X; `diag` holds k(x, x).

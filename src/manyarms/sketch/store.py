@@ -17,7 +17,7 @@ from threadpoolctl import ThreadpoolController
 
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.history import History
-from manyarms.sketch.linalg import EPS, cholesky, lower_product, solve_lower, solve_transposed, solver
+from manyarms.sketch.linalg import EPS, cholesky, lower_product, solve_lower, solve_transposed, solver, squares
 from manyarms.sketch.posterior import Posterior
 from manyarms.stats import Stats
 from manyarms.typing import Array, Indices
@@ -177,11 +177,6 @@ def _lowering(gain: Gain) -> Array:
     C = gain.before.posterior.C
     B = solve_lower(C, np.array(gain.Y.T, order="F"))
     return solve_lower(cholesky(np.eye(len(gain.Y)) + B.T @ B), np.array(solve_transposed(C, B).T, order="F"))
-
-
-def squares(B: Array) -> Array:
-    """Column sums of squares; `einsum` would not leave other threads the interpreter."""
-    return np.asarray(np.add.reduce(np.square(B), axis=0))
 
 
 def _pieces(chunk: slice, width: int) -> list[slice]:

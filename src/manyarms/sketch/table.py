@@ -17,9 +17,9 @@ import numpy as np
 from manyarms.kernels import Kernel
 from manyarms.sketch.dictionary import inclusion_probability
 from manyarms.sketch.embedding import Embedding, ridged_factor
-from manyarms.sketch.linalg import EPS, chunks, solver
+from manyarms.sketch.linalg import EPS, chunks, solver, squares
 from manyarms.sketch.observations import Observations
-from manyarms.sketch.store import blas, in_parallel, squares
+from manyarms.sketch.store import blas, in_parallel
 from manyarms.typing import Array, Indices
 
 FIRST = 512
