@@ -132,6 +132,23 @@ def test_refinements_tell_graphs_apart_that_labels_do_not():
     assert gram(WeisfeilerLehman(3), [path, renumbered])[0, 1] == pytest.approx(1)
 
 
+@given(graphs, st.integers(0, 2))
+def test_a_graph_has_the_same_row_beside_any_others(objects, refinements):
+    kernel = WeisfeilerLehman(refinements)
+    together = kernel.encode(objects)
+    for row, graph in zip(together, objects, strict=True):
+        (alone,) = kernel.encode([graph])
+        np.testing.assert_array_equal(row, np.pad(alone, (0, len(row) - len(alone)), constant_values=-1))
+
+
+def test_a_small_graph_that_comes_alone_is_the_arm_it_was_beside_a_large_one():
+    kernel, small, large = WeisfeilerLehman(2), Graph("CCO", [(0, 1), (1, 2)]), Graph("CCCCN", [(i, i + 1) for i in range(4)])
+    policy = ma.BKB([small, large], kernel)
+    policy.observe(kernel.encode([small]), [1.0])
+    assert policy.counts.tolist() == [1, 0]
+    assert len(ma.Pool.from_objects([small, large], kernel).add([small]).X) == 2
+
+
 @given(multisets)
 def test_the_kernel_of_multisets_is_minmax_and_that_of_sets_jaccard(objects):
     names = sorted({name for x in objects for name in x}, key=repr) or ["none"]
