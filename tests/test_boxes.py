@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.gaussian_process import kernels as sk
 
 import manyarms as ma
 from manyarms import kernels as k
@@ -17,6 +18,25 @@ def differences(f, x, h=1e-6):
 
 # Kernels
 
+
+class Squared(k.Kernel):
+    """A kernel made elsewhere, with gradients of its own: (xᵀy)²."""
+
+    differentiable = True
+
+    def __call__(self, X, Y):
+        return np.square(X @ Y.T)
+
+    def diag(self, X):
+        return np.square(np.square(X).sum(axis=1))
+
+    def gradient(self, X, Y, V):
+        return 2 * (V * (X @ Y.T)) @ Y
+
+    def diag_gradient(self, X):
+        return 4 * np.square(X).sum(axis=1)[:, None] * X
+
+
 KERNELS = {
     "rbf": k.RBF([0.3, 0.5, 0.7]),
     "matern32": k.Matern(0.4, nu=1.5),
@@ -28,6 +48,7 @@ KERNELS = {
     "product": k.Matern(0.4) * k.Polynomial(2),
     "scaled columns": 2.0 * k.On(k.Linear(0.5), 1, 3),
     "some columns": k.On(k.Matern([0.3, 0.5]), 0, 2) * k.On(k.Hamming(1.5), 2, 3),
+    "made elsewhere": k.as_kernel(Squared()),
     "nested": 0.5 * (k.RBF(0.4) * k.Linear(1.0) + 2.0 * k.Matern(0.6, nu=1.5)),
 }
 
@@ -47,7 +68,27 @@ def test_gradients_equal_finite_differences(name):
         np.testing.assert_allclose(kernel.diag_gradient(np.array([x, x]))[1, moving], diagonal[moving], atol=4e-6)
 
 
-@pytest.mark.parametrize("kernel", [k.Matern(0.3, nu=0.5), k.Tanimoto(), k.FromCallable(lambda X, Y: X @ Y.T)])
+def test_gradients_of_a_kernel_made_elsewhere_are_used_and_checked():
+    assert DomainBKB(Box([[0, 1]] * 2), Squared()).score.differentiable
+
+    class Wrong(Squared):
+        def gradient(self, X, Y, V):
+            return np.zeros(len(X))
+
+        def diag_gradient(self, X):
+            return np.full(X.shape, np.nan)
+
+    kernel, X = k.as_kernel(Wrong()), np.ones((2, 3))
+    for refused in (lambda: kernel.gradient(X, X, np.ones((2, 2))), lambda: kernel.diag_gradient(X)):
+        with pytest.raises(KernelError, match="shape|finite"):
+            refused()
+    with pytest.raises(KernelError, match="no gradient"):
+        k.as_kernel(sk.RBF()).diag_gradient(X)
+
+
+@pytest.mark.parametrize(
+    "kernel", [k.Matern(0.3, nu=0.5), k.Tanimoto(), k.FromCallable(lambda X, Y: X @ Y.T), k.as_kernel(sk.RBF())]
+)
 def test_a_kernel_without_gradient_says_so(kernel):
     assert not kernel.differentiable
     assert not (2.0 * k.On(kernel, 0, 2) * k.RBF(1.0)).differentiable
