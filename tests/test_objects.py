@@ -18,6 +18,7 @@ from manyarms.kernels import (
     MinMax,
     Mismatch,
     ObjectKernel,
+    On,
     OnObjects,
     Spectrum,
     Tanimoto,
@@ -413,6 +414,12 @@ def test_objects_that_a_kernel_cannot_take(kernel, objects, words):
         ma.BKB(objects, kernel)
 
 
+def numbered():
+    kernel = OnObjects(overlap)
+    kernel.encode([{1}, {2}])
+    return kernel
+
+
 @pytest.mark.parametrize(
     "build",
     [
@@ -428,11 +435,39 @@ def test_objects_that_a_kernel_cannot_take(kernel, objects, words):
         lambda: WeisfeilerLehman(-1),
         lambda: OnObjects(3),
         lambda: OnObjects(overlap)(np.zeros((1, 1)), np.zeros((1, 1))),
+        lambda: numbered().diag(np.array([[0.5]])),
     ],
 )
 def test_what_cannot_be_a_kernel_of_objects(build):
     with pytest.raises((KernelError, ArmsError)):
         build()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rows"),
+    [
+        (Spectrum(2, DNA), [[7.0, 9.0, 1.0]]),
+        (Spectrum(2, **STRANDS), [[7.0, 9.0, 1.0]]),
+        (Mismatch(2, **STRANDS), [[0.0, 4.0, 1.0]]),
+        (Spectrum(2, DNA), [[0.0, 0.5, 1.0]]),
+        (Jaccard(), [[1.2, 1.7], [1.1, 1.9]]),
+        (Jaccard(), [[1.0, -2.0]]),
+        (WeisfeilerLehman(1), [[1.0, 2.0**52]]),
+    ],
+)
+def test_rows_that_no_encoder_made(kernel, rows):
+    X = np.array(rows)
+    for refused in (lambda: ma.BKB(X, kernel), lambda: ma.GPUCB(X, 2.0 * kernel), lambda: kernel(X, X), lambda: kernel.diag(X)):
+        with pytest.raises(ArmsError, match=r"kernel.encode\(objects\)"):
+            refused()
+    policy = ma.BKB(None, kernel, n_features=X.shape[1])
+    for refused in (lambda: policy.observe(X, np.ones(len(X))), lambda: policy.choose(arms=X), lambda: policy.predict(X)):
+        with pytest.raises(ArmsError, match=r"kernel.encode\(objects\)"):
+            refused()
+    beside = np.hstack([X, np.ones((len(X), 1))])  # numbers beside the object
+    with pytest.raises(ArmsError, match=r"kernel.encode\(objects\)"):
+        ma.BKB(beside, On(kernel, 0, X.shape[1]) * On(RBF(1.0), X.shape[1], X.shape[1] + 1))
+    assert not policy.evidence.n_observations
 
 
 def test_predicting_a_larger_object_is_refused_and_a_smaller_one_is_not():

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyarms.errors import ArmsError, KernelError
-from manyarms.kernels.bags import Bags, cosines
+from manyarms.kernels.bags import Bags, checked, cosines
 from manyarms.kernels.objects import NOTHING, ObjectKernel, shortened
 from manyarms.kernels.sets import number
 from manyarms.numbers import whole
@@ -73,7 +73,7 @@ class WeisfeilerLehman(ObjectKernel):
         return cosines(np.asarray(X), np.asarray(Y), Bags.of)
 
     def diag(self, X: Array) -> Array:
-        return np.ones(len(X))
+        return np.ones(len(checked(np.asarray(X))))
 
 
 def _union(objects: Sequence[Any]) -> tuple[Indices, AnyArray, Indices]:
