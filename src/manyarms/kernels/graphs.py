@@ -32,7 +32,7 @@ class Graphs:
     refinements: int
 
     def encode(self, objects: Sequence[Any]) -> Array:
-        """All graphs refined at once, as one graph, (n, (refinements + 1)·most nodes); the same for a graph beside any others."""
+        """All graphs refined at once, as one graph, (n, (refinements + 1)·most nodes): rows do not depend on each other."""
         sizes, labels, edges = _union(objects)
         levels = [labels]
         for _ in range(self.refinements):
