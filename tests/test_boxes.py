@@ -257,6 +257,16 @@ def test_choose_is_pure_and_batches_spread():
         _ = fresh.best
 
 
+@pytest.mark.parametrize("options", [{"raw": 0}, {"raw": -1}, {"starts": 0}, {"steps": 0}, {"starts": 1.5}])
+def test_a_maximiser_that_cannot_work_is_not_made(options):
+    with pytest.raises(ParameterError, match="whole number from 1"):
+        MultiStart(**options)
+
+
+def test_a_maximiser_of_one_row_works():
+    assert told(Box([[0, 1]] * 2), k.RBF(0.3), maximiser=MultiStart(raw=1, starts=1, steps=1)).choose().shape == (1, 2)
+
+
 def test_a_users_maximiser_gets_u_and_its_gradient():
     seen = []
 
