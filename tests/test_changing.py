@@ -430,7 +430,7 @@ class TestContexts:
     def test_the_context_stands_in_front_of_every_arm(self):
         np.testing.assert_array_equal(ma.joined([7, 8], [[1.0], [2.0]]), [[7, 8, 1], [7, 8, 2]])
 
-    @pytest.mark.parametrize("context", [[[1.0]], 3.0, [], [np.nan], ["a"], [[1.0], [1.0, 2.0]]])
+    @pytest.mark.parametrize("context", [[[1.0]], 3.0, [], [np.nan], ["a"], [[1.0], [1.0, 2.0]], np.ma.array([1.0], mask=[1])])
     def test_a_context_that_is_none_is_a_typed_error(self, context):
         with pytest.raises(ArmsError):
             ma.joined(context, [[1.0]])
