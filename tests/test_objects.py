@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import manyarms as ma
-from manyarms.errors import ArmsError, KernelError, ParameterError
+from manyarms.errors import ArmsError, KernelError, ParameterError, UnknownArmError
 from manyarms.kernels import (
     RBF,
     Graph,
@@ -351,6 +351,21 @@ def test_another_set_of_objects_at_every_choice(policy):
         with pytest.raises(ArmsError):
             alone.choose(arms=bad)
     assert alone._state is before
+
+
+@pytest.mark.parametrize(
+    ("kernel", "thing"), [(Spectrum(2, DNA), "ACG"), (WeisfeilerLehman(1), Graph("CC", [(0, 1)])), (2.0 * Jaccard(), {1, 2})]
+)
+@pytest.mark.parametrize("table", [False, True])
+def test_objects_given_in_place_of_their_rows_are_told_how(kernel, thing, table):
+    policy = ma.BKB([thing], kernel) if table else ma.BKB(None, kernel, n_features=9)
+    for refused in (lambda: policy.observe([thing], [1.0]), lambda: policy.choose(arms=[thing], pending=[thing])):
+        with pytest.raises(ArmsError, match=r"kernel.encode\(objects\)") as error:
+            refused()
+        assert "-1" not in str(error.value)
+    with pytest.raises(UnknownArmError):
+        policy.observe([7], [1.0])
+    assert not policy.evidence.n_observations
 
 
 def test_an_object_that_comes_again_has_the_number_it_had():
