@@ -210,6 +210,14 @@ def test_what_is_wrong_with_a_table_is_said_and_changes_nothing():
         policy.warm_start([0], [0.0])
 
 
+@pytest.mark.parametrize("variant", ["always", "incremental", "insertion"])
+def test_other_variants_say_which_one_starts_warm(variant):
+    policy = ma.BKB(np.linspace(0, 1, 5)[:, None], KERNEL, resparsify=variant)
+    with pytest.raises(ParameterError, match=r'resparsify="adaptive"'):
+        policy.warm_start([0], [1.0])
+    assert not policy.evidence.n_observations
+
+
 @pytest.mark.parametrize("learn", ["warm_start", "observe"])
 def test_a_kernel_that_is_no_covariance_is_named_with_a_pair(learn):
     rows = np.random.default_rng(0).random((1500, 1))
