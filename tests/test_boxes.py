@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from oracles import high_precision
-from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+from sklearn.gaussian_process import kernels as sk
 
 import manyarms as ma
 from manyarms import kernels as k
@@ -19,6 +19,25 @@ def differences(f, x, h=1e-6):
 
 # Kernels
 
+
+class Squared(k.Kernel):
+    """A kernel made elsewhere, with gradients of its own: (xᵀy)²."""
+
+    differentiable = True
+
+    def __call__(self, X, Y):
+        return np.square(X @ Y.T)
+
+    def diag(self, X):
+        return np.square(np.square(X).sum(axis=1))
+
+    def gradient(self, X, Y, V):
+        return 2 * (V * (X @ Y.T)) @ Y
+
+    def diag_gradient(self, X):
+        return 4 * np.square(X).sum(axis=1)[:, None] * X
+
+
 KERNELS = {
     "rbf": k.RBF([0.3, 0.5, 0.7]),
     "matern32": k.Matern(0.4, nu=1.5),
@@ -30,6 +49,7 @@ KERNELS = {
     "product": k.Matern(0.4) * k.Polynomial(2),
     "scaled columns": 2.0 * k.On(k.Linear(0.5), 1, 3),
     "some columns": k.On(k.Matern([0.3, 0.5]), 0, 2) * k.On(k.Hamming(1.5), 2, 3),
+    "made elsewhere": k.as_kernel(Squared()),
     "nested": 0.5 * (k.RBF(0.4) * k.Linear(1.0) + 2.0 * k.Matern(0.6, nu=1.5)),
 }
 
@@ -49,7 +69,27 @@ def test_gradients_equal_finite_differences(name):
         np.testing.assert_allclose(kernel.diag_gradient(np.array([x, x]))[1, moving], diagonal[moving], atol=4e-6)
 
 
-@pytest.mark.parametrize("kernel", [k.Matern(0.3, nu=0.5), k.Tanimoto(), k.FromCallable(lambda X, Y: X @ Y.T)])
+def test_gradients_of_a_kernel_made_elsewhere_are_used_and_checked():
+    assert DomainBKB(Box([[0, 1]] * 2), Squared()).score.differentiable
+
+    class Wrong(Squared):
+        def gradient(self, X, Y, V):
+            return np.zeros(len(X))
+
+        def diag_gradient(self, X):
+            return np.full(X.shape, np.nan)
+
+    kernel, X = k.as_kernel(Wrong()), np.ones((2, 3))
+    for refused in (lambda: kernel.gradient(X, X, np.ones((2, 2))), lambda: kernel.diag_gradient(X)):
+        with pytest.raises(KernelError, match=r"shape|finite"):
+            refused()
+    with pytest.raises(KernelError, match="no gradient"):
+        k.as_kernel(sk.RBF()).diag_gradient(X)
+
+
+@pytest.mark.parametrize(
+    "kernel", [k.Matern(0.3, nu=0.5), k.Tanimoto(), k.FromCallable(lambda X, Y: X @ Y.T), k.as_kernel(sk.RBF())]
+)
 def test_a_kernel_without_gradient_says_so(kernel):
     assert not kernel.differentiable
     assert not (2.0 * k.On(kernel, 0, 2) * k.RBF(1.0)).differentiable
@@ -216,6 +256,16 @@ def test_choose_is_pure_and_batches_spread():
     np.testing.assert_array_equal(fresh.choose(), fresh.choose())
     with pytest.raises(StateError):
         _ = fresh.best
+
+
+@pytest.mark.parametrize("options", [{"raw": 0}, {"raw": -1}, {"starts": 0}, {"steps": 0}, {"starts": 1.5}])
+def test_a_maximiser_that_cannot_work_is_not_made(options):
+    with pytest.raises(ParameterError, match="whole number from 1"):
+        MultiStart(**options)
+
+
+def test_a_maximiser_of_one_row_works():
+    assert told(Box([[0, 1]] * 2), k.RBF(0.3), maximiser=MultiStart(raw=1, starts=1, steps=1)).choose().shape == (1, 2)
 
 
 def test_a_users_maximiser_gets_u_and_its_gradient():
@@ -386,7 +436,7 @@ def test_many_rows_at_once_are_sketched_and_placed_once():
 def test_what_tables_refuse_is_refused_over_domains_too():
     box = Box([[0, 1]])
     with pytest.raises(KernelError, match="white-noise"):
-        DomainBKB(box, RBF(0.3) + WhiteKernel(0.1))
+        DomainBKB(box, sk.RBF(0.3) + sk.WhiteKernel(0.1))
     policy = DomainBKB(box, k.RBF(0.3), regularization=1e-17)
     with pytest.raises(NumericalError, match="raise `regularization`"):
         policy.observe([[0.5]], [1.0])

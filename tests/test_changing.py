@@ -1,6 +1,9 @@
 """Arm sets that change from choice to choice: the same choices as dense formulas on the rows of now."""
 
 import copy
+import pickle
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -398,7 +401,7 @@ def test_the_guarantee_holds_for_sets_that_change(seed):
 
 
 def test_rows_of_equal_hash_are_told_apart(monkeypatch):
-    monkeypatch.setattr("manyarms.arms.seen._hashes", lambda rows: np.zeros(len(rows), dtype=np.int64))
+    monkeypatch.setattr("manyarms.arms.seen._hashes", lambda rows: np.zeros(len(rows), dtype=np.uint64))
     rows = np.array([[1.0], [2.0], [1.0], [3.0]])
     index = Index.of(rows)
     np.testing.assert_array_equal(index.find(np.array([[3.0], [1.0], [4.0]]), rows), [3, 0, -1])
@@ -406,11 +409,28 @@ def test_rows_of_equal_hash_are_told_apart(monkeypatch):
     np.testing.assert_array_equal(index.with_more(more).find(more, np.vstack([rows, more])), [4, 0])
 
 
+ELSEWHERE = """
+import pickle, sys
+import numpy as np
+policy, rows = pickle.loads(sys.stdin.buffer.read())
+policy.observe(rows, np.ones(len(rows)))
+print(policy.counts.tolist())
+"""
+
+
+def test_a_policy_pickled_knows_its_rows_in_another_process():
+    policy, new = ma.BKB(TABLE[:3], KERNEL), UNIVERSE[20:22]
+    policy.observe(np.vstack([TABLE[:1], new]), np.zeros(3))
+    told = pickle.dumps((policy, np.vstack([TABLE[:1], new])))
+    found = subprocess.run([sys.executable, "-c", ELSEWHERE], input=told, capture_output=True, check=True)
+    assert found.stdout.decode().strip() == "[2.0, 0.0, 0.0, 2.0, 2.0]"
+
+
 class TestContexts:
     def test_the_context_stands_in_front_of_every_arm(self):
         np.testing.assert_array_equal(ma.joined([7, 8], [[1.0], [2.0]]), [[7, 8, 1], [7, 8, 2]])
 
-    @pytest.mark.parametrize("context", [[[1.0]], 3.0, [], [np.nan], ["a"], [[1.0], [1.0, 2.0]]])
+    @pytest.mark.parametrize("context", [[[1.0]], 3.0, [], [np.nan], ["a"], [[1.0], [1.0, 2.0]], np.ma.array([1.0], mask=[1])])
     def test_a_context_that_is_none_is_a_typed_error(self, context):
         with pytest.raises(ArmsError):
             ma.joined(context, [[1.0]])

@@ -10,7 +10,7 @@ from oracles import high_precision as hp
 from sklearn.gaussian_process import kernels as sk
 from sklearn.metrics.pairwise import rbf_kernel
 
-from manyarms.errors import KernelError
+from manyarms.errors import ArmsError, KernelError
 from manyarms.kernels import (
     RBF,
     FromCallable,
@@ -148,6 +148,11 @@ def test_algebra_reads_as_written():
         lambda: Polynomial(0),
         lambda: Polynomial(1.5),
         lambda: 0.0 * RBF(1.0),
+        lambda: On(RBF(1.0), 0, 2.0),
+        lambda: On(RBF(1.0), "a", 2),
+        lambda: On(RBF(1.0), -1, 2),
+        lambda: On(RBF(1.0), 2, 2),
+        lambda: On(3, 0, 2),
         lambda: RBF(1.0) + sk.RBF(1.0),
         lambda: RBF(1.0) * "x",
         lambda: as_kernel("rbf"),
@@ -178,6 +183,14 @@ def test_what_cannot_be_a_kernel_is_a_typed_error(build):
         build()
 
 
+def test_some_columns_of_a_function_and_of_a_kernel_made_elsewhere():
+    X = np.random.default_rng(0).random((6, 3))
+    for kernel in (rbf_kernel, sk.RBF(0.7)):
+        some = On(kernel, 1, 3)
+        np.testing.assert_allclose(some(X, X), kernel(X[:, 1:], X[:, 1:]))
+        np.testing.assert_allclose(some.diag(X), np.ones(6))
+
+
 def test_hamming_counts_the_columns_that_differ():
     rng = np.random.default_rng(0)
     X, Y = rng.integers(4, size=(30, 3)).astype(float), rng.integers(4, size=(9, 3)).astype(float)
@@ -201,6 +214,31 @@ def test_tanimoto_is_shared_bits_over_bits_in_either():
     for refused in (lambda: Tanimoto()(X, -X - 1), lambda: Tanimoto().diag(-X - 1)):
         with pytest.raises(KernelError, match="bits or counts"):
             refused()
+
+
+@pytest.mark.parametrize(
+    "bits",
+    [
+        [0, 1],
+        np.array([0, 1]),
+        [[0, 1], [1]],
+        [[]],
+        [["0", "1"]],
+        [[0, 2]],
+        [[0.5, 1]],
+        [[-1, 1]],
+        [[np.nan, 1]],
+        np.ma.array([[0, 1]], mask=[[0, 1]]),
+    ],
+    ids=str,
+)
+def test_what_is_no_rows_of_bits_is_a_typed_error(bits):
+    with pytest.raises(ArmsError, match="bits must"):
+        pack(bits)
+
+
+def test_bits_of_lists_and_booleans_are_packed():
+    assert pack([[0, 1, 1]]).tolist() == pack([[False, True, True]]).tolist() == [[6.0]]
 
 
 @pytest.mark.parametrize("n_bits", [1, 51, 52, 53, 300])

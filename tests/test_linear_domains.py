@@ -73,6 +73,10 @@ def test_bad_domains():
         lambda: Ball(2, 0.0),
         lambda: Polytope(np.eye(2), np.ones(2)),
         lambda: Polytope([[1.0], [-1.0]], [0.0, -1.0]),
+        lambda: Polytope([["a", "b"]], [1]),
+        lambda: Polytope([[1.0, 2.0], [3.0]], [1, 1]),
+        lambda: Polytope([[1.0], [-1.0]], [1j, 1.0]),
+        lambda: Polytope(np.zeros((2, 0)), [1.0, 1.0]),
     ):
         with pytest.raises(ParameterError):
             bad()
@@ -86,6 +90,12 @@ def test_bad_domains():
         policy, _ = told(Ball(2), kernel, 3, 0)
         with pytest.raises(KernelError):
             policy.choose()
+
+
+def test_polytopes_can_be_compared():
+    one, other = (Polytope([[1.0], [-1.0]], [1.0, 1.0]) for _ in range(2))
+    assert one == one
+    assert one != other
 
 
 def test_a_radius_with_a_promise():

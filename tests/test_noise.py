@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import manyarms as ma
-from manyarms.errors import ObservationError, ParameterError
+from manyarms.errors import ArmsError, ObservationError, ParameterError
 from manyarms.hyper import Evidence, Fixed, fit, likelihood
 from manyarms.kernels import RBF
 from manyarms.policies import EstimatedNoise
@@ -140,6 +140,63 @@ def test_a_policy_made_anew_knows_all_that_was_observed():
     with pytest.raises(ObservationError):
         bandit.observe([0], [np.inf])
     assert bandit.policy.evidence.n_observations == 120
+
+
+@pytest.mark.parametrize("table", [False, True], ids=["without a table", "beside a table"])
+@pytest.mark.parametrize("make", [ma.BKB, ma.GPUCB])
+def test_the_noise_of_arms_that_change_is_estimated(make, table):
+    """Arms by value: equal rows are replicates, and a policy made anew knows them."""
+    rng = np.random.default_rng(0)
+    X = rng.random((40, 2))
+
+    def made(sd):
+        return make(X[:5] if table else None, RBF(0.5), n_features=None if table else 2, regularization=sd**2)
+
+    bandit, told, heard = EstimatedNoise(made, noise=2.0), [], []
+    for _ in range(60):
+        offers = rng.choice(40, 6, replace=False)
+        chosen = np.repeat(offers[bandit.choose(arms=X[offers])], 2)
+        y = np.cos(4 * X[chosen, 0]) + 0.1 * rng.standard_normal(2)
+        bandit.observe(X[chosen], y)
+        told, heard = [*told, *chosen], [*heard, *y]
+    assert 0.1 < bandit.noise < 0.2
+    fresh = made(bandit.noise)
+    fresh.observe(X[told], heard)
+    np.testing.assert_allclose(bandit.policy.predict(X).mean, fresh.predict(X).mean, atol=1e-6)
+    means = np.bincount(told, heard, minlength=40) / np.maximum(np.bincount(told, minlength=40), 1)
+    assert bandit._state.within == pytest.approx(np.sum(np.square(np.array(heard) - means[told])))
+    before = bandit._state
+    bandit.observe(np.zeros((0, 2)), [])
+    for arms, rewards, noise in ((X[:1, :1], [0.0], None), ([400], [0.0], None), (X[:1], [0.0], -1.0)):
+        with pytest.raises((ArmsError, ObservationError)):
+            bandit.observe(arms, rewards, noise=noise)
+    assert bandit._state is before
+
+
+@pytest.mark.parametrize("make", [ma.BKB, ma.GPUCB])
+def test_noise_that_is_told_stays_as_it_is_while_that_of_the_others_is_estimated(make):
+    rng = np.random.default_rng(1)
+    arms = rng.random((40, 1))
+    f = np.sin(5 * arms[:, 0])
+
+    def made(sd):
+        return make(arms, RBF(0.3), regularization=sd**2)
+
+    bandit, calls = EstimatedNoise(made, noise=2.0), []
+    bandit.observe(3, f[3] + 1.0, noise=1.0)
+    assert bandit.noise == 2.0  # nothing is known of the others' noise
+    for t in range(40):
+        chosen, told = rng.choice(40, 4), 3.0 if t % 2 else None
+        calls.append((chosen, f[chosen] + (told or 0.1) * rng.standard_normal(4), told))
+        bandit.observe(*calls[-1][:2], noise=told)
+    assert 0.1 < bandit.noise < 0.2
+    fresh = made(bandit.noise)
+    fresh.observe(3, f[3] + 1.0, noise=1.0)
+    for chosen, y, told in calls:
+        fresh.observe(chosen, y, noise=told)
+    np.testing.assert_allclose(bandit.policy.counts, fresh.counts)
+    np.testing.assert_allclose(bandit.policy.predict().mean, fresh.predict().mean, atol=1e-6)
+    assert bandit.policy.evidence.n_observations == 161
 
 
 @pytest.mark.parametrize("make", [None, lambda sd: 3, lambda sd: _used()], ids=["nothing", "no policy", "a used one"])

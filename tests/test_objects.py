@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import manyarms as ma
-from manyarms.errors import ArmsError, KernelError, ParameterError
+from manyarms.errors import ArmsError, KernelError, ParameterError, UnknownArmError
 from manyarms.kernels import (
     RBF,
     Graph,
@@ -18,6 +18,7 @@ from manyarms.kernels import (
     MinMax,
     Mismatch,
     ObjectKernel,
+    On,
     OnObjects,
     Spectrum,
     Tanimoto,
@@ -130,6 +131,23 @@ def test_refinements_tell_graphs_apart_that_labels_do_not():
     assert gram(WeisfeilerLehman(1), [path, star])[0, 1] < 0.9
     renumbered = Graph("CCCC", [(3, 1), (1, 0), (0, 2)])
     assert gram(WeisfeilerLehman(3), [path, renumbered])[0, 1] == pytest.approx(1)
+
+
+@given(graphs, st.integers(0, 2))
+def test_a_graph_has_the_same_row_beside_any_others(objects, refinements):
+    kernel = WeisfeilerLehman(refinements)
+    together = kernel.encode(objects)
+    for row, graph in zip(together, objects, strict=True):
+        (alone,) = kernel.encode([graph])
+        np.testing.assert_array_equal(row, np.pad(alone, (0, len(row) - len(alone)), constant_values=-1))
+
+
+def test_a_small_graph_that_comes_alone_is_the_arm_it_was_beside_a_large_one():
+    kernel, small, large = WeisfeilerLehman(2), Graph("CCO", [(0, 1), (1, 2)]), Graph("CCCCN", [(i, i + 1) for i in range(4)])
+    policy = ma.BKB([small, large], kernel)
+    policy.observe(kernel.encode([small]), [1.0])
+    assert policy.counts.tolist() == [1, 0]
+    assert len(ma.Pool.from_objects([small, large], kernel).add([small]).X) == 2
 
 
 @given(multisets)
@@ -335,6 +353,21 @@ def test_another_set_of_objects_at_every_choice(policy):
     assert alone._state is before
 
 
+@pytest.mark.parametrize(
+    ("kernel", "thing"), [(Spectrum(2, DNA), "ACG"), (WeisfeilerLehman(1), Graph("CC", [(0, 1)])), (2.0 * Jaccard(), {1, 2})]
+)
+@pytest.mark.parametrize("table", [False, True])
+def test_objects_given_in_place_of_their_rows_are_told_how(kernel, thing, table):
+    policy = ma.BKB([thing], kernel) if table else ma.BKB(None, kernel, n_features=9)
+    for refused in (lambda: policy.observe([thing], [1.0]), lambda: policy.choose(arms=[thing], pending=[thing])):
+        with pytest.raises(ArmsError, match=r"kernel.encode\(objects\)") as error:
+            refused()
+        assert "-1" not in str(error.value)
+    with pytest.raises(UnknownArmError):
+        policy.observe([7], [1.0])
+    assert not policy.evidence.n_observations
+
+
 def test_an_object_that_comes_again_has_the_number_it_had():
     kernel, sets = OnObjects(overlap), [{1, 2}, {2, 3}, {4}]
     np.testing.assert_array_equal(kernel.encode(sets), kernel.encode(sets))
@@ -396,6 +429,12 @@ def test_objects_that_a_kernel_cannot_take(kernel, objects, words):
         ma.BKB(objects, kernel)
 
 
+def numbered():
+    kernel = OnObjects(overlap)
+    kernel.encode([{1}, {2}])
+    return kernel
+
+
 @pytest.mark.parametrize(
     "build",
     [
@@ -411,11 +450,39 @@ def test_objects_that_a_kernel_cannot_take(kernel, objects, words):
         lambda: WeisfeilerLehman(-1),
         lambda: OnObjects(3),
         lambda: OnObjects(overlap)(np.zeros((1, 1)), np.zeros((1, 1))),
+        lambda: numbered().diag(np.array([[0.5]])),
     ],
 )
 def test_what_cannot_be_a_kernel_of_objects(build):
     with pytest.raises((KernelError, ArmsError)):
         build()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rows"),
+    [
+        (Spectrum(2, DNA), [[7.0, 9.0, 1.0]]),
+        (Spectrum(2, **STRANDS), [[7.0, 9.0, 1.0]]),
+        (Mismatch(2, **STRANDS), [[0.0, 4.0, 1.0]]),
+        (Spectrum(2, DNA), [[0.0, 0.5, 1.0]]),
+        (Jaccard(), [[1.2, 1.7], [1.1, 1.9]]),
+        (Jaccard(), [[1.0, -2.0]]),
+        (WeisfeilerLehman(1), [[1.0, 2.0**52]]),
+    ],
+)
+def test_rows_that_no_encoder_made(kernel, rows):
+    X = np.array(rows)
+    for refused in (lambda: ma.BKB(X, kernel), lambda: ma.GPUCB(X, 2.0 * kernel), lambda: kernel(X, X), lambda: kernel.diag(X)):
+        with pytest.raises(ArmsError, match=r"kernel.encode\(objects\)"):
+            refused()
+    policy = ma.BKB(None, kernel, n_features=X.shape[1])
+    for refused in (lambda: policy.observe(X, np.ones(len(X))), lambda: policy.choose(arms=X), lambda: policy.predict(X)):
+        with pytest.raises(ArmsError, match=r"kernel.encode\(objects\)"):
+            refused()
+    beside = np.hstack([X, np.ones((len(X), 1))])  # numbers beside the object
+    with pytest.raises(ArmsError, match=r"kernel.encode\(objects\)"):
+        ma.BKB(beside, On(kernel, 0, X.shape[1]) * On(RBF(1.0), X.shape[1], X.shape[1] + 1))
+    assert not policy.evidence.n_observations
 
 
 def test_predicting_a_larger_object_is_refused_and_a_smaller_one_is_not():

@@ -233,7 +233,7 @@ def test_zeros_of_both_signs_are_one():
 def test_colliding_hashes_do_not_merge_arms(monkeypatch):
     X = np.random.default_rng(0).integers(0, 3, (200, 3)).astype(float)
     expected = Pool.from_array(X)
-    monkeypatch.setattr(groups, "_hashes", lambda rows: np.zeros(len(rows), np.uint64))
+    monkeypatch.setattr(groups, "hashes_of", lambda rows: np.zeros(len(rows), np.uint64))
     pool = Pool.from_array(X)
     np.testing.assert_array_equal(pool.X, expected.X)
     np.testing.assert_array_equal(pool.arm_of, expected.arm_of)

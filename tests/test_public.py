@@ -87,6 +87,16 @@ def test_the_public_names_are_the_documented_ones(heading, module):
         assert inspect.getdoc(getattr(module, name)), f"{name} has no docstring"
 
 
+@pytest.mark.parametrize(
+    ("name", "function"), [("BKB", ma.BKB.__init__), ("GPUCB", ma.GPUCB.__init__), ("choose", ma.BKB.choose)]
+)
+def test_the_documented_signatures_are_the_real_ones(name, function):
+    page = (ROOT / "docs" / "api.md").read_text()
+    written = re.search(rf"^(?:- `)?{name}\(((?:[^()]|\([^()]*\))*)\)", page, re.MULTILINE).group(1)
+    names = [part.split("=")[0] for part in re.split(r", (?![^(]*\))", written) if part != "*"]
+    assert names == [name for name in inspect.signature(function).parameters if name != "self"]
+
+
 def public_members():
     for module in (ma, ma.kernels, ma.policies, ma.domains, ma.diagnostics):
         for name in module.__all__:

@@ -167,6 +167,24 @@ def test_a_dictionary_that_would_be_too_large_is_drawn_with_a_lower_oversampling
     assert rewards.max() - rewards[some].mean() < 0.2
 
 
+@pytest.mark.parametrize("learn", [warm, bulk])
+@pytest.mark.parametrize("n_zero", [20, 1990, 2000])
+def test_arms_with_nothing_to_learn_are_learned_in_bulk(learn, n_zero):
+    """k(x, x) = 0 at most rows, or at all of them."""
+    X = np.vstack([np.zeros((n_zero, 2)), np.ones((2000 - n_zero, 2))])
+    policy = ma.BKB(X, ma.kernels.Linear())
+    learn(policy, np.arange(2000), np.ones(2000))
+    mean, std = policy.predict()
+    assert not mean[:n_zero].any()
+    assert not std[:n_zero].any()
+    np.testing.assert_allclose(mean[n_zero:], 1.0, rtol=1e-3)
+    assert len(policy.dictionary)
+    policy.observe([0, 1], [1.0, 2.0])
+    policy.redraw()
+    assert policy.choose()[0] >= n_zero % 2000
+    assert len(policy.dictionary)
+
+
 def test_what_is_wrong_with_a_table_is_said_and_changes_nothing():
     policy = ma.BKB(np.linspace(0, 1, 50)[:, None], KERNEL)
     before = fingerprint(policy)
@@ -190,6 +208,14 @@ def test_what_is_wrong_with_a_table_is_said_and_changes_nothing():
     policy.warm_start([0, 1], [0.0, 1.0])
     with pytest.raises(StateError):
         policy.warm_start([0], [0.0])
+
+
+@pytest.mark.parametrize("variant", ["always", "incremental", "insertion"])
+def test_other_variants_say_which_one_starts_warm(variant):
+    policy = ma.BKB(np.linspace(0, 1, 5)[:, None], KERNEL, resparsify=variant)
+    with pytest.raises(ParameterError, match=r'resparsify="adaptive"'):
+        policy.warm_start([0], [1.0])
+    assert not policy.evidence.n_observations
 
 
 @pytest.mark.parametrize("learn", ["warm_start", "observe"])

@@ -16,6 +16,8 @@ def joined(context: Any, arms: ArrayLike) -> Array:
     k((c, a), (c′, a′)) = k₁(c, c′)·k₂(a, a′) (Krause and Ong, NIPS 2011).
     """
     rows = as_rows(arms)
+    if np.ma.is_masked(context):
+        raise ArmsError("a context must not be masked; fill the masked values")
     try:
         shared = as_rows([context])
     except ArmsError as error:

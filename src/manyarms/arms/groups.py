@@ -1,5 +1,7 @@
 """Rows that are equal, found by hashes."""
 
+from functools import lru_cache
+
 import numpy as np
 
 from manyarms.typing import AnyArray, Array, Indices
@@ -10,7 +12,7 @@ ENTRIES_HASHED = 1 << 20
 
 def group(rows: Array) -> tuple[Indices, Indices]:
     """The first of each distinct row, in order of appearance, and for each row which of them it equals."""
-    _, first, inverse = np.unique(_hashes(rows), return_index=True, return_inverse=True)
+    _, first, inverse = np.unique(hashes_of(rows), return_index=True, return_inverse=True)
     if len(first) == len(rows):
         return np.arange(len(rows)), np.arange(len(rows))
     step = max(1, ENTRIES_HASHED // rows.shape[1])
@@ -24,9 +26,10 @@ def group(rows: Array) -> tuple[Indices, Indices]:
     return first[order], rank[inverse]
 
 
-def _hashes(rows: Array) -> AnyArray:
-    """64 bits for each row, equal for equal rows; different rows may collide, which the caller checks."""
-    weights = np.random.default_rng(0).integers(0, 2**64, rows.shape[1], dtype=np.uint64) | np.uint64(1)
+def hashes_of(rows: Array) -> AnyArray:
+    """64 bits for each row of float64, equal for equal rows, in every process; different rows may collide, which the caller
+    checks."""
+    weights = _weights(rows.shape[1])
     hashes = np.empty(len(rows), np.uint64)
     step = max(1, ENTRIES_HASHED // rows.shape[1])
     for start in range(0, len(rows), step):
@@ -37,3 +40,9 @@ def _hashes(rows: Array) -> AnyArray:
         mixed ^= mixed >> np.uint64(32)
         hashes[start : start + step] = mixed @ weights
     return hashes
+
+
+@lru_cache
+def _weights(columns: int) -> AnyArray:
+    """Odd numbers of 64 bits, (columns,)."""
+    return np.asarray(np.random.default_rng(0).integers(0, 2**64, columns, dtype=np.uint64) | np.uint64(1))

@@ -86,7 +86,7 @@ def on_sphere(d: Array, b: Array) -> Array:
     return np.asarray(v / np.linalg.norm(v))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Polytope:
     """Ax ≤ b, bounded, with a linear kernel.
 
@@ -99,8 +99,11 @@ class Polytope:
     b: Array
 
     def __post_init__(self) -> None:
-        A, b = np.array(self.A, dtype=np.float64), np.array(self.b, dtype=np.float64)
-        if A.ndim != 2 or b.shape != (len(A),) or not (np.isfinite(A).all() and np.isfinite(b).all()):
+        try:
+            A, b = np.array(self.A, dtype=np.float64), np.array(self.b, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ParameterError(f"a polytope takes numbers, A (m, d) and b (m,): {error}") from error
+        if A.ndim != 2 or 0 in A.shape or b.shape != (len(A),) or not (np.isfinite(A).all() and np.isfinite(b).all()):
             raise ParameterError(f"a polytope takes finite A (m, d) and b (m,), got shapes {A.shape} and {b.shape}")
         object.__setattr__(self, "A", A)
         object.__setattr__(self, "b", b)

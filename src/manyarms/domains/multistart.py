@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 
 from manyarms.domains.box import Box
 from manyarms.domains.score import Score
+from manyarms.numbers import whole
 from manyarms.typing import Array
 
 SCALES = (1e-3, 0.3)
@@ -30,9 +31,13 @@ class MultiStart:
     choice or one step is taken, and climbed from, while that gains. Without a gradient a climb is random steps that shrink.
     """
 
-    raw: int = 384
-    starts: int = 3
+    raw: int = 256
+    starts: int = 2
     steps: int = 60
+
+    def __post_init__(self) -> None:
+        for name in ("raw", "starts", "steps"):
+            whole(getattr(self, name), name)
 
     def __call__(self, score: Score, box: Box, rng: np.random.Generator) -> Array:
         """A row of large u."""

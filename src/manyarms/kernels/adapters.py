@@ -63,7 +63,8 @@ class FromCallable(Kernel):
 
 
 class FromObject(FromCallable):
-    """An object with ``kernel(X, Y)`` and ``kernel.diag(X)``: scikit-learn's, and `Kernel` subclasses made elsewhere."""
+    """An object with ``kernel(X, Y)`` and ``kernel.diag(X)``: scikit-learn's, and `Kernel` subclasses made elsewhere,
+    with their gradients."""
 
     advice = "it must give k(x, y) for two blocks of rows, and k(x, x) as its diag"
 
@@ -73,6 +74,22 @@ class FromObject(FromCallable):
 
     def diag(self, X: Array) -> Array:
         return self._checked(lambda: self._diag(X), (len(X),))
+
+    @property
+    def differentiable(self) -> bool:
+        return isinstance(self.function, Kernel) and self.function.differentiable
+
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        kernel = self.function
+        if not isinstance(kernel, Kernel):
+            return super().gradient(X, Y, V)
+        return self._checked(lambda: kernel.gradient(X, Y, V), X.shape)
+
+    def diag_gradient(self, X: Array) -> Array:
+        kernel = self.function
+        if not isinstance(kernel, Kernel):
+            return super().diag_gradient(X)
+        return self._checked(lambda: kernel.diag_gradient(X), X.shape)
 
 
 class Pairwise(FromCallable):

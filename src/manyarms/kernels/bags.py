@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from manyarms.errors import ArmsError
 from manyarms.typing import Array, Indices
 
 LARGEST = 2**52
@@ -27,9 +28,9 @@ class Bags(NamedTuple):
     starts: Indices  # (n + 1,)
 
     @classmethod
-    def of(cls, rows: Array) -> "Bags":
-        """The numbers of each row that are not negative."""
-        held = rows >= 0
+    def of(cls, rows: Array, below: int = LARGEST) -> "Bags":
+        """The numbers of each row that are not negative, all below some number."""
+        held = checked(rows, below) >= 0
         return cls(rows[held].astype(np.int64), ends_of(held.sum(axis=1)))
 
     def squares(self) -> Array:
@@ -45,6 +46,17 @@ class Bags(NamedTuple):
             counts = np.diff(first, append=len(keys))
             total[start : start + step] = np.bincount(keys[first] // most, np.square(counts), len(bounds) - 1)
         return total
+
+
+def checked(rows: Array, below: int = LARGEST) -> Array:
+    """Rows as an encoder makes them, whole numbers from −1 on and below some number, or ArmsError."""
+    if rows.size and not (rows.min() >= -1 and rows.max() < below and (np.floor(rows) == rows).all()):
+        bad = rows[~((rows >= -1) & (rows < below) & (np.floor(rows) == rows))]
+        raise ArmsError(
+            f"rows of objects are those that kernel.encode(objects) gives, whole numbers from -1 to {below - 1}, got {bad[0]}; "
+            "encode the objects, or give them as a list"
+        )
+    return rows
 
 
 def ends_of(sizes: npt.NDArray[np.integer[Any]]) -> Indices:

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyarms.errors import KernelError
+from manyarms.kernels.adapters import as_kernel
 from manyarms.kernels.base import Kernel, as_blocks
 from manyarms.kernels.discrete import BITS, unpack
+from manyarms.numbers import whole
 from manyarms.typing import Array
 
 
@@ -19,8 +21,10 @@ class On(Kernel):
     stop: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.start < self.stop:
-            raise KernelError(f"columns run from start ≥ 0 up to a later stop, got {self.start} and {self.stop}")
+        if not isinstance(self.kernel, Kernel):
+            object.__setattr__(self, "kernel", as_kernel(self.kernel))
+        whole(self.start, "start", at_least=0, error=KernelError)
+        whole(self.stop, "stop (the column after the last)", at_least=self.start + 1, error=KernelError)
 
     def __call__(self, X: Array, Y: Array) -> Array:
         X, Y = as_blocks(X, Y)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from manyarms.errors import KernelError
+from manyarms.errors import ArmsError, KernelError
 from manyarms.kernels.base import Kernel, as_blocks
 from manyarms.kernels.distances import row_blocks
 from manyarms.kernels.stationary import as_lengthscale, check_lengthscale
@@ -97,16 +97,32 @@ class MinMax(Kernel):
         return "MinMax()"
 
 
-def pack(bits: AnyArray) -> Array:
+def pack(bits: ArrayLike) -> Array:
     """Rows of 0 and 1, (n, b), as whole numbers of BITS bits, (n, ⌈b/BITS⌉): exact in float64, 1/BITS of the memory."""
+    bits = _rows_of_bits(bits)
     n, b = bits.shape
     width = -(-b // BITS)
     words, powers = np.empty((n, width)), 2.0 ** np.arange(BITS)
     for rows in row_blocks(n, width):  # a float64 for each bit only of some rows at a time
         padded = np.zeros((rows.stop - rows.start, width * BITS))
         padded[:, :b] = bits[rows]
+        other = (padded != 0) & (padded != 1)
+        if other.any():
+            raise ArmsError(f"bits must be 0 or 1, got {padded[other][0]}; a threshold makes bits of numbers: X > 0.5")
         words[rows] = padded.reshape(-1, width, BITS) @ powers
     return words
+
+
+def _rows_of_bits(bits: ArrayLike) -> AnyArray:
+    if np.ma.is_masked(bits):
+        raise ArmsError("bits must not be masked; fill the masked ones or leave the rows out")
+    try:
+        array: AnyArray = np.asarray(bits)
+    except ValueError as error:
+        raise ArmsError(f"bits must be rows of 0 and 1, (n, b): {error}") from error
+    if array.ndim != 2 or not array.shape[1] or array.dtype.kind not in "fiub":
+        raise ArmsError(f"bits must be rows of 0 and 1, (n, b), got {array.dtype} of shape {array.shape}")
+    return array
 
 
 def unpack(words: Array, n_bits: int) -> Array:

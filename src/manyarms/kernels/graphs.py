@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyarms.errors import ArmsError, KernelError
-from manyarms.kernels.bags import Bags, cosines
+from manyarms.kernels.bags import Bags, checked, cosines
 from manyarms.kernels.objects import NOTHING, ObjectKernel, shortened
 from manyarms.kernels.sets import number
 from manyarms.numbers import whole
@@ -32,7 +32,7 @@ class Graphs:
     refinements: int
 
     def encode(self, objects: Sequence[Any]) -> Array:
-        """All graphs refined at once, as one graph, (n, (refinements + 1)·most nodes)."""
+        """All graphs refined at once, as one graph, (n, (refinements + 1)·most nodes): rows do not depend on each other."""
         sizes, labels, edges = _union(objects)
         levels = [labels]
         for _ in range(self.refinements):
@@ -40,12 +40,12 @@ class Graphs:
             np.add.at(around, edges[:, 0], _mixed(labels, 1)[edges[:, 1]])
             labels = _mixed(labels + _mixed(around, 2), 3)
             levels.append(labels)
-        most = int(sizes.max(initial=1))
-        rows = np.full((len(sizes), len(levels), most), NOTHING)
-        held = np.arange(most) < sizes[:, None]
-        for level, labels in enumerate(levels):
-            rows[:, level][held] = (_mixed(labels, level) >> np.uint64(12)).astype(np.float64)
-        return rows.reshape(len(sizes), -1)
+        codes = np.concatenate([_mixed(labels, level) >> np.uint64(12) for level, labels in enumerate(levels)])
+        graph = np.tile(np.repeat(np.arange(len(sizes)), sizes), len(levels))
+        rows = np.full((len(sizes), len(levels) * int(sizes.max(initial=1))), NOTHING)
+        held = np.arange(rows.shape[1]) < len(levels) * sizes[:, None]
+        rows[held] = codes[np.argsort(graph, kind="stable")]  # each graph's, level by level
+        return rows
 
     def show(self, row: Array) -> str:
         """The size is all that a row tells."""
@@ -73,7 +73,7 @@ class WeisfeilerLehman(ObjectKernel):
         return cosines(np.asarray(X), np.asarray(Y), Bags.of)
 
     def diag(self, X: Array) -> Array:
-        return np.ones(len(X))
+        return np.ones(len(checked(np.asarray(X))))
 
 
 def _union(objects: Sequence[Any]) -> tuple[Indices, AnyArray, Indices]:

@@ -80,7 +80,7 @@ class Numbered:
         return np.array([[self._numbers[id(each)]] for each in objects], dtype=np.float64).reshape(-1, 1)
 
     def __getitem__(self, row: Array) -> Any:
-        if len(row) != 1 or not 0 <= row[0] < len(self._objects):
+        if len(row) != 1 or not 0 <= row[0] < len(self._objects) or row[0] != int(row[0]):
             raise KernelError(f"a row must be a number that encode() gave, below {len(self._objects)}; got {row}")
         return self._objects[int(row[0])]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.errors import ArmsError
-from manyarms.kernels.bags import Bags, Counts
+from manyarms.kernels.bags import Bags, Counts, checked
 from manyarms.kernels.objects import NOTHING, ObjectKernel, shortened
 from manyarms.typing import Array
 
@@ -53,7 +53,7 @@ class Jaccard(ObjectKernel):
         return np.asarray(np.divide(K, union, out=np.ones_like(K), where=union > 0))
 
     def diag(self, X: Array) -> Array:
-        return np.ones(len(X))
+        return np.ones(len(checked(np.asarray(X))))
 
 
 def number(thing: Any) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.errors import ArmsError, KernelError
-from manyarms.kernels.bags import LARGEST, Bags, Numbers, cosines, ends_of
+from manyarms.kernels.bags import LARGEST, Bags, Numbers, checked, cosines, ends_of
 from manyarms.kernels.objects import NOTHING, ObjectKernel, shortened
 from manyarms.numbers import whole
 from manyarms.typing import Array
@@ -95,11 +95,11 @@ class Spectrum(ObjectKernel):
         return cosines(np.asarray(X), np.asarray(Y), self._bags)
 
     def diag(self, X: Array) -> Array:
-        return np.ones(len(X))
+        return np.ones(len(checked(np.asarray(X), len(self.alphabet))))
 
     def _bags(self, rows: Array) -> Bags:
         """The words of each string, and those of its reverse complement."""
-        codes, starts = Bags.of(rows)
+        codes, starts = Bags.of(rows, len(self.alphabet))
         sizes = np.maximum(np.diff(starts) - self.length + 1, 0)
         ends = ends_of(sizes)
         at = np.arange(ends[-1]) + np.repeat(starts[:-1] - ends[:-1], sizes)

@@ -126,6 +126,14 @@ class BKB(Policy):
         """
         self._state = self._redrawn(self.oversampling if oversampling is None else _oversampling(oversampling))
 
+    def warm_start(
+        self, arms: ArrayLike, rewards: ArrayLike, *, noise: ArrayLike | None = None, largest: int | None = None
+    ) -> None:
+        """Learn a large table of past rewards as part of the prior: with ``resparsify="adaptive"`` only."""
+        raise ParameterError(
+            f'warm_start() needs resparsify="adaptive", this is {type(self).__name__}; here observe() learns the table'
+        )
+
     @contextmanager
     def repeating(self, drawn: Indices | None) -> Iterator[None]:
         """What is observed here was before, and this dictionary drawn then (None: none was): nothing is decided anew."""

@@ -17,9 +17,10 @@ def as_arms(arms: Any, n_arms: int) -> Indices:
     if array.size == 0:
         return np.zeros(0, dtype=np.intp)
     if array.dtype.kind not in "iu":
-        raise ArmsError(
-            f"arms are whole numbers from 0 to {n_arms - 1}, got {_example(array)} ({array.dtype}); by value, rows (n, d)"
-        )
+        came = f"got {_example(array)} ({array.dtype})"
+        if not n_arms:
+            raise ArmsError(f"arms are given by value, as rows (n, d), while none has a number; {came}")
+        raise ArmsError(f"arms are whole numbers from 0 to {n_arms - 1}, {came}; by value, rows (n, d)")
     outside = (array < 0) | (array >= n_arms)
     if outside.any() and not n_arms:
         raise UnknownArmError(f"there is no arm {array[outside][0]}: no arm has a number yet, give rows (n, d)")

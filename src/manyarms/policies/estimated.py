@@ -8,20 +8,24 @@ mean and d̃ the effective dimension,
 The second holds whatever f is: what the mean misses only adds. Each sum over the δ-quantile of the χ² law of its degrees of
 freedom is an upper bound on ξ² (with probability about 1 − δ for Gaussian noise and arms chosen beforehand); the smaller one
 is taken.
+
+Where some observations come with a noise of their own, both sums, N and u are over the others, and d̃ is their share of the
+trace of H: with P the projection on them, E RSS ≥ ξ² tr(P(I − H)P)² ≥ ξ²(N − 2 tr PHP) all the same.
 """
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import gammaincinv
 
+from manyarms.arms.seen import Seen
 from manyarms.errors import ParameterError
 from manyarms.numbers import real
 from manyarms.policies.base import Policy
-from manyarms.policies.checks import as_arms, as_rewards
+from manyarms.policies.checks import as_rewards, as_weights
 from manyarms.sketch.history import History, by_arm
 from manyarms.typing import Array, ArrayLike, Indices
 
@@ -43,6 +47,8 @@ class EstimatedState:
     noise: float  # that it was made for
     within: float  # W
     n_estimated: int  # observations at the last estimate
+    plain: History = field(default_factory=History)  # observations whose noise is to be estimated
+    told: History = field(default_factory=History)  # those whose noise was told, of weight 1/noise²
 
 
 class EstimatedNoise:
@@ -51,7 +57,7 @@ class EstimatedNoise:
     ``EstimatedNoise(lambda noise: BKB(arms, kernel, regularization=noise**2), noise=1.0)``. The estimate is an upper bound: it
     starts high and comes down as evidence grows, so that the first guess had better be too large. It is the standard deviation,
     which is the scale of sub-Gaussian noise where that is Gaussian; noise that is bounded by ±b may need b. No theorem covers a
-    radius with an estimated noise.
+    radius with an estimated noise. Arms may change: a policy made without any takes `choose(arms=X)` and `observe(X[i], y)`.
 
     make : from a standard deviation to a policy that has observed nothing.
     noise : the first guess.
@@ -79,41 +85,60 @@ class EstimatedNoise:
         """As `BKB.choose`."""
         return self._state.policy.choose(n, **options)
 
-    def observe(self, arms: ArrayLike, rewards: ArrayLike) -> None:
-        """Learn the rewards (n,) of arms (n,). On an error nothing has changed."""
-        old, policy = self._state, copy(self._state.policy)
-        policy.observe(arms, rewards)
-        indices = as_arms(arms, policy.n_arms)
-        within = old.within + _within(old.policy._state.history, indices, as_rewards(rewards, len(indices)))
-        n = policy.evidence.n_observations
-        noise, n_estimated = old.noise, old.n_estimated
-        if n >= max(n_estimated + 1, int(GROWTH * n_estimated)):
-            estimate, n_estimated = estimated_noise(policy, within), n
-            if estimate is not None and max(estimate / noise, noise / estimate) > MOVED:
-                policy, noise = self._made_anew(estimate, policy._state.history), estimate
-        self._state = EstimatedState(policy, noise, within, n_estimated)
+    def observe(self, arms: ArrayLike, rewards: ArrayLike, *, noise: ArrayLike | None = None) -> None:
+        """Learn the rewards (n,) of arms (n,), by number or by value, as rows (n, d). On an error nothing has changed.
 
-    def _made_anew(self, noise: float, history: History) -> Policy:
-        policy = self._make(noise)
+        `noise` is the standard deviation of these rewards where it is known, one number or one each: they weigh accordingly,
+        whatever the estimate, which is of the others' noise.
+        """
+        old, policy = self._state, copy(self._state.policy)
+        policy.observe(arms, rewards, noise=noise)
+        _, indices = policy._numbered(arms, policy._state.history)
+        if not len(indices):
+            return
+        values = as_rewards(rewards, len(indices))
+        evidence = (*by_arm(indices, values, as_weights(noise, len(indices), 1.0)), len(indices))
+        plain, told, within = old.plain, old.told, old.within
+        if noise is None:
+            plain, within = plain.add(*evidence), within + _within(plain, indices, values)
+        else:
+            told = told.add(*evidence)
+        n = policy.evidence.n_observations
+        sd, n_estimated = old.noise, old.n_estimated
+        if n >= max(n_estimated + 1, int(GROWTH * n_estimated)):
+            estimate, n_estimated = estimated_noise(policy, plain, within), n
+            if estimate is not None and max(estimate / sd, sd / estimate) > MOVED:
+                policy, sd = self._made_anew(estimate, plain, told, policy._state.history.seen), estimate
+        self._state = EstimatedState(policy, sd, within, n_estimated, plain, told)
+
+    def _made_anew(self, noise: float, plain: History, told: History, seen: Seen) -> Policy:
+        policy, history = self._make(noise), plain
+        if len(told.pulled):
+            weights = policy.regularization * told.counts
+            history = plain.add(told.pulled, told.sums / told.counts, weights, told.n_observations)
+        history = replace(history, seen=seen)
         policy._check_rounding(history)
         policy._state = policy._observed(history, history.pulled, history.sums / history.counts, history.counts)
         return policy
 
 
-def estimated_noise(policy: Policy, within: float) -> float | None:
-    """An upper bound on the standard deviation of the noise, `within` being W; None where there is too little evidence."""
-    history = policy._state.history
+def estimated_noise(policy: Policy, history: History, within: float) -> float | None:
+    """An upper bound on the standard deviation of the noise of what the history holds, part of all that the policy observed,
+    `within` being its W; None where there is too little evidence."""
     pulled, counts = history.pulled, history.counts
-    mean, _ = policy._moments_at(policy.arms[pulled], policy._diag[pulled])
+    if not len(pulled):
+        return None
+    known = policy._state.history  # which has the rows that were observed by value
+    diag = policy._diags(known, pulled)
+    mean, variance = policy._moments_at(policy._rows(known, pulled), diag)
     around = within + float(counts @ np.square(history.sums / counts - mean))
     sums = np.array([within, around])
-    freedom = np.array([counts.sum() - len(pulled), counts.sum() - 2 * policy.effective_dimension])
+    freedom = counts.sum() - np.array([len(pulled), 2 * float(counts @ variance)])
     usable = freedom >= 1
     if not usable.any():
         return None
-    variance = float((sums[usable] / (2 * gammaincinv(freedom[usable] / 2, DELTA))).min())
-    kappa2 = float(policy._diag[pulled].max())
-    return float(np.sqrt(max(variance, LEAST * kappa2)))
+    bound = float((sums[usable] / (2 * gammaincinv(freedom[usable] / 2, DELTA))).min())
+    return float(np.sqrt(max(bound, LEAST * float(diag.max()))))
 
 
 def _within(history: History, arms: Indices, rewards: Array) -> float:

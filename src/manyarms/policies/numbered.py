@@ -10,8 +10,9 @@ from manyarms.arms import as_rows
 from manyarms.arms.array import Checked
 from manyarms.arms.objects import encoded
 from manyarms.arms.seen import Index
-from manyarms.errors import ArmsError, ParameterError
+from manyarms.errors import ArmsError, ParameterError, UnknownArmError
 from manyarms.kernels import Kernel
+from manyarms.kernels.objects import encoder_of
 from manyarms.numbers import whole
 from manyarms.policies.checks import as_arms, is_rows
 from manyarms.sketch.history import History
@@ -56,7 +57,7 @@ class Numbered(ABC):
     def _numbered(self, arms: ArrayLike, history: History) -> tuple[History, Indices]:
         """Arms given by number or by value, as numbers, and the history that knows the rows it did not."""
         if not is_rows(arms):
-            return history, as_arms(arms, self.n_arms + (len(history.seen) if self._takes_rows else 0))
+            return history, self._numbers(arms, self.n_arms + (len(history.seen) if self._takes_rows else 0))
         if not len(np.asarray(arms)):
             return history, np.zeros(0, dtype=np.intp)
         rows = self._given(arms).astype(np.float64) + 0.0  # −0 is 0
@@ -72,6 +73,15 @@ class Numbered(ABC):
             numbers[new] = self.n_arms + len(seen) + at.ravel()
             history = replace(history, seen=seen.with_more(distinct, self._diagonal(distinct)))
         return history, numbers
+
+    def _numbers(self, arms: ArrayLike, n_arms: int) -> Indices:
+        """Arms by number, checked."""
+        try:
+            return as_arms(arms, n_arms)
+        except ArmsError as error:
+            if isinstance(error, UnknownArmError) or not self._takes_rows or encoder_of(self.kernel) is None:
+                raise
+            raise ArmsError(f"objects are given by their rows, kernel.encode(objects), or by number: {error}") from error
 
     def _given(self, arms: ArrayLike) -> Array:
         """Rows given in place of the table's, checked."""

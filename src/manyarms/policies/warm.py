@@ -76,7 +76,7 @@ class WarmStart(WorkingSet):
             oversampling=drawn.oversampling,
             history=rest,
             before=evidence,
-            dictionary=np.sort(past.inducing),
+            dictionary=np.sort(past.inducing) if m else dictionary,
             inducing=past.inducing,
             drawn=posterior,
             evidence=evidence,

@@ -125,6 +125,8 @@ def _thinned(
 ) -> tuple[Draw, float]:
     """Fewer rows, by their own variances, never all gone, and the q̄ at which about `largest` or fewer are left."""
     counts, variance = table.counts[drawn.at], drawn.variance(kernel, table, drawn.at, regularization)
+    if not variance.any():  # k(x, x) = 0 at all of them: one stands for the others
+        return Draw.of(kernel, table, drawn.at[:1], drawn.probability[:1], regularization), oversampling
     oversampling = min(oversampling, largest / float((counts * variance / drawn.probability).sum()))
     wanted = np.minimum(drawn.probability, inclusion_probability(variance, counts, oversampling))
     kept = rng.random(len(wanted)) * drawn.probability < wanted
