@@ -1,5 +1,6 @@
 """Ask and tell over a box: `Optimizer(Box(...))`. Ids are points; those asked for or told form a table that grows."""
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -20,7 +21,7 @@ from manyarms.optimizer import START, Direction, Optimizer, Predictions, State
 from manyarms.sketch.confidence import Constant, Radius
 from manyarms.sketch.store import blas
 from manyarms.trials import CandidateId, Trial
-from manyarms.typing import Array, Mask, Seed
+from manyarms.typing import Array, Indices, Mask, Seed
 
 RADIUS = Constant(2.0)
 """Of a box: see docs/optimizer.md."""
@@ -147,6 +148,10 @@ class BoxOptimizer(Optimizer, over=Box):
 
     def _gone(self, state: State) -> Mask:
         return state.out
+
+    def _positions(self, trials: Sequence[Trial], pool: Any) -> Indices:
+        known: Indices = pool.known([trial.id for trial in trials])
+        return known
 
     def _next_row(self, state: State) -> Array | None:
         """The row to ask for next, None where none may be."""

@@ -1,5 +1,6 @@
 """The points of a box that were asked for or told: a table that grows, with what an optimizer uses of a `Pool`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,10 @@ class Points:
                 raise UnknownArmError(f"{point!r} was neither asked for nor told")
             found.append(position)
         return np.array(found, dtype=np.intp)
+
+    def known(self, points: Sequence[Point]) -> Indices:
+        """Where these points are that came from here, unchecked, (n,)."""
+        return np.array([self._at[_key(point)] for point in points], dtype=np.intp)
 
     def _position(self, key: tuple[Any, ...]) -> int | None:
         at = self._at.get(key)

@@ -244,11 +244,15 @@ class Optimizer(Knowledge):
                 )
             once[position] = True
 
+    def _positions(self, trials: Sequence[Trial], pool: Pool) -> Indices:
+        """Of the candidates of trials."""
+        return pool.positions([trial.id for trial in trials])
+
     def _results(self, trials: Sequence[Trial], pool: Pool) -> tuple[Indices, Array, Array]:
         """Arms and signed values of all results, and their noise, NaN where none was told."""
         good = [trial for trial in trials if trial.value is not None]
         if not good:
             return np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0)
-        arms = pool.arm_of[pool.positions([trial.id for trial in good])]
+        arms = pool.arm_of[self._positions(good, pool)]
         noise = np.array([np.nan if trial.noise is None else trial.noise for trial in good])
         return arms, self._sign * np.array([trial.value for trial in good]), noise
