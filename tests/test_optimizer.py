@@ -794,8 +794,8 @@ def test_a_refit_is_as_good_as_any(monkeypatch):
     """The loss of every fit of a run, beside fits from other lengthscales."""
     gaps, fit = [], model.fit
 
-    def compared(shape, evidence, *, noise, start, least, thorough=True):
-        found = fit(shape, evidence, noise=noise, start=start, least=least)
+    def compared(shape, evidence, *, noise, start, least, thorough):
+        found = fit(shape, evidence, noise=noise, start=start, least=least, thorough=thorough)
         starts = [np.log([a, b, 1.0, 0.02]) for a in (0.1, 1.0) for b in (0.1, 1.0)]
         gaps.append(found.loss - min(fit(shape, evidence, noise=noise, start=each, least=least).loss for each in starts))
         return found

@@ -12,6 +12,7 @@ from manyarms.arms.array import Checked
 from manyarms.box_model import BoxModel
 from manyarms.certificate import Certificate
 from manyarms.domains.box import Box
+from manyarms.domains.multistart import MultiStart
 from manyarms.domains.points import Points
 from manyarms.domains.policy import DomainBKB
 from manyarms.errors import ParameterError, StateError
@@ -25,6 +26,8 @@ from manyarms.typing import Array, Indices, Mask, Seed
 
 RADIUS = Constant(2.0)
 """Of a box: see docs/optimizer.md."""
+MAXIMISER = MultiStart(raw=256, starts=2, steps=15)
+"""Less thorough than that of `DomainBKB`, whose runs found no better points: the next result moves the maximum anyway."""
 OTHERS, GRID = 512, 1 << 14
 """Points drawn where the one of largest score is pending, or ruled out by `repeats`; a box of so few points has all of them
 looked at instead."""
@@ -56,6 +59,8 @@ class BoxOptimizer(Optimizer, over=Box):
             raise ParameterError(f"BoxOptimizer takes a Box, got {type(pool).__name__}; Optimizer takes pools and boxes")
         made = partial(_over, pool, policy) if callable(policy) else policy
         radius = RADIUS if confidence is None else confidence
+        if policy is DomainBKB:
+            options = {"maximiser": MAXIMISER, **options}
         settings = self._settings(pool, direction, kernel, noise, radius, repeats, made, seed, options)
         self._log = []
         model, nothing = BoxModel.prior(settings, Checked(np.zeros((0, pool.dimension)))), np.zeros(0, dtype=bool)

@@ -220,13 +220,13 @@ def likelihood(gram: Gram, evidence: Evidence, x: Array) -> tuple[float, Array, 
     v, noise = np.exp(x[-2:])
     K, backward = gram(x[:-2])
     S = v * K
-    S[np.diag_indices_from(S)] += noise / evidence.counts + evidence.known
+    S.flat[:: len(S) + 1] += noise / evidence.counts + evidence.known
     C, info = lapack.dpotrf(S, lower=1, clean=1)
     if info:
         return np.inf, np.zeros(len(x)), 0.0
     inverse = lapack.dpotri(C, lower=1)[0]  # its lower half; the upper one is zero, as in C
     inverse = inverse + inverse.T
-    inverse[np.diag_indices_from(inverse)] /= 2
+    inverse.flat[:: len(S) + 1] /= 2
     ones = inverse.sum(axis=1)
     m = float(ones @ evidence.means / ones.sum())
     weights = inverse @ (evidence.means - m)

@@ -31,8 +31,8 @@ class MultiStart:
     choice or one step is taken, and climbed from, while that gains. Without a gradient a climb is random steps that shrink.
     """
 
-    raw: int = 256
-    starts: int = 2
+    raw: int = 384
+    starts: int = 3
     steps: int = 60
 
     def __post_init__(self) -> None:
