@@ -43,35 +43,35 @@ class MultiStart:
         """A row of large u."""
         far = box.sample(self.raw - self.raw // 3, rng)
         near = _near(score.incumbents(8), self.raw // 3, box, rng)
-        X = self._climbed(score, box, np.vstack([self._top(score, X) for X in (far, near) if len(X)]), rng)
-        values = score(X)
+        X, values = self._climbed(score, box, np.vstack([self._top(score, X) for X in (far, near) if len(X)]), rng)
         x, value = X[int(np.argmax(values))], float(values.max())
         for _ in range(MOVES):
             beside = box.neighbours(x)
             if not len(beside):
                 break
-            best = self._climbed(score, box, beside[[int(np.argmax(score(beside)))]], rng)
-            gained = float(score(best)[0])
+            (best,), (gained,) = self._climbed(score, box, beside[[int(np.argmax(score(beside)))]], rng)
             if not gained > value:
                 break
-            x, value = best[0], gained
+            x, value = best, gained
         return np.asarray(x)
 
     def _top(self, score: Score, X: Array) -> Array:
         return X[np.argsort(-score(X), kind="stable")[: self.starts]]
 
-    def _climbed(self, score: Score, box: Box, X: Array, rng: np.random.Generator) -> Array:
-        """Better rows than these, or these, inside the box."""
-        climbed = self._ascended(score, box, X) if score.differentiable else self._wandered(score, box, X, rng)
-        climbed = box.snap(climbed)
-        return np.where((score(climbed) >= score(X))[:, None], climbed, X)
+    def _climbed(self, score: Score, box: Box, X: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Better rows than these, or these, inside the box, and their scores."""
+        before = score(X)
+        climb = self._ascended if score.differentiable else self._wandered
+        climbed = box.snap(climb(score, box, X, before, rng))
+        after = score(climbed)
+        return np.where((after >= before)[:, None], climbed, X), np.maximum(after, before)
 
-    def _ascended(self, score: Score, box: Box, X: Array) -> Array:
+    def _ascended(self, score: Score, box: Box, X: Array, values: Array, _: np.random.Generator) -> Array:
         """L-BFGS-B on the sum of all rows' scores: one evaluation serves them all."""
         n, a = len(X), box.n_numeric
         if not a:
             return X
-        scale = max(1e-12, float(np.ptp(score(X))) if n > 1 else 1.0)
+        scale = max(1e-12, float(np.ptp(values)) if n > 1 else 1.0)
 
         def placed(flat: Array) -> Array:
             rows = X.copy()
@@ -86,9 +86,9 @@ class MultiStart:
         found = minimize(loss, X[:, :a].ravel(), jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * (n * a), options=options)
         return placed(np.clip(found.x, 0.0, 1.0))
 
-    def _wandered(self, score: Score, box: Box, X: Array, rng: np.random.Generator) -> Array:
+    def _wandered(self, score: Score, box: Box, X: Array, values: Array, rng: np.random.Generator) -> Array:
         """The best of steps of half the size each time."""
-        X, values = X.copy(), score(X)
+        X, values = X.copy(), values.copy()
         for halvings in range(12):
             for i, x in enumerate(X):
                 steps = np.repeat(x[None], 16, axis=0)

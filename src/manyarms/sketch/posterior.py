@@ -96,12 +96,12 @@ class Posterior:
 
     def variance(self, halves: Array, diag: Array) -> Array:
         """σ̃²(x), (n,); `diag` holds k(x, x)."""
-        Z, B = np.split(halves, 2)
+        Z, B = halves[: len(self.w)], halves[len(self.w) :]
         return np.maximum(diag - squares(Z), 0.0) / self.regularization + squares(B)
 
     def explained(self, halves: Array) -> Array:
         """KQ, (n, m): Q = L⁻ᵀ(I − λV⁻¹)L⁻¹."""
-        Z, B = np.split(halves, 2)
+        Z, B = halves[: len(self.w)], halves[len(self.w) :]
         rest = Z - self.regularization * solve_transposed(self.C, np.array(B, order="F"))
         return solve_transposed(self.embedding.L, np.array(rest, order="F")).T
 
