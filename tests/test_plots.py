@@ -274,3 +274,11 @@ def test_thousands_of_results_with_whole_numbers_as_ids():
     sums = np.bincount(ids[good], values[good])[distinct] / counts
     np.testing.assert_allclose(dots.x[np.argsort([int(text) for text in dots.text])], sums)
     assert drawn["sketch"]["values told"].y[-1] == 1980
+
+
+def test_fit_over_a_box_with_names():
+    made = ma.Optimizer(ma.Box(x=(0.0, 1.0), y=["a", "b"]), seed=0)
+    made.tell([{"x": 0.1, "y": "a"}, {"x": 0.2, "y": "b"}, {"y": "a", "x": 0.1}], [1.0, 2.0, 3.0])
+    drawn = traces(plots.fit(made))["candidate, 95 % interval"]
+    assert sorted(drawn.x) == [2.0, 2.0]
+    assert sorted(drawn.customdata[:, 2]) == [1, 2]
