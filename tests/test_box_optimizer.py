@@ -269,6 +269,12 @@ def test_a_radius_that_cannot_be_had_is_refused_before_anything_is_tried():
     assert optimizer.best().id == (0.2,)
 
 
+@pytest.mark.parametrize("wrong", [np.zeros((3, 2)), None, "box"])
+def test_a_box_optimizer_takes_a_box(wrong):
+    with pytest.raises(ParameterError, match="takes a Box"):
+        ma.BoxOptimizer(wrong)
+
+
 def test_an_optimizer_of_a_box_can_be_sent_to_another_process(plain):
     twin = pickle.loads(pickle.dumps(plain))
     assert twin.ask(2) == copy(plain).ask(2)

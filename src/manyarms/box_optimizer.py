@@ -27,7 +27,7 @@ from manyarms.typing import Array, Indices, Mask, Seed
 RADIUS = Constant(2.0)
 """Of a box: see docs/optimizer.md."""
 MAXIMISER = MultiStart(raw=256, starts=2, steps=15)
-"""Less thorough than that of `DomainBKB`, whose runs found no better points: the next result moves the maximum anyway."""
+"""Less thorough than that of `DomainBKB`, and cheaper: on the functions of docs/optimizer.md regrets could not be told apart."""
 OTHERS, GRID = 512, 1 << 14
 """Points drawn where the one of largest score is pending, or ruled out by `repeats`; a box of so few points has all of them
 looked at instead."""
