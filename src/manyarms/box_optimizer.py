@@ -27,7 +27,7 @@ from manyarms.typing import Array, Indices, Mask, Seed
 RADIUS = Constant(2.0)
 """Of a box: see docs/optimizer.md."""
 MAXIMISER = MultiStart(raw=256, starts=2, steps=15)
-"""Less thorough than that of `DomainBKB`, and cheaper: on the functions of docs/optimizer.md regrets could not be told apart."""
+"""Less thorough than that of `DomainBKB`, and cheaper: regrets could not be told apart (docs/optimizer.md)."""
 OTHERS, GRID = 512, 1 << 14
 """Points drawn where the one of largest score is pending, or ruled out by `repeats`; a box of so few points has all of them
 looked at instead."""
