@@ -215,7 +215,7 @@ def published(kept):
         "Simple regret of the recommended point (without noise), and CPU seconds on one thread, medians over the seeds that",
         f"were run; noise sd {NOISE}. BoTorch: SingleTaskGP refitted every step, UpperConfidenceBound, beta = 4, 10 restarts",
         "from 512 raw samples. Settings of manyarms were chosen on seeds 0 to 7. Runs whose seconds are null in boxes.json",
-        "were made on another machine, or beside other jobs, and count for regrets only. What is not there is run by",
+        "were made on another machine, beside other jobs or at another time, and count for regrets only. The rest is run by",
         f"`python benchmarks/boxes.py --seed {seeds} --publish docs/benchmarks`, which makes this page.",
         "",
         "| function | evaluations | tool | seeds | median regret | regrets | seconds | seconds / manyarms |",
