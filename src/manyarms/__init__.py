@@ -1,23 +1,67 @@
 """manyarms: no-regret Bayesian optimisation over millions of candidates."""
 
-from manyarms import diagnostics, domains, errors, kernels, plots, policies
-from manyarms.arms.contexts import joined
-from manyarms.arms.pool import Pool
-from manyarms.box_optimizer import BoxOptimizer
-from manyarms.certificate import Certificate
-from manyarms.domains.box import Box
-from manyarms.maximize import Result, maximize
-from manyarms.optimizer import Candidate, Optimizer, Predictions
-from manyarms.policies import BKB
-from manyarms.policies.gpucb import GPUCB
-from manyarms.policies.learner import Prediction
-from manyarms.sketch.choice import Scores
-from manyarms.sketch.confidence import Bayes, Constant, Evidence, Growing, LogDet, Theory
-from manyarms.sketch.dictionary import oversampling_for
-from manyarms.study import Study
-from manyarms.trials import FAILED, Trial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from manyarms import baselines, diagnostics, domains, errors, kernels, plots, policies
+    from manyarms.arms.contexts import joined
+    from manyarms.arms.pool import Pool
+    from manyarms.beliefs.frozen import Inserted
+    from manyarms.beliefs.sampled import Sampled
+    from manyarms.box_optimizer import BoxOptimizer
+    from manyarms.certificate import Certificate
+    from manyarms.domains.box import Box
+    from manyarms.maximize import Result, maximize
+    from manyarms.optimizer import Candidate, Optimizer, Predictions
+    from manyarms.policies.batches import GlobalRule
+    from manyarms.policies.bkb import BKB
+    from manyarms.policies.gpucb import GPUCB
+    from manyarms.policies.policy import Prediction
+    from manyarms.search.scores import Scores
+    from manyarms.search.tuning import Tuning
+    from manyarms.sketch.confidence import Bayes, Certified, Constant, Growing, LogDet, Resampled, Theory
+    from manyarms.sketch.dictionary import oversampling_for
+    from manyarms.sketch.evidence import Evidence
+    from manyarms.study import Study
+    from manyarms.trials import FAILED, Trial
+
+__version__ = "0.2.0.dev0"
+
+_HOME = {
+    "BKB": "policies.bkb",
+    "FAILED": "trials",
+    "GPUCB": "policies.gpucb",
+    "Bayes": "sketch.confidence",
+    "Box": "domains.box",
+    "BoxOptimizer": "box_optimizer",
+    "Candidate": "optimizer",
+    "Certificate": "certificate",
+    "Certified": "sketch.confidence",
+    "Constant": "sketch.confidence",
+    "Evidence": "sketch.evidence",
+    "GlobalRule": "policies.batches",
+    "Growing": "sketch.confidence",
+    "Inserted": "beliefs.frozen",
+    "LogDet": "sketch.confidence",
+    "Optimizer": "optimizer",
+    "Pool": "arms.pool",
+    "Prediction": "policies.policy",
+    "Predictions": "optimizer",
+    "Resampled": "sketch.confidence",
+    "Result": "maximize",
+    "Sampled": "beliefs.sampled",
+    "Scores": "search.scores",
+    "Study": "study",
+    "Theory": "sketch.confidence",
+    "Trial": "trials",
+    "Tuning": "search.tuning",
+    "joined": "arms.contexts",
+    "maximize": "maximize",
+    "oversampling_for": "sketch.dictionary",
+}
+"""Where each public name is defined. It is imported when it is asked for: a bare BKB loads NumPy and SciPy only."""
+_MODULES = ("baselines", "diagnostics", "domains", "errors", "kernels", "plots", "policies")
 
 __all__ = [
     "BKB",
@@ -28,19 +72,26 @@ __all__ = [
     "BoxOptimizer",
     "Candidate",
     "Certificate",
+    "Certified",
     "Constant",
     "Evidence",
+    "GlobalRule",
     "Growing",
+    "Inserted",
     "LogDet",
     "Optimizer",
     "Pool",
     "Prediction",
     "Predictions",
+    "Resampled",
     "Result",
+    "Sampled",
     "Scores",
     "Study",
     "Theory",
     "Trial",
+    "Tuning",
+    "baselines",
     "diagnostics",
     "domains",
     "errors",
@@ -51,3 +102,17 @@ __all__ = [
     "plots",
     "policies",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"manyarms.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'manyarms' has no attribute {name!r}")
+    value = getattr(import_module(f"manyarms.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,4 +1,4 @@
-"""The radius β̃ of the scores μ̃ + β̃σ̃: Theorem 2, its log-determinant form, and the choices made in practice.
+"""The radius β̃ of the scores μ̃ + β̃σ̃: what is proved of frozen features, the paper's Theorem 2, and the choices of practice.
 
 A radius is a function of the evidence so far. σ̃ is in leverage units (the standard deviation of f is √λσ̃), hence the √λ.
 Any function ``Evidence -> float`` is a radius too.
@@ -11,100 +11,123 @@ from numbers import Real
 import numpy as np
 
 from manyarms.errors import ParameterError
-from manyarms.numbers import real, whole
+from manyarms.numbers import real
 from manyarms.sketch.dictionary import alpha_of, check_probability
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What a radius may depend on, after t observations."""
-
-    n_arms: float  # ∞ where arms are not counted: a box
-    regularization: float  # λ
-    exact: bool  # the posterior is the exact one: α = 1 and no bias from a sketch
-    norm: float | None = None  # the current guess of ‖f‖, where it is doubled
-    n_observations: int = 0
-    trace: float = 0.0  # Tr K_t/λ = Σ_u n_u k(u, u)/λ
-    effective_dimension: float = 0.0  # d̃ = Σ_u n_u σ̃²(u)
-    information: float = 0.0  # Σ_s ln(1 + ασ̃²(x_s)), each variance as before x_s was observed; ≥ log det(K_t/λ + I)
-    mean_norm: float = 0.0  # ‖μ̃_t‖ in the RKHS
-    mean_spread: float | None = None  # σ̃ of ⟨f, μ̃_t/‖μ̃_t‖⟩, a unit direction: at most 1/√λ, which None stands for
-    staleness: float = 1.0  # c_t = 1 + Σσ̃²_τ(x_s) over the pulls since the dictionary was drawn at τ
-
+from manyarms.sketch.evidence import Evidence
 
 Radius = Callable[[Evidence], float]
 
 
 @dataclass(frozen=True)
-class TheoremTwo:
-    """What `Theory` and `LogDet` share: ξ√(L_t + 2 ln 1/δ′) + (1 + √(1/(1−ε) + c_t − 1)) √λF, L_t ≥ log det(K_t/λ + I).
+class Promise:
+    """What radii with a probability share: ‖f‖ ≤ F = `norm`, noise that is ξ-sub-Gaussian, ξ = `noise`, and δ = `delta`.
 
-    c_t = 1 where the dictionary is drawn at every step; one drawn at τ < t has c_t = 1 + Σσ̃²_τ(x_s) over the pulls since.
-
-    Contains f for all arms and all steps with probability 1 − δ when ‖f‖ ≤ F = ``norm`` and the noise is ξ-sub-Gaussian,
-    ξ = ``noise``. A sketch spends δ/2 on Theorem 1 (``oversampling_for(epsilon, delta / 2, horizon)``) and δ′ = δ/2 here; the
-    exact posterior has ε = 0, one √λF, and δ′ = δ.
-
-    Infinite sets of arms take Chowdhury and Gopalan's (ICML 2017, Theorem 2) constants, and with them a ``horizon`` T:
-    ξ√((1 + 2/T)(L_t + 2 + 2 ln 1/δ′)), for all x and all t ≤ T. (Theirs is for λ = 1 + 2/T; scaling the kernel gives any λ.)
-
-    With ``double=True`` the norm is a first guess, doubled whenever the data refute it: when the theorem rules out what is
-    seen for a true bound (`updated_norm`). A guess that is too small but never refuted is not covered by the theorem.
+    With ``double=True`` the norm is a first guess, doubled whenever the data refute it (`updated_norm`). A guess that is too
+    small but never refuted is not covered.
     """
 
     norm: float
     noise: float
-    epsilon: float = 0.5
     delta: float = 0.1
     double: bool = False
-    horizon: int | None = None
 
     def __post_init__(self) -> None:
-        if self.horizon is not None:
-            whole(self.horizon, "horizon")
         real(self.norm, "norm", "a positive bound on the RKHS norm of f", above=0)
         real(self.noise, "noise", "a non-negative standard deviation", at_least=0)
-        check_probability("epsilon", self.epsilon)
         check_probability("delta", self.delta)
+
+    def norm_in(self, evidence: Evidence) -> float:
+        """F, or the guess of now."""
+        return self.norm if evidence.norm is None else evidence.norm
+
+    def deviation(self, information: float, delta: float) -> float:
+        """ξ√(ℓ + 2 ln 1/δ)."""
+        return float(self.noise * np.sqrt(information + 2 * np.log(1 / delta)))
+
+
+@dataclass(frozen=True)
+class Certified(Promise):
+    """√(ξ²(ℓ + 2 ln 1/δ) + λF²) + √(λη) F, ℓ = ln det(V/λ): for frozen features and for the exact posterior (η = 0).
+
+    With probability 1 − δ, |f(x) − μ̃_t(x)| ≤ β̃_tσ̃_t(x) for all t and all x, finite sets or not: docs/theory.md has the proof
+    and its conditions. Among them: noise that is told is not estimated from the same rewards; a delay does not depend on the
+    reward; the kernel is not refitted and the rewards are not centred by the data.
+    """
+
+    def __call__(self, evidence: Evidence) -> float:
+        if evidence.guarantee not in ("exact", "certified"):
+            raise ParameterError(
+                "Certified holds for features that are frozen and for the exact posterior, not for this sketch: "
+                "use rule=Inserted(), or Resampled for a dictionary that is drawn again"
+            )
+        lam = evidence.regularization
+        norm = self.norm_in(evidence)
+        inside = np.square(self.deviation(evidence.log_det, self.delta)) + lam * norm**2
+        return float(np.sqrt(inside) + np.sqrt(lam * evidence.eta) * norm)
+
+
+@dataclass(frozen=True)
+class Resampled(Promise):
+    """ξ√(ℓ + e + 2 ln 1/δ) + (1 + √η)√λF: for dictionaries that are drawn again (`Sampled`), whatever q̄ is.
+
+    All rows are projected by one P that depends on the whole run; ℓ, e and η are of the rows as now projected. The kernel of
+    projected rows is below the exact one, hence the bound. It does not hold for frozen features.
+    """
+
+    def __call__(self, evidence: Evidence) -> float:
+        if evidence.guarantee == "certified":
+            raise ParameterError("Resampled is for dictionaries that are drawn again; for frozen features use Certified")
+        bias = (1 + np.sqrt(evidence.eta)) * np.sqrt(evidence.regularization) * self.norm_in(evidence)
+        return float(self.deviation(evidence.log_det + evidence.left_out, self.delta) + bias)
+
+
+@dataclass(frozen=True)
+class TheoremTwo(Promise):
+    """What `Theory` and `LogDet` share: ξ√(L_t + 2 ln 1/δ′) + b√λF, L_t ≥ ln det(K_t/λ + I).
+
+    The paper's Theorem 2 has b = 1 + 1/√(1−ε), and spends δ/2 on Theorem 1 (``oversampling_for(epsilon, delta / 2,
+    horizon)``) and δ′ = δ/2 here. The exact posterior has b = 1 and δ′ = δ, frozen features b = 1 + √η and δ′ = δ: there the
+    radius is larger than `Certified`, hence holds too.
+    """
+
+    epsilon: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_probability("epsilon", self.epsilon)
 
     @property
     def alpha(self) -> float:
         """α = (1 + ε)/(1 − ε)."""
         return alpha_of(self.epsilon)
 
-    def _radius(self, evidence: Evidence, log_det: float) -> float:
-        bias = 1.0 if evidence.exact else 1 + np.sqrt(1 / (1 - self.epsilon) + evidence.staleness - 1)
-        delta = self.delta if evidence.exact else self.delta / 2
-        norm = self.norm if evidence.norm is None else evidence.norm
-        if evidence.n_arms < np.inf:
-            deviation = self.noise * np.sqrt(log_det - 2 * np.log(delta))
-        elif self.horizon is None or evidence.n_observations > self.horizon:
-            raise ParameterError(
-                f"over an infinite set of arms {type(self).__name__} holds for a horizon that is given beforehand: pass "
-                f"horizon=, at least the {evidence.n_observations} observations there are, got {self.horizon}"
-            )
-        else:
-            deviation = self.noise * np.sqrt((1 + 2 / self.horizon) * (log_det + 2 - 2 * np.log(delta)))
-        return float(deviation + bias * np.sqrt(evidence.regularization) * norm)
+    def _radius(self, evidence: Evidence, information: float) -> float:
+        sampled = evidence.guarantee in ("theorem 1", "none")
+        bias = 1 + (1 / np.sqrt(1 - self.epsilon) if sampled else np.sqrt(evidence.eta))
+        deviation = self.deviation(information, self.delta / 2 if sampled else self.delta)
+        return float(deviation + bias * np.sqrt(evidence.regularization) * self.norm_in(evidence))
 
 
 class Theory(TheoremTwo):
-    """Theorem 2: ξ√(2[αc_t(1 + ln(1 + Tr K_t/λ)) d̃_t + ln 1/δ′]) + (1 + √(1/(1−ε) + c_t − 1)) √λF.
+    """Theorem 2: ξ√(α(1 + ln(1 + Tr K_t/λ)) d̃_t + 2 ln 1/δ′) + b√λF.
 
-    The factor 1 + ln(1 + Tr K_t/λ) replaces the paper's 2 ln(κ²t), which fails for small κ²t.
-    Parameters and promise: `TheoremTwo`.
+    The factor 1 + ln(1 + Tr K_t/λ) replaces the paper's 2 ln(κ²t), which fails for small κ²t. The paper doubles the
+    first term under the root as well; the bound of Abbasi-Yadkori et al. (2011) does not need it.
     """
 
     def __call__(self, evidence: Evidence) -> float:
-        alpha = 1.0 if evidence.exact else self.alpha * evidence.staleness
-        return self._radius(evidence, 2 * alpha * (1 + np.log1p(evidence.trace)) * evidence.effective_dimension)
+        sampled = evidence.guarantee in ("theorem 1", "none")
+        alpha = self.alpha if sampled else 1.0
+        bound = alpha * (1 + np.log1p(evidence.trace)) * evidence.effective_dimension
+        # Of frozen features d̃ is not the exact one, and ln det(V/λ) is known: the larger bound holds.
+        return self._radius(evidence, max(bound, evidence.log_det if evidence.guarantee == "certified" else 0.0))
 
 
 class LogDet(TheoremTwo):
-    """Theorem 2 before its last step: ξ√(Σ_s ln(1 + ασ̃²_τ(x_s)) + 2 ln 1/δ′) + (1 + √(1/(1−ε) + c_t − 1)) √λF.
+    """Theorem 2 before its last step: ξ√(Σ_s ln(1 + ασ̃²(x_s)) + 2 ln 1/δ′) + b√λF, each variance as before x_s.
 
-    The sum bounds log det(K_t/λ + I) by the chain rule, for O(1) a step, and is smaller than what `Theory` bounds it by.
-    Parameters and promise: `TheoremTwo`.
+    The sum bounds ln det(K_t/λ + I) by the chain rule, and is smaller than what `Theory` bounds it by. Of frozen features
+    (√ℓ + √e)² takes its place.
     """
 
     def __call__(self, evidence: Evidence) -> float:
@@ -113,7 +136,10 @@ class LogDet(TheoremTwo):
 
 @dataclass(frozen=True)
 class Bayes:
-    """√λ·√(2 ln(A t² π²/6δ)): f drawn from the GP itself (Srinivas et al. 2010, Theorem 1), A arms, t observations."""
+    """√λ·√(2 ln(A t² π²/6δ)), t − 1 observations made: f drawn from the GP itself (Srinivas et al. 2010, Theorem 1), A arms.
+
+    The failures of all steps t = 1, 2, … add up to δ, as Σ 1/t² = π²/6.
+    """
 
     delta: float = 0.1
 
@@ -122,9 +148,9 @@ class Bayes:
 
     def __call__(self, evidence: Evidence) -> float:
         if evidence.n_arms == np.inf:
-            raise ParameterError("Bayes is a bound over finitely many arms; over a box use LogDet, Constant or Growing")
-        t = max(1, evidence.n_observations)
-        union = np.log(evidence.n_arms) + 2 * np.log(t) + np.log(np.pi**2 / (6 * self.delta))
+            raise ParameterError("Bayes is a bound over finitely many arms; over a box use Certified, Constant or Growing")
+        step = evidence.n_observations + 1
+        union = np.log(evidence.n_arms) + 2 * np.log(step) + np.log(np.pi**2 / (6 * self.delta))
         return float(np.sqrt(evidence.regularization * 2 * union))
 
 
@@ -169,9 +195,10 @@ def updated_norm(radius: Radius, evidence: Evidence) -> float | None:
     """
     if evidence.norm is None:
         return None
-    norm, spread = evidence.norm, evidence.mean_spread
-    if spread is None:
-        spread = 1 / np.sqrt(evidence.regularization)
+    norm = evidence.norm
+    if evidence.mean_norm <= norm:
+        return norm
+    spread = evidence.spread()
     while evidence.mean_norm > norm + radius(replace(evidence, norm=norm)) * spread:
         norm *= 2
     return norm
@@ -179,7 +206,7 @@ def updated_norm(radius: Radius, evidence: Evidence) -> float | None:
 
 def first_norm(radius: Radius) -> float | None:
     """The first guess of ‖f‖ of a radius that doubles it, else None."""
-    return radius.norm if isinstance(radius, TheoremTwo) and radius.double else None
+    return radius.norm if isinstance(radius, Promise) and radius.double else None
 
 
 def alpha_in(radius: Radius) -> float:

@@ -1,0 +1,82 @@
+"""What a belief is: what is known of f, as a frozen value that knows rows and no table."""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from manyarms.kernels import Kernel
+from manyarms.sketch.evidence import Evidence, Guarantee
+from manyarms.typing import Array, Indices
+
+class Arms(NamedTuple):
+    """Rows (n, d) and their k(x, x) (n,)."""
+
+    rows: Array
+    diag: Array
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Observations, checked, in the order in which they count."""
+
+    rows: Array  # (n, d)
+    diag: Array  # (n,) k(x, x)
+    rewards: Array  # (n,)
+    weights: Array  # (n,) ω = ξ²/ξ_s²
+    keys: Indices  # (n,) the number of the arm, −1 for a row given by value
+    n_observations: int  # rewards that these stand for: those of one arm are merged into one
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def part(self, some: slice) -> "Batch":
+        """Some of them."""
+        parts = (self.rows, self.diag, self.rewards, self.weights, self.keys)
+        return Batch(*(each[some] for each in parts), 0)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was decided when a batch was observed. Given back, nothing is decided again."""
+
+    entered: Indices  # positions in the batch of the rows that entered W, in order; Sampled: the rows of S
+    sizes: Indices  # (n,) |W_s| of each row: its feature has so many coordinates
+
+    @classmethod
+    def nothing(cls, n: int = 0) -> "Record":
+        """Of n rows, about which there was nothing to decide."""
+        return cls(np.zeros(0, dtype=np.intp), np.zeros(n, dtype=np.intp))
+
+
+class Step(NamedTuple):
+    """From one belief to the next: what scores that are kept of many arms have to follow."""
+
+    after: "Belief"
+    record: Record
+    lowering: Array | None  # (m, k) G: σ̃²(x) falls by ‖h‖², h = Gᵀz(x); None where scores are to be computed anew
+    surprise: Array | None  # (k,): μ̃(x) rises by hᵀ(surprise)
+
+
+class Belief(Protocol):
+    """What is known of f. `observed` gives another value; this one stays as it is."""
+
+    @property
+    def kernel(self) -> Kernel: ...
+    @property
+    def regularization(self) -> float: ...
+    @property
+    def guarantee(self) -> Guarantee: ...
+    @property
+    def evidence(self) -> Evidence: ...
+    def observed(self, batch: Batch, record: Record | None = None) -> Step: ...
+    def moments(self, rows: Array, diag: Array) -> tuple[Array, Array]: ...
+
+
+class Rule(Protocol):
+    """How a belief is made."""
+
+    def prior(
+        self, kernel: Kernel, arms: Arms, regularization: float, noise: float, rng: np.random.Generator
+    ) -> Belief:
+        """The belief before anything is observed; the generator is its own."""

@@ -1,0 +1,399 @@
+"""A policy: the arms of a table, a belief about them, and a chooser. The only object here that changes.
+
+    choose:   belief, table → scores → radius → chooser → arm
+    observe:  arm, reward → belief (W grows) → evidence; the scores follow
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from manyarms.arms import as_rows
+from manyarms.arms.array import Checked
+from manyarms.arms.objects import encoded
+from manyarms.beliefs.base import Arms, Batch, Belief, Record, Rule
+from manyarms.errors import ArmsError, KernelError, ObservationError, ParameterError, StateError, UnknownArmError
+from manyarms.kernels import Kernel, as_kernel
+from manyarms.kernels.objects import encoder_of, shown
+from manyarms.numbers import real, whole
+from manyarms.policies.batches import BatchRule
+from manyarms.policies.checks import as_arms, as_excluded, as_generator, as_radius, as_rewards, as_weights, is_rows
+from manyarms.policies.choosers import Chooser, View
+from manyarms.search import scores_of
+from manyarms.search.scores import ArmScores, Scores, Upper
+from manyarms.search.tuning import Tuning
+from manyarms.sketch.confidence import Promise, Radius, first_norm, updated_norm
+from manyarms.sketch.dictionary import Chance
+from manyarms.sketch.embedding import check_kernel
+from manyarms.sketch.evidence import Evidence, Guarantee
+from manyarms.sketch.history import by_arm
+from manyarms.sketch.log import Log
+from manyarms.stats import Stats
+from manyarms.typing import Array, ArrayLike, Indices, Mask, Seed
+
+ROWS = 1 << 16
+"""Rows whose k(x, x) is computed at a time."""
+
+
+class Prediction(NamedTuple):
+    """Posterior mean and standard deviation of f, each (n,), in the units of the rewards."""
+
+    mean: Array
+    std: Array
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that `observe` changes, replaced as a whole."""
+
+    belief: Belief
+    log: Log  # what was observed of the arms of the table
+    norm: float | None  # the guess of ‖f‖, where the radius doubles it
+
+
+class Policy:
+    """Chooses arms and learns from their rewards. Arms are the rows of a table; an arm is its index."""
+
+    def __init__(
+        self,
+        arms: ArrayLike | str | Path | Checked | None,
+        kernel: Any,
+        *,
+        rule: Rule,
+        chooser: Chooser,
+        batches: BatchRule,
+        regularization: float,
+        noise: float | None,
+        confidence: Radius,
+        seed: Seed,
+        n_features: int | None = None,
+        memory: float | None = None,
+        tuning: Tuning = Tuning(),
+    ) -> None:
+        self.kernel: Kernel = as_kernel(kernel)
+        self.arms = _table(encoded(arms, self.kernel), n_features)
+        self.regularization = real(regularization, "regularization", "a positive variance, for instance noise**2", above=0)
+        own = np.sqrt(self.regularization)
+        self.noise = float(own) if noise is None else real(noise, "noise", "a positive standard deviation", above=0)
+        self.confidence = as_radius(confidence)
+        _check_noise(self.confidence, self.noise)
+        self.rule = rule
+        self.chooser = chooser
+        self.batches = batches
+        self.memory = memory
+        self.tuning = tuning
+        self._diag = self._diagonal(self.arms)
+        self._check_kernel(self.arms, self._diag)
+        self.stats = Stats()
+        rng = as_generator(seed)
+        self._chance = Chance.of(rng)
+        self._first_arm = self._chance.integer(self.n_arms or 2)
+        self._scores_cache: tuple[State, ArmScores] | None = None
+        self._moments_cache: tuple[State, Array, Array] | None = None
+        belief = rule.prior(self.kernel, Arms(self.arms, self._diag), self.regularization, self.noise, rng)
+        self._state = State(belief, Log(), first_norm(self.confidence))
+        self.confidence_is_valid()
+
+    # Observing
+
+    def observe(
+        self, arms: ArrayLike, rewards: ArrayLike, *, noise: ArrayLike | None = None, record: Record | None = None
+    ) -> Record:
+        """Learn the rewards (n,) of arms (n,), repeats included, in one step or not at all.
+
+        Arms are given by number, or by value as rows (n, d). Rewards of one arm by number are merged into their mean. `noise`
+        is the standard deviation of these rewards where it differs from the policy's ξ: one number, or one each; an
+        observation then weighs ω = ξ²/noise².
+
+        Returns what was decided. Given back as `record` with the same observations, nothing is decided again.
+        """
+        batch = self._batch(arms, rewards, noise)
+        state = self._state
+        if not len(batch):
+            return Record.nothing()
+        with self.stats.timed("observations"):
+            step = state.belief.observed(batch, record)
+            log = state.log
+            if batch.keys[0] >= 0:
+                log = log.added(batch.keys, step.record.sizes, batch.weights, batch.rewards)
+            norm = state.norm
+            if norm is not None:
+                norm = updated_norm(self.confidence, step.after.evidence.of(self._counted(), norm))
+            after = State(step.after, log, norm)
+            cached = self._scores_cache
+            if cached is not None:
+                cached = (after, cached[1].after(step)) if cached[0] is state else None
+            self._state = after
+            self._scores_cache = cached
+        return step.record
+
+    def _batch(self, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None) -> Batch:
+        """Observations, checked."""
+        variance = self.noise**2
+        if is_rows(arms) and len(np.asarray(arms)):
+            rows = self._given(arms)
+            n = len(rows)
+            values = as_rewards(rewards, n)
+            return Batch(rows, self._diagonal(rows), values, as_weights(noise, n, variance), np.full(n, -1), n)
+        numbers = self._numbers(arms if np.size(arms) else ())
+        n = len(numbers)
+        values = as_rewards(rewards, n)
+        distinct, means, weights = by_arm(numbers, values, as_weights(noise, n, variance))
+        if not (np.isfinite(means).all() and np.isfinite(weights).all()):
+            raise ObservationError(
+                "the rewards of an arm, times their weights ξ²/noise², add up beyond float64; rescale the rewards"
+            )
+        rows = self.arms[distinct].astype(np.float64, copy=False)
+        return Batch(rows, self._diag[distinct], means, weights, distinct, n)
+
+    # Choosing
+
+    def choose(
+        self, n: int | None = 1, *, arms: ArrayLike | None = None, pending: ArrayLike = (), exclude: ArrayLike = ()
+    ) -> Indices:
+        """The n arms to pull next, (n,).
+
+        Pure: asked again before an `observe` it answers the same. `pending` are arms whose rewards are still outstanding,
+        `exclude` arms that must not be chosen (indices, or a mask of all arms). A batch supposes each arm pulled before
+        choosing the next: its variance shrinks, the means stay.
+
+        With ``n=None`` a rule ends the batch (`batches`): arms are added while those before them, pending ones included,
+        have 1 + Σσ̃²(x_s) ≤ C, with the variances of now. Batches grow as variances shrink, and are empty while what is pending
+        must be awaited. The radius is the policy's own.
+
+        With `arms`, rows (k, d), the choice is among these instead of the policy's own, and is given as rows of them, as is
+        `exclude`; `pending` is then as in `observe`, by value too. What a radius promises holds for sets that change (the
+        paper's appendix A): `Certified`, `Theory` and `LogDet` contain f everywhere; `Bayes` is taken for k arms.
+        """
+        size = None if n is None else whole(n, "n")
+        if arms is None:
+            self._check_table()
+            k = self.n_arms
+            outstanding = as_arms(pending, k)
+            barred = as_excluded(exclude, k)
+            first = self._first_arm
+            scores = self._scores
+        else:
+            X = self._given(arms)
+            k = len(X)
+            barred = as_excluded(exclude, k)
+            waiting = self._rows_of(pending)
+            outstanding = np.arange(k, k + len(waiting))
+            first = self._chance.integer(k)
+            X = np.vstack([X, waiting])
+            if len(waiting):  # rows behind those of now, which are not chosen
+                barred = np.concatenate([np.zeros(k, dtype=bool) if barred is None else barred, np.ones(len(waiting), bool)])
+            scores = self._scored(Arms(X, self._diagonal(X)))
+        observed = self._state.belief.evidence.n_observations
+        chosen: list[int] = []
+        if not observed and not len(outstanding):
+            chosen.append(_next_allowed(first, k, barred))
+        if len(chosen) == size or (size is None and not observed):
+            return np.array(chosen, dtype=np.intp)
+        with self.stats.timed("choices"):
+            self._fill(chosen, size, outstanding, scores, self._radius(k), barred)
+        return np.array(chosen, dtype=np.intp)
+
+    def _fill(
+        self, chosen: list[int], n: int | None, outstanding: Indices, scores: ArmScores, beta: float, barred: Mask | None
+    ) -> None:
+        """Choose until there are n, or until the rule ends the batch, each with those before it supposed pulled."""
+        batch = self.batches.started(scores) if n is None else None
+        known = False
+        supposed = np.concatenate([outstanding, np.array(chosen, dtype=np.intp)])
+        while len(chosen) < n if batch is None else batch.goes_on(supposed) and not known:
+            if len(supposed) and self.chooser.looks:
+                scores = scores.supposing(supposed)
+            number = len(outstanding) + len(chosen)
+            observed = self._state.belief.evidence.n_observations
+            log = self._state.log
+            view = View(scores, beta, barred, self.n_arms, log, observed, number, self._chance)
+            supposed = np.array([self.chooser.pick(view)])
+            chosen.append(int(supposed[0]))
+            # Where f is known nothing would end the batch.
+            known = batch is not None and not scores.moments(supposed)[1].any()
+
+    def highest(self, *, exclude: ArrayLike = ()) -> int:
+        """The arm of largest upper bound μ̃ + β̃σ̃, however the policy chooses."""
+        self._check_table()
+        return self._scores.arg_max(Upper(self.beta), as_excluded(exclude, self.n_arms))
+
+    # What is known
+
+    def scores(self) -> Scores:
+        """Mean, variance (leverage units) and upper confidence bound of every arm, each (A,), read-only."""
+        self._check_table()
+        state = self._state
+        cached = self._moments_cache
+        if cached is None or cached[0] is not state:
+            with self.stats.timed("full scorings"):
+                cached = self._moments_cache = (state, *self._scores.moments())
+        _, mean, variance = cached
+        scores = Scores(mean, variance, mean + self.beta * np.sqrt(variance))
+        for array in scores:
+            array.setflags(write=False)
+        return scores
+
+    def predict(self, X: ArrayLike | None = None) -> Prediction:
+        """Posterior mean and standard deviation √(λσ̃²) of f at the arms, or at the rows of X (objects where arms are)."""
+        if X is None:
+            mean, variance, _ = self.scores()
+            return Prediction(mean.copy(), np.sqrt(self.regularization * variance))
+        rows = as_rows(encoded(X, self.kernel, self.n_features), self.n_features)
+        mean, variance = self._state.belief.moments(rows, self._diagonal(rows))
+        return Prediction(mean, np.sqrt(self.regularization * variance))
+
+    @property
+    def best(self) -> int:
+        """The pulled arm of largest lower confidence bound μ̃ − β̃σ̃."""
+        pulled = self._state.log.pulled
+        if not len(pulled):
+            raise StateError("no arm of the table was observed yet: call observe() first")
+        mean, variance = self._scores.moments(pulled)
+        return int(pulled[np.argmax(mean - self.beta * np.sqrt(variance))])
+
+    @property
+    def beta(self) -> float:
+        """β̃, the radius of the scores now."""
+        return self._radius(self._counted())
+
+    @property
+    def evidence(self) -> Evidence:
+        """What the radius is a function of, now; `evidence.norm` is the current guess of ‖f‖ where it is doubled."""
+        return self._state.belief.evidence.of(self._counted(), self._state.norm)
+
+    @property
+    def belief(self) -> Belief:
+        """What is known of f, as a value."""
+        return self._state.belief
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What may be claimed of the posterior."""
+        return self._state.belief.guarantee
+
+    @property
+    def effective_dimension(self) -> float:
+        """d̃ = Σ_s ωσ̃²(x_s) over what was observed, the policy's estimate of Tr K(K + λI)⁻¹."""
+        return self.evidence.effective_dimension
+
+    @property
+    def counts(self) -> Array:
+        """Weight of the observations of every arm of the table, (A,): how often it was pulled, unless `noise` was given."""
+        log = self._state.log
+        return np.bincount(log.arms, log.weights, minlength=self.n_arms).astype(np.float64)
+
+    @property
+    def log(self) -> Log:
+        """What was observed of the arms of the table, oldest first."""
+        return self._state.log
+
+    @property
+    def n_arms(self) -> int:
+        """A, the number of arms in the table."""
+        return len(self.arms)
+
+    @property
+    def n_features(self) -> int:
+        """d, the columns of a row."""
+        return int(self.arms.shape[1])
+
+    def __repr__(self) -> str:
+        state = self._state
+        done = f"{state.belief.evidence.n_observations} observations of {len(state.log.pulled)} arms"
+        return f"{type(self).__name__}({self.n_arms} arms, {self.kernel!r}, {done})"
+
+    # Parts
+
+    @property
+    def _scores(self) -> ArmScores:
+        """The scores of the table's arms: a cache."""
+        state = self._state
+        cached = self._scores_cache
+        if cached is None or cached[0] is not state:
+            cached = self._scores_cache = (state, self._scored(Arms(self.arms, self._diag)))
+        return cached[1]
+
+    def _scored(self, arms: Arms) -> ArmScores:
+        """Scores of some arms at the belief of now."""
+        return scores_of(self._state.belief, arms, self.memory, self.tuning, self.stats)
+
+    def _radius(self, n_arms: float) -> float:
+        evidence = self._state.belief.evidence.of(n_arms, self._state.norm)
+        return real(self.confidence(evidence), "what confidence returns", "a finite non-negative radius", at_least=0)
+
+    def confidence_is_valid(self) -> None:
+        """Raise ParameterError where the radius is not for such a belief."""
+        self._radius(self._counted())
+
+    def _counted(self) -> float:
+        return self.n_arms or 1
+
+    def _numbers(self, arms: ArrayLike) -> Indices:
+        """Arms by number, checked."""
+        try:
+            return as_arms(arms, self.n_arms)
+        except ArmsError as error:
+            if isinstance(error, UnknownArmError) or encoder_of(self.kernel) is None:
+                raise
+            raise ArmsError(f"objects are given by their rows, kernel.encode(objects), or by number: {error}") from error
+
+    def _given(self, arms: ArrayLike) -> Array:
+        """Rows given by value, checked; −0 is 0."""
+        X = as_rows(encoded(arms, self.kernel, self.n_features), self.n_features).astype(np.float64) + 0.0
+        if not self.n_arms:
+            self._check_kernel(X, self._diagonal(X))
+        return X
+
+    def _rows_of(self, arms: ArrayLike) -> Array:
+        """Rows of arms by number or by value."""
+        if is_rows(arms) and len(np.asarray(arms)):
+            return self._given(arms)
+        return self.arms[self._numbers(arms if np.size(arms) else ())].astype(np.float64, copy=False)
+
+    def _check_table(self) -> None:
+        if not self.n_arms:
+            raise ArmsError("the policy was made without arms: pass those of now, as choose(arms=X) or predict(X)")
+
+    def _check_kernel(self, X: Array, diag: Array) -> None:
+        """Raise KernelError before the first trial where the kernel cannot work on these rows."""
+        if not len(X):
+            return
+        some = np.linspace(0, len(X) - 1, min(len(X), 8)).astype(np.intp)
+        check_kernel(self.kernel, X[some], diag[some])
+
+    def _diagonal(self, X: Array) -> Array:
+        """k(x, x) of rows, (n,)."""
+        blocks = [X[start : start + ROWS] for start in range(0, len(X), ROWS)]
+        diag = np.concatenate([np.zeros(0), *(self.kernel.diag(block.astype(np.float64, copy=False)) for block in blocks)])
+        bad = ~(np.isfinite(diag) & (diag >= 0))
+        if bad.any():
+            raise KernelError(
+                f"k(x, x) must be finite and not negative, got {diag[bad][0]} at x = {shown(self.kernel, X[bad][0])}"
+            )
+        return diag
+
+
+def _table(arms: Any, n_features: int | None) -> Array:
+    """The policy's own arms; none where they are given at every choice."""
+    if arms is None:
+        return np.zeros((0, whole(n_features, "n_features (where arms are None)")))
+    if n_features is not None:
+        raise ParameterError(f"n_features is for policies without arms of their own, got {n_features!r} and arms too")
+    return as_rows(arms)
+
+
+def _check_noise(confidence: Radius, noise: float) -> None:
+    """Raise ParameterError where the radius is made for another noise than that by which observations are weighed."""
+    if isinstance(confidence, Promise) and not np.isclose(confidence.noise, noise, rtol=1e-6, atol=0):
+        raise ParameterError(
+            f"{confidence!r} is for noise of standard deviation {confidence.noise:g}, the policy weighs observations by "
+            f"{noise:g}: pass noise={confidence.noise:g} to the policy as well (or regularization={confidence.noise**2:g})"
+        )
+
+
+def _next_allowed(first: int, n: int, barred: Mask | None) -> int:
+    """This of n arms, or the next one that may be chosen."""
+    return first if barred is None else int(np.argmin(np.roll(barred[:n], -first)) + first) % n

@@ -1,0 +1,47 @@
+"""What a run will take, before it starts."""
+
+import os
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+
+from manyarms.beliefs.base import Arms, Batch
+from manyarms.beliefs.frozen import Inserted
+from manyarms.kernels import RBF
+from manyarms.search import PER_ARM
+from manyarms.search.table import Table
+
+TRIAL = 20_000
+"""Arms whose pass is timed."""
+
+
+class Estimate(NamedTuple):
+    """Bytes beside the table of arms, and seconds of a pass, on this machine."""
+
+    least_bytes: float  # the smallest `memory` that works: every pass computes all embeddings anew
+    bytes: float  # with the embeddings of all arms kept
+    seconds: float  # of a pass over all arms that computes their embeddings
+
+
+def estimate(n_arms: int, n_features: int, m: int) -> Estimate:
+    """What `n_arms` arms of `n_features` columns take with `m` inducing ones: bytes counted, seconds measured on a part."""
+    rng = np.random.default_rng(0)
+    rows = rng.random((max(m, min(n_arms, TRIAL)), n_features))
+    diag = np.ones(len(rows))
+    arms = Arms(rows, diag)
+    belief = Inserted(0.0).prior(RBF(np.sqrt(n_features) / 4), arms, 0.01, 0.1, rng)
+    batch = Batch(rows[:m], diag[:m], np.zeros(m), np.ones(m), np.arange(m), m)
+    belief = belief.observed(batch).after
+    spent = []
+    for _ in range(2):  # the first warms up
+        start = perf_counter()
+        Table.at(arms, belief, room=0.0, threaded=True)
+        spent.append(perf_counter() - start)
+    least = PER_ARM * n_arms + 8 * m**2
+    return Estimate(least, least + 8 * m * n_arms, min(spent) * n_arms / len(rows))
+
+
+def half_the_machine() -> float:
+    """Bytes."""
+    return 0.5 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

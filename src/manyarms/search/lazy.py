@@ -1,0 +1,255 @@
+"""The arg max of upper bounds without looking at every arm.
+
+Let a table be of time τ. Ã only grows, so that at a later time t, appends included,
+
+    u_t(x) ≤ μ̃_τ(x) + (D + β̃_t) σ̃_τ(x),    D = ‖w̃_t − w̃_τ‖ in Ã_τ = √(‖Δw‖²_{V_τ} + λ‖w₊‖²),
+
+w₊ the coordinates that are new. A *list* of arms comes with a promise: no arm of the table it was made from that is left out
+scores above θ while D ≤ D_max and β̃ ≤ β_max. Lists are nested, each made from the one above; the last is short and is brought
+forward at every step. While its best arm is above every θ, and every promise holds, that arm is the best of all. Otherwise the
+table above the first broken promise is brought forward, and the lists below it are made anew.
+
+Pulls that are only supposed leave the means as they are and lower the variances: the same bounds hold. So only the last list
+follows them, and what is made anew on the way serves the next real step too.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from manyarms.beliefs.base import Arms, Step
+from manyarms.beliefs.frozen import Frozen
+from manyarms.search.dense import may_be_best, moments_of, scored_best
+from manyarms.search.scores import Acquisition, Upper, best_of
+from manyarms.search.table import Table, following, supposed_step
+from manyarms.search.tuning import Tuning
+from manyarms.stats import Stats
+from manyarms.typing import Array, Indices, Mask
+
+AHEAD = 0.1
+"""How much a radius may grow while a list lasts, in units of D_max."""
+PATIENCE = 0.25
+"""D_max of the first list, in units of β̃. It is halved when a list turns out too short, doubled when one ends too early."""
+LEAST_PATIENCE = 2.0**-12
+FIRST_BLOCK = 64
+"""Arms scored at a time when a list is of no use, best bound first; each time four times as many."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """No arm outside the list scores above θ while D ≤ `most_moved` and β̃ ≤ `most_beta`."""
+
+    theta: float
+    most_moved: float
+    most_beta: float
+    barred: Indices  # arms that were barred, and are not on the list for that
+
+
+@dataclass(frozen=True)
+class Level:
+    """The table of a list, and the steps it has still to follow."""
+
+    numbers: Indices | None  # (n,) its arms; None for all
+    table: Table
+    promise: Promise | None  # None for all arms
+    waiting: tuple[Step, ...] = ()
+
+    def moved(self, belief: Frozen) -> float:
+        """D from the table's time to the belief's."""
+        old = self.table.belief
+        inside = old.factor.norm(belief.w[: old.m] - old.w)
+        outside = np.sqrt(belief.regularization) * float(np.linalg.norm(belief.w[old.m :]))
+        return float(np.hypot(inside, outside))
+
+    def shut(self, barred: Mask | None) -> Mask | None:
+        """Which of its arms must not be chosen."""
+        return barred if barred is None or self.numbers is None else barred[self.numbers]
+
+
+@dataclass
+class Lazy:
+    """Levels from all arms down to a short list."""
+
+    belief: Frozen
+    tuning: Tuning
+    stats: Stats
+    levels: list[Level]  # at the last real belief; shared with what is supposed beyond it
+    supposed: tuple[Step, ...] = ()
+    patience: dict[int, float] = field(default_factory=dict)  # of each depth; shared by all values
+    _front: tuple[Table, int, Table] | None = None  # the last table, and how many supposed steps it follows
+
+    @classmethod
+    def over(cls, belief: Frozen, arms: Arms, room: float, tuning: Tuning, stats: Stats) -> "Lazy":
+        """Of all arms, at a belief."""
+        with stats.timed("passes"):
+            table = Table.at(arms, belief, room=room, threaded=True)
+        return cls(belief, tuning, stats, [Level(None, table, None)])
+
+    def after(self, step: Step) -> "Lazy":
+        """At the belief after one more step."""
+        levels = [replace(level, waiting=following(level.waiting, step)) for level in self.levels]
+        return Lazy(step.after, self.tuning, self.stats, levels, (), self.patience)
+
+    def supposing(self, positions: Indices) -> "Lazy":
+        """If these arms were pulled once more each."""
+        step = supposed_step(self.belief, self.levels[0].table.arms, positions)
+        return replace(self, belief=step.after, supposed=(*self.supposed, step))
+
+    def current(self) -> tuple[Array, Array]:
+        """μ̃ and σ̃² of all arms, as they are kept."""
+        table = self._brought(0).table.brought(self.supposed)
+        return table.mean, table.variance
+
+    def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
+        """μ̃ and σ̃² of some arms, or of all."""
+        return moments_of(self.belief, self.levels[0].table.arms, positions)
+
+    def embedded(self) -> Iterator[tuple[slice, Array, Array]]:
+        """Positions, z (m, k) and r (k,) of all arms, some at a time."""
+        return self._brought(0).table.embedded()
+
+    def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
+        """The arm of largest value."""
+        if not isinstance(acquisition, Upper):
+            table = self._brought(0).table.brought(self.supposed)
+            return scored_best(table, may_be_best(table, acquisition, barred), acquisition)
+        depth = self._first_broken(acquisition.beta, barred)
+        while True:
+            if depth is not None:
+                self._make_lists(depth, acquisition, barred)
+            last = self.levels[-1]
+            table = self._front_table()
+            some = may_be_best(table, acquisition, last.shut(barred))
+            least = self._least(table, some, acquisition)
+            depth = self._first_above(least)
+            if depth is None:
+                best = scored_best(table, some, acquisition)
+                return best if last.numbers is None else int(last.numbers[best])
+            if not self.levels[depth - 1].waiting:
+                # Made from the scores of now, and still too short: because of what is supposed, or of ties.
+                return self._by_bounds(depth - 1, acquisition, barred)
+            self._learn(depth, 0.5)
+
+    def _first_broken(self, beta: float, barred: Mask | None) -> int | None:
+        """The first list whose promise no longer holds; None where all do."""
+        for depth, (above, level) in enumerate(zip(self.levels, self.levels[1:], strict=False), start=1):
+            promise = level.promise
+            if promise is None or beta > promise.most_beta:
+                return depth
+            if len(promise.barred) and (barred is None or not barred[promise.barred].all()):
+                return depth
+            if above.moved(self.belief) > promise.most_moved:
+                self._learn(depth, 2.0)
+                return depth
+        return 1 if len(self.levels) == 1 else None
+
+    def _first_above(self, least: float) -> int | None:
+        """The first list that leaves out arms which may score more than so much."""
+        for depth, level in enumerate(self.levels[1:], start=1):
+            if level.promise is not None and level.promise.theta >= least:
+                return depth
+        return None
+
+    def _least(self, table: Table, some: Indices, acquisition: Upper) -> float:
+        """A lower bound on the largest score of these arms, less what counts as a tie."""
+        if not len(some):
+            return -np.inf
+        low = np.maximum(table.variance[some] - table.slack[some], 0.0)
+        values, tolerance = acquisition(table.mean[some], np.sqrt(low))
+        best = int(np.argmax(values))
+        return float(values[best] - 4 * tolerance[best])
+
+    def _learn(self, depth: int, factor: float) -> None:
+        """Lists of this depth ended too early, or were too short."""
+        self.patience[depth] = max(LEAST_PATIENCE, factor * self.patience.get(depth, PATIENCE))
+
+    def _brought(self, depth: int) -> Level:
+        """A level brought to the last real belief."""
+        level = self.levels[depth]
+        if level.waiting:
+            with self.stats.timed("passes" if depth == 0 else f"passes over list {depth}"):
+                level = replace(level, table=level.table.brought(level.waiting), waiting=())
+            self.levels[depth] = level
+        return level
+
+    def _front_table(self) -> Table:
+        """The table of the last list, at the belief of now."""
+        table = self._brought(len(self.levels) - 1).table
+        if not self.supposed:
+            return table
+        done = 0
+        front = table
+        if self._front is not None and self._front[0] is table:
+            _, done, front = self._front
+        front = front.brought(self.supposed[done:])
+        self._front = (table, len(self.supposed), front)
+        return front
+
+    def _make_lists(self, depth: int, acquisition: Upper, barred: Mask | None) -> None:
+        """Make the lists from this depth on anew, each from the one above."""
+        del self.levels[depth:]
+        while True:
+            above = self._brought(len(self.levels) - 1)
+            n = len(above.table.mean)
+            length = max(self.tuning.shortlist, int(self.tuning.share * n))
+            if n <= 2 * self.tuning.shortlist:
+                return
+            self.levels.append(self._list(above, len(self.levels), length, acquisition, barred))
+
+    def _list(self, above: Level, depth: int, length: int, acquisition: Upper, barred: Mask | None) -> Level:
+        """So many arms of a table: those of largest bound when the means have moved by D_max."""
+        table = above.table
+        sd = np.sqrt(table.variance + table.slack)
+        shut = above.shut(barred)
+        mean = table.mean if shut is None else np.where(shut, -np.inf, table.mean)
+        now = float((mean + acquisition.beta * np.sqrt(table.variance)).max())
+        moved = self.patience.get(depth, PATIENCE) * acquisition.beta
+        while True:
+            beta = acquisition.beta + AHEAD * moved
+            bound = mean + (moved + beta) * sd
+            theta = float(np.partition(bound, -length - 1)[-length - 1])
+            if theta < now or moved <= LEAST_PATIENCE * acquisition.beta:
+                break
+            moved /= 2
+        positions = np.flatnonzero(bound > theta)
+        if not len(positions):  # all tie
+            positions = np.arange(length)
+        numbers = positions if above.numbers is None else above.numbers[positions]
+        gone = np.zeros(0, dtype=np.intp)
+        if shut is not None:
+            gone = np.flatnonzero(shut)
+            gone = gone if above.numbers is None else above.numbers[gone]
+        promise = Promise(theta, moved, beta, gone)
+        return Level(numbers, table.part(positions), promise)
+
+    def _by_bounds(self, depth: int, acquisition: Upper, barred: Mask | None) -> int:
+        """The best arm of a level by scoring its arms, best bound first, until no bound is above the best score."""
+        level = self.levels[depth]
+        table = level.table
+        bound = table.mean + acquisition.beta * np.sqrt(table.variance + table.slack)
+        shut = level.shut(barred)
+        if shut is not None:
+            bound[shut] = -np.inf
+        order = np.argsort(-bound, kind="stable")
+        scored = 0
+        size = FIRST_BLOCK
+        values = np.zeros(0)
+        tolerance = np.zeros(0)
+        while scored < len(order):
+            if scored:
+                best = int(np.argmax(values))
+                if bound[order[scored]] < values[best] - 4 * tolerance[best]:
+                    break
+            some = order[scored : scored + size]
+            mean, variance = moments_of(self.belief, table.arms, some)
+            more, ties = acquisition(mean, np.sqrt(variance))
+            values = np.concatenate([values, np.where(np.isinf(bound[some]), -np.inf, more)])
+            tolerance = np.concatenate([tolerance, ties])
+            scored += len(some)
+            size *= 4
+        self.stats.count("arms scored by bounds", scored)
+        positions = order[:scored]
+        in_order = np.argsort(positions)
+        best = int(positions[in_order][best_of(values[in_order], tolerance[in_order])])
+        return best if level.numbers is None else int(level.numbers[best])

@@ -1,0 +1,121 @@
+"""Arrays and triangles that only grow: successive values share one buffer, so that a step copies O(m) and not O(m²)."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from manyarms.typing import AnyArray, Array
+
+SPARE = 64
+"""Free places that a buffer starts with."""
+
+
+class Stack:
+    """Items that are only ever appended.
+
+    A value never changes. One that is made by `appended` writes behind what the older one sees, or, where another value wrote
+    there already, into a buffer of its own.
+    """
+
+    __slots__ = ("_buffer", "_written", "n")
+
+    def __init__(self, items: AnyArray) -> None:
+        self.n = len(items)
+        self._buffer = items
+        self._written = [self.n]
+
+    @property
+    def items(self) -> AnyArray:
+        """All items, (n, …), not to be written to."""
+        return self._buffer[: self.n]
+
+    def appended(self, more: AnyArray) -> "Stack":
+        """The stack with more items on it."""
+        grown = self._with_room(len(more))
+        stop = self.n + len(more)
+        grown._buffer[self.n : stop] = more
+        grown._written[0] = stop
+        grown.n = stop
+        return grown
+
+    def _with_room(self, n_more: int) -> "Stack":
+        """Another value of the same items, with room behind them that no one has written to."""
+        other = object.__new__(Stack)
+        other.n = self.n
+        if self._written[0] == self.n and self.n + n_more <= len(self._buffer):
+            other._buffer = self._buffer
+            other._written = self._written
+            return other
+        room = SPARE + self.n + n_more + self.n // 2
+        other._buffer = np.empty((room, *self._buffer.shape[1:]), dtype=self._buffer.dtype)
+        other._buffer[: self.n] = self.items
+        other._written = [self.n]
+        return other
+
+
+@dataclass(frozen=True)
+class Triangle:
+    """A lower triangular matrix T (n, n) that grows by rows. Its rows lie one behind the other: packed storage."""
+
+    n: int
+    packed: Stack  # n(n + 1)/2 numbers
+
+    @classmethod
+    def empty(cls) -> "Triangle":
+        """No rows yet."""
+        return cls(0, Stack(np.zeros(0)))
+
+    @classmethod
+    def of(cls, lower: Array) -> "Triangle":
+        """The lower triangle of a matrix (n, n)."""
+        if not len(lower):
+            return cls.empty()
+        packed, _ = lapack.dtrttp(np.asfortranarray(lower.T), uplo="U")
+        return cls(len(lower), Stack(packed))
+
+    def appended(self, row: Array) -> "Triangle":
+        """The matrix with one more row (n + 1,)."""
+        return Triangle(self.n + 1, self.packed.appended(row))
+
+    def row(self, i: int) -> Array:
+        """Row i up to its diagonal, (i + 1,)."""
+        start = i * (i + 1) // 2
+        return self.packed.items[start : start + i + 1]
+
+    @cached_property
+    def upper(self) -> Array:
+        """Tᵀ as a full matrix (n, n), column-major."""
+        full, _ = lapack.dtpttr(self.n, self.packed.items, uplo="U")
+        return np.asarray(full)
+
+    @property
+    def diagonal(self) -> Array:
+        """(n,)."""
+        i = np.arange(self.n)
+        return np.asarray(self.packed.items[i * (i + 3) // 2])
+
+    def solve(self, b: Array) -> Array:
+        """T⁻¹b, b (n,) or (n, k)."""
+        if not b.size:
+            return np.zeros(b.shape)
+        if b.ndim == 1:
+            return np.asarray(blas.dtpsv(self.n, self.packed.items, b, trans=1))
+        if b.shape[1] == 1:
+            return np.asarray(blas.dtpsv(self.n, self.packed.items, b[:, 0], trans=1))[:, None]
+        return np.asarray(blas.dtrsm(1.0, self.upper, b, trans_a=1))
+
+    def solve_transposed(self, b: Array) -> Array:
+        """T⁻ᵀb, b (n,) or (n, k)."""
+        if not b.size:
+            return np.zeros(b.shape)
+        if b.ndim == 1:
+            return np.asarray(blas.dtpsv(self.n, self.packed.items, b))
+        if b.shape[1] == 1:
+            return np.asarray(blas.dtpsv(self.n, self.packed.items, b[:, 0]))[:, None]
+        return np.asarray(blas.dtrsm(1.0, self.upper, b))
+
+    def transposed_product(self, x: Array) -> Array:
+        """Tᵀx, x (n,)."""
+        return np.asarray(blas.dtpmv(self.n, self.packed.items, x)) if self.n else x
