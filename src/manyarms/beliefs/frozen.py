@@ -18,31 +18,26 @@ sparse online Gaussian processes (Csató and Opper 2002). docs/theory.md has the
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from manyarms.beliefs.base import Arms, Batch, Record, Step
+from manyarms.beliefs.inducing import Inducing
 from manyarms.beliefs.leftout import LeftOut, largest_eigenvalue
-from manyarms.errors import KernelError, NumericalError
+from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
-from manyarms.kernels.objects import shown
 from manyarms.numbers import real, whole
 from manyarms.sketch.evidence import Evidence, Guarantee
-from manyarms.sketch.factor import WAITING, Factor, Half
-from manyarms.sketch.growing import Stack, Triangle
+from manyarms.sketch.factor import WAITING, Factor
+from manyarms.sketch.growing import Triangle
 from manyarms.sketch.linalg import EPS, TINY, cholesky, chunks, solve_lower, solve_transposed, solver
 from manyarms.typing import Array, Indices, Mask
 
 BLOCK = 128
 """Rows absorbed at a time: one update of the factor of V, and decisions on a matrix that stays in cache."""
-FEW = 8
-"""Rows up to which a kernel of W and the rows is cheaper than one of the rows and W: see `kernels/distances.py`."""
 SMALLEST = 1e-10
 """A row enters W only where r exceeds this part of k(x, x): L is factored in the order of arrival, without pivoting."""
-NEGATIVE = 1e-6
-"""A residual below minus this part of κ² is no rounding: the kernel is not positive semi-definite."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +61,17 @@ class Inserted:
         self, kernel: Kernel, arms: Arms, regularization: float, noise: float, rng: np.random.Generator
     ) -> "Frozen":
         """The belief before anything is observed; it knows no table."""
-        return Frozen(self, kernel, regularization, noise, Stack(np.zeros((0, arms.rows.shape[1]))))
+        d = arms.rows.shape[1]
+        nothing = LeftOut.nothing(d)
+        return Frozen(self, noise, Inducing.none(kernel, d), Factor.prior(regularization), np.zeros(0), nothing)
 
+    def pays(self, left_out: float, explained: float) -> bool:
+        """Whether a row that leaves out ωr/λ, and of which ωq was not known, may be left out."""
+        return left_out <= self.tolerance * float(np.log1p(explained))
 
-def _no_numbers() -> Stack:
-    return Stack(np.zeros(0, dtype=np.intp))
+    def has_room(self, m: int) -> bool:
+        """Whether W may have more than m rows."""
+        return self.most is None or m < self.most
 
 
 @dataclass(frozen=True)
@@ -78,52 +79,50 @@ class Frozen:
     """What is known of f. Successive values share buffers: an observation costs O(m²) and copies O(m)."""
 
     rule: Inserted
-    kernel: Kernel
-    regularization: float  # λ
     noise: float  # ξ
-    _W: Stack  # (m, d)
-    _keys: Stack = None  # type: ignore[assignment]  # (m,) numbers of the arms in W, −1 for rows given by value
-    L: Triangle = None  # type: ignore[assignment]
-    factor: Factor = None  # type: ignore[assignment]
-    w: Array = None  # type: ignore[assignment]  # (m,)
-    left_out: LeftOut = LeftOut()
+    inducing: Inducing  # W
+    factor: Factor  # V
+    w: Array  # (m,)
+    left_out: LeftOut
     n_observations: int = 0
     trace: float = 0.0  # Σ ω k(x, x)/λ
     kappa2: float = 0.0  # the largest k(x, x) seen
     rounding_seen: float = 0.0  # the largest u of a row observed
-    places: dict[bytes, int] = None  # type: ignore[assignment]  # of rows in W, shared by all values, so checked when read
 
-    def __post_init__(self) -> None:
-        if self.L is None:
-            start: dict[str, Any] = {
-                "_keys": _no_numbers(),
-                "L": Triangle.empty(),
-                "factor": Factor.prior(self.regularization),
-                "w": np.zeros(0),
-                "places": {},
-            }
-            for name, value in start.items():
-                object.__setattr__(self, name, value)
+    @property
+    def kernel(self) -> Kernel:
+        """k."""
+        return self.inducing.kernel
+
+    @property
+    def regularization(self) -> float:
+        """λ."""
+        return self.factor.regularization
 
     @property
     def guarantee(self) -> Guarantee:
-        """What may be claimed: statements 1 and 2 of docs/theory.md."""
+        """Statements 1 and 2 of docs/theory.md."""
         return "certified"
 
     @property
     def m(self) -> int:
         """|W|."""
-        return self.L.n
+        return self.inducing.m
 
     @property
     def W(self) -> Array:
         """The inducing rows, (m, d), in the order in which they entered."""
-        return self._W.items
+        return self.inducing.rows
+
+    @property
+    def L(self) -> Triangle:
+        """The factor of K_WW."""
+        return self.inducing.L
 
     @property
     def keys(self) -> Indices:
         """The numbers of the arms in W, (m,), −1 for rows given by value."""
-        return self._keys.items
+        return self.inducing.keys
 
     @property
     def evidence(self) -> Evidence:
@@ -139,9 +138,8 @@ class Frozen:
             log_det=log_det,
             left_out=total,
             eta=self.left_out.eta,
-            information=float(np.square(np.sqrt(log_det) + np.sqrt(total))),  # |√ℓ − √ℓ_K| ≤ √e
-            mean_norm=float(np.linalg.norm(self.w)),
-            spread=self._spread,
+            information=(log_det**0.5 + total**0.5) ** 2,  # |√ℓ − √ℓ_K| ≤ √e
+            mean=self._mean,
             dimension=self._dimension,
         )
 
@@ -151,100 +149,44 @@ class Frozen:
             return 0.0
         return self.m - self.regularization * self.factor.trace_of_inverse + self.left_out.total
 
-    def _spread(self) -> float:
-        """σ̃ of ⟨f, μ̃/‖μ̃‖⟩: √(wᵀV⁻¹w)/‖w‖."""
-        norm = max(float(np.linalg.norm(self.w)), TINY)
-        return float(np.sqrt(self.factor.half(self.w[:, None]).quad[0])) / norm
+    def _mean(self) -> tuple[float, float]:
+        """‖μ̃‖ = ‖w‖, and σ̃ of ⟨f, μ̃/‖μ̃‖⟩ = √(wᵀV⁻¹w)/‖w‖."""
+        norm = float(np.linalg.norm(self.w))
+        return norm, float(np.sqrt(self.factor.half(self.w).quad)) / max(norm, TINY)
 
     # Reading
 
     def features(self, rows: Array, diag: Array) -> tuple[Array, Array]:
-        """z (n, m) and r ≥ 0 (n,) of rows; of rows in W as L has them, with r = 0 exactly."""
-        Z, r, _ = self._features(rows, diag)
+        """z (n, m) and r ≥ 0 (n,) of rows."""
+        Z, r, _ = self.inducing.features(rows, diag)
         return Z, r
-
-    def _features(self, rows: Array, diag: Array) -> tuple[Array, Array, Mask]:
-        """The same, and which of the rows are in W."""
-        in_W = np.zeros(len(rows), dtype=bool)
-        if not self.m:
-            return np.zeros((len(rows), 0)), diag.copy(), in_W
-        K = self.kernel(self.W, rows) if len(rows) <= FEW else self.kernel(rows, self.W).T
-        Z = self.L.solve(K).T
-        r = diag - np.square(Z).sum(axis=1)
-        for i, row in enumerate(rows):
-            place = self.places.get(row.tobytes(), self.m)
-            if place < self.m and np.array_equal(self.W[place], row):
-                in_W[i] = True
-                Z[i] = 0.0
-                Z[i, : place + 1] = self.L.row(place)
-        r[in_W] = 0.0
-        self._check(rows, diag, Z, r)
-        return Z, np.maximum(r, 0.0), in_W
 
     def moments(self, rows: Array, diag: Array) -> tuple[Array, Array]:
         """μ̃ and σ̃² (leverage units) of rows, (n,) each: the one function that scores."""
         mean = np.empty(len(rows))
         variance = np.empty(len(rows))
         for some in chunks(len(rows), max(1, self.m)):
-            Z, r = self.features(rows[some], diag[some])
+            Z, r = self.features(rows[some].astype(np.float64, copy=False), diag[some])
             mean[some] = Z @ self.w
             variance[some] = r / self.regularization + self.factor.half(Z.T).quad
         return mean, variance
 
     def solvers(self) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
         """The functions K ↦ L⁻¹K and Z ↦ C⁻¹Z of many columns, V = CCᵀ, for use by several threads."""
-        lower = (np.asfortranarray(each.upper.T) for each in (self.L, self.factor.folded.C))
-        solve_L, solve_C = (solver(each) for each in lower)
+        solve_L = solver(np.asfortranarray(self.L.upper.T))
+        solve_C = solver(np.asfortranarray(self.factor.folded.C.upper.T))
         return solve_L, solve_C
-
-    def rounding(self, Z: Array) -> Array:
-        """u (n,): the r of rows with embeddings Z (n, m) is right within 4u, u = ε κ²(1 + ‖L⁻ᵀz‖₁)²."""
-        alpha = self.L.solve_transposed(Z.T)
-        return np.asarray(EPS * self.kappa2 * np.square(1 + np.abs(alpha).sum(axis=0)))
-
-    def _check(self, rows: Array, diag: Array, Z: Array, r: Array) -> None:
-        """Raise KernelError where a residual is negative beyond rounding."""
-        worst = int(r.argmin()) if len(r) else -1
-        kappa2 = max(self.kappa2, float(diag.max(initial=0.0)))
-        if worst < 0 or r[worst] >= -NEGATIVE * kappa2:
-            return
-        if r[worst] < -NEGATIVE * kappa2 - 100 * float(self.rounding(Z[worst : worst + 1])[0]):
-            near = int(np.abs(self.kernel(self.W, rows[worst : worst + 1])[:, 0]).argmax())
-            raise KernelError(
-                "the kernel is not positive semi-definite: given the inducing rows, "
-                f"x = {shown(self.kernel, rows[worst])} has the negative variance {r[worst]:.3g}, most of it against "
-                f"y = {shown(self.kernel, self.W[near])}; use a kernel that is a covariance"
-            )
 
     # Observing
 
     def observed(self, batch: Batch, record: Record | None = None) -> Step:
-        """The belief after these observations, absorbed in blocks; with a record, as was decided then."""
-        if batch.n_observations == 0:
+        """The belief after these observations; with a record, as was decided then."""
+        if not len(batch):
             return Step(self, Record.nothing(), np.zeros((self.m, 0)), np.zeros(0))
         self._check_rounding(batch)
-        forced = None
-        if record is not None:
-            forced = np.zeros(len(batch), dtype=bool)
-            forced[record.entered] = True
-        belief = replace(
-            self,
-            n_observations=self.n_observations + batch.n_observations,
-            trace=self.trace + float(batch.weights @ batch.diag) / self.regularization,
-            kappa2=max(self.kappa2, float(batch.diag.max())),
-        )
-        entered = np.zeros(len(batch), dtype=bool)
-        sizes = np.zeros(len(batch), dtype=np.intp)
-        lowering = surprise = None
-        for start in range(0, len(batch), BLOCK):
-            some = slice(start, start + BLOCK)
-            told = None if forced is None else forced[some]
-            belief, decided, lowering, surprise = belief._absorbed(batch.part(some), told)
-            entered[some], sizes[some] = decided
-        if not np.isfinite(belief.w).all():
-            raise NumericalError("the posterior mean is not finite in float64; rescale the rewards")
-        record = Record(np.flatnonzero(entered), sizes)
-        return Step(belief, record, lowering, surprise) if len(batch) <= BLOCK else Step(belief, record, None, None)
+        if len(batch) == 1:
+            return self._observed_one(batch, None if record is None else len(record.entered) > 0)
+        return self._observed_many(batch, record)
 
     def _check_rounding(self, batch: Batch) -> None:
         """Raise NumericalError where the evidence ωk(x, x)/λ of a row leaves float64 no digits."""
@@ -256,41 +198,162 @@ class Frozen:
                 "raise `regularization`, or give a larger `noise`"
             )
 
+    def _observed_one(self, batch: Batch, told: bool | None) -> Step:
+        """After one observation. `told` says whether its row enters, where that was decided before."""
+        lam = self.regularization
+        row = batch.rows[0]
+        diag = float(batch.diag[0])
+        weight = float(batch.weights[0])
+        kappa2 = max(self.kappa2, diag)
+        inducing = self.inducing
+        factor = self.factor
+        w = self.w
+        left_out = self.left_out
+
+        z, r, in_W = inducing.feature(row, diag)
+        u = 0.0 if in_W else float(inducing.rounding(z, kappa2))
+        b, t, y, c = factor.half(z)
+        q = float(c @ c + y @ y)  # zᵀV⁻¹z
+        enters = told
+        if enters is None:
+            can = r > max(SMALLEST * diag, 100 * u) and self.rule.has_room(self.m)
+            enters = can and not self.rule.pays(weight * r / lam, weight * q)
+        if enters:
+            # A new coordinate √r, in which V is λ: no score changes.
+            more = np.sqrt(max(r, TINY))
+            z = np.append(z, more)
+            b = np.append(b, more / np.sqrt(lam))
+            c = np.append(c, more / np.sqrt(lam))
+            q += r / lam
+            w = np.append(w, 0.0)
+            inducing = inducing.appended(row, int(batch.keys[0]), z)
+            factor = factor.grown()
+        elif not in_W:
+            share = batch.weights / lam
+            sizes = np.array([self.m])
+            left_out = left_out.with_rows(
+                batch.rows, sizes, batch.weights, share * r, share * 4 * u, self._largest_left_out
+            )
+
+        # V gains ωzzᵀ; with g = V⁻¹z and a = 1 + ωq: w += ωg(y − zᵀw)/a, and σ̃² falls by ω(gᵀz(x))²/a.
+        root = np.sqrt(weight)
+        pivot = np.sqrt(1.0 + weight * q)
+        lowering = factor.C.solve_transposed(c) * (root / pivot)
+        surprise = root * (float(batch.rewards[0]) - float(z @ w)) / pivot
+        if not np.isfinite(surprise):
+            raise _not_finite()
+        w = w + surprise * lowering
+        factor = factor.observed_one(root * z, root * b, root * t, pivot)
+        after = Frozen(
+            self.rule,
+            self.noise,
+            inducing,
+            factor,
+            w,
+            left_out,
+            self.n_observations + batch.n_observations,
+            self.trace + weight * diag / lam,
+            kappa2,
+            max(self.rounding_seen, u),
+        )
+        entered = np.zeros(int(enters), dtype=np.intp)
+        record = Record(entered, np.array([inducing.m]))
+        return Step(after, record, lowering[:, None], np.array([surprise]))
+
+    def _observed_many(self, batch: Batch, record: Record | None) -> Step:
+        """After several observations, in blocks: what is decided is the same as one by one."""
+        forced = None
+        if record is not None:
+            forced = np.zeros(len(batch), dtype=bool)
+            forced[record.entered] = True
+        belief = self
+        entered = np.zeros(len(batch), dtype=bool)
+        sizes = np.zeros(len(batch), dtype=np.intp)
+        for start in range(0, len(batch), BLOCK):
+            some = slice(start, start + BLOCK)
+            told = None if forced is None else forced[some]
+            n = batch.n_observations if start == 0 else 0
+            belief, entered[some], sizes[some], lowering, surprise = belief._absorbed(batch.part(some), n, told)
+        if not np.isfinite(belief.w).all():
+            raise _not_finite()
+        decided = Record(np.flatnonzero(entered), sizes)
+        return Step(belief, decided, lowering, surprise) if len(batch) <= BLOCK else Step(belief, decided, None, None)
+
     def _absorbed(
-        self, block: Batch, forced: Mask | None
-    ) -> tuple["Frozen", tuple[Mask, Indices], Array | None, Array | None]:
-        """After a block of rows: the belief, which of them entered and |W| of each, lowering and surprise of a `Step`."""
+        self, block: Batch, n_observations: int, forced: Mask | None
+    ) -> tuple["Frozen", Mask, Indices, Array | None, Array | None]:
+        """After a block of rows: the belief, which rows entered, |W| of each, lowering and surprise of a `Step`."""
+        lam = self.regularization
         roots = np.sqrt(block.weights)
-        Z, r, in_W = self._features(block.rows, block.diag)
-        rounding = self.rounding(Z)
+        kappa2 = max(self.kappa2, float(block.diag.max()))
+        Z, r, in_W = self.inducing.features(block.rows, block.diag)
+        rounding = self.inducing.rounding(Z.T, kappa2)
+        rounding[in_W] = 0.0
         half = self.factor.half(Z.T).scaled(roots)
         smallest = np.maximum(SMALLEST * block.diag, 100 * rounding)
         entered, zeta, outside = self._decided(block, Z, r, half.gram, smallest, forced)
-        grown = self._with_inducing(block, Z, zeta, entered)
         sizes = self.m + np.cumsum(entered)
+
+        inducing = self.inducing
+        factor = self.factor
+        for number, i in enumerate(np.flatnonzero(entered)):
+            z = np.concatenate([Z[i], zeta[: number + 1, i]])
+            inducing = inducing.appended(block.rows[i], int(block.keys[i]), z)
+            factor = factor.grown()
+        w = np.concatenate([self.w, np.zeros(len(zeta))])
 
         # What the others leave out counts in e, with the rounding of r. Rows that are in W leave out nothing.
         out = ~(entered | in_W)
-        left_out = grown._leaving_out(block, sizes, outside, rounding, out) if out.any() else self.left_out
+        grown = Frozen(
+            self.rule,
+            self.noise,
+            inducing,
+            factor,
+            w,
+            self.left_out,
+            self.n_observations + n_observations,
+            self.trace + float(block.weights @ block.diag) / lam,
+            kappa2,
+            max(self.rounding_seen, float(rounding.max())),
+        )
+        share = block.weights[out] / lam
+        left_out = self.left_out.with_rows(
+            block.rows[out],
+            sizes[out],
+            block.weights[out],
+            share * outside[out],
+            share * 4 * rounding[out],
+            grown._largest_left_out,
+        )
 
         # V gains Σ ω ψψᵀ, ψ with zeros in the coordinates that came after it.
         Y = roots[:, None] * np.hstack([Z, zeta.T])
-        half = half.extended(roots * zeta, self.regularization)
+        half = half.extended(roots * zeta, lam)
         N = cholesky(np.eye(len(Y)) + half.gram)
-        factor = grown.factor.observed(Y, half, N)
 
         # w′ = w + V′⁻¹Σ ω ψ(y − ψᵀw) = w + G·N⁻¹√Ω(y − Ψw), G = V⁻¹Ψᵀ√Ω N⁻ᵀ.
         with np.errstate(over="ignore", invalid="ignore"):
-            surprise = solve_lower(N, roots * block.rewards - Y @ grown.w)
+            surprise = solve_lower(N, roots * block.rewards - Y @ w)
             lowering = None
             if len(Y) <= WAITING:
-                lowering = grown.factor.solved(solve_lower(N, half.c.T.copy(order="F")).T)
-                w = grown.w + lowering @ surprise
+                lowering = factor.C.solve_transposed(solve_lower(N, half.c.T.copy(order="F")).T)
+                w = w + lowering @ surprise
             else:
-                w = grown.w + grown.factor.solved((half.c @ solve_transposed(N, surprise))[:, None])[:, 0]
-        rounding_seen = max(self.rounding_seen, float(rounding.max()))
-        after = replace(grown, factor=factor, w=w, left_out=left_out, rounding_seen=rounding_seen)
-        return after, (entered, sizes), lowering, surprise
+                w = w + factor.C.solve_transposed(half.c @ solve_transposed(N, surprise.copy()))
+        factor = factor.observed(Y, half, N)
+        after = Frozen(
+            grown.rule,
+            grown.noise,
+            inducing,
+            factor,
+            w,
+            left_out,
+            grown.n_observations,
+            grown.trace,
+            grown.kappa2,
+            grown.rounding_seen,
+        )
+        return after, entered, sizes, lowering, surprise
 
     def _decided(
         self, block: Batch, Z: Array, r: Array, S: Array, smallest: Array, forced: Mask | None
@@ -302,11 +365,10 @@ class Frozen:
         """
         k = len(block)
         lam = self.regularization
-        most = np.inf if self.rule.most is None else self.rule.most
         entered = np.zeros(k, dtype=bool)
         if forced is not None:
             wanted = forced
-        elif self.m >= most:
+        elif not self.rule.has_room(self.m):
             wanted = entered
         else:
             # What a row explains once the whole block is observed, ωq/(1 + ωq) or less: none enters that would not by this.
@@ -316,7 +378,7 @@ class Frozen:
         if not wanted.any():
             return entered, np.zeros((0, k)), r
 
-        G = self.kernel(block.rows, block.rows) - Z @ Z.T if k > 1 else np.zeros((1, 1))
+        G = self.kernel(block.rows, block.rows) - Z @ Z.T
         G[np.diag_indices(k)] = r
         S = S.copy()
         roots = np.sqrt(block.weights)
@@ -328,9 +390,9 @@ class Frozen:
             if forced is not None:
                 enters = bool(forced[i])
             else:
-                information = np.log1p(max(float(S[i, i]), 0.0))
-                pays = block.weights[i] * residual / lam > self.rule.tolerance * information
-                enters = bool(wanted[i] and pays and residual > smallest[i] and self.m + len(zetas) < most)
+                pays = self.rule.pays(block.weights[i] * residual / lam, max(float(S[i, i]), 0.0))
+                can = residual > smallest[i] and self.rule.has_room(self.m + len(zetas))
+                enters = bool(wanted[i] and can and not pays)
             if enters:
                 zeta = np.zeros(k)
                 zeta[i] = np.sqrt(max(residual, TINY))
@@ -345,42 +407,11 @@ class Frozen:
             S[i:, i:] -= np.outer(column, column) / (1.0 + column[0])
         return entered, np.array(zetas).reshape(-1, k), outside
 
-    def _with_inducing(self, block: Batch, Z: Array, zeta: Array, entered: Mask) -> "Frozen":
-        """The belief with the rows that entered appended to W: no score changes."""
-        at = np.flatnonzero(entered)
-        if not len(at):
-            return self
-        L = self.L
-        factor = self.factor
-        for number, i in enumerate(at):
-            self.places[block.rows[i].tobytes()] = self.m + number
-            L = L.appended(np.concatenate([Z[i], zeta[: number + 1, i]]))
-            factor = factor.grown()
-        return replace(
-            self,
-            _W=self._W.appended(block.rows[at]),
-            _keys=self._keys.appended(block.keys[at]),
-            L=L,
-            factor=factor,
-            w=np.concatenate([self.w, np.zeros(len(at))]),
-        )
-
-    def _leaving_out(
-        self, block: Batch, sizes: Indices, outside: Array, rounding: Array, out: Mask
-    ) -> LeftOut:
-        """What is left out once these rows of a block are."""
-        weights = block.weights[out]
-        share = weights / self.regularization
-        return self.left_out.with_rows(
-            block.rows[out],
-            sizes[out],
-            weights,
-            share * outside[out],
-            share * 4 * rounding[out],
-            self._largest_left_out,
-        )
-
     def _largest_left_out(self, rows: Array, sizes: Indices, weights: Array) -> float:
         """λ_max(RRᵀ)/λ of rows left out."""
         Z = self.L.solve(self.kernel(rows, self.W).T).T
         return largest_eigenvalue(self.kernel(rows, rows), Z, sizes, np.sqrt(weights)) / self.regularization
+
+
+def _not_finite() -> NumericalError:
+    return NumericalError("the posterior mean is not finite in float64; rescale the rewards")

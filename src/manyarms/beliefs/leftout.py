@@ -8,12 +8,12 @@ over blocks b of rows. For s before t, W_s ⊆ W_t, so that ⟨ρ_s, ρ_t⟩ = k
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import eigh
 
-from manyarms.kernels import Kernel
+from manyarms.sketch.growing import Stack
 from manyarms.typing import Array, Indices
 
 BLOCK = 256
@@ -21,18 +21,27 @@ BLOCK = 256
 FIRST = 16
 """Rows at which the eigenvalue of a block that is being filled is computed first; then at each doubling."""
 
+LargestEigenvalue = Callable[[Array, Indices, Array], float]
+"""Of rows, sizes and weights: λ_max(RRᵀ)/λ."""
+
 
 @dataclass(frozen=True)
 class LeftOut:
     """A value. Only the rows of the last block are kept."""
 
+    rows: Stack  # (b, d)
+    sizes: Stack  # (b,) |W| when each was seen
+    weights: Stack  # (b,) ω
     total: float = 0.0  # e, in which rounding counts
     settled: float = 0.0  # the bound on η from blocks that are full
-    block: float = 0.0  # the same from the block that is being filled, up to its last doubling
+    block: float = 0.0  # the same from the block that is being filled, as of its last doubling
     since: float = 0.0  # e of the rows since then
-    rows: Array | None = None  # (b, d)
-    sizes: Indices | None = None  # (b,) |W| of each
-    weights: Array | None = None  # (b,)
+    rounding: float = 0.0  # of the block
+
+    @classmethod
+    def nothing(cls, n_features: int) -> "LeftOut":
+        """No row was left out."""
+        return cls(Stack(np.zeros((0, n_features))), Stack(np.zeros(0, dtype=np.intp)), Stack(np.zeros(0)))
 
     @property
     def eta(self) -> float:
@@ -40,38 +49,50 @@ class LeftOut:
         return min(self.total, self.settled + self.block + self.since)
 
     def with_rows(
-        self, rows: Array, sizes: Indices, weights: Array, left_out: Array, rounding: Array, gram: "Gram"
+        self,
+        rows: Array,
+        sizes: Indices,
+        weights: Array,
+        left_out: Array,
+        rounding: Array,
+        largest: LargestEigenvalue,
     ) -> "LeftOut":
-        """After these rows (k, d), which leave out so much (k,) of e, `rounding` (k,) of it by rounding."""
-        made = replace(self, total=self.total + float(left_out.sum() + rounding.sum()))
-        while len(rows):
-            n = 0 if made.rows is None else len(made.rows)
-            stop = next(size for size in (FIRST << i for i in range(32)) if size > n)
-            some = slice(0, stop - n)
-            made = replace(
-                made,
-                rows=_joined(made.rows, rows[some]),
-                sizes=_joined(made.sizes, sizes[some]),
-                weights=_joined(made.weights, weights[some]),
-                since=made.since + float(left_out[some].sum() + rounding[some].sum()),
+        """After these rows (k, d): each leaves out so much of e, and counts for so much more by rounding."""
+        made = self
+        start = 0
+        while start < len(rows):
+            n = made.rows.n
+            # The block's next doubling.
+            stop = FIRST
+            while stop <= n:
+                stop *= 2
+            some = slice(start, start + stop - n)
+            by_rounding = float(rounding[some].sum())
+            e = float(left_out[some].sum()) + by_rounding
+            made = LeftOut(
+                made.rows.appended(rows[some]),
+                made.sizes.appended(sizes[some]),
+                made.weights.appended(weights[some]),
+                made.total + e,
+                made.settled,
+                made.block,
+                made.since + e,
+                made.rounding + by_rounding,
             )
-            if made.rows is not None and len(made.rows) == stop:
-                made = made._settled(gram, float(rounding[some].sum()))
-            rows, sizes, weights = (part[stop - n :] for part in (rows, sizes, weights))
-            left_out, rounding = left_out[stop - n :], rounding[stop - n :]
+            if made.rows.n == stop:
+                made = made._settled(largest)
+            start = some.stop
         return made
 
-    def _settled(self, gram: "Gram", rounding: float) -> "LeftOut":
+    def _settled(self, largest: LargestEigenvalue) -> "LeftOut":
         """The eigenvalue of the block so far takes the place of its trace, where it is less."""
-        largest = gram(self.rows, self.sizes, self.weights) + rounding
-        block = min(largest, self.block + self.since)
-        if len(self.rows) < BLOCK:
-            return replace(self, block=block, since=0.0)
-        return LeftOut(self.total, self.settled + block)
-
-
-Gram = Callable[..., float]
-"""Of rows, sizes and weights: λ_max(RRᵀ)/λ."""
+        found = largest(self.rows.items, self.sizes.items, self.weights.items) + self.rounding
+        block = min(found, self.block + self.since)
+        if self.rows.n < BLOCK:
+            kept = (self.rows, self.sizes, self.weights)
+            return LeftOut(*kept, self.total, self.settled, block, 0.0, self.rounding)
+        empty = LeftOut.nothing(self.rows.items.shape[1])
+        return LeftOut(empty.rows, empty.sizes, empty.weights, self.total, self.settled + block)
 
 
 def largest_eigenvalue(K: Array, Z: Array, sizes: Indices, roots: Array) -> float:
@@ -86,7 +107,3 @@ def largest_eigenvalue(K: Array, Z: Array, sizes: Indices, roots: Array) -> floa
     G *= np.outer(roots, roots)
     last = len(G) - 1
     return max(0.0, float(eigh(G, eigvals_only=True, subset_by_index=[last, last])[0]))
-
-
-def _joined(before: Array | None, more: Array) -> Array:
-    return more if before is None else np.concatenate([before, more])

@@ -13,6 +13,8 @@ from manyarms.typing import AnyArray, Array, Indices, Mask
 
 def as_arms(arms: Any, n_arms: int) -> Indices:
     """Arm indices (n,) from an integer or a sequence of integers."""
+    if isinstance(arms, tuple) and not arms:
+        return np.zeros(0, dtype=np.intp)
     array = _vector(arms, "arms", ArmsError)
     if array.size == 0:
         return np.zeros(0, dtype=np.intp)

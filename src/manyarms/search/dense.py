@@ -7,7 +7,7 @@ import numpy as np
 
 from manyarms.beliefs.base import Arms, Belief, Step
 from manyarms.beliefs.frozen import Frozen
-from manyarms.search.scores import Acquisition, best_of
+from manyarms.search.scores import Acquisition, Upper, best_of
 from manyarms.search.table import Table, following, supposed_step
 from manyarms.stats import Stats
 from manyarms.typing import Array, Indices, Mask
@@ -79,17 +79,29 @@ def moments_of(belief: Belief, arms: Arms, positions: Indices | None) -> tuple[A
 
 def may_be_best(table: Table, acquisition: Acquisition, barred: Mask | None) -> Indices:
     """Positions of the arms whose value may be the largest, or tie with it, given the rounding of what is kept."""
-    slack = table.slack
-    highest, tolerance = acquisition(table.mean, np.sqrt(table.variance + slack))
-    lowest, _ = acquisition(table.mean, np.sqrt(np.maximum(table.variance - slack, 0.0)))
+    some: Indices | slice = slice(None)
+    if isinstance(acquisition, Upper):
+        # No score is off by more than β̃√slack: most arms are far below the best.
+        values, tolerance = acquisition(table.mean, np.sqrt(table.variance))
+        if barred is not None:
+            values[barred] = -np.inf
+        best = int(np.argmax(values))
+        margin = 2 * acquisition.beta * float(np.sqrt(table.largest_slack)) + 8 * float(tolerance[best])
+        some = np.flatnonzero(values >= values[best] - margin)
+        if len(some) == 1:
+            return some
+    elif barred is not None:
+        some = np.flatnonzero(~barred)
+    positions = np.arange(len(table.mean))[some]
+    slack = table.slack(positions)
+    mean = table.mean[positions]
+    variance = table.variance[positions]
+    highest, tolerance = acquisition(mean, np.sqrt(variance + slack))
+    lowest, _ = acquisition(mean, np.sqrt(np.maximum(variance - slack, 0.0)))
     # A value may fall with the deviation (probability of improvement): either end may be the larger.
-    high = np.maximum(highest, lowest)
     low = np.minimum(highest, lowest)
-    if barred is not None:
-        high[barred] = -np.inf
-        low[barred] = -np.inf
     best = int(np.argmax(low))
-    return np.flatnonzero(high >= low[best] - 4 * tolerance[best])
+    return positions[np.maximum(highest, lowest) >= low[best] - 4 * tolerance[best]]
 
 
 def scored_best(table: Table, some: Indices, acquisition: Acquisition) -> int:

@@ -155,7 +155,7 @@ class Lazy:
         """A lower bound on the largest score of these arms, less what counts as a tie."""
         if not len(some):
             return -np.inf
-        low = np.maximum(table.variance[some] - table.slack[some], 0.0)
+        low = np.maximum(table.variance[some] - table.slack(some), 0.0)
         values, tolerance = acquisition(table.mean[some], np.sqrt(low))
         best = int(np.argmax(values))
         return float(values[best] - 4 * tolerance[best])
@@ -200,7 +200,7 @@ class Lazy:
     def _list(self, above: Level, depth: int, length: int, acquisition: Upper, barred: Mask | None) -> Level:
         """So many arms of a table: those of largest bound when the means have moved by D_max."""
         table = above.table
-        sd = np.sqrt(table.variance + table.slack)
+        sd = np.sqrt(table.variance + table.largest_slack)
         shut = above.shut(barred)
         mean = table.mean if shut is None else np.where(shut, -np.inf, table.mean)
         now = float((mean + acquisition.beta * np.sqrt(table.variance)).max())
@@ -227,7 +227,7 @@ class Lazy:
         """The best arm of a level by scoring its arms, best bound first, until no bound is above the best score."""
         level = self.levels[depth]
         table = level.table
-        bound = table.mean + acquisition.beta * np.sqrt(table.variance + table.slack)
+        bound = table.mean + acquisition.beta * np.sqrt(table.variance + table.largest_slack)
         shut = level.shut(barred)
         if shut is not None:
             bound[shut] = -np.inf

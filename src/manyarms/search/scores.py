@@ -23,7 +23,11 @@ class Upper:
 
     def __call__(self, mean: Array, deviation: Array) -> tuple[Array, Array]:
         width = self.beta * deviation
-        return mean + width, TIE * (np.abs(mean) + width)
+        tolerance = np.abs(mean)
+        tolerance += width
+        tolerance *= TIE
+        width += mean
+        return width, tolerance
 
 
 class Scores(NamedTuple):

@@ -12,16 +12,18 @@ What is kept only filters: subtracting loses digits. `slack` bounds how much, an
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from manyarms.beliefs.base import Arms, Batch, Step
-from manyarms.beliefs.frozen import FEW, Frozen
+from manyarms.beliefs.frozen import Frozen
+from manyarms.beliefs.inducing import FEW
 from manyarms.search.parallel import in_parallel
 from manyarms.sketch.linalg import EPS, solver, squares
 from manyarms.typing import Array, Indices
 
-NARROW = 512
+NARROW = 1024
 """Arms to a chunk of a small table: what two products with vectors read stays in cache between them."""
 WIDE = 4096
 """Arms to a chunk of a large one, which is brought forward in products of matrices."""
@@ -71,6 +73,7 @@ class Table:
     mean: Array  # (n,)
     variance: Array  # (n,)
     computed: Array  # (n,) the variances when they were computed last
+    largest: float  # of those
     n_steps: int  # products since then
     threaded: bool
     room: float  # bytes that embeddings may take
@@ -81,7 +84,7 @@ class Table:
         """Computed from nothing."""
         n = len(arms.rows)
         none = np.zeros(n)
-        return cls(arms, belief, none, none, none, 0, threaded, room, _Store(n))._computed(belief, 0)
+        return cls(arms, belief, none, none, none, 0.0, 0, threaded, room, _Store(n))._computed(belief, 0)
 
     def part(self, positions: Indices) -> "Table":
         """Of fewer arms."""
@@ -100,14 +103,23 @@ class Table:
                     mine = np.flatnonzero(number == i)
                     Z[:m, mine] = sources.Z[i][:m, at[mine] - i * width]
         scores = (each[positions] for each in (self.mean, self.variance, self.computed))
-        return Table(arms, self.belief, *scores, self.n_steps, self.threaded, self.room, store)
+        return Table(arms, self.belief, *scores, self.largest, self.n_steps, self.threaded, self.room, store)
+
+    def slack(self, positions: Indices) -> Array:
+        """How far the variances of some arms may be from the true ones by rounding, (k,)."""
+        subtracted, outside = self._rounding()
+        return np.asarray(subtracted * self.computed[positions] + outside)
 
     @property
-    def slack(self) -> Array:
-        """How far each variance may be from the true one by rounding, (n,)."""
+    def largest_slack(self) -> float:
+        """The same, of any arm."""
+        subtracted, outside = self._rounding()
+        return subtracted * self.largest + outside
+
+    def _rounding(self) -> tuple[float, float]:
+        """Of what was computed last, as a part of it; of the residuals r/λ."""
         belief = self.belief
-        outside = 8 * 4 * belief.rounding_seen / belief.regularization
-        return np.asarray(8 * EPS * (1 + self.n_steps + belief.m) * self.computed + outside)
+        return 8 * EPS * (1 + self.n_steps + belief.m), 32 * belief.rounding_seen / belief.regularization
 
     def brought(self, steps: Sequence[Step]) -> "Table":
         """At the belief after these steps."""
@@ -185,52 +197,57 @@ class Table:
             variance[chunk] = r / belief.regularization + squares(solve_C(Z))
 
         self._run(work, list(enumerate(made._chunks())))
-        return replace(made, mean=mean, variance=variance, computed=variance, n_steps=0)
+        largest = float(variance.max(initial=0.0))
+        return replace(made, mean=mean, variance=variance, computed=variance, largest=largest, n_steps=0)
 
     def _lowered(self, belief: Frozen, steps: Sequence[Step], lowered: int) -> "Table":
         """The product with all steps at once."""
         p = self.belief.m
         m = belief.m
-        G = np.zeros((lowered, m))
-        start = 0
-        for step in steps:
-            k = step.lowering.shape[1]
-            G[start : start + k, : len(step.lowering)] = step.lowering.T
-            start += k
-        surprise = np.concatenate([step.surprise for step in steps])
+        if len(steps) == 1:
+            G = steps[0].lowering.T
+            surprise = steps[0].surprise
+        else:
+            G = np.zeros((lowered, m))
+            start = 0
+            for step in steps:
+                k = step.lowering.shape[1]
+                G[start : start + k, : len(step.lowering)] = step.lowering.T
+                start += k
+            surprise = np.concatenate([step.surprise for step in steps])
         n_steps = self.n_steps + lowered
         means_anew = n_steps // MEANS_ANEW > self.n_steps // MEANS_ANEW
         store = self._store.with_room(p, m)
-        fresh = belief.W[p:m]
-        columns = np.zeros((len(self.mean), 0))
-        if m > p and m - p <= FEW and len(self.mean) <= LARGE:
-            columns = belief.kernel(self.arms.rows, fresh)
-        ahead = np.array([belief.L.row(i)[:p] for i in range(p, m)]).reshape(m - p, p)
-        corner = np.zeros((m - p, m - p), order="F")
-        for i in range(p, m):
-            corner[i - p, : i - p + 1] = belief.L.row(i)[p:]
-        solve = _divide(float(corner[0, 0])) if m - p == 1 else solver(corner)
-        stacked = np.vstack([ahead, G[:, :p]])
+        columns = None
+        stacked = G
+        solve = _same
+        if m > p:
+            fresh = belief.W[p:m]
+            if m - p <= FEW and len(self.mean) <= LARGE:
+                columns = belief.kernel(self.arms.rows, fresh).T
+            rows = [belief.L.row(i) for i in range(p, m)]
+            stacked = np.vstack([*(row[:p] for row in rows), G[:, :p]])
+            solve = _corner([row[p:] for row in rows])
         mean = np.empty(len(self.mean))
         variance = np.empty(len(self.mean))
 
         def work(task: tuple[int, slice]) -> None:
             i, chunk = task
-            B = _product(stacked, store.Z[i][:p])
-            H = B[m - p :]
+            Z = store.Z[i]
+            H = _product(stacked, Z[:p])
             if m > p:
-                some = columns[chunk] if columns.shape[1] else belief.kernel(self.arms.rows[chunk], fresh)
-                zeta = solve(some.T - B[: m - p])
-                store.Z[i][p:m] = zeta
-                H = H + G[:, p:] @ zeta
+                K = belief.kernel(self.arms.rows[chunk], fresh).T if columns is None else columns[:, chunk]
+                zeta = solve(K - H[: m - p])
+                Z[p:m] = zeta
+                H = H[m - p :]
+                H += G[:, p:] @ zeta
+            mean[chunk] = belief.w @ Z[:m] if means_anew else self.mean[chunk] + surprise @ H
             variance[chunk] = np.maximum(self.variance[chunk] - squares(H), 0.0)
-            if means_anew:
-                mean[chunk] = belief.w @ store.Z[i][:m]
-            else:
-                mean[chunk] = self.mean[chunk] + surprise @ H
 
         self._run(work, list(enumerate(store.chunks)))
-        return replace(self, belief=belief, mean=mean, variance=variance, n_steps=n_steps, _store=store)
+        return Table(
+            self.arms, belief, mean, variance, self.computed, self.largest, n_steps, self.threaded, self.room, store
+        )
 
     def _run(self, work: Callable[[tuple[int, slice]], None], tasks: list[tuple[int, slice]]) -> None:
         if self.threaded:
@@ -256,8 +273,18 @@ def supposed_step(belief: Frozen, arms: Arms, positions: Indices) -> Step:
     return belief.observed(Batch(rows, diag, mean, np.ones(n), np.full(n, -1), n))
 
 
-def _divide(by: float) -> Callable[[Array], Array]:
-    return lambda B: B / by
+def _same(B: Array) -> Array:
+    return B
+
+
+def _corner(rows: list[Array]) -> Callable[[Array], Array]:
+    """The function B ↦ T⁻¹B of a lower triangle T, given its rows."""
+    if len(rows) == 1:
+        return partial(np.multiply, 1.0 / float(rows[0][0]))
+    T = np.zeros((len(rows), len(rows)), order="F")
+    for i, row in enumerate(rows):
+        T[i, : i + 1] = row
+    return solver(T)
 
 
 def _product(M: Array, Z: Array) -> Array:

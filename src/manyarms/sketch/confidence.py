@@ -196,10 +196,8 @@ def updated_norm(radius: Radius, evidence: Evidence) -> float | None:
     if evidence.norm is None:
         return None
     norm = evidence.norm
-    if evidence.mean_norm <= norm:
-        return norm
-    spread = evidence.spread()
-    while evidence.mean_norm > norm + radius(replace(evidence, norm=norm)) * spread:
+    mean_norm, spread = evidence.mean()
+    while mean_norm > norm + radius(replace(evidence, norm=norm)) * spread:
         norm *= 2
     return norm
 

@@ -13,6 +13,10 @@ def _nothing() -> float:
     return 0.0
 
 
+def _zero() -> tuple[float, float]:
+    return 0.0, 0.0
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What a radius may depend on, after t observations."""
@@ -28,8 +32,7 @@ class Evidence:
     left_out: float = 0.0  # e = Σ ω r/λ over the observations
     eta: float = 0.0  # a bound on η = λ_max of what is left out, at most e
     information: float = 0.0  # a bound on ln det(K_t/λ + I) that theorems of the paper use
-    mean_norm: float = 0.0  # ‖μ̃_t‖ in the RKHS
-    spread: Callable[[], float] = _nothing  # σ̃ of ⟨f, μ̃_t/‖μ̃_t‖⟩, a unit direction; O(m²)
+    mean: Callable[[], tuple[float, float]] = _zero  # ‖μ̃_t‖ in the RKHS, and σ̃ of ⟨f, μ̃_t/‖μ̃_t‖⟩; O(m²)
     dimension: Callable[[], float] = _nothing  # d̃ = Σ ω σ̃²(x_s); O(m³)
 
     @property
@@ -44,4 +47,6 @@ class Evidence:
 
     def of(self, n_arms: float, norm: float | None) -> "Evidence":
         """The same of a policy with so many arms and such a guess."""
+        if n_arms == self.n_arms and norm == self.norm:
+            return self
         return replace(self, n_arms=n_arms, norm=norm)

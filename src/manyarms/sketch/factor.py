@@ -8,7 +8,7 @@ being C⁻¹ψ. With M = I + BBᵀ = RRᵀ, a triangle as large as there are row
 two sums of squares, nothing that cancels. (‖b‖² − ‖R⁻¹Bb‖² would lose all digits where an observation explains most of b.)
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -85,22 +85,18 @@ class Factor:
             wider = np.zeros((rows.n, 2, 2 * width))
             wider[:, :, :width] = rows.items
             rows = Stack(wider)
-        return replace(self, C=self.C.appended(row), _rows=rows)
+        return Factor(self.regularization, self.C.appended(row), self.R, rows, self.log_det)
 
     def half(self, Z: Array) -> Half:
-        """Of columns z (m, k)."""
+        """Of columns z (m, k), or of one (m,)."""
         b = self.C.solve(Z)
         if not self.R.n:
-            none = np.zeros((0, Z.shape[1]))
+            none = np.zeros((0, *Z.shape[1:]))
             return Half(b, none, none, b)
         B = self._B
         t = self.R.solve(B @ b)
         y = self.R.solve_transposed(t)
         return Half(b, t, y, b - B.T @ y)
-
-    def solved(self, c: Array) -> Array:
-        """V⁻¹z, given the c of z."""
-        return self.C.solve_transposed(c)
 
     def norm(self, x: Array) -> float:
         """√(xᵀVx) of x (m,)."""
@@ -121,7 +117,19 @@ class Factor:
             rows[i, 0, :m] = half.b[:, i]
         rows[:, 1, :m] = Y
         log_det = self.log_det + 2 * float(np.log(np.diag(N)).sum())
-        return replace(self, R=R, _rows=self._rows.appended(rows), log_det=log_det)
+        return Factor(self.regularization, self.C, R, self._rows.appended(rows), log_det)
+
+    def observed_one(self, psi: Array, b: Array, t: Array, pivot: float) -> "Factor":
+        """V + ψψᵀ, given what `half` says of ψ (m,), and √(1 + ψᵀV⁻¹ψ)."""
+        if self.R.n == WAITING:
+            return self._folded(psi[None])
+        m = self.m
+        row = np.zeros((1, 2, self._rows.items.shape[2]))
+        row[0, 0, :m] = b
+        row[0, 1, :m] = psi
+        R = self.R.appended(np.append(t, pivot))
+        log_det = self.log_det + 2 * float(np.log(pivot))
+        return Factor(self.regularization, self.C, R, self._rows.appended(row), log_det)
 
     @cached_property
     def folded(self) -> "Factor":

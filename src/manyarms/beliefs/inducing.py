@@ -1,0 +1,109 @@
+"""The inducing rows W, which only grow, and the embedding on them: z(x) = L⁻¹k_W(x), r(x) = k(x, x) − ‖z(x)‖²."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from manyarms.errors import KernelError
+from manyarms.kernels import Kernel
+from manyarms.kernels.objects import shown
+from manyarms.sketch.growing import Stack, Triangle
+from manyarms.sketch.linalg import EPS
+from manyarms.typing import Array, Indices, Mask
+
+FEW = 8
+"""Rows up to which a kernel of W and the rows is cheaper than one of the rows and W: see `kernels/distances.py`."""
+NEGATIVE = 1e-6
+"""A residual below minus this part of k(x, x) is no rounding: the kernel is not positive semi-definite."""
+
+
+@dataclass(frozen=True)
+class Inducing:
+    """A value: W in the order in which its rows entered, and the factor LLᵀ = K_WW."""
+
+    kernel: Kernel
+    _rows: Stack  # (m, d)
+    _keys: Stack  # (m,)
+    L: Triangle
+    _places: dict[bytes, int] = field(default_factory=dict)  # of rows; shared by all values, so checked when read
+
+    @classmethod
+    def none(cls, kernel: Kernel, n_features: int) -> "Inducing":
+        """No rows yet."""
+        return cls(kernel, Stack(np.zeros((0, n_features))), Stack(np.zeros(0, dtype=np.intp)), Triangle.empty())
+
+    @property
+    def m(self) -> int:
+        """|W|."""
+        return self.L.n
+
+    @property
+    def rows(self) -> Array:
+        """(m, d)."""
+        return self._rows.items
+
+    @property
+    def keys(self) -> Indices:
+        """The numbers of the arms in W, (m,), −1 for rows given by value."""
+        return self._keys.items
+
+    def appended(self, row: Array, key: int, z: Array) -> "Inducing":
+        """With one more row (d,), whose coordinates (m + 1,) end with √r: a row of L."""
+        self._places[row.tobytes()] = self.m
+        rows = self._rows.appended(row[None])
+        return Inducing(self.kernel, rows, self._keys.appended(np.array([key])), self.L.appended(z), self._places)
+
+    def place(self, row: Array) -> int:
+        """Where a row is in W; −1 where it is not."""
+        place = self._places.get(row.tobytes(), self.m)
+        return place if place < self.m and np.array_equal(self.rows[place], row) else -1
+
+    def feature(self, row: Array, diag: float) -> tuple[Array, float, bool]:
+        """z (m,), r ≥ 0 and whether the row is in W; if it is, z as L has it, and r = 0 exactly."""
+        place = self.place(row)
+        if place >= 0:
+            z = np.zeros(self.m)
+            z[: place + 1] = self.L.row(place)
+            return z, 0.0, True
+        if not self.m:
+            return np.zeros(0), diag, False
+        z = self.L.solve(self.kernel(self.rows, row[None])[:, 0])
+        r = diag - float(z @ z)
+        if r < -NEGATIVE * diag:
+            self._refuse(row, diag, z, r)
+        return z, max(r, 0.0), False
+
+    def features(self, rows: Array, diag: Array) -> tuple[Array, Array, Mask]:
+        """The same of rows (n, d): z (n, m), r (n,), in W (n,)."""
+        in_W = np.zeros(len(rows), dtype=bool)
+        if not self.m:
+            return np.zeros((len(rows), 0)), diag.copy(), in_W
+        K = self.kernel(self.rows, rows) if len(rows) <= FEW else self.kernel(rows, self.rows).T
+        Z = self.L.solve(K).T
+        r = diag - np.square(Z).sum(axis=1)
+        for i, row in enumerate(rows):
+            place = self.place(row)
+            if place >= 0:
+                in_W[i] = True
+                Z[i] = 0.0
+                Z[i, : place + 1] = self.L.row(place)
+        r[in_W] = 0.0
+        for i in np.flatnonzero(r < -NEGATIVE * diag):
+            self._refuse(rows[i], float(diag[i]), Z[i], float(r[i]))
+        return Z, np.maximum(r, 0.0), in_W
+
+    def rounding(self, z: Array, kappa2: float) -> Array:
+        """u of columns z (m, k), or of one (m,): their r are right within 4u, u = ε κ²(1 + ‖L⁻ᵀz‖₁)²."""
+        alpha = self.L.solve_transposed(z)
+        return np.asarray(EPS * kappa2 * np.square(1 + np.abs(alpha).sum(axis=0)))
+
+    def _refuse(self, row: Array, diag: float, z: Array, r: float) -> None:
+        """Raise KernelError where a residual is negative beyond rounding."""
+        if r >= -NEGATIVE * diag - 100 * float(self.rounding(z, float(np.square(self.L.row(0)[0])) + diag)):
+            return
+        near = int(np.abs(self.kernel(self.rows, row[None])[:, 0]).argmax())
+        raise KernelError(
+            f"the kernel is not positive semi-definite: given the inducing rows, x = {shown(self.kernel, row)} has the "
+            f"negative variance {r:.3g}, most of it against y = {shown(self.kernel, self.rows[near])}; "
+            "use a kernel that is a covariance"
+        )
