@@ -1,18 +1,23 @@
 """The scores of some arms, brought from one belief to a later one.
 
-z(x), μ̃(x) and σ̃²(x) of n arms are kept. Later, W perhaps grown by j rows and observations made,
+z(x), μ̃(x) and σ̃²(x) of n arms are kept. Later, W perhaps grown and observations made,
 
-    ζ = L₊₊⁻¹(k₊ − L₊z),    h = Gᵀ[z; ζ],    σ̃² −= ‖h‖²,  μ̃ += hᵀ(surprise)
+    h = Gᵀz(x),    σ̃² −= ‖h‖²,  μ̃ += hᵀ(surprise)
 
 with G and the surprises of the steps in between: an append changes no score, and all steps together are one product. So an
 arm costs O(m) a step, or O(m²) where everything is computed anew.
+
+Rows that are new in W come as kernel columns k₊(x) first. Their coordinates are ζ = L₊₊⁻¹(k₊ − L₊z), so that
+
+    gᵀ[z; ζ] = (g − L₊ᵀa)ᵀz + aᵀk₊,   a = L₊₊⁻ᵀg₊:
+
+one product either way. They are turned into coordinates many at a time, by a product of matrices.
 
 What is kept only filters: subtracting loses digits. `slack` bounds how much, and who may be best is scored by `Belief.moments`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -20,7 +25,7 @@ from manyarms.beliefs.base import Arms, Batch, Step
 from manyarms.beliefs.frozen import Frozen
 from manyarms.beliefs.inducing import FEW
 from manyarms.search.parallel import in_parallel
-from manyarms.sketch.linalg import EPS, solver, squares
+from manyarms.sketch.linalg import EPS, solve_transposed, solver, squares
 from manyarms.typing import Array, Indices
 
 NARROW = 1024
@@ -31,25 +36,32 @@ LARGE = 1 << 15
 """Arms from which a table is large."""
 SPARE = 64
 """Coordinates that a store has room for at first."""
+COLUMNS = 32
+"""Kernel columns that are turned into coordinates at a time."""
 MEANS_ANEW = 256
 """Steps after which means are computed anew: rounding of as many sums is far below what scores tie by."""
 
 
 class _Store:
-    """Z of all arms in chunks (capacity, width); coordinates that a value has claimed are never written again."""
+    """Z of all arms in chunks (capacity, width). Rows that a value has claimed are never claimed again by another.
+
+    The first `settled` rows are coordinates, those behind them kernel columns still.
+    """
 
     def __init__(self, n: int) -> None:
         width = NARROW if n <= LARGE else WIDE
         self.chunks = [slice(start, min(start + width, n)) for start in range(0, n, width)]
         self.Z = [np.empty((SPARE, chunk.stop - chunk.start)) for chunk in self.chunks]
         self.claimed = 0
+        self.settled = 0
 
     def with_room(self, p: int, m: int) -> "_Store":
-        """A store whose first p coordinates are these, and which may be written to up to m."""
+        """A store whose first p rows are these, and which may be written to up to m."""
         if self.claimed > p:
             other = object.__new__(_Store)
             other.chunks = self.chunks
             other.Z = [_grown(Z, p, max(m, len(Z))) for Z in self.Z]
+            other.settled = min(self.settled, p)
         else:
             other = self
             if self.Z and len(self.Z[0]) < m:
@@ -91,9 +103,10 @@ class Table:
         arms = Arms(self.arms.rows[positions], self.arms.diag[positions])
         store = None
         if self._store is not None:
-            store = _Store(len(positions))
+            self._settle()
             m = self.belief.m
-            store = store.with_room(0, m)
+            store = _Store(len(positions)).with_room(0, m)
+            store.settled = m
             sources = self._store
             width = sources.chunks[0].stop
             for chunk, Z in zip(store.chunks, store.Z, strict=True):
@@ -129,13 +142,12 @@ class Table:
         if not isinstance(belief, Frozen):
             raise TypeError(f"a table follows frozen features, got {belief!r}")
         p = self.belief.m
-        n_rows = belief.m - p
         lowered = 0
         for step in steps:
             if step.lowering is None:
                 return self._computed(belief, p)
             lowered += step.lowering.shape[1]
-        if not self._keeps(belief) or not p or 2 * (lowered + n_rows) > belief.m + 4:
+        if not self._keeps(belief) or not p or 2 * lowered > belief.m + 4:
             return self._computed(belief, p)
         return self._lowered(belief, steps, lowered)
 
@@ -149,10 +161,13 @@ class Table:
 
     def embedded(self) -> Iterator[tuple[slice, Array, Array]]:
         """Positions, z (m, k) and r (k,) of all arms, some at a time."""
+        self._settle()
         solve, _ = self.belief.solvers()
         for i, chunk in enumerate(self._chunks()):
-            p = self.belief.m if self._store is not None else 0
-            Z = self._coordinates(i, chunk, self.belief, p, solve)
+            if self._store is None:
+                Z = solve(self._kernel_columns(chunk, self.belief, 0))
+            else:
+                Z = self._store.Z[i][: self.belief.m]
             yield chunk, Z, np.maximum(self.arms.diag[chunk] - squares(Z), 0.0)
 
     def _chunks(self) -> list[slice]:
@@ -161,42 +176,58 @@ class Table:
         n = len(self.mean)
         return [slice(start, min(start + WIDE, n)) for start in range(0, n, WIDE)]
 
-    def _coordinates(self, i: int, chunk: slice, belief: Frozen, p: int, solve: Callable[[Array], Array]) -> Array:
-        """Z (m, k) of a chunk, of which the first p coordinates are stored; `solve` gives the others."""
-        m = belief.m
+    def _kernel_columns(self, chunk: slice, belief: Frozen, p: int) -> Array:
+        """k(w, x) (m − p, k) of the rows of W from p on."""
         rows = self.arms.rows[chunk].astype(np.float64, copy=False)
-        K = belief.kernel(rows, belief.W[p:m]).T
-        if p:
-            Z = self._store.Z[i]
-            if m > p:
-                behind = np.ascontiguousarray(belief.L.upper[:p, p:].T)
-                Z[p:m] = solve(K - _product(behind, Z[:p]))
-            return Z[:m]
-        if self._store is None:
-            return solve(K)
-        self._store.Z[i][:m] = solve(K)
-        return self._store.Z[i][:m]
+        return belief.kernel(rows, belief.W[p:]).T
+
+    def _settle(self) -> None:
+        """Turn all kernel columns into coordinates: Z₊ = L₊₊⁻¹(K₊ − L₊Z)."""
+        store = self._store
+        if store is None or store.settled >= self.belief.m:
+            return
+        p = store.settled
+        m = self.belief.m
+        ahead, corner = _last_rows(self.belief, p)
+        solve = solver(corner)
+
+        def work(task: tuple[int, slice]) -> None:
+            i, _ = task
+            Z = store.Z[i]
+            Z[p:m] = solve(Z[p:m] - ahead @ Z[:p])
+
+        self._run(work, list(enumerate(store.chunks)))
+        store.settled = m
 
     def _computed(self, belief: Frozen, p: int) -> "Table":
-        """Everything anew but the first p coordinates, where they are kept: O(n m²)."""
-        store = self._store.with_room(p, belief.m) if self._keeps(belief) else None
+        """Everything anew but the first p rows of Z, where they are kept: O(n m²)."""
+        m = belief.m
+        store = self._store.with_room(p, m) if self._keeps(belief) else None
         made = replace(self, belief=belief, _store=store)
-        p = p if store is not None else 0
-        n = len(self.mean)
-        mean = np.empty(n)
-        variance = np.empty(n)
+        mean = np.empty(len(self.mean))
+        variance = np.empty(len(self.mean))
         solve_L, solve_C = belief.solvers()
-        if 0 < p < belief.m:
-            solve_L = solver(np.asfortranarray(belief.L.upper[p:, p:].T))
+        p = min(p, store.settled) if store is not None else 0
+        ahead, corner = _last_rows(belief, p)
+        if p:
+            solve_L = solver(corner)
 
         def work(task: tuple[int, slice]) -> None:
             i, chunk = task
-            Z = made._coordinates(i, chunk, belief, p, solve_L)
+            if store is None:
+                Z = solve_L(self._kernel_columns(chunk, belief, 0))
+            else:
+                Z = store.Z[i][:m]
+                if m > p:
+                    K = self._kernel_columns(chunk, belief, p)
+                    Z[p:] = solve_L(K - ahead @ Z[:p])
             mean[chunk] = belief.w @ Z
             r = np.maximum(self.arms.diag[chunk] - squares(Z), 0.0)
             variance[chunk] = r / belief.regularization + squares(solve_C(Z))
 
         self._run(work, list(enumerate(made._chunks())))
+        if store is not None:
+            store.settled = m
         largest = float(variance.max(initial=0.0))
         return replace(made, mean=mean, variance=variance, computed=variance, largest=largest, n_steps=0)
 
@@ -204,6 +235,7 @@ class Table:
         """The product with all steps at once."""
         p = self.belief.m
         m = belief.m
+        n_steps = self.n_steps + lowered
         if len(steps) == 1:
             G = steps[0].lowering.T
             surprise = steps[0].surprise
@@ -215,39 +247,37 @@ class Table:
                 G[start : start + k, : len(step.lowering)] = step.lowering.T
                 start += k
             surprise = np.concatenate([step.surprise for step in steps])
-        n_steps = self.n_steps + lowered
         means_anew = n_steps // MEANS_ANEW > self.n_steps // MEANS_ANEW
+        if means_anew:
+            G = np.vstack([G, belief.w])
         store = self._store.with_room(p, m)
+        M = _on_columns(G, belief, store.settled)
         columns = None
-        stacked = G
-        solve = _same
-        if m > p:
-            fresh = belief.W[p:m]
-            if m - p <= FEW and len(self.mean) <= LARGE:
-                columns = belief.kernel(self.arms.rows, fresh).T
-            rows = [belief.L.row(i) for i in range(p, m)]
-            stacked = np.vstack([*(row[:p] for row in rows), G[:, :p]])
-            solve = _corner([row[p:] for row in rows])
+        if 0 < m - p <= FEW and len(self.mean) <= LARGE:
+            columns = self._kernel_columns(slice(None), belief, p)
         mean = np.empty(len(self.mean))
         variance = np.empty(len(self.mean))
 
         def work(task: tuple[int, slice]) -> None:
             i, chunk = task
-            Z = store.Z[i]
-            H = _product(stacked, Z[:p])
+            Z = store.Z[i][:m]
             if m > p:
-                K = belief.kernel(self.arms.rows[chunk], fresh).T if columns is None else columns[:, chunk]
-                zeta = solve(K - H[: m - p])
-                Z[p:m] = zeta
-                H = H[m - p :]
-                H += G[:, p:] @ zeta
-            mean[chunk] = belief.w @ Z[:m] if means_anew else self.mean[chunk] + surprise @ H
+                Z[p:] = self._kernel_columns(chunk, belief, p) if columns is None else columns[:, chunk]
+            H = _product(M, Z)
+            if means_anew:
+                mean[chunk] = H[-1]
+                H = H[:-1]
+            else:
+                mean[chunk] = self.mean[chunk] + surprise @ H
             variance[chunk] = np.maximum(self.variance[chunk] - squares(H), 0.0)
 
         self._run(work, list(enumerate(store.chunks)))
-        return Table(
+        made = Table(
             self.arms, belief, mean, variance, self.computed, self.largest, n_steps, self.threaded, self.room, store
         )
+        if m - store.settled >= COLUMNS:
+            made._settle()
+        return made
 
     def _run(self, work: Callable[[tuple[int, slice]], None], tasks: list[tuple[int, slice]]) -> None:
         if self.threaded:
@@ -273,18 +303,25 @@ def supposed_step(belief: Frozen, arms: Arms, positions: Indices) -> Step:
     return belief.observed(Batch(rows, diag, mean, np.ones(n), np.full(n, -1), n))
 
 
-def _same(B: Array) -> Array:
-    return B
+def _last_rows(belief: Frozen, p: int) -> tuple[Array, Array]:
+    """L₊ (m − p, p) and L₊₊ (m − p, m − p) of the rows of L from p on."""
+    k = belief.m - p
+    ahead = np.empty((k, p))
+    corner = np.zeros((k, k), order="F")
+    for i in range(k):
+        row = belief.L.row(p + i)
+        ahead[i] = row[:p]
+        corner[i, : i + 1] = row[p:]
+    return ahead, corner
 
 
-def _corner(rows: list[Array]) -> Callable[[Array], Array]:
-    """The function B ↦ T⁻¹B of a lower triangle T, given its rows."""
-    if len(rows) == 1:
-        return partial(np.multiply, 1.0 / float(rows[0][0]))
-    T = np.zeros((len(rows), len(rows)), order="F")
-    for i, row in enumerate(rows):
-        T[i, : i + 1] = row
-    return solver(T)
+def _on_columns(G: Array, belief: Frozen, p: int) -> Array:
+    """The rows of G (k, m), for coordinates, as rows for what is stored: coordinates up to p, kernel columns behind."""
+    if p == belief.m:
+        return G
+    ahead, corner = _last_rows(belief, p)
+    a = solve_transposed(corner, np.array(G[:, p:].T, order="F")).T
+    return np.hstack([G[:, :p] - a @ ahead, a])
 
 
 def _product(M: Array, Z: Array) -> Array:
@@ -293,5 +330,5 @@ def _product(M: Array, Z: Array) -> Array:
         return M @ Z
     out = np.empty((len(M), Z.shape[1]))
     for i, row in enumerate(M):
-        np.dot(row, Z, out=out[i])
+        np.matmul(row, Z, out=out[i])
     return out

@@ -16,7 +16,7 @@ class Tuning:
     threaded : arms from which a pass is shared between threads.
     """
 
-    dense: int = 16_384
+    dense: int = 32_768
     shortlist: int = 4096
     share: float = 1 / 16
     threaded: int = 65_536
