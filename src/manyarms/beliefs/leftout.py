@@ -18,7 +18,7 @@ from manyarms.typing import Array, Indices
 
 BLOCK = 256
 """Rows to a block: its Gram matrix takes 512 KiB, and its largest eigenvalue some milliseconds in 256 observations."""
-FIRST = 16
+FIRST = 8
 """Rows at which the eigenvalue of a block that is being filled is computed first; then at each doubling."""
 
 LargestEigenvalue = Callable[[Array, Indices, Array], float]
@@ -29,9 +29,7 @@ LargestEigenvalue = Callable[[Array, Indices, Array], float]
 class LeftOut:
     """A value. Only the rows of the last block are kept."""
 
-    rows: Stack  # (b, d)
-    sizes: Stack  # (b,) |W| when each was seen
-    weights: Stack  # (b,) ω
+    kept: Stack  # (b, d + 2): rows of the block, each with |W| of when it was seen and its weight
     total: float = 0.0  # e, in which rounding counts
     settled: float = 0.0  # the bound on η from blocks that are full
     block: float = 0.0  # the same from the block that is being filled, as of its last doubling
@@ -41,7 +39,7 @@ class LeftOut:
     @classmethod
     def nothing(cls, n_features: int) -> "LeftOut":
         """No row was left out."""
-        return cls(Stack(np.zeros((0, n_features))), Stack(np.zeros(0, dtype=np.intp)), Stack(np.zeros(0)))
+        return cls(Stack(np.zeros((0, n_features + 2))))
 
     @property
     def eta(self) -> float:
@@ -49,19 +47,14 @@ class LeftOut:
         return min(self.total, self.settled + self.block + self.since)
 
     def with_rows(
-        self,
-        rows: Array,
-        sizes: Indices,
-        weights: Array,
-        left_out: Array,
-        rounding: Array,
-        largest: LargestEigenvalue,
+        self, rows: Array, sizes: Indices, weights: Array, left_out: Array, rounding: Array, largest: LargestEigenvalue
     ) -> "LeftOut":
         """After these rows (k, d): each leaves out so much of e, and counts for so much more by rounding."""
+        new = np.column_stack([rows, sizes, weights])
         made = self
         start = 0
-        while start < len(rows):
-            n = made.rows.n
+        while start < len(new):
+            n = made.kept.n
             # The block's next doubling.
             stop = FIRST
             while stop <= n:
@@ -70,29 +63,26 @@ class LeftOut:
             by_rounding = float(rounding[some].sum())
             e = float(left_out[some].sum()) + by_rounding
             made = LeftOut(
-                made.rows.appended(rows[some]),
-                made.sizes.appended(sizes[some]),
-                made.weights.appended(weights[some]),
+                made.kept.appended(new[some]),
                 made.total + e,
                 made.settled,
                 made.block,
                 made.since + e,
                 made.rounding + by_rounding,
             )
-            if made.rows.n == stop:
+            if made.kept.n == stop:
                 made = made._settled(largest)
             start = some.stop
         return made
 
     def _settled(self, largest: LargestEigenvalue) -> "LeftOut":
         """The eigenvalue of the block so far takes the place of its trace, where it is less."""
-        found = largest(self.rows.items, self.sizes.items, self.weights.items) + self.rounding
+        kept = self.kept.items
+        found = largest(kept[:, :-2], kept[:, -2].astype(np.intp), kept[:, -1]) + self.rounding
         block = min(found, self.block + self.since)
-        if self.rows.n < BLOCK:
-            kept = (self.rows, self.sizes, self.weights)
-            return LeftOut(*kept, self.total, self.settled, block, 0.0, self.rounding)
-        empty = LeftOut.nothing(self.rows.items.shape[1])
-        return LeftOut(empty.rows, empty.sizes, empty.weights, self.total, self.settled + block)
+        if self.kept.n < BLOCK:
+            return LeftOut(self.kept, self.total, self.settled, block, 0.0, self.rounding)
+        return LeftOut(LeftOut.nothing(kept.shape[1] - 2).kept, self.total, self.settled + block)
 
 
 def largest_eigenvalue(K: Array, Z: Array, sizes: Indices, roots: Array) -> float:

@@ -5,7 +5,8 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from manyarms.search.scores import ArmScores, Upper
 from manyarms.sketch.dictionary import Chance
-from manyarms.typing import Indices, Mask
+from manyarms.sketch.log import Log
+from manyarms.typing import Mask
 
 
 class View(NamedTuple):
@@ -15,7 +16,7 @@ class View(NamedTuple):
     beta: float  # β̃
     barred: Mask | None  # arms that must not be picked
     n_arms: int
-    pulled: Indices  # arms of the table that were observed
+    log: Log  # what was observed of the arms of the table
     n_observations: int
     number: int  # arms pending or picked before this one in the same batch
     chance: Chance  # of the policy; a chooser draws by `chance.at(n_observations, number)`

@@ -22,6 +22,7 @@ from manyarms.policies.batches import BatchRule
 from manyarms.policies.checks import as_arms, as_excluded, as_generator, as_radius, as_rewards, as_weights, is_rows
 from manyarms.policies.choosers import Chooser, View
 from manyarms.search import scores_of
+from manyarms.search.parallel import one_thread
 from manyarms.search.scores import ArmScores, Scores, Upper
 from manyarms.search.tuning import Tuning
 from manyarms.sketch.confidence import Promise, Radius, first_norm, updated_norm
@@ -50,6 +51,7 @@ class State:
 
     belief: Belief
     log: Log  # what was observed of the arms of the table
+    n_observations: int
     norm: float | None  # the guess of ‖f‖, where the radius doubles it
 
 
@@ -93,7 +95,7 @@ class Policy:
         self._scores_cache: tuple[State, ArmScores] | None = None
         self._moments_cache: tuple[State, Array, Array] | None = None
         belief = rule.prior(self.kernel, Arms(self.arms, self._diag), self.regularization, self.noise, rng)
-        self._state = State(belief, Log(), first_norm(self.confidence))
+        self._state = State(belief, Log(), 0, first_norm(self.confidence))
         self.confidence_is_valid()
 
     # Observing
@@ -113,7 +115,7 @@ class Policy:
         state = self._state
         if not len(batch):
             return Record.nothing()
-        with self.stats.timed("observations"):
+        with self.stats.timed("observations"), one_thread():
             step = state.belief.observed(batch, record)
             log = state.log
             if batch.keys[0] >= 0:
@@ -121,7 +123,7 @@ class Policy:
             norm = state.norm
             if norm is not None:
                 norm = updated_norm(self.confidence, step.after.evidence.of(self._counted(), norm))
-            after = State(step.after, log, norm)
+            after = State(step.after, log, state.n_observations + batch.n_observations, norm)
             cached = self._scores_cache
             if cached is not None:
                 cached = (after, cached[1].after(step)) if cached[0] is state else None
@@ -186,13 +188,13 @@ class Policy:
             if len(waiting):  # rows behind those of now, which are not chosen
                 barred = np.concatenate([np.zeros(k, dtype=bool) if barred is None else barred, np.ones(len(waiting), bool)])
             scores = self._scored(Arms(X, self._diagonal(X)))
-        observed = self._state.belief.evidence.n_observations
+        observed = self._state.n_observations
         chosen: list[int] = []
         if not observed and not len(outstanding):
             chosen.append(_next_allowed(first, k, barred))
         if len(chosen) == size or (size is None and not observed):
             return np.array(chosen, dtype=np.intp)
-        with self.stats.timed("choices"):
+        with self.stats.timed("choices"), one_thread():
             self._fill(chosen, size, outstanding, scores, self._radius(k), barred)
         return np.array(chosen, dtype=np.intp)
 
@@ -207,9 +209,8 @@ class Policy:
             if len(supposed) and self.chooser.looks:
                 scores = scores.supposing(supposed)
             number = len(outstanding) + len(chosen)
-            observed = self._state.belief.evidence.n_observations
-            log = self._state.log
-            view = View(scores, beta, barred, self.n_arms, log, observed, number, self._chance)
+            state = self._state
+            view = View(scores, beta, barred, self.n_arms, state.log, state.n_observations, number, self._chance)
             supposed = np.array([self.chooser.pick(view)])
             chosen.append(int(supposed[0]))
             # Where f is known nothing would end the batch.
@@ -302,7 +303,7 @@ class Policy:
 
     def __repr__(self) -> str:
         state = self._state
-        done = f"{state.belief.evidence.n_observations} observations of {len(state.log.pulled)} arms"
+        done = f"{state.n_observations} observations of {len(state.log.pulled)} arms"
         return f"{type(self).__name__}({self.n_arms} arms, {self.kernel!r}, {done})"
 
     # Parts

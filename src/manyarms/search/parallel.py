@@ -26,12 +26,32 @@ def blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+class _OneThread:
+    """A context with one BLAS thread: for matrices as small as ours more of them only wait for each other."""
+
+    def __enter__(self) -> None:
+        self._before = [(library, library.get_num_threads()) for library in blas().lib_controllers]
+        for library, n in self._before:
+            if n != 1:
+                library.set_num_threads(1)
+
+    def __exit__(self, *_: object) -> None:
+        for library, n in self._before:
+            if n != 1:
+                library.set_num_threads(n)
+
+
+def one_thread() -> _OneThread:
+    """Some microseconds, where `blas().limit` takes a dozen."""
+    return _OneThread()
+
+
 def in_parallel(work: Callable[[T], None], tasks: Sequence[T]) -> None:
     """Work on all tasks; several of them on all cores, with one BLAS thread each."""
     if len(tasks) <= 1:
         for task in tasks:
             work(task)
         return
-    with blas().limit(limits=1):
+    with one_thread():
         for _ in _pool().map(work, tasks):
             pass

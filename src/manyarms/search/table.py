@@ -77,6 +77,34 @@ def _grown(Z: Array, p: int, room: int) -> Array:
 
 
 @dataclass(frozen=True)
+class LastRows:
+    """The rows of L from p on: L₊ (m − p, p) and L₊₊ (m − p, m − p)."""
+
+    p: int
+    m: int
+    ahead: Array
+    corner: Array
+
+    @classmethod
+    def of(cls, belief: Frozen, p: int) -> "LastRows":
+        k = belief.m - p
+        ahead = np.empty((k, p))
+        corner = np.zeros((k, k), order="F")
+        for i in range(k):
+            row = belief.L.row(p + i)
+            ahead[i] = row[:p]
+            corner[i, : i + 1] = row[p:]
+        return cls(p, belief.m, ahead, corner)
+
+    def on_columns(self, G: Array) -> Array:
+        """The rows of G (k, m), for coordinates, as rows for what is stored: coordinates up to p, kernel columns behind."""
+        if self.p == self.m:
+            return G
+        a = solve_transposed(self.corner, np.array(G[:, self.p :].T, order="F")).T
+        return np.hstack([G[:, : self.p] - a @ self.ahead, a])
+
+
+@dataclass(frozen=True)
 class Table:
     """A value: scores of arms at a belief. Bringing it forward gives another one, which shares what is common."""
 
@@ -90,6 +118,7 @@ class Table:
     threaded: bool
     room: float  # bytes that embeddings may take
     _store: _Store | None  # None where they are not kept
+    _last: LastRows | None = None
 
     @classmethod
     def at(cls, arms: Arms, belief: Frozen, *, room: float, threaded: bool) -> "Table":
@@ -188,13 +217,13 @@ class Table:
             return
         p = store.settled
         m = self.belief.m
-        ahead, corner = _last_rows(self.belief, p)
-        solve = solver(corner)
+        last = LastRows.of(self.belief, p)
+        solve = solver(last.corner)
 
         def work(task: tuple[int, slice]) -> None:
             i, _ = task
             Z = store.Z[i]
-            Z[p:m] = solve(Z[p:m] - ahead @ Z[:p])
+            Z[p:m] = solve(Z[p:m] - last.ahead @ Z[:p])
 
         self._run(work, list(enumerate(store.chunks)))
         store.settled = m
@@ -208,9 +237,9 @@ class Table:
         variance = np.empty(len(self.mean))
         solve_L, solve_C = belief.solvers()
         p = min(p, store.settled) if store is not None else 0
-        ahead, corner = _last_rows(belief, p)
+        last = LastRows.of(belief, p)
         if p:
-            solve_L = solver(corner)
+            solve_L = solver(last.corner)
 
         def work(task: tuple[int, slice]) -> None:
             i, chunk = task
@@ -220,7 +249,7 @@ class Table:
                 Z = store.Z[i][:m]
                 if m > p:
                     K = self._kernel_columns(chunk, belief, p)
-                    Z[p:] = solve_L(K - ahead @ Z[:p])
+                    Z[p:] = solve_L(K - last.ahead @ Z[:p])
             mean[chunk] = belief.w @ Z
             r = np.maximum(self.arms.diag[chunk] - squares(Z), 0.0)
             variance[chunk] = r / belief.regularization + squares(solve_C(Z))
@@ -251,7 +280,10 @@ class Table:
         if means_anew:
             G = np.vstack([G, belief.w])
         store = self._store.with_room(p, m)
-        M = _on_columns(G, belief, store.settled)
+        last = self._last
+        if last is None or (last.p, last.m) != (store.settled, m):
+            last = LastRows.of(belief, store.settled)
+        M = last.on_columns(G)
         columns = None
         if 0 < m - p <= FEW and len(self.mean) <= LARGE:
             columns = self._kernel_columns(slice(None), belief, p)
@@ -273,7 +305,7 @@ class Table:
 
         self._run(work, list(enumerate(store.chunks)))
         made = Table(
-            self.arms, belief, mean, variance, self.computed, self.largest, n_steps, self.threaded, self.room, store
+            self.arms, belief, mean, variance, self.computed, self.largest, n_steps, self.threaded, self.room, store, last
         )
         if m - store.settled >= COLUMNS:
             made._settle()
@@ -301,27 +333,6 @@ def supposed_step(belief: Frozen, arms: Arms, positions: Indices) -> Step:
     mean, _ = belief.moments(rows, diag)
     n = len(positions)
     return belief.observed(Batch(rows, diag, mean, np.ones(n), np.full(n, -1), n))
-
-
-def _last_rows(belief: Frozen, p: int) -> tuple[Array, Array]:
-    """L₊ (m − p, p) and L₊₊ (m − p, m − p) of the rows of L from p on."""
-    k = belief.m - p
-    ahead = np.empty((k, p))
-    corner = np.zeros((k, k), order="F")
-    for i in range(k):
-        row = belief.L.row(p + i)
-        ahead[i] = row[:p]
-        corner[i, : i + 1] = row[p:]
-    return ahead, corner
-
-
-def _on_columns(G: Array, belief: Frozen, p: int) -> Array:
-    """The rows of G (k, m), for coordinates, as rows for what is stored: coordinates up to p, kernel columns behind."""
-    if p == belief.m:
-        return G
-    ahead, corner = _last_rows(belief, p)
-    a = solve_transposed(corner, np.array(G[:, p:].T, order="F")).T
-    return np.hstack([G[:, :p] - a @ ahead, a])
 
 
 def _product(M: Array, Z: Array) -> Array:
