@@ -240,7 +240,8 @@ class Lazy:
 
     def _score_of_some(self, level: Level, bound: Array, acquisition: Upper) -> float:
         """The largest score of now among some arms of large bound: that of the best arm is not less."""
-        some = np.argpartition(bound, -SOME)[-SOME:]
+        n = min(SOME, len(bound))
+        some = np.argpartition(bound, -n)[-n:]
         some = some[np.isfinite(bound[some])]
         mean, variance = moments_of(self.belief, level.table.arms, some)
         values, tolerance = acquisition(mean, np.sqrt(variance))
