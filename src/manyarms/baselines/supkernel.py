@@ -10,21 +10,23 @@ Which arms join Ψ_s depends on widths, and on the rewards of levels below s onl
 independent, so that a radius of order √ln(AT) is enough where GP-UCB needs √γ_T.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
+from manyarms.beliefs.base import Arms, Batch, Record, Step
+from manyarms.beliefs.exact import Exact, ExactBelief, ExactScores
+from manyarms.errors import ArmsError, ParameterError
+from manyarms.kernels import Kernel
 from manyarms.numbers import real, whole
-from manyarms.policies.base import Lookahead
-from manyarms.policies.gpucb import GPUCB, GPUCBState
-from manyarms.policies.rules import Rule
-from manyarms.sketch.choice import TIE, arg_max, largest, score
-from manyarms.sketch.confidence import Evidence
-from manyarms.sketch.covariance import Covariance
+from manyarms.policies.choosers import View
+from manyarms.policies.policy import Policy
+from manyarms.search.scores import TIE, Acquisition, Upper, best_of
+from manyarms.sketch.confidence import Constant, Radius, first_norm
 from manyarms.sketch.dictionary import check_probability
-from manyarms.sketch.history import History
+from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.typing import Array, ArrayLike, Indices, Mask
 
 
@@ -55,21 +57,181 @@ def n_levels(horizon: int) -> int:
 
 
 @dataclass(frozen=True)
-class Level:
-    """Ψ_s, and the posterior it gives."""
+class Levels:
+    """The rule of the belief: T, and the radius of which widths are made."""
 
-    history: History
-    covariance: Covariance
+    horizon: int
+    confidence: Radius
+
+    def prior(
+        self, kernel: Kernel, arms: Arms, regularization: float, noise: float, rng: np.random.Generator
+    ) -> "LevelledBelief":
+        """The belief before anything is observed."""
+        if not len(arms.rows):
+            raise ArmsError(
+                "SupKernelUCB compares widths with the largest k(x, x) of its table: give its arms when it is made, "
+                "or use GPUCB, which does without"
+            )
+        belief = Exact().prior(kernel, arms, regularization, noise, rng)
+        kappa = float(np.sqrt(arms.diag.max()))
+        return LevelledBelief(self, kappa, belief, (belief,) * n_levels(self.horizon))
 
 
 @dataclass(frozen=True)
-class SupKernelState(GPUCBState):
-    """Everything that `observe` changes: what all observations say, and the levels."""
+class LevelledBelief:
+    """What all observations say, and what those of each level do."""
 
-    levels: tuple[Level, ...]
+    rule: Levels
+    kappa: float
+    everything: ExactBelief
+    levels: tuple[ExactBelief, ...]  # the posterior given Ψ_s, s from 0
+
+    @property
+    def kernel(self) -> Kernel:
+        """That of all levels."""
+        return self.everything.kernel
+
+    @property
+    def regularization(self) -> float:
+        """λ."""
+        return self.everything.regularization
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Scores rest on all observations, exactly."""
+        return self.everything.guarantee
+
+    @property
+    def evidence(self) -> Evidence:
+        """Of all observations."""
+        return self.everything.evidence
+
+    @property
+    def beta(self) -> float:
+        """The radius of the widths."""
+        n_arms = len(self.everything.catalogue.table.diag)
+        return float(self.rule.confidence(self.evidence.of(n_arms, None)))
+
+    def moments(self, rows: Array, diag: Array) -> tuple[Array, Array]:
+        """μ and σ² of rows, given all observations."""
+        return self.everything.moments(rows, diag)
+
+    def limit(self, s: int) -> float:
+        """κ2⁻ˢ for level s counted from 1, given from 0."""
+        return float(self.kappa * 2.0 ** -(s + 1))
+
+    def level_of(self, variances: Array) -> Indices:
+        """The level (from 0) that a pull joins, −1 where the arm is known well enough at all.
+
+        variances : (S, n) σ² of n arms on each level.
+        """
+        limits = np.array([self.limit(s) for s in range(len(self.levels))])
+        wide = self.beta * np.sqrt(variances) > limits[:, None]
+        return np.where(wide.any(axis=0), wide.argmax(axis=0), -1)
+
+    def observed(self, batch: Batch, record: Record | None = None) -> Step:
+        """Each arm joins the first level at which it is wide; a record's sizes say which, counted from 1."""
+        if record is None:
+            joined = self.level_of(np.array([_variance(level, batch) for level in self.levels]))
+        else:
+            joined = record.sizes - 1
+        levels = list(self.levels)
+        for s in np.unique(joined[joined >= 0]).tolist():
+            levels[s] = _after(levels[s], _part(batch, joined == s))
+        after = replace(self, everything=_after(self.everything, batch), levels=tuple(levels))
+        return Step(after, Record(np.zeros(0, dtype=np.intp), joined + 1), None, None)
+
+    def scores(self, arms: Arms) -> "LevelScores":
+        """Of all observations, and of each level."""
+        levels = tuple(level.scores(arms) for level in self.levels)
+        return LevelScores(self, self.everything.scores(arms), levels)
 
 
-class SupKernelUCB(Rule, GPUCB):
+def _after(belief: ExactBelief, batch: Batch) -> ExactBelief:
+    step = belief.observed(batch)
+    if not isinstance(step.after, ExactBelief):
+        raise TypeError(f"an exact belief is followed by an exact one, got {step.after!r}")
+    return step.after
+
+
+def _part(batch: Batch, own: Mask) -> Batch:
+    """Some rows of a batch, each for one observation."""
+    parts = (batch.rows, batch.diag, batch.rewards, batch.weights, batch.keys)
+    return Batch(*(each[own] for each in parts), int(own.sum()))
+
+
+def _variance(belief: ExactBelief, batch: Batch) -> Array:
+    """σ² of the rows of a batch, (n,)."""
+    if (batch.keys >= 0).all():
+        return np.asarray(belief.covariance.variance[batch.keys])
+    return belief.scores(Arms(batch.rows, batch.diag)).current()[1]
+
+
+@dataclass(frozen=True)
+class LevelScores:
+    """Scores of arms given all observations, and on each level."""
+
+    belief: LevelledBelief
+    everything: ExactScores
+    levels: tuple[ExactScores, ...]
+
+    def after(self, step: Step) -> "LevelScores":
+        """At the belief after one more step."""
+        if not isinstance(step.after, LevelledBelief):
+            raise TypeError(f"these scores follow the levels of SupKernelUCB, got {step.after!r}")
+        return step.after.scores(self.everything.arms)
+
+    def supposing(self, positions: Indices) -> "LevelScores":
+        """If these arms were pulled once more each, each joining its own level."""
+        levels = list(self.levels)
+        for i in positions:
+            at = np.array([i])
+            s = int(self.belief.level_of(np.array([level.moments(at)[1] for level in levels]))[0])
+            if s >= 0:
+                levels[s] = levels[s].supposing(at)
+        return replace(self, everything=self.everything.supposing(positions), levels=tuple(levels))
+
+    def current(self) -> tuple[Array, Array]:
+        """μ and σ² of all arms, given all observations."""
+        return self.everything.current()
+
+    def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
+        """μ and σ² of some arms, or of all."""
+        return self.everything.moments(positions)
+
+    def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
+        """The arm of largest value, given all observations."""
+        return self.everything.arg_max(acquisition, barred)
+
+
+@dataclass(frozen=True)
+class Elimination:
+    """Goes down the levels, as the page above says."""
+
+    looks: ClassVar[bool] = True
+
+    def pick(self, view: View) -> int:
+        scores = view.scores
+        if not isinstance(scores, LevelScores):
+            raise TypeError(f"elimination needs the levels of SupKernelUCB, got {scores!r}")
+        left = np.arange(view.n_arms) if view.barred is None else np.flatnonzero(~view.barred)
+        enough = scores.belief.limit(len(scores.levels) - 1)
+        for s, level in enumerate(scores.levels):
+            mean, variance = level.moments(left)
+            deviation = np.sqrt(variance)
+            width = view.beta * deviation
+            ucb, tie = Upper(view.beta)(mean, deviation)
+            limit = scores.belief.limit(s)
+            if width.max() <= enough:
+                break
+            if width.max() > limit:
+                return int(left[best_of(width, TIE * width)])
+            left = left[ucb >= ucb.max() - 2 * limit]
+        # The limit of the last level is `enough`: one of its two ends was taken.
+        return int(left[best_of(ucb, tie)])
+
+
+class SupKernelUCB(Policy):
     """Phased elimination on the exact posteriors of S = ⌈½ log₂ T⌉ levels: O(A·u) an observation, O(A·S) a choice.
 
     With the radius `FixedDesign` regret is Õ(√(T d̃)), d̃ the effective dimension (the paper's theorem), better than GP-UCB's
@@ -79,71 +241,25 @@ class SupKernelUCB(Rule, GPUCB):
     `predict`, `scores` and `best` rest on all observations.
 
     horizon : T.
+    confidence : the radius of widths and scores. One that doubles its norm is refused: it depends on rewards of all levels.
     options : those of `GPUCB`.
     """
 
-    _state: SupKernelState
-
-    def __init__(self, arms: ArrayLike | str | Path, kernel: Any, *, horizon: int = 10_000, **options: Any) -> None:
-        self.horizon = whole(horizon, "horizon")
-        super().__init__(arms, kernel, **options)
-
-    def _first_state(self, rng: np.random.Generator) -> SupKernelState:
-        state = super()._first_state(rng)
-        covariances = (
-            Covariance(self.arms, self._diag, self.kernel, self.regularization) for _ in range(n_levels(self.horizon))
+    def __init__(
+        self,
+        arms: ArrayLike | str | Path,
+        kernel: Any,
+        *,
+        horizon: int = 10_000,
+        confidence: Radius = Constant(2.0),
+        **options: Any,
+    ) -> None:
+        if first_norm(confidence) is not None:
+            raise ParameterError(
+                "SupKernelUCB needs a radius that does not look at rewards: pass double=False and a bound on the norm, "
+                f"got {confidence!r}"
+            )
+        rule = Levels(whole(horizon, "horizon"), confidence)
+        super().__init__(
+            arms, kernel, rule=rule, chooser=Elimination(), confidence=confidence, **options
         )
-        levels = tuple(Level(History(), covariance) for covariance in covariances)
-        return SupKernelState(state.history, state.covariance, state.evidence, levels)
-
-    def _observed(self, history: History, arms: Indices, rewards: Array, weights: Array) -> SupKernelState:
-        state, levels, beta = super()._observed(history, arms, rewards, weights), list(self._state.levels), self.beta
-        joined = np.array([self._level_of(int(arm), [level.covariance for level in levels], beta) for arm in arms])
-        for s in np.unique(joined[joined >= 0]).tolist():
-            own = joined == s
-            sample = levels[s].history.add(arms[own], rewards[own], weights[own])
-            levels[s] = Level(sample, levels[s].covariance.observed(sample, arms[own], rewards[own], weights[own])[0])
-        return SupKernelState(state.history, state.covariance, state.evidence, tuple(levels))
-
-    def _level_of(self, arm: int, covariances: list[Covariance], beta: float) -> int:
-        """The level (from 0) that a pull of this arm joins, −1 where it is known well enough at all."""
-        widths = [beta * np.sqrt(covariance.diagonal[arm] / self.regularization) for covariance in covariances]
-        return next((s for s, width in enumerate(widths) if width > self._limit(s)), -1)
-
-    def _limit(self, s: int) -> float:
-        """κ2⁻ˢ for level s counted from 1, given from 0."""
-        return float(np.sqrt(self._diag.max()) * 2.0 ** -(s + 1))
-
-    def _lookahead(self, *, append: bool) -> "_Supposed":  # type: ignore[override]  # a Covariance would know no levels
-        return _Supposed(self)
-
-    def _pick(self, mean: Array, lookahead: Lookahead, beta: float, number: int, barred: Mask | None) -> int:
-        left = np.arange(self.n_arms) if barred is None else np.flatnonzero(~barred)
-        enough = self._limit(n_levels(self.horizon) - 1)
-        for s, covariance in enumerate(cast(_Supposed, lookahead).levels):
-            known = score(covariance.mean[left], covariance.variance[left], beta)
-            width = beta * np.sqrt(known.variance)
-            if width.max() <= enough:
-                break
-            if width.max() > self._limit(s):
-                return int(left[largest(width, TIE * width)])
-            left = left[known.ucb >= known.ucb.max() - 2 * self._limit(s)]
-        return int(left[arg_max(known)])
-
-
-class _Supposed:
-    """The levels if more arms were pulled, each joining its own."""
-
-    def __init__(self, policy: SupKernelUCB) -> None:
-        self._policy, self.levels = policy, [level.covariance.copy() for level in policy._state.levels]
-
-    @property
-    def variance(self) -> Array:
-        """σ² of every arm on the first level."""
-        return self.levels[0].variance
-
-    def pull(self, arms: Indices) -> None:
-        for arm in arms:
-            s = self._policy._level_of(int(arm), self.levels, self._policy.beta)
-            if s >= 0:
-                self.levels[s].pull(np.array([arm]))

@@ -45,8 +45,10 @@ class _Rows:
         """A copy of the first n, with room for more, and for more arms."""
         n_arms = self.E.shape[1]
         other = _Rows.room(2 * n + SPARE_ROWS, n_arms + n_more_arms)
-        other.E[:n, :n_arms], other.arms[:n] = self.E[:n], self.arms[:n]
-        other.scales[:n], other.surprises[:n] = self.scales[:n], self.surprises[:n]
+        other.E[:n, :n_arms] = self.E[:n]
+        other.arms[:n] = self.arms[:n]
+        other.scales[:n] = self.scales[:n]
+        other.surprises[:n] = self.surprises[:n]
         return other
 
 
@@ -57,7 +59,10 @@ class Covariance:
     """
 
     def __init__(self, arms: Array, diag: Array, kernel: Kernel, regularization: float) -> None:
-        self._arms, self._diag, self._kernel, self._regularization = arms, diag, kernel, regularization
+        self._arms = arms
+        self._diag = diag
+        self._kernel = kernel
+        self._regularization = regularization
         self._rows = _Rows.room(SPARE_ROWS, len(arms))
         self.n_rows = 0
         self.mean = np.zeros(len(arms))
@@ -68,11 +73,21 @@ class Covariance:
         """σ² in leverage units, (A,)."""
         return self.diagonal / self._regularization
 
-    def copy(self) -> "Covariance":
-        """A version of its own, to suppose pulls in."""
+    def prior_at(self, arms: Indices) -> Array:
+        """k(x, x) of arms, (n,)."""
+        return self._diag[arms]
+
+    def observations(self, history: History) -> Observations:
+        """What was observed, with the rows of the arms."""
+        pulled = history.pulled
+        return Observations(self._arms[pulled], self._diag[pulled], history.counts, history.sums)
+
+    def _copy(self) -> "Covariance":
+        """A version of its own, which shares the rows."""
         other = Covariance.__new__(Covariance)
         other.__dict__.update(self.__dict__)
-        other.mean, other.diagonal = self.mean.copy(), self.diagonal.copy()
+        other.mean = self.mean.copy()
+        other.diagonal = self.diagonal.copy()
         return other
 
     def at(self, rows: Array, diag: Array) -> "Covariance":
@@ -81,7 +96,8 @@ class Covariance:
         What an observation of i_s adds is e_s(x) = (k(x, i_s) − Σ_{r<s} e_r(x) e_r(i_s))/scale_s: so G, lower triangular, has
         the scales on its diagonal and e_r(i_s), r < s, beside it.
         """
-        made, n = Covariance(rows, diag, self._kernel, self._regularization), self.n_rows
+        made = Covariance(rows, diag, self._kernel, self._regularization)
+        n = self.n_rows
         if n:
             observed = self._rows.arms[:n]
             G = np.tril(self._rows.E[:n, observed].T, -1)
@@ -94,31 +110,40 @@ class Covariance:
         """The same posterior with these rows as further arms."""
         if not len(rows):
             return self
-        new, other, n = self.copy(), self.at(rows, diag), self.n_rows
-        new._arms, new._diag = np.vstack([self._arms, rows]), np.concatenate([self._diag, diag])
-        new.mean, new.diagonal = np.concatenate([self.mean, other.mean]), np.concatenate([self.diagonal, other.diagonal])
+        n = self.n_rows
+        other = self.at(rows, diag)
+        new = self._copy()
+        new._arms = np.vstack([self._arms, rows])
+        new._diag = np.concatenate([self._diag, diag])
+        new.mean = np.concatenate([self.mean, other.mean])
+        new.diagonal = np.concatenate([self.diagonal, other.diagonal])
         new._rows = self._rows.first(n, len(rows))
         new._rows.E[:n, len(self.mean) :] = other._rows.E[:n]
         return new
 
-    def pull(self, arms: Indices) -> None:
-        """Suppose these arms were pulled once more each (`Lookahead`)."""
+    def supposing(self, arms: Indices) -> "Covariance":
+        """The covariance if these arms were pulled once more each, with their means for rewards: means stay."""
+        new = self._copy()
         for arm in arms:
-            self.observe(int(arm), self.mean[arm], 1.0)
+            new._observe(int(arm), new.mean[arm], 1.0)
+        new._rows.claimed = new.n_rows
+        return new
 
-    def observed(self, history: History, arms: Indices, rewards: Array, weights: Array) -> tuple["Covariance", Array]:
+    def observed(
+        self, history: History, arms: Indices, rewards: Array, weights: Array
+    ) -> tuple["Covariance", Array]:
         """The covariance after these rewards, each arm once, and σ² (n,) of each just before; `history` includes them."""
-        new = self.copy()
-        before = np.array([new.observe(*each) for each in zip(arms.tolist(), rewards, weights, strict=True)])
+        new = self._copy()
+        told = zip(arms.tolist(), rewards, weights, strict=True)
+        before = np.array([new._observe(*each) for each in told])
         if new.n_rows > 2 * len(history.pulled) + SPARE_ROWS:
-            pulled = history.pulled
-            new._rebuild(pulled, Observations(self._arms[pulled], self._diag[pulled], history.counts, history.sums))
+            new._rebuild(history)
         if not np.isfinite(new.mean).all():
             raise NumericalError("the posterior mean is not finite in float64; rescale the rewards")
         new._rows.claimed = new.n_rows
         return new, before
 
-    def observe(self, arm: int, reward: float, weight: float) -> float:
+    def _observe(self, arm: int, reward: float, weight: float) -> float:
         """Condition on one reward. Returns σ²(arm) as it was before, in leverage units."""
         noise = self._regularization / weight
         E = self._rows.E[: self.n_rows]
@@ -134,11 +159,12 @@ class Covariance:
         self._subtract(np.square(e), self._arms[arm])
         return before / self._regularization
 
-    def _rebuild(self, pulled: Indices, observed: Observations) -> None:
+    def _rebuild(self, history: History) -> None:
         """The same covariance with one row for each distinct arm."""
+        observed = self.observations(history)
         posterior = ExactPosterior.fit(self._kernel, observed, self._regularization)
         E = posterior.coordinates(self._arms)
-        self._hold(E, pulled, np.diag(posterior.G), posterior.b, observed.rows[-1])
+        self._hold(E, history.pulled, np.diag(posterior.G), posterior.b, observed.rows[-1])
 
     def _hold(self, E: Array, arms: Indices, scales: Array, surprises: Array, observed: Array) -> None:
         """Take these rows for all; `observed` is an observed one to name should they be impossible."""
@@ -156,7 +182,8 @@ class Covariance:
 
     def mean_spread(self, history: History) -> float:
         """σ of ⟨f, μ/‖μ‖⟩: λσ²‖μ‖² = aᵀ(K_UU − EᵀE)a, which is known up to rounding."""
-        a, squared = self._dual(history), self.mean_norm(history) ** 2
+        a = self._dual(history)
+        squared = self.mean_norm(history) ** 2
         with np.errstate(over="ignore", invalid="ignore"):
             explained = float(np.square(self._rows.E[: self.n_rows, history.pulled] @ a).sum())
         left = max(squared - explained, len(a) * EPS * squared)
@@ -168,10 +195,14 @@ class Covariance:
             return (history.sums - history.counts * self.mean[history.pulled]) / self._regularization
 
     def _append(self, e: Array, arm: int, scale: float, surprise: float) -> None:
-        rows, n = self._rows, self.n_rows
-        if n == len(rows.E) or n < rows.claimed:
-            self._rows = rows = rows.first(n)
-        rows.E[n], rows.arms[n], rows.scales[n], rows.surprises[n] = e, arm, scale, surprise
+        n = self.n_rows
+        if n == len(self._rows.E) or n < self._rows.claimed:
+            self._rows = self._rows.first(n)
+        rows = self._rows
+        rows.E[n] = e
+        rows.arms[n] = arm
+        rows.scales[n] = scale
+        rows.surprises[n] = surprise
         self.n_rows += 1
 
     def _subtract(self, squares: Array, observed: Array) -> None:
@@ -179,7 +210,8 @@ class Covariance:
         self.diagonal -= squares
         worst = int(self.diagonal.argmin())
         if self.diagonal[worst] < -PSD_TOLERANCE * self._diag.max():
-            x, y = shown(self._kernel, self._arms[worst]), shown(self._kernel, observed)
+            x = shown(self._kernel, self._arms[worst])
+            y = shown(self._kernel, observed)
             raise KernelError(
                 f"the kernel is not positive semi-definite: x = {x} has the negative variance "
                 f"{self.diagonal[worst]:.3g} once y = {y} is observed; use a kernel that is a covariance"
