@@ -201,7 +201,7 @@ class EstimatedNoise:
     def _made_anew(self, noise: float, told: Told) -> Policy:
         """A policy for this noise that has observed everything."""
         policy = self._make(noise)
-        for batch in told.batches(policy.noise**2):
+        for batch in told.batches(policy._noise_variance):
             policy._learn(batch)
         return policy
 

@@ -156,8 +156,14 @@ def _after(belief: ExactBelief, batch: Batch) -> ExactBelief:
 
 def _part(batch: Batch, own: Mask) -> Batch:
     """Some rows of a batch, each for one observation."""
-    parts = (batch.rows, batch.diag, batch.rewards, batch.weights, batch.keys)
-    return Batch(*(each[own] for each in parts), int(own.sum()))
+    return Batch(
+        batch.rows[own],
+        batch.diag[own],
+        batch.rewards[own],
+        batch.weights[own],
+        batch.keys[own],
+        int(own.sum()),
+    )
 
 
 def _variance(belief: ExactBelief, batch: Batch) -> Array:

@@ -79,8 +79,7 @@ class Policy:
         self.regularization = real(regularization, "regularization", "a positive variance, for instance noise**2", above=0)
         own = np.sqrt(self.regularization)
         self.noise = float(own) if noise is None else real(noise, "noise", "a positive standard deviation", above=0)
-        # ξ²: λ itself where ξ = √λ, not its rounded root squared.
-        self._variance = self.regularization if noise is None else self.noise**2
+        self._noise_variance = self.regularization if noise is None else self.noise**2  # √λ squared is not λ in float64
         self.confidence = as_radius(confidence)
         _check_noise(self.confidence, self.noise)
         self.rule = rule
@@ -137,7 +136,7 @@ class Policy:
 
     def _batch(self, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None) -> Batch:
         """Observations, checked."""
-        variance = self._variance
+        variance = self._noise_variance
         if is_rows(arms) and len(np.asarray(arms)):
             rows = self._given(arms)
             n = len(rows)
@@ -212,7 +211,9 @@ class Policy:
         batch = self.batches.started(scores) if n is None else None
         known = False
         supposed = np.concatenate([outstanding, np.array(chosen, dtype=np.intp)])
-        while len(chosen) < n if batch is None else batch.goes_on(supposed) and not known:
+        while (n is not None and len(chosen) < n) or (
+            batch is not None and batch.goes_on(supposed) and not known
+        ):
             if len(supposed) and self.chooser.looks:
                 scores = scores.supposing(supposed)
             number = len(outstanding) + len(chosen)
