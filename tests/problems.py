@@ -42,7 +42,7 @@ def read_only(array):
     return array
 
 
-CACHES = ("stats", "places")
+CACHES = ("stats", "_places")
 """Names of what does not determine what a policy does next; so are names that end in `_cache`, and cached properties."""
 
 

@@ -65,13 +65,12 @@ class ExactBelief:
             trace=trace,
             log_det=self.information,
             information=self.information,
-            mean_norm=covariance.mean_norm(history),
-            spread=self._spread,
+            mean=self._mean,
             dimension=self._dimension,
         )
 
-    def _spread(self) -> float:
-        return self.covariance.mean_spread(self.history)
+    def _mean(self) -> tuple[float, float]:
+        return self.covariance.mean_in_norm(self.history)
 
     def _dimension(self) -> float:
         """Σ n σ² over the distinct arms observed."""

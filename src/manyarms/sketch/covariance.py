@@ -174,25 +174,19 @@ class Covariance:
         self.diagonal = self._diag.copy()
         self._subtract(np.einsum("ij,ij->j", E, E), observed)
 
-    def mean_norm(self, history: History) -> float:
-        """‖μ‖ = √(aᵀK_UU a), where K_UU a = μ_U and λN⁻¹a = s/n − μ_U."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            squared = float(self.mean[history.pulled] @ self._dual(history))
-        return float(np.sqrt(max(0.0, squared)))
+    def mean_in_norm(self, history: History) -> tuple[float, float]:
+        """‖μ‖, and σ of ⟨f, μ/‖μ‖⟩.
 
-    def mean_spread(self, history: History) -> float:
-        """σ of ⟨f, μ/‖μ‖⟩: λσ²‖μ‖² = aᵀ(K_UU − EᵀE)a, which is known up to rounding."""
-        a = self._dual(history)
-        squared = self.mean_norm(history) ** 2
+        ‖μ‖² = aᵀK_UU a, where K_UU a = μ_U and λN⁻¹a = s/n − μ_U; λσ²‖μ‖² = aᵀ(K_UU − EᵀE)a, known up to rounding.
+        """
+        pulled = history.pulled
         with np.errstate(over="ignore", invalid="ignore"):
-            explained = float(np.square(self._rows.E[: self.n_rows, history.pulled] @ a).sum())
+            a = (history.sums - history.counts * self.mean[pulled]) / self._regularization
+            norm = float(np.sqrt(max(0.0, float(self.mean[pulled] @ a))))
+            explained = float(np.square(self._rows.E[: self.n_rows, pulled] @ a).sum())
+        squared = norm**2
         left = max(squared - explained, len(a) * EPS * squared)
-        return float(np.sqrt(left / self._regularization / max(squared, TINY)))
-
-    def _dual(self, history: History) -> Array:
-        """a, (u,)."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return (history.sums - history.counts * self.mean[history.pulled]) / self._regularization
+        return norm, float(np.sqrt(left / self._regularization / max(squared, TINY)))
 
     def _append(self, e: Array, arm: int, scale: float, surprise: float) -> None:
         n = self.n_rows
