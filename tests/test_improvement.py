@@ -7,8 +7,8 @@ from problems import RKHSProblem, play
 from scipy.special import ndtr
 
 import manyarms as ma
-from manyarms.errors import ParameterError
 from manyarms.baselines.improvement import log_expected_improvement
+from manyarms.errors import ParameterError
 
 KERNEL = ma.kernels.RBF(0.2)
 EXPECTED = [ma.baselines.GPEI, ma.baselines.SketchEI]

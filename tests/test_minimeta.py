@@ -94,6 +94,6 @@ def test_all_else_is_the_policy_s():
     assert policy.highest() == np.argmax(policy.scores().ucb)
     assert repr(policy).startswith("MiniMeta(GPUCB(20 arms")
     with pytest.raises(AttributeError, match="_nothing"):
-        policy._nothing
+        _ = policy._nothing
     with pytest.raises(AttributeError, match="nothing"):
-        policy.nothing
+        _ = policy.nothing

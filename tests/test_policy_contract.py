@@ -682,7 +682,7 @@ def test_copies_and_earlier_states_do_not_disturb_each_other(policy):
 
 @exact_policy
 class TestRelabelling:
-    """With every pulled arm inducing nothing is left to chance, so relabelled and duplicated arms must give the same choices."""
+    """With every pulled arm inducing nothing is left to chance: relabelled and duplicated arms give the same choices."""
 
     problem = RKHSProblem(KERNEL, n_arms=50, d=2, noise=0.0, seed=2)
 

@@ -7,10 +7,10 @@ import pytest
 from problems import RKHSProblem, play
 
 import manyarms as ma
-from manyarms.errors import ArmsError, ParameterError
 from manyarms.baselines.supkernel import n_levels
 from manyarms.beliefs.base import Arms, Batch
 from manyarms.beliefs.exact import Exact
+from manyarms.errors import ArmsError, ParameterError
 
 KERNEL = ma.kernels.RBF(0.1)
 SupKernelUCB, FixedDesign = ma.baselines.SupKernelUCB, ma.baselines.FixedDesign

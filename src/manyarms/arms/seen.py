@@ -1,4 +1,4 @@
-"""Arms by number: those of a table, then rows given by value, which are found by what is in them."""
+"""Arms by number: those of a table, then rows given by value, which are found by content."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -35,8 +35,8 @@ class Index:
         first = np.searchsorted(self.hashes, hashes, side="left")
         last = np.searchsorted(self.hashes, hashes, side="right")
         for j in np.flatnonzero(first < last):
-            alike = (i for i in self.order[first[j] : last[j]] if np.array_equal(rows[i], wanted[j]))
-            found[j] = next(alike, -1)
+            candidates = self.order[first[j] : last[j]]
+            found[j] = next((i for i in candidates if np.array_equal(rows[i], wanted[j])), -1)
         return found
 
     def with_more(self, rows: Array) -> "Index":
@@ -118,10 +118,11 @@ class Catalogue:
 
     def arms(self, numbers: Indices) -> tuple[Array, Array]:
         """Rows (n, d) and k(x, x) (n,) of arms by number."""
-        inside = numbers < len(self.table.diag)
+        n_table = len(self.table.diag)
+        inside = numbers < n_table
         rows = np.empty((len(numbers), self.seen.rows.shape[1]))
         diag = np.empty(len(numbers))
-        for known, start, own in ((self.table, 0, inside), (self.seen, len(self.table.diag), ~inside)):
+        for known, start, own in ((self.table, 0, inside), (self.seen, n_table, ~inside)):
             rows[own] = known.rows[numbers[own] - start]
             diag[own] = known.diag[numbers[own] - start]
         return rows, diag

@@ -1,4 +1,4 @@
-"""Every system that the paper compares with, each on a page, with its paper and its guarantee, or lack of one."""
+"""Every system that the paper compares with, each on a page, with its paper and its guarantee."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -64,17 +64,21 @@ class Told:
 
     catalogue: Catalogue
     plain: History = field(default_factory=History)  # observations whose noise is to be estimated
-    weighted: History = field(default_factory=History)  # those whose noise was told, of weight 1/noise²
+    weighted: History = field(default_factory=History)  # whose noise was told: weight 1/noise²
     within: float = 0.0  # W
     freedom: float = 0.0  # ν of W
 
-    def with_more(self, policy: Policy, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None) -> "Told":
+    def with_more(
+        self, policy: Policy, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None
+    ) -> "Told":
         """With the observations of one call, which the policy has checked."""
         catalogue, numbers = _numbered(self.catalogue, policy, arms)
         values = as_rewards(rewards, len(numbers))
         merged = by_arm(numbers, values, as_weights(noise, len(numbers), 1.0))
         if noise is not None:
-            return replace(self, catalogue=catalogue, weighted=self.weighted.add(*merged, len(numbers)))
+            return replace(
+                self, catalogue=catalogue, weighted=self.weighted.add(*merged, len(numbers))
+            )
         within, freedom = _within(self.plain, numbers, values)
         return replace(
             self,
@@ -85,12 +89,14 @@ class Told:
         )
 
     def batches(self, variance: float) -> list[Batch]:
-        """All observations, weighed for noise of such a variance: arms of the table, then rows by value."""
+        """All observations, weighed for noise of this variance: the table's arms, then others."""
         history = self.plain
         if len(self.weighted.pulled):
             known = self.weighted
             weights = variance * known.counts
-            history = history.add(known.pulled, known.sums / known.counts, weights, known.n_observations)
+            history = history.add(
+                known.pulled, known.sums / known.counts, weights, known.n_observations
+            )
         numbers = history.pulled
         rows, diag = self.catalogue.arms(numbers)
         inside = numbers < len(self.catalogue.table.diag)
@@ -100,7 +106,7 @@ class Told:
         left = history.n_observations
         found = []
         for own in parts:
-            # How many rewards each arm had is not kept: one each, and the last batch has those that are left.
+            # How many rewards each arm had is not kept: one each, the last batch has the others.
             n = left if own is parts[-1] else int(own.sum())
             left -= n
             found.append(Batch(rows[own], diag[own], means[own], history.counts[own], keys[own], n))
@@ -127,7 +133,7 @@ class EstimatedState:
 
 
 class EstimatedNoise:
-    """A policy made anew whenever the estimate of the noise has moved by √2: a logarithmic number of times.
+    """A policy that is made anew whenever the estimate of the noise has moved by √2.
 
     ``EstimatedNoise(lambda noise: BKB(arms, kernel, regularization=noise**2), noise=1.0)``. The
     estimate is an upper bound: it starts high and comes down as evidence grows, so that the first
@@ -153,10 +159,13 @@ class EstimatedNoise:
     """
 
     def __init__(self, make: Callable[[float], Policy], noise: float) -> None:
-        first = real(noise, "noise", "a positive standard deviation, rather too large than too small", above=0)
+        wanted = "a positive standard deviation, rather too large than too small"
+        first = real(noise, "noise", wanted, above=0)
         policy = make(first) if callable(make) else None
         if not isinstance(policy, Policy) or policy.evidence.n_observations:
-            raise ParameterError(f"make must return a policy that has observed nothing, got {policy!r}")
+            raise ParameterError(
+                f"make must return a policy that has observed nothing, got {policy!r}"
+            )
         self._make = make
         told = Told(Catalogue.over(policy.arms, policy._diag))
         self._state = EstimatedState(policy, first, told)
@@ -175,11 +184,14 @@ class EstimatedNoise:
         """As `BKB.choose`."""
         return self._state.policy.choose(n, **options)
 
-    def observe(self, arms: ArrayLike, rewards: ArrayLike, *, noise: ArrayLike | None = None) -> None:
-        """Learn the rewards (n,) of arms (n,), by number or by value, as rows (n, d). On an error nothing has changed.
+    def observe(
+        self, arms: ArrayLike, rewards: ArrayLike, *, noise: ArrayLike | None = None
+    ) -> None:
+        """Learn the rewards (n,) of arms (n,), by number or by value, as rows (n, d).
 
-        `noise` is the standard deviation of these rewards where it is known, one number or one each: they weigh accordingly,
-        whatever the estimate, which is of the others' noise.
+        On an error nothing has changed.
+        `noise` is the standard deviation of these rewards where it is known, one number or one
+        each: they weigh accordingly, whatever the estimate, which is of the others' noise.
         """
         old = self._state
         policy = copy(old.policy)

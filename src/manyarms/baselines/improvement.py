@@ -1,15 +1,19 @@
-"""Expected improvement (Mockus 1978) and probability of improvement (Kushner 1964), on the exact posterior and on BKB's sketch.
+"""Expected improvement (Mockus 1978) and probability of improvement (Kushner 1964).
+
+Both are here on the exact posterior and on BKB's sketch.
 
 An arm is judged by how much f may exceed the incumbent μ⁺, under f(x) ~ N(μ̃(x), β̃²σ̃²(x)):
 
     EI(x) = E max(0, f(x) − μ⁺),    PI(x) = P(f(x) ≥ μ⁺ + margin).
 
-With noise the best reward seen is luck as well as merit, so the incumbent is the largest posterior *mean* of the pulled arms.
-The deviation is β̃σ̃; the radius `Constant(1.0)`, the default, makes it the posterior standard deviation √λσ̃ of f.
+With noise the best reward seen is luck as well as merit, so the incumbent is the largest posterior
+*mean* of the pulled arms. The deviation is β̃σ̃; the radius `Constant(1.0)`, the default, makes it
+the posterior standard deviation √λσ̃ of f.
 
-No regret guarantee: sublinear regret is proved for EI with inflated deviations and the exact posterior (Wang and de Freitas,
-arXiv:1406.7758; Tran-The, Gupta, Rana and Venkatesh, AISTATS 2022), not for the plain deviation, nor for PI, nor on a sketch.
-Rates of plain EI are known without noise (Bull, JMLR 2011). A radius that grows may be given as `confidence`.
+No regret guarantee: sublinear regret is proved for EI with inflated deviations and the exact
+posterior (Wang and de Freitas, arXiv:1406.7758; Tran-The, Gupta, Rana and Venkatesh, AISTATS 2022),
+not for the plain deviation, nor for PI, nor on a sketch. Rates of plain EI are known without noise
+(Bull, JMLR 2011). A radius that grows may be given as `confidence`.
 """
 
 from dataclasses import dataclass
@@ -51,7 +55,7 @@ class ExpectedImprovement:
 
 @dataclass(frozen=True)
 class ProbabilityOfImprovement:
-    """The arm of largest PI, by a margin of so many √λ. In a batch variances shrink, means and incumbent stay."""
+    """The arm of largest PI, by a margin of so many √λ. Batches are as those of EI."""
 
     margin: float = 0.1
 
@@ -66,14 +70,18 @@ class ProbabilityOfImprovement:
 
         def acquisition(mean: Array, deviation: Array) -> tuple[Array, Array]:
             gain = mean - best
-            u = _standardised(gain - margin, view.beta * deviation)  # PI = Φ(u), which increases with u
+            # PI = Φ(u), which increases with u.
+            u = _standardised(gain - margin, view.beta * deviation)
             return u, TIE * (1 + np.abs(u))
 
         return view.scores.arg_max(acquisition, view.barred)
 
 
 def incumbent(view: View) -> float:
-    """μ⁺, the largest mean of the pulled arms; of all arms where only others were; the prior's before any observation."""
+    """μ⁺, the largest mean of the pulled arms, or of all arms where only other rows were observed.
+
+    Before any observation it is the mean of the prior.
+    """
     if not view.n_observations:
         return 0.0
     mean, _ = view.scores.current()
@@ -97,7 +105,9 @@ class GPEI(Policy):
         **options: Any,
     ) -> None:
         chooser = ExpectedImprovement()
-        super().__init__(arms, kernel, rule=Exact(), chooser=chooser, confidence=confidence, **options)
+        super().__init__(
+            arms, kernel, rule=Exact(), chooser=chooser, confidence=confidence, **options
+        )
 
 
 class SketchEI(Policy):
@@ -123,13 +133,18 @@ class SketchEI(Policy):
 class GPPI(Policy):
     """Probability of improvement on the exact posterior, O(A·u) a step: no regret guarantee.
 
-    margin : by how much to improve, in multiples of √λ, the noise's standard deviation. At 0 the incumbent has probability ½,
-        and is pulled until the mean of another arm exceeds its own.
+    margin : by how much to improve, in multiples of √λ, the noise's standard deviation. At 0 the
+        incumbent has probability ½, and is pulled until the mean of another arm exceeds its own.
     options : those of `GPUCB`; the radius does not change the choice.
     """
 
     def __init__(
-        self, arms: ArrayLike | str | Path | None, kernel: Any, *, margin: float = 0.1, **options: Any
+        self,
+        arms: ArrayLike | str | Path | None,
+        kernel: Any,
+        *,
+        margin: float = 0.1,
+        **options: Any,
     ) -> None:
         chooser = ProbabilityOfImprovement(margin)
         super().__init__(arms, kernel, rule=Exact(), chooser=chooser, **options)
@@ -156,18 +171,24 @@ class SketchPI(Policy):
 
 
 def log_expected_improvement(gain: Array, deviation: Array) -> Array:
-    """ln E max(0, gain + deviation·g) for g ~ N(0, 1): ln deviation + ln(φ(u) + uΦ(u)), u = gain/deviation.
+    """ln E max(0, gain + deviation·g) for g ~ N(0, 1).
 
-    φ and Φ vanish in float64 where u < −38, the logarithm does not. Below −1 it is −u²/2 − ln √2π + ln(1 + uΦ(u)/φ(u)); what
-    is left in the brackets tends to u⁻², which takes its place from −1000 on.
+    It is ln deviation + ln(φ(u) + uΦ(u)), u = gain/deviation.
+    φ and Φ vanish in float64 where u < −38, the logarithm does not. Below −1 it is −u²/2 − ln √2π +
+    ln(1 + uΦ(u)/φ(u)); what is left in the brackets tends to u⁻², which takes its place from −1000
+    on.
     """
     u = _standardised(gain, deviation)
     tail = np.minimum(u, -1.0)
     body = np.maximum(u, -1.0)
-    left = np.where(tail > -1e3, 1 + tail * np.sqrt(np.pi / 2) * erfcx(-tail / np.sqrt(2)), tail**-2.0)
+    left = np.where(
+        tail > -1e3, 1 + tail * np.sqrt(np.pi / 2) * erfcx(-tail / np.sqrt(2)), tail**-2.0
+    )
     far = -0.5 * np.square(tail) - np.log(ROOT_TAU) + np.log(left)
     with np.errstate(under="ignore"):
-        near = np.log(np.exp(-0.5 * np.square(np.minimum(body, 40.0))) / ROOT_TAU + body * ndtr(body))
+        near = np.log(
+            np.exp(-0.5 * np.square(np.minimum(body, 40.0))) / ROOT_TAU + body * ndtr(body)
+        )
     return np.asarray(np.log(_floored(gain, deviation)) + np.where(u < -1, far, near))
 
 

@@ -1,9 +1,12 @@
-"""mini-META (Calandriello, Carratino, Lazaric, Valko, Rosasco; ICML 2022): few unique arms, each evaluated many times.
+"""mini-META (Calandriello, Carratino, Lazaric, Valko, Rosasco; ICML 2022).
+
+It evaluates few different arms, each many times:
 
     choose x by any policy; evaluate it B = max(1, ⌊(C² − 1)/σ̃²(x)⌋) times; observe; repeat
 
-An epoch is the B evaluations of one arm. Where B > 1 no variance shrinks by more than C² in it, no deviation by more than C;
-the number of epochs, hence of distinct arms, is O(C²/(C² − 1)·γ_T): one arg max an epoch, and an exact posterior is cheap.
+An epoch is the B evaluations of one arm. Where B > 1 no variance shrinks by more than C² in it, no
+deviation by more than C; the number of epochs, hence of distinct arms, is O(C²/(C² − 1)·γ_T): one
+arg max an epoch, and an exact posterior is cheap.
 """
 
 from copy import copy
@@ -25,19 +28,23 @@ class MiniMetaState:
     """Everything that `observe` changes."""
 
     policy: Policy  # one that is never changed: another takes its place
-    owed: dict[int, float]  # evaluations that open epochs still lack, by arm, the oldest epoch first
+    owed: dict[int, float]  # evaluations that open epochs lack, by arm, the oldest epoch first
 
 
 class MiniMeta:
-    """A policy whose every choice is evaluated B times: ``MiniMeta(GPUCB(arms, kernel))``, or with `GPEI`, `Thompson`, `BKB`.
+    """A policy whose every choice is evaluated B times.
 
-    `choose` answers the same arm until its quota was observed; `choose(None)` is the rest of the epoch, or a whole one, and
-    nothing while that is pending. An arm observed outside an epoch opens one of its own. An observation with noise ξ_i counts
-    as ξ²/ξ_i² evaluations. Arms given by value have no epochs: the policy chooses among them. All else, such as `predict`,
-    `scores` and `best`, is the policy's.
+    ``MiniMeta(GPUCB(arms, kernel))``, or with `GPEI`, `Thompson`, `BKB`.
 
-    Guarantee: with `GPUCB`, and with `GPEI` and inflated deviations, regret is within a constant factor of theirs (the paper's
-    theorems). Nothing is proved for Thompson sampling, or on a sketch.
+    `choose` answers the same arm until its quota was observed; `choose(None)` is the rest of the
+    epoch, or a whole one, and nothing while that is pending. An arm observed outside an epoch opens
+    one of its own. An observation with noise ξ_i counts as ξ²/ξ_i² evaluations. Arms given by value
+    have no epochs: the policy chooses among them. All else, such as `predict`, `scores` and `best`,
+    is the policy's.
+
+    Guarantee: with `GPUCB`, and with `GPEI` and inflated deviations, regret is within a constant
+    factor of theirs (the paper's theorems). Nothing is proved for Thompson sampling, or on a
+    sketch.
 
     policy : the one that chooses; it is copied.
     threshold : C > 1, by how much deviations may shrink in an epoch.
@@ -45,7 +52,9 @@ class MiniMeta:
 
     def __init__(self, policy: Policy, *, threshold: float = np.sqrt(2)) -> None:
         if not isinstance(policy, Policy):
-            raise ParameterError(f"policy must be a policy such as GPUCB(arms, kernel), got {policy!r}")
+            raise ParameterError(
+                f"policy must be a policy such as GPUCB(arms, kernel), got {policy!r}"
+            )
         self.threshold = real(threshold, "threshold", "a number C > 1", above=1)
         self._state = MiniMetaState(copy(policy), {})
 
@@ -77,7 +86,11 @@ class MiniMeta:
             self._count(owed, arm, 1.0)
         chosen: list[int] = []
         while size is None or len(chosen) < size:
-            lacking = (arm for arm, left in owed.items() if left > 0 and not (barred is not None and barred[arm]))
+            lacking = (
+                arm
+                for arm, left in owed.items()
+                if left > 0 and not (barred is not None and barred[arm])
+            )
             arm = next(lacking, -1)
             if arm < 0:
                 if size is None and (chosen or supposed):
@@ -114,7 +127,10 @@ class MiniMeta:
         owed[arm] = (left if left > 0 else self._quota(arm)) - evaluations
 
     def _quota(self, arm: int) -> float:
-        """B = max(1, ⌊(C² − 1)/σ̃²⌋) with the variance of now, which counts as no less than 1e-6 so that epochs end."""
+        """B = max(1, ⌊(C² − 1)/σ̃²⌋) with the variance of now.
+
+        It counts as no less than 1e-6, so that epochs end.
+        """
         policy = self._state.policy
         row = policy.arms[arm : arm + 1].astype(np.float64, copy=False)
         _, variance = policy.belief.moments(row, policy._diag[arm : arm + 1])

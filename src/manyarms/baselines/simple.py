@@ -1,6 +1,7 @@
 """Baselines that any method must beat: uniform play and ε-greedy.
 
-Both learn BKB's sketch beside what they choose, so that `predict`, `scores` and `best` mean the same as everywhere.
+Both learn BKB's sketch beside what they choose, so that `predict`, `scores` and `best` mean the
+same as everywhere.
 """
 
 from collections.abc import Callable
@@ -65,9 +66,9 @@ def _any_arm(dice: np.random.Generator, view: View) -> int:
 
 
 class Uniform(Policy):
-    """An arm uniformly at random, at every step. Regret is linear in T: what others' regret is measured against.
+    """An arm uniformly at random, at every step.
 
-    Options are those of `BKB`. A choice is O(1).
+    Regret is linear in T: what others' regret is measured against. Options are those of `BKB`. A choice is O(1).
     """
 
     def __init__(
@@ -82,14 +83,15 @@ class Uniform(Policy):
 
 
 class EpsilonGreedy(Policy):
-    """With probability ε an arm uniformly at random, else the arm of largest mean μ̃ on BKB's sketch (found lazily).
+    """With probability ε an arm uniformly at random, else that of largest mean on BKB's sketch.
 
-    With a constant ε regret is linear, at least ε times that of uniform play. On A arms with independent rewards
-    ε_t = min(1, c/t) has logarithmic regret if c is large enough for the gaps (Auer, Cesa-Bianchi, Fischer 2002, Theorem 3);
-    for means that are estimated on a sketch no guarantee is known.
+    With a constant ε regret is linear, at least ε times that of uniform play. On A arms with
+    independent rewards ε_t = min(1, c/t) has logarithmic regret if c is large enough for the gaps
+    (Auer, Cesa-Bianchi, Fischer 2002, Theorem 3); for means that are estimated on a sketch no
+    guarantee is known.
 
-    epsilon : a probability, or a function of the number t ≥ 1 of observations, such as ``lambda t: 50 / t``; what exceeds 1
-        counts as 1.
+    epsilon : a probability, or a function of the number t ≥ 1 of observations, such as ``lambda t:
+        50 / t``; what exceeds 1 counts as 1.
     rule, options : those of `BKB`.
     """
 

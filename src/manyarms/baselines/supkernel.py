@@ -1,13 +1,17 @@
-"""SupKernelUCB (Valko, Korda, Munos, Flaounas, Cristianini; UAI 2013): elimination over levels of independent rewards.
+"""SupKernelUCB (Valko, Korda, Munos, Flaounas, Cristianini; UAI 2013).
+
+It eliminates arms over levels of independent rewards:
 
     s ← 1, Â₁ ← all arms
     repeat  μ, σ ← the exact posterior given the sample Ψ_s of level s, on Â_s; width = βσ
-        if all widths ≤ 1/√T      choose argmax μ + βσ                   (1/√T rounded down to a power of 2, the last level's)
+        if all widths ≤ 1/√T      choose argmax μ + βσ
         elif all widths ≤ 2⁻ˢ     Â_{s+1} ← {x ∈ Â_s : μ + βσ ≥ max(μ + βσ) − 2·2⁻ˢ}, s ← s + 1
         else                      choose the widest arm of Â_s; it joins Ψ_s
 
-Which arms join Ψ_s depends on widths, and on the rewards of levels below s only: given those, the rewards in Ψ_s are
-independent, so that a radius of order √ln(AT) is enough where GP-UCB needs √γ_T.
+1/√T is rounded down to a power of 2, that of the last level.
+
+Which arms join Ψ_s depends on widths, and on the rewards of levels below s only: given those, the
+rewards in Ψ_s are independent, so that a radius of order √ln(AT) is enough where GP-UCB needs √γ_T.
 """
 
 from dataclasses import dataclass, replace
@@ -32,8 +36,11 @@ from manyarms.typing import Array, ArrayLike, Indices, Mask
 
 @dataclass(frozen=True)
 class FixedDesign:
-    """ξ√(2 ln(2AST/δ)) + √λF: contains f for all A arms, S levels and T steps with probability 1 − δ, if the rewards of a level
-    are independent given its arms, ‖f‖ ≤ F = `norm` and the noise is ξ-sub-Gaussian, ξ = `noise`."""
+    """ξ√(2 ln(2AST/δ)) + √λF, a radius for rewards that are independent given their arms.
+
+    It contains f for all A arms, S levels and T steps with probability 1 − δ, if the rewards of a
+    level are so, ‖f‖ ≤ F = `norm` and the noise is ξ-sub-Gaussian, ξ = `noise`.
+    """
 
     norm: float
     noise: float
@@ -64,13 +71,18 @@ class Levels:
     confidence: Radius
 
     def prior(
-        self, kernel: Kernel, arms: Arms, regularization: float, noise: float, rng: np.random.Generator
+        self,
+        kernel: Kernel,
+        arms: Arms,
+        regularization: float,
+        noise: float,
+        rng: np.random.Generator,
     ) -> "LevelledBelief":
         """The belief before anything is observed."""
         if not len(arms.rows):
             raise ArmsError(
-                "SupKernelUCB compares widths with the largest k(x, x) of its table: give its arms when it is made, "
-                "or use GPUCB, which does without"
+                "SupKernelUCB compares widths with the largest k(x, x) of its table: "
+                "give its arms when it is made, or use GPUCB, which does without"
             )
         belief = Exact().prior(kernel, arms, regularization, noise, rng)
         kappa = float(np.sqrt(arms.diag.max()))
@@ -130,7 +142,7 @@ class LevelledBelief:
         return np.where(wide.any(axis=0), wide.argmax(axis=0), -1)
 
     def observed(self, batch: Batch, record: Record | None = None) -> Step:
-        """Each arm joins the first level at which it is wide; a record's sizes say which, counted from 1."""
+        """Each arm joins the first level at which it is wide: the record's sizes, from 1 on."""
         if record is None:
             joined = self.level_of(np.array([_variance(level, batch) for level in self.levels]))
         else:
@@ -238,16 +250,20 @@ class Elimination:
 
 
 class SupKernelUCB(Policy):
-    """Phased elimination on the exact posteriors of S = ⌈½ log₂ T⌉ levels: O(A·u) an observation, O(A·S) a choice.
+    """Phased elimination on the exact posteriors of S = ⌈½ log₂ T⌉ levels.
 
-    With the radius `FixedDesign` regret is Õ(√(T d̃)), d̃ the effective dimension (the paper's theorem), better than GP-UCB's
-    by √d̃. With `Constant` there is no guarantee. Widths are compared with κ2⁻ˢ, κ² = max k(x, x), where the paper has κ = 1.
-    An arm that is observed joins the first level at which its width exceeds κ2⁻ˢ: the one at which it was chosen. So pulls of
-    the first kind, which the paper leaves out, may join a deeper level; they were chosen without its rewards.
-    `predict`, `scores` and `best` rest on all observations.
+    An observation costs O(A·u), a choice O(A·S).
+
+    With the radius `FixedDesign` regret is Õ(√(T d̃)), d̃ the effective dimension (the paper's
+    theorem), better than GP-UCB's by √d̃. With `Constant` there is no guarantee. Widths are
+    compared with κ2⁻ˢ, κ² = max k(x, x), where the paper has κ = 1. An arm that is observed joins
+    the first level at which its width exceeds κ2⁻ˢ: the one at which it was chosen. So pulls of the
+    first kind, which the paper leaves out, may join a deeper level; they were chosen without its
+    rewards. `predict`, `scores` and `best` rest on all observations.
 
     horizon : T.
-    confidence : the radius of widths and scores. One that doubles its norm is refused: it depends on rewards of all levels.
+    confidence : the radius of widths and scores. One that doubles its norm is refused: it depends
+        on rewards of all levels.
     options : those of `GPUCB`.
     """
 
@@ -262,8 +278,8 @@ class SupKernelUCB(Policy):
     ) -> None:
         if first_norm(confidence) is not None:
             raise ParameterError(
-                "SupKernelUCB needs a radius that does not look at rewards: pass double=False and a bound on the norm, "
-                f"got {confidence!r}"
+                "SupKernelUCB needs a radius that does not look at rewards: "
+                f"pass double=False and a bound on the norm, got {confidence!r}"
             )
         rule = Levels(whole(horizon, "horizon"), confidence)
         super().__init__(

@@ -1,7 +1,8 @@
 """The exact posterior, as a belief: GP-UCB's, and the oracle of every sketch.
 
-It keeps the posterior covariance at the rows of its table, so that the scores of all arms follow an observation in O(A·u), u
-the distinct arms observed. Rows given by value are further arms: O(A·u) each when they are new.
+It keeps the posterior covariance at the rows of its table, so that the scores of all arms follow an
+observation in O(A·u), u the distinct arms observed. Rows given by value are further arms: O(A·u)
+each when they are new.
 """
 
 from dataclasses import dataclass, replace
@@ -26,7 +27,12 @@ class Exact:
     """The rule of the exact posterior: there is nothing to decide."""
 
     def prior(
-        self, kernel: Kernel, arms: Arms, regularization: float, noise: float, rng: np.random.Generator
+        self,
+        kernel: Kernel,
+        arms: Arms,
+        regularization: float,
+        noise: float,
+        rng: np.random.Generator,
     ) -> "ExactBelief":
         """The belief before anything is observed."""
         covariance = Covariance(arms.rows, arms.diag, kernel, regularization)
@@ -44,7 +50,7 @@ class ExactBelief:
     catalogue: Catalogue
     history: History
     covariance: Covariance  # at all arms of the catalogue
-    information: float = 0.0  # ln det(K_t/λ + I) = Σ ln(1 + ωσ²), each variance as before the observation
+    information: float = 0.0  # ln det(K_t/λ + I) = Σ ln(1 + ωσ²), each σ² as it was before
 
     @property
     def guarantee(self) -> Guarantee:

@@ -1,4 +1,4 @@
-"""GP-UCB (Srinivas, Krause, Kakade, Seeger; ICML 2010) with the exact posterior, updated in O(A·u) a step."""
+"""GP-UCB (Srinivas, Krause, Kakade, Seeger; ICML 2010) with the exact posterior."""
 
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,21 @@ from manyarms.typing import ArrayLike, Seed
 
 
 class GPUCB(Policy):
-    """Exact GP-UCB: the strong baseline, and what BKB is compared with in tests. Memory and a step are O(A·u).
+    """Exact GP-UCB: the strong baseline, and what BKB is compared with in tests.
 
-    arms : (A, d) array of finite numbers, or the path of a .npy (mapped) or .parquet file that holds one. A float64 or float32
-        array is not copied, so leave it unchanged while in use. With a kernel of objects: a sequence of objects. None where
-        there is no table: arms then come with every ``choose(arms=…)``, as rows of `n_features` numbers, and A is the number
-        of different rows observed.
-    kernel : a `manyarms.kernels` kernel, a scikit-learn kernel object or a function of two blocks of rows.
-    regularization : λ, a variance; the square of the noise's standard deviation unless there is a reason.
-    noise : ξ, the standard deviation of a reward that comes without one of its own; √λ unless given.
+    Memory and a step are O(A·u), u the distinct arms observed.
+
+    arms : (A, d) array of finite numbers, or the path of a .npy (mapped) or .parquet file that
+        holds one. A float64 or float32 array is not copied, so leave it unchanged while in use.
+        With a kernel of objects: a sequence of objects. None where there is no table: arms then
+        come with every ``choose(arms=…)``, as rows of `n_features` numbers, and A is the number of
+        different rows observed.
+    kernel : a `manyarms.kernels` kernel, a scikit-learn kernel object or a function of two blocks
+        of rows.
+    regularization : λ, a variance; the square of the noise's standard deviation unless there is a
+        reason.
+    noise : ξ, the standard deviation of a reward that comes without one of its own; √λ unless
+        given.
     confidence : the radius β of the scores.
     batches : what ends a batch of no given size, ``choose(None)``.
     seed : an integer or a numpy Generator, for the first arm.

@@ -1,12 +1,13 @@
 """The exact posterior of all arms at once, updated in O(A·u) an observation.
 
-An observation of arm i with weight ω (1 by default) turns the posterior covariance c(x, x′) of f into
+An observation of arm i with weight ω turns the posterior covariance c(x, x′) of f into
 
-    c(x, x′) − e(x) e(x′),   e(x) = c(x, i)/√(λ/ω + c(i, i)),   c(x, i) = k(x, i) − Σ_s e_s(x) e_s(i),
+    c(x, x′) − e(x) e(x′),
+    e(x) = c(x, i)/√(λ/ω + c(i, i)),   c(x, i) = k(x, i) − Σ_s e_s(x) e_s(i),
 
-so one more row e is all that has to be remembered. Repeated pulls would make rows grow with t; once there are more than about
-twice as many rows as distinct arms, the rows are rebuilt from the distinct arms and their counts. Both steps are O(A·u),
-the second one amortised.
+so one more row e is all that has to be remembered. Repeated pulls would make rows grow with t; once
+there are more than about twice as many rows as distinct arms, the rows are rebuilt from the
+distinct arms and their counts. Both steps are O(A·u), the second one amortised.
 """
 
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ SPARE_ROWS = 32
 
 @dataclass
 class _Rows:
-    """Rows e_s, of which the first `claimed` belong to some state, and the observations they are from."""
+    """Rows e_s, the first `claimed` of which belong to some value, and what was observed there."""
 
     E: Array  # (·, A)
     arms: Indices  # (·,) i
@@ -53,9 +54,9 @@ class _Rows:
 
 
 class Covariance:
-    """Posterior covariance of f over all arms, as k − Σ_s e_s e_sᵀ, with its diagonal and the mean kept up to date.
+    """A value: posterior covariance of f over all arms, k − Σ_s e_s e_sᵀ, its diagonal, the mean.
 
-    A copy shares the rows until it writes: behind rows that a state has claimed, it writes into rows of its own.
+    Values share rows. One that would write where another has claimed rows copies them first.
     """
 
     def __init__(self, arms: Array, diag: Array, kernel: Kernel, regularization: float) -> None:
@@ -91,19 +92,21 @@ class Covariance:
         return other
 
     def at(self, rows: Array, diag: Array) -> "Covariance":
-        """The same posterior at other rows: e(x) = G⁻¹k(x), k(x) at the arms observed, one each time they were.
+        """The same posterior at other rows: e(x) = G⁻¹k(x), with an entry for each observation.
 
-        What an observation of i_s adds is e_s(x) = (k(x, i_s) − Σ_{r<s} e_r(x) e_r(i_s))/scale_s: so G, lower triangular, has
-        the scales on its diagonal and e_r(i_s), r < s, beside it.
+        What an observation of i_s adds is e_s(x) = (k(x, i_s) − Σ_{r<s} e_r(x) e_r(i_s))/scale_s:
+        so G, lower triangular, has the scales on its diagonal and e_r(i_s), r < s, beside it.
         """
         made = Covariance(rows, diag, self._kernel, self._regularization)
         n = self.n_rows
         if n:
-            observed = self._rows.arms[:n]
-            G = np.tril(self._rows.E[:n, observed].T, -1)
-            np.fill_diagonal(G, self._rows.scales[:n])
+            known = self._rows
+            observed = known.arms[:n]
+            G = np.tril(known.E[:n, observed].T, -1)
+            np.fill_diagonal(G, known.scales[:n])
             E = solve_lower(G, self._kernel(rows, self._arms[observed]).T)
-            made._hold(E, observed, self._rows.scales[:n], self._rows.surprises[:n], self._arms[observed[-1]])
+            last = self._arms[observed[-1]]
+            made._hold(E, observed, known.scales[:n], known.surprises[:n], last)
         return made
 
     def joined(self, rows: Array, diag: Array) -> "Covariance":
@@ -122,7 +125,7 @@ class Covariance:
         return new
 
     def supposing(self, arms: Indices) -> "Covariance":
-        """The covariance if these arms were pulled once more each, with their means for rewards: means stay."""
+        """If these arms were pulled once more each, with their means for rewards: means stay."""
         new = self._copy()
         for arm in arms:
             new._observe(int(arm), new.mean[arm], 1.0)
@@ -132,7 +135,10 @@ class Covariance:
     def observed(
         self, history: History, arms: Indices, rewards: Array, weights: Array
     ) -> tuple["Covariance", Array]:
-        """The covariance after these rewards, each arm once, and σ² (n,) of each just before; `history` includes them."""
+        """After these rewards, each arm once, and σ² (n,) of each just before.
+
+        The history includes them.
+        """
         new = self._copy()
         told = zip(arms.tolist(), rewards, weights, strict=True)
         before = np.array([new._observe(*each) for each in told])
@@ -166,8 +172,10 @@ class Covariance:
         E = posterior.coordinates(self._arms)
         self._hold(E, history.pulled, np.diag(posterior.G), posterior.b, observed.rows[-1])
 
-    def _hold(self, E: Array, arms: Indices, scales: Array, surprises: Array, observed: Array) -> None:
-        """Take these rows for all; `observed` is an observed one to name should they be impossible."""
+    def _hold(
+        self, E: Array, arms: Indices, scales: Array, surprises: Array, observed: Array
+    ) -> None:
+        """Take these rows for all; `observed` is one to name should they be impossible."""
         self._rows = _Rows(E, arms, scales, surprises)
         self.n_rows = len(E)
         self.mean = E.T @ surprises
@@ -177,7 +185,8 @@ class Covariance:
     def mean_in_norm(self, history: History) -> tuple[float, float]:
         """‖μ‖, and σ of ⟨f, μ/‖μ‖⟩.
 
-        ‖μ‖² = aᵀK_UU a, where K_UU a = μ_U and λN⁻¹a = s/n − μ_U; λσ²‖μ‖² = aᵀ(K_UU − EᵀE)a, known up to rounding.
+        ‖μ‖² = aᵀK_UU a, where K_UU a = μ_U and λN⁻¹a = s/n − μ_U;
+        λσ²‖μ‖² = aᵀ(K_UU − EᵀE)a, known up to rounding.
         """
         pulled = history.pulled
         with np.errstate(over="ignore", invalid="ignore"):
@@ -208,6 +217,7 @@ class Covariance:
             y = shown(self._kernel, observed)
             raise KernelError(
                 f"the kernel is not positive semi-definite: x = {x} has the negative variance "
-                f"{self.diagonal[worst]:.3g} once y = {y} is observed; use a kernel that is a covariance"
+                f"{self.diagonal[worst]:.3g} once y = {y} is observed; "
+                "use a kernel that is a covariance"
             )
         np.maximum(self.diagonal, 0.0, out=self.diagonal)

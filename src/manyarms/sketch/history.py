@@ -1,4 +1,4 @@
-"""What was observed, as sufficient statistics: an immutable value, so that a failed update leaves nothing half done."""
+"""What was observed, as sufficient statistics: a value, so that nothing is ever half done."""
 
 from dataclasses import dataclass, field
 
@@ -18,10 +18,10 @@ def _no_numbers() -> Array:
 
 @dataclass(frozen=True)
 class History:
-    """Distinct arms pulled, in the order of their numbers, with the weight n and the weighted reward sum s of each.
+    """Distinct arms pulled, in the order of their numbers, with weight n and reward sum s of each.
 
-    An observation with noise ξ_i weighs ξ²/ξ_i² (1 where no noise is given), so that by default n counts pulls and s adds
-    rewards.
+    An observation with noise ξ_i weighs ξ²/ξ_i² (1 where no noise is given), so that by default n
+    counts pulls and s adds rewards.
     """
 
     pulled: Indices = field(default_factory=_no_arms)  # (u,)
@@ -38,7 +38,7 @@ class History:
     def add(
         self, arms: Indices, rewards: Array, weights: Array, n_observations: int | None = None
     ) -> "History":
-        """The history with more rewards; each arm comes once, for one observation or for `n_observations` in all."""
+        """With more rewards, each arm once, for one observation each or `n_observations` in all."""
         new = np.searchsorted(self.pulled, arms)
         if len(self.pulled) and np.array_equal(self.pulled.take(new, mode="clip"), arms):
             pulled = self.pulled
@@ -57,14 +57,15 @@ class History:
             sums[new] += weights * rewards
         if not (np.isfinite(counts).all() and np.isfinite(sums).all()):
             raise ObservationError(
-                "the rewards of an arm, times their weights ξ²/noise², add up beyond float64; rescale the rewards"
+                "the rewards of an arm, times their weights ξ²/noise², add up beyond float64; "
+                "rescale the rewards"
             )
         n = self.n_observations + (len(arms) if n_observations is None else n_observations)
         return History(pulled, counts, sums, n)
 
 
 def by_arm(arms: Indices, rewards: Array, weights: Array) -> tuple[Indices, Array, Array]:
-    """The same evidence with each arm once, in index order: its total weight and its weighted mean reward."""
+    """Each arm once, in index order: its number, weighted mean reward and total weight."""
     if len(arms) == 1:
         return arms, rewards, weights
     distinct, at = np.unique(arms, return_inverse=True)
