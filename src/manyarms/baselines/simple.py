@@ -68,7 +68,8 @@ def _any_arm(dice: np.random.Generator, view: View) -> int:
 class Uniform(Policy):
     """An arm uniformly at random, at every step.
 
-    Regret is linear in T: what others' regret is measured against. Options are those of `BKB`. A choice is O(1).
+    Regret is linear in T: what others' regret is measured against. A choice is O(1). Options are
+    those of `BKB`.
     """
 
     def __init__(
