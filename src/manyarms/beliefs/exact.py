@@ -14,7 +14,7 @@ from manyarms.arms.seen import Catalogue
 from manyarms.beliefs.base import Arms, Batch, Record, Step
 from manyarms.kernels import Kernel
 from manyarms.search.scores import Acquisition, best_of
-from manyarms.sketch.covariance import Covariance
+from manyarms.sketch.covariance import Covariance, Supposed
 from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.sketch.exact import ExactPosterior
 from manyarms.sketch.history import History, by_arm
@@ -121,7 +121,7 @@ class ExactBelief:
 class ExactScores:
     """Scores of arms, the first that a covariance knows."""
 
-    covariance: Covariance
+    covariance: Covariance | Supposed
     arms: Arms
 
     def after(self, step: Step) -> "ExactScores":

@@ -19,6 +19,7 @@ from manyarms.kernels import Kernel
 from manyarms.kernels.objects import shown
 from manyarms.sketch.embedding import PSD_TOLERANCE
 from manyarms.sketch.exact import ExactPosterior
+from manyarms.sketch.growing import Stack
 from manyarms.sketch.history import History
 from manyarms.sketch.linalg import EPS, TINY, solve_lower
 from manyarms.sketch.observations import Observations
@@ -63,7 +64,7 @@ class Covariance:
         self._arms = arms
         self._diag = diag
         self._kernel = kernel
-        self._regularization = regularization
+        self.regularization = regularization
         self._rows = _Rows.room(SPARE_ROWS, len(arms))
         self.n_rows = 0
         self.mean = np.zeros(len(arms))
@@ -72,7 +73,7 @@ class Covariance:
     @property
     def variance(self) -> Array:
         """σ² in leverage units, (A,)."""
-        return self.diagonal / self._regularization
+        return self.diagonal / self.regularization
 
     def prior_at(self, arms: Indices) -> Array:
         """k(x, x) of arms, (n,)."""
@@ -97,7 +98,7 @@ class Covariance:
         What an observation of i_s adds is e_s(x) = (k(x, i_s) − Σ_{r<s} e_r(x) e_r(i_s))/scale_s:
         so G, lower triangular, has the scales on its diagonal and e_r(i_s), r < s, beside it.
         """
-        made = Covariance(rows, diag, self._kernel, self._regularization)
+        made = Covariance(rows, diag, self._kernel, self.regularization)
         n = self.n_rows
         if n:
             known = self._rows
@@ -124,13 +125,9 @@ class Covariance:
         new._rows.E[:n, len(self.mean) :] = other._rows.E[:n]
         return new
 
-    def supposing(self, arms: Indices) -> "Covariance":
-        """If these arms were pulled once more each, with their means for rewards: means stay."""
-        new = self._copy()
-        for arm in arms:
-            new._observe(int(arm), new.mean[arm], 1.0)
-        new._rows.claimed = new.n_rows
-        return new
+    def supposing(self, arms: Indices) -> "Supposed":
+        """If these arms were pulled once more each."""
+        return Supposed(self, Stack(np.empty((0, len(self.mean)))), self.diagonal).supposing(arms)
 
     def observed(
         self, history: History, arms: Indices, rewards: Array, weights: Array
@@ -151,10 +148,8 @@ class Covariance:
 
     def _observe(self, arm: int, reward: float, weight: float) -> float:
         """Condition on one reward. Returns σ²(arm) as it was before, in leverage units."""
-        noise = self._regularization / weight
-        E = self._rows.E[: self.n_rows]
-        c = self._kernel(self._arms, self._arms[arm : arm + 1])[:, 0]
-        c -= E.T @ E[:, arm]
+        noise = self.regularization / weight
+        c = self.column(arm)
         before = float(self.diagonal[arm])
         scale = np.sqrt(noise + before)
         e = c / scale
@@ -162,13 +157,20 @@ class Covariance:
             surprise = (reward - self.mean[arm]) / scale
             self.mean += e * surprise
         self._append(e, arm, scale, surprise)
-        self._subtract(np.square(e), self._arms[arm])
-        return before / self._regularization
+        self.lower(self.diagonal, np.square(e), self._arms[arm])
+        return before / self.regularization
+
+    def column(self, arm: int) -> Array:
+        """c(x, i) of all arms x, (A,)."""
+        E = self._rows.E[: self.n_rows]
+        c = self._kernel(self._arms, self._arms[arm : arm + 1])[:, 0]
+        c -= E.T @ E[:, arm]
+        return c
 
     def _rebuild(self, history: History) -> None:
         """The same covariance with one row for each distinct arm."""
         observed = self.observations(history)
-        posterior = ExactPosterior.fit(self._kernel, observed, self._regularization)
+        posterior = ExactPosterior.fit(self._kernel, observed, self.regularization)
         E = posterior.coordinates(self._arms)
         self._hold(E, history.pulled, np.diag(posterior.G), posterior.b, observed.rows[-1])
 
@@ -180,7 +182,7 @@ class Covariance:
         self.n_rows = len(E)
         self.mean = E.T @ surprises
         self.diagonal = self._diag.copy()
-        self._subtract(np.einsum("ij,ij->j", E, E), observed)
+        self.lower(self.diagonal, np.einsum("ij,ij->j", E, E), observed)
 
     def mean_in_norm(self, history: History) -> tuple[float, float]:
         """‖μ‖, and σ of ⟨f, μ/‖μ‖⟩.
@@ -190,12 +192,12 @@ class Covariance:
         """
         pulled = history.pulled
         with np.errstate(over="ignore", invalid="ignore"):
-            a = (history.sums - history.counts * self.mean[pulled]) / self._regularization
+            a = (history.sums - history.counts * self.mean[pulled]) / self.regularization
             norm = float(np.sqrt(max(0.0, float(self.mean[pulled] @ a))))
             explained = float(np.square(self._rows.E[: self.n_rows, pulled] @ a).sum())
         squared = norm**2
         left = max(squared - explained, len(a) * EPS * squared)
-        return norm, float(np.sqrt(left / self._regularization / max(squared, TINY)))
+        return norm, float(np.sqrt(left / self.regularization / max(squared, TINY)))
 
     def _append(self, e: Array, arm: int, scale: float, surprise: float) -> None:
         n = self.n_rows
@@ -208,16 +210,53 @@ class Covariance:
         rows.surprises[n] = surprise
         self.n_rows += 1
 
-    def _subtract(self, squares: Array, observed: Array) -> None:
-        """λσ² −= e²; `observed` is the row to name should that be impossible."""
-        self.diagonal -= squares
-        worst = int(self.diagonal.argmin())
-        if self.diagonal[worst] < -PSD_TOLERANCE * self._diag.max():
+    def lower(self, diagonal: Array, squares: Array, observed: Array) -> None:
+        """λσ² −= e², in place; `observed` is the row to name should that be impossible."""
+        diagonal -= squares
+        worst = int(diagonal.argmin())
+        if diagonal[worst] < -PSD_TOLERANCE * self._diag.max():
             x = shown(self._kernel, self._arms[worst])
             y = shown(self._kernel, observed)
             raise KernelError(
                 f"the kernel is not positive semi-definite: x = {x} has the negative variance "
-                f"{self.diagonal[worst]:.3g} once y = {y} is observed; "
-                "use a kernel that is a covariance"
+                f"{diagonal[worst]:.3g} once y = {y} is observed; use a kernel that is a covariance"
             )
-        np.maximum(self.diagonal, 0.0, out=self.diagonal)
+        np.maximum(diagonal, 0.0, out=diagonal)
+
+    def row(self, arm: int) -> Array:
+        """The row (d,) of an arm."""
+        return np.asarray(self._arms[arm])
+
+
+@dataclass(frozen=True)
+class Supposed:
+    """A covariance if some arms were pulled, with their means for rewards: the means stay.
+
+    What is supposed is kept beside the rows of what was observed.
+    """
+
+    observed: Covariance
+    _rows: Stack  # (k, A) e_s of the pulls that are supposed
+    diagonal: Array  # (A,) λσ²
+
+    @property
+    def mean(self) -> Array:
+        """μ, (A,)."""
+        return self.observed.mean
+
+    @property
+    def variance(self) -> Array:
+        """σ² in leverage units, (A,)."""
+        return self.diagonal / self.observed.regularization
+
+    def supposing(self, arms: Indices) -> "Supposed":
+        """If these arms were pulled once more each."""
+        rows = self._rows
+        diagonal = self.diagonal.copy()
+        for arm in arms.tolist():
+            E = rows.items
+            c = self.observed.column(arm) - E.T @ E[:, arm]
+            e = c / np.sqrt(self.observed.regularization + diagonal[arm])
+            rows = rows.appended(e[None])
+            self.observed.lower(diagonal, np.square(e), self.observed.row(arm))
+        return Supposed(self.observed, rows, diagonal)
