@@ -5,7 +5,7 @@ import pytest
 from problems import RKHSProblem, play
 
 import manyarms as ma
-from manyarms.errors import ParameterError
+from manyarms.errors import MemoryBudgetError, ParameterError
 
 KERNEL = ma.kernels.RBF(0.2)
 
@@ -59,3 +59,15 @@ def test_wrong_epsilon_is_a_typed_error():
     policy.observe(0, 0.0)
     with pytest.raises(ParameterError, match="epsilon"):
         policy.choose()
+
+
+def test_memory_is_that_of_bkb():
+    """Policies on BKB's sketch take half of the machine unless they are told, and refuse what cannot work."""
+    arms = np.linspace(0, 1, 100)[:, None]
+    for policy in (ma.baselines.Uniform, ma.baselines.EpsilonGreedy, ma.baselines.SketchEI, ma.baselines.SketchPI):
+        assert policy(arms, KERNEL).memory == ma.BKB(arms, KERNEL).memory
+        assert policy(arms, KERNEL, memory=1e6).memory == 1e6
+        with pytest.raises(MemoryBudgetError):
+            policy(arms, KERNEL, memory=100.0)
+        with pytest.raises(ParameterError, match="memory"):
+            policy(arms, KERNEL, memory="much")

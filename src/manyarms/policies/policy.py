@@ -21,7 +21,8 @@ from manyarms.numbers import real, whole
 from manyarms.policies.batches import BatchRule, GlobalRule
 from manyarms.policies.checks import as_arms, as_excluded, as_generator, as_radius, as_rewards, as_weights, is_rows
 from manyarms.policies.choosers import Chooser, View
-from manyarms.search import scores_of
+from manyarms.search import check_memory, scores_of
+from manyarms.search.estimate import half_the_machine
 from manyarms.search.parallel import one_thread
 from manyarms.search.scores import ArmScores, Scores, Upper
 from manyarms.search.tuning import Tuning
@@ -85,7 +86,9 @@ class Policy:
         self.rule = rule
         self.chooser = chooser
         self.batches = batches
-        self.memory = memory
+        wanted = "a positive number of bytes"
+        self.memory = half_the_machine() if memory is None else real(memory, "memory", wanted, above=0)
+        check_memory(self.n_arms, self.memory)
         self.tuning = tuning
         self._diag = self._diagonal(self.arms)
         self._check_kernel(self.arms, self._diag)
