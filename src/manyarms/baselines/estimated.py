@@ -59,7 +59,7 @@ LEAST = 1e-10
 
 
 @dataclass(frozen=True)
-class Told:
+class Replicates:
     """What was observed, by the numbers of a catalogue: equal rows are replicates of one arm."""
 
     catalogue: Catalogue
@@ -70,7 +70,7 @@ class Told:
 
     def with_more(
         self, policy: Policy, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None
-    ) -> "Told":
+    ) -> "Replicates":
         """With the observations of one call, which the policy has checked."""
         catalogue, numbers = _numbered(self.catalogue, policy, arms)
         values = as_rewards(rewards, len(numbers))
@@ -127,7 +127,7 @@ class EstimatedState:
 
     policy: Policy  # one that is never changed: another takes its place
     noise: float  # that it was made for
-    told: Told
+    told: Replicates
     n_estimated: int = 0  # observations at the last estimate
     n_estimates: int = 0  # how many estimates were made, k
 
@@ -167,7 +167,7 @@ class EstimatedNoise:
                 f"make must return a policy that has observed nothing, got {policy!r}"
             )
         self._make = make
-        told = Told(Catalogue.over(policy.arms, policy._diag))
+        told = Replicates(Catalogue.over(policy.arms, policy._diag))
         self._state = EstimatedState(policy, first, told)
 
     @property
@@ -210,7 +210,7 @@ class EstimatedNoise:
                 new = replace(new, policy=self._made_anew(estimate, told), noise=estimate)
         self._state = new
 
-    def _made_anew(self, noise: float, told: Told) -> Policy:
+    def _made_anew(self, noise: float, told: Replicates) -> Policy:
         """A policy for this noise that has observed everything."""
         policy = self._make(noise)
         for batch in told.batches(policy._noise_variance):
@@ -218,7 +218,7 @@ class EstimatedNoise:
         return policy
 
 
-def estimated_noise(policy: Policy, told: Told, delta: float) -> float | None:
+def estimated_noise(policy: Policy, told: Replicates, delta: float) -> float | None:
     """An upper bound, with probability 1 − δ, on the standard deviation of noise that was not told.
 
     The policy has observed all of it. None where there is too little evidence.
