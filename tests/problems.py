@@ -5,7 +5,6 @@ from dataclasses import fields, is_dataclass
 import numpy as np
 
 from manyarms.policies.policy import Policy
-from manyarms.sketch.covariance import Covariance
 from manyarms.sketch.dictionary import Chance
 from manyarms.sketch.growing import Stack
 
@@ -43,7 +42,7 @@ def read_only(array):
 
 
 CACHES = ("stats", "_places")
-"""Names of what does not determine what a policy does next; so are names that end in `_cache`, and cached properties."""
+"""What does not determine what a policy does next, beside names that end in `_cache`."""
 
 
 def fingerprint(policy):
@@ -60,10 +59,6 @@ def _frozen(value):
         return repr(value._state)
     if isinstance(value, Stack):
         return _frozen(value.items)  # what lies behind them in the buffer is not this value's
-    if isinstance(value, Covariance):
-        n, rows = value.n_rows, value._rows
-        visible = [rows.E[:n], rows.arms[:n], rows.scales[:n], rows.surprises[:n]]
-        return _frozen({**vars(value), "_rows": visible})
     if isinstance(value, list | tuple):
         return [_frozen(item) for item in value]
     if is_dataclass(value) and not isinstance(value, type):

@@ -27,10 +27,10 @@ from manyarms.kernels import Kernel
 from manyarms.numbers import real, whole
 from manyarms.policies.choosers import View
 from manyarms.policies.policy import Policy
-from manyarms.search.scores import TIE, Acquisition, Upper, best_of
+from manyarms.search.scores import TIE, Upper, best_of
 from manyarms.sketch.confidence import Constant, Radius, first_norm
 from manyarms.sketch.dictionary import check_probability
-from manyarms.sketch.evidence import Evidence, Guarantee
+from manyarms.sketch.evidence import Evidence
 from manyarms.typing import Array, ArrayLike, Indices, Mask
 
 
@@ -84,49 +84,25 @@ class Levels:
                 "SupKernelUCB compares widths with the largest k(x, x) of its table: "
                 "give its arms when it is made, or use GPUCB, which does without"
             )
-        belief = Exact().prior(kernel, arms, regularization, noise, rng)
+        prior = Exact().prior(kernel, arms, regularization, noise, rng)
         kappa = float(np.sqrt(arms.diag.max()))
-        return LevelledBelief(self, kappa, belief, (belief,) * n_levels(self.horizon))
+        levels = (prior,) * n_levels(self.horizon)
+        return LevelledBelief(**vars(prior), rule=self, kappa=kappa, levels=levels)
 
 
-@dataclass(frozen=True)
-class LevelledBelief:
-    """What all observations say, and what those of each level do."""
+@dataclass(frozen=True, kw_only=True)
+class LevelledBelief(ExactBelief):
+    """What all observations say, exactly, and what those of each level do."""
 
     rule: Levels
-    kappa: float
-    everything: ExactBelief
+    kappa: float  # κ
     levels: tuple[ExactBelief, ...]  # the posterior given Ψ_s, s from 0
-
-    @property
-    def kernel(self) -> Kernel:
-        """That of all levels."""
-        return self.everything.kernel
-
-    @property
-    def regularization(self) -> float:
-        """λ."""
-        return self.everything.regularization
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Scores rest on all observations, exactly."""
-        return self.everything.guarantee
-
-    @property
-    def evidence(self) -> Evidence:
-        """Of all observations."""
-        return self.everything.evidence
 
     @property
     def beta(self) -> float:
         """The radius of the widths."""
-        n_arms = len(self.everything.catalogue.table.diag)
+        n_arms = len(self.catalogue.table.diag)
         return float(self.rule.confidence(self.evidence.of(n_arms, None)))
-
-    def moments(self, rows: Array, diag: Array) -> tuple[Array, Array]:
-        """μ and σ² of rows, given all observations."""
-        return self.everything.moments(rows, diag)
 
     def limit(self, s: int) -> float:
         """κ2⁻ˢ for level s counted from 1, given from 0."""
@@ -149,21 +125,14 @@ class LevelledBelief:
             joined = record.sizes - 1
         levels = list(self.levels)
         for s in np.unique(joined[joined >= 0]).tolist():
-            levels[s] = _after(levels[s], _part(batch, joined == s))
-        after = replace(self, everything=_after(self.everything, batch), levels=tuple(levels))
+            levels[s] = levels[s].conditioned(_part(batch, joined == s))
+        after = replace(self.conditioned(batch), levels=tuple(levels))
         return Step(after, Record(np.zeros(0, dtype=np.intp), joined + 1), None, None)
 
     def scores(self, arms: Arms) -> "LevelScores":
         """Of all observations, and of each level."""
         levels = tuple(level.scores(arms) for level in self.levels)
-        return LevelScores(self, self.everything.scores(arms), levels)
-
-
-def _after(belief: ExactBelief, batch: Batch) -> ExactBelief:
-    step = belief.observed(batch)
-    if not isinstance(step.after, ExactBelief):
-        raise TypeError(f"an exact belief is followed by an exact one, got {step.after!r}")
-    return step.after
+        return LevelScores(**vars(super().scores(arms)), belief=self, levels=levels)
 
 
 def _part(batch: Batch, own: Mask) -> Batch:
@@ -185,41 +154,24 @@ def _variance(belief: ExactBelief, batch: Batch) -> Array:
     return belief.scores(Arms(batch.rows, batch.diag)).current()[1]
 
 
-@dataclass(frozen=True)
-class LevelScores:
+@dataclass(frozen=True, kw_only=True)
+class LevelScores(ExactScores):
     """Scores of arms given all observations, and on each level."""
 
     belief: LevelledBelief
-    everything: ExactScores
     levels: tuple[ExactScores, ...]
-
-    def after(self, step: Step) -> "LevelScores":
-        """At the belief after one more step."""
-        if not isinstance(step.after, LevelledBelief):
-            raise TypeError(f"these scores follow the levels of SupKernelUCB, got {step.after!r}")
-        return step.after.scores(self.everything.arms)
 
     def supposing(self, positions: Indices) -> "LevelScores":
         """If these arms were pulled once more each, each joining its own level."""
         levels = list(self.levels)
         for i in positions:
             at = np.array([i])
-            s = int(self.belief.level_of(np.array([level.moments(at)[1] for level in levels]))[0])
+            variances = np.array([level.moments(at)[1] for level in levels])
+            s = int(self.belief.level_of(variances)[0])
             if s >= 0:
                 levels[s] = levels[s].supposing(at)
-        return replace(self, everything=self.everything.supposing(positions), levels=tuple(levels))
-
-    def current(self) -> tuple[Array, Array]:
-        """μ and σ² of all arms, given all observations."""
-        return self.everything.current()
-
-    def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
-        """μ and σ² of some arms, or of all."""
-        return self.everything.moments(positions)
-
-    def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
-        """The arm of largest value, given all observations."""
-        return self.everything.arg_max(acquisition, barred)
+        covariance = self.covariance.supposing(positions)
+        return replace(self, covariance=covariance, levels=tuple(levels))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ each when they are new.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from manyarms.arms.seen import Catalogue
 from manyarms.beliefs.base import Arms, Batch, Record, Step
 from manyarms.kernels import Kernel
 from manyarms.search.scores import Acquisition, best_of
-from manyarms.sketch.covariance import Covariance, Supposed
+from manyarms.sketch.covariance import Covariance
 from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.sketch.exact import ExactPosterior
 from manyarms.sketch.history import History, by_arm
@@ -35,7 +36,7 @@ class Exact:
         rng: np.random.Generator,
     ) -> "ExactBelief":
         """The belief before anything is observed."""
-        covariance = Covariance(arms.rows, arms.diag, kernel, regularization)
+        covariance = Covariance.prior(arms.rows, arms.diag, kernel, regularization)
         catalogue = Catalogue.over(arms.rows, arms.diag)
         return ExactBelief(kernel, regularization, noise, catalogue, History(), covariance)
 
@@ -62,7 +63,7 @@ class ExactBelief:
         """What a radius is a function of."""
         history = self.history
         covariance = self.covariance
-        trace = float(history.counts @ covariance.prior_at(history.pulled)) / self.regularization
+        trace = float(history.counts @ covariance.diag[history.pulled]) / self.regularization
         return Evidence(
             self.regularization,
             self.noise,
@@ -83,21 +84,24 @@ class ExactBelief:
         return float(self.history.counts @ self.covariance.variance[self.history.pulled])
 
     def observed(self, batch: Batch, record: Record | None = None) -> Step:
+        """The step to the belief after these observations."""
+        return Step(self.conditioned(batch), Record.nothing(len(batch)), None, None)
+
+    def conditioned(self, batch: Batch) -> Self:
         """The belief after these observations. Rewards of equal rows count as those of one arm."""
         catalogue, numbers = self.catalogue.numbered(batch.rows, batch.diag, batch.keys)
         arms, rewards, weights = by_arm(numbers, batch.rewards, batch.weights)
         history = self.history.add(arms, rewards, weights, batch.n_observations)
         known = self.covariance.joined(*catalogue.since(self.catalogue))
-        check_rounding(self.regularization, known.prior_at(history.pulled), history.counts)
+        check_rounding(self.regularization, known.diag[history.pulled], history.counts)
         covariance, before = known.observed(history, arms, rewards, weights)
-        after = replace(
+        return replace(
             self,
             catalogue=catalogue,
             history=history,
             covariance=covariance,
             information=self.information + float(np.log1p(weights * before).sum()),
         )
-        return Step(after, Record.nothing(len(batch)), None, None)
 
     def moments(self, rows: Array, diag: Array) -> tuple[Array, Array]:
         """μ and σ² (leverage units) of rows, (n,) each, from a factor of all that was observed."""
@@ -121,7 +125,7 @@ class ExactBelief:
 class ExactScores:
     """Scores of arms, the first that a covariance knows."""
 
-    covariance: Covariance | Supposed
+    covariance: Covariance
     arms: Arms
 
     def after(self, step: Step) -> "ExactScores":
