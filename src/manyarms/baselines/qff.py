@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 from scipy.special import roots_hermitenorm
 
+from manyarms.baselines.features import chosen_by
+from manyarms.baselines.fourier import MakesWaves, Term, check_memory
+from manyarms.beliefs.base import Arms
+from manyarms.beliefs.linear import OnFeatures
 from manyarms.errors import ParameterError
 from manyarms.kernels import RBF
 from manyarms.numbers import whole
-from manyarms.policies.fourier import Fourier, Term
+from manyarms.policies.policy import Policy
 from manyarms.sketch.confidence import Radius
 from manyarms.typing import Array, ArrayLike, Seed
 
@@ -21,21 +25,21 @@ ACCURACY = 1e-4
 """Largest error of a one-dimensional kernel, over the span of the arms, of the nodes taken by default."""
 
 
-class QFF(Fourier):
+class QFF(Policy):
     """UCB or Thompson sampling on the nodes of Gauss–Hermite quadrature of the spectral density, Πₖ nₖ features.
 
-    |φ(x)ᵀφ(y) − k(x, y)| decays exponentially in n once n exceeds about (span/2ℓ)². Guarantee: with n of order ln T a column
-    the kernel's error is too small to matter over T steps, and the regret is that of the exact method, with its radius. None
-    for a smaller n, nor beyond the span of the arms. Features are exponential in the columns of a term: take few columns, or a
-    kernel that is additive over groups of few columns.
+    |φ(x)ᵀφ(y) − k(x, y)| decays exponentially in n once n exceeds about (span/2ℓ)². Guarantee: with n of order
+    ln T a column the kernel's error is too small to matter over T steps, and the regret is that of the exact
+    method, with its radius. There is none for a smaller n, nor beyond the span of the arms. Features are
+    exponential in the columns of a term: take few columns, or a kernel that is additive over groups of few
+    columns.
 
     arms : (A, d) array of finite numbers, or the path of a .npy (mapped) or .parquet file that holds one.
     kernel : `RBF`, multiples and sums of it, or such kernels `On` some columns.
-    nodes : n of every column; by default as few as bring each column's kernel within 1e-4 over the span of the arms.
-    The other parameters: `RFF`.
+    nodes : n of every column; by default as few as bring each column's kernel within 1e-4 over the span of the
+        arms.
+    The other parameters: `OFUL`.
     """
-
-    _allowed = (RBF,)
 
     def __init__(
         self,
@@ -44,28 +48,40 @@ class QFF(Fourier):
         *,
         nodes: int | None = None,
         regularization: float = 0.01,
+        noise: float | None = None,
         confidence: Radius | None = None,
         choice: str = "ucb",
         seed: Seed = 0,
     ) -> None:
         self.nodes = None if nodes is None else whole(nodes, "nodes")
-        super().__init__(arms, kernel, regularization=regularization, confidence=confidence, choice=choice, seed=seed)
+        super().__init__(
+            arms,
+            kernel,
+            rule=OnFeatures(MakesWaves((RBF,), self._frequencies)),
+            regularization=regularization,
+            noise=noise,
+            seed=seed,
+            **chosen_by(choice, confidence),
+        )
 
-    def _frequencies(self, terms: list[Term], rng: np.random.Generator) -> list[tuple[Array, Array]]:
-        sizes = [self._nodes(term) for term in terms]
+    def _frequencies(
+        self, terms: list[Term], arms: Arms, rng: np.random.Generator
+    ) -> list[tuple[Array, Array]]:
+        sizes = [self._nodes(term, arms.rows) for term in terms]
         m = sum(prod(each) for each in sizes)
         if m > MOST_FEATURES:
             raise ParameterError(
-                f"QFF takes at most {MOST_FEATURES} features, got {m:,} from {sizes} nodes a column: give an additive kernel "
-                "of few columns a term, larger lengthscales or fewer nodes, or use BKB"
+                f"QFF takes at most {MOST_FEATURES} features, got {m:,} from {sizes} nodes a column: give an "
+                "additive kernel of few columns a term, larger lengthscales or fewer nodes, or use BKB"
             )
+        check_memory(len(arms.rows), m)
         return [grid(each) for each in sizes]
 
-    def _nodes(self, term: Term) -> list[int]:
+    def _nodes(self, term: Term, rows: Array) -> list[int]:
         """n of each of a term's columns."""
         if self.nodes is not None:
             return [self.nodes] * (term.stop - term.start)
-        spans = np.ptp(self.arms[:, term.start : term.stop], axis=0) / term.lengthscales
+        spans = np.ptp(rows[:, term.start : term.stop], axis=0) / term.lengthscales
         return [nodes_for(float(span)) for span in spans]
 
 
@@ -78,7 +94,8 @@ def quadrature(n: int) -> tuple[Array, Array]:
 def grid(sizes: list[int]) -> tuple[Array, Array]:
     """One of each pair ±ω of the product grid of so many nodes a column, with the weight of both: (D, d) and (D,)."""
     rules = [quadrature(n) for n in sizes]
-    nodes = np.stack(np.meshgrid(*(nodes for nodes, _ in rules), indexing="ij"), axis=-1).reshape(-1, len(sizes))
+    axes = np.meshgrid(*(nodes for nodes, _ in rules), indexing="ij")
+    nodes = np.stack(axes, axis=-1).reshape(-1, len(sizes))
     weights = reduce(np.multiply.outer, [weights for _, weights in rules]).ravel()
     half = len(nodes) // 2  # node i is minus node N − 1 − i
     weights[:half] *= 2

@@ -79,6 +79,7 @@ class Policy:
         self.regularization = real(regularization, "regularization", "a positive variance, for instance noise**2", above=0)
         own = np.sqrt(self.regularization)
         self.noise = float(own) if noise is None else real(noise, "noise", "a positive standard deviation", above=0)
+        self._noise_variance = self.regularization if noise is None else self.noise**2  # √λ squared is not λ in float64
         self.confidence = as_radius(confidence)
         _check_noise(self.confidence, self.noise)
         self.rule = rule
@@ -133,7 +134,7 @@ class Policy:
 
     def _batch(self, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None) -> Batch:
         """Observations, checked."""
-        variance = self.noise**2
+        variance = self._noise_variance
         if is_rows(arms) and len(np.asarray(arms)):
             rows = self._given(arms)
             n = len(rows)
