@@ -106,8 +106,7 @@ class Linear:
             left_out=self.left_out,
             eta=self.left_out + self.regression.error,
             information=float(np.square(np.sqrt(log_det) + np.sqrt(self.left_out))),
-            mean_norm=float(np.linalg.norm(self.regression.w)),
-            spread=lambda: self.regression.spread,
+            mean=lambda: (float(np.linalg.norm(self.regression.w)), self.regression.spread),
             dimension=lambda: self.regression.dimension + self.left_out,
         )
 

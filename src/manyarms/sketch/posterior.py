@@ -10,20 +10,17 @@ from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.linalg import TINY, cholesky, chunks, solve_cholesky, solve_lower, solve_transposed, squares
-from manyarms.sketch.observations import Observations
-from manyarms.sketch.past import Past
-from manyarms.typing import Array, Indices
+from manyarms.typing import Array
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """Linear regression on the embedding: V = Σ n z zᵀ + λI = CCᵀ, w = V⁻¹ Σ s z; with `past` in both sums."""
+    """Linear regression on the embedding: V = Σ n z zᵀ + λI = CCᵀ, w = V⁻¹ Σ s z."""
 
     embedding: Embedding
     regularization: float
     C: Array  # (m, m)
     w: Array  # (m,)
-    past: Past | None = None
 
     @classmethod
     def prior(cls, kernel: Kernel, n_features: int, regularization: float) -> "Posterior":
@@ -32,37 +29,22 @@ class Posterior:
         return cls(nowhere, regularization, np.zeros((0, 0)), np.zeros(0))
 
     @classmethod
-    def fit(
-        cls, embedding: Embedding, inducing: Indices, observed: Observations, regularization: float, past: Past | None = None
-    ) -> "Posterior":
-        """The posterior given what was observed; `inducing` (m,) says which of its rows the embedding rests on, −1 where none.
-
-        Their embeddings are the rows of L. A solve would give them back only up to ε/ρ, ρ the smallest pivot, and V⁻¹ would
-        turn that into an error of ε/ρ³ on the mean.
-        """
-        Z, _ = embedding(observed.rows, observed.diag)
-        Z[inducing[inducing >= 0]] = embedding.L[inducing >= 0]
-        return cls.solve(embedding, Z, observed.counts, observed.sums, regularization, past)
-
-    @classmethod
     def solve(
-        cls, embedding: Embedding, Z: Array, counts: Array, sums: Array, regularization: float, past: Past | None = None
+        cls, embedding: Embedding, Z: Array, counts: Array, sums: Array, regularization: float
     ) -> "Posterior":
-        """The posterior given the embeddings Z (u, m) of what was observed."""
-        V, b = (Z * counts[:, None]).T @ Z, Z.T @ sums
+        """The posterior given the embeddings Z (u, m) of what was observed, with n and s (u,) each."""
+        V = (Z * counts[:, None]).T @ Z
         V[np.diag_indices_from(V)] += regularization
-        if past:
-            V_past, b_past = past.on(embedding)
-            V, b = V + V_past, b + b_past
-        return cls.weigh(embedding, cholesky(V), b, regularization, past)
-
-    @classmethod
-    def weigh(cls, embedding: Embedding, C: Array, b: Array, regularization: float, past: Past | None = None) -> "Posterior":
-        """The posterior given the factor of V and b = Σ s z."""
-        w = solve_cholesky(C, b)
+        C = cholesky(V)
+        w = solve_cholesky(C, Z.T @ sums)
         if not np.isfinite(w).all():
             raise NumericalError("the posterior mean is not finite in float64; rescale the rewards")
-        return cls(embedding, regularization, C, w, past)
+        return cls(embedding, regularization, C, w)
+
+    @property
+    def log_det(self) -> float:
+        """ln det(V/λ)."""
+        return float(2 * np.log(np.diag(self.C) / np.sqrt(self.regularization)).sum())
 
     @property
     def norm(self) -> float:
