@@ -22,7 +22,6 @@ from manyarms.policies.bkb import BKB
 from manyarms.search.dense import Dense
 from manyarms.search.lazy import Lazy
 from manyarms.search.scores import ArmScores
-from manyarms.search.table import Table
 from manyarms.typing import Array, Indices
 
 
@@ -66,8 +65,9 @@ class _Sums:
         arms = self._scores.arms
         rows = arms.rows[positions].astype(np.float64, copy=False)
         Z, _ = belief.features(rows, arms.diag[positions])
-        half = belief.factor.half(Z.T)
-        G = belief.factor.solved(half.c) - Z.T / belief.regularization  # V⁻¹z − z/λ
+        factor = belief.factor
+        solved = factor.C.solve_transposed(factor.half(Z.T).c)  # V⁻¹z
+        G = solved - Z.T / belief.regularization
         for some, Y, _ in self._scores.embedded():
             K = belief.kernel(arms.rows[some].astype(np.float64, copy=False), rows)
             covariance = K / belief.regularization + Y.T @ G
