@@ -9,11 +9,14 @@ from scipy.special import factorial2
 from scipy.stats import norm
 
 import manyarms as ma
-from manyarms.errors import KernelError, NumericalError, ParameterError
+from manyarms.baselines import CBRAP, OFUL, QFF, RFF, SOFUL, fourier
+from manyarms.baselines.qff import ACCURACY, MOST_FEATURES, grid, kernel_error, nodes_for, quadrature
+from manyarms.baselines.rff import draw
+from manyarms.baselines.soful import Sketched
+from manyarms.beliefs.base import Arms
+from manyarms.beliefs.linear import LinearScores
+from manyarms.errors import KernelError, MemoryBudgetError, NumericalError, ParameterError
 from manyarms.kernels import RBF, Linear, Matern, On
-from manyarms.policies import CBRAP, OFUL, QFF, RFF, SOFUL, Sketched
-from manyarms.policies.qff import ACCURACY, MOST_FEATURES, grid, kernel_error, nodes_for, quadrature
-from manyarms.policies.rff import draw
 from manyarms.sketch.frequent import FrequentDirections
 from manyarms.sketch.ridge import Ridge
 
@@ -27,6 +30,23 @@ def dense(features, pulls, rewards, regularization, X):
     F = features[pulls]
     V = regularization * np.eye(features.shape[1]) + F.T @ F
     return X @ np.linalg.solve(V, F.T @ rewards), np.einsum("ij,jk,ik->i", X, np.linalg.inv(V), X), V
+
+
+def scored(features, regularization):
+    """Scores of arms with these features, nothing observed."""
+    ridge = Ridge.prior(regularization, features.shape[1])
+    return LinearScores(ridge, features, np.zeros(len(features)), ridge.leverage(features), 0.0)
+
+
+def followed(scores, arms, rewards, weights):
+    """The scores after observations."""
+    ridge = scores.regression.observed(scores.features[arms], rewards, weights)
+    return scores._brought(ridge, None)
+
+
+def features_of(policy, X):
+    """φ of rows."""
+    return policy.belief.features(X, np.ones(len(X)))[0]
 
 
 def played(bandit, steps, theta=THETA, noise=0.1, seed=0):
@@ -43,32 +63,34 @@ class TestRidge:
     @given(st.lists(st.lists(st.integers(0, 19), min_size=1, max_size=9), max_size=10), st.sampled_from([1e-4, 0.01, 3.0]))
     def test_any_sequence_of_observations_equals_the_dense_formula(self, calls, regularization):
         features, rng = ARMS[:20], np.random.default_rng(0)
-        ridge, pulls, rewards = Ridge.prior(features, regularization), [], []
+        scores, pulls, rewards = scored(features, regularization), [], []
         for call in calls:
             arms = np.unique(call)
             y, weights = rng.standard_normal(len(arms)), 1.0 + np.arange(len(arms)) % 3
-            ridge = ridge.observed(arms, y, weights)
+            scores = followed(scores, arms, y, weights)
             pulls += list(np.repeat(arms, weights.astype(int)))
             rewards += list(np.repeat(y, weights.astype(int)))
         mean, variance, V = dense(features, np.array(pulls, dtype=int), np.array(rewards), regularization, features)
-        np.testing.assert_allclose(ridge.mean, mean, atol=1e-9)
-        np.testing.assert_allclose(ridge.variance, variance, rtol=1e-9)
-        np.testing.assert_allclose(ridge.information, np.linalg.slogdet(V / regularization)[1], rtol=1e-9, atol=1e-9)
-        for found, expected in zip(ridge.moments(features[:4]), (mean[:4], variance[:4]), strict=True):
-            np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
+        ridge = scores.regression
+        np.testing.assert_allclose(scores.mean, mean, atol=1e-9)
+        np.testing.assert_allclose(scores.variance, variance, rtol=1e-9)
+        np.testing.assert_allclose(ridge.log_det, np.linalg.slogdet(V / regularization)[1], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(ridge.leverage(features[:4]), variance[:4], rtol=1e-8, atol=1e-9)
+        weights = np.diag(features @ np.linalg.inv(V) @ features.T)[np.array(pulls, dtype=int)]
+        assert ridge.dimension == pytest.approx(weights.sum(), rel=1e-6, abs=1e-9)
 
     def test_lowered_variances_keep_their_digits(self):
-        ridge, rng = Ridge.prior(ARMS, 1e-6), np.random.default_rng(1)
+        scores, rng = scored(ARMS, 1e-6), np.random.default_rng(1)
         settled = set()
         for _ in range(1500):
-            ridge = ridge.observed(rng.integers(60, size=1), np.ones(1), np.ones(1))
-            settled.add(ridge.settled)
-        np.testing.assert_allclose(ridge.variance, ridge.moments(ARMS)[1], rtol=1e-10)
-        assert len(settled) <= ridge.information / np.log(16) + 1 < 60  # of 1,500: the rest was subtracted
+            scores = followed(scores, rng.integers(60, size=1), np.ones(1), np.ones(1))
+            settled.add(scores.settled)
+        np.testing.assert_allclose(scores.variance, scores.regression.leverage(ARMS), rtol=1e-10)
+        assert len(settled) <= scores.regression.log_det / np.log(16) + 1 < 60  # of 1,500: the rest was subtracted
 
     def test_a_draw_has_the_posterior_covariance(self):
-        ridge = Ridge.prior(ARMS, 0.1).observed(np.arange(3), np.zeros(3), np.ones(3))
-        D = np.column_stack([ridge.deviation(e) for e in np.eye(5)])
+        ridge = Ridge.prior(0.1, 5).observed(ARMS[:3], np.zeros(3), np.ones(3))
+        D = np.column_stack([ARMS @ ridge.drawn(e) for e in np.eye(5)])
         _, _, V = dense(ARMS, np.arange(3), np.zeros(3), 0.1, ARMS)
         np.testing.assert_allclose(D @ D.T, ARMS @ np.linalg.inv(V) @ ARMS.T, atol=1e-12)
 
@@ -118,9 +140,10 @@ class TestThompson:
         for make in (OFUL, lambda X, **o: SOFUL(X, size=2, **o)):
             bandit = make(ARMS[:2], choice="thompson", regularization=0.5, seed=7)
             bandit.observe([0, 1, 0], [0.3, 0.2, 0.1])
-            mean, lookahead = bandit.scores().mean, bandit._lookahead(append=True)
-            sd = np.sqrt(0.5 * bandit._state.model.moments(ARMS[:1] - ARMS[1:2])[1][0])  # of f(0) − f(1)
-            wins = [bandit._pick(mean, lookahead, bandit.beta, number, None) == 0 for number in range(2000)]
+            mean, dice = bandit.scores().mean, np.random.default_rng(7)
+            sd = np.sqrt(0.5 * bandit.belief.moments(ARMS[:1] - ARMS[1:2], np.ones(1))[1][0])  # of f(0) − f(1)
+            scores = bandit.belief.scores(Arms(ARMS[:2], np.ones(2)))
+            wins = [np.argmax(scores.drawn(bandit.beta, dice)) == 0 for _ in range(2000)]
             expected = norm.cdf((mean[0] - mean[1]) / sd)
             assert np.mean(wins) == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / 2000))
 
@@ -134,7 +157,7 @@ class TestThompson:
 class TestCBRAP:
     def test_it_is_ridge_regression_on_projected_arms(self):
         bandit = CBRAP(ARMS, dimension=3, seed=2)
-        F = ARMS @ bandit._map.M.T
+        F = ARMS @ bandit.belief.feature_map.M.T
         pulls, rewards = played(bandit, 25)
         mean, variance, _ = dense(F, pulls, rewards, 0.01, F)
         np.testing.assert_allclose(bandit.scores()[:2], [mean, variance], rtol=1e-8, atol=1e-10)
@@ -144,7 +167,7 @@ class TestCBRAP:
         rng, X = np.random.default_rng(0), ARMS[:6]
         grams = []
         for _ in range(600):
-            F = CBRAP(X, dimension=2, seed=rng)._map(X)
+            F = features_of(CBRAP(X, dimension=2, seed=rng), X)
             grams.append(F @ F.T)
             rng.random(64)
         np.testing.assert_allclose(np.mean(grams, axis=0), X @ X.T, atol=5 * np.std(grams, axis=0).max() / np.sqrt(600))
@@ -199,7 +222,7 @@ class TestSOFUL:
         for arm, reward in zip(pulls, rewards, strict=True):
             bandits[1].observe(arm, reward)
         np.testing.assert_allclose(bandits[1].scores(), bandits[0].scores(), rtol=1e-8, atol=1e-9)
-        assert bandits[1].evidence.error == 0
+        assert bandits[1].evidence.eta == 0
         assert bandits[1].evidence.information == pytest.approx(bandits[0].evidence.information)
         if choice == "ucb":
             assert list(played(SOFUL(ARMS, size=5, seed=1), 50)[0]) == list(pulls)
@@ -209,27 +232,27 @@ class TestSOFUL:
         bandit, oful = SOFUL(arms, size=2), OFUL(arms)
         pulls, rewards = played(oful, 30, theta=np.ones(9))
         bandit.observe(pulls, rewards)
-        assert bandit.evidence.error < 1e-9
+        assert bandit.evidence.eta < 1e-9
         np.testing.assert_allclose(bandit.scores()[:2], oful.scores()[:2], rtol=1e-6, atol=1e-8)
 
     def test_the_weights_are_the_sketched_ones_with_the_whole_sum_of_rewards(self):
         bandit = SOFUL(ARMS, size=2, regularization=0.3)
         pulls, rewards = played(bandit, 30)
-        sketch = bandit._state.model.sketch
+        sketch = bandit.belief.regression.sketch
         V = 0.3 * np.eye(5) + (sketch.directions.T * sketch.values) @ sketch.directions
         np.testing.assert_allclose(bandit.scores().mean, ARMS @ np.linalg.solve(V, ARMS[pulls].T @ rewards))
         exact = dense(ARMS, pulls, rewards, 0.3, ARMS)[2]
         assert np.linalg.slogdet(exact / 0.3)[1] <= bandit.evidence.information
-        assert np.linalg.eigvalsh(exact - V).max() <= 0.3 * bandit.evidence.error * (1 + 1e-9)
+        assert np.linalg.eigvalsh(exact - V).max() <= 0.3 * bandit.evidence.eta * (1 + 1e-9)
 
     def test_its_radius_holds_the_weights_where_the_sketch_is_poor(self):
         length, held = float(np.linalg.norm(THETA)), []
         for seed in range(30):
-            bandit = SOFUL(ARMS, size=1, confidence=Sketched(norm=length, noise=0.1), regularization=0.3, seed=seed)
+            bandit = SOFUL(ARMS, size=1, confidence=Sketched(norm=length, noise=0.1), regularization=0.3, noise=0.1, seed=seed)
             played(bandit, 40, seed=seed)
             mean, variance, _ = bandit.scores()
             held.append((np.abs(mean - ARMS @ THETA) <= bandit.beta * np.sqrt(variance)).all())
-        assert bandit.evidence.error > 1
+        assert bandit.evidence.eta > 1
         assert sum(held) >= 27  # δ = 0.1
 
     def test_its_radius_is_for_it_alone(self):
@@ -255,7 +278,7 @@ class TestQuadrature:
         X[:4] = [[0, 0], [1, 1], [0, 1], [1, 0]]
         errors = []
         for n in (4, 6, 8, 10):
-            F = QFF(X, RBF(0.4), nodes=n)._map(X)
+            F = features_of(QFF(X, RBF(0.4), nodes=n), X)
             assert F.shape == (60, n**2)
             errors.append(np.abs(F @ F.T - RBF(0.4)(X, X)).max())
         assert (np.diff(np.log(errors)) < np.log(0.2)).all()
@@ -270,7 +293,7 @@ class TestQuadrature:
         product = np.prod([np.cos(nodes * d) @ p for (nodes, p), d in zip(axes, delta, strict=True)])
         assert weights @ np.cos(frequencies @ delta) == pytest.approx(product)
         assert np.linalg.norm(grid([3, 3])[0], axis=1).min() == 0  # an odd grid has its middle, once
-        assert QFF(ARMS[:, :2], RBF(1.0), nodes=3)._map(ARMS[:, :2]).shape[1] == 9
+        assert features_of(QFF(ARMS[:, :2], RBF(1.0), nodes=3), ARMS[:, :2]).shape[1] == 9
 
     @pytest.mark.parametrize("span", [0.0, 0.5, 3.0, 14.0])
     def test_default_nodes_are_enough_and_not_many_more(self, span):
@@ -295,7 +318,7 @@ class TestFourier:
     ADDITIVE = 2.0 * On(RBF([0.8, 1.1]), 0, 2) + On(0.5 * On(RBF(0.9), 1, 2), 2, 5)
 
     def test_additive_kernels_have_few_features(self):
-        F = QFF(ARMS, self.ADDITIVE)._map(ARMS)
+        F = features_of(QFF(ARMS, self.ADDITIVE), ARMS)
         assert F.shape[1] < 400
         np.testing.assert_allclose(F @ F.T, self.ADDITIVE(ARMS, ARMS), atol=1e-3)
 
@@ -307,10 +330,33 @@ class TestFourier:
 
     def test_random_features_have_the_kernel_on_average(self):
         kernel = self.ADDITIVE + Matern([0.5, 0.7, 1.0, 1.0, 1.0], 1.5)
-        F = RFF(ARMS[:12], kernel, frequencies=100, seed=5)._map(ARMS[:12])
+        F = features_of(RFF(ARMS[:12], kernel, frequencies=100, seed=5), ARMS[:12])
         assert F.shape == (12, 600)
         np.testing.assert_allclose(F @ F.T, kernel(ARMS[:12], ARMS[:12]), atol=3.5 * 4 / np.sqrt(100))
         np.testing.assert_allclose(np.square(F).sum(axis=1), kernel.diag(ARMS[:12]))
+
+    def test_features_that_do_not_fit_into_memory_are_refused_before_they_are_made(self, monkeypatch):
+        """8·m² of 200 million features is more than any machine has; the other limits are set here."""
+        with pytest.raises(MemoryBudgetError, match=r"200,000,000 features of 12 arms .* use BKB"):
+            RFF(ARMS[:12], RBF(1.0), frequencies=10**8)
+        # Two terms, m = 4 · 50: 5 · 8 · 200² bytes of the factor and 2.5 · 8 · 12 · 200 of the features.
+        needed = 5 * 8 * 200**2 + 2.5 * 8 * 12 * 200
+        for spare, fits in ((1.0, True), (-1.0, False)):
+            monkeypatch.setattr(fourier, "half_the_machine", lambda spare=spare: needed + spare)
+            if fits:
+                assert RFF(ARMS[:12], RBF(1.0) + RBF(2.0), frequencies=50).n_arms == 12
+            else:
+                with pytest.raises(MemoryBudgetError, match="fewer features"):
+                    RFF(ARMS[:12], RBF(1.0) + RBF(2.0), frequencies=50)
+        monkeypatch.setattr(fourier, "half_the_machine", lambda: 1e3)
+        with pytest.raises(MemoryBudgetError):
+            QFF(ARMS[:, :2], RBF(5.0), nodes=8)
+
+    def test_an_arm_has_the_same_features_alone_and_among_others(self):
+        policy = RFF(ARMS, RBF(1.0), frequencies=70)
+        together = features_of(policy, ARMS)
+        for i in (0, 7, 59):
+            np.testing.assert_array_equal(features_of(policy, ARMS[i : i + 1])[0], together[i])
 
     @pytest.mark.parametrize("kernel", [Linear(), RBF(1.0) * RBF(2.0), lambda X, Y: X @ Y.T])
     def test_other_kernels_are_typed_errors(self, kernel):

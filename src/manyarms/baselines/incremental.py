@@ -48,7 +48,7 @@ class Incremental:
         with np.errstate(divide="ignore", invalid="ignore"):
             enters = np.where(inclusion > before, (inclusion - before) / (1 - before), 0.0)
             stays = np.where(inclusion < before, inclusion / before, 1.0)
-        return np.where(candidates.in_S, stays, enters)
+        return np.where(candidates.inside, stays, enters)
 
 
 @dataclass(frozen=True)
@@ -82,4 +82,4 @@ class Insertion:
 
     def draws(self, candidates: Candidates, inclusion: Array) -> Array:
         """Rows of S stay."""
-        return np.where(candidates.in_S, 1.0, inclusion)
+        return np.where(candidates.inside, 1.0, inclusion)

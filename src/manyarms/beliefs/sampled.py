@@ -57,7 +57,7 @@ class Candidates(NamedTuple):
     counts: Array  # (u,) n
     fresh: Array  # (u,) the weight that was observed since the last draw
     before: Array  # (u,) the probability in the last draw, 0 for new rows
-    in_S: Mask  # (u,) whether the row is in S_t
+    inside: Mask  # (u,) whether the row is in S_t
 
 
 class DrawRule(Protocol):
@@ -226,7 +226,8 @@ class Drawn:
         seen, at = self._with_rows(batch)
         alpha = alpha_of(self.rule.epsilon)
         more = float(np.log1p(alpha * batch.weights * seen.variance[at]).sum())
-        fresh = np.bincount(at, batch.weights, minlength=len(seen.variance))
+        fresh = np.zeros(len(seen.variance))
+        np.add.at(fresh, at, batch.weights)
         drawn = seen._drawn(fresh, record)
         after = replace(
             drawn,
@@ -250,9 +251,9 @@ class Drawn:
 
     def _drawn(self, fresh: Array, record: Record | None) -> "Drawn":
         """On the next dictionary, `fresh` (u,) being the weight that came in since the last."""
-        in_S = np.zeros(len(fresh), dtype=bool)
-        in_S[self.dictionary] = True
-        rows = Candidates(self.variance, self.data.counts, fresh, self.inclusion, in_S)
+        inside = np.zeros(len(fresh), dtype=bool)
+        inside[self.dictionary] = True
+        rows = Candidates(self.variance, self.data.counts, fresh, self.inclusion, inside)
         inclusion = self.rule.inclusion(rows)  # line 7
         probability = self.rule.draws(rows, inclusion)
         S, chance = draw_dictionary(np.arange(len(fresh)), probability, self.chance)  # lines 8, 9
@@ -421,8 +422,8 @@ class DrawnScores:
         known = dict(self.columns)
         excess = len(known) - 2 * len(belief.inducing) - SPARE
         if excess > 0:
-            inside = set(belief.inducing.tolist())
-            leaving = [i for i in known if i not in inside][:excess]
+            stays = set(belief.inducing.tolist())
+            leaving = [i for i in known if i not in stays][:excess]
             for i in leaving:
                 del known[i]
         return known
