@@ -81,7 +81,7 @@ class Ridge:
     @cached_property
     def log_det(self) -> float:
         """log det(V/λ)."""
-        return float(2 * np.log(np.diag(self.C)).sum() - len(self.C) * np.log(self.regularization))
+        return float(2 * np.log(np.diag(self.C) / np.sqrt(self.regularization)).sum())
 
     @property
     def error(self) -> float:
