@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from manyarms.beliefs.base import Arms
-from manyarms.beliefs.sampled import Candidates, Drawn, check_oversampling, weighted_inclusion
+from manyarms.beliefs.sampled import Candidates, Drawn, check_oversampling
 from manyarms.kernels import Kernel
+from manyarms.sketch.dictionary import inclusion_probability
 from manyarms.sketch.evidence import Guarantee
 from manyarms.typing import Array
 
@@ -40,7 +41,7 @@ class Incremental:
 
     def inclusion(self, candidates: Candidates) -> Array:
         """p_{t+1}."""
-        return weighted_inclusion(candidates.variance, candidates.counts, self.oversampling)
+        return inclusion_probability(candidates.variance, candidates.counts, self.oversampling)
 
     def draws(self, candidates: Candidates, inclusion: Array) -> Array:
         """From p_t to p_{t+1}."""
@@ -78,7 +79,7 @@ class Insertion:
     def inclusion(self, candidates: Candidates) -> Array:
         """Of the weight that just came in."""
         leverage = candidates.variance / (1 + candidates.variance)
-        return weighted_inclusion(leverage, candidates.fresh, self.oversampling)
+        return inclusion_probability(leverage, candidates.fresh, self.oversampling)
 
     def draws(self, candidates: Candidates, inclusion: Array) -> Array:
         """Rows of S stay."""

@@ -32,7 +32,13 @@ from manyarms.errors import ObservationError
 from manyarms.kernels import Kernel
 from manyarms.numbers import real
 from manyarms.search.scores import Acquisition, best_of
-from manyarms.sketch.dictionary import Chance, alpha_of, check_probability, draw_dictionary
+from manyarms.sketch.dictionary import (
+    Chance,
+    alpha_of,
+    check_probability,
+    draw_dictionary,
+    inclusion_probability,
+)
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.sketch.linalg import check_rounding, represented_below, solve_lower, squares
@@ -103,17 +109,11 @@ class Sampled:
 
     def inclusion(self, candidates: Candidates) -> Array:
         """Line 7, of rows of weight n."""
-        return weighted_inclusion(candidates.variance, candidates.counts, self.oversampling)
+        return inclusion_probability(candidates.variance, candidates.counts, self.oversampling)
 
     def draws(self, candidates: Candidates, inclusion: Array) -> Array:
         """All are drawn afresh."""
         return inclusion
-
-
-def weighted_inclusion(variance: Array, counts: Array, oversampling: float) -> Array:
-    """min(1, n·q̄·σ̃²) of rows of weight n."""
-    with np.errstate(over="ignore"):
-        return np.asarray(np.minimum(1.0, counts * variance * oversampling))
 
 
 def check_oversampling(rule: DrawRule) -> None:
@@ -375,7 +375,7 @@ class DrawnScores:
             diag = self.arms.diag[some]
             Z = buffer[: len(diag)] if len(diag) == len(buffer) else np.empty((len(diag), m), order="F")
             if columns is None:
-                Z[:] = self.belief.kernel(self.arms.rows[some].astype(np.float64, copy=False), posterior.basis)
+                Z[:] = self.belief.kernel(self.arms.rows[some].astype(np.float64, copy=False), posterior.embedding.inducing_rows)
             else:
                 for j, column in enumerate(columns):
                     Z[:, j] = column[some]

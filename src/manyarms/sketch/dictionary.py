@@ -8,19 +8,16 @@ import numpy as np
 from manyarms.numbers import real, whole
 from manyarms.typing import Array, Indices
 
-STALE = 2.0
-"""C: variances may shrink by this factor before a dictionary is drawn anew (c_t > C), or before a batch ends."""
-
 
 def inclusion_probability(variance: Array, counts: Array, oversampling: float) -> Array:
-    """Probability that an arm of leverage σ̃² pulled n times enters the dictionary: 1 − (1 − min(1, q̄σ̃²))ⁿ.
+    """Line 7: the probability min(1, n·q̄·σ̃²) with which a row of leverage σ̃² and weight n enters the dictionary.
 
-    Algorithm 1 draws a Bernoulli(p̃), p̃ = q̄σ̃², for every *pull*; one of n is drawn with this probability. A pull of weight n
-    carries the evidence of n pulls, so fractional n is covered by the same expression.
+    Algorithm 1 draws a Bernoulli(q̄σ̃²) for every *pull*; one of n is drawn with probability 1 − (1 − q̄σ̃²)ⁿ, which is
+    less. The proof of Theorem 1 covers a weighted row that is drawn once, and needs this one: with 300 orthogonal arms
+    pulled 20 times each and q̄ = 5, the other breaks the sandwich of ε = ½ in half of the draws.
     """
-    with np.errstate(divide="ignore", over="ignore"):
-        p = np.minimum(1.0, oversampling * variance)
-        return -np.expm1(counts * np.log1p(-p))
+    with np.errstate(over="ignore"):
+        return np.asarray(np.minimum(1.0, counts * variance * oversampling))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """The sketched posterior: μ̃ and the DTC variance σ̃² of the paper's Eq. (3), streamed over rows."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from scipy.linalg import norm
@@ -9,7 +8,7 @@ from scipy.linalg import norm
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.sketch.embedding import Embedding
-from manyarms.sketch.linalg import TINY, cholesky, chunks, solve_cholesky, solve_lower, solve_transposed, squares
+from manyarms.sketch.linalg import TINY, cholesky, chunks, solve_cholesky, solve_lower
 from manyarms.typing import Array
 
 
@@ -56,44 +55,14 @@ class Posterior:
         """σ̃ of ⟨f, μ̃/‖μ̃‖⟩: √(wᵀV⁻¹w)/‖w‖."""
         return float(norm(solve_lower(self.C, self.w.copy()))) / max(self.norm, TINY)
 
-    @cached_property
-    def v(self) -> Array:
-        """Cᵀw, (m,)."""
-        return np.asarray(self.C.T @ self.w)
-
-    @property
-    def basis(self) -> Array:
-        """The rows B of μ̃(x) = k_B(x)ᵀα and λσ̃²(x) = k(x, x) − k_B(x)ᵀQk_B(x)."""
-        return self.embedding.inducing_rows
-
-    @cached_property
-    def weights(self) -> Array:
-        """α = L⁻ᵀw, (m,)."""
-        return solve_transposed(self.embedding.L, self.w.copy())
-
-    def halves(self, K: Array) -> Array:
-        """z over C⁻¹z, (2m, n), for K = k(X, B): what `variance` and `explained` take."""
-        Z = solve_lower(self.embedding.L, np.array(K.T, order="F"))
-        return np.vstack([Z, solve_lower(self.C, np.array(Z, order="F"))])
-
-    def variance(self, halves: Array, diag: Array) -> Array:
-        """σ̃²(x), (n,); `diag` holds k(x, x)."""
-        Z, B = halves[: len(self.w)], halves[len(self.w) :]
-        return np.maximum(diag - squares(Z), 0.0) / self.regularization + squares(B)
-
-    def explained(self, halves: Array) -> Array:
-        """KQ, (n, m): Q = L⁻ᵀ(I − λV⁻¹)L⁻¹."""
-        Z, B = halves[: len(self.w)], halves[len(self.w) :]
-        rest = Z - self.regularization * solve_transposed(self.C, np.array(B, order="F"))
-        return solve_transposed(self.embedding.L, np.array(rest, order="F")).T
-
     def moments(self, X: Array, diag: Array) -> tuple[Array, Array]:
         """μ̃(x) = z(x)ᵀw and σ̃²(x) = r(x)/λ + ‖C⁻¹z(x)‖² for every row of X; `diag` holds k(x, x).
 
         The paper writes σ̃² = (k(x, x) − zᵀZᵀZV⁻¹z)/λ. With ZᵀZ = V − λI that is r/λ + zᵀV⁻¹z: the part outside the
         span of the dictionary, which no observation shrinks, and the part inside. Both are non-negative but for rounding.
         """
-        mean, variance = np.empty(len(X)), np.empty(len(X))
+        mean = np.empty(len(X))
+        variance = np.empty(len(X))
         for rows in chunks(len(X), len(self.w)):
             Z, r = self.embedding(X[rows], diag[rows])
             mean[rows] = Z @ self.w
