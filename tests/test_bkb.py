@@ -8,7 +8,7 @@ from oracles import dense
 from problems import RKHSProblem, fingerprint, play
 
 import manyarms as ma
-from manyarms.errors import NumericalError, ParameterError
+from manyarms.errors import ObservationError, ParameterError
 from manyarms.sketch.dictionary import inclusion_probability
 
 KERNEL = ma.kernels.RBF(0.1)
@@ -118,8 +118,8 @@ def test_wrong_settings_are_typed_errors():
     before = fingerprint(policy)
     with pytest.raises(ParameterError):
         policy.redraw(-1.0)
-    with pytest.raises(NumericalError):
-        policy.observe([3, 4], [1.7e308, -1.7e308])
+    with pytest.raises(ObservationError):
+        policy.observe(3, 1.7e308, noise=1e-3)
     assert fingerprint(policy) == before
     with pytest.raises(ParameterError, match="Sampled"):
         ma.BKB(np.arange(9.0)[:, None], KERNEL).redraw()
