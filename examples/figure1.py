@@ -57,7 +57,7 @@ def snapshots(times: Sequence[int] = TIMES, *, n_arms: int = 1001, seed: int = 0
     x, f = X[:, 0], draw_function(X, rng)
     arms = rng.integers(n_arms // 2 + 1, size=max(times))
     rewards = f[arms] + NOISE * rng.standard_normal(len(arms))
-    bkb = ma.BKB(X, KERNEL, regularization=NOISE**2, oversampling=5.0, seed=seed)
+    bkb = ma.BKB(X, KERNEL, regularization=NOISE**2, rule=ma.Sampled(5.0), seed=seed)
     exact = ma.GPUCB(X, KERNEL, regularization=NOISE**2)
     taken = []
     for t, (arm, reward) in enumerate(zip(arms, rewards, strict=True), start=1):
@@ -71,7 +71,7 @@ def snapshots(times: Sequence[int] = TIMES, *, n_arms: int = 1001, seed: int = 0
 
 def subset_of_regressors(policy: ma.BKB) -> ma.Prediction:
     """BKB's mean with the variance λ zᵀV⁻¹z = λ‖C⁻¹z‖²: Eq. (3) with zᵀz in place of k(x, x)."""
-    posterior = policy._fitted()
+    posterior = policy.belief.posterior
     Z, _ = posterior.embedding(policy.arms, policy.kernel.diag(policy.arms))
     B = solve_triangular(posterior.C, Z.T, lower=True)
     return ma.Prediction(policy.predict().mean, np.sqrt(policy.regularization) * norm(B, axis=0))
