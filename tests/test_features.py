@@ -10,7 +10,14 @@ from scipy.stats import norm
 
 import manyarms as ma
 from manyarms.baselines import CBRAP, OFUL, QFF, RFF, SOFUL, fourier
-from manyarms.baselines.qff import ACCURACY, MOST_FEATURES, grid, kernel_error, nodes_for, quadrature
+from manyarms.baselines.qff import (
+    ACCURACY,
+    MOST_FEATURES,
+    grid,
+    kernel_error,
+    nodes_for,
+    quadrature,
+)
 from manyarms.baselines.rff import draw
 from manyarms.baselines.soful import Sketched
 from manyarms.beliefs.base import Arms

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from oracles import dense
 
 import manyarms as ma
@@ -12,7 +10,15 @@ from manyarms.search.scores import Upper, best_of
 from manyarms.sketch.dictionary import Chance, draw_dictionary, inclusion_probability
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.exact import ExactPosterior
-from manyarms.sketch.linalg import WELL, cholesky, lower_product, pivoted_cholesky, solve_cholesky, solve_lower, solver
+from manyarms.sketch.linalg import (
+    WELL,
+    cholesky,
+    lower_product,
+    pivoted_cholesky,
+    solve_cholesky,
+    solve_lower,
+    solver,
+)
 from manyarms.sketch.observations import Observations
 from manyarms.sketch.posterior import Posterior
 

@@ -74,8 +74,8 @@ def test_weighted_rows_need_the_larger_probability():
     """300 orthogonal arms pulled 20 times each, q̄ = 5: a row of weight n drawn once keeps the sandwich, one of n pulls
     drawn does not."""
     n, pulls, q = 300, 20.0, 5.0
-    variance = np.full(n, 1 / (pulls + 20.0))  # of each arm: K = I, λ = 20
-    policy = ma.BKB(np.arange(float(n))[:, None], ma.kernels.RBF(0.01), regularization=20.0, rule=ma.Sampled(q))
+    variance = np.full(n, 1 / (pulls + 1.0))  # of each arm: K = I, λ = 1
+    policy = ma.BKB(np.arange(float(n))[:, None], ma.kernels.RBF(0.01), regularization=1.0, rule=ma.Sampled(q))
     policy.observe(np.repeat(np.arange(n), int(pulls)), np.zeros(n * int(pulls)))
     rng = np.random.default_rng(0)
     held = {}
@@ -86,7 +86,7 @@ def test_weighted_rows_need_the_larger_probability():
         ratios = [policy.belief.on(np.flatnonzero(rng.random(n) < p)).variance / variance for _ in range(40)]
         held[name] = sum(Sandwich(ratio.min(), ratio.max()).holds(EPSILON) for ratio in ratios)
     assert held["once"] == 40
-    assert held["of n"] <= 40
+    assert held["of n"] <= 30
 
 
 @pytest.mark.parametrize("radius", [ma.Theory, ma.LogDet])

@@ -1,6 +1,7 @@
 """The paper's quantities, measured: effective dimension, information gain, Theorem 1's sandwich and size, Theorem 2's regret.
 
-Exact ones factor a u×u matrix for u distinct pulled arms: they are for tests, reports and small runs.
+Exact ones factor a u×u matrix for u distinct pulled arms: they are for tests, reports and small
+runs.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -60,8 +61,9 @@ class Sandwich(NamedTuple):
 class SketchAccuracy(NamedTuple):
     """η, the largest eigenvalue of what the sketch leaves out of the rows observed, over λ; and what follows from it.
 
-    eta is a bound on η (η itself where a dictionary is drawn and at most 500 rows are outside it); eta_bound is
-    e = Σ ωr/λ ≥ η; theta = (η + √(η² + 4η))/2 bounds every variance: σ²/(1 + θ) ≤ σ̃² ≤ (1 + θ)σ².
+    eta is a bound on η (η itself where a dictionary is drawn and at most 500 rows are outside it);
+    eta_bound is e = Σ ωr/λ ≥ η; theta = (η + √(η² + 4η))/2 bounds every variance: σ²/(1 + θ) ≤ σ̃²
+    ≤ (1 + θ)σ².
     """
 
     eta: float
@@ -69,14 +71,18 @@ class SketchAccuracy(NamedTuple):
     theta: float
 
 
-def effective_dimension(X: ArrayLike, kernel: Any, regularization: float, counts: ArrayLike | None = None) -> float:
+def effective_dimension(
+    X: ArrayLike, kernel: Any, regularization: float, counts: ArrayLike | None = None
+) -> float:
     """d_eff = Tr K(K + λI)⁻¹ of rows X, each pulled `counts` times (once by default). `policy.effective_dimension` estimates
     it from the sketch."""
     e = _spectrum(X, kernel, counts)
     return float(np.sum(e / (e + _variance(regularization))))
 
 
-def information_gain(X: ArrayLike, kernel: Any, regularization: float, counts: ArrayLike | None = None) -> float:
+def information_gain(
+    X: ArrayLike, kernel: Any, regularization: float, counts: ArrayLike | None = None
+) -> float:
     """½ log det(K/λ + I) of rows X, each pulled `counts` times (once by default): γ_T is its maximum over X."""
     return float(0.5 * np.log1p(_spectrum(X, kernel, counts) / _variance(regularization)).sum())
 
@@ -109,14 +115,20 @@ def _theta(eta: float) -> float:
 
 
 def dictionary_size_bound(
-    epsilon: float, oversampling: float, effective_dimension: float, kappa2: float, regularization: float
+    epsilon: float,
+    oversampling: float,
+    effective_dimension: float,
+    kappa2: float,
+    regularization: float,
 ) -> float:
     """Theorem 1: |S_t| ≤ 3(1 + κ²/λ) α q̄ d_eff, κ² a bound on k(x, x)."""
     check_probability("epsilon", epsilon)
     real(oversampling, "oversampling", "positive", above=0)
     real(effective_dimension, "effective_dimension", "non-negative", at_least=0)
     kappa2, regularization = _kappa2(kappa2), _variance(regularization)
-    return 3 * (1 + kappa2 / regularization) * alpha_of(epsilon) * oversampling * effective_dimension
+    return (
+        3 * (1 + kappa2 / regularization) * alpha_of(epsilon) * oversampling * effective_dimension
+    )
 
 
 def regret_bound(
@@ -127,21 +139,23 @@ def regret_bound(
         R_T ≤ 2κF + 2β_T √(α T · x/ln(1 + x) · ℓ d_eff),   x = κ²/λ,   ℓ = 1 + ln(1 + xT),
         β_T = ξ√(α² ℓ d_eff + 2 ln 2/δ) + (1 + 1/√(1−ε)) √λF.
 
-    It holds for one arm a step, noise that is not told, and ``rule=Sampled(oversampling_for(ε, δ/2, T))``, with
-    probability 1 − δ. d_eff is that of the arms pulled. Step by step:
+    It holds for one arm a step, noise that is not told, and ``rule=Sampled(oversampling_for(ε, δ/2,
+    T))``, with probability 1 − δ. d_eff is that of the arms pulled. Step by step:
 
-    1. r_{t+1} ≤ 2β̃_tσ̃_t(x_{t+1}) while f is inside the intervals. The first arm is drawn at random, not
-       chosen, and costs at most 2 max|f| ≤ 2κF.
+    1. r_{t+1} ≤ 2β̃_tσ̃_t(x_{t+1}) while f is inside the intervals. The first arm is drawn at
+       random, not chosen, and costs at most 2 max|f| ≤ 2κF.
     2. β̃_t ≤ β_T: Tr K_t ≤ κ²T and d̃_t ≤ α·d_eff, which grows with t.
     3. Σσ̃_t(x_{t+1}) ≤ √(T Σσ̃²_t(x_{t+1})) by Cauchy and Schwarz.
     4. σ̃²_t ≤ ασ²_t by Theorem 1.
-    5. Σσ²_t(x_{t+1}) ≤ x/ln(1 + x) · log det(K_T/λ + I). These are variances *before* each pull, at most x, and
-       ln(1 + σ²_t(x_{t+1})) add up to the log-determinant. The paper sums variances after each pull, which needs
-       no such factor.
+    5. Σσ²_t(x_{t+1}) ≤ x/ln(1 + x) · log det(K_T/λ + I). These are variances *before* each pull, at
+       most x, and ln(1 + σ²_t(x_{t+1})) add up to the log-determinant. The paper sums variances
+       after each pull, which needs no such factor.
     6. log det(K_T/λ + I) ≤ ℓ d_eff.
     """
     if not isinstance(theory, Theory) or theory.double:
-        raise ParameterError(f"theory must be a Theory radius with a norm that is known, got {theory!r}")
+        raise ParameterError(
+            f"theory must be a Theory radius with a norm that is known, got {theory!r}"
+        )
     whole(horizon, "horizon")
     real(effective_dimension, "effective_dimension", "non-negative", at_least=0)
     kappa2 = _kappa2(kappa2)
@@ -213,6 +227,8 @@ def _spectrum(X: ArrayLike, kernel: Any, counts: ArrayLike | None) -> Array:
     rows = as_rows(X)
     n = np.ones(len(rows)) if counts is None else np.asarray(counts, dtype=np.float64)
     if n.shape != (len(rows),) or not (np.isfinite(n) & (n >= 0)).all():
-        raise ParameterError(f"counts must be non-negative, one for each of the {len(rows)} rows; got {counts!r}")
+        raise ParameterError(
+            f"counts must be non-negative, one for each of the {len(rows)} rows; got {counts!r}"
+        )
     K = as_kernel(kernel)(rows, rows) * np.sqrt(np.outer(n, n))
     return np.asarray(np.maximum(eigh(K, eigvals_only=True), 0.0))

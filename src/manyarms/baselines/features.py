@@ -1,9 +1,9 @@
 """What bandits that are linear in explicit features φ(x) share: two ways to choose.
 
-``choice="ucb"`` takes the largest μ + β̃σ, ``choice="thompson"`` the largest φ(x)ᵀθ, θ ~ N(w, β̃²V⁻¹). As
-sd(f) = √λσ, the radius `Constant(1.0)` draws θ from the posterior itself. The draw is a function of the
-seed, of how much was observed and of how many arms are supposed pulled. So `choose` answers the same when
-it is asked twice, and a batch is a sequence of pending choices.
+``choice="ucb"`` takes the largest μ + β̃σ, ``choice="thompson"`` the largest φ(x)ᵀθ, θ ~ N(w,
+β̃²V⁻¹). As sd(f) = √λσ, the radius `Constant(1.0)` draws θ from the posterior itself. The draw is a
+function of the seed, of how much was observed and of how many arms are supposed pulled. So `choose`
+answers the same when it is asked twice, and a batch is a sequence of pending choices.
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,9 @@ class DrawnWeights:
 def best_drawn(view: View) -> int:
     """The best arm of one draw, which depends on how much was observed and on the number of the pick."""
     if not isinstance(view.scores, Drawable):
-        raise ParameterError(f"{type(view.scores).__name__} cannot be drawn from: choose by upper bounds")
+        raise ParameterError(
+            f"{type(view.scores).__name__} cannot be drawn from: choose by upper bounds"
+        )
     values = view.scores.drawn(view.beta, view.chance.at(view.n_observations, view.number))
     return allowed_best(values, view.barred)
 

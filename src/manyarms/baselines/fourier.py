@@ -1,9 +1,9 @@
 """Fourier features of stationary kernels: k(x, y) ≈ Σ_j p_j cos ω_jᵀ(x − y) = φ(x)ᵀφ(y), what RFF and QFF share.
 
-By Bochner's theorem k is the expectation of cos ωᵀ(x − y) over its spectral density; a policy supplies
-frequencies ω_j and weights p_j that stand for it. Multiples of kernels scale the weights. Sums of kernels and
-kernels of some columns (``On(RBF(0.3), 0, 2) + On(RBF(0.3), 2, 4)``: an additive kernel) have the frequencies
-of every term.
+By Bochner's theorem k is the expectation of cos ωᵀ(x − y) over its spectral density; a policy
+supplies frequencies ω_j and weights p_j that stand for it. Multiples of kernels scale the weights.
+Sums of kernels and kernels of some columns (``On(RBF(0.3), 0, 2) + On(RBF(0.3), 2, 4)``: an
+additive kernel) have the frequencies of every term.
 """
 
 from collections.abc import Callable

@@ -20,10 +20,10 @@ from manyarms.typing import Array
 class Incremental:
     """A row of S_t stays with probability p_{t+1}/p_t, one that was just pulled enters with its own p: the paper's remark.
 
-    p = min(1, n·q̄·σ̃²) for a row of weight n. Where p grows, as it does with n, a row of S stays, and one outside
-    enters with probability (p_{t+1} − p_t)/(1 − p_t). Were the p fixed beforehand, a row would be in S_t with
-    probability p_t. But they depend on the draws before, which is why the paper leaves the question open: there is
-    no guarantee. Parameters as for `Sampled`.
+    p = min(1, n·q̄·σ̃²) for a row of weight n. Where p grows, as it does with n, a row of S stays,
+    and one outside enters with probability (p_{t+1} − p_t)/(1 − p_t). Were the p fixed beforehand,
+    a row would be in S_t with probability p_t. But they depend on the draws before, which is why
+    the paper leaves the question open: there is no guarantee. Parameters as for `Sampled`.
     """
 
     oversampling: float = 5.0
@@ -34,7 +34,12 @@ class Incremental:
         check_oversampling(self)
 
     def prior(
-        self, kernel: Kernel, arms: Arms, regularization: float, noise: float, rng: np.random.Generator
+        self,
+        kernel: Kernel,
+        arms: Arms,
+        regularization: float,
+        noise: float,
+        rng: np.random.Generator,
     ) -> Drawn:
         """The belief before anything is observed."""
         return Drawn.prior(self, kernel, arms.rows.shape[1], regularization, noise, rng)
@@ -56,11 +61,12 @@ class Incremental:
 class Insertion:
     """A pull enters S with probability min(1, n·q̄·τ̃), τ̃ = σ̃²/(1 + σ̃²) its leverage with itself included, and stays.
 
-    KORS (Calandriello, Lazaric, Valko; ICML 2017), used for bandits by EK-UCB (Zenati, Bietti, Diemert, Mairal,
-    Martin, Gaillard; AISTATS 2022), who prove regret of the exact method's order for it. As the projection on S
-    only grows, and each draw depends on the past alone, the martingale argument holds that is missing for
-    `Incremental`. Here τ̃ is BKB's estimate, not that of KORS, so the constants of those proofs do not carry over.
-    `BKB.redraw` sets q̄ for the pulls to come. Parameters as for `Sampled`.
+    KORS (Calandriello, Lazaric, Valko; ICML 2017), used for bandits by EK-UCB (Zenati, Bietti,
+    Diemert, Mairal, Martin, Gaillard; AISTATS 2022), who prove regret of the exact method's order
+    for it. As the projection on S only grows, and each draw depends on the past alone, the
+    martingale argument holds that is missing for `Incremental`. Here τ̃ is BKB's estimate, not that
+    of KORS, so the constants of those proofs do not carry over. `BKB.redraw` sets q̄ for the pulls
+    to come. Parameters as for `Sampled`.
     """
 
     oversampling: float = 5.0
@@ -71,7 +77,12 @@ class Insertion:
         check_oversampling(self)
 
     def prior(
-        self, kernel: Kernel, arms: Arms, regularization: float, noise: float, rng: np.random.Generator
+        self,
+        kernel: Kernel,
+        arms: Arms,
+        regularization: float,
+        noise: float,
+        rng: np.random.Generator,
     ) -> Drawn:
         """The belief before anything is observed."""
         return Drawn.prior(self, kernel, arms.rows.shape[1], regularization, noise, rng)

@@ -1,13 +1,13 @@
 """Batch-BKB with its local rule (Calandriello, Carratino, Lazaric, Valko, Rosasco; ICML 2020): longer batches.
 
-A batch of `choose(None)` goes on while no variance may have shrunk by more than C. The global rule knows that
-from 1 + Σσ̃²(x_s) ≤ C. The local one asks it of every arm x by itself, with the posterior covariance of when the
-batch began:
+A batch of `choose(None)` goes on while no variance may have shrunk by more than C. The global rule
+knows that from 1 + Σσ̃²(x_s) ≤ C. The local one asks it of every arm x by itself, with the
+posterior covariance of when the batch began:
 
     1 + Σ_s k̃²(x, x_s)/σ̃²(x) ≤ C,    k̃(x, y) = (k(x, y) − z(x)ᵀz(y))/λ + z(x)ᵀV⁻¹z(y)
 
-which the global rule implies (k̃²(x, y) ≤ σ̃²(x)σ̃²(y)). So it is only looked at where that one would end the
-batch: O(A m) for an arm of the batch.
+which the global rule implies (k̃²(x, y) ≤ σ̃²(x)σ̃²(y)). So it is only looked at where that one
+would end the batch: O(A m) for an arm of the batch.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,9 @@ class LocalRule:
 
     def started(self, scores: ArmScores) -> "_Sums":
         if not isinstance(scores, Dense | Lazy):
-            raise ParameterError("LocalRule needs the embeddings of all arms: use it with rule=Inserted()")
+            raise ParameterError(
+                "LocalRule needs the embeddings of all arms: use it with rule=Inserted()"
+            )
         return _Sums(self.threshold, scores)
 
 

@@ -28,16 +28,17 @@ ACCURACY = 1e-4
 class QFF(Policy):
     """UCB or Thompson sampling on the nodes of Gauss–Hermite quadrature of the spectral density, Πₖ nₖ features.
 
-    |φ(x)ᵀφ(y) − k(x, y)| decays exponentially in n once n exceeds about (span/2ℓ)². Guarantee: with n of order
-    ln T a column the kernel's error is too small to matter over T steps, and the regret is that of the exact
-    method, with its radius. There is none for a smaller n, nor beyond the span of the arms. Features are
-    exponential in the columns of a term: take few columns, or a kernel that is additive over groups of few
-    columns.
+    |φ(x)ᵀφ(y) − k(x, y)| decays exponentially in n once n exceeds about (span/2ℓ)². Guarantee: with
+    n of order ln T a column the kernel's error is too small to matter over T steps, and the regret
+    is that of the exact method, with its radius. There is none for a smaller n, nor beyond the span
+    of the arms. Features are exponential in the columns of a term: take few columns, or a kernel
+    that is additive over groups of few columns.
 
-    arms : (A, d) array of finite numbers, or the path of a .npy (mapped) or .parquet file that holds one.
+    arms : (A, d) array of finite numbers, or the path of a .npy (mapped) or .parquet file that
+        holds one.
     kernel : `RBF`, multiples and sums of it, or such kernels `On` some columns.
-    nodes : n of every column; by default as few as bring each column's kernel within 1e-4 over the span of the
-        arms.
+    nodes : n of every column; by default as few as bring each column's kernel within 1e-4 over the
+        span of the arms.
     The other parameters: `OFUL`.
     """
 
@@ -106,13 +107,16 @@ def kernel_error(n: int, span: float) -> float:
     """max |Σ p_j cos ω_jτ − exp(−τ²/2)| over 0 ≤ τ ≤ span, at 256 points."""
     nodes, weights = quadrature(n)
     lags = np.linspace(0.0, span, 256)
-    return float(np.abs(np.cos(np.outer(lags, nodes)) @ weights - np.exp(-np.square(lags) / 2)).max())
+    return float(
+        np.abs(np.cos(np.outer(lags, nodes)) @ weights - np.exp(-np.square(lags) / 2)).max()
+    )
 
 
 def nodes_for(span: float) -> int:
     """About the fewest nodes whose `kernel_error` is at most `ACCURACY`, or more than `MOST_FEATURES`.
 
-    Nodes are π/√n apart in the middle, so that the kernel repeats itself at 2√n: n ≥ (span/2)² at least.
+    Nodes are π/√n apart in the middle, so that the kernel repeats itself at 2√n: n ≥ (span/2)² at
+    least.
     """
     n = 1 + int(min((span / 2) ** 2, MOST_FEATURES))
     while n <= MOST_FEATURES and kernel_error(n, span) > ACCURACY:

@@ -20,17 +20,19 @@ from manyarms.typing import Array, ArrayLike, Seed
 class RFF(Policy):
     """UCB or Thompson sampling on frequencies drawn from the kernel's spectral density: O(A·m + m²) a step, m features.
 
-    Guarantee: none. φ(x)ᵀφ(y) is within O(1/√m) of k(x, y), but m features hold m directions: observations that
-    pin all their weights down leave no variance anywhere, far from all data neither (variance starvation), and
-    what is left is confident and wrong. The fewer features for the effective dimension of the kernel on all
-    arms, the worse: in the paper's Figure 1, where the exact standard deviation away from the data is 1.0, it is
-    about 0.05 with 6 features, 0.8 with 20 and 0.98 with 200.
+    Guarantee: none. φ(x)ᵀφ(y) is within O(1/√m) of k(x, y), but m features hold m directions:
+    observations that pin all their weights down leave no variance anywhere, far from all data
+    neither (variance starvation), and what is left is confident and wrong. The fewer features for
+    the effective dimension of the kernel on all arms, the worse: in the paper's Figure 1, where the
+    exact standard deviation away from the data is 1.0, it is about 0.05 with 6 features, 0.8 with
+    20 and 0.98 with 200.
 
-    arms : (A, d) array of finite numbers, or the path of a .npy (mapped) or .parquet file that holds one.
+    arms : (A, d) array of finite numbers, or the path of a .npy (mapped) or .parquet file that
+        holds one.
     kernel : `RBF` or `Matern`, multiples and sums of them, or such kernels `On` some columns.
-    frequencies : D, drawn for every term of a sum; each gives a cosine and a sine, m = 2D features a term. They
-        take 8·(A·m + m²) bytes, and 2.5 to 5 times as many while they are computed; more than half of this
-        machine's memory is a MemoryBudgetError.
+    frequencies : D, drawn for every term of a sum; each gives a cosine and a sine, m = 2D features
+        a term. They take 8·(A·m + m²) bytes, and 2.5 to 5 times as many while they are computed;
+        more than half of this machine's memory is a MemoryBudgetError.
     The other parameters: `OFUL`.
     """
 
@@ -70,7 +72,8 @@ class RFF(Policy):
 def draw(kernel: Stationary, shape: tuple[int, int], rng: np.random.Generator) -> Array:
     """Frequencies (D, d) from the spectral density of a kernel of lengthscale 1.
 
-    N(0, I) for RBF; for Matérn a multivariate t of 2ν degrees of freedom, N(0, I) divided by √(χ²_{2ν}/2ν).
+    N(0, I) for RBF; for Matérn a multivariate t of 2ν degrees of freedom, N(0, I) divided by
+    √(χ²_{2ν}/2ν).
     """
     normal = rng.standard_normal(shape)
     if isinstance(kernel, Matern):

@@ -1,12 +1,12 @@
 """SOFUL (Kuzborskij, Cella, Cesa-Bianchi; AISTATS 2019): OFUL and linear Thompson sampling on frequent directions.
 
-Ṽ = λI + BᵀB of the sketch takes the place of V, in w̃ = Ṽ⁻¹Σ ω y x and in σ̃² = xᵀṼ⁻¹x. As V − ρ̄I ⪯ Ṽ ⪯ V,
-for f(x) = xᵀθ
+Ṽ = λI + BᵀB of the sketch takes the place of V, in w̃ = Ṽ⁻¹Σ ω y x and in σ̃² = xᵀṼ⁻¹x. As V − ρ̄I
+⪯ Ṽ ⪯ V, for f(x) = xᵀθ
 
     w̃ − θ = Ṽ⁻¹(V − Ṽ − λI)θ + Ṽ⁻¹Σ(noise)x,
 
-‖V − Ṽ − λI‖ ≤ max(λ, ρ̄ − λ) and Ṽ⁻¹ ⪯ (1 + ρ̄/λ)V⁻¹, from which the radius `Sketched` follows: the paper's,
-with what the sketch knows of log det V in place of a bound in m, d and T.
+‖V − Ṽ − λI‖ ≤ max(λ, ρ̄ − λ) and Ṽ⁻¹ ⪯ (1 + ρ̄/λ)V⁻¹, from which the radius `Sketched` follows: the
+paper's, with what the sketch knows of log det V in place of a bound in m, d and T.
 """
 
 from dataclasses import dataclass
@@ -32,9 +32,9 @@ from manyarms.typing import ArrayLike, Seed
 class Sketched:
     """ξ√((1 + ρ̄/λ)(log det(V/λ) + 2 ln 1/δ)) + max(1, ρ̄/λ − 1)√λF, for `SOFUL`; ρ̄/λ is `Evidence.eta`.
 
-    It contains f(x) = xᵀθ for all arms and all steps with probability 1 − δ when ‖θ‖ ≤ F = ``norm`` and the
-    noise is ξ-sub-Gaussian, ξ = ``noise``. It is linear in ρ̄, which grows with t where the spectrum has a tail
-    beyond the sketch.
+    It contains f(x) = xᵀθ for all arms and all steps with probability 1 − δ when ‖θ‖ ≤ F = ``norm``
+    and the noise is ξ-sub-Gaussian, ξ = ``noise``. It is linear in ρ̄, which grows with t where the
+    spectrum has a tail beyond the sketch.
     """
 
     norm: float
@@ -60,10 +60,10 @@ class Sketched:
 class SOFUL(Policy):
     """OFUL on a frequent-directions sketch of fixed size m: O(m²d) an observation, O(A·m·d) to score all arms.
 
-    Guarantee: with ``confidence=Sketched(norm, noise)``, regret Õ((1 + ρ̄/λ)^{3/2} d√T). Where all arms lie in
-    m dimensions ρ̄ = 0 and it is OFUL. Where the spectrum is heavy beyond m, ρ̄ grows like T and the bound is
-    void: regret may be linear. Thompson sampling has Õ(((1 + ρ̄/λ)d)^{3/2}√T). `Theory` and `LogDet` know
-    nothing of ρ̄ and promise nothing here.
+    Guarantee: with ``confidence=Sketched(norm, noise)``, regret Õ((1 + ρ̄/λ)^{3/2} d√T). Where all
+    arms lie in m dimensions ρ̄ = 0 and it is OFUL. Where the spectrum is heavy beyond m, ρ̄ grows
+    like T and the bound is void: regret may be linear. Thompson sampling has Õ(((1 +
+    ρ̄/λ)d)^{3/2}√T). `Theory` and `LogDet` know nothing of ρ̄ and promise nothing here.
 
     size : m, directions kept (a sketch of m + 1 rows, as the paper counts).
     The other parameters: `OFUL`.

@@ -1,14 +1,14 @@
 """Sparse Gaussian processes of fixed size: UCB on m inducing arms that are given, or drawn once, and never change.
 
-With z(x) = L⁻¹k_S(x), V = Σωzzᵀ + λI and q = zᵀV⁻¹z as for BKB (names as in Quiñonero-Candela and Rasmussen, JMLR
-2005):
+With z(x) = L⁻¹k_S(x), V = Σωzzᵀ + λI and q = zᵀV⁻¹z as for BKB (names as in Quiñonero-Candela and
+Rasmussen, JMLR 2005):
 
     SoR   subset of regressors                   σ̃² = q          the prior variance of f is ‖z(x)‖², not k(x, x)
     DTC   deterministic training conditional     σ̃² = r/λ + q    r(x) = k(x, x) − ‖z(x)‖²
 
-The mean zᵀw is the same. Neither has a regret guarantee for a dictionary that does not follow the pulls. But the
-features of DTC are frozen before anything is seen, so that the radius `Certified` holds for it: what the arms in S
-do not represent counts in e, which grows with every pull of them.
+The mean zᵀw is the same. Neither has a regret guarantee for a dictionary that does not follow the
+pulls. But the features of DTC are frozen before anything is seen, so that the radius `Certified`
+holds for it: what the arms in S do not represent counts in e, which grows with every pull of them.
 """
 
 from dataclasses import dataclass
@@ -35,11 +35,11 @@ from manyarms.typing import Array, ArrayLike, Indices, Seed
 class DTC(Policy):
     """UCB on a fixed dictionary with the DTC variance, that of BKB: z(x) of all arms is computed once, a step is O(A m).
 
-    An arm that S does not represent keeps its r/λ however often it is pulled, so it may be pulled forever: there
-    is no regret guarantee. `choose(None)` is one arm.
+    An arm that S does not represent keeps its r/λ however often it is pulled, so it may be pulled
+    forever: there is no regret guarantee. `choose(None)` is one arm.
 
-    inducing : the inducing arms by index, or how many to draw uniformly at random (all, if there are fewer).
-    Other parameters as for `GPUCB`.
+    inducing : the inducing arms by index, or how many to draw uniformly at random (all, if there
+    are fewer). Other parameters as for `GPUCB`.
     """
 
     def __init__(
@@ -75,8 +75,9 @@ class DTC(Policy):
 class SoR(Policy):
     """UCB on a fixed dictionary with the subset of regressors' variance, the GP whose kernel is zᵀz (Silverman 1985).
 
-    Far from S both mean and variance vanish, whatever was observed: arms there are never explored ("variance
-    starvation", the paper's Figure 1). There is no regret guarantee. Parameters as for `DTC`.
+    Far from S both mean and variance vanish, whatever was observed: arms there are never explored
+    ("variance starvation", the paper's Figure 1). There is no regret guarantee. Parameters as for
+    `DTC`.
     """
 
     def __init__(

@@ -2,7 +2,8 @@
 
     w̃ ~ N(w, β̃²V⁻¹),   f̃(x) = z(x)ᵀw̃ + β̃√(r(x)/λ)·g_x,   g_x ~ N(0, 1) independent,   x⁺ = argmax f̃(x)
 
-so that f̃(x) ~ N(μ̃(x), β̃²σ̃²(x)) at every arm. Scoring all arms by upper bounds takes ‖C⁻¹z(x)‖² of each, O(A m²).
+so that f̃(x) ~ N(μ̃(x), β̃²σ̃²(x)) at every arm. Scoring all arms by upper bounds takes ‖C⁻¹z(x)‖²
+of each, O(A m²).
 """
 
 from collections.abc import Iterator
@@ -42,7 +43,9 @@ class ThompsonChooser:
 
     def pick(self, view: View) -> int:
         if not isinstance(view.scores, Embedded):
-            raise ParameterError("Thompson sampling needs the embeddings of all arms: use rule=Inserted()")
+            raise ParameterError(
+                "Thompson sampling needs the embeddings of all arms: use rule=Inserted()"
+            )
         dice = view.chance.at(view.n_observations, view.number)
         return allowed_best(self.values(view.scores, view.beta, dice), view.barred)
 
@@ -65,15 +68,16 @@ class ThompsonChooser:
 class Thompson(Policy):
     """Thompson sampling on BKB's sketch; the arms of a batch are independent draws (Kandasamy et al. 2018).
 
-    Vakili, Moss, Artemev, Dutordoir and Picheny (S-GP-TS, NeurIPS 2021) prove sublinear regret for draws from an
-    approximate posterior whose deviations are within a constant of the exact ones, as those of the sketch are, if
-    the radius is that of a confidence interval. They draw f̃ jointly; here the part outside the span of the inducing
-    arms is drawn for each arm by itself, with the right variance but no correlation. So this, like the radius 1
-    that is the default, has no guarantee.
+    Vakili, Moss, Artemev, Dutordoir and Picheny (S-GP-TS, NeurIPS 2021) prove sublinear regret for
+    draws from an approximate posterior whose deviations are within a constant of the exact ones, as
+    those of the sketch are, if the radius is that of a confidence interval. They draw f̃ jointly;
+    here the part outside the span of the inducing arms is drawn for each arm by itself, with the
+    right variance but no correlation. So this, like the radius 1 that is the default, has no
+    guarantee.
 
     confidence : β̃, by which deviations are multiplied; `Constant(1.0)` is the posterior's own.
-    residual : without it f̃ = zᵀw̃, which hardly varies far from the inducing arms: the variance starves there, as
-        that of `SoR`.
+    residual : without it f̃ = zᵀw̃, which hardly varies far from the inducing arms: the variance
+        starves there, as that of `SoR`.
     The other parameters: `BKB`.
     """
 

@@ -2,8 +2,9 @@
 
     μ(x) = φ(x)ᵀw,    σ²(x) = o(x) + φ(x)ᵀV⁻¹φ(x),    V = λI + Σ ω φφᵀ
 
-The part o(x) = r(x)/λ is zero where φ(x)ᵀφ(y) is the kernel itself. Where φ(x) = z(x) are coordinates of a
-projection Pφ(x) on rows that never change, r(x) = ‖(I − P)φ(x)‖² is what the projection leaves out.
+The part o(x) = r(x)/λ is zero where φ(x)ᵀφ(y) is the kernel itself. Where φ(x) = z(x) are
+coordinates of a projection Pφ(x) on rows that never change, r(x) = ‖(I − P)φ(x)‖² is what the
+projection leaves out.
 """
 
 from collections.abc import Callable
@@ -64,7 +65,12 @@ class OnFeatures:
     radius_guarantee: Guarantee = "exact"
 
     def prior(
-        self, kernel: Kernel, arms: Arms, regularization: float, noise: float, rng: np.random.Generator
+        self,
+        kernel: Kernel,
+        arms: Arms,
+        regularization: float,
+        noise: float,
+        rng: np.random.Generator,
     ) -> "Linear":
         """The belief before anything is observed."""
         feature_map = self.makes_map(kernel, arms, rng)

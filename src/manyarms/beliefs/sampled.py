@@ -10,13 +10,13 @@
     8          Draw q_{t+1,i} ~ Bernoulli(p̃_{t+1,i})
     9          If q_{t+1,i} = 1 include x̃_i in S_{t+1}
 
-`Policy.choose` is lines 1 and 5, `Drawn.observed` is lines 6 to 9, `Drawn.on` and `DrawnScores` are line 4.
-What the print leaves open: pulls of one arm are one row of weight n, drawn with probability
-min(1, n·q̄·σ̃²), which is what the proof of Theorem 1 covers for weighted rows; an empty draw keeps the
-most probable row.
+`Policy.choose` is lines 1 and 5, `Drawn.observed` is lines 6 to 9, `Drawn.on` and `DrawnScores` are
+line 4. What the print leaves open: pulls of one arm are one row of weight n, drawn with probability
+min(1, n·q̄·σ̃²), which is what the proof of Theorem 1 covers for weighted rows; an empty draw keeps
+the most probable row.
 
-Symbols: rows X_U (u, d) that were observed, with weights n and weighted reward sums s; S ⊆ U; L the factor
-of K_SS; z(x) = L⁻¹k_S(x); r(x) = k(x, x) − ‖z(x)‖²; V = Σ n zzᵀ + λI = CCᵀ; w = V⁻¹ Σ s z.
+Symbols: rows X_U (u, d) that were observed, with weights n and weighted reward sums s; S ⊆ U; L the
+factor of K_SS; z(x) = L⁻¹k_S(x); r(x) = k(x, x) − ‖z(x)‖²; V = Σ n zzᵀ + λI = CCᵀ; w = V⁻¹ Σ s z.
 """
 
 from dataclasses import dataclass, replace
@@ -86,9 +86,9 @@ class DrawRule(Protocol):
 class Sampled:
     """The rule of Algorithm 1: a fresh dictionary at every observation, O(A m²) a step.
 
-    With ``oversampling=oversampling_for(epsilon, delta, T)``, σ²/α ≤ σ̃² ≤ ασ² for all arms and all t ≤ T with
-    probability 1 − δ (Theorem 1), α = (1 + ε)/(1 − ε); with `Theory` or `LogDet` as well, regret is Õ(√T·d_eff)
-    (Theorem 2). `Resampled` is a radius that holds whatever q̄ is.
+    With ``oversampling=oversampling_for(epsilon, delta, T)``, σ²/α ≤ σ̃² ≤ ασ² for all arms and all
+    t ≤ T with probability 1 − δ (Theorem 1), α = (1 + ε)/(1 − ε); with `Theory` or `LogDet` as
+    well, regret is Õ(√T·d_eff) (Theorem 2). `Resampled` is a radius that holds whatever q̄ is.
 
     oversampling : q̄. About 5 is accurate in practice.
     epsilon : ε, by which ln det(K/λ + I) ≤ Σ ln(1 + ασ̃²) is bounded for the radius `LogDet`.
@@ -102,7 +102,12 @@ class Sampled:
         check_oversampling(self)
 
     def prior(
-        self, kernel: Kernel, arms: Arms, regularization: float, noise: float, rng: np.random.Generator
+        self,
+        kernel: Kernel,
+        arms: Arms,
+        regularization: float,
+        noise: float,
+        rng: np.random.Generator,
     ) -> "Drawn":
         """The belief before anything is observed; it knows no table."""
         return Drawn.prior(self, kernel, arms.rows.shape[1], regularization, noise, rng)
@@ -134,7 +139,9 @@ class Drawn:
     places: dict[bytes, int]  # of the rows
     posterior: Posterior  # on S
     dictionary: Indices  # positions of S among the rows
-    inducing: Indices  # S without the rows that the others represent, in the order of the coordinates z
+    inducing: (
+        Indices  # S without the rows that the others represent, in the order of the coordinates z
+    )
     inclusion: Array  # (u,) the probability of each row in the last draw
     residual: Array  # (u,) r
     variance: Array  # (u,) σ̃²
@@ -157,7 +164,9 @@ class Drawn:
         data = Observations(np.zeros((0, n_features)), none, none, none)
         posterior = Posterior.prior(kernel, n_features, regularization)
         chance = Chance.of(rng)
-        return cls(rule, noise, chance, data, nowhere, {}, posterior, nowhere, nowhere, none, none, none)
+        return cls(
+            rule, noise, chance, data, nowhere, {}, posterior, nowhere, nowhere, none, none, none
+        )
 
     @property
     def kernel(self) -> Kernel:
@@ -219,7 +228,8 @@ class Drawn:
     def observed(self, batch: Batch, record: Record | None = None) -> Step:
         """The belief after these observations, on a dictionary that is drawn anew, or is that of the record.
 
-        The record holds S as positions among all rows observed so far, in the order of their first observation.
+        The record holds S as positions among all rows observed so far, in the order of their first
+        observation.
         """
         if not len(batch):
             return Step(self, Record.nothing(), None, None)
@@ -287,7 +297,9 @@ class Drawn:
             variance = np.concatenate([variance, more])
         with np.errstate(over="ignore", invalid="ignore"):
             counts = _grown(data.counts, u) + np.bincount(at, batch.weights, minlength=u)
-            sums = _grown(data.sums, u) + np.bincount(at, batch.weights * batch.rewards, minlength=u)
+            sums = _grown(data.sums, u) + np.bincount(
+                at, batch.weights * batch.rewards, minlength=u
+            )
         if not (np.isfinite(counts).all() and np.isfinite(sums).all()):
             raise ObservationError(
                 "the rewards of an arm, times their weights ξ²/noise², add up beyond float64; rescale the rewards"
@@ -326,7 +338,12 @@ class Drawn:
         posterior = Posterior.solve(embedding, Z, counts, sums, lam)
         variance = r / lam + squares(solve_lower(posterior.C, np.array(Z.T, order="F")))
         return replace(
-            self, posterior=posterior, dictionary=S, inducing=inducing, residual=r, variance=variance
+            self,
+            posterior=posterior,
+            dictionary=S,
+            inducing=inducing,
+            residual=r,
+            variance=variance,
         )
 
     def moments(self, rows: Array, diag: Array) -> tuple[Array, Array]:
@@ -356,7 +373,9 @@ class DrawnScores:
 
     belief: Drawn
     arms: Arms
-    columns: dict[int, Array]  # k(arms, x) (A,) of rows x by their position; at first those of the dictionary before
+    columns: dict[
+        int, Array
+    ]  # k(arms, x) (A,) of rows x by their position; at first those of the dictionary before
     mean: Array | None = None  # of before what is supposed, which leaves means as they are
 
     @cached_property
@@ -373,9 +392,16 @@ class DrawnScores:
         for start in range(0, n, ARMS):
             some = slice(start, min(start + ARMS, n))
             diag = self.arms.diag[some]
-            Z = buffer[: len(diag)] if len(diag) == len(buffer) else np.empty((len(diag), m), order="F")
+            Z = (
+                buffer[: len(diag)]
+                if len(diag) == len(buffer)
+                else np.empty((len(diag), m), order="F")
+            )
             if columns is None:
-                Z[:] = self.belief.kernel(self.arms.rows[some].astype(np.float64, copy=False), posterior.embedding.inducing_rows)
+                Z[:] = self.belief.kernel(
+                    self.arms.rows[some].astype(np.float64, copy=False),
+                    posterior.embedding.inducing_rows,
+                )
             else:
                 for j, column in enumerate(columns):
                     Z[:, j] = column[some]
@@ -399,7 +425,9 @@ class DrawnScores:
             return None
         missing = [i for i in inducing if i not in self.columns]
         if missing:
-            K = np.asfortranarray(self.belief.kernel(self.arms.rows, self.belief.data.rows[missing]))
+            K = np.asfortranarray(
+                self.belief.kernel(self.arms.rows, self.belief.data.rows[missing])
+            )
             self.columns.update((i, K[:, j]) for j, i in enumerate(missing))
         return [self.columns[i] for i in inducing]
 

@@ -12,9 +12,10 @@ from manyarms.typing import Array, Indices
 def inclusion_probability(variance: Array, counts: Array, oversampling: float) -> Array:
     """Line 7: the probability min(1, n·q̄·σ̃²) with which a row of leverage σ̃² and weight n enters the dictionary.
 
-    Algorithm 1 draws a Bernoulli(q̄σ̃²) for every *pull*; one of n is drawn with probability 1 − (1 − q̄σ̃²)ⁿ, which is
-    less. The proof of Theorem 1 covers a weighted row that is drawn once, and needs this one: with 300 orthogonal arms
-    pulled 20 times each and q̄ = 5, the other breaks the sandwich of ε = ½ in half of the draws.
+    Algorithm 1 draws a Bernoulli(q̄σ̃²) for every *pull*; one of n is drawn with probability 1 − (1
+    − q̄σ̃²)ⁿ, which is less. The proof of Theorem 1 covers a weighted row that is drawn once, and
+    needs this one: with 300 orthogonal arms pulled 20 times each and q̄ = 5, the other breaks the
+    sandwich of ε = ½ in half of the draws.
     """
     with np.errstate(over="ignore"):
         return np.asarray(np.minimum(1.0, counts * variance * oversampling))
@@ -65,8 +66,9 @@ def draw_dictionary(arms: Indices, probability: Array, chance: Chance) -> tuple[
 def oversampling_for(epsilon: float, delta: float, horizon: int) -> float:
     """Theorem 1's q̄ = 6α ln(4T/δ)/ε², α = (1 + ε)/(1 − ε).
 
-    With it, σ²/α ≤ σ̃² ≤ ασ² for all arms and all t ≤ T, and |S_t| ≤ 3(1 + κ²/λ)αq̄·d_eff, with probability 1 − δ. Theorem 2
-    spends half of its δ here: pass δ/2. In practice q̄ near 5 is accurate; `diagnostics.sketch_accuracy` measures how much.
+    With it, σ²/α ≤ σ̃² ≤ ασ² for all arms and all t ≤ T, and |S_t| ≤ 3(1 + κ²/λ)αq̄·d_eff, with
+    probability 1 − δ. Theorem 2 spends half of its δ here: pass δ/2. In practice q̄ near 5 is
+    accurate; `diagnostics.sketch_accuracy` measures how much.
     """
     check_probability("epsilon", epsilon)
     check_probability("delta", delta)

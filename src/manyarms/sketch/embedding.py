@@ -23,27 +23,35 @@ class Embedding:
     L: Array  # (m, m)
 
     @classmethod
-    def fit(cls, kernel: Kernel, rows: Array, tolerance: float | None) -> tuple["Embedding", Indices]:
+    def fit(
+        cls, kernel: Kernel, rows: Array, tolerance: float | None
+    ) -> tuple["Embedding", Indices]:
         """The embedding of a dictionary, and which of its rows it rests on: those whose residual exceeds the tolerance.
 
-        Without a tolerance all rows stay, the smallest pivots held at ε·κ². Dropping a near-duplicate moves the mean by the
-        *root* of its residual times the difference of its rewards: too much where the posterior is to be the exact one.
+        Without a tolerance all rows stay, the smallest pivots held at ε·κ². Dropping a
+        near-duplicate moves the mean by the *root* of its residual times the difference of its
+        rewards: too much where the posterior is to be the exact one.
         """
         K = kernel(rows, rows)
         check_covariance(K, rows, kernel)
         kappa2 = float(np.diag(K).max())
         keep_all = tolerance is None and kappa2 > 0
-        L, kept, residual = pivoted_cholesky(K, EPS * kappa2 if tolerance is None else tolerance, keep_all=keep_all)
+        L, kept, residual = pivoted_cholesky(
+            K, EPS * kappa2 if tolerance is None else tolerance, keep_all=keep_all
+        )
         worst = int(residual.argmin())
         if residual[worst] < -PSD_TOLERANCE * kappa2:
-            raise _negative_variance(kernel, rows[worst], residual[worst], rows[kept[np.abs(K[worst, kept]).argmax()]])
+            raise _negative_variance(
+                kernel, rows[worst], residual[worst], rows[kept[np.abs(K[worst, kept]).argmax()]]
+            )
         return cls(kernel, rows[kept], L), kept
 
     def __call__(self, X: Array, diag: Array) -> tuple[Array, Array]:
         """z(x) (n, m) and r(x) = k(x, x) − ‖z(x)‖² (n,) for every row of X; `diag` holds k(x, x).
 
-        r is not negative but for rounding, which a small pivot ρ² magnifies by κ²/ρ². It is not clamped: the error in
-        z that makes r too small makes zᵀV⁻¹z too large by as much, up to the bound ε·κ²·n_max/λ of the sum.
+        r is not negative but for rounding, which a small pivot ρ² magnifies by κ²/ρ². It is not
+        clamped: the error in z that makes r too small makes zᵀV⁻¹z too large by as much, up to the
+        bound ε·κ²·n_max/λ of the sum.
         """
         if not len(self.L):
             return np.zeros((len(X), 0)), diag
@@ -55,9 +63,9 @@ class Embedding:
     def _check_residual(self, X: Array, diag: Array, Z: Array, r: Array) -> None:
         """Raise KernelError where the smallest residual is negative beyond rounding.
 
-        r = k(x, x) − 2aᵀk_S(x) + aᵀK_SS a with a = L⁻ᵀz. Each number k(y, y′) of this sum carries a rounding error of
-        ε√(k(y, y) k(y′, y′)), so that r carries ε(√k(x, x) + Σ|a_s|√k(s, s))². Where inducing rows are far larger
-        than x this is far more than ε·k(x, x).
+        r = k(x, x) − 2aᵀk_S(x) + aᵀK_SS a with a = L⁻ᵀz. Each number k(y, y′) of this sum carries a
+        rounding error of ε√(k(y, y) k(y′, y′)), so that r carries ε(√k(x, x) + Σ|a_s|√k(s, s))².
+        Where inducing rows are far larger than x this is far more than ε·k(x, x).
         """
         worst = int(r.argmin())
         kappa2 = diag.max()

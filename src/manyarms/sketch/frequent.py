@@ -1,12 +1,14 @@
 """Frequent directions (Liberty 2013; Ghashami, Liberty, Phillips, Woodruff 2016): AᵀA of a stream of rows, in m rows.
 
-Rows are added to the sketch B; where more than m remain after a singular value decomposition, all squared singular values are
-lowered by the (m + 1)-th, ρ, and the m largest are kept. With ρ̄ the sum of the ρ so far,
+Rows are added to the sketch B; where more than m remain after a singular value decomposition, all
+squared singular values are lowered by the (m + 1)-th, ρ, and the m largest are kept. With ρ̄ the
+sum of the ρ so far,
 
     0 ⪯ AᵀA − BᵀB ⪯ ρ̄I,   ρ̄ ≤ ‖A − A_k‖²_F/(m + 1 − k) for every k ≤ m,
 
-A_k the best approximation of rank k: every shrink takes at least (m + 1)ρ from ‖B‖²_F, and at most kρ of that in the top k
-directions of A. Papers that count the row just added call this a sketch of m + 1 rows.
+A_k the best approximation of rank k: every shrink takes at least (m + 1)ρ from ‖B‖²_F, and at most
+kρ of that in the top k directions of A. Papers that count the row just added call this a sketch of
+m + 1 rows.
 """
 
 from dataclasses import dataclass
@@ -40,7 +42,9 @@ class FrequentDirections:
         _, roots, directions = np.linalg.svd(B, full_matrices=False)
         values = np.square(roots)
         shrink = float(values[m]) if len(values) > m else 0.0
-        return FrequentDirections(m, np.maximum(values[:m] - shrink, 0.0), directions[:m], self.error + shrink)
+        return FrequentDirections(
+            m, np.maximum(values[:m] - shrink, 0.0), directions[:m], self.error + shrink
+        )
 
     @property
     def complete(self) -> bool:
@@ -52,7 +56,11 @@ class FrequentDirections:
         """(λI + BᵀB)^exponent x, (d,)."""
         z = self.directions @ x
         inside = self.directions.T @ ((self.values + regularization) ** exponent * z)
-        return inside if self.complete else inside + regularization**exponent * (x - self.directions.T @ z)
+        return (
+            inside
+            if self.complete
+            else inside + regularization**exponent * (x - self.directions.T @ z)
+        )
 
     def leverage(self, X: Array, regularization: float) -> Array:
         """xᵀ(λI + BᵀB)⁻¹x for every row of X: the part outside the directions over λ, and the part inside."""

@@ -58,8 +58,9 @@ class Posterior:
     def moments(self, X: Array, diag: Array) -> tuple[Array, Array]:
         """μ̃(x) = z(x)ᵀw and σ̃²(x) = r(x)/λ + ‖C⁻¹z(x)‖² for every row of X; `diag` holds k(x, x).
 
-        The paper writes σ̃² = (k(x, x) − zᵀZᵀZV⁻¹z)/λ. With ZᵀZ = V − λI that is r/λ + zᵀV⁻¹z: the part outside the
-        span of the dictionary, which no observation shrinks, and the part inside. Both are non-negative but for rounding.
+        The paper writes σ̃² = (k(x, x) − zᵀZᵀZV⁻¹z)/λ. With ZᵀZ = V − λI that is r/λ + zᵀV⁻¹z: the
+        part outside the span of the dictionary, which no observation shrinks, and the part inside.
+        Both are non-negative but for rounding.
         """
         mean = np.empty(len(X))
         variance = np.empty(len(X))

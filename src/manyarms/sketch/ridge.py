@@ -1,13 +1,13 @@
 """Ridge regression on explicit features φ(x): V = λI + Σ ω φφᵀ = CCᵀ, w = V⁻¹ Σ ω y φ.
 
-μ(x) = φ(x)ᵀw and σ²(x) = φ(x)ᵀV⁻¹φ(x) are the exact posterior of the kernel φ(x)ᵀφ(y). An observation
-costs O(m²) for V, and O(A·m) for the variances of A arms. Those are lowered from what they were: with Y
-the rows √ω φ just observed,
+μ(x) = φ(x)ᵀw and σ²(x) = φ(x)ᵀV⁻¹φ(x) are the exact posterior of the kernel φ(x)ᵀφ(y). An
+observation costs O(m²) for V, and O(A·m) for the variances of A arms. Those are lowered from what
+they were: with Y the rows √ω φ just observed,
 
     (V + YᵀY)⁻¹ = V⁻¹ − V⁻¹Yᵀ (I + YV⁻¹Yᵀ)⁻¹ YV⁻¹.
 
-No variance shrinks by more than det V_t/det V_τ since a time τ (Abbasi-Yadkori et al. 2011, Lemma 12). So
-they are computed anew, O(A·m²), whenever that ratio exceeds `SHRUNK`. That happens at most
+No variance shrinks by more than det V_t/det V_τ since a time τ (Abbasi-Yadkori et al. 2011, Lemma
+12). So they are computed anew, O(A·m²), whenever that ratio exceeds `SHRUNK`. That happens at most
 log det(V/λ)/ln SHRUNK times, and subtracting never costs digits.
 """
 
@@ -61,7 +61,8 @@ class Ridge:
     def lowered(self, features: Array, variance: Array, settled: float) -> tuple[Array, float]:
         """σ² of rows (n, m) now, given those before the last observation.
 
-        `settled` is log det(V/λ) when they were computed anew last; the second result is what it is now.
+        `settled` is log det(V/λ) when they were computed anew last; the second result is what it is
+        now.
         """
         if self.last is None:
             return variance, settled
