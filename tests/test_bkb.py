@@ -24,7 +24,14 @@ def test_a_run_is_algorithm_one():
     """A second, naive implementation in the paper's order makes the same choices from the same random numbers."""
     kernel = ma.kernels.Matern(0.3, 0.5)
     problem = RKHSProblem(kernel, n_arms=120, seed=1)
-    policy = ma.BKB(problem.arms, kernel, regularization=0.5, rule=ma.Sampled(2.0), confidence=ma.Constant(2.0), seed=9)
+    policy = ma.BKB(
+        problem.arms,
+        kernel,
+        regularization=0.5,
+        rule=ma.Sampled(2.0),
+        confidence=ma.Constant(2.0),
+        seed=9,
+    )
     rng = np.random.default_rng(9)
     beta = 2.0 * np.sqrt(0.5)
     x = int(rng.integers(120))  # line 1
@@ -39,7 +46,9 @@ def test_a_run_is_algorithm_one():
         if S is None:
             variance = np.full(1, 2.0)
         else:
-            variance = dense.sketched(kernel, problem.arms, S, pulls, np.array(rewards), 0.5, problem.arms[seen])[1]
+            variance = dense.sketched(
+                kernel, problem.arms, S, pulls, np.array(rewards), 0.5, problem.arms[seen]
+            )[1]
         p = np.minimum(1.0, 2.0 * variance * counts)
         draw = rng.random(len(seen)) < p
         S = seen[draw] if draw.any() else seen[[np.argmax(p)]]
@@ -48,16 +57,22 @@ def test_a_run_is_algorithm_one():
         np.testing.assert_array_equal(dictionary(policy), np.sort(S))
         np.testing.assert_array_equal(seen[record.entered], S)
         # lines 4-5
-        mean, variance = dense.sketched(kernel, problem.arms, S, pulls, np.array(rewards), 0.5, problem.arms)
+        mean, variance = dense.sketched(
+            kernel, problem.arms, S, pulls, np.array(rewards), 0.5, problem.arms
+        )
         np.testing.assert_allclose(policy.scores().mean, mean, atol=1e-6)
         np.testing.assert_allclose(policy.scores().variance, variance, rtol=1e-6)
         u = mean + beta * np.sqrt(variance)
-        x = int(np.argmax(u >= u.max() * (1 - 1e-9)))  # far from the data scores tie within rounding
+        x = int(
+            np.argmax(u >= u.max() * (1 - 1e-9))
+        )  # far from the data scores tie within rounding
     assert len(S) < len(np.unique(pulls))
 
 
 def test_the_dictionary_is_smaller_than_what_was_pulled_and_is_part_of_it():
-    policy = ma.BKB(np.linspace(0, 1, 500)[:, None], KERNEL, regularization=1.0, rule=ma.Sampled(2.0))
+    policy = ma.BKB(
+        np.linspace(0, 1, 500)[:, None], KERNEL, regularization=1.0, rule=ma.Sampled(2.0)
+    )
     rng = np.random.default_rng(0)
     for _ in range(20):
         policy.observe(rng.integers(500, size=50), rng.standard_normal(50))
@@ -80,7 +95,9 @@ def test_linear_kernels_keep_as_many_inducing_arms_as_they_have_dimensions():
 
 def test_longer_horizon_redraws_with_a_larger_oversampling():
     rng = np.random.default_rng(0)
-    policy = ma.BKB(np.linspace(0, 1, 400)[:, None], KERNEL, regularization=1.0, rule=ma.Sampled(1.0))
+    policy = ma.BKB(
+        np.linspace(0, 1, 400)[:, None], KERNEL, regularization=1.0, rule=ma.Sampled(1.0)
+    )
     policy.observe(np.arange(400), rng.standard_normal(400))
     policy.redraw()
     small, information, beta = len(dictionary(policy)), policy.evidence.information, policy.beta
@@ -124,7 +141,9 @@ def test_wrong_settings_are_typed_errors():
     with pytest.raises(ParameterError, match="Sampled"):
         ma.BKB(np.arange(9.0)[:, None], KERNEL).redraw()
     with pytest.raises(ParameterError, match="Resampled"):
-        ma.BKB(np.arange(9.0)[:, None], KERNEL, rule=ma.Sampled(), confidence=ma.Certified(1.0, 0.1))
+        ma.BKB(
+            np.arange(9.0)[:, None], KERNEL, rule=ma.Sampled(), confidence=ma.Certified(1.0, 0.1)
+        )
 
 
 def test_a_batch_repeats_an_arm_only_when_nothing_else_is_worth_it():
@@ -151,7 +170,8 @@ def test_a_batch_from_an_unexplored_pool_holds_different_arms():
 def test_repeats_in_one_call_count_once_in_the_information():
     radius = ma.LogDet(1.0, 0.1)
     policies = [
-        ma.BKB(np.linspace(0, 1, 9)[:, None], KERNEL, confidence=radius, rule=ma.Sampled()) for _ in range(2)
+        ma.BKB(np.linspace(0, 1, 9)[:, None], KERNEL, confidence=radius, rule=ma.Sampled())
+        for _ in range(2)
     ]
     policies[0].observe(np.full(500, 3), np.zeros(500))
     for _ in range(500):
@@ -165,7 +185,9 @@ def test_repeats_in_one_call_count_once_in_the_information():
 def test_a_record_given_back_repeats_the_draw(by_value):
     rng = np.random.default_rng(0)
     arms = np.linspace(0, 1, 200)[:, None]
-    one, other = (ma.BKB(arms, KERNEL, regularization=1.0, rule=ma.Sampled(1.0), seed=seed) for seed in (1, 2))
+    one, other = (
+        ma.BKB(arms, KERNEL, regularization=1.0, rule=ma.Sampled(1.0), seed=seed) for seed in (1, 2)
+    )
     for _ in range(15):
         pulls = rng.integers(200, size=20)
         given = arms[pulls] if by_value else pulls
@@ -180,7 +202,9 @@ def test_a_record_given_back_repeats_the_draw(by_value):
 def test_rows_by_value_are_the_arms_they_equal():
     rng = np.random.default_rng(0)
     arms = rng.random((60, 2))
-    by_number, by_value = (ma.BKB(arms, KERNEL, regularization=0.1, rule=ma.Sampled(3.0)) for _ in range(2))
+    by_number, by_value = (
+        ma.BKB(arms, KERNEL, regularization=0.1, rule=ma.Sampled(3.0)) for _ in range(2)
+    )
     for _ in range(30):
         i = int(by_number.choose()[0])
         assert by_value.choose(arms=arms) == [i] or not by_value.evidence.n_observations
@@ -201,7 +225,10 @@ def test_kept_kernel_columns_are_those_of_the_rows():
         policy.observe(arms, problem.pull(arms))
         if step % 30 == 29:
             mean, variance = policy._scores.moments()
-            for found in (policy.belief.scores(policy._scores.arms).moments(), policy.belief.moments(*policy._scores.arms)):
+            for found in (
+                policy.belief.scores(policy._scores.arms).moments(),
+                policy.belief.moments(*policy._scores.arms),
+            ):
                 np.testing.assert_allclose(found[0], mean, atol=1e-9)
                 np.testing.assert_allclose(found[1], variance, rtol=1e-8)
     assert len(policy._scores.columns) <= 3 * len(policy.belief.inducing) + 64
@@ -221,9 +248,13 @@ def test_the_evidence_is_of_the_rows_as_they_are_projected_now():
     root = np.sqrt(np.outer(n, n))
     evidence = policy.evidence
     assert len(S) < 40
-    assert evidence.log_det == pytest.approx(np.linalg.slogdet(projected * root / 0.5 + np.eye(80))[1])
+    assert evidence.log_det == pytest.approx(
+        np.linalg.slogdet(projected * root / 0.5 + np.eye(80))[1]
+    )
     assert evidence.left_out == pytest.approx(n @ np.diag(K - projected) / 0.5)
-    assert evidence.largest() == pytest.approx(np.linalg.eigvalsh((K - projected) * root / 0.5).max())
+    assert evidence.largest() == pytest.approx(
+        np.linalg.eigvalsh((K - projected) * root / 0.5).max()
+    )
     assert evidence.effective_dimension == pytest.approx(n @ policy.scores().variance)
     assert evidence.trace == pytest.approx(n.sum() / 0.5)
     radius = ma.Resampled(2.0, np.sqrt(0.5), 0.1)
@@ -239,7 +270,14 @@ def test_its_own_radius_covers_f_whatever_the_oversampling():
         q = (0.1, 1.0, 5.0)[seed % 3]
         problem = RKHSProblem(KERNEL, n_arms=100, noise=0.3, seed=seed)
         radius = ma.Resampled(1.0, 0.3, 0.1)
-        policy = ma.BKB(problem.arms, KERNEL, regularization=0.09, rule=ma.Sampled(q), confidence=radius, seed=seed)
+        policy = ma.BKB(
+            problem.arms,
+            KERNEL,
+            regularization=0.09,
+            rule=ma.Sampled(q),
+            confidence=radius,
+            seed=seed,
+        )
         inside = True
         for _ in range(50):
             arms = policy.choose()

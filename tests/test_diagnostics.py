@@ -50,7 +50,9 @@ def test_wrong_arguments_are_typed_errors(diagnose):
 
 def test_information_gain_is_half_a_log_determinant():
     K = KERNEL(ROWS, ROWS)
-    assert diagnostics.information_gain(ROWS, KERNEL, 0.3) == pytest.approx(np.linalg.slogdet(K / 0.3 + np.eye(20))[1] / 2)
+    assert diagnostics.information_gain(ROWS, KERNEL, 0.3) == pytest.approx(
+        np.linalg.slogdet(K / 0.3 + np.eye(20))[1] / 2
+    )
 
 
 @given(st.lists(st.integers(0, 19), min_size=1, max_size=25), st.sampled_from([1e-3, 0.1, 10.0]))
@@ -68,7 +70,9 @@ def test_the_chain_of_inequalities(pulls, regularization):
     d_eff = diagnostics.effective_dimension(ROWS[pulls], KERNEL, regularization)
     assert policy.effective_dimension == pytest.approx(d_eff, rel=1e-6)
     assert d_eff <= total * (1 + 1e-9)
-    assert total <= 2 * diagnostics.information_gain(ROWS[pulls], KERNEL, regularization) * (1 + 1e-9)
+    assert total <= 2 * diagnostics.information_gain(ROWS[pulls], KERNEL, regularization) * (
+        1 + 1e-9
+    )
 
 
 @pytest.fixture
@@ -152,7 +156,9 @@ def test_sandwich_where_nothing_varies():
 
 
 def test_size_and_regret_bounds():
-    assert diagnostics.dictionary_size_bound(0.5, 5.0, 13.0, 1.0, 0.25) == pytest.approx(3 * 5 * 3 * 5 * 13)
+    assert diagnostics.dictionary_size_bound(0.5, 5.0, 13.0, 1.0, 0.25) == pytest.approx(
+        3 * 5 * 3 * 5 * 13
+    )
     theory = ma.Theory(norm=2.0, noise=0.1, epsilon=0.5, delta=0.1)
     ratio = 1.0 / 0.01
     spread = (1 + np.log1p(ratio * 100)) * 7.0
@@ -186,7 +192,9 @@ def test_the_regret_bound_is_above_what_a_run_adds_up(epsilon, regularization, n
         added += 2 * policy.beta * np.sqrt(policy.scores().variance[arm])
         policy.observe(arm, problem.pull([arm])[0])
     pulled = policy.counts > 0
-    d_eff = diagnostics.effective_dimension(problem.arms[pulled], KERNEL, regularization, policy.counts[pulled])
+    d_eff = diagnostics.effective_dimension(
+        problem.arms[pulled], KERNEL, regularization, policy.counts[pulled]
+    )
     assert added <= diagnostics.regret_bound(theory, horizon, d_eff, 1.0, regularization)
 
 

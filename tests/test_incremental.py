@@ -49,7 +49,9 @@ def test_marginals_are_those_of_a_fresh_draw():
     for _ in range(1500):
         before, inside = first, rng.random(100) < first
         for after in sequence:
-            inside = rng.random(100) < rule.draws(candidates(after, np.ones(100), before, inside), after)
+            inside = rng.random(100) < rule.draws(
+                candidates(after, np.ones(100), before, inside), after
+            )
             before = after
         hits += inside
     np.testing.assert_allclose(hits / 1500, sequence[-1], atol=0.065)
@@ -67,7 +69,9 @@ def test_insertion_never_deletes_and_enters_by_leverage():
     rule = Insertion(0.7)
     rows = candidates(variance, np.full(40, 9.0), np.zeros(40), inside, fresh)
     drawn = rule.draws(rows, rule.inclusion(rows))
-    np.testing.assert_allclose(drawn[~inside], np.minimum(1.0, 0.7 * fresh * variance / (1 + variance))[~inside])
+    np.testing.assert_allclose(
+        drawn[~inside], np.minimum(1.0, 0.7 * fresh * variance / (1 + variance))[~inside]
+    )
     assert (drawn[inside] == 1).all()
     before = policy.belief.dictionary
     policy.redraw(1e300)
@@ -92,6 +96,8 @@ def test_the_sketch_is_about_as_accurate_as_a_fresh_one(rule):
     assert ma.diagnostics.sandwich(policy).holds(0.5)
     assert len(policy.belief.dictionary) <= len(np.unique(chosen))
     assert policy.guarantee == "none"
-    assert (problem.f.max() - problem.f[chosen[-50:]]).mean() < 0.1 * (problem.f.max() - problem.f.mean())
+    assert (problem.f.max() - problem.f[chosen[-50:]]).mean() < 0.1 * (
+        problem.f.max() - problem.f.mean()
+    )
     with pytest.raises(ParameterError):
         type(rule)(0.0)

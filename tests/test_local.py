@@ -41,7 +41,9 @@ def test_a_batch_goes_on_until_some_arm_may_have_shrunk(tuning, threshold):
     gained = 0
     while gained < 3:
         batch = policy.choose(None)
-        by_global_rule = 1 + np.count_nonzero(1 + policy.scores().variance[batch].cumsum() <= threshold)
+        by_global_rule = 1 + np.count_nonzero(
+            1 + policy.scores().variance[batch].cumsum() <= threshold
+        )
         assert shrinkage(policy, batch[:-1]) <= threshold < shrinkage(policy, batch)
         assert len(batch) >= by_global_rule
         gained += len(batch) - by_global_rule

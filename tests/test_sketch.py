@@ -30,14 +30,18 @@ class TestDictionary:
         p, n = np.array([0.0, 0.1, 0.2, 1.0, 1.0]), np.array([3.0, 1.0, 4.0, 1.0, 7.0])
         expected = np.minimum(1.0, n * p)
         np.testing.assert_allclose(inclusion_probability(p / 5.0, n, 5.0), expected, atol=1e-15)
-        assert (inclusion_probability(p / 5.0, n, 5.0) >= 1 - (1 - p) ** n - 1e-15).all()  # one of n pulls is drawn
+        assert (
+            inclusion_probability(p / 5.0, n, 5.0) >= 1 - (1 - p) ** n - 1e-15
+        ).all()  # one of n pulls is drawn
 
     def test_probability_above_one_counts_as_one(self):
         assert inclusion_probability(np.array([100.0]), np.array([1.0]), 5.0) == 1
         assert inclusion_probability(np.array([100.0]), np.array([1.0]), 1e308) == 1
 
     def test_tiny_probabilities_do_not_round_to_zero(self):
-        assert inclusion_probability(np.array([1e-20]), np.array([10.0]), 1.0) == pytest.approx(1e-19)
+        assert inclusion_probability(np.array([1e-20]), np.array([10.0]), 1.0) == pytest.approx(
+            1e-19
+        )
 
     def test_frequencies_follow_the_probabilities(self):
         chance = Chance.of(np.random.default_rng(0))
@@ -86,7 +90,9 @@ class TestLinearAlgebra:
     @pytest.mark.parametrize("least", [0.5, WELL / 10])
     def test_a_solver_solves_by_the_inverse_or_by_blocks(self, m, least):
         rng = np.random.default_rng(m)
-        L = np.tril(rng.uniform(-1, 1, (m, m)) / np.sqrt(m), -1) + np.diag(np.linspace(1.0, least, m))
+        L = np.tril(rng.uniform(-1, 1, (m, m)) / np.sqrt(m), -1) + np.diag(
+            np.linspace(1.0, least, m)
+        )
         B = rng.random((5, m)).T
         kept = B.copy()
         np.testing.assert_allclose(L @ solver(np.asfortranarray(L))(B), B, rtol=1e-9, atol=1e-12)
@@ -109,7 +115,9 @@ def observations(rng, rows, kernel=KERNEL):
 
 
 class TestPosterior:
-    @pytest.mark.parametrize("kernel", [KERNEL, ma.kernels.Matern(0.5, 1.5), ma.kernels.Linear(1.0), 3.0 * KERNEL])
+    @pytest.mark.parametrize(
+        "kernel", [KERNEL, ma.kernels.Matern(0.5, 1.5), ma.kernels.Linear(1.0), 3.0 * KERNEL]
+    )
     def test_it_is_the_papers_equation_three(self, kernel):
         rng = np.random.default_rng(3)
         arms = rng.random((30, 2))
@@ -158,7 +166,10 @@ class TestIndefiniteKernels:
         ("function", "words"),
         [
             (lambda X, Y: 1.0 + 0.5 * np.abs(X - Y.T), "exceeds"),
-            (lambda X, Y: np.where(X == Y.T, 1.0, np.where(np.abs(X - Y.T) == 1, 0.9, -0.9)), "negative variance"),
+            (
+                lambda X, Y: np.where(X == Y.T, 1.0, np.where(np.abs(X - Y.T) == 1, 0.9, -0.9)),
+                "negative variance",
+            ),
             (lambda X, Y: np.exp(-np.abs(X - Y.T)) + 0.1 * (X > Y.T), "symmetric"),
         ],
     )
@@ -169,7 +180,9 @@ class TestIndefiniteKernels:
         assert "y = [" in str(caught.value)
 
     def test_an_arm_outside_the_dictionary_reveals_it_too(self):
-        kernel = ma.kernels.FromCallable(lambda X, Y: np.where(X == Y.T, 1.0, np.where(np.abs(X - Y.T) == 1, 0.9, -0.9)))
+        kernel = ma.kernels.FromCallable(
+            lambda X, Y: np.where(X == Y.T, 1.0, np.where(np.abs(X - Y.T) == 1, 0.9, -0.9))
+        )
         embedding, _ = Embedding.fit(kernel, self.X[:2], 1e-12)
         with pytest.raises(KernelError, match=r"x = \[2\.\].*against y = \["):
             embedding(self.X, np.ones(3))

@@ -89,4 +89,6 @@ def test_it_finds_the_best_arm():
     problem = RKHSProblem(KERNEL, n_arms=300, seed=2)
     policy = Thompson(problem.arms, KERNEL, regularization=0.01, seed=1)
     chosen = play(policy, problem.pull, 300)
-    assert (problem.f.max() - problem.f[chosen[-100:]]).mean() < 0.1 * (problem.f.max() - problem.f.mean())
+    assert (problem.f.max() - problem.f[chosen[-100:]]).mean() < 0.1 * (
+        problem.f.max() - problem.f.mean()
+    )

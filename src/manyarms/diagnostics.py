@@ -1,5 +1,6 @@
-"""The paper's quantities, measured: effective dimension, information gain, Theorem 1's sandwich and size, Theorem 2's regret.
+"""The paper's quantities, measured.
 
+Effective dimension, information gain, Theorem 1's sandwich and size, Theorem 2's regret.
 Exact ones factor a u×u matrix for u distinct pulled arms: they are for tests, reports and small
 runs.
 """
@@ -59,7 +60,7 @@ class Sandwich(NamedTuple):
 
 
 class SketchAccuracy(NamedTuple):
-    """η, the largest eigenvalue of what the sketch leaves out of the rows observed, over λ; and what follows from it.
+    """η = λ_max(RᵀR)/λ, R what the sketch leaves out of the rows observed; what follows from it.
 
     eta is a bound on η (η itself where a dictionary is drawn and at most 500 rows are outside it);
     eta_bound is e = Σ ωr/λ ≥ η; theta = (η + √(η² + 4η))/2 bounds every variance: σ²/(1 + θ) ≤ σ̃²
@@ -74,8 +75,10 @@ class SketchAccuracy(NamedTuple):
 def effective_dimension(
     X: ArrayLike, kernel: Any, regularization: float, counts: ArrayLike | None = None
 ) -> float:
-    """d_eff = Tr K(K + λI)⁻¹ of rows X, each pulled `counts` times (once by default). `policy.effective_dimension` estimates
-    it from the sketch."""
+    """d_eff = Tr K(K + λI)⁻¹ of rows X, each pulled `counts` times (once by default).
+
+    `policy.effective_dimension` estimates it from the sketch.
+    """
     e = _spectrum(X, kernel, counts)
     return float(np.sum(e / (e + _variance(regularization))))
 
@@ -83,12 +86,12 @@ def effective_dimension(
 def information_gain(
     X: ArrayLike, kernel: Any, regularization: float, counts: ArrayLike | None = None
 ) -> float:
-    """½ log det(K/λ + I) of rows X, each pulled `counts` times (once by default): γ_T is its maximum over X."""
+    """½ log det(K/λ + I) of rows X, each pulled `counts` times: γ_T is its maximum over X."""
     return float(0.5 * np.log1p(_spectrum(X, kernel, counts) / _variance(regularization)).sum())
 
 
 def sandwich(policy: Policy) -> Sandwich:
-    """How far the sketched variances are from the exact ones of all that was observed, over all arms, now."""
+    """How far the sketched variances of all arms are from the exact ones, given all observed."""
     exact = ExactPosterior.fit(policy.kernel, _observations(policy), policy.regularization)
     sketched = policy.scores().variance
     _, variance = exact.moments(policy.arms, policy.kernel.diag(policy.arms))
@@ -100,7 +103,7 @@ def sandwich(policy: Policy) -> Sandwich:
 
 
 def sketch_accuracy(policy: HasEvidence) -> SketchAccuracy:
-    """The accuracy of the sketch on the data seen, without Theorem 1's ε: it holds for every rule."""
+    """The accuracy of the sketch on the data seen, without Theorem 1's ε: for every rule."""
     evidence = policy.evidence
     if evidence.exact:
         raise ParameterError(f"only a sketch has an accuracy, the posterior of {policy!r} is exact")
@@ -179,7 +182,7 @@ def regret_bound(
 
 
 def cumulative_regret(values: ArrayLike, optimum: float) -> Array:
-    """R_t = Σ_{s≤t} f(x⋆) − f(x_s) for every t, from the noise-free values f(x_s) of the arms pulled, (T,)."""
+    """R_t = Σ_{s≤t} f(x⋆) − f(x_s) for every t, from f(x_s) of the arms pulled, (T,)."""
     return np.asarray(np.cumsum(optimum - np.asarray(values, dtype=np.float64)))
 
 
@@ -189,7 +192,7 @@ def simple_regret(values: ArrayLike, optimum: float) -> Array:
 
 
 def random_iterate_regret(values: ArrayLike, optimum: float) -> Array:
-    """f(x⋆) − E f(x̄_t) = R_t/t for x̄_t drawn uniformly from the arms pulled up to t, for every t, (T,)."""
+    """f(x⋆) − E f(x̄_t) = R_t/t, x̄_t drawn uniformly from the arms pulled up to t, (T,)."""
     regret = cumulative_regret(values, optimum)
     return regret / np.arange(1, len(regret) + 1)
 
@@ -216,8 +219,8 @@ def _observations(policy: Policy) -> Observations:
     known = float(weights @ diag) / policy.regularization
     if not np.isclose(known, evidence.trace, rtol=1e-6):
         raise StateError(
-            "the policy has observed rows that were given by value, which it does not keep: the exact posterior "
-            "of all it has observed is not known"
+            "the policy has observed rows that were given by value, which it does not keep: the "
+            "exact posterior of all it has observed is not known"
         )
     return Observations(rows, diag, weights, weights * rewards)
 

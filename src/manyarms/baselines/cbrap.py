@@ -16,7 +16,7 @@ from manyarms.typing import Array, ArrayLike, Seed
 
 
 class CBRAP(Policy):
-    """The linear bandit on φ(x) = Mx, M (m, d) with entries N(0, 1/m), m fixed beforehand: O(A·m + m²) a step.
+    """The linear bandit on φ(x) = Mx, M (m, d) with entries N(0, 1/m): O(A·m + m²) a step.
 
     E φ(x)ᵀφ(y) = xᵀy, within O(√(ln A/m)) for all pairs of arms. Guarantee: none of no regret. f(x)
     = xᵀθ is not linear in φ(x) when m < d: the part of it that no weights represent costs regret

@@ -28,7 +28,7 @@ class Drawable(Protocol):
 
 @dataclass(frozen=True)
 class DrawnWeights:
-    """The arm that is best for weights drawn from the posterior, with the arms before it supposed pulled."""
+    """The best arm for weights drawn from the posterior, the arms before it supposed pulled."""
 
     looks: ClassVar[bool] = True
 
@@ -37,7 +37,7 @@ class DrawnWeights:
 
 
 def best_drawn(view: View) -> int:
-    """The best arm of one draw, which depends on how much was observed and on the number of the pick."""
+    """The best arm of a draw, a function of how much was observed and of the number of the pick."""
     if not isinstance(view.scores, Drawable):
         raise ParameterError(
             f"{type(view.scores).__name__} cannot be drawn from: choose by upper bounds"
@@ -47,7 +47,7 @@ def best_drawn(view: View) -> int:
 
 
 def allowed_best(values: Array, barred: Mask | None) -> int:
-    """The position of the largest value that may be chosen; of those that tie with it, the lowest."""
+    """The position of the largest value that may be chosen; of ties, the lowest."""
     tolerance = TIE * np.abs(values)
     return best_of(values if barred is None else np.where(barred, -np.inf, values), tolerance)
 

@@ -1,4 +1,4 @@
-"""Fourier features of stationary kernels: k(x, y) ≈ Σ_j p_j cos ω_jᵀ(x − y) = φ(x)ᵀφ(y), what RFF and QFF share.
+"""Fourier features of stationary kernels: k(x, y) ≈ Σ_j p_j cos ω_jᵀ(x − y) = φ(x)ᵀφ(y).
 
 By Bochner's theorem k is the expectation of cos ωᵀ(x − y) over its spectral density; a policy
 supplies frequencies ω_j and weights p_j that stand for it. Multiples of kernels scale the weights.
@@ -35,7 +35,7 @@ class Term:
 
 
 def terms_of(kernel: Kernel, n_columns: int, allowed: tuple[type[Stationary], ...]) -> list[Term]:
-    """The summands of a kernel of so many columns; KernelError where one is of another type than allowed."""
+    """The summands of a kernel of so many columns; KernelError where one is of another type."""
     if isinstance(kernel, Sum):
         first = terms_of(kernel.first, n_columns, allowed)
         return first + terms_of(kernel.second, n_columns, allowed)
@@ -50,19 +50,19 @@ def terms_of(kernel: Kernel, n_columns: int, allowed: tuple[type[Stationary], ..
         return [Term(1.0, kernel, 0, n_columns)]
     names = " or ".join(each.__name__ for each in allowed)
     raise KernelError(
-        f"Fourier features need {names} kernels of manyarms, multiples and sums of them, or such kernels "
-        f"On some columns; got {kernel!r}: use BKB for other kernels"
+        f"Fourier features need {names} kernels of manyarms, multiples and sums of them, or such "
+        f"kernels On some columns; got {kernel!r}: use BKB for other kernels"
     )
 
 
 FEATURE_COPIES = 2.5
-"""Arrays (A, m) that exist at once while the features of all arms are made: measured peak memory."""
+"""Arrays (A, m) that exist at once while features of all arms are made: measured peak memory."""
 FACTOR_COPIES = 5.0
 """Arrays (m, m) that exist at once while an arm is observed: measured peak memory."""
 
 
 def check_memory(n_arms: int, m: int) -> None:
-    """Raise MemoryBudgetError where m features of so many arms take more than half of this machine's memory."""
+    """Raise MemoryBudgetError where m features of so many arms take over half of all memory."""
     features = 8.0 * n_arms * m
     factor = 8.0 * m * m
     peak = FEATURE_COPIES * features + FACTOR_COPIES * factor
@@ -70,14 +70,14 @@ def check_memory(n_arms: int, m: int) -> None:
     if peak > allowed:
         raise MemoryBudgetError(
             f"{m:,} features of {n_arms:,} arms take 8·A·m = {features / 1e9:.3g} GB and "
-            f"8·m² = {factor / 1e9:.3g} GB, and {peak / 1e9:.3g} GB while they are computed; half of this "
-            f"machine's memory is {allowed / 1e9:.3g} GB. Give fewer features or fewer arms, or use BKB, "
-            "which needs a few numbers an arm"
+            f"8·m² = {factor / 1e9:.3g} GB, and {peak / 1e9:.3g} GB while they are computed; half "
+            f"of this machine's memory is {allowed / 1e9:.3g} GB. Give fewer features or fewer "
+            "arms, or use BKB, which needs a few numbers an arm"
         )
 
 
 Frequencies = Callable[[list[Term], Arms, np.random.Generator], list[tuple[Array, Array]]]
-"""Of each term: frequencies (D, stop − start) of its columns in units of 1/ℓ; weights (D,), which add up to 1."""
+"""Of each term: frequencies (D, columns) in units of 1/ℓ, and weights (D,), which add up to 1."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Algorithm 1 with a dictionary that is updated at every observation instead of drawn anew: rules for `BKB`.
+"""Rules for `BKB`: Algorithm 1 with a dictionary that is updated instead of drawn anew.
 
 Both cost what Algorithm 1 costs, O(A m²) a step: they are here to compare dictionaries, not times.
 """
@@ -18,7 +18,7 @@ from manyarms.typing import Array
 
 @dataclass(frozen=True)
 class Incremental:
-    """A row of S_t stays with probability p_{t+1}/p_t, one that was just pulled enters with its own p: the paper's remark.
+    """The paper's remark: a row of S_t stays with probability p_{t+1}/p_t.
 
     p = min(1, n·q̄·σ̃²) for a row of weight n. Where p grows, as it does with n, a row of S stays,
     and one outside enters with probability (p_{t+1} − p_t)/(1 − p_t). Were the p fixed beforehand,
@@ -59,7 +59,7 @@ class Incremental:
 
 @dataclass(frozen=True)
 class Insertion:
-    """A pull enters S with probability min(1, n·q̄·τ̃), τ̃ = σ̃²/(1 + σ̃²) its leverage with itself included, and stays.
+    """A pull enters S with probability min(1, n·q̄·τ̃), τ̃ = σ̃²/(1 + σ̃²), and stays.
 
     KORS (Calandriello, Lazaric, Valko; ICML 2017), used for bandits by EK-UCB (Zenati, Bietti,
     Diemert, Mairal, Martin, Gaillard; AISTATS 2022), who prove regret of the exact method's order

@@ -1,4 +1,4 @@
-"""Batch-BKB with its local rule (Calandriello, Carratino, Lazaric, Valko, Rosasco; ICML 2020): longer batches.
+"""Batch-BKB with its local rule (Calandriello et al., ICML 2020): longer batches.
 
 A batch of `choose(None)` goes on while no variance may have shrunk by more than C. The global rule
 knows that from 1 + Σσ̃²(x_s) ≤ C. The local one asks it of every arm x by itself, with the
@@ -27,7 +27,7 @@ from manyarms.typing import Array, Indices
 
 @dataclass(frozen=True)
 class LocalRule:
-    """A batch goes on while every arm may have shrunk by C at most; for `BKB` with ``rule=Inserted()``."""
+    """A batch goes on while no variance may have shrunk by more than C; for ``rule=Inserted()``."""
 
     threshold: float = 2.0
 
@@ -77,7 +77,7 @@ class _Sums:
 
 
 class LocalBatch(BKB):
-    """BKB whose batches of no given size end by the local rule; its regret is that of `BKB` up to constants.
+    """BKB whose batches of no given size end by the local rule; regret as `BKB`, up to constants.
 
     threshold : C.
     options : those of `BKB`.

@@ -1,4 +1,7 @@
-"""OFUL (Abbasi-Yadkori, Pál, Szepesvári; NeurIPS 2011), of which LinUCB (Li et al. 2010) is the form with a constant radius."""
+"""OFUL (Abbasi-Yadkori, Pál, Szepesvári; NeurIPS 2011).
+
+LinUCB (Li et al. 2010) is its form with a constant radius.
+"""
 
 from pathlib import Path
 

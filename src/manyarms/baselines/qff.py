@@ -1,4 +1,4 @@
-"""Quadrature Fourier features (Mutný and Krause, NeurIPS 2018) for RBF kernels of few columns, and sums of such kernels."""
+"""Quadrature Fourier features (Mutný and Krause, NeurIPS 2018): RBF kernels of few columns."""
 
 from functools import reduce
 from math import prod
@@ -22,17 +22,17 @@ from manyarms.typing import Array, ArrayLike, Seed
 MOST_FEATURES = 1 << 12
 """Features beyond which QFF refuses: a step is O(m²)."""
 ACCURACY = 1e-4
-"""Largest error of a one-dimensional kernel, over the span of the arms, of the nodes taken by default."""
+"""Largest error of a column's kernel, over the span of the arms, of the nodes taken by default."""
 
 
 class QFF(Policy):
-    """UCB or Thompson sampling on the nodes of Gauss–Hermite quadrature of the spectral density, Πₖ nₖ features.
+    """Frequencies are the nodes of Gauss–Hermite quadrature of the spectral density.
 
-    |φ(x)ᵀφ(y) − k(x, y)| decays exponentially in n once n exceeds about (span/2ℓ)². Guarantee: with
-    n of order ln T a column the kernel's error is too small to matter over T steps, and the regret
-    is that of the exact method, with its radius. There is none for a smaller n, nor beyond the span
-    of the arms. Features are exponential in the columns of a term: take few columns, or a kernel
-    that is additive over groups of few columns.
+    There are Πₖ nₖ features. |φ(x)ᵀφ(y) − k(x, y)| decays exponentially in n once n exceeds about
+    (span/2ℓ)². Guarantee: with n of order ln T a column the kernel's error is too small to matter
+    over T steps, and the regret is that of the exact method, with its radius. There is none for a
+    smaller n, nor beyond the span of the arms. Features are exponential in the columns of a term:
+    take few columns, or a kernel that is additive over groups of few columns.
 
     arms : (A, d) array of finite numbers, or the path of a .npy (mapped) or .parquet file that
         holds one.
@@ -72,8 +72,9 @@ class QFF(Policy):
         m = sum(prod(each) for each in sizes)
         if m > MOST_FEATURES:
             raise ParameterError(
-                f"QFF takes at most {MOST_FEATURES} features, got {m:,} from {sizes} nodes a column: give an "
-                "additive kernel of few columns a term, larger lengthscales or fewer nodes, or use BKB"
+                f"QFF takes at most {MOST_FEATURES} features, got {m:,} from {sizes} nodes a "
+                "column: give an additive kernel of few columns a term, larger lengthscales or "
+                "fewer nodes, or use BKB"
             )
         check_memory(len(arms.rows), m)
         return [grid(each) for each in sizes]
@@ -87,13 +88,13 @@ class QFF(Policy):
 
 
 def quadrature(n: int) -> tuple[Array, Array]:
-    """Nodes and weights (n,) with Σ p_j g(ω_j) = E g(ω), ω ~ N(0, 1), for polynomials g of degree up to 2n − 1."""
+    """Nodes and weights (n,): Σ p_j g(ω_j) = E g(ω), ω ~ N(0, 1), for g of degree up to 2n − 1."""
     nodes, weights = roots_hermitenorm(n)
     return nodes, weights / weights.sum()
 
 
 def grid(sizes: list[int]) -> tuple[Array, Array]:
-    """One of each pair ±ω of the product grid of so many nodes a column, with the weight of both: (D, d) and (D,)."""
+    """One of each pair ±ω of the product grid (D, d), with the weight of both (D,)."""
     rules = [quadrature(n) for n in sizes]
     axes = np.meshgrid(*(nodes for nodes, _ in rules), indexing="ij")
     nodes = np.stack(axes, axis=-1).reshape(-1, len(sizes))
@@ -113,7 +114,7 @@ def kernel_error(n: int, span: float) -> float:
 
 
 def nodes_for(span: float) -> int:
-    """About the fewest nodes whose `kernel_error` is at most `ACCURACY`, or more than `MOST_FEATURES`.
+    """About the fewest nodes whose `kernel_error` is at most `ACCURACY`.
 
     Nodes are π/√n apart in the middle, so that the kernel repeats itself at 2√n: n ≥ (span/2)² at
     least.

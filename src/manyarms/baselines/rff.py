@@ -18,7 +18,7 @@ from manyarms.typing import Array, ArrayLike, Seed
 
 
 class RFF(Policy):
-    """UCB or Thompson sampling on frequencies drawn from the kernel's spectral density: O(A·m + m²) a step, m features.
+    """Frequencies are drawn from the kernel's spectral density: m features, O(A·m + m²) a step.
 
     Guarantee: none. φ(x)ᵀφ(y) is within O(1/√m) of k(x, y), but m features hold m directions:
     observations that pin all their weights down leave no variance anywhere, far from all data

@@ -1,4 +1,4 @@
-"""SOFUL (Kuzborskij, Cella, Cesa-Bianchi; AISTATS 2019): OFUL and linear Thompson sampling on frequent directions.
+"""SOFUL (Kuzborskij, Cella, Cesa-Bianchi; AISTATS 2019): linear bandits on frequent directions.
 
 Ṽ = λI + BᵀB of the sketch takes the place of V, in w̃ = Ṽ⁻¹Σ ω y x and in σ̃² = xᵀṼ⁻¹x. As V − ρ̄I
 ⪯ Ṽ ⪯ V, for f(x) = xᵀθ
@@ -30,7 +30,7 @@ from manyarms.typing import ArrayLike, Seed
 
 @dataclass(frozen=True)
 class Sketched:
-    """ξ√((1 + ρ̄/λ)(log det(V/λ) + 2 ln 1/δ)) + max(1, ρ̄/λ − 1)√λF, for `SOFUL`; ρ̄/λ is `Evidence.eta`.
+    """ξ√((1 + ρ̄/λ)(log det(V/λ) + 2 ln 1/δ)) + max(1, ρ̄/λ − 1)√λF; ρ̄/λ is `Evidence.eta`.
 
     It contains f(x) = xᵀθ for all arms and all steps with probability 1 − δ when ‖θ‖ ≤ F = ``norm``
     and the noise is ξ-sub-Gaussian, ξ = ``noise``. It is linear in ρ̄, which grows with t where the
@@ -58,7 +58,7 @@ class Sketched:
 
 
 class SOFUL(Policy):
-    """OFUL on a frequent-directions sketch of fixed size m: O(m²d) an observation, O(A·m·d) to score all arms.
+    """OFUL on a sketch of fixed size m: O(m²d) an observation, O(A·m·d) to score all arms.
 
     Guarantee: with ``confidence=Sketched(norm, noise)``, regret Õ((1 + ρ̄/λ)^{3/2} d√T). Where all
     arms lie in m dimensions ρ̄ = 0 and it is OFUL. Where the spectrum is heavy beyond m, ρ̄ grows

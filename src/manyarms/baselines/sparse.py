@@ -1,10 +1,10 @@
-"""Sparse Gaussian processes of fixed size: UCB on m inducing arms that are given, or drawn once, and never change.
+"""Sparse Gaussian processes: UCB on m inducing arms that are given, or drawn once, and stay.
 
 With z(x) = L⁻¹k_S(x), V = Σωzzᵀ + λI and q = zᵀV⁻¹z as for BKB (names as in Quiñonero-Candela and
 Rasmussen, JMLR 2005):
 
-    SoR   subset of regressors                   σ̃² = q          the prior variance of f is ‖z(x)‖², not k(x, x)
-    DTC   deterministic training conditional     σ̃² = r/λ + q    r(x) = k(x, x) − ‖z(x)‖²
+    SoR   subset of regressors                σ̃² = q          the prior variance of f is ‖z(x)‖²
+    DTC   deterministic training conditional  σ̃² = r/λ + q    r(x) = k(x, x) − ‖z(x)‖²
 
 The mean zᵀw is the same. Neither has a regret guarantee for a dictionary that does not follow the
 pulls. But the features of DTC are frozen before anything is seen, so that the radius `Certified`
@@ -33,7 +33,7 @@ from manyarms.typing import Array, ArrayLike, Indices, Seed
 
 
 class DTC(Policy):
-    """UCB on a fixed dictionary with the DTC variance, that of BKB: z(x) of all arms is computed once, a step is O(A m).
+    """UCB on a fixed dictionary with the DTC variance, that of BKB: a step is O(A m).
 
     An arm that S does not represent keeps its r/λ however often it is pulled, so it may be pulled
     forever: there is no regret guarantee. `choose(None)` is one arm.
@@ -68,12 +68,12 @@ class DTC(Policy):
 
     @property
     def inducing(self) -> Indices:
-        """The arms the posterior rests on, in index order: S without those that the others represent."""
+        """The arms the posterior rests on, in index order: S without those the others represent."""
         return inducing_of(self)
 
 
 class SoR(Policy):
-    """UCB on a fixed dictionary with the subset of regressors' variance, the GP whose kernel is zᵀz (Silverman 1985).
+    """UCB on a fixed dictionary with the variance of the GP whose kernel is zᵀz (Silverman 1985).
 
     Far from S both mean and variance vanish, whatever was observed: arms there are never explored
     ("variance starvation", the paper's Figure 1). There is no regret guarantee. Parameters as for
@@ -105,7 +105,7 @@ class SoR(Policy):
 
     @property
     def inducing(self) -> Indices:
-        """The arms the posterior rests on, in index order: S without those that the others represent."""
+        """The arms the posterior rests on, in index order: S without those the others represent."""
         return inducing_of(self)
 
 
@@ -161,7 +161,10 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class OneArm:
-    """One arm at a time: `GlobalRule` would end batches of unrepresented arms at once, those of starved ones never."""
+    """One arm at a time.
+
+    `GlobalRule` would end batches of unrepresented arms at once, and those of starved ones never.
+    """
 
     def started(self, scores: ArmScores) -> "OneArm":
         return self

@@ -1,6 +1,6 @@
 """Thompson sampling on BKB's sketch: the weights are drawn, not the values, so a step is O(A m).
 
-    w̃ ~ N(w, β̃²V⁻¹),   f̃(x) = z(x)ᵀw̃ + β̃√(r(x)/λ)·g_x,   g_x ~ N(0, 1) independent,   x⁺ = argmax f̃(x)
+    w̃ ~ N(w, β̃²V⁻¹),   f̃(x) = z(x)ᵀw̃ + β̃√(r(x)/λ)·g_x,   g_x ~ N(0, 1),   x⁺ = argmax f̃(x)
 
 so that f̃(x) ~ N(μ̃(x), β̃²σ̃²(x)) at every arm. Scoring all arms by upper bounds takes ‖C⁻¹z(x)‖²
 of each, O(A m²).
@@ -66,7 +66,7 @@ class ThompsonChooser:
 
 
 class Thompson(Policy):
-    """Thompson sampling on BKB's sketch; the arms of a batch are independent draws (Kandasamy et al. 2018).
+    """Thompson sampling on BKB's sketch. Arms of a batch are independent draws (Kandasamy 2018).
 
     Vakili, Moss, Artemev, Dutordoir and Picheny (S-GP-TS, NeurIPS 2021) prove sublinear regret for
     draws from an approximate posterior whose deviations are within a constant of the exact ones, as

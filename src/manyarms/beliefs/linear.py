@@ -1,4 +1,4 @@
-"""Beliefs that are linear in features φ(x) which are fixed beforehand: a regression, and a part that it cannot see.
+"""Beliefs that are linear in features φ(x) fixed beforehand: a regression, and what it cannot see.
 
     μ(x) = φ(x)ᵀw,    σ²(x) = o(x) + φ(x)ᵀV⁻¹φ(x),    V = λI + Σ ω φφᵀ
 
@@ -120,7 +120,8 @@ class Linear:
         """φ (n, m) and o (n,) of rows."""
         if len(rows) != 1:
             return self.feature_map(rows, diag)
-        # A product with one row rounds otherwise than one with many. The features of an arm are to be the same in both.
+        # A product with one row rounds otherwise than one with many. The features of an arm are to
+        # be the same in both.
         features, outside = self.feature_map(np.repeat(rows, 2, axis=0), np.repeat(diag, 2))
         return features[:1], outside[:1]
 

@@ -47,11 +47,11 @@ from manyarms.sketch.posterior import Posterior
 from manyarms.typing import Array, Indices, Mask
 
 LARGE = 500
-"""Rows beyond which e stands for η: the largest eigenvalue of a larger matrix takes more than 50 ms."""
+"""Rows beyond which e stands for η: a larger matrix takes more than 50 ms for its eigenvalue."""
 SPARE = 64
 """Kernel columns that are kept beyond twice those of S: a row that left S is often drawn again."""
 ROOM = 1 << 26
-"""Numbers (512 MiB) that kept kernel columns may take; beyond that they are computed in every pass."""
+"""Numbers (512 MiB) that kept kernel columns may take. Beyond that every pass computes them."""
 ARMS = 1024
 """Arms scored at a time: their coordinates stay in cache."""
 
@@ -134,7 +134,7 @@ class Drawn:
     rule: DrawRule
     noise: float  # ξ
     chance: Chance
-    data: Observations  # (u,) each: the different rows observed, in the order of their first observation
+    data: Observations  # (u,) each: the different rows observed, in the order in which they came
     row_keys: Indices  # (u,) numbers of arms, −1 for rows that were only given by value
     places: dict[bytes, int]  # of the rows
     posterior: Posterior  # on S
@@ -226,7 +226,7 @@ class Drawn:
     # Lines 6 to 9
 
     def observed(self, batch: Batch, record: Record | None = None) -> Step:
-        """The belief after these observations, on a dictionary that is drawn anew, or is that of the record.
+        """The belief after these observations, on a new dictionary, or on that of the record.
 
         The record holds S as positions among all rows observed so far, in the order of their first
         observation.
@@ -248,13 +248,14 @@ class Drawn:
         return Step(after, Record(after.dictionary, np.full(len(batch), m)), None, None)
 
     def redrawn(self, oversampling: float | None = None) -> "Drawn":
-        """The belief on another dictionary for the same observations, with another q̄ where one is given.
+        """The belief on another dictionary for the same observations, with another q̄ where given.
 
         The paper's "Tuning q̄": to go on past the horizon that was planned.
         """
         made = self
         if oversampling is not None:
-            made = replace(self, rule=replace(self.rule, oversampling=oversampling))  # type: ignore[type-var]
+            rule = replace(self.rule, oversampling=oversampling)  # type: ignore[type-var]
+            made = replace(self, rule=rule)
         if not self.n_observations:
             return made
         return made._drawn(np.zeros(len(self.variance)), None)
@@ -302,7 +303,8 @@ class Drawn:
             )
         if not (np.isfinite(counts).all() and np.isfinite(sums).all()):
             raise ObservationError(
-                "the rewards of an arm, times their weights ξ²/noise², add up beyond float64; rescale the rewards"
+                "the rewards of an arm, times their weights ξ²/noise², add up beyond float64; "
+                "rescale the rewards"
             )
         check_rounding(self.regularization, diag, counts)
         keys = np.full(u, -1, dtype=np.intp)
@@ -331,7 +333,8 @@ class Drawn:
         embedding, kept = Embedding.fit(self.kernel, rows[S], tolerance)
         inducing = S[kept]
         Z, r = embedding(rows, diag)
-        # A solve would give the embeddings of the inducing rows back only up to rounding over the smallest pivot.
+        # A solve would give the embeddings of the inducing rows back only up to rounding over the
+        # smallest pivot.
         Z[inducing] = embedding.L
         r[inducing] = 0.0
         r = np.maximum(r, 0.0)
@@ -351,7 +354,7 @@ class Drawn:
         return self.posterior.moments(rows, diag)
 
     def supposing(self, batch: Batch) -> "Drawn":
-        """If these rows were observed and entered S: variances fall, and rows that S did not hold are represented."""
+        """If these rows were observed and entered S: what S did not represent, it does then."""
         seen, at = self._with_rows(batch)
         return seen.on(np.union1d(seen.dictionary, at))
 
@@ -369,7 +372,7 @@ def _grown(array: Array, n: int) -> Array:
 
 @dataclass(frozen=True)
 class DrawnScores:
-    """Line 4: μ̃ and σ̃² of all arms, anew for every dictionary. Kernel columns of rows that stay in S are kept."""
+    """Line 4: μ̃ and σ̃² of all arms for a dictionary. Kernel columns of rows that stay are kept."""
 
     belief: Drawn
     arms: Arms

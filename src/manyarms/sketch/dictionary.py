@@ -1,4 +1,4 @@
-"""Ridge-leverage sampling of the dictionary (Algorithm 1, inner loop) and the q̄ that Theorem 1 asks for."""
+"""Sampling of the dictionary by leverage (Algorithm 1, inner loop), and Theorem 1's q̄."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ from manyarms.typing import Array, Indices
 
 
 def inclusion_probability(variance: Array, counts: Array, oversampling: float) -> Array:
-    """Line 7: the probability min(1, n·q̄·σ̃²) with which a row of leverage σ̃² and weight n enters the dictionary.
+    """Line 7: min(1, n·q̄·σ̃²), with which a row of leverage σ̃² and weight n enters the dictionary.
 
     Algorithm 1 draws a Bernoulli(q̄σ̃²) for every *pull*; one of n is drawn with probability 1 − (1
     − q̄σ̃²)ⁿ, which is less. The proof of Theorem 1 covers a weighted row that is drawn once, and
@@ -23,14 +23,14 @@ def inclusion_probability(variance: Array, counts: Array, oversampling: float) -
 
 @dataclass(frozen=True)
 class Chance:
-    """A random generator as a value: drawing returns the next one. Ten times cheaper than to copy a generator."""
+    """A random generator as a value: drawing returns the next one. It is cheaper than a copy."""
 
     _generator: np.random.Generator  # shared by all that follow from one
     _state: dict[str, Any]
 
     @classmethod
     def of(cls, rng: np.random.Generator, state: dict[str, Any] | None = None) -> "Chance":
-        """What this generator, which is used up by it, would draw, from this state on where one is given."""
+        """What this generator, which is used up, would draw, from a state where one is given."""
         return cls(rng, dict(rng.bit_generator.state if state is None else state))
 
     @property
@@ -49,13 +49,13 @@ class Chance:
         return int(self._generator.integers(below))
 
     def at(self, *numbers: int) -> np.random.Generator:
-        """A generator of its own for every sequence of numbers; this chance is not used up by it."""
+        """A generator of its own for every sequence of numbers; this chance is not used up."""
         uniform, _ = self.random(1)
         return np.random.default_rng([int(uniform[0] * 2**53), *numbers])
 
 
 def draw_dictionary(arms: Indices, probability: Array, chance: Chance) -> tuple[Indices, Chance]:
-    """The arms kept by one Bernoulli draw each, in the order given; an empty draw keeps the most probable one."""
+    """The arms kept by one Bernoulli draw each; an empty draw keeps the most probable one."""
     uniform, chance = chance.random(len(arms))
     kept = uniform < probability
     if not kept.any():

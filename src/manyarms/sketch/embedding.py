@@ -16,7 +16,10 @@ PSD_TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Embedding:
-    """Projection on the span of the inducing rows; the paper's (K_S^{1/2})⁺ k_S(·) up to a rotation that nothing depends on."""
+    """Projection on the span of the inducing rows.
+
+    It is the paper's (K_S^{1/2})⁺ k_S(·) up to a rotation, on which nothing depends.
+    """
 
     kernel: Kernel
     inducing_rows: Array  # (m, d)
@@ -26,8 +29,9 @@ class Embedding:
     def fit(
         cls, kernel: Kernel, rows: Array, tolerance: float | None
     ) -> tuple["Embedding", Indices]:
-        """The embedding of a dictionary, and which of its rows it rests on: those whose residual exceeds the tolerance.
+        """The embedding of a dictionary, and which of its rows it rests on.
 
+        They are those whose residual exceeds the tolerance.
         Without a tolerance all rows stay, the smallest pivots held at ε·κ². Dropping a
         near-duplicate moves the mean by the *root* of its residual times the difference of its
         rewards: too much where the posterior is to be the exact one.
@@ -81,14 +85,17 @@ class Embedding:
             raise _negative_variance(self.kernel, X[worst], r[worst], against)
 
     def check(self, X: Array, diag: Array, r: Array) -> None:
-        """Raise KernelError where a residual r (n,) of rows, computed elsewhere, is negative beyond rounding."""
+        """Raise KernelError where a residual r (n,) of rows is negative beyond rounding."""
         worst = int(r.argmin())
         if r[worst] < -PSD_TOLERANCE * diag.max():
             self(X[worst : worst + 1], diag[worst : worst + 1])
 
 
 def ridged_factor(kernel: Kernel, rows: Array, ridge: Array) -> Array:
-    """G (n, n) with GGᵀ = K + diag(ridge). Raises KernelError, naming a pair, where the kernel is at fault if there is none."""
+    """G (n, n) with GGᵀ = K + diag(ridge).
+
+    Raises KernelError, naming a pair, where there is none and the kernel is at fault.
+    """
     T = kernel(rows, rows)
     T[np.diag_indices_from(T)] += ridge
     try:
@@ -100,8 +107,9 @@ def ridged_factor(kernel: Kernel, rows: Array, ridge: Array) -> Array:
 
 def _negative_variance(kernel: Kernel, x: Array, variance: float, y: Array) -> KernelError:
     return KernelError(
-        f"the kernel is not positive semi-definite: given the inducing rows, x = {shown(kernel, x)} has the negative variance "
-        f"{variance:.3g}, most of it against y = {shown(kernel, y)}; use a kernel that is a covariance"
+        "the kernel is not positive semi-definite: given the inducing rows, "
+        f"x = {shown(kernel, x)} has the negative variance {variance:.3g}, most of it against y = {shown(kernel, y)}; "
+        "use a kernel that is a covariance"
     )
 
 
@@ -111,8 +119,8 @@ def check_kernel(kernel: Kernel, rows: Array, diag: Array) -> None:
     check_covariance(K, rows, kernel)
     if np.abs(np.diag(K) - diag).max() > PSD_TOLERANCE * max(diag.max(), np.diag(K).max()):
         raise KernelError(
-            f"{kernel!r} has k(x, x) = {np.diag(K)[0]} by rows but {diag[0]} by diag(); noise belongs into "
-            "`regularization`: leave a white-noise kernel out"
+            f"{kernel!r} has k(x, x) = {np.diag(K)[0]} by rows but {diag[0]} by diag(); noise "
+            "belongs into `regularization`: leave a white-noise kernel out"
         )
 
 
@@ -132,7 +140,8 @@ def check_covariance(K: Array, rows: Array, kernel: Kernel) -> None:
     if excess.max() > slack:
         i, j = np.unravel_index(int(excess.argmax()), K.shape)
         raise KernelError(
-            f"the kernel is not positive semi-definite: |k(x, y)| = {abs(K[i, j])} exceeds √(k(x, x) k(y, y)) = "
-            f"{root[i] * root[j]} for x = {shown(kernel, rows[i])}, y = {shown(kernel, rows[j])}; "
+            f"the kernel is not positive semi-definite: |k(x, y)| = {abs(K[i, j])} exceeds "
+            f"√(k(x, x) k(y, y)) = {root[i] * root[j]} for x = {shown(kernel, rows[i])}, "
+            f"y = {shown(kernel, rows[j])}; "
             "use a kernel that is a covariance"
         )

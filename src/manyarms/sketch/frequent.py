@@ -1,4 +1,6 @@
-"""Frequent directions (Liberty 2013; Ghashami, Liberty, Phillips, Woodruff 2016): AᵀA of a stream of rows, in m rows.
+"""Frequent directions: AᵀA of a stream of rows, in m rows.
+
+(Liberty 2013; Ghashami, Liberty, Phillips, Woodruff 2016.)
 
 Rows are added to the sketch B; where more than m remain after a singular value decomposition, all
 squared singular values are lowered by the (m + 1)-th, ρ, and the m largest are kept. With ρ̄ the
@@ -63,7 +65,7 @@ class FrequentDirections:
         )
 
     def leverage(self, X: Array, regularization: float) -> Array:
-        """xᵀ(λI + BᵀB)⁻¹x for every row of X: the part outside the directions over λ, and the part inside."""
+        """xᵀ(λI + BᵀB)⁻¹x for every row of X: the parts outside and inside the directions."""
         Z = np.square(X @ self.directions.T)
         inside = Z @ (1 / (self.values + regularization))
         if self.complete:
@@ -94,7 +96,7 @@ class SketchedRidge:
         return SketchedRidge(self.regularization, sketch, b)
 
     def lowered(self, features: Array, variance: Array, settled: float) -> tuple[Array, float]:
-        """σ̃² of rows (n, d) now. A sketch that shrinks can raise them, so they are computed anew."""
+        """σ̃² of rows (n, d), anew: a sketch that shrinks can raise them."""
         return self.leverage(features), settled
 
     @cached_property

@@ -31,7 +31,7 @@ class Posterior:
     def solve(
         cls, embedding: Embedding, Z: Array, counts: Array, sums: Array, regularization: float
     ) -> "Posterior":
-        """The posterior given the embeddings Z (u, m) of what was observed, with n and s (u,) each."""
+        """The posterior given embeddings Z (u, m) of the rows observed, and their n and s (u,)."""
         V = (Z * counts[:, None]).T @ Z
         V[np.diag_indices_from(V)] += regularization
         C = cholesky(V)

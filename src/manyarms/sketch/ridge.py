@@ -29,7 +29,7 @@ from manyarms.sketch.linalg import (
 from manyarms.typing import Array
 
 SHRUNK = 16.0
-"""Growth of det V after which the variances of all arms are computed anew: they lose one digit at most."""
+"""Growth of det V after which variances are computed anew: they lose little more than a digit."""
 
 
 @dataclass(frozen=True)
