@@ -53,7 +53,7 @@ class DTC(Policy):
         confidence: Radius = Constant(2.0),
         seed: Seed = 0,
     ) -> None:
-        dictionary = Fixed(inducing, regularization, residual=True)
+        dictionary = FixedDictionary(inducing, regularization, residual=True)
         super().__init__(
             arms,
             kernel,
@@ -94,7 +94,7 @@ class SoR(Policy):
         super().__init__(
             arms,
             kernel,
-            rule=OnFeatures(Fixed(inducing, regularization, residual=False)),
+            rule=OnFeatures(FixedDictionary(inducing, regularization, residual=False)),
             chooser=UpperBound(),
             batches=OneArm(),
             regularization=regularization,
@@ -116,7 +116,7 @@ def inducing_of(policy: Policy) -> Indices:
 
 
 @dataclass(frozen=True)
-class Fixed:
+class FixedDictionary:
     """Gives the coordinates z of a dictionary that is asked for by index, or by size."""
 
     asked: ArrayLike

@@ -71,16 +71,16 @@ class OnFeatures:
         regularization: float,
         noise: float,
         rng: np.random.Generator,
-    ) -> "Linear":
+    ) -> "LinearBelief":
         """The belief before anything is observed."""
         feature_map = self.makes_map(kernel, arms, rng)
         features, _ = feature_map(arms.rows[:1].astype(np.float64), arms.diag[:1])
         regression = self.regression(regularization, features.shape[1])
-        return Linear(self, kernel, regularization, noise, feature_map, regression)
+        return LinearBelief(self, kernel, regularization, noise, feature_map, regression)
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearBelief:
     """What is known of f. It keeps nothing of a row but its part in V and w."""
 
     rule: OnFeatures
@@ -178,7 +178,7 @@ class LinearScores:
         return self.outside + self.inside
 
     def after(self, step: Step) -> "LinearScores":
-        if not isinstance(step.after, Linear):
+        if not isinstance(step.after, LinearBelief):
             raise TypeError(f"these scores follow a linear belief, got {step.after!r}")
         return self._brought(step.after.regression, None)
 

@@ -108,8 +108,8 @@ def ridged_factor(kernel: Kernel, rows: Array, ridge: Array) -> Array:
 def _negative_variance(kernel: Kernel, x: Array, variance: float, y: Array) -> KernelError:
     return KernelError(
         "the kernel is not positive semi-definite: given the inducing rows, "
-        f"x = {shown(kernel, x)} has the negative variance {variance:.3g}, most of it against y = {shown(kernel, y)}; "
-        "use a kernel that is a covariance"
+        f"x = {shown(kernel, x)} has the negative variance {variance:.3g}, most of it against "
+        f"y = {shown(kernel, y)}; use a kernel that is a covariance"
     )
 
 
