@@ -8,6 +8,7 @@ from oracles import dense
 from problems import RKHSProblem, fingerprint, play
 
 import manyarms as ma
+from manyarms.beliefs import sampled
 from manyarms.errors import ObservationError, ParameterError
 from manyarms.sketch.dictionary import inclusion_probability
 
@@ -17,7 +18,7 @@ KERNEL = ma.kernels.RBF(0.1)
 def dictionary(policy):
     """The arms of S, in index order."""
     belief = policy.belief
-    return np.sort(belief.row_keys[belief.dictionary])
+    return np.sort(belief.seen.keys[belief.dictionary])
 
 
 def test_a_run_is_algorithm_one():
@@ -232,6 +233,27 @@ def test_kept_kernel_columns_are_those_of_the_rows():
                 np.testing.assert_allclose(found[0], mean, atol=1e-9)
                 np.testing.assert_allclose(found[1], variance, rtol=1e-8)
     assert len(policy._scores.columns) <= 3 * len(policy.belief.inducing) + 64
+
+
+def test_scores_do_not_depend_on_whether_columns_are_kept(monkeypatch):
+    problem = RKHSProblem(KERNEL, n_arms=2500, seed=3)
+    runs = []
+    for room in (sampled.ROOM, 0):
+        monkeypatch.setattr(sampled, "ROOM", room)
+        policy = ma.BKB(
+            problem.arms.astype(np.float32), KERNEL, regularization=0.3, rule=ma.Sampled(), seed=3
+        )
+        runs.append(play(policy, lambda arms: problem.f[arms], 40))
+        assert bool(policy._scores.columns) == bool(room)
+    np.testing.assert_array_equal(*runs)
+
+
+def test_the_norm_is_doubled_until_the_data_do_not_refute_it():
+    problem = RKHSProblem(KERNEL, n_arms=100, norm=20.0, noise=0.1)
+    radius = ma.LogDet(0.5, 0.1, double=True)
+    policy = ma.BKB(problem.arms, KERNEL, rule=ma.Sampled(), confidence=radius)
+    play(policy, problem.pull, 60)
+    assert 0.5 < policy.evidence.norm <= 40.0
 
 
 def test_the_evidence_is_of_the_rows_as_they_are_projected_now():

@@ -42,7 +42,7 @@ class Incremental:
         rng: np.random.Generator,
     ) -> Drawn:
         """The belief before anything is observed."""
-        return Drawn.prior(self, kernel, arms.rows.shape[1], regularization, noise, rng)
+        return Drawn.prior(self, kernel, arms, regularization, noise, rng)
 
     def inclusion(self, candidates: Candidates) -> Array:
         """p_{t+1}."""
@@ -85,7 +85,7 @@ class Insertion:
         rng: np.random.Generator,
     ) -> Drawn:
         """The belief before anything is observed."""
-        return Drawn.prior(self, kernel, arms.rows.shape[1], regularization, noise, rng)
+        return Drawn.prior(self, kernel, arms, regularization, noise, rng)
 
     def inclusion(self, candidates: Candidates) -> Array:
         """Of the weight that just came in."""

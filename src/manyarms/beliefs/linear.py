@@ -17,7 +17,7 @@ import numpy as np
 from manyarms.beliefs.base import Arms, Batch, Record, Step
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
-from manyarms.search.scores import Acquisition, best_of
+from manyarms.search.scores import Acquisition, best_scored
 from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.sketch.history import by_arm
 from manyarms.sketch.linalg import check_rounding
@@ -193,10 +193,7 @@ class LinearScores:
         return LinearScores(regression, self.features, self.outside, inside, settled, known)
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
-        values, tolerance = acquisition(self.mean, np.sqrt(self.variance))
-        if barred is not None:
-            values[barred] = -np.inf
-        return best_of(values, tolerance)
+        return best_scored(self.mean, self.variance, acquisition, barred)
 
     def current(self) -> tuple[Array, Array]:
         return self.mean, self.variance

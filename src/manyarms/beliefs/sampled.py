@@ -27,11 +27,11 @@ import numpy as np
 from scipy.linalg import blas
 
 from manyarms.beliefs.base import Arms, Batch, Record, Step
+from manyarms.beliefs.distinct import Distinct
 from manyarms.beliefs.leftout import largest_eigenvalue
-from manyarms.errors import ObservationError
 from manyarms.kernels import Kernel
 from manyarms.numbers import real
-from manyarms.search.scores import Acquisition, best_of
+from manyarms.search.scores import Acquisition, best_scored
 from manyarms.sketch.dictionary import (
     Chance,
     alpha_of,
@@ -110,7 +110,7 @@ class Sampled:
         rng: np.random.Generator,
     ) -> "Drawn":
         """The belief before anything is observed; it knows no table."""
-        return Drawn.prior(self, kernel, arms.rows.shape[1], regularization, noise, rng)
+        return Drawn.prior(self, kernel, arms, regularization, noise, rng)
 
     def inclusion(self, candidates: Candidates) -> Array:
         """Line 7, of rows of weight n."""
@@ -134,9 +134,7 @@ class Drawn:
     rule: DrawRule
     noise: float  # ξ
     chance: Chance
-    data: Observations  # (u,) each: the different rows observed, in the order in which they came
-    row_keys: Indices  # (u,) numbers of arms, −1 for rows that were only given by value
-    places: dict[bytes, int]  # of the rows
+    seen: Distinct  # u rows
     posterior: Posterior  # on S
     dictionary: Indices  # positions of S among the rows
     inducing: (
@@ -153,20 +151,23 @@ class Drawn:
         cls,
         rule: DrawRule,
         kernel: Kernel,
-        n_features: int,
+        arms: Arms,
         regularization: float,
         noise: float,
         rng: np.random.Generator,
     ) -> "Drawn":
         """Nothing is observed."""
-        none = np.zeros(0)
+        d = arms.rows.shape[1]
+        posterior = Posterior.prior(kernel, d, regularization)
         nowhere = np.zeros(0, dtype=np.intp)
-        data = Observations(np.zeros((0, n_features)), none, none, none)
-        posterior = Posterior.prior(kernel, n_features, regularization)
-        chance = Chance.of(rng)
-        return cls(
-            rule, noise, chance, data, nowhere, {}, posterior, nowhere, nowhere, none, none, none
-        )
+        empty = np.zeros(0)
+        dictionary = (posterior, nowhere, nowhere, empty, empty, empty)
+        return cls(rule, noise, Chance.of(rng), Distinct.none(d), *dictionary)
+
+    @property
+    def data(self) -> Observations:
+        """Rows, k(x, x), n and s of what was observed, (u,) each."""
+        return self.seen.observations
 
     @property
     def kernel(self) -> Kernel:
@@ -186,7 +187,7 @@ class Drawn:
     @property
     def keys(self) -> Indices:
         """The numbers of the inducing arms, (m,), −1 for rows given by value."""
-        return np.asarray(self.row_keys[self.inducing])
+        return np.asarray(self.seen.keys[self.inducing])
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -233,19 +234,18 @@ class Drawn:
         """
         if not len(batch):
             return Step(self, Record.nothing(), None, None)
-        seen, at = self._with_rows(batch)
-        alpha = alpha_of(self.rule.epsilon)
-        more = float(np.log1p(alpha * batch.weights * seen.variance[at]).sum())
-        fresh = np.zeros(len(seen.variance))
+        told, at = self._told(batch)
+        fresh = np.zeros(len(told.variance))
         np.add.at(fresh, at, batch.weights)
-        drawn = seen._drawn(fresh, record)
+        alpha = alpha_of(self.rule.epsilon)
+        more = float(np.log1p(alpha * batch.weights * told.variance[at]).sum())
         after = replace(
-            drawn,
+            told._drawn(fresh, record),
             n_observations=self.n_observations + batch.n_observations,
             information=self.information + more,
         )
-        m = len(after.inducing)
-        return Step(after, Record(after.dictionary, np.full(len(batch), m)), None, None)
+        sizes = np.full(len(batch), len(after.inducing))
+        return Step(after, Record(after.dictionary, sizes), None, None)
 
     def redrawn(self, oversampling: float | None = None) -> "Drawn":
         """The belief on another dictionary for the same observations, with another q̄ where given.
@@ -272,53 +272,16 @@ class Drawn:
             S = record.entered
         return replace(self, chance=chance, inclusion=inclusion).on(S)
 
-    def _with_rows(self, batch: Batch) -> tuple["Drawn", Indices]:
-        """With the rows of a batch among those observed, on the S of before, and where they are."""
-        at = np.empty(len(batch), dtype=np.intp)
-        places = self.places
-        new: list[int] = []
-        for i, row in enumerate(batch.rows):
-            key = row.tobytes()
-            place = places.get(key)
-            if place is None:
-                if places is self.places:
-                    places = dict(places)
-                place = places[key] = len(places)
-                new.append(i)
-            at[i] = place
-        data = self.data
-        u = len(places)
-        rows = data.rows
-        diag = data.diag
-        variance = self.variance
-        if new:
-            rows = np.vstack([rows, batch.rows[new]])
-            diag = np.concatenate([diag, batch.diag[new]])
-            _, more = self.moments(batch.rows[new], batch.diag[new])
-            variance = np.concatenate([variance, more])
-        with np.errstate(over="ignore", invalid="ignore"):
-            counts = _grown(data.counts, u) + np.bincount(at, batch.weights, minlength=u)
-            sums = _grown(data.sums, u) + np.bincount(
-                at, batch.weights * batch.rewards, minlength=u
-            )
-        if not (np.isfinite(counts).all() and np.isfinite(sums).all()):
-            raise ObservationError(
-                "the rewards of an arm, times their weights ξ²/noise², add up beyond float64; "
-                "rescale the rewards"
-            )
-        check_rounding(self.regularization, diag, counts)
-        keys = np.full(u, -1, dtype=np.intp)
-        keys[: len(self.row_keys)] = self.row_keys
-        keys[at] = np.maximum(keys[at], batch.keys)
-        made = replace(
-            self,
-            data=Observations(rows, diag, counts, sums),
-            row_keys=keys,
-            places=places,
-            inclusion=_grown(self.inclusion, u),
-            variance=variance,
-        )
-        return made, at
+    def _told(self, batch: Batch) -> tuple["Drawn", Indices]:
+        """With a batch among what was observed, and its places there; S stays that of before."""
+        seen, at = self.seen.with_batch(batch)
+        data = seen.observations
+        check_rounding(self.regularization, data.diag, data.counts)
+        u = len(self.variance)
+        _, more = self.moments(data.rows[u:], data.diag[u:])
+        variance = np.concatenate([self.variance, more])
+        inclusion = np.concatenate([self.inclusion, np.zeros(len(more))])
+        return replace(self, seen=seen, inclusion=inclusion, variance=variance), at
 
     # Line 4
 
@@ -355,19 +318,12 @@ class Drawn:
 
     def supposing(self, batch: Batch) -> "Drawn":
         """If these rows were observed and entered S: what S did not represent, it does then."""
-        seen, at = self._with_rows(batch)
-        return seen.on(np.union1d(seen.dictionary, at))
+        told, at = self._told(batch)
+        return told.on(np.union1d(told.dictionary, at))
 
     def scores(self, arms: Arms) -> "DrawnScores":
         """The scores of arms."""
         return DrawnScores(self, arms, {})
-
-
-def _grown(array: Array, n: int) -> Array:
-    """With zeros behind it, (n,)."""
-    grown = np.zeros(n)
-    grown[: len(array)] = array
-    return grown
 
 
 @dataclass(frozen=True)
@@ -376,63 +332,51 @@ class DrawnScores:
 
     belief: Drawn
     arms: Arms
-    columns: dict[
-        int, Array
-    ]  # k(arms, x) (A,) of rows x by their position; at first those of the dictionary before
+    columns: dict[int, Array]  # k(arms, x) (A,) of rows x by their place, those of earlier S too
     mean: Array | None = None  # of before what is supposed, which leaves means as they are
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
         posterior = self.belief.posterior
-        lam = posterior.regularization
         n = len(self.arms.rows)
-        columns = self._kept_columns()
         mean = np.empty(n)
-        variance = np.empty(n)
-        residual = np.empty(n)
-        m = len(posterior.w)
-        buffer = np.empty((min(ARMS, n), m), order="F")
+        outside = np.empty(n)
+        inside = np.empty(n)
+        self._complete_columns()
         for start in range(0, n, ARMS):
             some = slice(start, min(start + ARMS, n))
-            diag = self.arms.diag[some]
-            Z = (
-                buffer[: len(diag)]
-                if len(diag) == len(buffer)
-                else np.empty((len(diag), m), order="F")
-            )
-            if columns is None:
-                Z[:] = self.belief.kernel(
-                    self.arms.rows[some].astype(np.float64, copy=False),
-                    posterior.embedding.inducing_rows,
-                )
-            else:
-                for j, column in enumerate(columns):
-                    Z[:, j] = column[some]
+            Z = self._kernel_of(some)
             _solve_rows(posterior.embedding.L, Z)  # z = L⁻¹k_S(x)
             mean[some] = Z @ posterior.w  # μ̃ = zᵀw
-            residual[some] = diag - _row_squares(Z)  # r
+            outside[some] = self.arms.diag[some] - _row_squares(Z)  # r
             _solve_rows(posterior.C, Z)
-            variance[some] = _row_squares(Z)  # zᵀV⁻¹z
+            inside[some] = _row_squares(Z)  # zᵀV⁻¹z
         if n:
-            posterior.embedding.check(self.arms.rows, self.arms.diag, residual)
-        variance += np.maximum(residual, 0.0) / lam
+            posterior.embedding.check(self.arms.rows, self.arms.diag, outside)
+        variance = np.maximum(outside, 0.0) / posterior.regularization + inside  # σ̃²
         return mean if self.mean is None else self.mean, variance
 
-    def _kept_columns(self) -> list[Array] | None:
-        """k(arms, x) of the inducing rows; those that were computed before are taken from there."""
-        n = len(self.arms.rows)
-        inducing = self.belief.inducing.tolist()
-        if not inducing:
-            return []
-        if n * (2 * len(inducing) + SPARE) > ROOM:
-            return None
-        missing = [i for i in inducing if i not in self.columns]
-        if missing:
-            K = np.asfortranarray(
-                self.belief.kernel(self.arms.rows, self.belief.data.rows[missing])
-            )
-            self.columns.update((i, K[:, j]) for j, i in enumerate(missing))
-        return [self.columns[i] for i in inducing]
+    def _kernel_of(self, some: slice) -> Array:
+        """k(x, s) of some arms x and the inducing rows s, (n, m), column-major."""
+        inducing = self.belief.inducing
+        if self._keeps:
+            columns = [self.columns[i][some] for i in inducing.tolist()]
+            return np.asarray(np.array(columns).reshape(len(inducing), some.stop - some.start).T)
+        rows = self.arms.rows[some].astype(np.float64, copy=False)
+        return np.asfortranarray(self.belief.kernel(rows, self.belief.data.rows[inducing]))
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether columns are kept."""
+        return len(self.arms.rows) * (2 * len(self.belief.inducing) + SPARE) <= ROOM
+
+    def _complete_columns(self) -> None:
+        """Compute the columns of S that are not known."""
+        missing = [i for i in self.belief.inducing.tolist() if i not in self.columns]
+        if missing and self._keeps:
+            rows = self.arms.rows.astype(np.float64, copy=False)
+            K = self.belief.kernel(rows, self.belief.data.rows[missing])
+            self.columns.update((i, K[:, j].copy()) for j, i in enumerate(missing))
 
     def after(self, step: Step) -> "DrawnScores":
         if not isinstance(step.after, Drawn):
@@ -460,11 +404,7 @@ class DrawnScores:
         return known
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
-        mean, variance = self._moments
-        values, tolerance = acquisition(mean, np.sqrt(variance))
-        if barred is not None:
-            values[barred] = -np.inf
-        return best_of(values, tolerance)
+        return best_scored(*self._moments, acquisition, barred)
 
     def current(self) -> tuple[Array, Array]:
         return self._moments
