@@ -57,7 +57,7 @@ def snapshots(times: Sequence[int] = TIMES, *, n_arms: int = 1001, seed: int = 0
     x, f = X[:, 0], draw_function(X, rng)
     arms = rng.integers(n_arms // 2 + 1, size=max(times))
     rewards = f[arms] + NOISE * rng.standard_normal(len(arms))
-    bkb = ma.BKB(X, KERNEL, regularization=NOISE**2, oversampling=5.0, seed=seed)
+    bkb = ma.BKB(X, KERNEL, regularization=NOISE**2, rule=ma.Sampled(5.0), seed=seed)
     exact = ma.GPUCB(X, KERNEL, regularization=NOISE**2)
     taken = []
     for t, (arm, reward) in enumerate(zip(arms, rewards, strict=True), start=1):
@@ -71,7 +71,7 @@ def snapshots(times: Sequence[int] = TIMES, *, n_arms: int = 1001, seed: int = 0
 
 def subset_of_regressors(policy: ma.BKB) -> ma.Prediction:
     """BKB's mean with the variance λ zᵀV⁻¹z = λ‖C⁻¹z‖²: Eq. (3) with zᵀz in place of k(x, x)."""
-    posterior = policy._fitted()
+    posterior = policy.belief.posterior
     Z, _ = posterior.embedding(policy.arms, policy.kernel.diag(policy.arms))
     B = solve_triangular(posterior.C, Z.T, lower=True)
     return ma.Prediction(policy.predict().mean, np.sqrt(policy.regularization) * norm(B, axis=0))
@@ -84,40 +84,83 @@ def coverage(f: Array, posterior: ma.Prediction) -> float:
 
 def draw(taken: Sequence[Snapshot], path: Path) -> None:
     """One column for each snapshot, BKB above SoR, the exact band in both."""
-    with rc_context({"font.size": 9, "axes.titlesize": 9, "axes.titlelocation": "left", "axes.axisbelow": True}):
+    with rc_context(
+        {"font.size": 9, "axes.titlesize": 9, "axes.titlelocation": "left", "axes.axisbelow": True}
+    ):
         figure = Figure(figsize=(3.5 * len(taken), 5.6), layout="constrained")
         axes = figure.subplots(2, len(taken), sharex=True, sharey=True, squeeze=False)
         for (above, below), snapshot in zip(axes.T, taken, strict=True):
             _draw_panel(above, snapshot, snapshot.bkb, "BKB", BLUE)
             _draw_panel(below, snapshot, snapshot.sor, "SoR", VERMILION)
-            heading = f"{len(snapshot.observed)} evaluations, {len(snapshot.inducing)} inducing points"
+            heading = (
+                f"{len(snapshot.observed)} evaluations, {len(snapshot.inducing)} inducing points"
+            )
             above.annotate(heading, (0, 1.15), xycoords="axes fraction", weight="bold", size=10)
             below.set_xlabel("x")
         axes[0, 0].set(xlim=(0, 1), ylim=(-HEIGHT, HEIGHT), ylabel="BKB: variance  r + λ zᵀV⁻¹z")
-        axes[1, 0].set(ylabel="SoR: variance  λ zᵀV⁻¹z", xticks=[0, 0.25, 0.5, 0.75, 1], xticklabels=["0", "¼", "½", "¾", "1"])
+        axes[1, 0].set(
+            ylabel="SoR: variance  λ zᵀV⁻¹z",
+            xticks=[0, 0.25, 0.5, 0.75, 1],
+            xticklabels=["0", "¼", "½", "¾", "1"],
+        )
         legend = sorted({line.get_label(): line for ax in axes[:, 0] for line in ax.lines}.items())
         labels, handles = zip(*legend, strict=True)
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
         figure.savefig(path, dpi=150)
 
 
-def _draw_panel(ax: Axes, snapshot: Snapshot, posterior: ma.Prediction, name: str, colour: str) -> None:
+def _draw_panel(
+    ax: Axes, snapshot: Snapshot, posterior: ma.Prediction, name: str, colour: str
+) -> None:
     x, (mean, std), (exact_mean, exact_std) = snapshot.x, posterior, snapshot.exact
-    ax.set_title(f"sd {np.interp(0.9, x, std):.2f} at x = 0.9; the band covers {coverage(snapshot.f, posterior):.0%} of f")
+    ax.set_title(
+        f"sd {np.interp(0.9, x, std):.2f} at x = 0.9; the band covers {coverage(snapshot.f, posterior):.0%} of f"
+    )
     ax.grid(color="#e6e6e6", linewidth=0.6)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.fill_between(x, mean - WIDTH * std, mean + WIDTH * std, color=colour, alpha=0.25, linewidth=0)
-    ax.plot(snapshot.observed, snapshot.rewards, "o", color=GREY, alpha=0.6, ms=3, mew=0, label="evaluations")
+    ax.fill_between(
+        x, mean - WIDTH * std, mean + WIDTH * std, color=colour, alpha=0.25, linewidth=0
+    )
+    ax.plot(
+        snapshot.observed,
+        snapshot.rewards,
+        "o",
+        color=GREY,
+        alpha=0.6,
+        ms=3,
+        mew=0,
+        label="evaluations",
+    )
     ax.plot(x, mean, color=colour, lw=1.8, label=f"{name} mean ± {WIDTH} sd")
     ax.plot(x, snapshot.f, color="black", lw=1.1, label="f")
-    ax.plot(snapshot.inducing, np.full(len(snapshot.inducing), 0.3 - HEIGHT), "|", color="black", ms=7, label="inducing points")
+    ax.plot(
+        snapshot.inducing,
+        np.full(len(snapshot.inducing), 0.3 - HEIGHT),
+        "|",
+        color="black",
+        ms=7,
+        label="inducing points",
+    )
     for side in (-WIDTH, WIDTH):
-        ax.plot(x, exact_mean + side * exact_std, color=GREY, lw=0.9, ls="--", label=f"exact mean ± {WIDTH} sd")
+        ax.plot(
+            x,
+            exact_mean + side * exact_std,
+            color=GREY,
+            lw=0.9,
+            ls="--",
+            label=f"exact mean ± {WIDTH} sd",
+        )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("path", nargs="?", type=Path, default=Path("figure1.png"), help="picture to write (%(default)s)")
+    parser.add_argument(
+        "path",
+        nargs="?",
+        type=Path,
+        default=Path("figure1.png"),
+        help="picture to write (%(default)s)",
+    )
     draw(snapshots(), parser.parse_args().path)
 
 

@@ -50,7 +50,9 @@ def test_wrong_arguments_are_typed_errors(diagnose):
 
 def test_information_gain_is_half_a_log_determinant():
     K = KERNEL(ROWS, ROWS)
-    assert diagnostics.information_gain(ROWS, KERNEL, 0.3) == pytest.approx(np.linalg.slogdet(K / 0.3 + np.eye(20))[1] / 2)
+    assert diagnostics.information_gain(ROWS, KERNEL, 0.3) == pytest.approx(
+        np.linalg.slogdet(K / 0.3 + np.eye(20))[1] / 2
+    )
 
 
 @given(st.lists(st.integers(0, 19), min_size=1, max_size=25), st.sampled_from([1e-3, 0.1, 10.0]))
@@ -68,13 +70,15 @@ def test_the_chain_of_inequalities(pulls, regularization):
     d_eff = diagnostics.effective_dimension(ROWS[pulls], KERNEL, regularization)
     assert policy.effective_dimension == pytest.approx(d_eff, rel=1e-6)
     assert d_eff <= total * (1 + 1e-9)
-    assert total <= 2 * diagnostics.information_gain(ROWS[pulls], KERNEL, regularization) * (1 + 1e-9)
+    assert total <= 2 * diagnostics.information_gain(ROWS[pulls], KERNEL, regularization) * (
+        1 + 1e-9
+    )
 
 
 @pytest.fixture
 def sketched():
     problem = RKHSProblem(KERNEL, n_arms=150, seed=5)
-    policy = ma.BKB(problem.arms, KERNEL, regularization=0.5, oversampling=1.0, seed=5)
+    policy = ma.BKB(problem.arms, KERNEL, regularization=0.5, rule=ma.Sampled(1.0), seed=5)
     play(policy, problem.pull, 80)
     return policy
 
@@ -88,13 +92,37 @@ def test_sketched_effective_dimension_is_close_to_the_exact_one(sketched):
 
 def test_sandwich_compares_with_the_exact_variances(sketched):
     exact = ma.GPUCB(sketched.arms, KERNEL, regularization=0.5)
-    history = sketched._state.history
-    exact.observe(np.repeat(history.pulled, history.counts.astype(int)), np.zeros(80))
+    exact.observe(np.repeat(np.arange(150), sketched.counts.astype(int)), np.zeros(80))
     ratio = sketched.scores().variance / exact.scores().variance
     found = diagnostics.sandwich(sketched)
     assert found == pytest.approx((ratio.min(), ratio.max()), rel=1e-6)
     assert found.holds(0.999)
     assert not found.holds(1e-9)
+
+
+@pytest.mark.parametrize("rule", [ma.Inserted(0.1), ma.Sampled(5.0)])
+def test_sandwich_compares_with_everything_observed(rule):
+    """Repair 4: a table of past rewards told at once counts as all other observations do."""
+    rng = np.random.default_rng(0)
+    policy = ma.BKB(np.linspace(0, 1, 400)[:, None], KERNEL, regularization=0.1, rule=rule)
+    policy.observe(rng.integers(400, size=1500), rng.standard_normal(1500))
+    policy.observe([3, 5], [0.0, 1.0], noise=0.1)
+    low, high = diagnostics.sandwich(policy)
+    _, _, theta = diagnostics.sketch_accuracy(policy)
+    assert 1 / (1 + theta) <= low * (1 + 1e-6)
+    assert high <= (1 + theta) * (1 + 1e-6)
+    assert 0.6 < low <= high < 1.7
+
+
+def test_rows_that_are_not_kept_cannot_be_compared_with():
+    policy = ma.BKB(ROWS, KERNEL)
+    policy.observe(ROWS[:3] + 0.01, np.zeros(3))
+    assert diagnostics.sketch_accuracy(policy).eta >= 0
+    with pytest.raises(StateError, match="by value"):
+        diagnostics.sandwich(policy)
+    drawn = ma.BKB(ROWS, KERNEL, rule=ma.Sampled(5.0))
+    drawn.observe(ROWS[:3] + 0.01, np.zeros(3))
+    assert diagnostics.sandwich(drawn).holds(0.5)
 
 
 def test_accuracy_without_epsilon_bounds_every_variance(sketched):
@@ -128,15 +156,46 @@ def test_sandwich_where_nothing_varies():
 
 
 def test_size_and_regret_bounds():
-    assert diagnostics.dictionary_size_bound(0.5, 5.0, 13.0, 1.0, 0.25) == pytest.approx(3 * 5 * 3 * 5 * 13)
+    assert diagnostics.dictionary_size_bound(0.5, 5.0, 13.0, 1.0, 0.25) == pytest.approx(
+        3 * 5 * 3 * 5 * 13
+    )
     theory = ma.Theory(norm=2.0, noise=0.1, epsilon=0.5, delta=0.1)
     ratio = 1.0 / 0.01
     spread = (1 + np.log1p(ratio * 100)) * 7.0
-    beta = 0.1 * np.sqrt(2 * (9 * spread + np.log(20))) + (1 + np.sqrt(2)) * 0.1 * 2.0
-    expected = 2 * beta * np.sqrt(3 * 100 * ratio / np.log1p(ratio) * spread)
+    beta = 0.1 * np.sqrt(9 * spread + 2 * np.log(20)) + (1 + np.sqrt(2)) * 0.1 * 2.0
+    expected = 4.0 + 2 * beta * np.sqrt(3 * 100 * ratio / np.log1p(ratio) * spread)
     assert diagnostics.regret_bound(theory, 100, 7.0, 1.0, 0.01) == pytest.approx(expected)
     with pytest.raises(ParameterError):
         diagnostics.regret_bound(theory, 0, 7.0, 1.0, 0.01)
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.5])
+@pytest.mark.parametrize("regularization", [0.25, 100.0])
+@pytest.mark.parametrize("noise", [1e-6, 0.5])
+def test_the_regret_bound_is_above_what_a_run_adds_up(epsilon, regularization, noise):
+    """2Σβ̃_tσ̃_t(x_{t+1}) of a run."""
+    horizon = 60
+    norm = 1.0
+    problem = RKHSProblem(KERNEL, n_arms=50, norm=norm, noise=noise)
+    theory = ma.Theory(norm, noise, epsilon=epsilon, delta=0.1)
+    policy = ma.BKB(
+        problem.arms,
+        KERNEL,
+        regularization=regularization,
+        noise=noise,
+        rule=ma.Sampled(ma.oversampling_for(epsilon, 0.05, horizon)),
+        confidence=theory,
+    )
+    added = 0.0
+    for _ in range(horizon):
+        (arm,) = policy.choose()
+        added += 2 * policy.beta * np.sqrt(policy.scores().variance[arm])
+        policy.observe(arm, problem.pull([arm])[0])
+    pulled = policy.counts > 0
+    d_eff = diagnostics.effective_dimension(
+        problem.arms[pulled], KERNEL, regularization, policy.counts[pulled]
+    )
+    assert added <= diagnostics.regret_bound(theory, horizon, d_eff, 1.0, regularization)
 
 
 def test_regrets():

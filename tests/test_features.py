@@ -9,11 +9,21 @@ from scipy.special import factorial2
 from scipy.stats import norm
 
 import manyarms as ma
-from manyarms.errors import KernelError, NumericalError, ParameterError
+from manyarms.baselines import CBRAP, OFUL, QFF, RFF, SOFUL, fourier
+from manyarms.baselines.qff import (
+    ACCURACY,
+    MOST_FEATURES,
+    grid,
+    kernel_error,
+    nodes_for,
+    quadrature,
+)
+from manyarms.baselines.rff import draw
+from manyarms.baselines.soful import Sketched
+from manyarms.beliefs.base import Arms
+from manyarms.beliefs.linear import LinearScores
+from manyarms.errors import KernelError, MemoryBudgetError, NumericalError, ParameterError
 from manyarms.kernels import RBF, Linear, Matern, On
-from manyarms.policies import CBRAP, OFUL, QFF, RFF, SOFUL, Sketched
-from manyarms.policies.qff import ACCURACY, MOST_FEATURES, grid, kernel_error, nodes_for, quadrature
-from manyarms.policies.rff import draw
 from manyarms.sketch.frequent import FrequentDirections
 from manyarms.sketch.ridge import Ridge
 
@@ -26,7 +36,28 @@ def dense(features, pulls, rewards, regularization, X):
     """wᵀφ and φᵀV⁻¹φ, one row a pull, by inverses."""
     F = features[pulls]
     V = regularization * np.eye(features.shape[1]) + F.T @ F
-    return X @ np.linalg.solve(V, F.T @ rewards), np.einsum("ij,jk,ik->i", X, np.linalg.inv(V), X), V
+    return (
+        X @ np.linalg.solve(V, F.T @ rewards),
+        np.einsum("ij,jk,ik->i", X, np.linalg.inv(V), X),
+        V,
+    )
+
+
+def scored(features, regularization):
+    """Scores of arms with these features, nothing observed."""
+    ridge = Ridge.prior(regularization, features.shape[1])
+    return LinearScores(ridge, features, np.zeros(len(features)), ridge.leverage(features), 0.0)
+
+
+def followed(scores, arms, rewards, weights):
+    """The scores after observations."""
+    ridge = scores.regression.observed(scores.features[arms], rewards, weights)
+    return scores._brought(ridge, None)
+
+
+def features_of(policy, X):
+    """φ of rows."""
+    return policy.belief.features(X, np.ones(len(X)))[0]
 
 
 def played(bandit, steps, theta=THETA, noise=0.1, seed=0):
@@ -40,35 +71,46 @@ def played(bandit, steps, theta=THETA, noise=0.1, seed=0):
 
 
 class TestRidge:
-    @given(st.lists(st.lists(st.integers(0, 19), min_size=1, max_size=9), max_size=10), st.sampled_from([1e-4, 0.01, 3.0]))
+    @given(
+        st.lists(st.lists(st.integers(0, 19), min_size=1, max_size=9), max_size=10),
+        st.sampled_from([1e-4, 0.01, 3.0]),
+    )
     def test_any_sequence_of_observations_equals_the_dense_formula(self, calls, regularization):
         features, rng = ARMS[:20], np.random.default_rng(0)
-        ridge, pulls, rewards = Ridge.prior(features, regularization), [], []
+        scores, pulls, rewards = scored(features, regularization), [], []
         for call in calls:
             arms = np.unique(call)
             y, weights = rng.standard_normal(len(arms)), 1.0 + np.arange(len(arms)) % 3
-            ridge = ridge.observed(arms, y, weights)
+            scores = followed(scores, arms, y, weights)
             pulls += list(np.repeat(arms, weights.astype(int)))
             rewards += list(np.repeat(y, weights.astype(int)))
-        mean, variance, V = dense(features, np.array(pulls, dtype=int), np.array(rewards), regularization, features)
-        np.testing.assert_allclose(ridge.mean, mean, atol=1e-9)
-        np.testing.assert_allclose(ridge.variance, variance, rtol=1e-9)
-        np.testing.assert_allclose(ridge.information, np.linalg.slogdet(V / regularization)[1], rtol=1e-9, atol=1e-9)
-        for found, expected in zip(ridge.moments(features[:4]), (mean[:4], variance[:4]), strict=True):
-            np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
+        mean, variance, V = dense(
+            features, np.array(pulls, dtype=int), np.array(rewards), regularization, features
+        )
+        ridge = scores.regression
+        np.testing.assert_allclose(scores.mean, mean, atol=1e-9)
+        np.testing.assert_allclose(scores.variance, variance, rtol=1e-9)
+        np.testing.assert_allclose(
+            ridge.log_det, np.linalg.slogdet(V / regularization)[1], rtol=1e-9, atol=1e-9
+        )
+        np.testing.assert_allclose(ridge.leverage(features[:4]), variance[:4], rtol=1e-8, atol=1e-9)
+        weights = np.diag(features @ np.linalg.inv(V) @ features.T)[np.array(pulls, dtype=int)]
+        assert ridge.dimension == pytest.approx(weights.sum(), rel=1e-6, abs=1e-9)
 
     def test_lowered_variances_keep_their_digits(self):
-        ridge, rng = Ridge.prior(ARMS, 1e-6), np.random.default_rng(1)
+        scores, rng = scored(ARMS, 1e-6), np.random.default_rng(1)
         settled = set()
         for _ in range(1500):
-            ridge = ridge.observed(rng.integers(60, size=1), np.ones(1), np.ones(1))
-            settled.add(ridge.settled)
-        np.testing.assert_allclose(ridge.variance, ridge.moments(ARMS)[1], rtol=1e-10)
-        assert len(settled) <= ridge.information / np.log(16) + 1 < 60  # of 1,500: the rest was subtracted
+            scores = followed(scores, rng.integers(60, size=1), np.ones(1), np.ones(1))
+            settled.add(scores.settled)
+        np.testing.assert_allclose(scores.variance, scores.regression.leverage(ARMS), rtol=1e-10)
+        assert (
+            len(settled) <= scores.regression.log_det / np.log(16) + 1 < 60
+        )  # of 1,500: the rest was subtracted
 
     def test_a_draw_has_the_posterior_covariance(self):
-        ridge = Ridge.prior(ARMS, 0.1).observed(np.arange(3), np.zeros(3), np.ones(3))
-        D = np.column_stack([ridge.deviation(e) for e in np.eye(5)])
+        ridge = Ridge.prior(0.1, 5).observed(ARMS[:3], np.zeros(3), np.ones(3))
+        D = np.column_stack([ARMS @ ridge.drawn(e) for e in np.eye(5)])
         _, _, V = dense(ARMS, np.arange(3), np.zeros(3), 0.1, ARMS)
         np.testing.assert_allclose(D @ D.T, ARMS @ np.linalg.inv(V) @ ARMS.T, atol=1e-12)
 
@@ -82,7 +124,10 @@ class TestRidge:
 class TestOFUL:
     def test_it_is_gpucb_with_a_linear_kernel(self):
         radius = ma.LogDet(norm=2.0, noise=0.1)
-        oful, gpucb = OFUL(ARMS, confidence=radius, seed=4), ma.GPUCB(ARMS, Linear(), confidence=radius, seed=4)
+        oful, gpucb = (
+            OFUL(ARMS, confidence=radius, seed=4),
+            ma.GPUCB(ARMS, Linear(), confidence=radius, seed=4),
+        )
         pulls, rewards = played(oful, 60)
         assert list(pulls) == list(played(gpucb, 60)[0])
         np.testing.assert_allclose(oful.scores(), gpucb.scores(), rtol=1e-6, atol=1e-8)
@@ -90,22 +135,35 @@ class TestOFUL:
         np.testing.assert_allclose(oful.effective_dimension, gpucb.effective_dimension, rtol=1e-6)
         mean, variance, V = dense(ARMS, pulls, rewards, 0.01, ARMS)
         np.testing.assert_allclose(oful.scores()[:2], [mean, variance], rtol=1e-8, atol=1e-10)
-        ellipsoid = 0.1 * np.sqrt(2 * np.log(np.sqrt(np.linalg.det(V / 0.01)) / 0.1)) + np.sqrt(0.01) * 2.0  # Theorem 2
+        ellipsoid = (
+            0.1 * np.sqrt(2 * np.log(np.sqrt(np.linalg.det(V / 0.01)) / 0.1)) + np.sqrt(0.01) * 2.0
+        )  # Theorem 2
         assert oful.beta == pytest.approx(ellipsoid)
 
     def test_scaling_the_arms_with_rewards_and_regularization_changes_no_choice(self):
         for choice in ("ucb", "thompson"):
-            for make in (OFUL, lambda X, **o: CBRAP(X, dimension=3, **o), lambda X, **o: SOFUL(X, size=2, **o)):
-                one, other = make(ARMS, choice=choice), make(1024 * ARMS, choice=choice, regularization=0.01 * 1024**2)
+            for make in (
+                OFUL,
+                lambda X, **o: CBRAP(X, dimension=3, **o),
+                lambda X, **o: SOFUL(X, size=2, **o),
+            ):
+                one, other = (
+                    make(ARMS, choice=choice),
+                    make(1024 * ARMS, choice=choice, regularization=0.01 * 1024**2),
+                )
                 assert list(played(one, 25)[0]) == list(played(other, 25, noise=0.1 * 1024)[0])
 
     def test_the_ellipsoid_holds_the_weights(self):
         held = []
         for seed in range(30):
-            bandit = OFUL(ARMS, confidence=ma.LogDet(norm=float(np.linalg.norm(THETA)), noise=0.1), seed=seed)
+            bandit = OFUL(
+                ARMS, confidence=ma.LogDet(norm=float(np.linalg.norm(THETA)), noise=0.1), seed=seed
+            )
             played(bandit, 40, seed=seed)
             mean, variance, _ = bandit.scores()
-            held.append((np.abs(mean - ARMS @ THETA) <= bandit.beta * np.sqrt(variance) + 1e-12).all())
+            held.append(
+                (np.abs(mean - ARMS @ THETA) <= bandit.beta * np.sqrt(variance) + 1e-12).all()
+            )
         assert sum(held) >= 27  # δ = 0.1
 
     def test_an_unknown_rule_is_a_typed_error(self):
@@ -118,11 +176,16 @@ class TestThompson:
         for make in (OFUL, lambda X, **o: SOFUL(X, size=2, **o)):
             bandit = make(ARMS[:2], choice="thompson", regularization=0.5, seed=7)
             bandit.observe([0, 1, 0], [0.3, 0.2, 0.1])
-            mean, lookahead = bandit.scores().mean, bandit._lookahead(append=True)
-            sd = np.sqrt(0.5 * bandit._state.model.moments(ARMS[:1] - ARMS[1:2])[1][0])  # of f(0) − f(1)
-            wins = [bandit._pick(mean, lookahead, bandit.beta, number, None) == 0 for number in range(2000)]
+            mean, dice = bandit.scores().mean, np.random.default_rng(7)
+            sd = np.sqrt(
+                0.5 * bandit.belief.moments(ARMS[:1] - ARMS[1:2], np.ones(1))[1][0]
+            )  # of f(0) − f(1)
+            scores = bandit.belief.scores(Arms(ARMS[:2], np.ones(2)))
+            wins = [np.argmax(scores.drawn(bandit.beta, dice)) == 0 for _ in range(2000)]
             expected = norm.cdf((mean[0] - mean[1]) / sd)
-            assert np.mean(wins) == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / 2000))
+            assert np.mean(wins) == pytest.approx(
+                expected, abs=4 * np.sqrt(expected * (1 - expected) / 2000)
+            )
 
     def test_a_new_observation_is_a_new_draw(self):
         bandit = OFUL(ARMS, choice="thompson", regularization=100.0, seed=1)
@@ -134,7 +197,7 @@ class TestThompson:
 class TestCBRAP:
     def test_it_is_ridge_regression_on_projected_arms(self):
         bandit = CBRAP(ARMS, dimension=3, seed=2)
-        F = ARMS @ bandit._map.M.T
+        F = ARMS @ bandit.belief.feature_map.M.T
         pulls, rewards = played(bandit, 25)
         mean, variance, _ = dense(F, pulls, rewards, 0.01, F)
         np.testing.assert_allclose(bandit.scores()[:2], [mean, variance], rtol=1e-8, atol=1e-10)
@@ -144,10 +207,12 @@ class TestCBRAP:
         rng, X = np.random.default_rng(0), ARMS[:6]
         grams = []
         for _ in range(600):
-            F = CBRAP(X, dimension=2, seed=rng)._map(X)
+            F = features_of(CBRAP(X, dimension=2, seed=rng), X)
             grams.append(F @ F.T)
             rng.random(64)
-        np.testing.assert_allclose(np.mean(grams, axis=0), X @ X.T, atol=5 * np.std(grams, axis=0).max() / np.sqrt(600))
+        np.testing.assert_allclose(
+            np.mean(grams, axis=0), X @ X.T, atol=5 * np.std(grams, axis=0).max() / np.sqrt(600)
+        )
 
     def test_what_the_projection_loses_is_never_learned(self):
         arms = np.random.default_rng(0).standard_normal((200, 40))
@@ -174,7 +239,11 @@ class TestFrequentDirections:
         assert error[-1] <= sketch.error + rounding
         tails = np.cumsum(np.square(np.linalg.svd(A)[1])[::-1])[::-1]  # ‖A − A_k‖²_F, k = 0, 1, …
         for k in range(min(m, 8)):
-            assert sketch.error <= tails[k] / (m + 1 - k) + rounding <= tails[k] / (m - k) + 2 * rounding
+            assert (
+                sketch.error
+                <= tails[k] / (m + 1 - k) + rounding
+                <= tails[k] / (m - k) + 2 * rounding
+            )
         if m >= 8:
             assert sketch.error == 0
             np.testing.assert_allclose(B.T @ B, A.T @ A, atol=rounding)
@@ -185,7 +254,9 @@ class TestFrequentDirections:
             sketch = FrequentDirections.empty(4, 6).add(rng.standard_normal((rows, 6)))
             V = 0.3 * np.eye(6) + (sketch.directions.T * sketch.values) @ sketch.directions
             X, x = rng.standard_normal((7, 6)), rng.standard_normal(6)
-            np.testing.assert_allclose(sketch.leverage(X, 0.3), np.einsum("ij,jk,ik->i", X, np.linalg.inv(V), X))
+            np.testing.assert_allclose(
+                sketch.leverage(X, 0.3), np.einsum("ij,jk,ik->i", X, np.linalg.inv(V), X)
+            )
             np.testing.assert_allclose(sketch.power(x, 0.3, -1), np.linalg.solve(V, x))
             half = sketch.power(x, 0.3, -0.5)
             np.testing.assert_allclose(sketch.power(half, 0.3, -0.5), np.linalg.solve(V, x))
@@ -199,7 +270,7 @@ class TestSOFUL:
         for arm, reward in zip(pulls, rewards, strict=True):
             bandits[1].observe(arm, reward)
         np.testing.assert_allclose(bandits[1].scores(), bandits[0].scores(), rtol=1e-8, atol=1e-9)
-        assert bandits[1].evidence.error == 0
+        assert bandits[1].evidence.eta == 0
         assert bandits[1].evidence.information == pytest.approx(bandits[0].evidence.information)
         if choice == "ucb":
             assert list(played(SOFUL(ARMS, size=5, seed=1), 50)[0]) == list(pulls)
@@ -209,27 +280,36 @@ class TestSOFUL:
         bandit, oful = SOFUL(arms, size=2), OFUL(arms)
         pulls, rewards = played(oful, 30, theta=np.ones(9))
         bandit.observe(pulls, rewards)
-        assert bandit.evidence.error < 1e-9
+        assert bandit.evidence.eta < 1e-9
         np.testing.assert_allclose(bandit.scores()[:2], oful.scores()[:2], rtol=1e-6, atol=1e-8)
 
     def test_the_weights_are_the_sketched_ones_with_the_whole_sum_of_rewards(self):
         bandit = SOFUL(ARMS, size=2, regularization=0.3)
         pulls, rewards = played(bandit, 30)
-        sketch = bandit._state.model.sketch
+        sketch = bandit.belief.regression.sketch
         V = 0.3 * np.eye(5) + (sketch.directions.T * sketch.values) @ sketch.directions
-        np.testing.assert_allclose(bandit.scores().mean, ARMS @ np.linalg.solve(V, ARMS[pulls].T @ rewards))
+        np.testing.assert_allclose(
+            bandit.scores().mean, ARMS @ np.linalg.solve(V, ARMS[pulls].T @ rewards)
+        )
         exact = dense(ARMS, pulls, rewards, 0.3, ARMS)[2]
         assert np.linalg.slogdet(exact / 0.3)[1] <= bandit.evidence.information
-        assert np.linalg.eigvalsh(exact - V).max() <= 0.3 * bandit.evidence.error * (1 + 1e-9)
+        assert np.linalg.eigvalsh(exact - V).max() <= 0.3 * bandit.evidence.eta * (1 + 1e-9)
 
     def test_its_radius_holds_the_weights_where_the_sketch_is_poor(self):
         length, held = float(np.linalg.norm(THETA)), []
         for seed in range(30):
-            bandit = SOFUL(ARMS, size=1, confidence=Sketched(norm=length, noise=0.1), regularization=0.3, seed=seed)
+            bandit = SOFUL(
+                ARMS,
+                size=1,
+                confidence=Sketched(norm=length, noise=0.1),
+                regularization=0.3,
+                noise=0.1,
+                seed=seed,
+            )
             played(bandit, 40, seed=seed)
             mean, variance, _ = bandit.scores()
             held.append((np.abs(mean - ARMS @ THETA) <= bandit.beta * np.sqrt(variance)).all())
-        assert bandit.evidence.error > 1
+        assert bandit.evidence.eta > 1
         assert sum(held) >= 27  # δ = 0.1
 
     def test_its_radius_is_for_it_alone(self):
@@ -244,18 +324,22 @@ class TestQuadrature:
     def test_polynomials_up_to_degree_2n_minus_1_are_exact(self, n):
         nodes, weights = quadrature(n)
         for degree in range(2 * n):
-            moment = 0.0 if degree % 2 else float(factorial2(max(degree - 1, 1), exact=True))  # E ω^p = (p − 1)!!
+            moment = (
+                0.0 if degree % 2 else float(factorial2(max(degree - 1, 1), exact=True))
+            )  # E ω^p = (p − 1)!!
             scale = np.abs(nodes**degree) @ weights
             assert nodes**degree @ weights == pytest.approx(moment, abs=1e-10 * max(1.0, scale))
         missed = float(factorial2(2 * n - 1, exact=True)) - nodes ** (2 * n) @ weights
-        assert missed == pytest.approx(float(np.prod(np.arange(1.0, n + 1))), rel=1e-6)  # n!: the next one is not
+        assert missed == pytest.approx(
+            float(np.prod(np.arange(1.0, n + 1))), rel=1e-6
+        )  # n!: the next one is not
 
     def test_the_kernel_error_on_the_unit_cube_decays_exponentially(self):
         X = np.random.default_rng(0).random((60, 2))
         X[:4] = [[0, 0], [1, 1], [0, 1], [1, 0]]
         errors = []
         for n in (4, 6, 8, 10):
-            F = QFF(X, RBF(0.4), nodes=n)._map(X)
+            F = features_of(QFF(X, RBF(0.4), nodes=n), X)
             assert F.shape == (60, n**2)
             errors.append(np.abs(F @ F.T - RBF(0.4)(X, X)).max())
         assert (np.diff(np.log(errors)) < np.log(0.2)).all()
@@ -267,10 +351,14 @@ class TestQuadrature:
         assert weights.sum() == pytest.approx(1.0)
         axes = [quadrature(n) for n in (3, 4, 5)]
         delta = np.array([0.3, -0.7, 0.2])
-        product = np.prod([np.cos(nodes * d) @ p for (nodes, p), d in zip(axes, delta, strict=True)])
+        product = np.prod(
+            [np.cos(nodes * d) @ p for (nodes, p), d in zip(axes, delta, strict=True)]
+        )
         assert weights @ np.cos(frequencies @ delta) == pytest.approx(product)
-        assert np.linalg.norm(grid([3, 3])[0], axis=1).min() == 0  # an odd grid has its middle, once
-        assert QFF(ARMS[:, :2], RBF(1.0), nodes=3)._map(ARMS[:, :2]).shape[1] == 9
+        assert (
+            np.linalg.norm(grid([3, 3])[0], axis=1).min() == 0
+        )  # an odd grid has its middle, once
+        assert features_of(QFF(ARMS[:, :2], RBF(1.0), nodes=3), ARMS[:, :2]).shape[1] == 9
 
     @pytest.mark.parametrize("span", [0.0, 0.5, 3.0, 14.0])
     def test_default_nodes_are_enough_and_not_many_more(self, span):
@@ -279,7 +367,10 @@ class TestQuadrature:
         assert n == 1 or kernel_error(n - 1 - n // 40, span) > ACCURACY
         lags = np.linspace(0, span, 1001)
         nodes, weights = quadrature(n)
-        assert np.abs(np.cos(np.outer(lags, nodes)) @ weights - np.exp(-(lags**2) / 2)).max() <= 1.01 * ACCURACY
+        assert (
+            np.abs(np.cos(np.outer(lags, nodes)) @ weights - np.exp(-(lags**2) / 2)).max()
+            <= 1.01 * ACCURACY
+        )
 
     def test_too_many_features_are_a_typed_error(self):
         assert nodes_for(1e9) > MOST_FEATURES
@@ -295,22 +386,53 @@ class TestFourier:
     ADDITIVE = 2.0 * On(RBF([0.8, 1.1]), 0, 2) + On(0.5 * On(RBF(0.9), 1, 2), 2, 5)
 
     def test_additive_kernels_have_few_features(self):
-        F = QFF(ARMS, self.ADDITIVE)._map(ARMS)
+        F = features_of(QFF(ARMS, self.ADDITIVE), ARMS)
         assert F.shape[1] < 400
         np.testing.assert_allclose(F @ F.T, self.ADDITIVE(ARMS, ARMS), atol=1e-3)
 
-    @pytest.mark.parametrize("kernel", [RBF(1.0), Matern(1.0, 0.5), Matern(1.0, 1.5), Matern(1.0, 2.5)])
+    @pytest.mark.parametrize(
+        "kernel", [RBF(1.0), Matern(1.0, 0.5), Matern(1.0, 1.5), Matern(1.0, 2.5)]
+    )
     def test_random_frequencies_have_the_spectral_density(self, kernel):
         lags = np.outer(np.linspace(0.0, 3.0, 10), [0.6, 0.8])
         waves = np.cos(draw(kernel, (20_000, 2), np.random.default_rng(5)) @ lags.T)
-        np.testing.assert_allclose(waves.mean(axis=0), kernel(lags, np.zeros((1, 2)))[:, 0], atol=4 / np.sqrt(20_000))
+        np.testing.assert_allclose(
+            waves.mean(axis=0), kernel(lags, np.zeros((1, 2)))[:, 0], atol=4 / np.sqrt(20_000)
+        )
 
     def test_random_features_have_the_kernel_on_average(self):
         kernel = self.ADDITIVE + Matern([0.5, 0.7, 1.0, 1.0, 1.0], 1.5)
-        F = RFF(ARMS[:12], kernel, frequencies=100, seed=5)._map(ARMS[:12])
+        F = features_of(RFF(ARMS[:12], kernel, frequencies=100, seed=5), ARMS[:12])
         assert F.shape == (12, 600)
-        np.testing.assert_allclose(F @ F.T, kernel(ARMS[:12], ARMS[:12]), atol=3.5 * 4 / np.sqrt(100))
+        np.testing.assert_allclose(
+            F @ F.T, kernel(ARMS[:12], ARMS[:12]), atol=3.5 * 4 / np.sqrt(100)
+        )
         np.testing.assert_allclose(np.square(F).sum(axis=1), kernel.diag(ARMS[:12]))
+
+    def test_features_that_do_not_fit_into_memory_are_refused_before_they_are_made(
+        self, monkeypatch
+    ):
+        """8·m² of 200 million features is more than any machine has; the other limits are set here."""
+        with pytest.raises(MemoryBudgetError, match=r"200,000,000 features of 12 arms .* use BKB"):
+            RFF(ARMS[:12], RBF(1.0), frequencies=10**8)
+        # Two terms, m = 4 · 50: 5 · 8 · 200² bytes of the factor and 2.5 · 8 · 12 · 200 of the features.
+        needed = 5 * 8 * 200**2 + 2.5 * 8 * 12 * 200
+        for spare, fits in ((1.0, True), (-1.0, False)):
+            monkeypatch.setattr(fourier, "half_the_machine", lambda spare=spare: needed + spare)
+            if fits:
+                assert RFF(ARMS[:12], RBF(1.0) + RBF(2.0), frequencies=50).n_arms == 12
+            else:
+                with pytest.raises(MemoryBudgetError, match="fewer features"):
+                    RFF(ARMS[:12], RBF(1.0) + RBF(2.0), frequencies=50)
+        monkeypatch.setattr(fourier, "half_the_machine", lambda: 1e3)
+        with pytest.raises(MemoryBudgetError):
+            QFF(ARMS[:, :2], RBF(5.0), nodes=8)
+
+    def test_an_arm_has_the_same_features_alone_and_among_others(self):
+        policy = RFF(ARMS, RBF(1.0), frequencies=70)
+        together = features_of(policy, ARMS)
+        for i in (0, 7, 59):
+            np.testing.assert_array_equal(features_of(policy, ARMS[i : i + 1])[0], together[i])
 
     @pytest.mark.parametrize("kernel", [Linear(), RBF(1.0) * RBF(2.0), lambda X, Y: X @ Y.T])
     def test_other_kernels_are_typed_errors(self, kernel):

@@ -7,84 +7,97 @@ import pytest
 from problems import RKHSProblem, play
 
 import manyarms as ma
+from manyarms.baselines import Incremental, Insertion
+from manyarms.beliefs.sampled import Candidates
+from manyarms.errors import ParameterError
 from manyarms.sketch.dictionary import inclusion_probability
 
 KERNEL = ma.kernels.RBF(0.1)
 ARMS = np.linspace(0, 1, 200)[:, None]
 
 
-def observed(resparsify, seed, oversampling=1.0, calls=6):
-    policy = ma.BKB(ARMS, KERNEL, regularization=1.0, oversampling=oversampling, resparsify=resparsify, seed=seed)
-    states = [policy._state]
+def observed(rule, seed, calls=6):
+    policy = ma.BKB(ARMS, KERNEL, regularization=1.0, rule=rule, seed=seed)
+    beliefs = [policy.belief]
     for call in range(calls):
         policy.observe(np.random.default_rng(call).integers(200, size=40), np.zeros(40))
-        states.append(policy._state)
-    return policy, states
+        beliefs.append(policy.belief)
+    return policy, beliefs
 
 
-def test_an_arm_stays_with_the_ratio_of_its_probabilities():
-    policy, (*_, old, new) = observed("incremental", 0)
-    p = policy._draw(old, new.history, np.zeros(len(new.inclusion)), new.inclusion)
-    before = dict(zip(old.history.pulled, old.inclusion, strict=True))
-    for arm, after, drawn in zip(new.history.pulled, new.inclusion, p, strict=True):
-        if arm in old.dictionary:
-            assert drawn == pytest.approx(min(1.0, after / before[arm]))
-        else:
-            earlier = before.get(arm, 0.0)
-            assert drawn == pytest.approx(max(0.0, (after - earlier) / (1 - earlier)))
+def candidates(variance, counts, before, inside, fresh=None):
+    return Candidates(variance, counts, counts if fresh is None else fresh, before, inside)
+
+
+def test_a_row_stays_with_the_ratio_of_its_probabilities():
+    rng = np.random.default_rng(0)
+    before, after = rng.random(50), rng.random(50)
+    inside = rng.random(50) < 0.5
+    before[:5] = 0.0  # new rows
+    inside[:5] = False
+    drawn = Incremental().draws(candidates(after, np.ones(50), before, inside), after)
+    for p, q, was_in, found in zip(before, after, inside, drawn, strict=True):
+        assert found == pytest.approx(min(1.0, q / p) if was_in else max(0.0, (q - p) / (1 - p)))
 
 
 def test_marginals_are_those_of_a_fresh_draw():
     """With the same leverages throughout, S_t is as a fresh draw would be: P(i ∈ S_t) = p_t."""
-    rng, p = np.random.default_rng(0), np.array([0.1, 0.8, 0.5, 0.0])
-    policy, (*_, old, _) = observed("incremental", 0)
-    history = old.history
-    sequence = [rng.random(len(history.pulled)) for _ in range(4)] + [np.resize(p, len(history.pulled))]
-    hits = np.zeros(len(history.pulled))
+    rng = np.random.default_rng(0)
+    rule = Incremental()
+    first, *sequence = [rng.random(100) for _ in range(5)] + [np.resize([0.1, 0.8, 0.5, 0.0], 100)]
+    hits = np.zeros(100)
     for _ in range(1500):
-        state, inside = old, rng.random(len(history.pulled)) < old.inclusion
+        before, inside = first, rng.random(100) < first
         for after in sequence:
-            state = state.__class__(**{**vars(state), "dictionary": history.pulled[inside]})
-            inside = rng.random(len(history.pulled)) < policy._draw(state, history, after, after)
-            state = state.__class__(**{**vars(state), "inclusion": after})
+            inside = rng.random(100) < rule.draws(
+                candidates(after, np.ones(100), before, inside), after
+            )
+            before = after
         hits += inside
     np.testing.assert_allclose(hits / 1500, sequence[-1], atol=0.065)
 
 
 def test_insertion_never_deletes_and_enters_by_leverage():
     for seed in range(5):
-        policy, states = observed("insertion", seed)
-        for old, new in itertools.pairwise(states):
+        policy, beliefs = observed(Insertion(1.0), seed)
+        for old, new in itertools.pairwise(beliefs):
             assert set(old.dictionary) <= set(new.dictionary)
-        old, new = states[-2], states[-1]
-        variance = np.linspace(0.0, 3.0, len(new.history.pulled))
-        p = policy._draw(old, new.history, variance, new.inclusion)
-        fresh = policy.counts[new.history.pulled]
-        fresh[np.searchsorted(new.history.pulled, old.history.pulled)] -= old.history.counts
-        outside = ~np.isin(new.history.pulled, old.dictionary)
-        expected = 1 - (1 - np.minimum(1.0, variance / (1 + variance))) ** fresh
-        np.testing.assert_allclose(p[outside], expected[outside])
-        assert (p[~outside] == 1).all()
-        assert len(new.dictionary) < len(new.history.pulled)
-    before = policy.dictionary
+        assert len(policy.belief.dictionary) < len(policy.belief.variance)
+    variance = np.linspace(0.0, 3.0, 40)
+    fresh = np.resize([0.0, 1.0, 2.5], 40)
+    inside = np.arange(40) % 4 == 0
+    rule = Insertion(0.7)
+    rows = candidates(variance, np.full(40, 9.0), np.zeros(40), inside, fresh)
+    drawn = rule.draws(rows, rule.inclusion(rows))
+    np.testing.assert_allclose(
+        drawn[~inside], np.minimum(1.0, 0.7 * fresh * variance / (1 + variance))[~inside]
+    )
+    assert (drawn[inside] == 1).all()
+    before = policy.belief.dictionary
     policy.redraw(1e300)
-    np.testing.assert_array_equal(policy.dictionary, before)
+    np.testing.assert_array_equal(policy.belief.dictionary, before)
 
 
 def test_redrawing_incrementally_has_the_new_law():
-    policy, _ = observed("incremental", 0)
+    policy, _ = observed(Incremental(1.0), 0)
     policy.redraw(1e300)
-    assert len(policy.dictionary) == np.count_nonzero(policy.counts)
-    expected = inclusion_probability(policy._state.pulled_variance, policy._state.history.counts, 1.0).sum()
+    belief = policy.belief
+    assert len(belief.dictionary) == np.count_nonzero(policy.counts)
+    expected = inclusion_probability(belief.variance, belief.data.counts, 1.0).sum()
     policy.redraw(1.0)
-    assert len(policy.dictionary) == pytest.approx(expected, abs=5 * np.sqrt(expected))
+    assert len(policy.belief.dictionary) == pytest.approx(expected, abs=5 * np.sqrt(expected))
 
 
-@pytest.mark.parametrize("resparsify", ["incremental", "insertion"])
-def test_the_sketch_is_about_as_accurate_as_a_fresh_one(resparsify):
+@pytest.mark.parametrize("rule", [Incremental(5.0), Insertion(5.0)])
+def test_the_sketch_is_about_as_accurate_as_a_fresh_one(rule):
     problem = RKHSProblem(KERNEL, n_arms=300, seed=1)
-    policy = ma.BKB(problem.arms, KERNEL, regularization=0.1, oversampling=5.0, resparsify=resparsify, seed=0)
+    policy = ma.BKB(problem.arms, KERNEL, regularization=0.1, rule=rule, seed=0)
     chosen = play(policy, problem.pull, 200)
     assert ma.diagnostics.sandwich(policy).holds(0.5)
-    assert len(policy.dictionary) <= len(np.unique(chosen))
-    assert (problem.f.max() - problem.f[chosen[-50:]]).mean() < 0.1 * (problem.f.max() - problem.f.mean())
+    assert len(policy.belief.dictionary) <= len(np.unique(chosen))
+    assert policy.guarantee == "none"
+    assert (problem.f.max() - problem.f[chosen[-50:]]).mean() < 0.1 * (
+        problem.f.max() - problem.f.mean()
+    )
+    with pytest.raises(ParameterError):
+        type(rule)(0.0)

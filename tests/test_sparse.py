@@ -9,7 +9,7 @@ import manyarms as ma
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
 
 KERNEL = ma.kernels.Matern(0.3, 1.5)
-DTC, SoR = ma.policies.DTC, ma.policies.SoR
+DTC, SoR = ma.baselines.DTC, ma.baselines.SoR
 
 
 def observed(policy, problem, rng, n=60):
@@ -42,7 +42,28 @@ def test_sor_is_the_exact_posterior_of_the_degenerate_kernel(seed):
     KS = KERNEL(problem.arms, problem.arms[S])
     T = np.linalg.inv(0.1 * KERNEL(problem.arms[S], problem.arms[S]) + KS[pulls].T @ KS[pulls])
     np.testing.assert_allclose(policy.predict().mean, KS @ T @ KS[pulls].T @ rewards, atol=1e-8)
-    np.testing.assert_allclose(policy.predict().std ** 2, 0.1 * np.einsum("ij,jk,ik->i", KS, T, KS), rtol=1e-6)
+    np.testing.assert_allclose(
+        policy.predict().std ** 2, 0.1 * np.einsum("ij,jk,ik->i", KS, T, KS), rtol=1e-6
+    )
+
+
+def test_the_certified_radius_counts_what_the_dictionary_leaves_out():
+    """The features are frozen before anything is seen: f is inside, and e = Σ ωr/λ."""
+    radius = ma.Certified(norm=1.0, noise=0.1)
+    covered = 0
+    for seed in range(20):
+        problem = RKHSProblem(KERNEL, n_arms=120, seed=seed)
+        policy = DTC(problem.arms, KERNEL, inducing=8, confidence=radius, seed=seed)
+        pulls, _ = observed(policy, problem, np.random.default_rng(seed))
+        mean, variance, _ = policy.scores()
+        covered += bool((np.abs(problem.f - mean) <= policy.beta * np.sqrt(variance)).all())
+        S = policy.inducing
+        KS = KERNEL(problem.arms[pulls], problem.arms[S])
+        r = 1 - np.einsum(
+            "ij,ij->i", KS @ np.linalg.inv(KERNEL(problem.arms[S], problem.arms[S])), KS
+        )
+        assert policy.evidence.left_out == pytest.approx(r.sum() / 0.01, rel=1e-6)
+    assert covered >= 19
 
 
 def test_sor_starves_where_dtc_does_not():
@@ -62,7 +83,9 @@ def test_sor_starves_where_dtc_does_not():
 def test_every_arm_inducing_is_the_exact_posterior():
     problem = RKHSProblem(KERNEL, n_arms=60, seed=1)
     exact = ma.GPUCB(problem.arms, KERNEL, regularization=0.1)
-    policies = [policy(problem.arms, KERNEL, inducing=60, regularization=0.1) for policy in (DTC, SoR)]
+    policies = [
+        policy(problem.arms, KERNEL, inducing=60, regularization=0.1) for policy in (DTC, SoR)
+    ]
     chosen = play(exact, problem.pull, 30)
     for policy in policies:
         problem = RKHSProblem(KERNEL, n_arms=60, seed=1)
@@ -72,7 +95,9 @@ def test_every_arm_inducing_is_the_exact_posterior():
 
 def test_dtc_pulls_an_arm_it_cannot_represent_forever():
     arms = np.array([[0.0], [0.1], [5.0]])
-    policy = DTC(arms, ma.kernels.RBF(0.3), inducing=[0, 1], regularization=0.01, confidence=ma.Constant(2.0))
+    policy = DTC(
+        arms, ma.kernels.RBF(0.3), inducing=[0, 1], regularization=0.01, confidence=ma.Constant(2.0)
+    )
     chosen = play(policy, lambda pulled: np.where(pulled == 2, 0.0, 1.0), 50)
     assert (chosen[-30:] == 2).all()
 
@@ -96,7 +121,13 @@ def test_inducing_arms_are_drawn_by_the_seed():
 
 @pytest.mark.parametrize(
     ("inducing", "error"),
-    [(0, ParameterError), (2.5, ParameterError), ([], ParameterError), ([5], UnknownArmError), ([0.5], ArmsError)],
+    [
+        (0, ParameterError),
+        (2.5, ParameterError),
+        ([], ParameterError),
+        ([5], UnknownArmError),
+        ([0.5], ArmsError),
+    ],
 )
 def test_wrong_inducing_arms_are_typed_errors(inducing, error):
     with pytest.raises(error):

@@ -1,7 +1,5 @@
 """Theorems 1 and 2 as seeded statistical tests, and the regret of BKB beside exact GP-UCB."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from problems import RKHSProblem, play
@@ -16,8 +14,8 @@ from manyarms.diagnostics import (
     regret_bound,
     simple_regret,
 )
+from manyarms.sketch.dictionary import inclusion_probability
 from manyarms.sketch.exact import ExactPosterior
-from manyarms.sketch.history import History
 
 EPSILON, DELTA, RUNS = 0.5, 0.1, 100
 KERNEL = ma.kernels.RBF(0.15)
@@ -31,7 +29,8 @@ def test_theorem_one_with_its_own_oversampling():
     for seed in range(RUNS):
         problem = RKHSProblem(KERNEL, n_arms=60, noise=1.0, seed=seed)
         options = {"regularization": regularization, "seed": seed}
-        bkb, exact = ma.BKB(problem.arms, KERNEL, oversampling=q, **options), ma.GPUCB(problem.arms, KERNEL, **options)
+        bkb = ma.BKB(problem.arms, KERNEL, rule=ma.Sampled(q), **options)
+        exact = ma.GPUCB(problem.arms, KERNEL, **options)
         good, pulls = True, []
         for _ in range(horizon):
             arms = bkb.choose()
@@ -42,7 +41,9 @@ def test_theorem_one_with_its_own_oversampling():
             ratio = bkb.scores().variance / exact.scores().variance
             d_eff = effective_dimension(problem.arms[pulls], KERNEL, regularization)
             size = dictionary_size_bound(EPSILON, q, d_eff, 1.0, regularization)
-            good &= bool(1 / 3 <= ratio.min() and ratio.max() <= 3 and len(bkb.dictionary) <= size)
+            good &= bool(
+                1 / 3 <= ratio.min() and ratio.max() <= 3 and len(bkb.belief.dictionary) <= size
+            )
         held += good
     print(f"Theorem 1 held in {held} of {RUNS} runs")
     assert held >= 90
@@ -52,22 +53,51 @@ def test_the_sandwich_needs_oversampling():
     """The case that can fail: 3,000 distinct arms pulled once each, d_eff ≈ 13, dictionaries drawn from their exact leverage
     scores. q̄ = 1 breaks the 3-sandwich in most draws, q̄ = 5 keeps it with fewer than 100 inducing arms."""
     arms, kernel = np.random.default_rng(0).random((3000, 1)), ma.kernels.RBF(0.1)
-    everything = History().add(np.arange(3000), np.zeros(3000), np.ones(3000))
-    policy = ma.BKB(arms, kernel, regularization=1.0, resparsify="always", seed=0)
-    _, exact = ExactPosterior.fit(kernel, policy._observations(everything), 1.0).moments(arms, np.ones(3000))
+    policy = ma.BKB(arms, kernel, regularization=1.0, rule=ma.Sampled(), seed=0)
+    policy.observe(np.arange(3000), np.zeros(3000))
+    belief = policy.belief
+    _, exact = ExactPosterior.fit(kernel, belief.data, 1.0).moments(arms, np.ones(3000))
+    rng = np.random.default_rng(1)
 
     def draw(oversampling):
-        policy._state = replace(policy._state, oversampling=oversampling)
-        policy._state = state = policy._resparsified(policy._state, everything, exact, 0.0)
-        ratio = state.pulled_variance / exact
-        return Sandwich(ratio.min(), ratio.max()).holds(EPSILON), len(state.dictionary)
+        S = np.flatnonzero(
+            rng.random(3000) < inclusion_probability(exact, np.ones(3000), oversampling)
+        )
+        ratio = belief.on(S).variance / exact
+        return Sandwich(ratio.min(), ratio.max()).holds(EPSILON), len(S)
 
     scarce, enough = [draw(1.0) for _ in range(20)], [draw(5.0) for _ in range(100)]
     held_scarce, held_enough = sum(held for held, _ in scarce), sum(held for held, _ in enough)
-    print(f"d_eff {exact.sum():.1f}; sandwich held in {held_scarce} of 20 draws at q̄ = 1, {held_enough} of 100 at q̄ = 5")
+    print(
+        f"d_eff {exact.sum():.1f}; sandwich held in {held_scarce} of 20 draws at q̄ = 1, {held_enough} of 100 at q̄ = 5"
+    )
     assert held_scarce <= 5
     assert held_enough >= 99
     assert max(size for _, size in enough) < 100
+
+
+def test_weighted_rows_need_the_larger_probability():
+    """300 orthogonal arms pulled 20 times each, q̄ = 5: a row of weight n drawn once keeps the sandwich, one of n pulls
+    drawn does not."""
+    n, pulls, q = 300, 20.0, 5.0
+    variance = np.full(n, 1 / (pulls + 1.0))  # of each arm: K = I, λ = 1
+    policy = ma.BKB(
+        np.arange(float(n))[:, None], ma.kernels.RBF(0.01), regularization=1.0, rule=ma.Sampled(q)
+    )
+    policy.observe(np.repeat(np.arange(n), int(pulls)), np.zeros(n * int(pulls)))
+    rng = np.random.default_rng(0)
+    held = {}
+    for name, p in {
+        "once": inclusion_probability(variance, np.full(n, pulls), q),
+        "of n": 1 - (1 - q * variance) ** pulls,
+    }.items():
+        ratios = [
+            policy.belief.on(np.flatnonzero(rng.random(n) < p)).variance / variance
+            for _ in range(40)
+        ]
+        held[name] = sum(Sandwich(ratio.min(), ratio.max()).holds(EPSILON) for ratio in ratios)
+    assert held["once"] == 40
+    assert held["of n"] <= 30
 
 
 @pytest.mark.parametrize("radius", [ma.Theory, ma.LogDet])
@@ -79,9 +109,13 @@ def test_theorem_two(radius, sketched):
     covered = 0
     for seed in range(RUNS):
         problem = RKHSProblem(KERNEL, n_arms=60, norm=norm, noise=noise, seed=seed)
-        options = {"regularization": noise**2, "confidence": radius(norm, noise, EPSILON, DELTA), "seed": seed}
+        options = {
+            "regularization": noise**2,
+            "confidence": radius(norm, noise, DELTA, epsilon=EPSILON),
+            "seed": seed,
+        }
         if sketched:
-            policy = ma.BKB(problem.arms, KERNEL, oversampling=q, **options)
+            policy = ma.BKB(problem.arms, KERNEL, rule=ma.Sampled(q), **options)
         else:
             policy = ma.GPUCB(problem.arms, KERNEL, **options)
         inside, regret, bound = True, 0.0, 0.0
@@ -108,7 +142,9 @@ def test_intervals_that_are_too_narrow_do_not_cover():
     misses = 0
     for seed in range(10):
         problem = RKHSProblem(KERNEL, n_arms=60, noise=0.5, seed=seed)
-        policy = ma.BKB(problem.arms, KERNEL, regularization=0.25, confidence=ma.Constant(0.5), seed=seed)
+        policy = ma.BKB(
+            problem.arms, KERNEL, regularization=0.25, confidence=ma.Constant(0.5), seed=seed
+        )
         play(policy, problem.pull, 20)
         mean, std = policy.predict()
         misses += bool((np.abs(problem.f - mean) > 0.5 * std).any())
@@ -126,12 +162,19 @@ def test_regret_is_sublinear_and_close_to_exact_gpucb(confidence):
         regrets = []
         for policy in (ma.BKB, ma.GPUCB):
             problem = RKHSProblem(KERNEL, n_arms=300, d=1, norm=3.0, noise=0.3, seed=seed)
-            bandit = policy(problem.arms, KERNEL, regularization=0.09, confidence=confidence, seed=seed)
+            bandit = policy(
+                problem.arms, KERNEL, regularization=0.09, confidence=confidence, seed=seed
+            )
             values = problem.f[play(bandit, problem.pull, horizon)]
             regrets.append(cumulative_regret(values, problem.f.max()))
-            assert simple_regret(values, problem.f.max())[-1] <= random_iterate_regret(values, problem.f.max())[-1]
+            assert (
+                simple_regret(values, problem.f.max())[-1]
+                <= random_iterate_regret(values, problem.f.max())[-1]
+            )
         ratios.append(regrets[0][-1] / regrets[1][-1])
         exponents.append(np.log(regrets[0][-1] / regrets[0][horizon // 4 - 1]) / np.log(4))
-    print(f"regret against GPUCB: median {np.median(ratios):.3f}; R_T grows as T^{np.median(exponents):.2f} from T/4 to T")
+    print(
+        f"regret against GPUCB: median {np.median(ratios):.3f}; R_T grows as T^{np.median(exponents):.2f} from T/4 to T"
+    )
     assert np.median(ratios) <= 1.2
     assert np.median(exponents) <= 0.8

@@ -1,6 +1,4 @@
-"""Thompson sampling: draws have the posterior's mean and variance, a step does not embed all arms anew."""
-
-import itertools
+"""Thompson sampling: draws have the posterior's mean and variance."""
 
 import numpy as np
 import pytest
@@ -8,24 +6,31 @@ from problems import RKHSProblem, play
 from scipy.stats import kstest
 
 import manyarms as ma
-from manyarms.policies import adaptive
+from manyarms.baselines import Thompson
+from manyarms.errors import ParameterError
 
 KERNEL = ma.kernels.RBF(0.1)
+LAZY = ma.Tuning(dense=0, shortlist=8)
 
 
-def played(steps=60, entries=0, monkeypatch=None, **options):
-    if monkeypatch:
-        monkeypatch.setattr(adaptive, "EXACT_ENTRIES", entries)
+def played(steps=60, **options):
     problem = RKHSProblem(KERNEL, n_arms=300, seed=2)
-    policy = ma.policies.Thompson(problem.arms, KERNEL, regularization=0.05, seed=1, **options)
+    policy = Thompson(problem.arms, KERNEL, regularization=0.05, seed=1, **options)
     play(policy, problem.pull, steps)
     return policy
 
 
-@pytest.mark.parametrize("entries", [0, 1 << 18])  # on the sketch, on the exact posterior
-def test_a_draw_has_the_mean_and_the_variance_of_the_posterior(entries, monkeypatch):
-    policy = played(entries=entries, monkeypatch=monkeypatch, confidence=ma.Constant(1.5))
-    draws = np.array([policy._sample(policy.beta, number) for number in range(2000)])
+def sample(policy, n):
+    """f̃ of all arms, n times."""
+    dice = np.random.default_rng(5)
+    return np.array([policy.chooser.values(policy._scores, policy.beta, dice) for _ in range(n)])
+
+
+@pytest.mark.parametrize("rule", [ma.Inserted(), ma.Inserted(most=12)], ids=["all that pay", "few"])
+@pytest.mark.parametrize("tuning", [ma.Tuning(), LAZY], ids=["dense", "lazy"])
+def test_a_draw_has_the_mean_and_the_variance_of_the_posterior(rule, tuning):
+    policy = played(rule=rule, tuning=tuning, confidence=ma.Constant(1.5))
+    draws = sample(policy, 2000)
     mean, deviation = policy.predict()
     normal = (draws - mean) / (1.5 * deviation)
     np.testing.assert_allclose(normal.mean(axis=0), 0.0, atol=4.5 / np.sqrt(2000))
@@ -34,12 +39,13 @@ def test_a_draw_has_the_mean_and_the_variance_of_the_posterior(entries, monkeypa
         assert kstest(normal[:, arm], "norm").pvalue > 1e-4
 
 
-def test_draws_of_close_arms_agree_in_the_span_of_the_dictionary():
+def test_draws_of_close_arms_agree_in_the_span_of_the_inducing_arms():
     policy = played(residual=False)
-    draws = np.array([policy._sample(policy.beta, number) for number in range(2000)])
-    posterior = policy._fitted()
-    Z, r = posterior.embedding(policy.arms, np.ones(300))
-    expected = 0.05 * Z @ np.linalg.solve(posterior.C @ posterior.C.T, Z.T)  # λ ZV⁻¹Zᵀ
+    draws = sample(policy, 2000)
+    belief = policy.belief
+    Z, r = belief.features(policy.arms, np.ones(300))
+    C = belief.factor.folded.C.upper.T
+    expected = 0.05 * Z @ np.linalg.solve(C @ C.T, Z.T)  # λ ZV⁻¹Zᵀ
     np.testing.assert_allclose(np.cov(draws.T), expected, atol=0.1 * expected.max())
     np.testing.assert_allclose(np.diag(expected) + r, policy.predict().std ** 2, atol=1e-9)
 
@@ -49,9 +55,9 @@ def test_without_the_residual_exploration_starves():
     arms = np.linspace(0, 1, 101)[:, None]
     deviations = []
     for residual in (True, False):
-        policy = ma.policies.Thompson(arms, kernel, regularization=0.01, residual=residual)
+        policy = Thompson(arms, kernel, regularization=0.01, residual=residual)
         policy.observe(np.arange(0, 51, 5), np.zeros(11))
-        deviations.append(np.std([policy._sample(policy.beta, number)[90] for number in range(500)]))
+        deviations.append(sample(policy, 500)[:, 90].std())
     assert deviations[0] == pytest.approx(1.0, abs=0.15)
     assert deviations[1] < 1e-3
 
@@ -60,30 +66,29 @@ def test_the_largest_draw_is_chosen():
     policy = played()
     batch = policy.choose(5)
     for number, arm in enumerate(batch):
-        assert arm == np.argmax(policy._sample(policy.beta, number))
+        dice = policy._chance.at(policy.evidence.n_observations, number)
+        assert arm == np.argmax(policy.chooser.values(policy._scores, policy.beta, dice))
+    np.testing.assert_array_equal(policy.choose(5), batch)
+    assert policy.choose(exclude=[batch[0]]) != batch[0]
     assert np.unique(policy.choose(40)).size > 5
-
-
-def test_embeddings_are_kept_until_the_inducing_arms_change():
-    problem = RKHSProblem(KERNEL, n_arms=300, seed=2)
-    policy = ma.policies.Thompson(problem.arms, KERNEL, regularization=0.05, seed=1)
-    embeddings = []
-    for _ in range(200):
-        play(policy, problem.pull, 1)
-        policy.choose(2)
-        embeddings.append(policy._state.frontier.tracked.posterior.embedding)
-    changes = 1 + sum(new is not old for old, new in itertools.pairwise(embeddings))
-    assert policy.stats.counts["embeddings of all arms"] == changes < 100
 
 
 def test_choices_do_not_depend_on_the_memory():
     kept, streamed = played(), played(memory=30_000)
-    assert streamed._embedded_cache is None
     np.testing.assert_array_equal(kept.counts, streamed.counts)
+
+
+def test_it_needs_embeddings():
+    policy = Thompson(np.arange(5.0)[:, None], KERNEL, rule=ma.Sampled())
+    policy.observe(0, 1.0)
+    with pytest.raises(ParameterError, match="Inserted"):
+        policy.choose()
 
 
 def test_it_finds_the_best_arm():
     problem = RKHSProblem(KERNEL, n_arms=300, seed=2)
-    policy = ma.policies.Thompson(problem.arms, KERNEL, regularization=0.01, seed=1)
+    policy = Thompson(problem.arms, KERNEL, regularization=0.01, seed=1)
     chosen = play(policy, problem.pull, 300)
-    assert (problem.f.max() - problem.f[chosen[-100:]]).mean() < 0.1 * (problem.f.max() - problem.f.mean())
+    assert (problem.f.max() - problem.f[chosen[-100:]]).mean() < 0.1 * (
+        problem.f.max() - problem.f.mean()
+    )

@@ -1,22 +1,26 @@
-"""The paper's quantities, measured: effective dimension, information gain, Theorem 1's sandwich and size, Theorem 2's regret.
+"""The paper's quantities, measured.
 
-Exact ones factor a u×u matrix for u distinct pulled arms: they are for tests, reports and small runs.
+Effective dimension, information gain, Theorem 1's sandwich and size, Theorem 2's regret.
+Exact ones factor a u×u matrix for u distinct pulled arms: they are for tests, reports and small
+runs.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.linalg import eigh
 
 from manyarms.arms import as_rows
-from manyarms.domains import DomainBKB
+from manyarms.beliefs.sampled import Drawn
 from manyarms.errors import ParameterError, StateError
 from manyarms.kernels import as_kernel
 from manyarms.numbers import real, whole
-from manyarms.policies import BKB
+from manyarms.policies.policy import Policy
 from manyarms.sketch.confidence import Theory
 from manyarms.sketch.dictionary import alpha_of, check_probability
+from manyarms.sketch.evidence import Evidence
 from manyarms.sketch.exact import ExactPosterior
+from manyarms.sketch.history import by_arm
 from manyarms.sketch.observations import Observations
 from manyarms.typing import Array, ArrayLike
 
@@ -35,8 +39,11 @@ __all__ = [
 ]
 
 
-LARGE = 5000
-"""Pulled arms above which no u×u matrix is made."""
+class HasEvidence(Protocol):
+    """A policy, over a table or over a domain."""
+
+    @property
+    def evidence(self) -> Evidence: ...
 
 
 class Sandwich(NamedTuple):
@@ -53,10 +60,11 @@ class Sandwich(NamedTuple):
 
 
 class SketchAccuracy(NamedTuple):
-    """η = λ_max(N^½(K_UU − Z_U Z_Uᵀ)N^½)/λ and what follows from it, whatever the dictionary.
+    """η = λ_max(RᵀR)/λ, R what the sketch leaves out of the rows observed; what follows from it.
 
-    eta_bound is Σ_u n_u r_u/λ ≥ η, which needs no u×u matrix and stands for η above 5,000 arms and after a warm start;
-    theta = (η + √(η² + 4η))/2 bounds every variance: σ²/(1 + θ) ≤ σ̃² ≤ (1 + θ)σ².
+    eta is a bound on η (η itself where a dictionary is drawn and at most 500 rows are outside it);
+    eta_bound is e = Σ ωr/λ ≥ η; theta = (η + √(η² + 4η))/2 bounds every variance: σ²/(1 + θ) ≤ σ̃²
+    ≤ (1 + θ)σ².
     """
 
     eta: float
@@ -64,22 +72,29 @@ class SketchAccuracy(NamedTuple):
     theta: float
 
 
-def effective_dimension(X: ArrayLike, kernel: Any, regularization: float, counts: ArrayLike | None = None) -> float:
-    """d_eff = Tr K(K + λI)⁻¹ of rows X, each pulled `counts` times (once by default). `policy.effective_dimension` estimates
-    it from the sketch."""
+def effective_dimension(
+    X: ArrayLike, kernel: Any, regularization: float, counts: ArrayLike | None = None
+) -> float:
+    """d_eff = Tr K(K + λI)⁻¹ of rows X, each pulled `counts` times (once by default).
+
+    `policy.effective_dimension` estimates it from the sketch.
+    """
     e = _spectrum(X, kernel, counts)
     return float(np.sum(e / (e + _variance(regularization))))
 
 
-def information_gain(X: ArrayLike, kernel: Any, regularization: float, counts: ArrayLike | None = None) -> float:
-    """½ log det(K/λ + I) of rows X, each pulled `counts` times (once by default): γ_T is its maximum over X."""
+def information_gain(
+    X: ArrayLike, kernel: Any, regularization: float, counts: ArrayLike | None = None
+) -> float:
+    """½ log det(K/λ + I) of rows X, each pulled `counts` times: γ_T is its maximum over X."""
     return float(0.5 * np.log1p(_spectrum(X, kernel, counts) / _variance(regularization)).sum())
 
 
-def sandwich(policy: BKB) -> Sandwich:
-    """How far the sketched variances are from the exact ones, over all arms, now."""
-    exact, sketched = ExactPosterior.fit(policy.kernel, _observations(policy), policy.regularization), policy.scores().variance
-    _, variance = exact.moments(policy.arms, policy._diag)
+def sandwich(policy: Policy) -> Sandwich:
+    """How far the sketched variances of all arms are from the exact ones, given all observed."""
+    exact = ExactPosterior.fit(policy.kernel, _observations(policy), policy.regularization)
+    sketched = policy.scores().variance
+    _, variance = exact.moments(policy.arms, policy.kernel.diag(policy.arms))
     positive = variance > 0
     if not positive.any():
         return Sandwich(1.0, 1.0)
@@ -87,22 +102,15 @@ def sandwich(policy: BKB) -> Sandwich:
     return Sandwich(float(ratio.min()), float(ratio.max()))
 
 
-def sketch_accuracy(policy: BKB | DomainBKB) -> SketchAccuracy:
-    """The accuracy of the sketch on the data seen, without Theorem 1's ε: a certificate for any q̄."""
-    if isinstance(policy, DomainBKB):
-        rows, counts, posterior, past = policy.rows, policy.counts, policy.posterior, None
-        diag = policy.kernel.diag(rows)
-    else:
-        (rows, diag, counts, _), posterior, past = _observations(policy), policy._fitted(), policy._past
-    if isinstance(posterior, ExactPosterior):
-        return SketchAccuracy(0.0, 0.0, 0.0)
-    Z, r = posterior.embedding(rows, diag)
-    bound = float(counts @ r) / policy.regularization + (past.residual if past else 0.0)
-    if past or len(rows) > LARGE:
-        return SketchAccuracy(bound, bound, _theta(bound))
-    error = (policy.kernel(rows, rows) - Z @ Z.T) * np.sqrt(np.outer(counts, counts)) / policy.regularization
-    eta = max(0.0, float(eigh(error, eigvals_only=True, subset_by_index=[len(rows) - 1, len(rows) - 1])[0]))
-    return SketchAccuracy(eta, bound, _theta(eta))
+def sketch_accuracy(policy: HasEvidence) -> SketchAccuracy:
+    """The accuracy of the sketch on the data seen, without Theorem 1's ε: for every rule."""
+    evidence = policy.evidence
+    if evidence.exact:
+        raise ParameterError(f"only a sketch has an accuracy, the posterior of {policy!r} is exact")
+    if not evidence.n_observations:
+        raise StateError("no arm was observed yet: call observe() first")
+    eta = evidence.eta if evidence.largest is None else evidence.largest()
+    return SketchAccuracy(eta, evidence.left_out, _theta(eta))
 
 
 def _theta(eta: float) -> float:
@@ -110,39 +118,71 @@ def _theta(eta: float) -> float:
 
 
 def dictionary_size_bound(
-    epsilon: float, oversampling: float, effective_dimension: float, kappa2: float, regularization: float
+    epsilon: float,
+    oversampling: float,
+    effective_dimension: float,
+    kappa2: float,
+    regularization: float,
 ) -> float:
     """Theorem 1: |S_t| ≤ 3(1 + κ²/λ) α q̄ d_eff, κ² a bound on k(x, x)."""
     check_probability("epsilon", epsilon)
     real(oversampling, "oversampling", "positive", above=0)
     real(effective_dimension, "effective_dimension", "non-negative", at_least=0)
     kappa2, regularization = _kappa2(kappa2), _variance(regularization)
-    return 3 * (1 + kappa2 / regularization) * alpha_of(epsilon) * oversampling * effective_dimension
+    return (
+        3 * (1 + kappa2 / regularization) * alpha_of(epsilon) * oversampling * effective_dimension
+    )
 
 
-def regret_bound(theory: Theory, horizon: int, effective_dimension: float, kappa2: float, regularization: float) -> float:
-    """Theorem 2: a bound on R_T for BKB with this radius, q̄ = oversampling_for(ε, δ/2, T) and d_eff of the arms it pulled.
+def regret_bound(
+    theory: Theory, horizon: int, effective_dimension: float, kappa2: float, regularization: float
+) -> float:
+    """Theorem 2: a bound on R_T for BKB with this radius, and on 2Σβ̃_tσ̃_t(x_{t+1}).
 
-        R_T ≤ 2β_T √(α T · κ²/λ / ln(1 + κ²/λ) · ℓ d_eff),   ℓ = 1 + ln(1 + κ²T/λ),
-        β_T = ξ√(2[α²ℓ d_eff + ln 2/δ]) + (1 + 1/√(1−ε)) √λF
+        R_T ≤ 2κF + 2β_T √(α T · x/ln(1 + x) · ℓ d_eff),   x = κ²/λ,   ℓ = 1 + ln(1 + xT),
+        β_T = ξ√(α² ℓ d_eff + 2 ln 2/δ) + (1 + 1/√(1−ε)) √λF.
 
-    from r_{t+1} ≤ 2β̃_tσ̃_t(x_{t+1}), Cauchy–Schwarz, σ̃² ≤ ασ² and d̃ ≤ αd_eff. The paper sums the variances *after* each pull;
-    the factor x/ln(1 + x), x = κ²/λ, is what summing those before it costs.
+    It holds for one arm a step, noise that is not told, and ``rule=Sampled(oversampling_for(ε, δ/2,
+    T))``, with probability 1 − δ. d_eff is that of the arms pulled. Step by step:
+
+    1. r_{t+1} ≤ 2β̃_tσ̃_t(x_{t+1}) while f is inside the intervals. The first arm is drawn at
+       random, not chosen, and costs at most 2 max|f| ≤ 2κF.
+    2. β̃_t ≤ β_T: Tr K_t ≤ κ²T and d̃_t ≤ α·d_eff, which grows with t.
+    3. Σσ̃_t(x_{t+1}) ≤ √(T Σσ̃²_t(x_{t+1})) by Cauchy and Schwarz.
+    4. σ̃²_t ≤ ασ²_t by Theorem 1.
+    5. Σσ²_t(x_{t+1}) ≤ x/ln(1 + x) · log det(K_T/λ + I). These are variances *before* each pull, at
+       most x, and ln(1 + σ²_t(x_{t+1})) add up to the log-determinant. The paper sums variances
+       after each pull, which needs no such factor.
+    6. log det(K_T/λ + I) ≤ ℓ d_eff.
     """
     if not isinstance(theory, Theory) or theory.double:
-        raise ParameterError(f"theory must be a Theory radius with a norm that is known, got {theory!r}")
+        raise ParameterError(
+            f"theory must be a Theory radius with a norm that is known, got {theory!r}"
+        )
     whole(horizon, "horizon")
     real(effective_dimension, "effective_dimension", "non-negative", at_least=0)
-    kappa2, regularization = _kappa2(kappa2), _variance(regularization)
+    kappa2 = _kappa2(kappa2)
+    regularization = _variance(regularization)
     ratio = kappa2 / regularization
-    log_det = (1 + np.log1p(ratio * horizon)) * effective_dimension
-    deviation = theory.noise * np.sqrt(2 * (theory.alpha**2 * log_det + np.log(2 / theory.delta)))
-    beta = deviation + (1 + 1 / np.sqrt(1 - theory.epsilon)) * np.sqrt(regularization) * theory.norm
-    return float(2 * beta * np.sqrt(theory.alpha * horizon * ratio / np.log1p(ratio) * log_det))
+
+    # Step 2, by the radius itself. It bounds log det by α(1 + ln(1 + trace)) times d̃.
+    largest = Evidence(
+        regularization,
+        theory.noise,
+        "theorem 1",
+        trace=ratio * horizon,
+        dimension=lambda: theory.alpha * effective_dimension,
+    )
+    beta = theory(largest)
+
+    log_det = (1 + np.log1p(ratio * horizon)) * effective_dimension  # step 6
+    exact_variances = ratio / np.log1p(ratio) * log_det  # step 5
+    first = 2 * np.sqrt(kappa2) * theory.norm  # step 1
+    return float(first + 2 * beta * np.sqrt(horizon * theory.alpha * exact_variances))
 
 
 def cumulative_regret(values: ArrayLike, optimum: float) -> Array:
-    """R_t = Σ_{s≤t} f(x⋆) − f(x_s) for every t, from the noise-free values f(x_s) of the arms pulled, (T,)."""
+    """R_t = Σ_{s≤t} f(x⋆) − f(x_s) for every t, from f(x_s) of the arms pulled, (T,)."""
     return np.asarray(np.cumsum(optimum - np.asarray(values, dtype=np.float64)))
 
 
@@ -152,7 +192,7 @@ def simple_regret(values: ArrayLike, optimum: float) -> Array:
 
 
 def random_iterate_regret(values: ArrayLike, optimum: float) -> Array:
-    """f(x⋆) − E f(x̄_t) = R_t/t for x̄_t drawn uniformly from the arms pulled up to t, for every t, (T,)."""
+    """f(x⋆) − E f(x̄_t) = R_t/t, x̄_t drawn uniformly from the arms pulled up to t, (T,)."""
     regret = cumulative_regret(values, optimum)
     return regret / np.arange(1, len(regret) + 1)
 
@@ -165,12 +205,24 @@ def _kappa2(value: Any) -> float:
     return real(value, "kappa2", "a positive bound on k(x, x)", above=0)
 
 
-def _observations(policy: BKB) -> Observations:
-    if not isinstance(policy, BKB):
-        raise ParameterError(f"only BKB has a sketch to diagnose, got {policy!r}")
-    if not policy._state.history.n_observations:
+def _observations(policy: Policy) -> Observations:
+    """Everything that a policy has observed, each row once."""
+    evidence = policy.evidence
+    if not evidence.n_observations:
         raise StateError("no arm was observed yet: call observe() first")
-    return policy._observations(policy._state.history)
+    if isinstance(policy.belief, Drawn):
+        return policy.belief.data
+    log = policy.log
+    pulled, rewards, weights = by_arm(log.arms, log.rewards, log.weights)
+    rows = policy.arms[pulled].astype(np.float64, copy=False)
+    diag = policy.kernel.diag(rows)
+    known = float(weights @ diag) / policy.regularization
+    if not np.isclose(known, evidence.trace, rtol=1e-6):
+        raise StateError(
+            "the policy has observed rows that were given by value, which it does not keep: the "
+            "exact posterior of all it has observed is not known"
+        )
+    return Observations(rows, diag, weights, weights * rewards)
 
 
 def _spectrum(X: ArrayLike, kernel: Any, counts: ArrayLike | None) -> Array:
@@ -178,6 +230,8 @@ def _spectrum(X: ArrayLike, kernel: Any, counts: ArrayLike | None) -> Array:
     rows = as_rows(X)
     n = np.ones(len(rows)) if counts is None else np.asarray(counts, dtype=np.float64)
     if n.shape != (len(rows),) or not (np.isfinite(n) & (n >= 0)).all():
-        raise ParameterError(f"counts must be non-negative, one for each of the {len(rows)} rows; got {counts!r}")
+        raise ParameterError(
+            f"counts must be non-negative, one for each of the {len(rows)} rows; got {counts!r}"
+        )
     K = as_kernel(kernel)(rows, rows) * np.sqrt(np.outer(n, n))
     return np.asarray(np.maximum(eigh(K, eigvals_only=True), 0.0))

@@ -1,47 +1,97 @@
-"""Algorithm 1 with a dictionary that is updated at every observation instead of drawn anew.
+"""Rules for `BKB`: Algorithm 1 with a dictionary that is updated instead of drawn anew.
 
 Both cost what Algorithm 1 costs, O(A m²) a step: they are here to compare dictionaries, not times.
 """
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 
-from manyarms.policies.algorithm1 import AlgorithmOne, AlgorithmOneState
+from manyarms.beliefs.base import Arms
+from manyarms.beliefs.sampled import Candidates, Drawn, check_oversampling
+from manyarms.kernels import Kernel
 from manyarms.sketch.dictionary import inclusion_probability
-from manyarms.sketch.history import History
+from manyarms.sketch.evidence import Guarantee
 from manyarms.typing import Array
 
 
-class Incremental(AlgorithmOne, resparsify="incremental"):
-    """An arm of S_t stays with probability p_{t+1}/p_t, one that was just pulled enters with its own p: the paper's remark.
+@dataclass(frozen=True)
+class Incremental:
+    """The paper's remark: a row of S_t stays with probability p_{t+1}/p_t.
 
-    p = 1 − (1 − min(1, q̄σ̃²))ⁿ for an arm pulled n times. Where p grows, as it does with n, an arm of S stays, and one outside
-    enters with probability (p_{t+1} − p_t)/(1 − p_t). Were the p fixed beforehand, an arm would be in S_t with probability p_t;
-    but they depend on the draws before, which is why the paper leaves the question open: no guarantee.
+    p = min(1, n·q̄·σ̃²) for a row of weight n. Where p grows, as it does with n, a row of S stays,
+    and one outside enters with probability (p_{t+1} − p_t)/(1 − p_t). Were the p fixed beforehand,
+    a row would be in S_t with probability p_t. But they depend on the draws before, which is why
+    the paper leaves the question open: there is no guarantee. Parameters as for `Sampled`.
     """
 
-    def _draw(self, old: AlgorithmOneState, history: History, variance: Array, inclusion: Array) -> Array:
-        before = np.zeros(len(inclusion))
-        before[np.searchsorted(history.pulled, old.history.pulled)] = old.inclusion
+    oversampling: float = 5.0
+    epsilon: float = 0.5
+    guarantee: ClassVar[Guarantee] = "none"
+
+    def __post_init__(self) -> None:
+        check_oversampling(self)
+
+    def prior(
+        self,
+        kernel: Kernel,
+        arms: Arms,
+        regularization: float,
+        noise: float,
+        rng: np.random.Generator,
+    ) -> Drawn:
+        """The belief before anything is observed."""
+        return Drawn.prior(self, kernel, arms, regularization, noise, rng)
+
+    def inclusion(self, candidates: Candidates) -> Array:
+        """p_{t+1}."""
+        return inclusion_probability(candidates.variance, candidates.counts, self.oversampling)
+
+    def draws(self, candidates: Candidates, inclusion: Array) -> Array:
+        """From p_t to p_{t+1}."""
+        before = candidates.before
         with np.errstate(divide="ignore", invalid="ignore"):
             enters = np.where(inclusion > before, (inclusion - before) / (1 - before), 0.0)
             stays = np.where(inclusion < before, inclusion / before, 1.0)
-        return np.where(np.isin(history.pulled, old.dictionary, assume_unique=True), stays, enters)
+        return np.where(candidates.inside, stays, enters)
 
 
-class Insertion(AlgorithmOne, resparsify="insertion"):
-    """A pull enters S with probability min(1, q̄τ̃), τ̃ = σ̃²/(1 + σ̃²) its leverage with itself included, and never leaves.
+@dataclass(frozen=True)
+class Insertion:
+    """A pull enters S with probability min(1, n·q̄·τ̃), τ̃ = σ̃²/(1 + σ̃²), and stays.
 
-    KORS (Calandriello, Lazaric, Valko; ICML 2017), used for bandits by EK-UCB (Zenati, Bietti, Diemert, Mairal, Martin,
-    Gaillard; AISTATS 2022), who prove regret of the exact method's order for it. As the projection on S only grows, and each
-    draw depends on the past alone, the martingale argument holds that is missing for "incremental". Here τ̃ is BKB's estimate,
-    not that of KORS, so the constants of those proofs do not carry over. `redraw` sets q̄ for the pulls to come.
+    KORS (Calandriello, Lazaric, Valko; ICML 2017), used for bandits by EK-UCB (Zenati, Bietti,
+    Diemert, Mairal, Martin, Gaillard; AISTATS 2022), who prove regret of the exact method's order
+    for it. As the projection on S only grows, and each draw depends on the past alone, the
+    martingale argument holds that is missing for `Incremental`. Here τ̃ is BKB's estimate, not that
+    of KORS, so the constants of those proofs do not carry over. `BKB.redraw` sets q̄ for the pulls
+    to come. Parameters as for `Sampled`.
     """
 
-    def _draw(self, old: AlgorithmOneState, history: History, variance: Array, inclusion: Array) -> Array:
-        fresh = history.counts.copy()  # the weight of the pulls that come in
-        fresh[np.searchsorted(history.pulled, old.history.pulled)] -= old.history.counts
-        new = np.flatnonzero(fresh > 0)
-        probability = np.isin(history.pulled, old.dictionary, assume_unique=True).astype(np.float64)
-        enters = inclusion_probability(variance[new] / (1 + variance[new]), fresh[new], old.oversampling)
-        probability[new] = np.maximum(probability[new], enters)
-        return probability
+    oversampling: float = 5.0
+    epsilon: float = 0.5
+    guarantee: ClassVar[Guarantee] = "none"
+
+    def __post_init__(self) -> None:
+        check_oversampling(self)
+
+    def prior(
+        self,
+        kernel: Kernel,
+        arms: Arms,
+        regularization: float,
+        noise: float,
+        rng: np.random.Generator,
+    ) -> Drawn:
+        """The belief before anything is observed."""
+        return Drawn.prior(self, kernel, arms, regularization, noise, rng)
+
+    def inclusion(self, candidates: Candidates) -> Array:
+        """Of the weight that just came in."""
+        leverage = candidates.variance / (1 + candidates.variance)
+        return inclusion_probability(leverage, candidates.fresh, self.oversampling)
+
+    def draws(self, candidates: Candidates, inclusion: Array) -> Array:
+        """Rows of S stay."""
+        return np.where(candidates.inside, 1.0, inclusion)

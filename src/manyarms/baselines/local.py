@@ -1,55 +1,87 @@
-"""Batch-BKB with its local rule (Calandriello, Carratino, Lazaric, Valko, Rosasco; ICML 2020): longer batches, O(A m) an arm.
+"""Batch-BKB with its local rule (Calandriello et al., ICML 2020): longer batches.
 
-A batch of `choose(None)` goes on while no variance may have shrunk by more than C. The global rule knows that from
-1 + Σσ̃²(x_s) ≤ C. The local one asks it of every arm x by itself, with the posterior covariance of when the batch began:
+A batch of `choose(None)` goes on while no variance may have shrunk by more than C. The global rule
+knows that from 1 + Σσ̃²(x_s) ≤ C. The local one asks it of every arm x by itself, with the
+posterior covariance of when the batch began:
 
     1 + Σ_s k̃²(x, x_s)/σ̃²(x) ≤ C,    k̃(x, y) = (k(x, y) − z(x)ᵀz(y))/λ + z(x)ᵀV⁻¹z(y)
 
-which the global rule implies (k̃²(x, y) ≤ σ̃²(x)σ̃²(y)): so it is only looked at where that one would end the batch.
+which the global rule implies (k̃²(x, y) ≤ σ̃²(x)σ̃²(y)). So it is only looked at where that one
+would end the batch: O(A m) for an arm of the batch.
 """
+
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from manyarms.policies.base import GlobalRule
-from manyarms.policies.embedded import Embedded
-from manyarms.sketch.dictionary import STALE
-from manyarms.sketch.linalg import solve_cholesky
+from manyarms.errors import ParameterError
+from manyarms.numbers import real
+from manyarms.policies.batches import GlobalRule, RunningBatch
+from manyarms.policies.bkb import BKB
+from manyarms.search.dense import Dense
+from manyarms.search.lazy import Lazy
+from manyarms.search.scores import ArmScores
 from manyarms.typing import Array, Indices
 
 
-class LocalBatch(Embedded):
-    """BKB whose batches of no given size end by the local rule; all else as `BKB`, its regret up to constants included.
+@dataclass(frozen=True)
+class LocalRule:
+    """A batch goes on while no variance may have shrunk by more than C; for ``rule=Inserted()``."""
 
-    Options are those of `BKB`; for `memory` see `Embedded`.
-    """
+    threshold: float = 2.0
 
-    def _rule(self) -> GlobalRule:
-        return LocalRule(self)
+    def __post_init__(self) -> None:
+        real(self.threshold, "threshold", "a number C above 1", above=1)
+
+    def started(self, scores: ArmScores) -> "_Sums":
+        if not isinstance(scores, Dense | Lazy):
+            raise ParameterError(
+                "LocalRule needs the embeddings of all arms: use it with rule=Inserted()"
+            )
+        return _Sums(self.threshold, scores)
 
 
-class LocalRule(GlobalRule):
+class _Sums:
     """The sums over a batch, at every arm."""
 
-    def __init__(self, policy: LocalBatch) -> None:
-        super().__init__()
-        self._policy = policy
+    def __init__(self, threshold: float, scores: Dense | Lazy) -> None:
+        self._threshold = threshold
+        self._scores = scores
+        self._global: RunningBatch = GlobalRule(threshold).started(scores)
         self._waiting: list[Indices] = []  # arms whose part in the sums is not computed
-        self._sums = np.zeros(policy.n_arms)
+        self._sums: Array = np.zeros(len(scores.arms.rows))
 
-    def lets(self, arms: Indices, variance: Array) -> bool:
-        self._waiting.append(arms)
-        if super().lets(arms, variance):
+    def goes_on(self, positions: Indices) -> bool:
+        self._waiting.append(positions)
+        if self._global.goes_on(positions):
             return True
         self._add(np.concatenate(self._waiting))
         self._waiting = []
-        return bool((self._sums <= (STALE - 1) * self._policy.scores().variance).all())
+        _, variance = self._scores.current()
+        return bool((self._sums <= (self._threshold - 1) * variance).all())
 
-    def _add(self, arms: Indices) -> None:
+    def _add(self, positions: Indices) -> None:
         """Σ k̃²(x, x_s) over these arms, for every arm x."""
-        policy, posterior = self._policy, self._policy._current()
-        X = policy.arms[arms]
-        Z, _ = posterior.embedding(X, policy._diag[arms])
-        W = solve_cholesky(posterior.C, np.array(Z.T, order="F")) - Z.T / policy.regularization  # V⁻¹z − z/λ
-        for rows, Y, _ in policy._embedded(posterior.embedding):
-            covariance = policy.kernel(policy.arms[rows], X) / policy.regularization + Y @ W
-            self._sums[rows] += np.einsum("ij,ij->i", covariance, covariance)
+        belief = self._scores.belief
+        arms = self._scores.arms
+        rows = arms.rows[positions].astype(np.float64, copy=False)
+        Z, _ = belief.features(rows, arms.diag[positions])
+        factor = belief.factor
+        solved = factor.C.solve_transposed(factor.half(Z.T).c)  # V⁻¹z
+        G = solved - Z.T / belief.regularization
+        for some, Y, _ in self._scores.embedded():
+            K = belief.kernel(arms.rows[some].astype(np.float64, copy=False), rows)
+            covariance = K / belief.regularization + Y.T @ G
+            self._sums[some] += np.einsum("ij,ij->i", covariance, covariance)
+
+
+class LocalBatch(BKB):
+    """BKB whose batches of no given size end by the local rule; regret as `BKB`, up to constants.
+
+    threshold : C.
+    options : those of `BKB`.
+    """
+
+    def __init__(self, arms: Any, kernel: Any, *, threshold: float = 2.0, **options: Any) -> None:
+        super().__init__(arms, kernel, batches=LocalRule(threshold), **options)

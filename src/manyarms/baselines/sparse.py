@@ -1,11 +1,14 @@
-"""Sparse Gaussian processes of fixed size: UCB on m inducing arms that are given, or drawn once, and never change.
+"""Sparse Gaussian processes: UCB on m inducing arms that are given, or drawn once, and stay.
 
-With z(x) = L⁻¹k_S(x), V = Σnzzᵀ + λI and q = zᵀV⁻¹z as for BKB (names as in Quiñonero-Candela and Rasmussen, JMLR 2005):
+With z(x) = L⁻¹k_S(x), V = Σωzzᵀ + λI and q = zᵀV⁻¹z as for BKB (names as in Quiñonero-Candela and
+Rasmussen, JMLR 2005):
 
-    SoR   subset of regressors                   σ̃² = q          the prior variance of f is ‖z(x)‖², not k(x, x)
-    DTC   deterministic training conditional     σ̃² = r/λ + q    r(x) = k(x, x) − ‖z(x)‖²
+    SoR   subset of regressors                σ̃² = q          the prior variance of f is ‖z(x)‖²
+    DTC   deterministic training conditional  σ̃² = r/λ + q    r(x) = k(x, x) − ‖z(x)‖²
 
-The mean zᵀw is the same. Neither has a regret guarantee for a dictionary that does not follow the pulls.
+The mean zᵀw is the same. Neither has a regret guarantee for a dictionary that does not follow the
+pulls. But the features of DTC are frozen before anything is seen, so that the radius `Certified`
+holds for it: what the arms in S do not represent counts in e, which grows with every pull of them.
 """
 
 from dataclasses import dataclass
@@ -14,38 +17,30 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.errors import NumericalError, ParameterError
+from manyarms.beliefs.base import Arms
+from manyarms.beliefs.linear import OnFeatures
+from manyarms.errors import ParameterError
+from manyarms.kernels import Kernel
 from manyarms.numbers import whole
-from manyarms.policies.base import Policy
 from manyarms.policies.checks import as_arms
-from manyarms.sketch.confidence import Constant, Evidence, Radius, alpha_in
+from manyarms.policies.choosers import UpperBound
+from manyarms.policies.policy import Policy
+from manyarms.search.scores import ArmScores
+from manyarms.sketch.confidence import Constant, Radius
 from manyarms.sketch.embedding import Embedding
-from manyarms.sketch.history import History, by_arm
 from manyarms.sketch.linalg import chunks, represented_below
-from manyarms.sketch.ridge import Ridge
-from manyarms.typing import Array, ArrayLike, Indices, Mask, Seed
-
-
-@dataclass(frozen=True)
-class SparseState:
-    """Everything that `observe` changes."""
-
-    history: History
-    model: Ridge  # on z(x): its variance is q
-    evidence: Evidence
+from manyarms.typing import Array, ArrayLike, Indices, Seed
 
 
 class DTC(Policy):
-    """UCB on a fixed dictionary with the DTC variance, that of BKB: z(x) of all arms is computed once, a step is O(A m).
+    """UCB on a fixed dictionary with the DTC variance, that of BKB: a step is O(A m).
 
-    An arm that S does not represent keeps its r/λ however often it is pulled, so it may be pulled forever: no regret guarantee.
-    `choose(None)` is one arm.
+    An arm that S does not represent keeps its r/λ however often it is pulled, so it may be pulled
+    forever: there is no regret guarantee. `choose(None)` is one arm.
 
-    inducing : the inducing arms by index, or how many to draw uniformly at random (all, if there are fewer).
-    Other parameters as for `GPUCB`.
+    inducing : the inducing arms by index, or how many to draw uniformly at random (all, if there
+    are fewer). Other parameters as for `GPUCB`.
     """
-
-    _state: SparseState
 
     def __init__(
         self,
@@ -54,89 +49,125 @@ class DTC(Policy):
         *,
         inducing: ArrayLike = 100,
         regularization: float = 0.01,
+        noise: float | None = None,
         confidence: Radius = Constant(2.0),
         seed: Seed = 0,
     ) -> None:
-        self._asked = inducing
-        super().__init__(arms, kernel, regularization=regularization, confidence=confidence, seed=seed)
+        dictionary = FixedDictionary(inducing, regularization, residual=True)
+        super().__init__(
+            arms,
+            kernel,
+            rule=OnFeatures(dictionary, guarantee="certified", radius_guarantee="certified"),
+            chooser=UpperBound(),
+            batches=OneArm(),
+            regularization=regularization,
+            noise=noise,
+            confidence=confidence,
+            seed=seed,
+        )
 
     @property
     def inducing(self) -> Indices:
-        """The arms the posterior rests on, in index order: S without those that the others represent."""
-        return self._inducing.copy()
+        """The arms the posterior rests on, in index order: S without those the others represent."""
+        return inducing_of(self)
 
-    def _first_state(self, rng: np.random.Generator) -> SparseState:
-        dictionary = self._dictionary(rng)
-        kappa2 = float(self._diag[dictionary].max())
-        tolerance = represented_below(len(dictionary), kappa2, self.regularization, 1.0)
-        self._embedding, kept = Embedding.fit(self.kernel, self.arms[dictionary], tolerance)
-        self._inducing = np.sort(dictionary[kept])
-        Z, self._outside = np.empty((self.n_arms, len(kept))), np.empty(self.n_arms)
-        for rows in chunks(self.n_arms, len(kept)):
-            Z[rows], self._outside[rows] = self._embedded(self.arms[rows], self._diag[rows])
-        return SparseState(History(), Ridge.prior(Z, self.regularization), self._no_evidence())
 
-    def _embedded(self, X: Array, diag: Array) -> tuple[Array, Array]:
-        """z(x), and the part of σ̃² that no observation shrinks."""
-        Z, r = self._embedding(X, diag)
-        return Z, np.maximum(r, 0.0) / self.regularization
+class SoR(Policy):
+    """UCB on a fixed dictionary with the variance of the GP whose kernel is zᵀz (Silverman 1985).
 
-    def _dictionary(self, rng: np.random.Generator) -> Indices:
+    Far from S both mean and variance vanish, whatever was observed: arms there are never explored
+    ("variance starvation", the paper's Figure 1). There is no regret guarantee. Parameters as for
+    `DTC`.
+    """
+
+    def __init__(
+        self,
+        arms: ArrayLike | str | Path,
+        kernel: Any,
+        *,
+        inducing: ArrayLike = 100,
+        regularization: float = 0.01,
+        noise: float | None = None,
+        confidence: Radius = Constant(2.0),
+        seed: Seed = 0,
+    ) -> None:
+        super().__init__(
+            arms,
+            kernel,
+            rule=OnFeatures(FixedDictionary(inducing, regularization, residual=False)),
+            chooser=UpperBound(),
+            batches=OneArm(),
+            regularization=regularization,
+            noise=noise,
+            confidence=confidence,
+            seed=seed,
+        )
+
+    @property
+    def inducing(self) -> Indices:
+        """The arms the posterior rests on, in index order: S without those the others represent."""
+        return inducing_of(self)
+
+
+def inducing_of(policy: Policy) -> Indices:
+    """The inducing arms of a policy on a fixed dictionary."""
+    coordinates = policy.belief.feature_map  # type: ignore[attr-defined]
+    return np.asarray(coordinates.inducing.copy())
+
+
+@dataclass(frozen=True)
+class FixedDictionary:
+    """Gives the coordinates z of a dictionary that is asked for by index, or by size."""
+
+    asked: ArrayLike
+    regularization: float
+    residual: bool  # whether r/λ counts in the variance
+
+    def __call__(self, kernel: Kernel, arms: Arms, rng: np.random.Generator) -> "Coordinates":
+        S = self._dictionary(len(arms.rows), rng)
+        tolerance = represented_below(len(S), float(arms.diag[S].max()), self.regularization, 1.0)
+        embedding, kept = Embedding.fit(kernel, arms.rows[S], tolerance)
+        return Coordinates(embedding, np.sort(S[kept]), self.regularization, self.residual)
+
+    def _dictionary(self, n_arms: int, rng: np.random.Generator) -> Indices:
         """S, as it was asked for."""
-        if np.ndim(self._asked) == 0:
-            return rng.permutation(self.n_arms)[: whole(self._asked, "inducing (unless arms by index)")]
-        arms = np.unique(as_arms(self._asked, self.n_arms))
+        if np.ndim(self.asked) == 0:
+            return rng.permutation(n_arms)[: whole(self.asked, "inducing (unless arms by index)")]
+        arms = np.unique(as_arms(self.asked, n_arms))
         if not len(arms):
             raise ParameterError("inducing must hold at least one arm, got none")
         return arms
 
-    def _observed(self, history: History, arms: Indices, rewards: Array, weights: Array) -> SparseState:
-        old = self._state
-        model = old.model.observed(arms, rewards, weights)
-        if not np.isfinite(model.mean).all():
-            raise NumericalError("the posterior mean is not finite in float64; rescale the rewards")
-        before = self._outside[arms] + old.model.variance[arms]
-        information = old.evidence.information + float(np.log1p(alpha_in(self.confidence) * weights * before).sum())
-        variance = self._outside[history.pulled] + model.variance[history.pulled]
-        return SparseState(history, model, self._evidence(history, variance, model.norm, information))
 
-    def _batch(self, outstanding: Indices, barred: Mask | None) -> Indices:
-        """One arm at a time: Batch-BKB's rule would end batches of unrepresented arms at once, those of starved ones never."""
-        return np.zeros(0, dtype=np.intp) if len(outstanding) else self.choose(exclude=() if barred is None else barred)
+@dataclass(frozen=True)
+class Coordinates:
+    """φ(x) = z(x), and r(x)/λ where the residual counts."""
 
-    def _moments(self) -> tuple[Array, Array]:
-        return self._state.model.mean, self._outside + self._state.model.variance
+    embedding: Embedding
+    inducing: Indices
+    regularization: float
+    residual: bool
 
-    def _moments_at(self, X: Array, diag: Array) -> tuple[Array, Array]:
-        Z, outside = self._embedded(X, diag)
-        mean, inside = self._state.model.moments(Z)
-        return mean, outside + inside
-
-    def _lookahead(self, *, append: bool) -> "_Supposed":
-        return _Supposed(self._state.model, self._outside)
+    def __call__(self, X: Array, diag: Array) -> tuple[Array, Array]:
+        m = len(self.inducing)
+        Z = np.empty((len(X), m))
+        outside = np.zeros(len(X))
+        for some in chunks(len(X), m):
+            Z[some], r = self.embedding(X[some], diag[some])
+            if self.residual:
+                outside[some] = np.maximum(r, 0.0) / self.regularization
+        return Z, outside
 
 
-class SoR(DTC):
-    """UCB on a fixed dictionary with the subset of regressors' variance, the GP whose kernel is zᵀz (Silverman 1985).
+@dataclass(frozen=True)
+class OneArm:
+    """One arm at a time.
 
-    Far from S both mean and variance vanish, whatever was observed: arms there are never explored ("variance starvation", the
-    paper's Figure 1). No regret guarantee. Parameters as for `DTC`.
+    `GlobalRule` would end batches of unrepresented arms at once, and those of starved ones never.
     """
 
-    def _embedded(self, X: Array, diag: Array) -> tuple[Array, Array]:
-        Z, r = super()._embedded(X, diag)
-        return Z, np.zeros_like(r)
+    def started(self, scores: ArmScores) -> "OneArm":
+        return self
 
-
-class _Supposed:
-    """Variances if more arms were pulled. S stays as it is: so do the r/λ, in a batch as in a run."""
-
-    def __init__(self, model: Ridge, outside: Array) -> None:
-        self._model, self._outside = model, outside
-
-    @property
-    def variance(self) -> Array:
-        return self._outside + self._model.variance
-
-    def pull(self, arms: Indices) -> None:
-        self._model = self._model.observed(*by_arm(arms, np.zeros(len(arms)), np.ones(len(arms))))
+    def goes_on(self, positions: Indices) -> bool:
+        return not len(positions)

@@ -1,66 +1,114 @@
 """Thompson sampling on BKB's sketch: the weights are drawn, not the values, so a step is O(A m).
 
-    w̃ ~ N(w, β̃²V⁻¹),   f̃(x) = z(x)ᵀw̃ + β̃√(r(x)/λ)·g_x,   g_x ~ N(0, 1) independent,   x⁺ = argmax f̃(x)
+    w̃ ~ N(w, β̃²V⁻¹),   f̃(x) = z(x)ᵀw̃ + β̃√(r(x)/λ)·g_x,   g_x ~ N(0, 1),   x⁺ = argmax f̃(x)
 
-so that f̃(x) ~ N(μ̃(x), β̃²σ̃²(x)) at every arm. Scoring all arms by upper bounds takes ‖C⁻¹z(x)‖² of each, O(A m²).
+so that f̃(x) ~ N(μ̃(x), β̃²σ̃²(x)) at every arm. Scoring all arms by upper bounds takes ‖C⁻¹z(x)‖²
+of each, O(A m²).
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from manyarms.policies.base import Lookahead
-from manyarms.policies.embedded import Embedded
-from manyarms.policies.rules import Blind
-from manyarms.policies.working import AdaptiveState
-from manyarms.sketch.choice import TIE, largest
+from manyarms.baselines.features import allowed_best
+from manyarms.beliefs.base import Rule
+from manyarms.beliefs.frozen import Frozen, Inserted
+from manyarms.errors import ParameterError
+from manyarms.policies.batches import BatchRule, GlobalRule
+from manyarms.policies.choosers import View
+from manyarms.policies.policy import Policy
+from manyarms.search.tuning import Tuning
 from manyarms.sketch.confidence import Constant, Radius
-from manyarms.sketch.linalg import solve_transposed
-from manyarms.typing import Array, ArrayLike, Mask
+from manyarms.typing import Array, ArrayLike, Seed
 
 
-class Thompson(Blind, Embedded):
-    """Thompson sampling with BKB's adaptive dictionary; the arms of a batch are independent draws (Kandasamy et al. 2018).
+@runtime_checkable
+class Embedded(Protocol):
+    """Scores that have the coordinates of all arms."""
 
-    Vakili, Moss, Artemev, Dutordoir and Picheny (S-GP-TS, NeurIPS 2021) prove sublinear regret for draws from an approximate
-    posterior whose deviations are within a constant of the exact ones, as Theorem 1 has it for BKB's, if the radius is that of
-    a confidence interval. They draw f̃ jointly; here the part outside the span of the dictionary is drawn for each arm by
-    itself, with the right variance but no correlation. So this, like the radius 1 that is the default, has no guarantee.
+    belief: Frozen
+
+    def embedded(self) -> Iterator[tuple[slice, Array, Array]]: ...
+
+
+@dataclass(frozen=True)
+class ThompsonChooser:
+    """The arm of largest f̃. The arms of a batch are independent draws, so nothing is supposed."""
+
+    residual: bool = True
+    looks: ClassVar[bool] = False
+
+    def pick(self, view: View) -> int:
+        if not isinstance(view.scores, Embedded):
+            raise ParameterError(
+                "Thompson sampling needs the embeddings of all arms: use rule=Inserted()"
+            )
+        dice = view.chance.at(view.n_observations, view.number)
+        return allowed_best(self.values(view.scores, view.beta, dice), view.barred)
+
+    def values(self, scores: Embedded, beta: float, dice: np.random.Generator) -> Array:
+        """f̃ of every arm, (A,)."""
+        belief = scores.belief
+        # cov(C⁻ᵀg) = C⁻ᵀC⁻¹ = V⁻¹
+        deviation = belief.factor.folded.C.solve_transposed(dice.standard_normal(belief.m))
+        w = belief.w + beta * deviation
+        parts: list[Array] = []
+        for _, Z, r in scores.embedded():
+            values = w @ Z
+            if self.residual:
+                outside = np.sqrt(r / belief.regularization)
+                values = values + beta * outside * dice.standard_normal(len(r))
+            parts.append(values)
+        return np.concatenate(parts)
+
+
+class Thompson(Policy):
+    """Thompson sampling on BKB's sketch. Arms of a batch are independent draws (Kandasamy 2018).
+
+    Vakili, Moss, Artemev, Dutordoir and Picheny (S-GP-TS, NeurIPS 2021) prove sublinear regret for
+    draws from an approximate posterior whose deviations are within a constant of the exact ones, as
+    those of the sketch are, if the radius is that of a confidence interval. They draw f̃ jointly;
+    here the part outside the span of the inducing arms is drawn for each arm by itself, with the
+    right variance but no correlation. So this, like the radius 1 that is the default, has no
+    guarantee.
 
     confidence : β̃, by which deviations are multiplied; `Constant(1.0)` is the posterior's own.
-    residual : without it f̃ = zᵀw̃, which hardly varies far from the inducing arms: the variance starves there, as that of `SoR`.
-    options : the others of `BKB`; for `memory` see `Embedded`.
+    residual : without it f̃ = zᵀw̃, which hardly varies far from the inducing arms: the variance
+        starves there, as that of `SoR`.
+    The other parameters: `BKB`.
     """
-
-    _state: AdaptiveState
 
     def __init__(
         self,
-        arms: ArrayLike | str | Path,
+        arms: ArrayLike | str | Path | None,
         kernel: Any,
         *,
-        confidence: Radius = Constant(1.0),
         residual: bool = True,
-        **options: Any,
+        regularization: float = 0.01,
+        noise: float | None = None,
+        rule: Rule = Inserted(),
+        confidence: Radius = Constant(1.0),
+        batches: BatchRule = GlobalRule(),
+        memory: float | None = None,
+        tuning: Tuning = Tuning(),
+        seed: Seed = 0,
+        n_features: int | None = None,
     ) -> None:
         self.residual = bool(residual)
-        super().__init__(arms, kernel, confidence=confidence, **options)
-
-    def _pick(self, mean: Array, lookahead: Lookahead, beta: float, number: int, barred: Mask | None) -> int:
-        values = self._sample(beta, number)
-        return largest(values, TIE * np.abs(values), barred)
-
-    def _sample(self, beta: float, number: int) -> Array:
-        """f̃ of every arm, (A,): draw `number` after so many observations."""
-        dice = self._state.chance.at(self._state.history.n_observations, number)
-        posterior = self._current()
-        # cov(C⁻ᵀg) = C⁻ᵀC⁻¹ = V⁻¹
-        w = posterior.w + beta * solve_transposed(posterior.C, dice.standard_normal(len(posterior.w)))
-        values = np.empty(self.n_arms)
-        for rows, Z, r in self._embedded(posterior.embedding):
-            values[rows] = Z @ w
-            if self.residual:
-                outside = np.sqrt(np.maximum(r, 0.0) / self.regularization)
-                values[rows] += beta * outside * dice.standard_normal(len(r))
-        return values
+        super().__init__(
+            arms,
+            kernel,
+            rule=rule,
+            chooser=ThompsonChooser(self.residual),
+            batches=batches,
+            regularization=regularization,
+            noise=noise,
+            confidence=confidence,
+            memory=memory,
+            tuning=tuning,
+            seed=seed,
+            n_features=n_features,
+        )

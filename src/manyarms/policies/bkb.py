@@ -1,12 +1,14 @@
 """BKB, budgeted kernel bandits: GP-UCB on a sketch whose inducing arms follow the posterior variance."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from manyarms.beliefs.base import Rule
-from manyarms.beliefs.frozen import Frozen, Inserted
+from manyarms.beliefs.base import Belief, Rule
+from manyarms.beliefs.frozen import Inserted
+from manyarms.errors import ParameterError
 from manyarms.numbers import real, whole
 from manyarms.policies.batches import BatchRule, GlobalRule
 from manyarms.policies.choosers import UpperBound
@@ -16,6 +18,13 @@ from manyarms.search.estimate import Estimate, estimate, half_the_machine
 from manyarms.search.tuning import Tuning
 from manyarms.sketch.confidence import Constant, Radius
 from manyarms.typing import ArrayLike, Indices, Seed
+
+
+@runtime_checkable
+class Redrawable(Protocol):
+    """A belief whose dictionary can be drawn anew."""
+
+    def redrawn(self, oversampling: float | None = None) -> Belief: ...
 
 
 class BKB(Policy):
@@ -85,6 +94,16 @@ class BKB(Policy):
     def sketch_error(self) -> float:
         """e = Σ ωr/λ over what was observed: σ̃² is within 1 + θ of the exact variance, θ = (e + √(e² + 4e))/2."""
         return self.evidence.left_out
+
+    def redraw(self, oversampling: float | None = None) -> None:
+        """Draw the dictionary anew for what was observed, with another q̄ where one is given; for ``rule=Sampled()``.
+
+        The paper's "Tuning q̄": to go on past the planned horizon, pass ``oversampling_for(epsilon, delta / 2, horizon)``.
+        """
+        belief = self._state.belief
+        if not isinstance(belief, Redrawable):
+            raise ParameterError(f"redraw() is for dictionaries that are drawn, rule=Sampled(); this one has {self.rule!r}")
+        self._state = replace(self._state, belief=belief.redrawn(oversampling))
 
     @staticmethod
     def estimate(n_arms: int, n_features: int, m: int) -> Estimate:

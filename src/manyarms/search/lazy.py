@@ -90,6 +90,11 @@ class Lazy:
             table = Table.at(arms, belief, room=room, threaded=True)
         return cls(belief, tuning, stats, [Level(None, table, None)])
 
+    @property
+    def arms(self) -> Arms:
+        """All of them."""
+        return self.levels[0].table.arms
+
     def after(self, step: Step) -> "Lazy":
         """At the belief after one more step."""
         levels = [replace(level, waiting=following(level.waiting, step)) for level in self.levels]

@@ -68,3 +68,11 @@ def best_of(values: Array, tolerance: Array) -> int:
     """The position of the largest value; of those within its tolerance, the lowest."""
     best = int(np.argmax(values))
     return int(np.argmax(values >= values[best] - tolerance[best]))
+
+
+def best_scored(mean: Array, variance: Array, acquisition: Acquisition, barred: Mask | None) -> int:
+    """The position of the arm of largest value that may be chosen, of arms that are all scored."""
+    values, tolerance = acquisition(mean, np.sqrt(variance))
+    if barred is not None:
+        values[barred] = -np.inf
+    return best_of(values, tolerance)

@@ -1,4 +1,4 @@
-"""Ridge-leverage sampling of the dictionary (Algorithm 1, inner loop) and the q̄ that Theorem 1 asks for."""
+"""Sampling of the dictionary by leverage (Algorithm 1, inner loop), and Theorem 1's q̄."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,31 +8,29 @@ import numpy as np
 from manyarms.numbers import real, whole
 from manyarms.typing import Array, Indices
 
-STALE = 2.0
-"""C: variances may shrink by this factor before a dictionary is drawn anew (c_t > C), or before a batch ends."""
-
 
 def inclusion_probability(variance: Array, counts: Array, oversampling: float) -> Array:
-    """Probability that an arm of leverage σ̃² pulled n times enters the dictionary: 1 − (1 − min(1, q̄σ̃²))ⁿ.
+    """Line 7: min(1, n·q̄·σ̃²), with which a row of leverage σ̃² and weight n enters the dictionary.
 
-    Algorithm 1 draws a Bernoulli(p̃), p̃ = q̄σ̃², for every *pull*; one of n is drawn with this probability. A pull of weight n
-    carries the evidence of n pulls, so fractional n is covered by the same expression.
+    Algorithm 1 draws a Bernoulli(q̄σ̃²) for every *pull*; one of n is drawn with probability 1 − (1
+    − q̄σ̃²)ⁿ, which is less. The proof of Theorem 1 covers a weighted row that is drawn once, and
+    needs this one: with 300 orthogonal arms pulled 20 times each and q̄ = 5, the other breaks the
+    sandwich of ε = ½ in half of the draws.
     """
-    with np.errstate(divide="ignore", over="ignore"):
-        p = np.minimum(1.0, oversampling * variance)
-        return -np.expm1(counts * np.log1p(-p))
+    with np.errstate(over="ignore"):
+        return np.asarray(np.minimum(1.0, counts * variance * oversampling))
 
 
 @dataclass(frozen=True)
 class Chance:
-    """A random generator as a value: drawing returns the next one. Ten times cheaper than to copy a generator."""
+    """A random generator as a value: drawing returns the next one. It is cheaper than a copy."""
 
     _generator: np.random.Generator  # shared by all that follow from one
     _state: dict[str, Any]
 
     @classmethod
     def of(cls, rng: np.random.Generator, state: dict[str, Any] | None = None) -> "Chance":
-        """What this generator, which is used up by it, would draw, from this state on where one is given."""
+        """What this generator, which is used up, would draw, from a state where one is given."""
         return cls(rng, dict(rng.bit_generator.state if state is None else state))
 
     @property
@@ -51,13 +49,13 @@ class Chance:
         return int(self._generator.integers(below))
 
     def at(self, *numbers: int) -> np.random.Generator:
-        """A generator of its own for every sequence of numbers; this chance is not used up by it."""
+        """A generator of its own for every sequence of numbers; this chance is not used up."""
         uniform, _ = self.random(1)
         return np.random.default_rng([int(uniform[0] * 2**53), *numbers])
 
 
 def draw_dictionary(arms: Indices, probability: Array, chance: Chance) -> tuple[Indices, Chance]:
-    """The arms kept by one Bernoulli draw each, in the order given; an empty draw keeps the most probable one."""
+    """The arms kept by one Bernoulli draw each; an empty draw keeps the most probable one."""
     uniform, chance = chance.random(len(arms))
     kept = uniform < probability
     if not kept.any():
@@ -68,8 +66,9 @@ def draw_dictionary(arms: Indices, probability: Array, chance: Chance) -> tuple[
 def oversampling_for(epsilon: float, delta: float, horizon: int) -> float:
     """Theorem 1's q̄ = 6α ln(4T/δ)/ε², α = (1 + ε)/(1 − ε).
 
-    With it, σ²/α ≤ σ̃² ≤ ασ² for all arms and all t ≤ T, and |S_t| ≤ 3(1 + κ²/λ)αq̄·d_eff, with probability 1 − δ. Theorem 2
-    spends half of its δ here: pass δ/2. In practice q̄ near 5 is accurate; `diagnostics.sketch_accuracy` measures how much.
+    With it, σ²/α ≤ σ̃² ≤ ασ² for all arms and all t ≤ T, and |S_t| ≤ 3(1 + κ²/λ)αq̄·d_eff, with
+    probability 1 − δ. Theorem 2 spends half of its δ here: pass δ/2. In practice q̄ near 5 is
+    accurate; `diagnostics.sketch_accuracy` measures how much.
     """
     check_probability("epsilon", epsilon)
     check_probability("delta", delta)

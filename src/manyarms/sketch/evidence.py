@@ -32,6 +32,7 @@ class Evidence:
     left_out: float = 0.0  # e = Σ ω r/λ over the observations
     eta: float = 0.0  # a bound on η = λ_max of what is left out, at most e
     information: float = 0.0  # a bound on ln det(K_t/λ + I) that theorems of the paper use
+    largest: Callable[[], float] | None = None  # η itself, where `eta` is only e; O(u³) for u rows
     mean: Callable[[], tuple[float, float]] = _zero  # ‖μ̃_t‖ in the RKHS, and σ̃ of ⟨f, μ̃_t/‖μ̃_t‖⟩; O(m²)
     dimension: Callable[[], float] = _nothing  # d̃ = Σ ω σ̃²(x_s); O(m³)
 

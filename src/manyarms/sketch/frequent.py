@@ -1,21 +1,26 @@
-"""Frequent directions (Liberty 2013; Ghashami, Liberty, Phillips, Woodruff 2016): AᵀA of a stream of rows, in m rows.
+"""Frequent directions: AᵀA of a stream of rows, in m rows.
 
-Rows are added to the sketch B; where more than m remain after a singular value decomposition, all squared singular values are
-lowered by the (m + 1)-th, ρ, and the m largest are kept. With ρ̄ the sum of the ρ so far,
+(Liberty 2013; Ghashami, Liberty, Phillips, Woodruff 2016.)
+
+Rows are added to the sketch B; where more than m remain after a singular value decomposition, all
+squared singular values are lowered by the (m + 1)-th, ρ, and the m largest are kept. With ρ̄ the
+sum of the ρ so far,
 
     0 ⪯ AᵀA − BᵀB ⪯ ρ̄I,   ρ̄ ≤ ‖A − A_k‖²_F/(m + 1 − k) for every k ≤ m,
 
-A_k the best approximation of rank k: every shrink takes at least (m + 1)ρ from ‖B‖²_F, and at most kρ of that in the top k
-directions of A. Papers that count the row just added call this a sketch of m + 1 rows.
+A_k the best approximation of rank k: every shrink takes at least (m + 1)ρ from ‖B‖²_F, and at most
+kρ of that in the top k directions of A. Papers that count the row just added call this a sketch of
+m + 1 rows.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from scipy.linalg import norm
 
-from manyarms.typing import Array, Indices
+from manyarms.sketch.linalg import TINY
+from manyarms.typing import Array
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,9 @@ class FrequentDirections:
         _, roots, directions = np.linalg.svd(B, full_matrices=False)
         values = np.square(roots)
         shrink = float(values[m]) if len(values) > m else 0.0
-        return FrequentDirections(m, np.maximum(values[:m] - shrink, 0.0), directions[:m], self.error + shrink)
+        return FrequentDirections(
+            m, np.maximum(values[:m] - shrink, 0.0), directions[:m], self.error + shrink
+        )
 
     @property
     def complete(self) -> bool:
@@ -51,10 +58,14 @@ class FrequentDirections:
         """(λI + BᵀB)^exponent x, (d,)."""
         z = self.directions @ x
         inside = self.directions.T @ ((self.values + regularization) ** exponent * z)
-        return inside if self.complete else inside + regularization**exponent * (x - self.directions.T @ z)
+        return (
+            inside
+            if self.complete
+            else inside + regularization**exponent * (x - self.directions.T @ z)
+        )
 
     def leverage(self, X: Array, regularization: float) -> Array:
-        """xᵀ(λI + BᵀB)⁻¹x for every row of X: the part outside the directions over λ, and the part inside."""
+        """xᵀ(λI + BᵀB)⁻¹x for every row of X: the parts outside and inside the directions."""
         Z = np.square(X @ self.directions.T)
         inside = Z @ (1 / (self.values + regularization))
         if self.complete:
@@ -71,19 +82,22 @@ class FrequentDirections:
 
 @dataclass(frozen=True)
 class SketchedRidge:
-    """Ridge regression on the features of all arms, as `sketch/ridge.py`, with Ṽ = λI + BᵀB of a sketch in place of V."""
+    """Ridge regression as in `sketch/ridge.py`, with Ṽ = λI + BᵀB of a sketch in place of V."""
 
-    features: Array  # Φ, (A, d)
     regularization: float
     sketch: FrequentDirections
-    b: Array  # (d,) Σ s φ
+    b: Array  # (d,) Σ ω y φ
 
-    def observed(self, arms: Indices, rewards: Array, weights: Array) -> "SketchedRidge":
-        """The regression with these observations, each arm once."""
-        X = self.features[arms]
+    def observed(self, features: Array, rewards: Array, weights: Array) -> "SketchedRidge":
+        """The regression with these observations, (k, d) and (k,)."""
         with np.errstate(over="ignore", invalid="ignore"):
-            b = self.b + X.T @ (weights * rewards)
-        return replace(self, sketch=self.sketch.add(np.sqrt(weights)[:, None] * X), b=b)
+            b = self.b + features.T @ (weights * rewards)
+        sketch = self.sketch.add(np.sqrt(weights)[:, None] * features)
+        return SketchedRidge(self.regularization, sketch, b)
+
+    def lowered(self, features: Array, variance: Array, settled: float) -> tuple[Array, float]:
+        """σ̃² of rows (n, d), anew: a sketch that shrinks can raise them."""
+        return self.leverage(features), settled
 
     @cached_property
     def w(self) -> Array:
@@ -91,31 +105,32 @@ class SketchedRidge:
         with np.errstate(over="ignore", invalid="ignore"):
             return self.sketch.power(self.b, self.regularization, -1)
 
-    @cached_property
-    def mean(self) -> Array:
-        """μ̃ of all arms, (A,)."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(self.features @ self.w)
-
-    @cached_property
-    def variance(self) -> Array:
-        """σ̃² of all arms, (A,)."""
-        return self.sketch.leverage(self.features, self.regularization)
-
     @property
-    def norm(self) -> float:
-        """‖w̃‖."""
-        return float(norm(self.w))
-
-    @property
-    def information(self) -> float:
+    def log_det(self) -> float:
         """A bound on log det(V/λ)."""
         return self.sketch.log_det_bound(self.regularization)
 
-    def deviation(self, normal: Array) -> Array:
-        """φ(x)ᵀṼ^{−½}g of all arms (A,), for g (d,) standard normal."""
-        return np.asarray(self.features @ self.sketch.power(normal, self.regularization, -0.5))
+    @property
+    def error(self) -> float:
+        """ρ̄/λ: no direction has lost more of V/λ."""
+        return self.sketch.error / self.regularization
 
-    def moments(self, features: Array) -> tuple[Array, Array]:
-        """μ̃ and σ̃² at other rows, given their features (n, d)."""
-        return features @ self.w, self.sketch.leverage(features, self.regularization)
+    @property
+    def spread(self) -> float:
+        """σ̃ of ⟨θ, w̃/‖w̃‖⟩."""
+        half = self.sketch.power(self.w, self.regularization, -0.5)
+        return float(norm(half)) / max(float(norm(self.w)), TINY)
+
+    @property
+    def dimension(self) -> float:
+        """Tr BᵀB(λI + BᵀB)⁻¹, of the rows that the sketch stands for."""
+        values = self.sketch.values
+        return float((values / (values + self.regularization)).sum())
+
+    def drawn(self, normal: Array) -> Array:
+        """Ṽ^{−½}g of g (d,) standard normal."""
+        return self.sketch.power(normal, self.regularization, -0.5)
+
+    def leverage(self, features: Array) -> Array:
+        """σ̃² of rows (n, d)."""
+        return self.sketch.leverage(features, self.regularization)

@@ -1,7 +1,6 @@
 """The sketched posterior: μ̃ and the DTC variance σ̃² of the paper's Eq. (3), streamed over rows."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from scipy.linalg import norm
@@ -9,21 +8,18 @@ from scipy.linalg import norm
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.sketch.embedding import Embedding
-from manyarms.sketch.linalg import TINY, cholesky, chunks, solve_cholesky, solve_lower, solve_transposed, squares
-from manyarms.sketch.observations import Observations
-from manyarms.sketch.past import Past
-from manyarms.typing import Array, Indices
+from manyarms.sketch.linalg import TINY, cholesky, chunks, solve_cholesky, solve_lower
+from manyarms.typing import Array
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """Linear regression on the embedding: V = Σ n z zᵀ + λI = CCᵀ, w = V⁻¹ Σ s z; with `past` in both sums."""
+    """Linear regression on the embedding: V = Σ n z zᵀ + λI = CCᵀ, w = V⁻¹ Σ s z."""
 
     embedding: Embedding
     regularization: float
     C: Array  # (m, m)
     w: Array  # (m,)
-    past: Past | None = None
 
     @classmethod
     def prior(cls, kernel: Kernel, n_features: int, regularization: float) -> "Posterior":
@@ -32,37 +28,22 @@ class Posterior:
         return cls(nowhere, regularization, np.zeros((0, 0)), np.zeros(0))
 
     @classmethod
-    def fit(
-        cls, embedding: Embedding, inducing: Indices, observed: Observations, regularization: float, past: Past | None = None
-    ) -> "Posterior":
-        """The posterior given what was observed; `inducing` (m,) says which of its rows the embedding rests on, −1 where none.
-
-        Their embeddings are the rows of L. A solve would give them back only up to ε/ρ, ρ the smallest pivot, and V⁻¹ would
-        turn that into an error of ε/ρ³ on the mean.
-        """
-        Z, _ = embedding(observed.rows, observed.diag)
-        Z[inducing[inducing >= 0]] = embedding.L[inducing >= 0]
-        return cls.solve(embedding, Z, observed.counts, observed.sums, regularization, past)
-
-    @classmethod
     def solve(
-        cls, embedding: Embedding, Z: Array, counts: Array, sums: Array, regularization: float, past: Past | None = None
+        cls, embedding: Embedding, Z: Array, counts: Array, sums: Array, regularization: float
     ) -> "Posterior":
-        """The posterior given the embeddings Z (u, m) of what was observed."""
-        V, b = (Z * counts[:, None]).T @ Z, Z.T @ sums
+        """The posterior given embeddings Z (u, m) of the rows observed, and their n and s (u,)."""
+        V = (Z * counts[:, None]).T @ Z
         V[np.diag_indices_from(V)] += regularization
-        if past:
-            V_past, b_past = past.on(embedding)
-            V, b = V + V_past, b + b_past
-        return cls.weigh(embedding, cholesky(V), b, regularization, past)
-
-    @classmethod
-    def weigh(cls, embedding: Embedding, C: Array, b: Array, regularization: float, past: Past | None = None) -> "Posterior":
-        """The posterior given the factor of V and b = Σ s z."""
-        w = solve_cholesky(C, b)
+        C = cholesky(V)
+        w = solve_cholesky(C, Z.T @ sums)
         if not np.isfinite(w).all():
             raise NumericalError("the posterior mean is not finite in float64; rescale the rewards")
-        return cls(embedding, regularization, C, w, past)
+        return cls(embedding, regularization, C, w)
+
+    @property
+    def log_det(self) -> float:
+        """ln det(V/λ)."""
+        return float(2 * np.log(np.diag(self.C) / np.sqrt(self.regularization)).sum())
 
     @property
     def norm(self) -> float:
@@ -74,44 +55,15 @@ class Posterior:
         """σ̃ of ⟨f, μ̃/‖μ̃‖⟩: √(wᵀV⁻¹w)/‖w‖."""
         return float(norm(solve_lower(self.C, self.w.copy()))) / max(self.norm, TINY)
 
-    @cached_property
-    def v(self) -> Array:
-        """Cᵀw, (m,)."""
-        return np.asarray(self.C.T @ self.w)
-
-    @property
-    def basis(self) -> Array:
-        """The rows B of μ̃(x) = k_B(x)ᵀα and λσ̃²(x) = k(x, x) − k_B(x)ᵀQk_B(x)."""
-        return self.embedding.inducing_rows
-
-    @cached_property
-    def weights(self) -> Array:
-        """α = L⁻ᵀw, (m,)."""
-        return solve_transposed(self.embedding.L, self.w.copy())
-
-    def halves(self, K: Array) -> Array:
-        """z over C⁻¹z, (2m, n), for K = k(X, B): what `variance` and `explained` take."""
-        Z = solve_lower(self.embedding.L, np.array(K.T, order="F"))
-        return np.vstack([Z, solve_lower(self.C, np.array(Z, order="F"))])
-
-    def variance(self, halves: Array, diag: Array) -> Array:
-        """σ̃²(x), (n,); `diag` holds k(x, x)."""
-        Z, B = halves[: len(self.w)], halves[len(self.w) :]
-        return np.maximum(diag - squares(Z), 0.0) / self.regularization + squares(B)
-
-    def explained(self, halves: Array) -> Array:
-        """KQ, (n, m): Q = L⁻ᵀ(I − λV⁻¹)L⁻¹."""
-        Z, B = halves[: len(self.w)], halves[len(self.w) :]
-        rest = Z - self.regularization * solve_transposed(self.C, np.array(B, order="F"))
-        return solve_transposed(self.embedding.L, np.array(rest, order="F")).T
-
     def moments(self, X: Array, diag: Array) -> tuple[Array, Array]:
         """μ̃(x) = z(x)ᵀw and σ̃²(x) = r(x)/λ + ‖C⁻¹z(x)‖² for every row of X; `diag` holds k(x, x).
 
-        The paper writes σ̃² = (k(x, x) − zᵀZᵀZV⁻¹z)/λ. With ZᵀZ = V − λI that is r/λ + zᵀV⁻¹z: the part outside the
-        span of the dictionary, which no observation shrinks, and the part inside. Both are non-negative but for rounding.
+        The paper writes σ̃² = (k(x, x) − zᵀZᵀZV⁻¹z)/λ. With ZᵀZ = V − λI that is r/λ + zᵀV⁻¹z: the
+        part outside the span of the dictionary, which no observation shrinks, and the part inside.
+        Both are non-negative but for rounding.
         """
-        mean, variance = np.empty(len(X)), np.empty(len(X))
+        mean = np.empty(len(X))
+        variance = np.empty(len(X))
         for rows in chunks(len(X), len(self.w)):
             Z, r = self.embedding(X[rows], diag[rows])
             mean[rows] = Z @ self.w

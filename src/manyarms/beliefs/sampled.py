@@ -1,0 +1,425 @@
+"""BKB as printed: Algorithm 1 of Calandriello, Carratino, Lazaric, Valko and Rosasco (COLT 2019).
+
+    1  Select uniformly at random x₁ and observe y₁
+    2  Initialize S₁ = {x₁}
+    3  for t = 1, …, T − 1
+    4      Compute μ̃_t(x_i) and σ̃²_t(x_i) for all x_i ∈ A
+    5      Select x̃_{t+1} = argmax ũ_t(x_i)                          (Eq. 3)
+    6      for i = 1, …, t + 1
+    7          Set p̃_{t+1,i} = q̄ · σ̃²_t(x̃_i)
+    8          Draw q_{t+1,i} ~ Bernoulli(p̃_{t+1,i})
+    9          If q_{t+1,i} = 1 include x̃_i in S_{t+1}
+
+`Policy.choose` is lines 1 and 5, `Drawn.observed` is lines 6 to 9, `Drawn.on` and `DrawnScores` are
+line 4. What the print leaves open: pulls of one arm are one row of weight n, drawn with probability
+min(1, n·q̄·σ̃²), which is what the proof of Theorem 1 covers for weighted rows; an empty draw keeps
+the most probable row.
+
+Symbols: rows X_U (u, d) that were observed, with weights n and weighted reward sums s; S ⊆ U; L the
+factor of K_SS; z(x) = L⁻¹k_S(x); r(x) = k(x, x) − ‖z(x)‖²; V = Σ n zzᵀ + λI = CCᵀ; w = V⁻¹ Σ s z.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from scipy.linalg import blas
+
+from manyarms.beliefs.base import Arms, Batch, Record, Step
+from manyarms.beliefs.distinct import Distinct
+from manyarms.beliefs.leftout import largest_eigenvalue
+from manyarms.kernels import Kernel
+from manyarms.numbers import real
+from manyarms.search.scores import Acquisition, best_scored
+from manyarms.sketch.dictionary import (
+    Chance,
+    alpha_of,
+    check_probability,
+    draw_dictionary,
+    inclusion_probability,
+)
+from manyarms.sketch.embedding import Embedding
+from manyarms.sketch.evidence import Evidence, Guarantee
+from manyarms.sketch.linalg import check_rounding, represented_below, solve_lower, squares
+from manyarms.sketch.observations import Observations
+from manyarms.sketch.posterior import Posterior
+from manyarms.typing import Array, Indices, Mask
+
+LARGE = 500
+"""Rows beyond which e stands for η: a larger matrix takes more than 50 ms for its eigenvalue."""
+SPARE = 64
+"""Kernel columns that are kept beyond twice those of S: a row that left S is often drawn again."""
+ROOM = 1 << 26
+"""Numbers (512 MiB) that kept kernel columns may take. Beyond that every pass computes them."""
+ARMS = 1024
+"""Arms scored at a time: their coordinates stay in cache."""
+
+
+class Candidates(NamedTuple):
+    """What a draw may depend on, of the u rows observed."""
+
+    variance: Array  # (u,) σ̃²_t
+    counts: Array  # (u,) n
+    fresh: Array  # (u,) the weight that was observed since the last draw
+    before: Array  # (u,) the probability in the last draw, 0 for new rows
+    inside: Mask  # (u,) whether the row is in S_t
+
+
+class DrawRule(Protocol):
+    """How S is drawn."""
+
+    guarantee: ClassVar[Guarantee]
+
+    @property
+    def oversampling(self) -> float: ...
+    @property
+    def epsilon(self) -> float: ...
+    def inclusion(self, candidates: Candidates) -> Array:
+        """The probability (u,) with which each row is in S, as far as it is known."""
+
+    def draws(self, candidates: Candidates, inclusion: Array) -> Array:
+        """The probability (u,) with which each row is kept or taken now."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The rule of Algorithm 1: a fresh dictionary at every observation, O(A m²) a step.
+
+    With ``oversampling=oversampling_for(epsilon, delta, T)``, σ²/α ≤ σ̃² ≤ ασ² for all arms and all
+    t ≤ T with probability 1 − δ (Theorem 1), α = (1 + ε)/(1 − ε); with `Theory` or `LogDet` as
+    well, regret is Õ(√T·d_eff) (Theorem 2). `Resampled` is a radius that holds whatever q̄ is.
+
+    oversampling : q̄. About 5 is accurate in practice.
+    epsilon : ε, by which ln det(K/λ + I) ≤ Σ ln(1 + ασ̃²) is bounded for the radius `LogDet`.
+    """
+
+    oversampling: float = 5.0
+    epsilon: float = 0.5
+    guarantee: ClassVar[Guarantee] = "theorem 1"
+
+    def __post_init__(self) -> None:
+        check_oversampling(self)
+
+    def prior(
+        self,
+        kernel: Kernel,
+        arms: Arms,
+        regularization: float,
+        noise: float,
+        rng: np.random.Generator,
+    ) -> "Drawn":
+        """The belief before anything is observed; it knows no table."""
+        return Drawn.prior(self, kernel, arms, regularization, noise, rng)
+
+    def inclusion(self, candidates: Candidates) -> Array:
+        """Line 7, of rows of weight n."""
+        return inclusion_probability(candidates.variance, candidates.counts, self.oversampling)
+
+    def draws(self, candidates: Candidates, inclusion: Array) -> Array:
+        """All are drawn afresh."""
+        return inclusion
+
+
+def check_oversampling(rule: DrawRule) -> None:
+    """Raise ParameterError unless q̄ > 0 and 0 < ε < 1."""
+    real(rule.oversampling, "oversampling", "a positive number, q̄ of Algorithm 1", above=0)
+    check_probability("epsilon", rule.epsilon)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What is known of f, through a dictionary S that is drawn from the rows observed."""
+
+    rule: DrawRule
+    noise: float  # ξ
+    chance: Chance
+    seen: Distinct  # u rows
+    posterior: Posterior  # on S
+    dictionary: Indices  # positions of S among the rows
+    inducing: (
+        Indices  # S without the rows that the others represent, in the order of the coordinates z
+    )
+    inclusion: Array  # (u,) the probability of each row in the last draw
+    residual: Array  # (u,) r
+    variance: Array  # (u,) σ̃²
+    n_observations: int = 0
+    information: float = 0.0  # Σ ln(1 + ασ̃²(x_s)), each variance as before x_s
+
+    @classmethod
+    def prior(
+        cls,
+        rule: DrawRule,
+        kernel: Kernel,
+        arms: Arms,
+        regularization: float,
+        noise: float,
+        rng: np.random.Generator,
+    ) -> "Drawn":
+        """Nothing is observed."""
+        d = arms.rows.shape[1]
+        posterior = Posterior.prior(kernel, d, regularization)
+        nowhere = np.zeros(0, dtype=np.intp)
+        empty = np.zeros(0)
+        dictionary = (posterior, nowhere, nowhere, empty, empty, empty)
+        return cls(rule, noise, Chance.of(rng), Distinct.none(d), *dictionary)
+
+    @property
+    def data(self) -> Observations:
+        """Rows, k(x, x), n and s of what was observed, (u,) each."""
+        return self.seen.observations
+
+    @property
+    def kernel(self) -> Kernel:
+        """k."""
+        return self.posterior.embedding.kernel
+
+    @property
+    def regularization(self) -> float:
+        """λ."""
+        return self.posterior.regularization
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What may be claimed: Theorem 1, if q̄ is as large as it asks."""
+        return self.rule.guarantee
+
+    @property
+    def keys(self) -> Indices:
+        """The numbers of the inducing arms, (m,), −1 for rows given by value."""
+        return np.asarray(self.seen.keys[self.inducing])
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """What a radius is a function of: ℓ, e and η of the rows as they are projected now."""
+        n = self.data.counts
+        lam = self.regularization
+        left_out = float(n @ self.residual) / lam
+        return Evidence(
+            lam,
+            self.noise,
+            self.guarantee,
+            n_observations=self.n_observations,
+            trace=float(n @ self.data.diag) / lam,
+            log_det=self.posterior.log_det,
+            left_out=left_out,
+            eta=left_out,
+            largest=self._eta,
+            information=self.information,
+            mean=lambda: (self.posterior.norm, self.posterior.spread),
+            dimension=lambda: float(n @ self.variance),
+        )
+
+    def _eta(self) -> float:
+        """η = λ_max of what is left out, or e where there are too many rows: O(u³)."""
+        n = self.data.counts
+        outside = np.flatnonzero(self.residual > 0)
+        if len(outside) > LARGE:
+            return float(n @ self.residual) / self.regularization
+        if not len(outside):
+            return 0.0
+        rows = self.data.rows[outside]
+        Z, _ = self.posterior.embedding(rows, self.data.diag[outside])
+        sizes = np.full(len(outside), Z.shape[1])
+        K = self.kernel(rows, rows)
+        return largest_eigenvalue(K, Z, sizes, np.sqrt(n[outside])) / self.regularization
+
+    # Lines 6 to 9
+
+    def observed(self, batch: Batch, record: Record | None = None) -> Step:
+        """The belief after these observations, on a new dictionary, or on that of the record.
+
+        The record holds S as positions among all rows observed so far, in the order of their first
+        observation.
+        """
+        if not len(batch):
+            return Step(self, Record.nothing(), None, None)
+        told, at = self._told(batch)
+        fresh = np.zeros(len(told.variance))
+        np.add.at(fresh, at, batch.weights)
+        alpha = alpha_of(self.rule.epsilon)
+        more = float(np.log1p(alpha * batch.weights * told.variance[at]).sum())
+        after = replace(
+            told._drawn(fresh, record),
+            n_observations=self.n_observations + batch.n_observations,
+            information=self.information + more,
+        )
+        sizes = np.full(len(batch), len(after.inducing))
+        return Step(after, Record(after.dictionary, sizes), None, None)
+
+    def redrawn(self, oversampling: float | None = None) -> "Drawn":
+        """The belief on another dictionary for the same observations, with another q̄ where given.
+
+        The paper's "Tuning q̄": to go on past the horizon that was planned.
+        """
+        made = self
+        if oversampling is not None:
+            rule = replace(self.rule, oversampling=oversampling)  # type: ignore[type-var]
+            made = replace(self, rule=rule)
+        if not self.n_observations:
+            return made
+        return made._drawn(np.zeros(len(self.variance)), None)
+
+    def _drawn(self, fresh: Array, record: Record | None) -> "Drawn":
+        """On the next dictionary, `fresh` (u,) being the weight that came in since the last."""
+        inside = np.zeros(len(fresh), dtype=bool)
+        inside[self.dictionary] = True
+        rows = Candidates(self.variance, self.data.counts, fresh, self.inclusion, inside)
+        inclusion = self.rule.inclusion(rows)  # line 7
+        probability = self.rule.draws(rows, inclusion)
+        S, chance = draw_dictionary(np.arange(len(fresh)), probability, self.chance)  # lines 8, 9
+        if record is not None:
+            S = record.entered
+        return replace(self, chance=chance, inclusion=inclusion).on(S)
+
+    def _told(self, batch: Batch) -> tuple["Drawn", Indices]:
+        """With a batch among what was observed, and its places there; S stays that of before."""
+        seen, at = self.seen.with_batch(batch)
+        data = seen.observations
+        check_rounding(self.regularization, data.diag, data.counts)
+        u = len(self.variance)
+        _, more = self.moments(data.rows[u:], data.diag[u:])
+        variance = np.concatenate([self.variance, more])
+        inclusion = np.concatenate([self.inclusion, np.zeros(len(more))])
+        return replace(self, seen=seen, inclusion=inclusion, variance=variance), at
+
+    # Line 4
+
+    def on(self, S: Indices) -> "Drawn":
+        """The same observations on the dictionary S: positions of rows."""
+        rows, diag, counts, sums = self.data
+        lam = self.regularization
+        # Where S holds all rows, the posterior is the exact one and is kept whole.
+        tolerance = None
+        if len(S) < len(rows):
+            tolerance = represented_below(len(S), float(diag[S].max()), lam, float(counts.max()))
+        embedding, kept = Embedding.fit(self.kernel, rows[S], tolerance)
+        inducing = S[kept]
+        Z, r = embedding(rows, diag)
+        # A solve would give the embeddings of the inducing rows back only up to rounding over the
+        # smallest pivot.
+        Z[inducing] = embedding.L
+        r[inducing] = 0.0
+        r = np.maximum(r, 0.0)
+        posterior = Posterior.solve(embedding, Z, counts, sums, lam)
+        variance = r / lam + squares(solve_lower(posterior.C, np.array(Z.T, order="F")))
+        return replace(
+            self,
+            posterior=posterior,
+            dictionary=S,
+            inducing=inducing,
+            residual=r,
+            variance=variance,
+        )
+
+    def moments(self, rows: Array, diag: Array) -> tuple[Array, Array]:
+        """μ̃ and σ̃² of rows, (n,) each."""
+        return self.posterior.moments(rows, diag)
+
+    def supposing(self, batch: Batch) -> "Drawn":
+        """If these rows were observed and entered S: what S did not represent, it does then."""
+        told, at = self._told(batch)
+        return told.on(np.union1d(told.dictionary, at))
+
+    def scores(self, arms: Arms) -> "DrawnScores":
+        """The scores of arms."""
+        return DrawnScores(self, arms, {})
+
+
+@dataclass(frozen=True)
+class DrawnScores:
+    """Line 4: μ̃ and σ̃² of all arms for a dictionary. Kernel columns of rows that stay are kept."""
+
+    belief: Drawn
+    arms: Arms
+    columns: dict[int, Array]  # k(arms, x) (A,) of rows x by their place, those of earlier S too
+    mean: Array | None = None  # of before what is supposed, which leaves means as they are
+
+    @cached_property
+    def _moments(self) -> tuple[Array, Array]:
+        posterior = self.belief.posterior
+        n = len(self.arms.rows)
+        mean = np.empty(n)
+        outside = np.empty(n)
+        inside = np.empty(n)
+        self._complete_columns()
+        for start in range(0, n, ARMS):
+            some = slice(start, min(start + ARMS, n))
+            Z = self._kernel_of(some)
+            _solve_rows(posterior.embedding.L, Z)  # z = L⁻¹k_S(x)
+            mean[some] = Z @ posterior.w  # μ̃ = zᵀw
+            outside[some] = self.arms.diag[some] - _row_squares(Z)  # r
+            _solve_rows(posterior.C, Z)
+            inside[some] = _row_squares(Z)  # zᵀV⁻¹z
+        if n:
+            posterior.embedding.check(self.arms.rows, self.arms.diag, outside)
+        variance = np.maximum(outside, 0.0) / posterior.regularization + inside  # σ̃²
+        return mean if self.mean is None else self.mean, variance
+
+    def _kernel_of(self, some: slice) -> Array:
+        """k(x, s) of some arms x and the inducing rows s, (n, m), column-major."""
+        inducing = self.belief.inducing
+        if self._keeps:
+            columns = [self.columns[i][some] for i in inducing.tolist()]
+            return np.asarray(np.array(columns).reshape(len(inducing), some.stop - some.start).T)
+        rows = self.arms.rows[some].astype(np.float64, copy=False)
+        return np.asfortranarray(self.belief.kernel(rows, self.belief.data.rows[inducing]))
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether columns are kept."""
+        return len(self.arms.rows) * (2 * len(self.belief.inducing) + SPARE) <= ROOM
+
+    def _complete_columns(self) -> None:
+        """Compute the columns of S that are not known."""
+        missing = [i for i in self.belief.inducing.tolist() if i not in self.columns]
+        if missing and self._keeps:
+            rows = self.arms.rows.astype(np.float64, copy=False)
+            K = self.belief.kernel(rows, self.belief.data.rows[missing])
+            self.columns.update((i, K[:, j].copy()) for j, i in enumerate(missing))
+
+    def after(self, step: Step) -> "DrawnScores":
+        if not isinstance(step.after, Drawn):
+            raise TypeError(f"these scores follow a dictionary that is drawn, got {step.after!r}")
+        return DrawnScores(step.after, self.arms, self._columns_for(step.after))
+
+    def supposing(self, positions: Indices) -> "DrawnScores":
+        mean, _ = self._moments
+        rows = self.arms.rows[positions].astype(np.float64, copy=False)
+        n = len(positions)
+        keys = np.full(n, -1)
+        batch = Batch(rows, self.arms.diag[positions], mean[positions], np.ones(n), keys, n)
+        belief = self.belief.supposing(batch)
+        return DrawnScores(belief, self.arms, self._columns_for(belief), mean)
+
+    def _columns_for(self, belief: Drawn) -> dict[int, Array]:
+        """Columns for the scores at a later belief: rows keep their positions."""
+        known = dict(self.columns)
+        excess = len(known) - 2 * len(belief.inducing) - SPARE
+        if excess > 0:
+            stays = set(belief.inducing.tolist())
+            leaving = [i for i in known if i not in stays][:excess]
+            for i in leaving:
+                del known[i]
+        return known
+
+    def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
+        return best_scored(*self._moments, acquisition, barred)
+
+    def current(self) -> tuple[Array, Array]:
+        return self._moments
+
+    def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
+        mean, variance = self._moments
+        return (mean, variance) if positions is None else (mean[positions], variance[positions])
+
+
+def _solve_rows(L: Array, Z: Array) -> None:
+    """L⁻¹z for every row z of Z (n, m), column-major, in place."""
+    if Z.size:
+        blas.dtrsm(1.0, L, Z, side=1, lower=1, trans_a=1, overwrite_b=1)
+
+
+def _row_squares(Z: Array) -> Array:
+    """‖z‖² of every row, (n,)."""
+    return np.asarray(np.einsum("ij,ij->i", Z, Z))
