@@ -56,7 +56,7 @@ class Score:
         belief = self.belief
         lam = belief.regularization
         slope = (self.beta / (lam * sigma))[:, None]
-        explained = belief.L.solve_transposed(Z.T - lam * belief.factor.solved(half.c)).T
+        explained = belief.L.solve_transposed(Z.T - lam * belief.factor.C.solve_transposed(half.c)).T
         moved = self.kernel.gradient(X, belief.W, self.alpha - slope * explained)
         return values, moved + 0.5 * slope * self.kernel.diag_gradient(X)
 
