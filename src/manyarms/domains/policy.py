@@ -53,11 +53,12 @@ class Told:
     belief: Frozen
     rows: Stack  # (n, d) as they were told
     weights: Stack  # (n,) ω
+    rewards: Stack  # (n,)
     norm: float | None  # the guess of ‖f‖, where the radius doubles it
 
-    def score(self, beta: float) -> Score:
-        """u with this radius."""
-        return Score(self.belief, beta, self.rows.items[-RECENT:])
+    def score(self, belief: Frozen, beta: float) -> Score:
+        """u of this belief, in which more may be supposed, with this radius."""
+        return Score(belief, beta, self.rows.items[-RECENT:], self.rewards.items[-RECENT:])
 
     def distinct(self) -> tuple[Array, Array]:
         """The rows told, each once, (u, d), and the weight of the observations of each, (u,)."""
@@ -125,7 +126,8 @@ class DomainBKB:
         self._chance = Chance.of(rng)
         none = np.zeros((0, domain.dimension))
         prior = rule.prior(self.kernel, Arms(none, np.zeros(0)), self.regularization, self.noise, rng)
-        self._state = Told(prior, Stack(none), Stack(np.zeros(0)), first_norm(self.confidence))
+        none_yet = (Stack(np.zeros(0)), Stack(np.zeros(0)))
+        self._state = Told(prior, Stack(none), *none_yet, first_norm(self.confidence))
         _ = self.beta  # a radius that cannot be had over a domain says so now
 
     def choose(self, n: int = 1, *, pending: ArrayLike = ()) -> Array:
@@ -143,8 +145,7 @@ class DomainBKB:
             for number in range(len(waiting), len(waiting) + n):
                 if belief.n_observations:
                     rng = self._chance.at(state.belief.n_observations, number)
-                    score = Score(belief, beta, state.rows.items[-RECENT:])
-                    chosen.append(self._maximised(score, rng))
+                    chosen.append(self._maximised(state.score(belief, beta), rng))
                 else:
                     chosen.append(self._first_row)
                 if len(chosen) < n:
@@ -190,8 +191,14 @@ class DomainBKB:
         step = state.belief.observed(batch, record)
         belief: Frozen = step.after  # type: ignore[assignment]
         norm = updated_norm(self.confidence, belief.evidence.of(np.inf, state.norm))
-        rows = state.rows.appended(batch.rows)
-        return Told(belief, rows, state.weights.appended(batch.weights), norm), step.record
+        after = Told(
+            belief,
+            state.rows.appended(batch.rows),
+            state.weights.appended(batch.weights),
+            state.rewards.appended(batch.rewards),
+            norm,
+        )
+        return after, step.record
 
     def predict(self, X: ArrayLike | Checked) -> Prediction:
         """Posterior mean and standard deviation √(λσ̃²) of f at rows (n, d)."""
@@ -211,7 +218,7 @@ class DomainBKB:
     @property
     def score(self) -> Score:
         """u = μ̃ + β̃σ̃ now, with its gradient."""
-        return self._state.score(self.beta)
+        return self._state.score(self._state.belief, self.beta)
 
     @property
     def belief(self) -> Frozen:

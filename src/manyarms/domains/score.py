@@ -6,14 +6,16 @@ from functools import cached_property
 import numpy as np
 
 from manyarms.beliefs.frozen import Frozen
+from manyarms.beliefs.inducing import FEW
 from manyarms.kernels import Kernel
-from manyarms.sketch.factor import Half
+from manyarms.sketch.growing import Triangle
+from manyarms.sketch.linalg import squares
 from manyarms.typing import Array
 
 SMALLEST = 1e-14
 """σ̃² of k(x, x)/λ below which it is rounding."""
-SHORT = 8
-"""Rows of largest mean that are scored for each incumbent."""
+SHORT = 2
+"""Rows of each kind that are scored for one incumbent."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Score:
     belief: Frozen
     beta: float
     recent: Array  # (k, d) rows told last
+    rewards: Array  # (k,) of these
 
     @property
     def kernel(self) -> Kernel:
@@ -53,27 +56,35 @@ class Score:
     def both(self, X: Array) -> tuple[Array, Array]:
         """u (n,) and ∇u (n, d)."""
         values, sigma, Z, half = self._parts(X)
-        belief = self.belief
-        lam = belief.regularization
+        lam = self.belief.regularization
         slope = (self.beta / (lam * sigma))[:, None]
-        explained = belief.L.solve_transposed(Z.T - lam * belief.factor.C.solve_transposed(half.c)).T
-        moved = self.kernel.gradient(X, belief.W, self.alpha - slope * explained)
+        explained = self.belief.L.solve_transposed(Z - lam * self._C.solve_transposed(half)).T
+        moved = self.kernel.gradient(X, self.belief.W, self.alpha - slope * explained)
         return values, moved + 0.5 * slope * self.kernel.diag_gradient(X)
 
-    def _parts(self, X: Array) -> tuple[Array, Array, Array, Half]:
-        """u (n,), σ̃ (n,), z (n, m) and half of it."""
+    @cached_property
+    def _C(self) -> Triangle:
+        """The factor of V with nothing waiting beside it: many rows are scored."""
+        return self.belief.factor.folded.C
+
+    def _parts(self, X: Array) -> tuple[Array, Array, Array, Array]:
+        """u (n,), σ̃ (n,), z (m, n) and C⁻¹z (m, n), V = CCᵀ."""
         belief = self.belief
+        lam = belief.regularization
         diag = self.kernel.diag(X)
-        Z, r = belief.features(X, diag)
-        half = belief.factor.half(Z.T)
-        least = SMALLEST / belief.regularization * np.maximum(diag, 1e-300)
-        sigma = np.sqrt(np.maximum(r / belief.regularization + half.quad, least))
-        return Z @ belief.w + self.beta * sigma, sigma, Z, half
+        few = len(X) <= FEW
+        Z = belief.L.solve(self.kernel(belief.W, X) if few else self.kernel(X, belief.W).T)
+        half = self._C.solve(Z)
+        left_out = np.maximum(diag - squares(Z), 0.0)
+        least = SMALLEST * np.maximum(diag, 1e-300)
+        sigma = np.sqrt(np.maximum(left_out + lam * squares(half), least) / lam)
+        return belief.w @ Z + self.beta * sigma, sigma, Z, half
 
     def incumbents(self, n: int) -> Array:
-        """The n rows of largest u, (≤ n, d), among inducing rows and those told last: of those of largest mean."""
-        W = self.belief.W
-        X = np.unique(np.vstack([W, self.recent]), axis=0)
-        mean = self.kernel(W, X).T @ self.alpha
-        X = X[np.argsort(-mean, kind="stable")[: SHORT * n]]
+        """n rows of large u, (≤ n, d), among inducing rows of large mean and rows told last of large reward."""
+        belief = self.belief
+        mean = belief.L.upper.T @ belief.w  # K_WW α
+        inducing = belief.W[np.argsort(-mean, kind="stable")[: SHORT * n]]
+        told = self.recent[np.argsort(-self.rewards, kind="stable")[: SHORT * n]]
+        X = np.unique(np.vstack([inducing, told]), axis=0)
         return np.asarray(X[np.argsort(-self(X), kind="stable")[:n]])
