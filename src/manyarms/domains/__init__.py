@@ -5,6 +5,6 @@ from manyarms.domains.linear import Ball, Polytope
 from manyarms.domains.multistart import MultiStart
 from manyarms.domains.policy import DomainBKB
 from manyarms.domains.score import Score
-# from manyarms.domains.tree import AdaBKB
+from manyarms.domains.tree import AdaBKB
 
 __all__ = ["AdaBKB", "Ball", "Box", "DomainBKB", "MultiStart", "Polytope", "Score"]

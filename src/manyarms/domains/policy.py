@@ -141,7 +141,7 @@ class DomainBKB:
         waiting = self.domain.checked(pending)
         chosen: list[Array] = []
         with self.stats.timed("choices"):
-            belief = _supposing(state.belief, waiting)
+            belief = supposing(state.belief, waiting)
             for number in range(len(waiting), len(waiting) + n):
                 if belief.n_observations:
                     rng = self._chance.at(state.belief.n_observations, number)
@@ -149,7 +149,7 @@ class DomainBKB:
                 else:
                     chosen.append(self._first_row)
                 if len(chosen) < n:
-                    belief = _supposing(belief, chosen[-1][None])
+                    belief = supposing(belief, chosen[-1][None])
         return np.array(chosen)
 
     def _maximised(self, score: Score, rng: np.random.Generator) -> Array:
@@ -274,7 +274,7 @@ class DomainBKB:
         return f"{type(self).__name__}({self.domain!r}, {self.kernel!r}, {seen} observations)"
 
 
-def _supposing(belief: Frozen, rows: Array) -> Frozen:
+def supposing(belief: Frozen, rows: Array) -> Frozen:
     """As if each of the rows (n, d) had been pulled and had given its mean."""
     if not len(rows):
         return belief
