@@ -82,7 +82,7 @@ class Policy:
         self.noise = float(own) if noise is None else real(noise, "noise", "a positive standard deviation", above=0)
         self._noise_variance = self.regularization if noise is None else self.noise**2  # √λ squared is not λ in float64
         self.confidence = as_radius(confidence)
-        _check_noise(self.confidence, self.noise)
+        check_noise(self.confidence, self.noise)
         self.rule = rule
         self.chooser = chooser
         self.batches = batches
@@ -395,7 +395,7 @@ def _table(arms: Any, n_features: int | None) -> Array:
     return as_rows(arms)
 
 
-def _check_noise(confidence: Radius, noise: float) -> None:
+def check_noise(confidence: Radius, noise: float) -> None:
     """Raise ParameterError where the radius is made for another noise than that by which observations are weighed."""
     if isinstance(confidence, Promise) and not np.isclose(confidence.noise, noise, rtol=1e-6, atol=0):
         raise ParameterError(
