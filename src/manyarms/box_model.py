@@ -12,7 +12,8 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 
 from manyarms.arms.array import Checked
-from manyarms.model import Model, Record, Results
+from manyarms.beliefs.base import Record
+from manyarms.model import Model, Results
 from manyarms.typing import Array, Indices
 from manyarms.warp import Warp
 
@@ -37,7 +38,8 @@ class Progress(NamedTuple):
 
     def after(self, model: Model, values: Array, n_asked: int) -> "Progress":
         """After these values (n,), of which so many were asked for."""
-        highest, noise = float(values.max()), float(np.sqrt(model.policy.regularization)) / model.warp.slope
+        highest = float(values.max())
+        noise = model.noise / model.warp.slope
         return Progress(highest, 0) if highest > self.top + noise else Progress(self.top, self.stalled + n_asked)
 
 
@@ -108,17 +110,11 @@ class BoxModel(Model):
         return replace(self, progress=Progress(progress.top, 0), search=None)
 
     def _units(self, means: Array) -> Warp:
-        noise = np.sqrt(self.policy.regularization) / self.warp.slope if self.fitted else 0.0
-        return Warp.half_log(means, min(NOISES * float(noise), float(np.std(means))))
+        noise = self.noise / self.warp.slope if self.fitted else 0.0
+        return Warp.half_log(means, min(NOISES * noise, float(np.std(means))))
 
     def _observe(
-        self,
-        policy: Any,
-        arms: Indices,
-        rewards: Array,
-        noise: dict[str, Any],
-        record: Record | None,
-        *,
-        as_table: bool = False,
-    ) -> None:
+        self, policy: Any, arms: Indices, rewards: Array, noise: dict[str, Any], record: Record | None
+    ) -> Record | None:
         policy.observe(self.arms[arms], rewards, **noise)
+        return None

@@ -20,7 +20,7 @@ from manyarms.model import Model
 from manyarms.numbers import whole
 from manyarms.optimizer import START, Direction, Optimizer, Predictions, State
 from manyarms.sketch.confidence import Constant, Radius
-from manyarms.sketch.store import blas
+from manyarms.search.parallel import blas
 from manyarms.trials import CandidateId, Trial
 from manyarms.typing import Array, Indices, Mask, Seed
 
@@ -124,7 +124,7 @@ class BoxOptimizer(Optimizer, over=Box):
     def certificate(self, tolerance: float | None = None) -> Certificate:
         """As over a pool; the rival is the best that the maximiser finds, which bounds nothing if it misses the maximum."""
         self._something_told()
-        rival = self.box.decode(self._state.model.policy.choose())
+        rival = self.box.decode(self._state.model.policy.highest()[None])
         return Optimizer.certificate(self._that_knows(rival), tolerance)
 
     def add(self, table: Any, *, ids: Any = None) -> None:

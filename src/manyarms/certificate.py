@@ -1,11 +1,12 @@
 """What can be promised of the recommended candidate now, and whether that is good enough to stop."""
 
 from dataclasses import dataclass
+from math import sqrt
 
 from manyarms.model import Model
-from manyarms.policies import BKB, GPUCB, Adaptive, AlgorithmOne, Incremental, Insertion
-from manyarms.sketch.confidence import Bayes, TheoremTwo
+from manyarms.sketch.confidence import Bayes, Promise, TheoremTwo
 from manyarms.sketch.dictionary import oversampling_for
+from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.trials import CandidateId
 
 
@@ -21,9 +22,7 @@ class Certificate:
     regret_bound: float  # no candidate is better than the recommended one by more
     probability: float | None  # that all of this holds; None: heuristic
     reason: str  # what the probability rests on, or why there is none
-    sketch_error: (
-        float  # θ: the sketched posterior's precision is that of the exact one within a factor 1 + θ, on what was seen
-    )
+    sketch_error: float  # θ: every variance of the sketch is the exact one within a factor 1 + θ
     effective_dimension: float
     n_results: int
     tolerance: float | None
@@ -53,21 +52,46 @@ class Certificate:
         return "\n".join(lines)
 
 
+def accuracy(evidence: Evidence) -> float:
+    """θ = (η + √(η² + 4η))/2: every variance is the exact one within a factor 1 + θ (docs/theory.md)."""
+    eta = evidence.eta
+    return (eta + sqrt(eta**2 + 4 * eta)) / 2
+
+
 def promise(model: Model) -> tuple[float | None, str]:
     """The probability behind the intervals and what it rests on; or None and why."""
-    radius, policy = model.settings.confidence, model.policy
+    radius = model.settings.confidence
+    policy = model.policy
     if model.settings.learns:
         return None, "the kernel or the noise was learned from the same results; give both to be covered by a theorem"
-    covered = isinstance(policy, GPUCB | Adaptive | AlgorithmOne) and not isinstance(policy, Incremental | Insertion)
-    if not covered:
+    guarantee: Guarantee = getattr(policy, "guarantee", "none")
+    if guarantee == "none":
         return None, f"no theorem here covers the intervals of {type(policy).__name__}"
-    if isinstance(radius, TheoremTwo):
-        needed = oversampling_for(radius.epsilon, radius.delta / 2, max(1, model.n_results))
-        lacking = isinstance(policy, BKB) and policy.oversampling < needed
-        if radius.double or lacking:
-            asks = f"Theorem 1 asks for oversampling={needed:.0f} by now, the sketch has less"
-            return None, "the norm of f is guessed and doubled" if radius.double else asks
-        return 1 - radius.delta, f"Theorem 2, if ‖f‖ ≤ {radius.norm:g} and the noise is {radius.noise:g}-sub-Gaussian"
-    if isinstance(radius, Bayes) and not isinstance(policy, BKB):
-        return 1 - radius.delta, "if f is a draw of the Gaussian process with this kernel (Srinivas et al. 2010)"
-    return None, f"{radius!r} promises nothing over many candidates at once from a sketch"
+    if isinstance(radius, Promise) and radius.double:
+        return None, "the norm of f is guessed and doubled, and a guess that was never refuted may still be too small"
+    if isinstance(radius, Bayes):
+        if guarantee == "exact":
+            return 1 - radius.delta, "if f is a draw of the Gaussian process with this kernel (Srinivas et al. 2010)"
+        return None, "Bayes is proved for the exact posterior, and this one is a sketch"
+    if not isinstance(radius, Promise):
+        return None, f"{radius!r} promises nothing over many candidates at once"
+    conditions = f"if ‖f‖ ≤ {radius.norm:g} and the noise is {radius.noise:g}-sub-Gaussian"
+    if isinstance(radius, TheoremTwo) and guarantee == "theorem 1":
+        return _theorem_two(radius, policy.rule.oversampling, model.n_results, conditions)
+    if guarantee == "exact":
+        return 1 - radius.delta, f"the posterior is the exact one, and its confidence bound holds for all steps at once, {conditions}"
+    if guarantee == "certified":
+        proof = "every result entered with the features of its time, so the confidence bound of docs/theory.md holds"
+        return 1 - radius.delta, f"{proof}, {conditions}"
+    proof = "all results are projected on one dictionary, and the radius pays for what that leaves out"
+    return 1 - radius.delta, f"{proof}, {conditions}"
+
+
+def _theorem_two(
+    radius: TheoremTwo, oversampling: float, n_results: int, conditions: str
+) -> tuple[float | None, str]:
+    """What the paper's Theorem 2 says of a dictionary that was sampled with this q̄."""
+    needed = oversampling_for(radius.epsilon, radius.delta / 2, max(1, n_results))
+    if oversampling < needed:
+        return None, f"Theorem 1 asks for oversampling={needed:.0f} by now, the sketch has {oversampling:.3g}"
+    return 1 - radius.delta, f"Theorem 2 of the paper, {conditions}"

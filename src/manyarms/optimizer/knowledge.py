@@ -9,13 +9,11 @@ from scipy.special import ndtri
 
 from manyarms.arms.ids import plain
 from manyarms.arms.pool import Pool
-from manyarms.certificate import Certificate, promise
-from manyarms.diagnostics import sketch_accuracy
-from manyarms.domains.policy import DomainBKB
+from manyarms.certificate import Certificate, accuracy, promise
 from manyarms.errors import StateError
 from manyarms.numbers import real, whole
 from manyarms.optimizer.state import State
-from manyarms.policies import BKB
+from manyarms.policies.policy import Policy
 from manyarms.trials import CandidateId
 from manyarms.typing import Array, Indices, Mask
 
@@ -106,8 +104,8 @@ class Knowledge:
             float(bound),
             probability,
             reason,
-            sketch_accuracy(policy).theta if isinstance(policy, BKB | DomainBKB) else 0.0,
-            policy.effective_dimension,
+            accuracy(policy.evidence),
+            float(policy.effective_dimension),
             model.n_results,
             tolerance,
         )
@@ -134,7 +132,7 @@ class Knowledge:
     def noise(self) -> float:
         """Standard deviation of the values of one good candidate, given or learned."""
         model = self._state.model
-        return float(np.sqrt(model.policy.regularization)) / model.warp.slope
+        return model.noise / model.warp.slope
 
     @property
     def pool(self) -> Pool:
@@ -147,8 +145,12 @@ class Knowledge:
         return np.asarray(self._state.model.policy.predict().mean)
 
     def _rival(self, gone: Mask) -> int:
-        """The arm of largest upper bound that is not gone."""
-        return int(self._state.model.policy.choose(exclude=gone)[0])
+        """The arm of largest upper bound that is not gone, however the policy chooses."""
+        model = self._state.model
+        if isinstance(model.policy, Policy):
+            return model.policy.highest(exclude=gone)
+        mean, std = model.policy.predict()
+        return int(np.argmax(np.where(gone, -np.inf, mean + model.radius * std)))
 
     def _gone(self, state: State) -> Mask:
         """Arms all of whose candidates are retired or failed, (A,)."""

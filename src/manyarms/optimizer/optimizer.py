@@ -12,10 +12,10 @@ from manyarms.model import Model, Settings
 from manyarms.numbers import whole
 from manyarms.optimizer.knowledge import Knowledge
 from manyarms.optimizer.settings import Direction, as_most, as_pool, as_settings, as_sign
-from manyarms.optimizer.state import State, Told, grown_order, size_of, start_order
+from manyarms.optimizer.state import Size, State, Told, grown_order, is_size_due, size_of, start_order
 from manyarms.policies import BKB
 from manyarms.sketch.confidence import Radius
-from manyarms.sketch.store import blas
+from manyarms.search.parallel import blas
 from manyarms.trials import CandidateId, Trial, as_noise, as_told
 from manyarms.typing import Array, Indices, Seed
 
@@ -39,7 +39,7 @@ class Optimizer(Knowledge):
     repeats : "allow" asks for a candidate again where that pays, "never" does not, k asks at most k times.
     policy : `BKB`, `GPUCB`, or another with their arguments.
     seed : an integer or a numpy Generator, for the random start and the sketch.
-    options : further arguments of the policy, such as ``memory=`` or ``oversampling=``.
+    options : further arguments of the policy, such as ``memory=`` or ``rule=``.
     """
 
     _over: ClassVar[dict[type, type["Optimizer"]]] = {}
@@ -148,8 +148,11 @@ class Optimizer(Knowledge):
             arms, rewards, sd = self._results(trials, state.pool)
             with blas().limit(limits=1):
                 model = model.told(arms, rewards, sd, lambda: self._results([*self._trials, *trials], state.pool))
+        sizes = self._sizes
+        last = sizes[-1].n_results if sizes else 0
+        size = size_of(model) if is_size_due(model.n_results, last) else None
         del self._log[state.n_told :]
-        self._log.append(Told(trials, size_of(model)))
+        self._log.append(Told(trials, size))
         self._state = replace(
             state,
             model=model,
@@ -170,9 +173,17 @@ class Optimizer(Knowledge):
         return [trial for told in self._log[: self._state.n_told] for trial in told.trials]
 
     @property
-    def sizes(self) -> list[tuple[int, int, float]]:
-        """Results, dictionary size and effective dimension after every `tell`."""
-        return [told.size for told in self._log[: self._state.n_told]]
+    def sizes(self) -> list[Size]:
+        """Results, inducing arms and effective dimension, whenever there were 5 % more results, and now."""
+        sizes = self._sizes
+        model = self._state.model
+        if model.n_results and (not sizes or sizes[-1].n_results < model.n_results):
+            sizes.append(size_of(model))
+        return sizes
+
+    @property
+    def _sizes(self) -> list[Size]:
+        return [told.size for told in self._log[: self._state.n_told] if told.size is not None]
 
     # Candidates come and go
 

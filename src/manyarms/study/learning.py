@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from manyarms.arms import as_rows
 from manyarms.model import GROWTH, Model, Record
-from manyarms.sketch.store import blas
+from manyarms.search.parallel import blas
 from manyarms.study.ledger import Ledger, Step
 from manyarms.study.log import read_record, written_record
 
