@@ -124,7 +124,7 @@ class BoxOptimizer(Optimizer, over=Box):
     def certificate(self, tolerance: float | None = None) -> Certificate:
         """As over a pool; the rival is the best that the maximiser finds, which bounds nothing if it misses the maximum."""
         self._something_told()
-        rival = self.box.decode(self._state.model.policy.highest()[None])
+        rival = self.box.decode(self._state.model.policy.choose())
         return Optimizer.certificate(self._that_knows(rival), tolerance)
 
     def add(self, table: Any, *, ids: Any = None) -> None:

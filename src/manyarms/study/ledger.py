@@ -9,8 +9,8 @@ import numpy as np
 from manyarms.arms.pool import Pool
 from manyarms.arms.stored import stored_pool, with_table
 from manyarms.model import Results
-from manyarms.optimizer import grown_order, start_order
-from manyarms.study.log import Event, unpacked
+from manyarms.optimizer import Size, grown_order, start_order
+from manyarms.study.log import LEARNING, Event
 from manyarms.trials import CandidateId
 from manyarms.typing import Indices
 
@@ -56,8 +56,8 @@ class Ledger:
         self.deviations: list[float] = []  # and their noise, NaN where none was told
         self.sign = 1.0 if self.settings["direction"] == "maximize" else -1.0
         self.steps: list[Step] = []
-        self.records: dict[int, dict[str, Any]] = {}  # what was drawn and fitted at a step
-        self.learned = 0  # steps up to this event were taken, without record where nothing was drawn or fitted
+        self.records: dict[int, dict[str, Any]] = {}  # what was decided at a step
+        self.learned = 0  # steps up to this event were taken, without record where nothing entered or was fitted
 
     def apply(self, events: Sequence[Event], fetch: Fetch) -> None:
         """Go on with the events that follow."""
@@ -93,7 +93,7 @@ class Ledger:
             self.leases = [lease for lease in self.leases if lease.id not in gone]
         elif event.kind == "add":
             self._add(event, fetch(payload["table"]))
-        elif event.kind in ("draw", "refit"):
+        elif event.kind in LEARNING:
             self.records[payload["step"]] = payload
             self.learned = max(self.learned, payload["step"])
 
@@ -140,11 +140,11 @@ class Ledger:
         self.steps.append(Step(event.number, len(self.rewards), len(self.rewards), pool))
 
     @property
-    def sizes(self) -> list[tuple[int, int, float]]:
-        """Results, dictionary size and effective dimension at every step where a dictionary was drawn."""
+    def sizes(self) -> list[Size]:
+        """Of the sketch, at those steps at which someone looked."""
         stops = {step.number: step.stop for step in self.steps}
-        drawn = ((stops[number], record) for number, record in sorted(self.records.items()) if "drawn" in record)
-        return [(stop, len(unpacked(record["drawn"], "<i8")), record["dimension"]) for stop, record in drawn]
+        looked = ((stops[number], record) for number, record in sorted(self.records.items()) if "size" in record)
+        return [Size(stop, *record["size"]) for stop, record in looked]
 
     def all_results(self, step: Step) -> Results:
         """Arms, signed values and noise of all results up to a step."""

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from manyarms.beliefs.base import Record
 from manyarms.errors import StudyDamagedError
 from manyarms.hyper import Fit
-from manyarms.model import Record
+from manyarms.model import Lesson
 from manyarms.typing import AnyArray
 from manyarms.warp import Warp
 
@@ -106,16 +107,20 @@ def damaged(whole: int, what: str) -> StudyDamagedError:
     )
 
 
-# Records of learning steps
+# What a model decided at a step
+
+LEARNING = ("insert", "refit")
+"""The kinds of events that say what a model decided: arms entered W; a kernel, noise and units were fitted."""
 
 
-def written_record(record: Record) -> dict[str, Any]:
-    """A learning step as JSON; arrays as base64 of their bytes."""
+def written_lesson(lesson: Lesson) -> dict[str, Any]:
+    """What was decided at a step, as JSON; arrays of floats as base64 of their bytes."""
     written: dict[str, Any] = {}
-    if record.drawn is not None:
-        written["drawn"] = packed(record.drawn, "<i8")
-    if record.fitted is not None and record.warp is not None:
-        fit, warp = record.fitted, record.warp
+    if lesson.record is not None:
+        written["entered"] = lesson.record.entered.tolist()
+    if lesson.fitted is not None and lesson.warp is not None:
+        fit = lesson.fitted
+        warp = lesson.warp
         written["fit"] = {
             "scale": fit.scale,
             "noise": fit.noise,
@@ -127,15 +132,16 @@ def written_record(record: Record) -> dict[str, Any]:
     return written
 
 
-def read_record(written: dict[str, Any]) -> Record:
-    """The step that `written_record` wrote."""
-    drawn = unpacked(written["drawn"], "<i8").astype(np.intp) if "drawn" in written else None
+def read_lesson(written: dict[str, Any]) -> Lesson:
+    """What `written_lesson` wrote."""
+    entered = np.array(written.get("entered", ()), dtype=np.intp)
+    record = Record(entered, np.zeros(0, dtype=np.intp))  # |W_s| follows from what entered
     if "fit" not in written:
-        return Record(drawn, None, None)
+        return Lesson(record)
     values, rewards, floor = written["warp"]
     warp = Warp(unpacked(values, "<f8"), unpacked(rewards, "<f8"), floor)
     found = Fit(np.array(written["theta"], dtype=np.float64), **written["fit"])
-    return Record(drawn, found if found.loss is not None else replace(found, loss=np.inf), warp)
+    return Lesson(record, found if found.loss is not None else replace(found, loss=np.inf), warp)
 
 
 def packed(array: AnyArray, dtype: str) -> str:

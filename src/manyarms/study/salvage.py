@@ -1,7 +1,7 @@
 """What is whole of a damaged study file, in a new one.
 
 An event is whole if its digest is that of itself and of its predecessor's digest, as they stand in the file; those behind a
-damaged one are found too. What the model drew and fitted is left out, it learns anew. Nothing is saved without the settings and
+damaged one are found too. What the model decided is left out, it learns anew. Nothing is saved without the settings and
 the candidates, the first event.
 """
 
@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 
 from manyarms.errors import ManyArmsError, StudyDamagedError, StudyError
 from manyarms.study.ledger import Ledger
-from manyarms.study.log import FIRST, Event, Head, checked
+from manyarms.study.log import FIRST, LEARNING, Event, Head, checked
 from manyarms.study.storage import Store, Transaction
 
 GAP = 1000
 """Events in a row that cannot be read, after which none is looked for, unless the file says how many there are."""
-NOT_COPIED = ("draw", "refit")
 EVENT = "SELECT number, kind, time, record, digest FROM events WHERE number = ?"
 
 
@@ -90,7 +89,7 @@ def _whole(connection: sqlite3.Connection) -> tuple[list[Event], int]:
             found = checked([row], Head(number - 1, before))[0] if row is not None else []
         except (StudyDamagedError, ValueError, TypeError):
             found = []
-        events += [event for event in found if event.kind not in NOT_COPIED]
+        events += [event for event in found if event.kind not in LEARNING]
         lost += not found
         before = digest if isinstance(digest, str) else ""
     return events, lost

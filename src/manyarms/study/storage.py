@@ -56,8 +56,8 @@ SNAPSHOTS = sa.Table(
     sa.Column("digest", sa.Text, nullable=False),
 )
 
-MIGRATIONS: list[Callable[[sa.Connection], None]] = [METADATA.create_all]
-"""The i-th brings a study of version i to version i + 1; the first makes the tables."""
+FORMAT = 2
+"""Of the log. Format 1, of manyarms 0.1, recorded the draws of an engine that is gone."""
 
 _head = sa.select(HEAD.c.number, HEAD.c.digest)
 _since = sa.select(EVENTS).where(EVENTS.c.number > sa.bindparam("after")).order_by(EVENTS.c.number)
@@ -125,6 +125,11 @@ class Transaction:
         self._connection.execute(sa.delete(SNAPSHOTS))
         self._connection.execute(sa.insert(SNAPSHOTS), {"number": number, "digest": self.keep(data)})
 
+    def snapshot_bytes(self) -> int:
+        """The size of what `put_snapshot` kept last."""
+        parts = sa.select(sa.func.sum(sa.func.length(BLOBS.c.data))).where(BLOBS.c.digest.in_(sa.select(SNAPSHOTS.c.digest)))
+        return int(self._connection.execute(parts).scalar() or 0)
+
     def snapshot(self) -> bytes | None:
         """What `put_snapshot` kept last; StudyDamagedError where it is not as it was."""
         try:
@@ -163,29 +168,23 @@ class Store:
                 connection.execute(sa.schema.CreateSchema(self._schema, if_not_exists=True))
             if sa.inspect(connection).get_table_names():
                 raise StudyError(f"there is a study in {self.shown} already; open it with Study.open, or give another place")
-            for migration in MIGRATIONS:
-                migration(connection)
-            connection.execute(sa.insert(VERSION), {"version": len(MIGRATIONS)})
+            METADATA.create_all(connection)
+            connection.execute(sa.insert(VERSION), {"version": FORMAT})
             connection.execute(sa.insert(HEAD), START._asdict())
             fill(Transaction(connection, lock=True))
         self._may_create = False
 
     def check(self) -> None:
-        """Raise StudyError unless a study is there that this version can read; older ones are brought up to date."""
+        """Raise StudyError unless a study is there that this version can read."""
         path = Path(self.location)
         if not self._is_url and not path.is_file():
             raise StudyError(f"there is no study {self.shown}; make one with Study.create, or check the path")
         if not self._is_url and not path.stat().st_size:
             raise self._interrupted()
         with self._connected(lock=False) as connection:
-            version = self._version(connection)
-        if version < len(MIGRATIONS):
-            with self._connected(lock=True) as connection:
-                for migration in MIGRATIONS[self._version(connection) :]:
-                    migration(connection)
-                connection.execute(sa.update(VERSION), {"version": len(MIGRATIONS)})
+            self._check_version(connection)
 
-    def _version(self, connection: sa.Connection) -> int:
+    def _check_version(self, connection: sa.Connection) -> None:
         tables = sa.inspect(connection).get_table_names()
         if not self._is_url and not tables:
             raise self._interrupted()
@@ -194,11 +193,15 @@ class Store:
         version = connection.execute(sa.select(VERSION.c.version)).scalar()
         if not isinstance(version, int) or version < 1:
             raise damaged(0, "its version is lost")
-        if version > len(MIGRATIONS):
+        if version < FORMAT:
             raise StudyVersionError(
-                f"{self.shown} has format {version}, this version of manyarms knows {len(MIGRATIONS)}; install a newer one"
+                f"{self.shown} was written by manyarms 0.1, and its model cannot go on here. Its results can: run "
+                "`manyarms export` on it with manyarms 0.1, then `manyarms import` on that file with this version"
             )
-        return version
+        if version > FORMAT:
+            raise StudyVersionError(
+                f"{self.shown} has format {version}, this version of manyarms knows {FORMAT}; install a newer one"
+            )
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:

@@ -1,8 +1,8 @@
 """Durable studies: ask and tell as `Optimizer` has them, with every call an event in a log that survives.
 
-State = log. What was chosen, drawn and fitted is written down, so reading the log again gives the same state anywhere: nothing
-is chosen, drawn or fitted again. Every method is one transaction of `Replica`, which holds the state in memory. `tell` only
-appends: the model learns when it is next needed, and whoever needs it writes down what was drawn and fitted then.
+State = log. What was chosen and decided is written down, so reading the log again gives the same state anywhere, and nothing is
+chosen or decided again. Every method is one transaction of `Replica`, which holds the state in memory. `tell` only appends: the
+model learns when it is next needed. Who needs it writes down what was decided then: which arms entered W, and what was fitted.
 """
 
 import os
@@ -18,7 +18,7 @@ from manyarms.certificate import Certificate
 from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, ParameterError
 from manyarms.numbers import real, whole
-from manyarms.optimizer import Candidate, Direction, Predictions, as_pool, as_told, size_of
+from manyarms.optimizer import Candidate, Direction, Predictions, Size, as_pool, as_told, size_of
 from manyarms.policies import BKB
 from manyarms.sketch.confidence import Radius
 from manyarms.study.ledger import Lease, Ledger, unexpired
@@ -108,7 +108,7 @@ class Study:
         """The ids of n candidates to try; they are pending, for all who use the study, until told, released or expired."""
         whole(n, "n")
         seconds = self.lease if lease is None else _lease(lease)
-        self._replica.catch_up()
+        self._replica.catch_up(leave_last=True)
         with self._replica.writing() as call:
             now = time.time()
             leases = unexpired(call.ledger.leases, now)
@@ -219,11 +219,20 @@ class Study:
             return optimizer.policy
 
     @property
-    def sizes(self) -> list[tuple[int, int, float]]:
-        """Results, dictionary size and effective dimension, whenever a dictionary was drawn and now."""
+    def sizes(self) -> list[Size]:
+        """Results, inducing arms and effective dimension, at steps at which someone looked, and now."""
         with self._replica.learned() as optimizer:
-            ledger = self._replica.ledger
-            return [*ledger.sizes, *([size_of(optimizer._state.model)] if ledger.steps else [])]
+            sizes = self._replica.ledger.sizes
+            model = optimizer._state.model
+            if model.n_results and (not sizes or sizes[-1].n_results < model.n_results):
+                sizes.append(size_of(model))
+            return sizes
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """Bytes of the snapshot that is stored, 0 where there is none."""
+        with self._replica.reading() as transaction:
+            return transaction.snapshot_bytes()
 
     # Candidates come and go
 
