@@ -185,17 +185,17 @@ def importance(optimizer: Optimizer) -> "Figure":
 
 
 def sketch(optimizer: Optimizer) -> "Figure":
-    """Dictionary size and effective dimension by the number of values told, whose own line is dashed."""
+    """Inducing arms and effective dimension by the number of values told, whose own line is dashed."""
     _told(optimizer)
     by_results = {n: sizes for n, *sizes in optimizer.sizes if n}  # the last of those a failed trial did not change
     n = np.array(list(by_results))
-    dictionary, dimension = np.array(list(by_results.values())).T
+    inducing, dimension = np.array(list(by_results.values())).T
     figure = _figure(
-        "Size of the sketch", "values told", "size", xaxis=_log(n), yaxis=_log(np.concatenate([n, dictionary, dimension]))
+        "Size of the sketch", "values told", "size", xaxis=_log(n), yaxis=_log(np.concatenate([n, inducing, dimension]))
     )
     lines = (
         ("values told", GREY, "dash", n),
-        ("dictionary size", BLUE, "solid", dictionary),
+        ("inducing arms", BLUE, "solid", inducing),
         ("effective dimension", ORANGE, "solid", dimension),
     )
     for name, color, dash, size in lines:

@@ -16,7 +16,6 @@ from manyarms.cli.output import answer, count, moment, new_file, percent, place,
 from manyarms.cli.tables import free, id_name, marks, noise_name, results_told, value_name, write_csv
 from manyarms.errors import StateError
 from manyarms.optimizer import Candidate
-from manyarms.policies import BKB
 from manyarms.study import Study
 
 
@@ -75,8 +74,9 @@ def status(
             "",
             data["certificate"]["text"],
             "",
-            f"Model: dictionary of {model['dictionary']:,}, {shown(model['effective_dimension'])} effective dimensions, "
-            f"noise {shown(model['noise'])}; a suggestion takes {seconds['suggestion']:.2g} s",
+            f"Model: {count(model['inducing'], 'inducing candidate')}, {shown(model['effective_dimension'])} effective "
+            f"dimensions, noise {shown(model['noise'])}; a suggestion takes {seconds['suggestion']:.2g} s, "
+            f"the snapshot {model['snapshot_bytes']:,} bytes",
         ]
     else:
         lines.append("No values yet: manyarms suggest, then manyarms tell.")
@@ -103,8 +103,13 @@ def state_of(study: Study, level: float, tolerance: float | None) -> dict[str, A
         return data
     data["best"] = {**plain(best), "columns": study.pool.row(best.id)}
     data["certificate"] = {**asdict(certificate), "reached": certificate.reached, "text": str(certificate)}
-    size = len(policy.dictionary) if isinstance(policy, BKB) else int((policy.counts > 0).sum())
-    data["model"] = {"dictionary": size, "effective_dimension": policy.effective_dimension, "noise": study.noise}
+    inducing = getattr(policy, "inducing", None)
+    data["model"] = {
+        "inducing": int((policy.counts > 0).sum()) if inducing is None else len(inducing),
+        "effective_dimension": policy.effective_dimension,
+        "noise": study.noise,
+        "snapshot_bytes": study.snapshot_bytes,
+    }
     return data
 
 

@@ -76,7 +76,7 @@ def _summary(state: dict[str, Any]) -> str:
         "results": f"{state['results']:,}",
         "failed": f"{state['failed']:,}",
         "pending": f"{len(state['pending']):,}",
-        "dictionary": f"{model['dictionary']:,}" if model else "–",
+        "inducing": f"{model['inducing']:,}" if model else "–",
         "effective dimension": shown(model["effective_dimension"]) if model else "–",
         "noise": shown(model["noise"]) if model else "–",
     }

@@ -5,18 +5,36 @@ from typing import Any
 
 import numpy as np
 
-from manyarms import kernels, policies
+import manyarms
+from manyarms import baselines, kernels
 from manyarms.arms.pool import Pool
 from manyarms.errors import ParameterError, StudyError
 from manyarms.kernels import Kernel
 from manyarms.optimizer import Optimizer
-from manyarms.sketch import confidence
 
-NAMED: dict[str, Any] = {
-    **{name: getattr(kernels, name) for name in kernels.__all__ if inspect.isclass(getattr(kernels, name))},
-    **{name: getattr(confidence, name) for name in ("Bayes", "Constant", "Growing", "LogDet", "Theory")},
+KERNELS = {name for name in kernels.__all__ if inspect.isclass(getattr(kernels, name))}
+OTHERS = {
+    "Bayes",
+    "Certified",
+    "Constant",
+    "GlobalRule",
+    "Growing",
+    "Inserted",
+    "LogDet",
+    "Resampled",
+    "Sampled",
+    "Theory",
+    "Tuning",
 }
-"""What is written as {"name": arguments}."""
+"""Public names of what an optimizer takes. With kernels, this is all that is written as {"name": arguments}."""
+POLICIES = ("BKB", "GPUCB")
+
+
+def _named(name: str) -> Any:
+    """The class of that name, None where it is none of these."""
+    if name in KERNELS:
+        return getattr(kernels, name)
+    return getattr(manyarms, name) if name in OTHERS else None
 
 
 def written(value: Any, what: str) -> Any:
@@ -30,7 +48,7 @@ def written(value: Any, what: str) -> Any:
     if isinstance(value, list | tuple):
         return [written(item, what) for item in value]
     name = type(value).__name__
-    if type(value) is NAMED.get(name):
+    if type(value) is _named(name):
         arguments = [each for each in inspect.signature(type(value)).parameters if hasattr(value, each)]
         spec = {name: {each: written(getattr(value, each), what) for each in arguments}}
         if repr(read(spec)) == repr(value):
@@ -48,9 +66,10 @@ def read(spec: Any) -> Any:
     ((name, arguments),) = spec.items()
     if name == "float":
         return float(arguments)
-    if name not in NAMED:
+    named = _named(name)
+    if named is None:
         raise StudyError(f"this study uses {name}, which this version does not know; open it with a newer one")
-    return NAMED[name](**{each: read(value) for each, value in arguments.items()})
+    return named(**{each: read(value) for each, value in arguments.items()})
 
 
 def optimizer_of(settings: dict[str, Any], pool: Pool) -> Optimizer:
@@ -72,13 +91,21 @@ def optimizer_of(settings: dict[str, Any], pool: Pool) -> Optimizer:
 def written_policy(policy: Any) -> str:
     """A policy by its name."""
     name = getattr(policy, "__name__", repr(policy))
-    if name not in policies.__all__ or getattr(policies, name) is not policy:
-        raise ParameterError(f"policy of a study must be one of manyarms.policies, got {policy!r}")
+    if _policy(name) is not policy:
+        raise ParameterError(f"policy of a study must be BKB, GPUCB or one of manyarms.baselines, got {policy!r}")
     return str(name)
 
 
 def read_policy(name: str) -> Any:
     """The policy that `written_policy` named."""
-    if name not in policies.__all__:
+    policy = _policy(name)
+    if policy is None:
         raise StudyError(f"this study uses the policy {name}, which this version does not know; open it with a newer one")
-    return getattr(policies, name)
+    return policy
+
+
+def _policy(name: str) -> Any:
+    """The policy of that name, None where there is none."""
+    if name in POLICIES:
+        return getattr(manyarms, name)
+    return getattr(baselines, name) if name in baselines.__all__ else None

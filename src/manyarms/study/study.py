@@ -64,7 +64,8 @@ class Study:
         """A new study in a file, or in a PostgreSQL database by URL (``postgresql://user@host/database#name``).
 
         The pool is stored with it, so the file is all there is. Settings are those of `Optimizer`; they must be such as can be
-        written down: a kernel by name or of `manyarms.kernels`, a radius of this package, a policy of `manyarms.policies`.
+        written down: a kernel by name or of `manyarms.kernels`, a radius of this package, `BKB`, `GPUCB` or a policy
+        of `manyarms.baselines`.
         `worker` and `lease`: see `open`.
         """
         if isinstance(pool, Box):
