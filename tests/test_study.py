@@ -113,7 +113,7 @@ def test_replay_neither_fits_nor_decides_nor_chooses(path, monkeypatch):
 
     monkeypatch.setattr("manyarms.model.fit", never)
     monkeypatch.setattr(ma.BKB, "choose", never)
-    monkeypatch.setattr(np, "log1p", never)  # of the rule
+    monkeypatch.setattr(ma.Inserted, "pays", never)
     assert_same(state_of(ma.Study.open(path)), expected)
 
 

@@ -266,7 +266,7 @@ class Model:
         policy: BKB = _policy(self.settings, model.arms, kernel, variance, model.n_fitted)
         rows = model.arms[arrays["keys"]].astype(np.float64, copy=False)
         belief = unpacked(policy.belief, arrays, rows)
-        return replace(model, policy=policy.resumed(State(belief, model._log(policy, past), norm)))
+        return replace(model, policy=policy.resumed(State(belief, model._log(policy, past), len(values), norm)))
 
     def _log(self, policy: Policy, past: Past) -> Log:
         """What a policy had observed: the results of each step by arm, and |W| at each."""
