@@ -18,7 +18,8 @@ BIG = np.random.default_rng(1).random((6000, 2))
 
 
 def value(rows, id, step):
-    return float(np.sin(5 * rows[id]).sum() + 0.1 * np.random.default_rng([7, step]).normal())
+    row = rows[id] if id < len(rows) else rows[id - len(rows)] + 1.0
+    return float(np.sin(5 * row).sum() + 0.1 * np.random.default_rng([7, step]).normal())
 
 
 def run(study, rows, start, stop):

@@ -33,7 +33,7 @@ OTHERS, GRID = 512, 1 << 14
 looked at instead."""
 
 
-class BoxOptimizer(Optimizer, over=Box):
+class BoxOptimizer(Optimizer):
     """What `Optimizer` is for a `Box`. A point is a dict of its columns, or a tuple of numbers where the box has no names.
 
     The first eight points are drawn uniformly. A point that is pending is asked for again only where no other is found. One

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from manyarms.arms.pool import Pool
+from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, StateError
 from manyarms.model import Model, Settings
 from manyarms.numbers import whole
@@ -42,14 +43,12 @@ class Optimizer(Knowledge):
     options : further arguments of the policy, such as ``memory=`` or ``rule=``.
     """
 
-    _over: ClassVar[dict[type, type["Optimizer"]]] = {}
-
-    def __init_subclass__(cls, over: type | None = None) -> None:
-        if over is not None:
-            Optimizer._over[over] = cls
-
     def __new__(cls, pool: Any = None, *_: Any, **__: Any) -> "Optimizer":
-        return object.__new__(Optimizer._over.get(type(pool), cls))
+        if not isinstance(pool, Box):
+            return object.__new__(cls)
+        from manyarms.box_optimizer import BoxOptimizer  # noqa: PLC0415  which is an Optimizer
+
+        return object.__new__(BoxOptimizer)
 
     def __init__(
         self,
