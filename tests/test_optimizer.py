@@ -547,6 +547,53 @@ class TestCertificate:
         assert certificate.estimate == pytest.approx(predicted.mean[at])
         assert certificate.n_results == 25
 
+    @pytest.mark.parametrize("name", ["Uniform", "EpsilonGreedy", "GPEI", "GPPI", "SketchEI", "Thompson", "SupKernelUCB"])
+    def test_the_rival_has_the_largest_upper_bound_however_the_policy_chooses(self, name):
+        options = {"kernel": KERNEL, "noise": 0.05, "confidence": ma.Constant(2.0)}
+        found = told(25, policy=getattr(ma.baselines, name), **options)
+        predicted, certificate = found.predict(ALL, 2 * norm.cdf(2) - 1), found.certificate()
+        others = np.where(ALL == certificate.id, -np.inf, predicted.high)
+        assert others[certificate.rival] == pytest.approx(others.max(), rel=1e-9)
+        assert certificate.regret_bound == pytest.approx(max(0.0, others.max() - predicted.low[certificate.id]), rel=1e-9)
+
+    @pytest.mark.parametrize("policy", [ma.BKB, ma.GPUCB], ids=lambda p: p.__name__)
+    def test_noise_that_is_told_counts_for_what_it_is(self, policy):
+        """f is inside for all candidates and steps, in 19 of 20 runs of which nine tenths must be."""
+        rng, inside = np.random.default_rng(0), 0
+        gram = KERNEL(X, X) + 1e-10 * np.eye(60)
+        for _ in range(20):
+            f = np.linalg.cholesky(gram) @ rng.standard_normal(60)
+            size = float(np.sqrt(f @ np.linalg.solve(gram, f)))
+            found = optimizer(policy=policy, kernel=KERNEL, noise=0.05, confidence=ma.Certified(size, 0.05))
+            holds = True
+            for _ in range(15):
+                ids = rng.integers(60, size=4)
+                sd = rng.choice([0.01, 0.05, 0.5, 2.0], 4)
+                found.tell(ids, f[ids] + sd * rng.standard_normal(4), noise=sd)
+                mean, low, high = found._state.model.interval(found.pool.arm_of, found._state.model.radius)
+                holds &= bool((low <= f).all() and (f <= high).all())
+            inside += holds
+            assert found.certificate().probability == pytest.approx(0.9)
+        assert inside >= 19
+
+    @pytest.mark.parametrize("options", [{}, {"kernel": ma.kernels.RBF(0.3), "noise": 0.3}], ids=["learned", "given"])
+    def test_after_ten_thousand_results_at_once(self, path, options):
+        rng = np.random.default_rng(0)
+        rows = rng.random((300, 2))
+        ids = rng.integers(300, size=10_050)
+        values = np.sin(5 * rows[ids]).sum(axis=1) + 0.3 * rng.standard_normal(10_050)
+        found = ma.Optimizer(rows, **options)
+        found.tell(ids, values)
+        certificate = found.certificate()
+        assert certificate.n_results == 10_050
+        assert 0 <= certificate.regret_bound < 0.5
+        with ma.Study.create(path, rows, **options) as study:
+            study.tell(ids, values)
+            assert study.certificate() == certificate
+            study.tell(study.ask(), [0.0])
+        with ma.Study.open(path) as again:
+            assert again.certificate().n_results == 10_051
+
     @pytest.mark.parametrize(
         ("options", "probability"),
         [

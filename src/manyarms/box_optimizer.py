@@ -122,10 +122,14 @@ class BoxOptimizer(Optimizer):
         return Optimizer.predict(self._that_knows(ids), ids, level)
 
     def certificate(self, tolerance: float | None = None) -> Certificate:
-        """As over a pool; the rival is the best that the maximiser finds, which bounds nothing if it misses the maximum."""
+        """As over a pool, but heuristic: the rival is the best point that the maximiser finds, and it may miss the maximum."""
         self._something_told()
         rival = self.box.decode(self._state.model.policy.choose())
-        return Optimizer.certificate(self._that_knows(rival), tolerance)
+        found = Optimizer.certificate(self._that_knows(rival), tolerance)
+        if found.probability is None:
+            return found
+        reason = "over a box the rival comes from a search that may miss the largest upper bound"
+        return replace(found, probability=None, reason=reason)
 
     def add(self, table: Any, *, ids: Any = None) -> None:
         """Not over a box."""

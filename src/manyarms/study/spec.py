@@ -5,36 +5,24 @@ from typing import Any
 
 import numpy as np
 
-import manyarms
 from manyarms import baselines, kernels
 from manyarms.arms.pool import Pool
+from manyarms.beliefs.frozen import Inserted
+from manyarms.beliefs.sampled import Sampled
 from manyarms.errors import ParameterError, StudyError
 from manyarms.kernels import Kernel
 from manyarms.optimizer import Optimizer
+from manyarms.policies import BKB, GPUCB
+from manyarms.policies.batches import GlobalRule
+from manyarms.search.tuning import Tuning
+from manyarms.sketch.confidence import Bayes, Certified, Constant, Growing, LogDet, Resampled, Theory
 
-KERNELS = {name for name in kernels.__all__ if inspect.isclass(getattr(kernels, name))}
-OTHERS = {
-    "Bayes",
-    "Certified",
-    "Constant",
-    "GlobalRule",
-    "Growing",
-    "Inserted",
-    "LogDet",
-    "Resampled",
-    "Sampled",
-    "Theory",
-    "Tuning",
+OTHERS = (Bayes, Certified, Constant, GlobalRule, Growing, Inserted, LogDet, Resampled, Sampled, Theory, Tuning)
+NAMED: dict[str, Any] = {
+    **{name: getattr(kernels, name) for name in kernels.__all__ if inspect.isclass(getattr(kernels, name))},
+    **{each.__name__: each for each in OTHERS},
 }
-"""Public names of what an optimizer takes. With kernels, this is all that is written as {"name": arguments}."""
-POLICIES = ("BKB", "GPUCB")
-
-
-def _named(name: str) -> Any:
-    """The class of that name, None where it is none of these."""
-    if name in KERNELS:
-        return getattr(kernels, name)
-    return getattr(manyarms, name) if name in OTHERS else None
+"""What is written as {"name": arguments}."""
 
 
 def written(value: Any, what: str) -> Any:
@@ -48,7 +36,7 @@ def written(value: Any, what: str) -> Any:
     if isinstance(value, list | tuple):
         return [written(item, what) for item in value]
     name = type(value).__name__
-    if type(value) is _named(name):
+    if type(value) is NAMED.get(name):
         arguments = [each for each in inspect.signature(type(value)).parameters if hasattr(value, each)]
         spec = {name: {each: written(getattr(value, each), what) for each in arguments}}
         if repr(read(spec)) == repr(value):
@@ -66,10 +54,9 @@ def read(spec: Any) -> Any:
     ((name, arguments),) = spec.items()
     if name == "float":
         return float(arguments)
-    named = _named(name)
-    if named is None:
+    if name not in NAMED:
         raise StudyError(f"this study uses {name}, which this version does not know; open it with a newer one")
-    return named(**{each: read(value) for each, value in arguments.items()})
+    return NAMED[name](**{each: read(value) for each, value in arguments.items()})
 
 
 def optimizer_of(settings: dict[str, Any], pool: Pool) -> Optimizer:
@@ -106,6 +93,7 @@ def read_policy(name: str) -> Any:
 
 def _policy(name: str) -> Any:
     """The policy of that name, None where there is none."""
-    if name in POLICIES:
-        return getattr(manyarms, name)
+    own = {"BKB": BKB, "GPUCB": GPUCB}
+    if name in own:
+        return own[name]
     return getattr(baselines, name) if name in baselines.__all__ else None
