@@ -191,7 +191,8 @@ def test_bad_input_is_a_typed_error_and_changes_nothing(policy, table):
         assert fingerprint(bandit) == before
         bandit.observe(X[:2], [0.0, 1.0])
     if table is None:
-        for ask in (bandit.choose, bandit.scores, bandit.predict, bandit.highest, lambda: bandit.choose(None), lambda: bandit.choose(2)):
+        several = (lambda: bandit.choose(None), lambda: bandit.choose(2))
+        for ask in (bandit.choose, bandit.scores, bandit.predict, bandit.highest, *several):
             with pytest.raises(ArmsError, match="without arms"):
                 ask()
         with pytest.raises(UnknownArmError):

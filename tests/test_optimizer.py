@@ -570,7 +570,7 @@ class TestCertificate:
                 ids = rng.integers(60, size=4)
                 sd = rng.choice([0.01, 0.05, 0.5, 2.0], 4)
                 found.tell(ids, f[ids] + sd * rng.standard_normal(4), noise=sd)
-                mean, low, high = found._state.model.interval(found.pool.arm_of, found._state.model.radius)
+                _, low, high = found._state.model.interval(found.pool.arm_of, found._state.model.radius)
                 holds &= bool((low <= f).all() and (f <= high).all())
             inside += holds
             assert found.certificate().probability == pytest.approx(0.9)

@@ -355,7 +355,7 @@ def test_a_study_of_version_0_1_is_refused_and_its_export_is_carried_over(path):
     with sqlite3.connect(small(path)) as connection:
         connection.execute("UPDATE manyarms SET version = 1")
     connection.close()
-    with pytest.raises(StudyVersionError, match="manyarms export.*0.1.*manyarms import"):
+    with pytest.raises(StudyVersionError, match=r"manyarms export.*0\.1.*manyarms import"):
         ma.Study.open(path)
     copy = read_copy(Path(__file__).parent / "data" / "study-0.1.json")
     carried = create_from(path.with_name("new.db"), copy)
@@ -365,7 +365,8 @@ def test_a_study_of_version_0_1_is_refused_and_its_export_is_carried_over(path):
     assert carried.history[12].failed
     assert len(carried.pending) == 2
     assert carried.direction == "minimize"
-    assert carried.settings["confidence"] == {"LogDet": {"norm": 2.0, "noise": 0.1, "delta": 0.1, "double": False, "epsilon": 0.5}}
+    radius = {"norm": 2.0, "noise": 0.1, "delta": 0.1, "double": False, "epsilon": 0.5}
+    assert carried.settings["confidence"] == {"LogDet": radius}
     assert carried.settings["options"] == {}
     assert carried.best().id in [trial.id for trial in carried.history]
     assert carried.certificate().probability == pytest.approx(0.9)

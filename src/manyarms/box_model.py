@@ -40,7 +40,11 @@ class Progress(NamedTuple):
         """After these values (n,), of which so many were asked for."""
         highest = float(values.max())
         noise = model.noise / model.warp.slope
-        return Progress(highest, 0) if highest > self.top + noise else Progress(self.top, self.stalled + n_asked)
+        return (
+            Progress(highest, 0)
+            if highest > self.top + noise
+            else Progress(self.top, self.stalled + n_asked)
+        )
 
 
 NONE = Progress(-np.inf, 0)
@@ -90,7 +94,9 @@ class BoxModel(Model):
         model = cast(BoxModel, self.refitted_as(found, warp, arms, values, noise))
         return replace(model, n_thorough=n) if thorough else model
 
-    def searching(self, new: Results, n_asked: int, pending: tuple[int, ...], results: Callable[[], Results]) -> "BoxModel":
+    def searching(
+        self, new: Results, n_asked: int, pending: tuple[int, ...], results: Callable[[], Results]
+    ) -> "BoxModel":
         """After results that it was told of already, so many of them asked for: a search goes on, begins or ends.
 
         `results` gives all there are, as for `told`.
@@ -100,11 +106,17 @@ class BoxModel(Model):
             if progress.stalled < max(STALLED, self.n_results // SHARE):
                 return replace(self, progress=progress)
             fresh = BoxModel.prior(self.settings, Checked(self.arms))
-            return replace(self, progress=progress, search=Search(fresh, self.n_results, pending, NONE))
+            return replace(
+                self, progress=progress, search=Search(fresh, self.n_results, pending, NONE)
+            )
         search, (arms, values, noise) = self.search, self.search.of(new, start=0)
         if len(arms):
-            model = replace(search.model, arms=self.arms).told(arms, values, noise, lambda: search.of(results()))
-            search = search._replace(model=model, progress=search.progress.after(model, values, n_asked))
+            model = replace(search.model, arms=self.arms).told(
+                arms, values, noise, lambda: search.of(results())
+            )
+            search = search._replace(
+                model=model, progress=search.progress.after(model, values, n_asked)
+            )
         if search.progress.stalled < STALLED:
             return replace(self, progress=progress, search=search)
         return replace(self, progress=Progress(progress.top, 0), search=None)
@@ -114,7 +126,12 @@ class BoxModel(Model):
         return Warp.half_log(means, min(NOISES * noise, float(np.std(means))))
 
     def _observe(
-        self, policy: Any, arms: Indices, rewards: Array, noise: dict[str, Any], record: Record | None
+        self,
+        policy: Any,
+        arms: Indices,
+        rewards: Array,
+        noise: dict[str, Any],
+        record: Record | None,
     ) -> Record | None:
         policy.observe(self.arms[arms], rewards, **noise)
         return None

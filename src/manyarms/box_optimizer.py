@@ -19,8 +19,8 @@ from manyarms.errors import ParameterError, StateError
 from manyarms.model import Model
 from manyarms.numbers import whole
 from manyarms.optimizer import START, Direction, Optimizer, Predictions, State
-from manyarms.sketch.confidence import Constant, Radius
 from manyarms.search.parallel import blas
+from manyarms.sketch.confidence import Constant, Radius
 from manyarms.trials import CandidateId, Trial
 from manyarms.typing import Array, Indices, Mask, Seed
 
@@ -56,14 +56,21 @@ class BoxOptimizer(Optimizer):
         **options: Any,
     ) -> None:
         if not isinstance(pool, Box):
-            raise ParameterError(f"BoxOptimizer takes a Box, got {type(pool).__name__}; Optimizer takes pools and boxes")
+            raise ParameterError(
+                f"BoxOptimizer takes a Box, got {type(pool).__name__}; Optimizer takes pools and boxes"
+            )
         made = partial(_over, pool, policy) if callable(policy) else policy
         radius = RADIUS if confidence is None else confidence
         if policy is DomainBKB:
             options = {"maximiser": MAXIMISER, **options}
-        settings = self._settings(pool, direction, kernel, noise, radius, repeats, made, seed, options)
+        settings = self._settings(
+            pool, direction, kernel, noise, radius, repeats, made, seed, options
+        )
         self._log = []
-        model, nothing = BoxModel.prior(settings, Checked(np.zeros((0, pool.dimension)))), np.zeros(0, dtype=bool)
+        model, nothing = (
+            BoxModel.prior(settings, Checked(np.zeros((0, pool.dimension)))),
+            np.zeros(0, dtype=bool),
+        )
         none = nothing.astype(np.intp)
         self._state = State(Points.none(pool), none, model, 0, 0, (), none, nothing, nothing)
 
@@ -88,7 +95,9 @@ class BoxOptimizer(Optimizer):
                 break
             if row is None:
                 out = int((state.failed | (state.tries >= self._most)).sum())
-                raise StateError(f"nothing is left to ask for: {out} points failed or were tried as often as `repeats` allows")
+                raise StateError(
+                    f"nothing is left to ask for: {out} points failed or were tried as often as `repeats` allows"
+                )
             (point,) = self.box.decode(row[None])
             state = _knowing(state, [point])
             asked.append(int(state.pool.positions([point])[0]))
@@ -115,7 +124,9 @@ class BoxOptimizer(Optimizer):
             return model
         n_asked = n_pending - len(state.pending)
         with blas().limit(limits=1):
-            return model.searching(new, n_asked, state.pending, lambda: self._results(self._trials, state.pool))
+            return model.searching(
+                new, n_asked, state.pending, lambda: self._results(self._trials, state.pool)
+            )
 
     def predict(self, ids: Any, level: float = 0.95) -> Predictions:
         """Posterior mean, standard deviation and interval of the true values of any points of the box."""
@@ -133,7 +144,9 @@ class BoxOptimizer(Optimizer):
 
     def add(self, table: Any, *, ids: Any = None) -> None:
         """Not over a box."""
-        raise ParameterError("a box has no list of candidates to add to; tell() takes any point of it")
+        raise ParameterError(
+            "a box has no list of candidates to add to; tell() takes any point of it"
+        )
 
     def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
         """A box has no rows: `predict` takes any point of it."""
@@ -141,7 +154,9 @@ class BoxOptimizer(Optimizer):
 
     def retire(self, ids: Any) -> None:
         """Not over a box."""
-        raise ParameterError("a box has no list of candidates to retire from; tell a point as failed to keep away from it")
+        raise ParameterError(
+            "a box has no list of candidates to retire from; tell a point as failed to keep away from it"
+        )
 
     def _that_knows(self, points: Any) -> "BoxOptimizer":
         twin = copy(self)
@@ -196,7 +211,9 @@ class BoxOptimizer(Optimizer):
         if not state.failed.any() or not model.n_results:
             return model.policy
         policy = copy(model.policy)
-        values = self._sign * np.array([trial.value for trial in self._trials if trial.value is not None])
+        values = self._sign * np.array(
+            [trial.value for trial in self._trials if trial.value is not None]
+        )
         rows = state.pool.X[state.failed]
         policy.observe(rows, np.full(len(rows), model.warp.reward(values).min()))
         return policy
@@ -210,4 +227,8 @@ def _over(box: Box, policy: Any, _: Array, kernel: Any, **settings: Any) -> Any:
 def _knowing(state: State, points: Any) -> State:
     """The state with these points in its table."""
     pool = state.pool.with_(points)
-    return state if pool is state.pool else state.over(pool, np.arange(len(pool)), replace(state.model, arms=pool.X))
+    return (
+        state
+        if pool is state.pool
+        else state.over(pool, np.arange(len(pool)), replace(state.model, arms=pool.X))
+    )

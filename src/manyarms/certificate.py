@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from manyarms.model import Model
-from manyarms.sketch.confidence import Bayes, Promise, TheoremTwo
+from manyarms.sketch.confidence import Bayes, Promise, Radius, TheoremTwo
 from manyarms.sketch.dictionary import oversampling_for
 from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.trials import CandidateId
@@ -40,16 +40,30 @@ class Certificate:
         if self.probability is None:
             lines.append(f"This is heuristic: {self.reason}.")
         else:
-            lines.append(f"This holds with probability at least {self.probability:.3g}: {self.reason}.")
+            lines.append(
+                f"This holds with probability at least {self.probability:.3g}: {self.reason}."
+            )
         results = "result" if self.n_results == 1 else "results"
         lines.append(
             f"From {self.n_results:,} {results}, {self.effective_dimension:.1f} effective dimensions; the sketch is "
-            + ("as good as exact." if self.sketch_error < 0.01 else f"exact within a factor of {1 + self.sketch_error:.3g}.")
+            + (
+                "as good as exact."
+                if self.sketch_error < 0.01
+                else f"exact within a factor of {1 + self.sketch_error:.3g}."
+            )
         )
         if self.tolerance is not None:
             verdict = "reached: one may stop" if self.reached else "not reached yet"
             lines.append(f"The tolerance of {self.tolerance:.4g} is {verdict}.")
         return "\n".join(lines)
+
+
+PROOFS: dict[Guarantee, str] = {
+    "exact": "the posterior is exact, and its confidence bound holds at all steps at once",
+    "certified": "features are frozen when they are seen, so the confidence bound of the sketch holds",
+    "theorem 1": "all results are seen through one dictionary, and the radius pays for the rest",
+}
+"""Why a radius holds, by what is known of the posterior."""
 
 
 def accuracy(evidence: Evidence) -> float:
@@ -62,29 +76,31 @@ def promise(model: Model) -> tuple[float | None, str]:
     """The probability behind the intervals and what it rests on; or None and why."""
     radius = model.settings.confidence
     policy = model.policy
-    if model.settings.learns:
-        return None, "the kernel or the noise was learned from the same results; give both to be covered by a theorem"
     guarantee: Guarantee = getattr(policy, "guarantee", "none")
-    if guarantee == "none":
-        return None, f"no theorem here covers the intervals of {type(policy).__name__}"
-    if isinstance(radius, Promise) and radius.double:
-        return None, "the norm of f is guessed and doubled, and a guess that was never refuted may still be too small"
+    doubt = _doubt(model, radius, guarantee)
+    if doubt is not None or not isinstance(radius, Bayes | Promise):
+        return None, doubt or f"{radius!r} promises nothing over many candidates at once"
     if isinstance(radius, Bayes):
-        if guarantee == "exact":
-            return 1 - radius.delta, "if f is a draw of the Gaussian process with this kernel (Srinivas et al. 2010)"
-        return None, "Bayes is proved for the exact posterior, and this one is a sketch"
-    if not isinstance(radius, Promise):
-        return None, f"{radius!r} promises nothing over many candidates at once"
+        draw = "if f is a draw of the Gaussian process with this kernel (Srinivas et al. 2010)"
+        return 1 - radius.delta, draw
     conditions = f"if ‖f‖ ≤ {radius.norm:g} and the noise is {radius.noise:g}-sub-Gaussian"
     if isinstance(radius, TheoremTwo) and guarantee == "theorem 1":
         return _theorem_two(radius, policy.rule.oversampling, model.n_results, conditions)
-    if guarantee == "exact":
-        return 1 - radius.delta, f"the posterior is the exact one, and its confidence bound holds for all steps at once, {conditions}"
-    if guarantee == "certified":
-        proof = "every result entered with the features of its time, so the confidence bound of docs/theory.md holds"
-        return 1 - radius.delta, f"{proof}, {conditions}"
-    proof = "all results are projected on one dictionary, and the radius pays for what that leaves out"
-    return 1 - radius.delta, f"{proof}, {conditions}"
+    return 1 - radius.delta, f"{PROOFS[guarantee]}, {conditions}"
+
+
+def _doubt(model: Model, radius: Radius, guarantee: Guarantee) -> str | None:
+    """Why no theorem covers the intervals, None where one may."""
+    if model.settings.learns:
+        same = "the kernel or the noise was learned from the same results"
+        return f"{same}; give both to be covered by a theorem"
+    if guarantee == "none":
+        return f"no theorem here covers the intervals of {type(model.policy).__name__}"
+    if isinstance(radius, Bayes) and guarantee != "exact":
+        return "Bayes is proved for the exact posterior, and this one is a sketch"
+    if isinstance(radius, Promise) and radius.double:
+        return "the norm of f is a guess, and one that was never refuted may still be too small"
+    return None
 
 
 def _theorem_two(
@@ -93,5 +109,8 @@ def _theorem_two(
     """What the paper's Theorem 2 says of a dictionary that was sampled with this q̄."""
     needed = oversampling_for(radius.epsilon, radius.delta / 2, max(1, n_results))
     if oversampling < needed:
-        return None, f"Theorem 1 asks for oversampling={needed:.0f} by now, the sketch has {oversampling:.3g}"
+        return (
+            None,
+            f"Theorem 1 asks for oversampling={needed:.0f} by now, the sketch has {oversampling:.3g}",
+        )
     return 1 - radius.delta, f"Theorem 2 of the paper, {conditions}"

@@ -51,12 +51,16 @@ class Evidence(NamedTuple):
     counts: Array
     within: float  # Σ over arms of Σ(y − ȳ)²
     replicates: float  # N − u
-    known: Array | float = 0.0  # (u,) variance of means whose noise was told, whose count is infinite; 0 of the others
+    known: Array | float = (
+        0.0  # (u,) variance of means whose noise was told, whose count is infinite; 0 of the others
+    )
 
     def some(self, at: Indices) -> "Evidence":
         """Fewer arms; replicates of all still tell the noise."""
         known = np.broadcast_to(self.known, len(self.means))[at]
-        return self._replace(rows=self.rows[at], means=self.means[at], counts=self.counts[at], known=known)
+        return self._replace(
+            rows=self.rows[at], means=self.means[at], counts=self.counts[at], known=known
+        )
 
 
 Gram = Callable[[Array], tuple[Array, Callable[[Array], Array]]]
@@ -112,7 +116,10 @@ class Mixed:
     @property
     def prior(self) -> tuple[Array, Array]:
         d = self.numeric + self.codes
-        mean = np.repeat([np.sqrt(2) + 0.5 * np.log(max(1, d)) - 3, np.log(max(1, d))], [self.numeric, self.codes])
+        mean = np.repeat(
+            [np.sqrt(2) + 0.5 * np.log(max(1, d)) - 3, np.log(max(1, d))],
+            [self.numeric, self.codes],
+        )
         return mean, np.repeat([np.sqrt(3), 1.5], [self.numeric, self.codes])
 
     def kernel(self, theta: Array) -> Kernel:
@@ -131,7 +138,9 @@ class Mixed:
 
     def gram(self, X: Array) -> Gram:
         a, b = self.numeric, self.numeric + self.codes
-        shared = Tanimoto(packed=True)(X[:, b:], X[:, b:]) if self.bits else np.ones((len(X), len(X)))
+        shared = (
+            Tanimoto(packed=True)(X[:, b:], X[:, b:]) if self.bits else np.ones((len(X), len(X)))
+        )
         differs = [np.not_equal.outer(x, x) for x in X[:, a:b].T]
 
         def at(theta: Array) -> tuple[Array, Callable[[Array], Array]]:
@@ -153,7 +162,10 @@ class Mixed:
                 M = G * slope  # ∂k/∂log ℓ_j = slope · (z_j − z′_j)²
                 numeric = 2 * (M.sum(axis=1) @ (Z * Z) - np.einsum("ij,ij->j", Z, M @ Z))
                 GK = G * K
-                codes = [float(GK[differ].sum()) / each for differ, each in zip(differs, ell[a:], strict=True)]
+                codes = [
+                    float(GK[differ].sum()) / each
+                    for differ, each in zip(differs, ell[a:], strict=True)
+                ]
                 return np.concatenate([numeric, codes])
 
             return K, gradient
@@ -204,15 +216,30 @@ def fit(
 
     def search(x: Array) -> OptimizeResult:
         x = np.clip(x, *np.transpose(bounds))
-        return minimize(loss, x, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS, "ftol": TOLERANCE})
+        return minimize(
+            loss,
+            x,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={"maxiter": STEPS, "ftol": TOLERANCE},
+        )
 
     settled = start is not None and len(evidence.means) > SETTLED
     rough = np.concatenate([np.full(len(mean) - 2, ROUGH[0]), [size, ROUGH[1]]])
     with blas().limit(limits=1):  # matrices so small that threads would wait for one another
         starts = [mean, *([] if settled else [rough]), *([] if start is None else [start])]
-        best = min(map(search, starts if thorough else starts[-1:]), key=lambda found: float(found.fun))
+        best = min(
+            map(search, starts if thorough else starts[-1:]), key=lambda found: float(found.fun)
+        )
     x = np.asarray(best.x)
-    return Fit(x[:-2], float(np.exp(x[-2])), float(np.exp(x[-1])), likelihood(gram, evidence, x)[2], float(best.fun))
+    return Fit(
+        x[:-2],
+        float(np.exp(x[-2])),
+        float(np.exp(x[-1])),
+        likelihood(gram, evidence, x)[2],
+        float(best.fun),
+    )
 
 
 def likelihood(gram: Gram, evidence: Evidence, x: Array) -> tuple[float, Array, float]:
@@ -234,5 +261,9 @@ def likelihood(gram: Gram, evidence: Evidence, x: Array) -> tuple[float, Array, 
     value += 0.5 * evidence.replicates * float(x[-1]) + 0.5 * evidence.within / noise
     G = 0.5 * (inverse - np.outer(weights, weights))
     by_scale = v * float(np.einsum("ij,ij->", G, K))
-    by_noise = noise * float(np.diag(G) @ (1 / evidence.counts)) + 0.5 * evidence.replicates - 0.5 * evidence.within / noise
+    by_noise = (
+        noise * float(np.diag(G) @ (1 / evidence.counts))
+        + 0.5 * evidence.replicates
+        - 0.5 * evidence.within / noise
+    )
     return value, np.concatenate([v * backward(G), [by_scale, by_noise]]), m

@@ -119,11 +119,15 @@ class Model:
 
     def is_stale(self, n_results: int) -> bool:
         """So many results are more than at the last fit, by enough to fit anew."""
-        return self.settings.learns and n_results >= max(self.n_fitted + 1, int(self._growth * self.n_fitted))
+        return self.settings.learns and n_results >= max(
+            self.n_fitted + 1, int(self._growth * self.n_fitted)
+        )
 
     def is_surprised(self, values: Array) -> bool:
         """One of these values is far better than all of the last fit; far worse ones are held at the floor of the warp."""
-        return self.settings.learns and float(self.warp.reward(values).max()) > self.highest + SURPRISE
+        return (
+            self.settings.learns and float(self.warp.reward(values).max()) > self.highest + SURPRISE
+        )
 
     @property
     def n_results(self) -> int:
@@ -138,7 +142,11 @@ class Model:
     @property
     def _variance(self) -> float:
         """ξ² of the policy; λ is another number only where the user gave one."""
-        return self.noise**2 if "regularization" in self.settings.options else float(self.policy.regularization)
+        return (
+            self.noise**2
+            if "regularization" in self.settings.options
+            else float(self.policy.regularization)
+        )
 
     def told(
         self,
@@ -162,14 +170,23 @@ class Model:
             model = self.observed(arms, values, noise)
         return model.refitted(*results()) if refit else model
 
-    def observed(self, arms: Indices, values: Array, noise: Array, record: Record | None = None) -> "Model":
+    def observed(
+        self, arms: Indices, values: Array, noise: Array, record: Record | None = None
+    ) -> "Model":
         """The model after these results, in the same units: nothing is fitted. `noise` is NaN where none was told."""
         policy = copy(self.policy)  # states are values: the original stays as it was
-        decided = self._observe(policy, arms, self.warp.reward(values), self._noise(policy, self.warp, noise), record)
+        decided = self._observe(
+            policy, arms, self.warp.reward(values), self._noise(policy, self.warp, noise), record
+        )
         return replace(self, policy=policy, lesson=Lesson(decided))
 
     def _observe(
-        self, policy: Any, arms: Indices, rewards: Array, noise: dict[str, Any], record: Record | None
+        self,
+        policy: Any,
+        arms: Indices,
+        rewards: Array,
+        noise: dict[str, Any],
+        record: Record | None,
     ) -> Record | None:
         """Let the policy observe; returns what it decided, where it says so."""
         if not isinstance(policy, Policy):
@@ -185,12 +202,20 @@ class Model:
         """Kernel, noise and units learned from all results (n,), and a policy made of them."""
         return self.refitted_as(*self.learned(arms, values, noise), arms, values, noise)
 
-    def learned(self, arms: Indices, values: Array, noise: Array, *, thorough: bool = True) -> tuple[Fit, Warp]:
+    def learned(
+        self, arms: Indices, values: Array, noise: Array, *, thorough: bool = True
+    ) -> tuple[Fit, Warp]:
         """Kernel, noise and units for all results (n,); where not `thorough`, a kernel near the last one."""
         told = ~np.isnan(noise)
         weights = np.where(told, 1 / np.square(np.where(told, np.maximum(noise, TINY), 1.0)), 1.0)
-        keys, at = np.unique(2 * arms + told, return_inverse=True)  # results with and without a noise apart
-        distinct, known, total = keys // 2, keys % 2 == 1, np.bincount(at, weights).astype(np.float64)
+        keys, at = np.unique(
+            2 * arms + told, return_inverse=True
+        )  # results with and without a noise apart
+        distinct, known, total = (
+            keys // 2,
+            keys % 2 == 1,
+            np.bincount(at, weights).astype(np.float64),
+        )
         warp = self._units(np.bincount(at, weights * values) / total)
         rewards = warp.reward(values)
         means = np.bincount(at, weights * rewards) / total
@@ -210,11 +235,24 @@ class Model:
         known_noise = None if sd is None else max((sd * warp.slope) ** 2, EXACT)
         start = self.fitted.start if self.fitted else None
         least = self._least_noise
-        found = fit(self.settings.shape, evidence, noise=known_noise, start=start, least=least, thorough=thorough)
+        found = fit(
+            self.settings.shape,
+            evidence,
+            noise=known_noise,
+            start=start,
+            least=least,
+            thorough=thorough,
+        )
         return found, warp.shifted(found.mean)
 
     def refitted_as(
-        self, found: Fit, warp: Warp, arms: Indices, values: Array, noise: Array, record: Record | None = None
+        self,
+        found: Fit,
+        warp: Warp,
+        arms: Indices,
+        values: Array,
+        noise: Array,
+        record: Record | None = None,
     ) -> "Model":
         """The model with what was learned of all results (n,), and a policy made of them."""
         kernel = found.scale * self.settings.shape.kernel(found.theta)
@@ -239,7 +277,13 @@ class Model:
             return replace(self, arms=rows, policy=old.over(Checked(rows)), lesson=NOTHING)
         policy = _policy(self.settings, rows, old.kernel, self._variance, self.n_fitted)
         if len(values):
-            self._observe(policy, observed, self.warp.reward(values), self._noise(policy, self.warp, noise), None)
+            self._observe(
+                policy,
+                observed,
+                self.warp.reward(values),
+                self._noise(policy, self.warp, noise),
+                None,
+            )
         return replace(self, arms=rows, policy=policy, lesson=NOTHING)
 
     # Snapshots
@@ -251,7 +295,9 @@ class Model:
             return None
         return packed(policy.belief), policy.evidence.norm
 
-    def resumed(self, arms: Array, fitted: Fitted | None, past: Past, arrays: Arrays, norm: float | None) -> "Model":
+    def resumed(
+        self, arms: Array, fitted: Fitted | None, past: Past, arrays: Arrays, norm: float | None
+    ) -> "Model":
         """The model that `packed` was taken of, made of the prior; no result is observed again."""
         model = replace(self, arms=as_rows(arms))
         kernel = self.policy.kernel
@@ -266,7 +312,9 @@ class Model:
         policy: BKB = _policy(self.settings, model.arms, kernel, variance, model.n_fitted)
         rows = model.arms[arrays["keys"]].astype(np.float64, copy=False)
         belief = unpacked(policy.belief, arrays, rows)
-        return replace(model, policy=policy.resumed(State(belief, model._log(policy, past), len(values), norm)))
+        return replace(
+            model, policy=policy.resumed(State(belief, model._log(policy, past), len(values), norm))
+        )
 
     def _log(self, policy: Policy, past: Past) -> Log:
         """What a policy had observed: the results of each step by arm, and |W| at each."""
@@ -274,7 +322,9 @@ class Model:
         told = self._noise(policy, self.warp, noise).get("noise")
         weights = as_weights(told, len(values), policy.noise**2)
         n_arms = policy.n_arms
-        keys, rewards, totals = by_arm(past.steps * n_arms + arms, self.warp.reward(values), weights)
+        keys, rewards, totals = by_arm(
+            past.steps * n_arms + arms, self.warp.reward(values), weights
+        )
         starts = np.searchsorted(keys // n_arms, np.arange(past.steps[-1] + 1))
         has_entered = np.zeros(len(keys), dtype=np.intp)
         for step, positions in past.entered.items():
@@ -296,7 +346,11 @@ class Model:
     def interval(self, arms: Indices, width: float) -> tuple[Array, Array, Array]:
         """Middle and ends of μ̃ ± width·sd at some arms, as signed values."""
         mean, std = self.predict(arms)
-        return self.warp.value(mean), self.warp.value(mean - width * std), self.warp.value(mean + width * std)
+        return (
+            self.warp.value(mean),
+            self.warp.value(mean - width * std),
+            self.warp.value(mean + width * std),
+        )
 
     @property
     def radius(self) -> float:
@@ -312,7 +366,9 @@ class Model:
         return np.sort(np.argsort(-keys)[:MOST])
 
 
-def _policy(settings: Settings, arms: Array, kernel: Kernel, regularization: float, number: int) -> Any:
+def _policy(
+    settings: Settings, arms: Array, kernel: Kernel, regularization: float, number: int
+) -> Any:
     options = {
         "regularization": regularization,
         "confidence": _radius(settings, regularization),
@@ -322,7 +378,9 @@ def _policy(settings: Settings, arms: Array, kernel: Kernel, regularization: flo
     if settings.learns and settings.policy is BKB:
         options.setdefault("rule", Inserted(most=LARGEST))
     if not settings.learns and "regularization" in settings.options:
-        options["noise"] = float(np.sqrt(regularization))  # λ is the user's, ξ is that of the values all the same
+        options["noise"] = float(
+            np.sqrt(regularization)
+        )  # λ is the user's, ξ is that of the values all the same
     ours = isinstance(settings.policy, type) and issubclass(settings.policy, Policy)
     return settings.policy(Checked(arms) if ours else arms, kernel, **options)
 

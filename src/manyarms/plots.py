@@ -33,7 +33,10 @@ def best_so_far(optimizer: Optimizer) -> "Figure":
     best = _best_so_far(optimizer, values)
     first = dict(zip(values[::-1].tolist(), ids[::-1], strict=True))  # who had it first
     figure = _figure("Best so far", "result", "value")
-    each, so_far = "%{text}<br>result %{x}: %{y:.5g}<extra></extra>", "%{text}<br>best at %{x}: %{y:.5g}<extra></extra>"
+    each, so_far = (
+        "%{text}<br>result %{x}: %{y:.5g}<extra></extra>",
+        "%{text}<br>best at %{x}: %{y:.5g}<extra></extra>",
+    )
     figure.add_scatter(
         x=number,
         y=values,
@@ -54,7 +57,12 @@ def best_so_far(optimizer: Optimizer) -> "Figure":
     )
     failed = [trial for trial in optimizer.history if trial.failed]
     if failed:
-        marker = {"color": ORANGE, "size": 8, "symbol": "x-thin", "line": {"color": ORANGE, "width": 2}}
+        marker = {
+            "color": ORANGE,
+            "size": 8,
+            "symbol": "x-thin",
+            "line": {"color": ORANGE, "width": 2},
+        }
         _at_axis(figure, _numbers(failed), _texts([trial.id for trial in failed]), "failed", marker)
     return figure
 
@@ -65,7 +73,9 @@ def regret(optimizer: Optimizer, best_value: float) -> "Figure":
     The values are those told, so noise may take either below zero. The axis is logarithmic where something is positive; what is
     not is left out of it, and the first result as good as `best_value` is marked at the axis.
     """
-    known = real(best_value, "best_value", "the best true value, a finite number in the units of the values")
+    known = real(
+        best_value, "best_value", "the best true value, a finite number in the units of the values"
+    )
     trials, values = _told(optimizer)
     number, sign = _numbers(trials), 1.0 if optimizer.direction == "maximize" else -1.0
     simple = sign * (known - _best_so_far(optimizer, values))
@@ -74,7 +84,10 @@ def regret(optimizer: Optimizer, best_value: float) -> "Figure":
     positive = positive[positive > 0]
     is_log = len(positive) > 0
     figure = _figure("Regret", "result", "regret", yaxis=_log(positive) if is_log else None)
-    for name, color, shape, loss in (("of the best so far", BLUE, "hv", simple), ("average", ORANGE, "linear", average)):
+    for name, color, shape, loss in (
+        ("of the best so far", BLUE, "hv", simple),
+        ("average", ORANGE, "linear", average),
+    ):
         figure.add_scatter(
             x=number,
             y=np.where(loss > 0, loss, np.nan) if is_log else loss,
@@ -87,7 +100,9 @@ def regret(optimizer: Optimizer, best_value: float) -> "Figure":
     reached = np.flatnonzero(simple <= 0)[:1]
     if is_log and len(reached):
         marker = {"color": BLUE, "size": 11, "symbol": "star"}
-        _at_axis(figure, number[reached], _texts([trials[reached[0]].id]), "best value reached", marker)
+        _at_axis(
+            figure, number[reached], _texts([trials[reached[0]].id]), "best value reached", marker
+        )
     return figure
 
 
@@ -134,12 +149,24 @@ def candidates(optimizer: Optimizer, k: int = 20, level: float = 0.95) -> "Figur
     if not top:
         raise StateError("no candidate is left to show: all are retired or failed; add candidates")
     rank = np.arange(1, len(top) + 1)
-    ticks = {"tickvals": rank, "ticktext": _short([each.id for each in top]), "range": [len(top) + 0.7, 0.3], "ticks": ""}
+    ticks = {
+        "tickvals": rank,
+        "ticktext": _short([each.id for each in top]),
+        "range": [len(top) + 0.7, 0.3],
+        "ticks": "",
+    }
     title = "Top candidate" if len(top) == 1 else f"Top {len(top)} candidates"
-    figure = _figure(title, f"value, {100 * level:g} % interval", "", yaxis=ticks, height=150 + 22 * len(top))
+    figure = _figure(
+        title, f"value, {100 * level:g} % interval", "", yaxis=ticks, height=150 + 22 * len(top)
+    )
     was_tried = np.array([each.n_results > 0 for each in top])
-    mean, low, high, counts = np.array([[each.mean, each.low, each.high, each.n_results] for each in top]).T
-    for some, name, color, symbol in ((was_tried, "tried", BLUE, "circle"), (~was_tried, "not tried", ORANGE, "circle-open")):
+    mean, low, high, counts = np.array(
+        [[each.mean, each.low, each.high, each.n_results] for each in top]
+    ).T
+    for some, name, color, symbol in (
+        (was_tried, "tried", BLUE, "circle"),
+        (~was_tried, "not tried", ORANGE, "circle-open"),
+    ):
         if some.any():
             figure.add_scatter(
                 x=mean[some],
@@ -150,7 +177,12 @@ def candidates(optimizer: Optimizer, k: int = 20, level: float = 0.95) -> "Figur
                 hovertemplate="%{text}<br>%{x:.5g}, %{customdata[0]:.5g} to %{customdata[1]:.5g}"
                 "<br>values told: %{customdata[2]}<extra></extra>",
                 mode="markers",
-                marker={"color": color, "size": 9, "symbol": symbol, "line": {"width": 2, "color": color}},
+                marker={
+                    "color": color,
+                    "size": 9,
+                    "symbol": symbol,
+                    "line": {"width": 2, "color": color},
+                },
                 name=name,
             )
     return figure
@@ -164,9 +196,18 @@ def importance(optimizer: Optimizer) -> "Figure":
     shares = optimizer.importance
     coded = {feature.name for feature in optimizer.pool.features if feature.kind == "categorical"}
     both = 0 < len(coded) < len(shares)
-    label = "1 / lengthscale; compare numbers (blue) and categories (orange) among themselves" if both else "1 / lengthscale"
+    label = (
+        "1 / lengthscale; compare numbers (blue) and categories (orange) among themselves"
+        if both
+        else "1 / lengthscale"
+    )
     rank, sizes = np.arange(1, len(shares) + 1), list(shares.values())
-    ticks = {"tickvals": rank, "ticktext": _short(list(shares)), "range": [len(shares) + 0.7, 0.3], "ticks": ""}
+    ticks = {
+        "tickvals": rank,
+        "ticktext": _short(list(shares)),
+        "range": [len(shares) + 0.7, 0.3],
+        "ticks": "",
+    }
     figure = _figure("Importance", label, "", yaxis=ticks, height=115 + 26 * len(shares))
     figure.update_layout(margin={"t": 45})  # no legend
     figure.add_bar(
@@ -187,11 +228,17 @@ def importance(optimizer: Optimizer) -> "Figure":
 def sketch(optimizer: Optimizer) -> "Figure":
     """Inducing arms and effective dimension by the number of values told, whose own line is dashed."""
     _told(optimizer)
-    by_results = {n: sizes for n, *sizes in optimizer.sizes if n}  # the last of those a failed trial did not change
+    by_results = {
+        n: sizes for n, *sizes in optimizer.sizes if n
+    }  # the last of those a failed trial did not change
     n = np.array(list(by_results))
     inducing, dimension = np.array(list(by_results.values())).T
     figure = _figure(
-        "Size of the sketch", "values told", "size", xaxis=_log(n), yaxis=_log(np.concatenate([n, inducing, dimension]))
+        "Size of the sketch",
+        "values told",
+        "size",
+        xaxis=_log(n),
+        yaxis=_log(np.concatenate([n, inducing, dimension])),
     )
     lines = (
         ("values told", GREY, "dash", n),
@@ -210,20 +257,38 @@ def sketch(optimizer: Optimizer) -> "Figure":
     return figure
 
 
-def _figure(title: str, x: str, y: str, *, xaxis: Any = None, yaxis: Any = None, height: int = 440) -> Any:
+def _figure(
+    title: str, x: str, y: str, *, xaxis: Any = None, yaxis: Any = None, height: int = 440
+) -> Any:
     """An empty figure in the common style."""
     try:
         graph_objects = import_module("plotly.graph_objects")
     except ImportError as error:
-        raise StateError("figures need Plotly, which is not installed: pip install 'manyarms[plots]'") from error
+        raise StateError(
+            "figures need Plotly, which is not installed: pip install 'manyarms[plots]'"
+        ) from error
     common = {"showgrid": True, "gridcolor": "#ececec", "zeroline": False, "automargin": True}
     return graph_objects.Figure(
         layout={
             "template": "simple_white",
-            "title": {"text": title, "x": 0, "xref": "paper", "y": 1, "yref": "container", "yanchor": "top", "pad": {"t": 16}},
+            "title": {
+                "text": title,
+                "x": 0,
+                "xref": "paper",
+                "y": 1,
+                "yref": "container",
+                "yanchor": "top",
+                "pad": {"t": 16},
+            },
             "xaxis": {**common, "title": {"text": x}, **(xaxis or {})},
             "yaxis": {**common, "title": {"text": y}, **(yaxis or {})},
-            "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal"},
+            "legend": {
+                "orientation": "h",
+                "x": 0,
+                "y": 1,
+                "yanchor": "bottom",
+                "traceorder": "normal",
+            },
             "hovermode": "closest",
             "height": height,
             "margin": {"l": 70, "r": 30, "t": 80, "b": 60},
@@ -233,7 +298,9 @@ def _figure(title: str, x: str, y: str, *, xaxis: Any = None, yaxis: Any = None,
 
 def _at_axis(figure: Any, x: Array, text: list[str], name: str, marker: dict[str, Any]) -> None:
     """Marks on the horizontal axis, wherever the other one is zoomed to."""
-    figure.update_layout(yaxis2={"overlaying": "y", "range": [0, 1], "fixedrange": True, "visible": False})
+    figure.update_layout(
+        yaxis2={"overlaying": "y", "range": [0, 1], "fixedrange": True, "visible": False}
+    )
     hover = f"%{{text}}<br>result %{{x}}: {name}<extra></extra>"
     figure.add_scatter(
         x=x,
@@ -285,7 +352,14 @@ def _log(values: Array) -> dict[str, Any]:
 def _interval(mean: Array, low: Array, high: Array, n: int) -> dict[str, Any]:
     """Error bars between the ends, fainter where there are many."""
     shade = "rgba(0, 114, 178, 0.45)" if n < MANY else "rgba(0, 114, 178, 0.25)"
-    return {"array": high - mean, "arrayminus": mean - low, "symmetric": False, "width": 0, "thickness": 1.5, "color": shade}
+    return {
+        "array": high - mean,
+        "arrayminus": mean - low,
+        "symmetric": False,
+        "width": 0,
+        "thickness": 1.5,
+        "color": shade,
+    }
 
 
 def _texts(names: Sequence[CandidateId]) -> list[str]:

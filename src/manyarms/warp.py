@@ -24,7 +24,9 @@ class Warp:
 
     values: Array  # (k,) increasing
     rewards: Array  # (k,) increasing
-    floor: float = -np.inf  # least reward: one bad value must not drown all others before the map is made anew
+    floor: float = (
+        -np.inf
+    )  # least reward: one bad value must not drown all others before the map is made anew
 
     @classmethod
     def identity(cls) -> "Warp":
@@ -46,7 +48,9 @@ class Warp:
         worse = np.unique(means[means < median - equal])
         ranks = np.searchsorted(np.sort(means), worse) + 0.5
         rewards = np.concatenate([ndtri(ranks / len(means)), [0.0, 1.0]])
-        return cls(np.concatenate([worse, [median, median + scale]]), rewards, float(rewards[0]) - 1.0)
+        return cls(
+            np.concatenate([worse, [median, median + scale]]), rewards, float(rewards[0]) - 1.0
+        )
 
     @classmethod
     def half_log(cls, means: Array, least: float) -> "Warp":
@@ -61,7 +65,9 @@ class Warp:
         unit = max(unit, least, (float(means.max()) - median) / HIGHEST)
         worse = half.values[:-2]
         rewards = np.concatenate([-np.log1p((median - worse) / unit), [0.0, 1.0]])
-        return cls(np.concatenate([worse, [median, median + unit]]), rewards, float(rewards[0]) - 1.0)
+        return cls(
+            np.concatenate([worse, [median, median + unit]]), rewards, float(rewards[0]) - 1.0
+        )
 
     @property
     def slope(self) -> float:

@@ -53,7 +53,9 @@ def unpacked(prior: Frozen, arrays: Arrays, W: Array) -> Frozen:
     sizes = {"L": m * (m + 1) // 2, "C": m * (m + 1) // 2, "w": m, "keys": m, "counters": 10}
     wrong = [name for name, size in sizes.items() if arrays[name].shape != (size,)]
     if wrong:
-        raise ValueError(f"{wrong[0]} has {arrays[wrong[0]].size} numbers, {sizes[wrong[0]]} belong to {m} inducing arms")
+        raise ValueError(
+            f"{wrong[0]} has {arrays[wrong[0]].size} numbers, {sizes[wrong[0]]} belong to {m} inducing arms"
+        )
     counters = arrays["counters"].tolist()
     log_det, n_observations, trace, kappa2, rounding_seen = counters[:5]
     inducing = Inducing(

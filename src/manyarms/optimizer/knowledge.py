@@ -62,14 +62,20 @@ class Knowledge:
         """Posterior mean, standard deviation and interval of the true values of candidates."""
         state = self._state
         positions = state.pool.positions(ids)
-        return self._predictions(state.names(positions), state.model.arms, state.pool.arm_of[positions], level)
+        return self._predictions(
+            state.names(positions), state.model.arms, state.pool.arm_of[positions], level
+        )
 
     def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
         """The same of candidates that are not in the pool: a table that `add` would take. Nothing is added."""
         before, pool = len(self._state.pool), self._state.pool.add(table, ids=ids)
-        return self._predictions([plain(name) for name in pool.ids[before:]], pool.X, pool.arm_of[before:], level)
+        return self._predictions(
+            [plain(name) for name in pool.ids[before:]], pool.X, pool.arm_of[before:], level
+        )
 
-    def _predictions(self, names: list[CandidateId], X: Array, arms: Indices, level: float) -> Predictions:
+    def _predictions(
+        self, names: list[CandidateId], X: Array, arms: Indices, level: float
+    ) -> Predictions:
         """Of rows of an array that has the columns of the pool's."""
         if self._state.model.settings.learns:
             self._something_told()
@@ -78,12 +84,19 @@ class Knowledge:
         model = replace(self._state.model, arms=X)
         _, less, more = model.interval(arms, 1.0)
         mean, *ends = (self._sign * end for end in model.interval(arms, _quantile(level)))
-        return Predictions(names, mean, (more - less) / 2, *(ends if self._sign > 0 else ends[::-1]))
+        return Predictions(
+            names, mean, (more - less) / 2, *(ends if self._sign > 0 else ends[::-1])
+        )
 
     def certificate(self, tolerance: float | None = None) -> Certificate:
         """How much better than the recommended candidate another one may be, and how sure that is."""
         if tolerance is not None:
-            real(tolerance, "tolerance", "a non-negative regret, in the units of the values", at_least=0)
+            real(
+                tolerance,
+                "tolerance",
+                "a non-negative regret, in the units of the values",
+                at_least=0,
+            )
         state, model, best = self._state, self._state.model, self._best()
         policy = model.policy
         gone = self._gone(state)
@@ -118,7 +131,9 @@ class Knowledge:
         """
         fitted, features = self._state.model.fitted, self._state.pool.features
         if fitted is None or not len(fitted.theta):
-            raise StateError("no lengthscales were learned: tell more results, and leave `kernel` to be learned")
+            raise StateError(
+                "no lengthscales were learned: tell more results, and leave `kernel` to be learned"
+            )
         columns = [feature.name for feature in features if feature.kind != "bits"]
         pairs = zip(columns, np.exp(-fitted.theta).tolist(), strict=True)
         return dict(sorted(pairs, key=lambda pair: -pair[1]))
@@ -169,7 +184,9 @@ class Knowledge:
         positions = np.flatnonzero(state.results)
         positions = positions[~state.out[positions]]
         if not len(positions):
-            raise StateError("all candidates with a value are retired or failed: tell results of others")
+            raise StateError(
+                "all candidates with a value are retired or failed: tell results of others"
+            )
         mean, std = model.predict(state.pool.arm_of[positions])
         return int(positions[np.argmax(mean - model.radius * std)])
 
@@ -177,9 +194,14 @@ class Knowledge:
         state = self._state
         names = state.names(positions)
         predicted = self.predict(names, level)
-        rows = zip(predicted.mean.tolist(), predicted.low.tolist(), predicted.high.tolist(), strict=True)
+        rows = zip(
+            predicted.mean.tolist(), predicted.low.tolist(), predicted.high.tolist(), strict=True
+        )
         counts = state.results[np.asarray(positions, dtype=np.intp)].tolist()
-        return [Candidate(name, *row, count) for name, row, count in zip(names, rows, counts, strict=True)]
+        return [
+            Candidate(name, *row, count)
+            for name, row, count in zip(names, rows, counts, strict=True)
+        ]
 
 
 def _quantile(level: float) -> float:

@@ -13,10 +13,18 @@ from manyarms.model import Model, Settings
 from manyarms.numbers import whole
 from manyarms.optimizer.knowledge import Knowledge
 from manyarms.optimizer.settings import Direction, as_most, as_pool, as_settings, as_sign
-from manyarms.optimizer.state import Size, State, Told, grown_order, is_size_due, size_of, start_order
+from manyarms.optimizer.state import (
+    Size,
+    State,
+    Told,
+    grown_order,
+    is_size_due,
+    size_of,
+    start_order,
+)
 from manyarms.policies import BKB
-from manyarms.sketch.confidence import Radius
 from manyarms.search.parallel import blas
+from manyarms.sketch.confidence import Radius
 from manyarms.trials import CandidateId, Trial, as_noise, as_told
 from manyarms.typing import Array, Indices, Seed
 
@@ -64,10 +72,22 @@ class Optimizer(Knowledge):
         **options: Any,
     ) -> None:
         pool = as_pool(pool, kernel)
-        settings = self._settings(pool, direction, kernel, noise, confidence, repeats, policy, seed, options)
+        settings = self._settings(
+            pool, direction, kernel, noise, confidence, repeats, policy, seed, options
+        )
         order, nothing = start_order(settings.seed, len(pool)), np.zeros(len(pool), dtype=bool)
         self._log: list[Told] = []  # entries from n_told on are of calls that failed
-        self._state = State(pool, order, Model.prior(settings, pool.X), 0, 0, (), nothing.astype(np.intp), nothing, nothing)
+        self._state = State(
+            pool,
+            order,
+            Model.prior(settings, pool.X),
+            0,
+            0,
+            (),
+            nothing.astype(np.intp),
+            nothing,
+            nothing,
+        )
 
     def _settings(
         self,
@@ -108,7 +128,9 @@ class Optimizer(Knowledge):
         state, pending = self._state, list(self._state.pending)
         for position in state.pool.positions(ids).tolist():
             if position not in pending:
-                raise StateError(f"{state.names([position])[0]!r} is not pending; {self.pending or 'nothing'} is")
+                raise StateError(
+                    f"{state.names([position])[0]!r} is not pending; {self.pending or 'nothing'} is"
+                )
             pending.remove(position)
         self._state = replace(state, pending=tuple(pending))
 
@@ -133,7 +155,9 @@ class Optimizer(Knowledge):
         told = as_told(values, failed, len(positions))
         if self._most == 1:
             self._check_once(positions, told)
-        results_told = zip(state.names(positions), told, as_noise(noise, len(positions)), strict=True)
+        results_told = zip(
+            state.names(positions), told, as_noise(noise, len(positions)), strict=True
+        )
         trials = [Trial(state.n_trials + i, *result) for i, result in enumerate(results_told)]
         good = np.array([value is not None for value in told], dtype=bool)
         pending, results, failures = list(state.pending), state.results.copy(), state.failed.copy()
@@ -146,7 +170,9 @@ class Optimizer(Knowledge):
         if good.any():
             arms, rewards, sd = self._results(trials, state.pool)
             with blas().limit(limits=1):
-                model = model.told(arms, rewards, sd, lambda: self._results([*self._trials, *trials], state.pool))
+                model = model.told(
+                    arms, rewards, sd, lambda: self._results([*self._trials, *trials], state.pool)
+                )
         sizes = self._sizes
         last = sizes[-1].n_results if sizes else 0
         size = size_of(model) if is_size_due(model.n_results, last) else None

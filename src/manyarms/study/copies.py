@@ -36,9 +36,16 @@ def copied(study: Study) -> Copy:
 
 def written_copy(copy: Copy) -> str:
     """A copy as JSON; tables as base64 of their Parquet. The digest at its end is that of the chain of events."""
-    events = [{"kind": each.kind, "time": each.time, "payload": each.payload} for each in copy.events]
+    events = [
+        {"kind": each.kind, "time": each.time, "payload": each.payload} for each in copy.events
+    ]
     tables = {digest: base64.b64encode(table).decode() for digest, table in copy.tables.items()}
-    parts = {"format": FORMAT, "events": events, "tables": tables, "digest": _end(copy.events).digest}
+    parts = {
+        "format": FORMAT,
+        "events": events,
+        "tables": tables,
+        "digest": _end(copy.events).digest,
+    }
     return json.dumps(parts, ensure_ascii=False, allow_nan=False)
 
 
@@ -50,14 +57,23 @@ def read_copy(path: Path) -> Copy:
             raise StudyError(
                 f"{path} must be an export of this version ({FORMAT}) or of 0.1 ({OLD_FORMAT}), got {read['format']!r:.80}"
             )
-        events = [Event(i + 1, each["kind"], each["time"], each["payload"]) for i, each in enumerate(read["events"])]
+        events = [
+            Event(i + 1, each["kind"], each["time"], each["payload"])
+            for i, each in enumerate(read["events"])
+        ]
         tables = {digest: base64.b64decode(table) for digest, table in read["tables"].items()}
         needed = {digest for event in events for digest in event.tables}
         as_written = events and _end(events).digest == read["digest"] and needed == set(tables)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise StudyError(f"{path} is not an export of a study ({type(error).__name__}: {error}); check the file") from error
-    if not as_written or any(hashlib.sha256(table).hexdigest() != digest for digest, table in tables.items()):
-        raise StudyError(f"{path} is not as it was written; export the study again, or tell its results from a CSV file")
+        raise StudyError(
+            f"{path} is not an export of a study ({type(error).__name__}: {error}); check the file"
+        ) from error
+    if not as_written or any(
+        hashlib.sha256(table).hexdigest() != digest for digest, table in tables.items()
+    ):
+        raise StudyError(
+            f"{path} is not as it was written; export the study again, or tell its results from a CSV file"
+        )
     return Copy(_carried_over(events) if read["format"] == OLD_FORMAT else events, tables)
 
 

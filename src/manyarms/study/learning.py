@@ -30,16 +30,24 @@ class Learned(NamedTuple):
 
     def agrees(self, ledger: Ledger) -> bool:
         """Whether those who took the same steps meanwhile decided the same."""
-        later = [step.number for step in ledger.steps[self.begun : self.done] if self.recorded < step.number <= ledger.learned]
+        later = [
+            step.number
+            for step in ledger.steps[self.begun : self.done]
+            if self.recorded < step.number <= ledger.learned
+        ]
         made = {number: payload for number, (_, payload) in self.made.items()}
-        return all(_decided(ledger.records.get(number)) == _decided(made.get(number)) for number in later)
+        return all(
+            _decided(ledger.records.get(number)) == _decided(made.get(number)) for number in later
+        )
 
     def followed_by(self, more: "Learned") -> "Learned":
         """These steps and those that were taken after them."""
         return self._replace(done=more.done, model=more.model, made={**self.made, **more.made})
 
 
-def learn(ledger: Ledger, model: Model, done: int, resume: Resume, seconds: float = float("inf")) -> Learned:
+def learn(
+    ledger: Ledger, model: Model, done: int, resume: Resume, seconds: float = float("inf")
+) -> Learned:
     """Take the steps that are left, or those that so much time allows, one at least."""
     steps = ledger.steps
     records = ledger.records
@@ -62,7 +70,9 @@ def learn(ledger: Ledger, model: Model, done: int, resume: Resume, seconds: floa
             if is_new and len(steps) - done > AT_ONCE and _is_refit_due(model, steps[-1]):
                 done = len(steps) - 1
                 step = steps[-1]
-                model = replace(model, arms=as_rows(step.pool.X)).refitted(*ledger.all_results(step))
+                model = replace(model, arms=as_rows(step.pool.X)).refitted(
+                    *ledger.all_results(step)
+                )
             else:
                 model = _taken(ledger, model, step)
             if is_new and model.lesson:
@@ -95,4 +105,8 @@ def _is_refit_due(model: Model, last: Step) -> bool:
 
 def _decided(record: dict[str, Any] | None) -> dict[str, Any] | None:
     """A record without what is only looked at, which may differ by rounding."""
-    return None if record is None else {name: value for name, value in record.items() if name != "size"}
+    return (
+        None
+        if record is None
+        else {name: value for name, value in record.items() if name != "size"}
+    )

@@ -50,7 +50,9 @@ class Ledger:
         self.ids: list[CandidateId] = []  # of every result told
         self.values: list[float | None] = []
         self.noise: list[float | None] = []  # standard deviations told with them
-        self.told_by: dict[str, tuple[list[CandidateId], list[float | None]]] = {}  # what came with each token
+        self.told_by: dict[
+            str, tuple[list[CandidateId], list[float | None]]
+        ] = {}  # what came with each token
         self.arms: list[int] = []  # of every result that has a value
         self.rewards: list[float] = []  # those values, with the sign of the direction
         self.deviations: list[float] = []  # and their noise, NaN where none was told
@@ -61,7 +63,9 @@ class Ledger:
 
     def apply(self, events: Sequence[Event], fetch: Fetch) -> None:
         """Go on with the events that follow."""
-        told: list[Event] = []  # counted at once, while the pool is the same: a log of 10⁵ results is read in seconds
+        told: list[
+            Event
+        ] = []  # counted at once, while the pool is the same: a log of 10⁵ results is read in seconds
         for event in events:
             if event.kind == "tell":
                 told.append(event)
@@ -86,7 +90,9 @@ class Ledger:
             self.leases = unexpired(self.leases, payload["by"])
         elif event.kind == "renew":
             mine, until = payload["worker"], payload["until"]
-            self.leases = [Lease(each.id, mine, until) if each.worker == mine else each for each in self.leases]
+            self.leases = [
+                Lease(each.id, mine, until) if each.worker == mine else each for each in self.leases
+            ]
         elif event.kind == "retire":
             self.retired[self.pool.positions(payload["ids"])] = True
             gone = set(payload["ids"])
@@ -103,7 +109,11 @@ class Ledger:
             return
         ids = [id for event in events for id in event.payload["ids"]]
         values = [value for event in events for value in event.payload["values"]]
-        noise = [sd for event in events for sd in event.payload.get("noise", [None] * len(event.payload["ids"]))]
+        noise = [
+            sd
+            for event in events
+            for sd in event.payload.get("noise", [None] * len(event.payload["ids"]))
+        ]
         positions = self.pool.positions(ids)
         good = np.array([value is not None for value in values], dtype=bool)
         np.add.at(self.results, positions[good], 1)
@@ -112,7 +122,9 @@ class Ledger:
         self.arms += self.pool.arm_of[positions[good]].tolist()
         self.rewards += [self.sign * value for value in values if value is not None]
         told_noise = zip(values, noise, strict=True)
-        self.deviations += [np.nan if sd is None else sd for value, sd in told_noise if value is not None]
+        self.deviations += [
+            np.nan if sd is None else sd for value, sd in told_noise if value is not None
+        ]
         self.ids += ids
         self.values += values
         self.noise += noise
@@ -135,7 +147,10 @@ class Ledger:
         more = np.zeros(len(pool) - len(self.pool), dtype=bool)
         self.order = grown_order(self.order, self.settings["seed"], len(more))
         self.results = np.concatenate([self.results, more.astype(np.intp)])
-        self.retired, self.failed = np.concatenate([self.retired, more]), np.concatenate([self.failed, more])
+        self.retired, self.failed = (
+            np.concatenate([self.retired, more]),
+            np.concatenate([self.failed, more]),
+        )
         self.pool = pool
         self.steps.append(Step(event.number, len(self.rewards), len(self.rewards), pool))
 
@@ -143,7 +158,11 @@ class Ledger:
     def sizes(self) -> list[Size]:
         """Of the sketch, at those steps at which someone looked."""
         stops = {step.number: step.stop for step in self.steps}
-        looked = ((stops[number], record) for number, record in sorted(self.records.items()) if "size" in record)
+        looked = (
+            (stops[number], record)
+            for number, record in sorted(self.records.items())
+            if "size" in record
+        )
         return [Size(stop, *record["size"]) for stop, record in looked]
 
     def all_results(self, step: Step) -> Results:
@@ -155,7 +174,11 @@ class Ledger:
         return self._results(step.start, step.stop)
 
     def _results(self, start: int, stop: int) -> Results:
-        arms, rewards, noise = self.arms[start:stop], self.rewards[start:stop], self.deviations[start:stop]
+        arms, rewards, noise = (
+            self.arms[start:stop],
+            self.rewards[start:stop],
+            self.deviations[start:stop],
+        )
         return np.array(arms, dtype=np.intp), np.array(rewards), np.array(noise)
 
 

@@ -76,7 +76,12 @@ def checked(rows: Iterable[Any], head: Head) -> tuple[list[Event], Head]:
     whole: list[tuple[str, float]] = []
     records: list[str] = []
     for expected, (number, kind, time, record, digest) in enumerate(rows, start):
-        plain = type(number) is int and type(kind) is str and type(time) is float and type(record) is str
+        plain = (
+            type(number) is int
+            and type(kind) is str
+            and type(time) is float
+            and type(record) is str
+        )
         if not plain or number != expected or digest != _digest(before, number, kind, time, record):
             raise damaged(expected - 1, f"event {expected} is missing or not as it was written")
         whole.append((kind, time))
@@ -103,7 +108,8 @@ def uncollected() -> Iterator[None]:
 def damaged(whole: int, what: str) -> StudyDamagedError:
     """The error for a log of which `whole` events are good."""
     return StudyDamagedError(
-        f"the log of this study is damaged: {what}; it is whole up to event {whole}, go back to a copy or salvage those", whole
+        f"the log of this study is damaged: {what}; it is whole up to event {whole}, go back to a copy or salvage those",
+        whole,
     )
 
 

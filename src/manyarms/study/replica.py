@@ -154,7 +154,9 @@ class Replica:
             return learn(ledger, self._model, self._done, resume, seconds)
         return before.followed_by(learn(ledger, before.model, before.done, lambda _: None, seconds))
 
-    def resume(self, after: int, transaction: Transaction | None = None) -> tuple[Model, int] | None:
+    def resume(
+        self, after: int, transaction: Transaction | None = None
+    ) -> tuple[Model, int] | None:
         """The model from the snapshot, if it has taken more steps than that and this object has taken none."""
         if self._done or not self.ledger.steps:
             return None
@@ -162,7 +164,11 @@ class Replica:
             with nullcontext(transaction) if transaction else self._store.reading() as open_:
                 found = resume(open_, self.ledger, self._prior, after)
         except StudyDamagedError as error:
-            warnings.warn(f"the snapshot of {self._store.shown} is not used: {error}", RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"the snapshot of {self._store.shown} is not used: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
             return None
         self._kept = found[1] if found else 0
         return found
@@ -212,7 +218,9 @@ class Call:
         """The model takes the steps that are left."""
         if self.done < len(self.ledger.steps):
             resume = self._replica.resume
-            self.adopt(self._replica._next(math.inf, lambda after: resume(after, self._transaction)))
+            self.adopt(
+                self._replica._next(math.inf, lambda after: resume(after, self._transaction))
+            )
             self._replica._unwritten = None
 
     def adopt(self, found: Learned) -> None:

@@ -38,7 +38,9 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
     """
     source = Path(damaged)
     if not source.is_file():
-        raise StudyError(f"there is no file {damaged}; a study in PostgreSQL is restored from the server's own backups")
+        raise StudyError(
+            f"there is no file {damaged}; a study in PostgreSQL is restored from the server's own backups"
+        )
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy.db"
         copy.write_bytes(_padded(source.read_bytes()))
@@ -54,7 +56,9 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
                 return tables[digest]
 
             if not events or events[0].kind != "create":
-                raise StudyDamagedError(f"of {damaged} the first event, with the settings, is lost: nothing can be saved")
+                raise StudyDamagedError(
+                    f"of {damaged} the first event, with the settings, is lost: nothing can be saved"
+                )
             ledger = Ledger(events[0], fetch)
             good = [events[0], *(event for event in events[1:] if _fits(ledger, event, fetch))]
     lost += len(events) - len(good)
@@ -121,12 +125,16 @@ def _rows(connection: sqlite3.Connection) -> Iterator[tuple[int, Any]]:
 def _blob(connection: sqlite3.Connection, digest: str) -> bytes:
     """A stored table; StudyDamagedError where it is not as it was."""
     try:
-        rows = connection.execute("SELECT data FROM blobs WHERE digest = ? ORDER BY part", (digest,)).fetchall()
+        rows = connection.execute(
+            "SELECT data FROM blobs WHERE digest = ? ORDER BY part", (digest,)
+        ).fetchall()
         data = b"".join(row[0] for row in rows)
     except (sqlite3.Error, TypeError) as error:
         raise StudyDamagedError(f"a table of candidates cannot be read: {error}") from error
     if hashlib.sha256(data).hexdigest() != digest:
-        raise StudyDamagedError("a table of candidates is lost: without the candidates nothing can be saved")
+        raise StudyDamagedError(
+            "a table of candidates is lost: without the candidates nothing can be saved"
+        )
     return data
 
 

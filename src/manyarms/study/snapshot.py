@@ -39,7 +39,9 @@ def take(transaction: Transaction, ledger: Ledger, found: Learned) -> None:
     transaction.put_snapshot(number, _written(head, arrays))
 
 
-def resume(transaction: Transaction, ledger: Ledger, prior: Model, after: int) -> tuple[Model, int] | None:
+def resume(
+    transaction: Transaction, ledger: Ledger, prior: Model, after: int
+) -> tuple[Model, int] | None:
     """The model that was kept, and the steps it has taken; None where there is none or it has not taken more than `after`.
 
     StudyDamagedError for a snapshot that is not as it was written, or of another log.
@@ -51,12 +53,19 @@ def resume(transaction: Transaction, ledger: Ledger, prior: Model, after: int) -
         head, arrays = _read(data)
         numbers = [step.number for step in ledger.steps]
         done = bisect_right(numbers, head["step"])
-        if done <= after or len(_records(ledger, head["step"])) != head["records"]:  # others went on otherwise
+        if (
+            done <= after or len(_records(ledger, head["step"])) != head["records"]
+        ):  # others went on otherwise
             return None
-        if numbers[done - 1] != head["step"] or transaction.digest_of(head["step"]) != head["event"]:
+        if (
+            numbers[done - 1] != head["step"]
+            or transaction.digest_of(head["step"]) != head["event"]
+        ):
             raise StudyDamagedError("it is of another log")
         fitted, past = _past(ledger, done)
-        return prior.resumed(ledger.steps[done - 1].pool.X, fitted, past, arrays, head["norm"]), done
+        return prior.resumed(
+            ledger.steps[done - 1].pool.X, fitted, past, arrays, head["norm"]
+        ), done
     except (LookupError, TypeError, ValueError) as error:
         raise StudyDamagedError(f"it cannot be understood: {error!r}") from error
 
@@ -79,7 +88,9 @@ def _past(ledger: Ledger, done: int) -> tuple[Fitted | None, Past]:
         if ledger.records.get(step.number, {}).get("entered")
     }
     n = steps[-1].stop
-    return fitted, Past(ledger.all_results(steps[-1]), np.searchsorted(stops, np.arange(n), side="right"), entered)
+    return fitted, Past(
+        ledger.all_results(steps[-1]), np.searchsorted(stops, np.arange(n), side="right"), entered
+    )
 
 
 def _written(head: dict[str, Any], arrays: Arrays) -> bytes:

@@ -69,7 +69,9 @@ class Study:
         `worker` and `lease`: see `open`.
         """
         if isinstance(pool, Box):
-            raise ParameterError(f"a study is of a table of candidates, got {pool!r}; search a box with an Optimizer")
+            raise ParameterError(
+                f"a study is of a table of candidates, got {pool!r}; search a box with an Optimizer"
+            )
         pool, store = as_pool(pool), Store(location)
         _worker(worker), _lease(lease)  # raise where one is wrong, before anything is written
         settings = {
@@ -87,13 +89,17 @@ class Study:
 
         def fill(transaction: Transaction) -> None:
             kept = [transaction.keep(table) for table in tables]
-            transaction.append("create", {**settings, "pool": {**described(pool), "tables": kept}}, time.time())
+            transaction.append(
+                "create", {**settings, "pool": {**described(pool), "tables": kept}}, time.time()
+            )
 
         store.create(fill)
         return cls(store, worker, lease)
 
     @classmethod
-    def open(cls, location: str | Path, *, worker: str | None = None, lease: float | None = None) -> "Study":
+    def open(
+        cls, location: str | Path, *, worker: str | None = None, lease: float | None = None
+    ) -> "Study":
         """A study that exists.
 
         worker : a name for this process, kept with what it asks for; host and process id where None.
@@ -115,12 +121,21 @@ class Study:
             leases = unexpired(call.ledger.leases, now)
             if len(leases) < len(call.ledger.leases):
                 gone = [each for each in call.ledger.leases if each not in leases]
-                call.append("expire", {"ids": [each.id for each in gone], "workers": [each.worker for each in gone], "by": now})
+                call.append(
+                    "expire",
+                    {
+                        "ids": [each.id for each in gone],
+                        "workers": [each.worker for each in gone],
+                        "by": now,
+                    },
+                )
             call.learn()
             ids = call.optimizer(leases).ask(n)
             learned = call.ledger.steps[-1].number if call.ledger.steps else 0
             until = None if seconds is None else now + seconds
-            call.append("ask", {"ids": ids, "worker": self.worker, "until": until, "learned": learned})
+            call.append(
+                "ask", {"ids": ids, "worker": self.worker, "until": until, "learned": learned}
+            )
         return ids
 
     def release(self, ids: Any) -> None:
@@ -135,7 +150,13 @@ class Study:
         seconds = self.lease if lease is None else _lease(lease)
         with self._replica.writing() as call:
             if any(each.worker == self.worker for each in call.ledger.leases):
-                call.append("renew", {"worker": self.worker, "until": None if seconds is None else time.time() + seconds})
+                call.append(
+                    "renew",
+                    {
+                        "worker": self.worker,
+                        "until": None if seconds is None else time.time() + seconds,
+                    },
+                )
 
     @property
     def pending(self) -> list[CandidateId]:
@@ -150,7 +171,15 @@ class Study:
 
     # What came back
 
-    def tell(self, ids: Any, values: Any = None, *, failed: Any = None, noise: Any = None, token: str | None = None) -> None:
+    def tell(
+        self,
+        ids: Any,
+        values: Any = None,
+        *,
+        failed: Any = None,
+        noise: Any = None,
+        token: str | None = None,
+    ) -> None:
         """Learn the values of candidates; once this returns they are on disk. Arguments are those of `Optimizer.tell`.
 
         token : a name for this result, such as a job's: told again with the same token it is not counted twice, so a caller
@@ -165,7 +194,9 @@ class Study:
                 call.optimizer()._check_once(call.ledger.pool.positions(names), told)
             marked = {} if token is None else {"token": token}
             exact = {} if noise is None else {"noise": deviations}
-            call.append("tell", {"ids": names, "values": told, "worker": self.worker, **marked, **exact})
+            call.append(
+                "tell", {"ids": names, "values": told, "worker": self.worker, **marked, **exact}
+            )
 
     @property
     def history(self) -> list[Trial]:
@@ -243,7 +274,14 @@ class Study:
             before = call.ledger.pool
             pool = before.add(table, ids=ids)
             digest = call.keep(table_of(pool, -1))
-            call.append("add", {"table": digest, "next_row": described(pool)["next_row"], "n": len(pool) - len(before)})
+            call.append(
+                "add",
+                {
+                    "table": digest,
+                    "next_row": described(pool)["next_row"],
+                    "n": len(pool) - len(before),
+                },
+            )
 
     def retire(self, ids: Any) -> None:
         """These candidates are no longer available: not asked for, not recommended. What they taught stays."""
@@ -266,7 +304,9 @@ class Study:
     @property
     def settings(self) -> dict[str, Any]:
         """What the study was created with, as it is stored."""
-        return {name: value for name, value in self._replica.ledger.settings.items() if name != "pool"}
+        return {
+            name: value for name, value in self._replica.ledger.settings.items() if name != "pool"
+        }
 
     @property
     def location(self) -> str:
@@ -319,12 +359,16 @@ def _is_known(ledger: Ledger, token: str, ids: list[CandidateId], told: list[flo
     """Whether this was told before with this token; ObservationError where something else was."""
     before = ledger.told_by.get(token)
     if before is not None and before != (ids, told):
-        raise ObservationError(f"token {token!r} came before with other results, {before}; give each result its own")
+        raise ObservationError(
+            f"token {token!r} came before with other results, {before}; give each result its own"
+        )
     return before is not None
 
 
 def _seed(seed: Any) -> int:
-    return int(seed.integers(2**63)) if hasattr(seed, "integers") else whole(seed, "seed", at_least=0)
+    return (
+        int(seed.integers(2**63)) if hasattr(seed, "integers") else whole(seed, "seed", at_least=0)
+    )
 
 
 def _worker(worker: Any) -> str:
@@ -337,5 +381,7 @@ def _lease(lease: Any) -> float | None:
 
 def _name(name: Any, what: str) -> str:
     if not isinstance(name, str) or not 0 < len(name) <= TOKEN:
-        raise ParameterError(f"{what} must be a string of 1 to {TOKEN} characters, got {name!r:.80}")
+        raise ParameterError(
+            f"{what} must be a string of 1 to {TOKEN} characters, got {name!r:.80}"
+        )
     return name

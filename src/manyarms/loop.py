@@ -9,7 +9,15 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from manyarms.arms.pool import OBJECT, Pool
 from manyarms.domains.box import Box
@@ -69,7 +77,13 @@ def maximize(
     budget, n_jobs = whole(budget, "budget"), whole(n_jobs, "n_jobs")
     if not callable(f):
         raise ParameterError(f"f must be a function of one candidate, got {f!r}")
-    callbacks = [callbacks] if callable(callbacks) else list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
+    callbacks = (
+        [callbacks]
+        if callable(callbacks)
+        else list(callbacks)
+        if isinstance(callbacks, Iterable)
+        else [callbacks]
+    )
     if not all(map(callable, callbacks)):
         raise ParameterError(f"callbacks must be functions of the optimizer, got {callbacks!r}")
     if tolerance is not None:
@@ -94,7 +108,11 @@ def _evaluate(f: Callable[[Any], Any], arms: Any, optimizer: Optimizer) -> Calla
         if optimizer.pool.kernel is not None:
             return f(optimizer.pool.row(name)[OBJECT])
         if by_row:
-            return f(arms[name] if name < len(arms) else np.array(list(optimizer.pool.row(name).values())))
+            return f(
+                arms[name]
+                if name < len(arms)
+                else np.array(list(optimizer.pool.row(name).values()))
+            )
         return f(optimizer.pool.row(name))
 
     return evaluate
@@ -150,11 +168,19 @@ def _search(
                 n_told += 1
                 for callback in callbacks:
                     callback(optimizer)
-                if tolerance is not None and n_told % CHECK_EVERY == 0 and _is_reached(optimizer, tolerance):
+                if (
+                    tolerance is not None
+                    and n_told % CHECK_EVERY == 0
+                    and _is_reached(optimizer, tolerance)
+                ):
                     ended, budget = "tolerance", n_told
     except KeyboardInterrupt:
         ended = "interrupted"
-        for done in [future for future in running if future.done() and not future.cancelled() and not future.exception()]:
+        for done in [
+            future
+            for future in running
+            if future.done() and not future.cancelled() and not future.exception()
+        ]:
             optimizer.tell(running[done], done.result())
     finally:
         evaluations.stop()
@@ -166,10 +192,14 @@ def _value(done: Future[Any], name: CandidateId, optimizer: Optimizer) -> Any:
     try:
         value = done.result()
     except Exception as error:
-        error.add_note(f"f failed for candidate {name!r}, after {len(optimizer.history)} results; a callback can keep those")
+        error.add_note(
+            f"f failed for candidate {name!r}, after {len(optimizer.history)} results; a callback can keep those"
+        )
         raise
     if value is None:
-        raise ObservationError("f returned None; return a number, or manyarms.FAILED where there is none")
+        raise ObservationError(
+            "f returned None; return a number, or manyarms.FAILED where there is none"
+        )
     return value
 
 
@@ -185,7 +215,9 @@ class _Bar:
     def __init__(self, budget: int) -> None:
         best = TextColumn("best {task.fields[best]}")
         times = TimeElapsedColumn(), TimeRemainingColumn()
-        self._progress = Progress(BarColumn(), MofNCompleteColumn(), *times, best, console=Console(stderr=True))
+        self._progress = Progress(
+            BarColumn(), MofNCompleteColumn(), *times, best, console=Console(stderr=True)
+        )
         self._task: TaskID = self._progress.add_task("search", total=budget, best="?")
 
     def __enter__(self) -> Callable[[Optimizer], None]:
