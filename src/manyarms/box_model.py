@@ -1,8 +1,9 @@
 """The model of a box, and where it searches once it stalls.
 
-A model that knows a good region has its units from there: what is much worse elsewhere passes for equally bad and is not
-climbed, so that a run that ended in the second best of several basins stays in it. So another model is made then which knows
-later results only, from a random start on, and chooses until it stalls as well; the first one is told of all it finds.
+A model that knows a good region has its units from there: what is much worse elsewhere passes for
+equally bad and is not climbed, so that a run that ended in the second best of several basins stays
+in it. So another model is made then which knows later results only, from a random start on, and
+chooses until it stalls as well; the first one is told of all it finds.
 """
 
 from collections.abc import Callable
@@ -18,16 +19,20 @@ from manyarms.typing import Array, Indices
 from manyarms.warp import Warp
 
 NOISES = 10.0
-"""Standard deviations of the noise in a unit of reward, at least, while that is less than the standard deviation of all
-means: the noise is itself learned in these units, and each would raise the other."""
+"""Standard deviations of the noise in a unit of reward, at least, while that is less than the
+standard deviation of all means: the noise is itself learned in these units, and each would raise
+the other."""
 STALLED = 60
-"""Results asked for without one that is better by more than the noise, after which a model has stalled."""
+"""Results asked for without one that is better by more than the noise, after which a model has
+stalled."""
 SHARE = 4
-"""A search elsewhere waits for one in so many of all results, too: it is a falling share of a long run."""
+"""A search elsewhere waits for one in so many of all results, too: it is a falling share of a long
+run."""
 
 GROWTH, THOROUGH = 1.05, 1.2
-"""A refit comes when there are so many times more results than at the last; one that looks for a kernel everywhere, and not
-only near the last one, when there are so many times more than at the last of those."""
+"""A refit comes when there are so many times more results than at the last; one that looks for a
+kernel everywhere, and not only near the last one, when there are so many times more than at the
+last of those."""
 
 
 class Progress(NamedTuple):
@@ -97,7 +102,8 @@ class BoxModel(Model):
     def searching(
         self, new: Results, n_asked: int, pending: tuple[int, ...], results: Callable[[], Results]
     ) -> "BoxModel":
-        """After results that it was told of already, so many of them asked for: a search goes on, begins or ends.
+        """After results that it was told of already, so many of them asked for: a search goes on,
+        begins or ends.
 
         `results` gives all there are, as for `told`.
         """

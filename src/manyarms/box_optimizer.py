@@ -1,4 +1,5 @@
-"""Ask and tell over a box: `Optimizer(Box(...))`. Ids are points; those asked for or told form a table that grows."""
+"""Ask and tell over a box: `Optimizer(Box(...))`. Ids are points; those asked for or told form a
+table that grows."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -27,19 +28,23 @@ from manyarms.typing import Array, Indices, Mask, Seed
 RADIUS = Constant(2.0)
 """Of a box: see docs/optimizer.md."""
 MAXIMISER = MultiStart(raw=256, starts=2, steps=15)
-"""Less thorough than that of `DomainBKB`, and cheaper: regrets could not be told apart (docs/optimizer.md)."""
+"""Less thorough than that of `DomainBKB`, and cheaper: regrets could not be told apart
+(docs/optimizer.md)."""
 OTHERS, GRID = 512, 1 << 14
-"""Points drawn where the one of largest score is pending, or ruled out by `repeats`; a box of so few points has all of them
-looked at instead."""
+"""Points drawn where the one of largest score is pending, or ruled out by `repeats`; a box of so
+few points has all of them looked at instead."""
 
 
 class BoxOptimizer(Optimizer):
-    """What `Optimizer` is for a `Box`. A point is a dict of its columns, or a tuple of numbers where the box has no names.
+    """What `Optimizer` is for a `Box`. A point is a dict of its columns, or a tuple of numbers
+    where the box has no names.
 
-    The first eight points are drawn uniformly. A point that is pending is asked for again only where no other is found. One
-    that failed counts as bad as the worst value told when the next is chosen, so that it is left alone; predictions do not use
-    it. `top` is of the points told or asked for. `policy` is `DomainBKB` or another with its arguments; ``maximiser=`` is
-    passed on to it. A run that stalls searches elsewhere for a while (`box_model`), unless kernel and noise are given.
+    The first eight points are drawn uniformly. A point that is pending is asked for again only
+    where no other is found. One that failed counts as bad as the worst value told when the next is
+    chosen, so that it is left alone; predictions do not use it. `top` is of the points told or
+    asked for. `policy` is `DomainBKB` or another with its arguments; ``maximiser=`` is passed on to
+    it. A run that stalls searches elsewhere for a while (`box_model`), unless kernel and noise are
+    given.
     """
 
     def __init__(
@@ -57,7 +62,8 @@ class BoxOptimizer(Optimizer):
     ) -> None:
         if not isinstance(pool, Box):
             raise ParameterError(
-                f"BoxOptimizer takes a Box, got {type(pool).__name__}; Optimizer takes pools and boxes"
+                f"BoxOptimizer takes a Box, got {type(pool).__name__}; Optimizer takes pools and "
+                "boxes"
             )
         made = partial(_over, pool, policy) if callable(policy) else policy
         radius = RADIUS if confidence is None else confidence
@@ -86,7 +92,8 @@ class BoxOptimizer(Optimizer):
         return [replace(trial, id=copy(trial.id)) for trial in self._trials]
 
     def ask(self, n: int = 1) -> list[CandidateId]:
-        """n points to try, fewer where `repeats` leaves fewer; they are pending until told or released."""
+        """n points to try, fewer where `repeats` leaves fewer; they are pending until told or
+        released."""
         n, state, asked = whole(n, "n"), self._state, list[int]()
         for _ in range(n):
             with blas().limit(limits=1):
@@ -96,7 +103,8 @@ class BoxOptimizer(Optimizer):
             if row is None:
                 out = int((state.failed | (state.tries >= self._most)).sum())
                 raise StateError(
-                    f"nothing is left to ask for: {out} points failed or were tried as often as `repeats` allows"
+                    f"nothing is left to ask for: {out} points failed or were tried as often as "
+                    "`repeats` allows"
                 )
             (point,) = self.box.decode(row[None])
             state = _knowing(state, [point])
@@ -129,11 +137,13 @@ class BoxOptimizer(Optimizer):
             )
 
     def predict(self, ids: Any, level: float = 0.95) -> Predictions:
-        """Posterior mean, standard deviation and interval of the true values of any points of the box."""
+        """Posterior mean, standard deviation and interval of the true values of any points of the
+        box."""
         return Optimizer.predict(self._that_knows(ids), ids, level)
 
     def certificate(self, tolerance: float | None = None) -> Certificate:
-        """As over a pool, but heuristic: the rival is the best point that the maximiser finds, and it may miss the maximum."""
+        """As over a pool, but heuristic: the rival is the best point that the maximiser finds, and
+        it may miss the maximum."""
         self._something_told()
         rival = self.box.decode(self._state.model.policy.choose())
         found = Optimizer.certificate(self._that_knows(rival), tolerance)
@@ -155,7 +165,8 @@ class BoxOptimizer(Optimizer):
     def retire(self, ids: Any) -> None:
         """Not over a box."""
         raise ParameterError(
-            "a box has no list of candidates to retire from; tell a point as failed to keep away from it"
+            "a box has no list of candidates to retire from; tell a point as failed to keep away "
+            "from it"
         )
 
     def _that_knows(self, points: Any) -> "BoxOptimizer":

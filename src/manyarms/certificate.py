@@ -1,4 +1,5 @@
-"""What can be promised of the recommended candidate now, and whether that is good enough to stop."""
+"""What can be promised of the recommended candidate now, and whether that is good enough to
+stop."""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -12,7 +13,8 @@ from manyarms.trials import CandidateId
 
 @dataclass(frozen=True)
 class Certificate:
-    """An upper bound on the regret of the recommended candidate: the best upper bound over the pool minus its lower bound."""
+    """An upper bound on the regret of the recommended candidate: the best upper bound over the pool
+    minus its lower bound."""
 
     id: CandidateId
     estimate: float  # posterior mean of the recommended candidate, in the user's units
@@ -34,8 +36,10 @@ class Certificate:
 
     def __str__(self) -> str:
         lines = [
-            f"Recommended: {self.id}, estimated {self.estimate:.4g} (between {self.low:.4g} and {self.high:.4g}).",
-            f"No other candidate is better by more than {self.regret_bound:.4g}; the closest rival is {self.rival}.",
+            f"Recommended: {self.id}, estimated {self.estimate:.4g} (between {self.low:.4g} and "
+            f"{self.high:.4g}).",
+            f"No other candidate is better by more than {self.regret_bound:.4g}; the closest "
+            f"rival is {self.rival}.",
         ]
         if self.probability is None:
             lines.append(f"This is heuristic: {self.reason}.")
@@ -45,7 +49,8 @@ class Certificate:
             )
         results = "result" if self.n_results == 1 else "results"
         lines.append(
-            f"From {self.n_results:,} {results}, {self.effective_dimension:.1f} effective dimensions; the sketch is "
+            f"From {self.n_results:,} {results}, {self.effective_dimension:.1f} effective "
+            "dimensions; the sketch is "
             + (
                 "as good as exact."
                 if self.sketch_error < 0.01
@@ -60,14 +65,15 @@ class Certificate:
 
 PROOFS: dict[Guarantee, str] = {
     "exact": "the posterior is exact, and its confidence bound holds at all steps at once",
-    "certified": "features are frozen when they are seen, so the confidence bound of the sketch holds",
+    "certified": "features are frozen when seen, so the confidence bound of the sketch holds",
     "theorem 1": "all results are seen through one dictionary, and the radius pays for the rest",
 }
 """Why a radius holds, by what is known of the posterior."""
 
 
 def accuracy(evidence: Evidence) -> float:
-    """θ = (η + √(η² + 4η))/2: every variance is the exact one within a factor 1 + θ (docs/theory.md)."""
+    """θ = (η + √(η² + 4η))/2: every variance is the exact one within a factor 1 + θ
+    (docs/theory.md)."""
     eta = evidence.eta
     return (eta + sqrt(eta**2 + 4 * eta)) / 2
 
@@ -111,6 +117,7 @@ def _theorem_two(
     if oversampling < needed:
         return (
             None,
-            f"Theorem 1 asks for oversampling={needed:.0f} by now, the sketch has {oversampling:.3g}",
+            f"Theorem 1 asks for oversampling={needed:.0f} by now, the sketch has "
+            f"{oversampling:.3g}",
         )
     return 1 - radius.delta, f"Theorem 2 of the paper, {conditions}"

@@ -1,13 +1,15 @@
 """Lengthscales, scale and noise of a kernel, learned from what was observed.
 
-With mean rewards ȳ (u,) of u distinct arms pulled n times, within-arm sum of squares W over N observations, S = vK + σ²N⁻¹ and
-the mean m profiled out, m = 1ᵀS⁻¹ȳ/1ᵀS⁻¹1, the negative log likelihood is
+With mean rewards ȳ (u,) of u distinct arms pulled n times, within-arm sum of squares W over N
+observations, S = vK + σ²N⁻¹ and the mean m profiled out, m = 1ᵀS⁻¹ȳ/1ᵀS⁻¹1, the negative log
+likelihood is
 
     ½(ȳ − m)ᵀS⁻¹(ȳ − m) + ½ log det S + ½(N − u) log σ² + W/2σ²  + constants,
 
-where a mean whose noise was told has its variance in place of σ²/n. It is minimised with log-normal priors on all parameters by
-L-BFGS with analytic gradients: O(u³) an evaluation, so at most MOST arms take part. Rewards are to be about standardised and
-numeric columns to span about [0, 1]: the priors expect it.
+where a mean whose noise was told has its variance in place of σ²/n. It is minimised with log-normal
+priors on all parameters by L-BFGS with analytic gradients: O(u³) an evaluation, so at most MOST
+arms take part. Rewards are to be about standardised and numeric columns to span about [0, 1]: the
+priors expect it.
 """
 
 from collections.abc import Callable
@@ -25,8 +27,8 @@ from manyarms.typing import Array, Indices
 MOST = 256
 """Arms that take part in a fit."""
 SCALE_PRIOR = 0.1
-"""Standard deviation of log v; its mean gives f a prior variance of 1. A scale left free makes the model too sure of itself
-while most results are of a few good arms."""
+"""Standard deviation of log v; its mean gives f a prior variance of 1. A scale left free makes the
+model too sure of itself while most results are of a few good arms."""
 NOISE_PRIOR = (-4.0, 2.0)
 """Of log σ²."""
 SHAPE_BOUNDS = (np.log(0.05), np.log(1e3))
@@ -34,17 +36,18 @@ SHAPE_BOUNDS = (np.log(0.05), np.log(1e3))
 LEAST_NOISE, MOST_NOISE = 1e-4, 10.0
 """Of σ²: rounding stays harmless."""
 SETTLED = 64
-"""Arms from which on a fit starts from the prior's peak and the last fit only. The latter alone may stay for good where noise
-passes for a short lengthscale."""
+"""Arms from which on a fit starts from the prior's peak and the last fit only. The latter alone may
+stay for good where noise passes for a short lengthscale."""
 ROUGH = (-1.0, -6.0)
-"""Log lengthscales and log σ² of another start: short and nearly noiseless. From the priors' peaks a search may end where
-everything is noise."""
+"""Log lengthscales and log σ² of another start: short and nearly noiseless. From the priors' peaks
+a search may end where everything is noise."""
 STEPS, TOLERANCE = 40, 1e-5
 """Iterations of L-BFGS, at most, and the relative gain at which they end."""
 
 
 class Evidence(NamedTuple):
-    """Means (u,), counts (u,) and rows (u, d) of distinct arms, and what replicates say of the noise."""
+    """Means (u,), counts (u,) and rows (u, d) of distinct arms, and what replicates say of the
+    noise."""
 
     rows: Array
     means: Array
@@ -101,11 +104,12 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Mixed:
-    """Matérn-5/2 or RBF on numeric columns × Hamming on codes × Tanimoto on bits, in this order; a lengthscale a column but for
-    bits.
+    """Matérn-5/2 or RBF on numeric columns × Hamming on codes × Tanimoto on bits, in this order; a
+    lengthscale a column but for bits.
 
-    Numeric lengthscales have the dimension-scaled prior LogNormal(√2 + ½ ln d, √3) (Hvarfner, Hellsten and Nardi, ICML 2024),
-    most probable at exp(√2 + ½ ln d − 3). Around its median, e³ times that, a rippled function would pass for a flat one.
+    Numeric lengthscales have the dimension-scaled prior LogNormal(√2 + ½ ln d, √3) (Hvarfner,
+    Hellsten and Nardi, ICML 2024), most probable at exp(√2 + ½ ln d − 3). Around its median, e³
+    times that, a rippled function would pass for a flat one.
     """
 
     numeric: int
@@ -198,8 +202,9 @@ def fit(
     least: float = LEAST_NOISE,
     thorough: bool = True,
 ) -> Fit:
-    """The most probable parameters; `noise` is a variance where it is known, at least `least` elsewhere, `start` where the last
-    fit ended, which a fit that is not `thorough` goes on from and looks nowhere else."""
+    """The most probable parameters; `noise` is a variance where it is known, at least `least`
+    elsewhere, `start` where the last fit ended, which a fit that is not `thorough` goes on from and
+    looks nowhere else."""
     mean, sd = shape.prior
     gram = shape.gram(evidence.rows)
     size = -np.log(np.diag(gram(mean)[0]).mean())
@@ -243,7 +248,8 @@ def fit(
 
 
 def likelihood(gram: Gram, evidence: Evidence, x: Array) -> tuple[float, Array, float]:
-    """The negative log likelihood at x = (θ, log v, log σ²), its gradient, and the mean m; ∞ where S is singular."""
+    """The negative log likelihood at x = (θ, log v, log σ²), its gradient, and the mean m; ∞ where
+    S is singular."""
     v, noise = np.exp(x[-2:])
     K, backward = gram(x[:-2])
     S = v * K

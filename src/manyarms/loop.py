@@ -1,4 +1,5 @@
-"""The whole loop in one call: ask, evaluate, tell, until the budget is spent or the certificate says that it is enough."""
+"""The whole loop in one call: ask, evaluate, tell, until the budget is spent or the certificate
+says that it is enough."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -64,15 +65,17 @@ def maximize(
 ) -> Result:
     """Find the candidate for which f is largest (or smallest) with at most `budget` evaluations.
 
-    f : called with a row of an array, the columns of a candidate as a mapping, a point of a box, or an object. It
-        returns a number, or `FAILED`; an exception ends the run and is raised.
-    arms : an array (A, d), a `Pool`, a table, a `Box`; or with a kernel of objects (``kernel=``) a sequence of objects.
+    f : called with a row of an array, the columns of a candidate as a mapping, a point of a box, or
+        an object. It returns a number, or `FAILED`; an exception ends the run and is raised.
+    arms : an array (A, d), a `Pool`, a table, a `Box`; or with a kernel of objects (``kernel=``) a
+        sequence of objects.
     tolerance : stop once `certificate` bounds the regret by this.
     n_jobs : evaluations at a time, in threads.
     callbacks : called with the optimizer after every result.
     options : of `Optimizer`: kernel, noise, confidence, repeats, …
 
-    Ctrl-C ends the run and returns what is known; evaluations that are running go on in their threads until they end.
+    Ctrl-C ends the run and returns what is known; evaluations that are running go on in their
+    threads until they end.
     """
     budget, n_jobs = whole(budget, "budget"), whole(n_jobs, "n_jobs")
     if not callable(f):
@@ -127,7 +130,8 @@ class _Evaluations:
         self.running: dict[Future[Any], CandidateId] = {}
 
     def start(self, optimizer: Optimizer, most: int) -> bool:
-        """Keep as many running as there are jobs, at most `most`; whether there were candidates enough."""
+        """Keep as many running as there are jobs, at most `most`; whether there were candidates
+        enough."""
         while len(self.running) < min(self._n_jobs, most):
             try:
                 (name,) = optimizer.ask()
@@ -137,7 +141,8 @@ class _Evaluations:
         return True
 
     def wait(self) -> set[Future[Any]]:
-        """Those that ended, at least one. Waits in short turns: libraries may keep Ctrl-C from ending a long one."""
+        """Those that ended, at least one. Waits in short turns: libraries may keep Ctrl-C from
+        ending a long one."""
         while True:
             done = wait(self.running, timeout=TURN, return_when=FIRST_COMPLETED).done
             if done:
@@ -193,7 +198,8 @@ def _value(done: Future[Any], name: CandidateId, optimizer: Optimizer) -> Any:
         value = done.result()
     except Exception as error:
         error.add_note(
-            f"f failed for candidate {name!r}, after {len(optimizer.history)} results; a callback can keep those"
+            f"f failed for candidate {name!r}, after {len(optimizer.history)} results; a callback "
+            "can keep those"
         )
         raise
     if value is None:

@@ -1,8 +1,10 @@
-"""Between the user's values and a policy: units, the kernel learned from what was observed, and the policy built on it.
+"""Between the user's values and a policy: units, the kernel learned from what was observed, and the
+policy built on it.
 
-A model is a value. Its policy sees rewards: values with the sign of the direction, warped and centred (`warp`), as learned at
-the last refit. A refit builds a new policy from all that was observed, in one step. Between refits, and where the kernel is
-given, the belief only ever goes on: a table that grows changes nothing of it.
+A model is a value. Its policy sees rewards: values with the sign of the direction, warped and
+centred (`warp`), as learned at the last refit. A refit builds a new policy from all that was
+observed, in one step. Between refits, and where the kernel is given, the belief only ever goes on:
+a table that grows changes nothing of it.
 """
 
 from collections.abc import Callable
@@ -29,15 +31,18 @@ from manyarms.typing import Array, Indices
 from manyarms.warp import Warp
 
 SURPRISE = 5.0
-"""Refit at once when a reward beats the best one known at the last fit by this much: the scaling is out of date."""
+"""Refit at once when a reward beats the best one known at the last fit by this much: the scaling is
+out of date."""
 GROWTH = 1.2
 """A refit comes when there are so many times more results than at the last."""
 EXACT = 1e-10
-"""Least variance of a reward, of k(x, x): smaller noise, none at all included, counts as this much; rounding stays harmless."""
+"""Least variance of a reward, of k(x, x): smaller noise, none at all included, counts as this much;
+rounding stays harmless."""
 TINY = 1e-100
 """Standard deviation whose inverse square is finite."""
 LARGEST = 2048
-"""Inducing arms of a learned kernel, at most: a rough one has more directions than can be kept, and 2,048 take 32 MB."""
+"""Inducing arms of a learned kernel, at most: a rough one has more directions than can be kept, and
+2,048 take 32 MB."""
 
 
 Results = tuple[Indices, Array, Array]
@@ -59,7 +64,8 @@ class Settings:
 
 @dataclass(frozen=True)
 class Lesson:
-    """What was decided when a model learned. Given back, the same step is taken and nothing is decided."""
+    """What was decided when a model learned. Given back, the same step is taken and nothing is
+    decided."""
 
     record: Record | None = None  # which arms entered W; None where the policy does not say
     fitted: Fit | None = None
@@ -83,7 +89,8 @@ class Fitted(NamedTuple):
 
 
 class Past(NamedTuple):
-    """All results up to some step, and what the log says of the steps since the last fit, that one included."""
+    """All results up to some step, and what the log says of the steps since the last fit, that one
+    included."""
 
     results: Results  # (n,) each
     steps: Indices  # (n,) the number of the step that brought each, never falling
@@ -124,7 +131,8 @@ class Model:
         )
 
     def is_surprised(self, values: Array) -> bool:
-        """One of these values is far better than all of the last fit; far worse ones are held at the floor of the warp."""
+        """One of these values is far better than all of the last fit; far worse ones are held at
+        the floor of the warp."""
         return (
             self.settings.learns and float(self.warp.reward(values).max()) > self.highest + SURPRISE
         )
@@ -156,9 +164,11 @@ class Model:
         results: Callable[[], Results],
         lesson: Lesson | None = None,
     ) -> "Model":
-        """The model after these results, fitted anew where that is due; `results` gives all there are, these included.
+        """The model after these results, fitted anew where that is due; `results` gives all there
+        are, these included.
 
-        With the lesson of a step that was taken before, the same step is taken: nothing is fitted or decided.
+        With the lesson of a step that was taken before, the same step is taken: nothing is fitted
+        or decided.
         """
         if lesson is not None:
             if lesson.fitted is not None and lesson.warp is not None:
@@ -173,7 +183,8 @@ class Model:
     def observed(
         self, arms: Indices, values: Array, noise: Array, record: Record | None = None
     ) -> "Model":
-        """The model after these results, in the same units: nothing is fitted. `noise` is NaN where none was told."""
+        """The model after these results, in the same units: nothing is fitted. `noise` is NaN where
+        none was told."""
         policy = copy(self.policy)  # states are values: the original stays as it was
         decided = self._observe(
             policy, arms, self.warp.reward(values), self._noise(policy, self.warp, noise), record
@@ -205,7 +216,8 @@ class Model:
     def learned(
         self, arms: Indices, values: Array, noise: Array, *, thorough: bool = True
     ) -> tuple[Fit, Warp]:
-        """Kernel, noise and units for all results (n,); where not `thorough`, a kernel near the last one."""
+        """Kernel, noise and units for all results (n,); where not `thorough`, a kernel near the
+        last one."""
         told = ~np.isnan(noise)
         weights = np.where(told, 1 / np.square(np.where(told, np.maximum(noise, TINY), 1.0)), 1.0)
         keys, at = np.unique(
@@ -270,7 +282,8 @@ class Model:
         )
 
     def on(self, arms: Array, observed: Indices, values: Array, noise: Array) -> "Model":
-        """The same model of a table that has grown; the results are needed where a belief is bound to its table."""
+        """The same model of a table that has grown; the results are needed where a belief is bound
+        to its table."""
         rows = as_rows(arms)
         old = self.policy
         if isinstance(old, Policy) and not isinstance(old.belief, KeepsScores):
@@ -289,7 +302,8 @@ class Model:
     # Snapshots
 
     def packed(self) -> tuple[Arrays, float | None] | None:
-        """The belief as arrays, and the guess of the norm; None for policies of which `resumed` makes nothing."""
+        """The belief as arrays, and the guess of the norm; None for policies of which `resumed`
+        makes nothing."""
         policy = self.policy
         if type(policy) is not BKB or not isinstance(policy.belief, Frozen):
             return None
@@ -311,7 +325,10 @@ class Model:
             variance = found.noise
         policy: BKB = _policy(self.settings, model.arms, kernel, variance, model.n_fitted)
         rows = model.arms[arrays["keys"]].astype(np.float64, copy=False)
-        belief = unpacked(policy.belief, arrays, rows)
+        prior = policy.belief
+        if not isinstance(prior, Frozen):
+            raise ValueError(f"it is of frozen features, the policy has {type(prior).__name__}")
+        belief = unpacked(prior, arrays, rows)
         return replace(
             model, policy=policy.resumed(State(belief, model._log(policy, past), len(values), norm))
         )
@@ -332,7 +349,8 @@ class Model:
         return Log().added(keys % n_arms, np.cumsum(has_entered), totals, rewards)
 
     def _noise(self, policy: Any, warp: Warp, noise: Array) -> dict[str, Any]:
-        """What `observe` is told of the noise of rewards: the policy's own where a result came without."""
+        """What `observe` is told of the noise of rewards: the policy's own where a result came
+        without."""
         if np.isnan(noise).all():
             return {}
         own = float(getattr(policy, "noise", np.sqrt(policy.regularization)))
@@ -341,7 +359,8 @@ class Model:
 
     def predict(self, arms: Indices) -> Prediction:
         """Mean and standard deviation of the rewards of some arms."""
-        return self.policy.predict(self.arms[arms])
+        predicted: Prediction = self.policy.predict(self.arms[arms])
+        return predicted
 
     def interval(self, arms: Indices, width: float) -> tuple[Array, Array, Array]:
         """Middle and ends of μ̃ ± width·sd at some arms, as signed values."""
@@ -355,7 +374,7 @@ class Model:
     @property
     def radius(self) -> float:
         """β̃ in standard deviations of f."""
-        return self.policy.beta / float(np.sqrt(self.policy.regularization))
+        return float(self.policy.beta / np.sqrt(self.policy.regularization))
 
     def _spread(self, distinct: Indices, counts: Array) -> Indices:
         """MOST of the arms, drawn by their leverage n·σ̃² without replacement."""
@@ -386,7 +405,8 @@ def _policy(
 
 
 def _radius(settings: Settings, variance: float) -> Radius:
-    """The radius, for noise of the rewards' variance: where units are learned, or where the noise told is too small to count.
+    """The radius, for noise of the rewards' variance: where units are learned, or where the noise
+    told is too small to count.
 
     Noise that is less than a radius is made for is covered by it.
     """

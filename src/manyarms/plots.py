@@ -27,7 +27,8 @@ LONGEST = 24
 
 
 def best_so_far(optimizer: Optimizer) -> "Figure":
-    """Every value told and the best so far, by the number of the result from 1; failed trials are marked at the axis."""
+    """Every value told and the best so far, by the number of the result from 1; failed trials are
+    marked at the axis."""
     trials, values = _told(optimizer)
     number, ids = _numbers(trials), [trial.id for trial in trials]
     best = _best_so_far(optimizer, values)
@@ -68,10 +69,12 @@ def best_so_far(optimizer: Optimizer) -> "Figure":
 
 
 def regret(optimizer: Optimizer, best_value: float) -> "Figure":
-    """Simple regret of the best value so far and average regret of all values, where the best true value is known.
+    """Simple regret of the best value so far and average regret of all values, where the best true
+    value is known.
 
-    The values are those told, so noise may take either below zero. The axis is logarithmic where something is positive; what is
-    not is left out of it, and the first result as good as `best_value` is marked at the axis.
+    The values are those told, so noise may take either below zero. The axis is logarithmic where
+    something is positive; what is not is left out of it, and the first result as good as
+    `best_value` is marked at the axis.
     """
     known = real(
         best_value, "best_value", "the best true value, a finite number in the units of the values"
@@ -107,7 +110,8 @@ def regret(optimizer: Optimizer, best_value: float) -> "Figure":
 
 
 def fit(optimizer: Optimizer) -> "Figure":
-    """The model against what was observed: posterior mean of every tried candidate by the mean of its values.
+    """The model against what was observed: posterior mean of every tried candidate by the mean of
+    its values.
 
     The 95 % intervals are those of the true value, so a value told may lie outside by its noise.
     """
@@ -143,7 +147,8 @@ def fit(optimizer: Optimizer) -> "Figure":
 
 
 def candidates(optimizer: Optimizer, k: int = 20, level: float = 0.95) -> "Figure":
-    """Intervals of the k candidates of best posterior mean, the best on top: filled where tried, hollow where not."""
+    """Intervals of the k candidates of best posterior mean, the best on top: filled where tried,
+    hollow where not."""
     _told(optimizer)
     top = optimizer.top(k, level)
     if not top:
@@ -189,9 +194,11 @@ def candidates(optimizer: Optimizer, k: int = 20, level: float = 0.95) -> "Figur
 
 
 def importance(optimizer: Optimizer) -> "Figure":
-    """One over the learned lengthscale of every column, the largest on top: what the values depend on most.
+    """One over the learned lengthscale of every column, the largest on top: what the values depend
+    on most.
 
-    Lengths of numbers and of categories are not in one unit: where there are both, the colours tell them apart.
+    Lengths of numbers and of categories are not in one unit: where there are both, the colours tell
+    them apart.
     """
     shares = optimizer.importance
     coded = {feature.name for feature in optimizer.pool.features if feature.kind == "categorical"}
@@ -226,7 +233,8 @@ def importance(optimizer: Optimizer) -> "Figure":
 
 
 def sketch(optimizer: Optimizer) -> "Figure":
-    """Inducing arms and effective dimension by the number of values told, whose own line is dashed."""
+    """Inducing arms and effective dimension by the number of values told, whose own line is
+    dashed."""
     _told(optimizer)
     by_results = {
         n: sizes for n, *sizes in optimizer.sizes if n
@@ -344,7 +352,8 @@ def _dot(x: Array) -> int:
 
 
 def _log(values: Array) -> dict[str, Any]:
-    """A logarithmic axis for positive values, its ticks written out: 1, 2, 5, 10, …, or only powers of ten."""
+    """A logarithmic axis for positive values, its ticks written out: 1, 2, 5, 10, …, or only powers
+    of ten."""
     few = float(values.max() / values.min()) < 500
     return {"type": "log", "tickformat": "~g", "dtick": "D2" if few else 1}
 

@@ -28,12 +28,14 @@ class _Failed:
 
 
 FAILED: Final = _Failed()
-"""Told in place of a value: the trial failed. The candidate is not asked for again, and the model learns nothing from it."""
+"""Told in place of a value: the trial failed. The candidate is not asked for again, and the model
+learns nothing from it."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One result: its candidate, and its value in the user's units, None where it failed; the noise where it was told."""
+    """One result: its candidate, and its value in the user's units, None where it failed; the noise
+    where it was told."""
 
     number: int
     id: CandidateId
@@ -70,7 +72,8 @@ def as_told(values: Any, failed: Any, n: int) -> list[float | None]:
     if failed is None:
         if values is None:
             raise ObservationError(
-                "tell() takes a value for each id; manyarms.FAILED, or failed=True, where there is none"
+                "tell() takes a value for each id; manyarms.FAILED, or failed=True, where there "
+                "is none"
             )
         return as_values(values, n)
     flags = (
@@ -91,7 +94,8 @@ def as_told(values: Any, failed: Any, n: int) -> list[float | None]:
     items = as_items(values)
     if len(items) != n:
         raise ObservationError(
-            f"tell() takes one value for each of the {n} ids, got {len(items)}; None will do where it failed"
+            f"tell() takes one value for each of the {n} ids, got {len(items)}; None will do "
+            "where it failed"
         )
     return as_values([FAILED if flag else item for flag, item in zip(flags, items, strict=True)], n)
 
@@ -101,7 +105,8 @@ def as_noise(noise: Any, n: int) -> list[float | None]:
     items = [noise] * n if noise is None or np.ndim(noise) == 0 else as_items(noise)
     if len(items) != n:
         raise ObservationError(
-            f"noise must be one standard deviation, or one for each of the {n} ids, got {len(items)}"
+            f"noise must be one standard deviation, or one for each of the {n} ids, got "
+            f"{len(items)}"
         )
     try:
         deviations = [None if item is None else _number(item) for item in items]
@@ -121,13 +126,15 @@ def _number(item: Any) -> float:
     item = item.item() if isinstance(item, np.generic | np.ndarray) and np.size(item) == 1 else item
     if isinstance(item, str | bytes | bool) or item is None:
         raise ObservationError(
-            f"a value must be a number, got {item!r}; tell manyarms.FAILED for a trial that gave none"
+            f"a value must be a number, got {item!r}; tell manyarms.FAILED for a trial that gave "
+            "none"
         )
     try:
         number = float(item)
     except (TypeError, ValueError, OverflowError) as error:
         raise ObservationError(
-            f"a value must be a number that fits a float, got {item!r:.80}; tell manyarms.FAILED for a trial that gave none"
+            f"a value must be a number that fits a float, got {item!r:.80}; tell manyarms.FAILED "
+            "for a trial that gave none"
         ) from error
     if not np.isfinite(number):
         raise ObservationError(

@@ -1,8 +1,9 @@
 """From the user's values to rewards a Gaussian process can model, and back.
 
-Values of the better half keep their distances. The worse half goes by rank: a diverged training that is a million times worse
-than the median must not drown the differences that matter (the half-rank warp of Vizier's Gaussian process bandit, Song et al.
-2024). The map is strictly increasing and piecewise linear, so predictions are mapped back.
+Values of the better half keep their distances. The worse half goes by rank: a diverged training
+that is a million times worse than the median must not drown the differences that matter (the
+half-rank warp of Vizier's Gaussian process bandit, Song et al. 2024). The map is strictly
+increasing and piecewise linear, so predictions are mapped back.
 """
 
 from dataclasses import dataclass
@@ -13,14 +14,16 @@ from scipy.special import ndtri
 from manyarms.typing import Array
 
 ROUNDING, SMALLEST = 1e-12, 1e-100
-"""Values closer than the first, relative to the median and the best, or than the second are taken as equal."""
+"""Values closer than the first, relative to the median and the best, or than the second are taken
+as equal."""
 HIGHEST = 3.0
 """Reward of the best value, at most, in `half_log`."""
 
 
 @dataclass(frozen=True)
 class Warp:
-    """A strictly increasing map through knots, straight on beyond the first and the last but not below a floor."""
+    """A strictly increasing map through knots, straight on beyond the first and the last but not
+    below a floor."""
 
     values: Array  # (k,) increasing
     rewards: Array  # (k,) increasing
@@ -35,7 +38,8 @@ class Warp:
 
     @classmethod
     def half_rank(cls, means: Array) -> "Warp":
-        """Made for the mean values of distinct arms: the median goes to 0, the better half has root mean square 1."""
+        """Made for the mean values of distinct arms: the median goes to 0, the better half has root
+        mean square 1."""
         median = float(np.median(means))
         equal = max(ROUNDING * max(abs(median), abs(float(means.max()))), SMALLEST)
         better = means[means >= median] - median
@@ -54,11 +58,11 @@ class Warp:
 
     @classmethod
     def half_log(cls, means: Array, least: float) -> "Warp":
-        """As `half_rank`, but worse values go to −ln(1 + distance to the median), and the unit is at least `least` and large
-        enough for the best value to be at most HIGHEST.
+        """As `half_rank`, but worse values go to −ln(1 + distance to the median), and the unit is
+        at least `least` and large enough for the best value to be at most HIGHEST.
 
-        For a domain in which values pile up where they are good: their differences soon are noise. It nowhere stretches: where
-        a smooth function is flat, ranks would be those of noise.
+        For a domain in which values pile up where they are good: their differences soon are noise.
+        It nowhere stretches: where a smooth function is flat, ranks would be those of noise.
         """
         half = cls.half_rank(means)
         median, unit = float(half.values[-2]), float(half.values[-1] - half.values[-2])

@@ -1,7 +1,7 @@
 """A belief of frozen features as arrays, and back: O(m²) numbers, and nothing of what was observed.
 
-L, the factor C of V, w, the numbers of the arms in W, what is left out, and some counters are the whole state
-(docs/theory.md). The rows of W are those of the table.
+L, the factor C of V, w, the numbers of the arms in W, what is left out, and some counters are the
+whole state (docs/theory.md). The rows of W are those of the table.
 """
 
 import numpy as np
@@ -45,7 +45,8 @@ def packed(belief: Frozen) -> Arrays:
 
 
 def unpacked(prior: Frozen, arrays: Arrays, W: Array) -> Frozen:
-    """The belief that was packed, given the one before anything was observed, and the rows (m, d) of W.
+    """The belief that was packed, given the one before anything was observed, and the rows (m, d)
+    of W.
 
     ValueError where the arrays do not fit together.
     """
@@ -54,7 +55,8 @@ def unpacked(prior: Frozen, arrays: Arrays, W: Array) -> Frozen:
     wrong = [name for name, size in sizes.items() if arrays[name].shape != (size,)]
     if wrong:
         raise ValueError(
-            f"{wrong[0]} has {arrays[wrong[0]].size} numbers, {sizes[wrong[0]]} belong to {m} inducing arms"
+            f"{wrong[0]} has {arrays[wrong[0]].size} numbers, {sizes[wrong[0]]} belong to {m} "
+            "inducing arms"
         )
     counters = arrays["counters"].tolist()
     log_det, n_observations, trace, kappa2, rounding_seen = counters[:5]

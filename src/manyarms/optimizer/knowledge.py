@@ -20,7 +20,8 @@ from manyarms.typing import Array, Indices, Mask
 
 @dataclass(frozen=True)
 class Candidate:
-    """A candidate and what is known of it: posterior mean and interval of its true value, in the user's units."""
+    """A candidate and what is known of it: posterior mean and interval of its true value, in the
+    user's units."""
 
     id: CandidateId
     mean: float
@@ -30,7 +31,8 @@ class Candidate:
 
 
 class Predictions(NamedTuple):
-    """Of some candidates: posterior mean, standard deviation and interval of the true value, each (n,), in the user's units."""
+    """Of some candidates: posterior mean, standard deviation and interval of the true value, each
+    (n,), in the user's units."""
 
     ids: list[CandidateId]
     mean: Array
@@ -46,7 +48,8 @@ class Knowledge:
     _sign: float  # of the values: 1 to maximise, −1 to minimise
 
     def best(self, level: float = 0.95) -> Candidate:
-        """The tried candidate of largest lower confidence bound (lowest upper bound when minimising)."""
+        """The tried candidate of largest lower confidence bound (lowest upper bound when
+        minimising)."""
         return self._candidates([self._best()], level)[0]
 
     def top(self, k: int = 10, level: float = 0.95) -> list[Candidate]:
@@ -67,7 +70,8 @@ class Knowledge:
         )
 
     def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
-        """The same of candidates that are not in the pool: a table that `add` would take. Nothing is added."""
+        """The same of candidates that are not in the pool: a table that `add` would take. Nothing
+        is added."""
         before, pool = len(self._state.pool), self._state.pool.add(table, ids=ids)
         return self._predictions(
             [plain(name) for name in pool.ids[before:]], pool.X, pool.arm_of[before:], level
@@ -89,7 +93,8 @@ class Knowledge:
         )
 
     def certificate(self, tolerance: float | None = None) -> Certificate:
-        """How much better than the recommended candidate another one may be, and how sure that is."""
+        """How much better than the recommended candidate another one may be, and how sure that
+        is."""
         if tolerance is not None:
             real(
                 tolerance,
@@ -125,9 +130,11 @@ class Knowledge:
 
     @property
     def importance(self) -> dict[str, float]:
-        """One over the lengthscale of every column the kernel learns one for, largest first: what the values depend on most.
+        """One over the lengthscale of every column the kernel learns one for, largest first: what
+        the values depend on most.
 
-        Numbers among numbers and categories among categories: the two are lengths in different kernels.
+        Numbers among numbers and categories among categories: the two are lengths in different
+        kernels.
         """
         fitted, features = self._state.model.fitted, self._state.pool.features
         if fitted is None or not len(fitted.theta):

@@ -35,17 +35,19 @@ START = 8
 class Optimizer(Knowledge):
     """Suggests which candidates of a pool to try next, and says what is known of them.
 
-    pool : a `Pool`, the path of a .csv or .parquet file, anything `Pool.from_frame` or `Pool.from_array` takes, or objects
-        where the kernel is one of objects.
+    pool : a `Pool`, the path of a .csv or .parquet file, anything `Pool.from_frame` or
+        `Pool.from_array` takes, or objects where the kernel is one of objects.
     direction : "maximize" or "minimize" the values told.
-    kernel : "matern" (None means that) learns a lengthscale for each column: Matérn-5/2 on numeric ones, a Hamming kernel on
-        categories, Tanimoto on bits; "rbf" has the Gaussian kernel for Matérn's. "tanimoto" and "linear" on all columns,
-        a kernel object or a function of two blocks of encoded rows: only the scale is learned.
-    noise : standard deviation of the values of one candidate; learned where None, 0 where values are exact. With a kernel
-        object *and* a noise nothing is learned and the kernel is taken in the units of the values: only then may a theorem
-        cover what `certificate` says.
+    kernel : "matern" (None means that) learns a lengthscale for each column: Matérn-5/2 on numeric
+        ones, a Hamming kernel on categories, Tanimoto on bits; "rbf" has the Gaussian kernel for
+        Matérn's. "tanimoto" and "linear" on all columns, a kernel object or a function of two
+        blocks of encoded rows: only the scale is learned.
+    noise : standard deviation of the values of one candidate; learned where None, 0 where values
+        are exact. With a kernel object *and* a noise nothing is learned and the kernel is taken in
+        the units of the values: only then may a theorem cover what `certificate` says.
     confidence : radius of the scores, `Growing(1.3, most=3.0)` where None.
-    repeats : "allow" asks for a candidate again where that pays, "never" does not, k asks at most k times.
+    repeats : "allow" asks for a candidate again where that pays, "never" does not, k asks at most k
+        times.
     policy : `BKB`, `GPUCB`, or another with their arguments.
     seed : an integer or a numpy Generator, for the random start and the sketch.
     options : further arguments of the policy, such as ``memory=`` or ``rule=``.
@@ -142,13 +144,16 @@ class Optimizer(Knowledge):
     # What came back
 
     def tell(self, ids: Any, values: Any = None, *, failed: Any = None, noise: Any = None) -> None:
-        """Learn the values of candidates, asked for or not, in any order; a repeated id is a replicate.
+        """Learn the values of candidates, asked for or not, in any order; a repeated id is a
+        replicate.
 
-        `noise` is the standard deviation of these values where it is known, one number or one each (None: that of all others):
-        a value then weighs by its own noise, in what is learned of the kernel too. A standard error of a mean is such a noise.
+        `noise` is the standard deviation of these values where it is known, one number or one each
+        (None: that of all others): a value then weighs by its own noise, in what is learned of the
+        kernel too. A standard error of a mean is such a noise.
 
-        A value may be `FAILED`; `failed` (True, or one truth each) says so of all or some of the ids instead. A failed
-        candidate is not asked for again and teaches the model nothing. On an error nothing has changed.
+        A value may be `FAILED`; `failed` (True, or one truth each) says so of all or some of the
+        ids instead. A failed candidate is not asked for again and teaches the model nothing. On an
+        error nothing has changed.
         """
         state = self._state
         positions = state.pool.positions(ids)
@@ -199,7 +204,8 @@ class Optimizer(Knowledge):
 
     @property
     def sizes(self) -> list[Size]:
-        """Results, inducing arms and effective dimension, whenever there were 5 % more results, and now."""
+        """Results, inducing arms and effective dimension, whenever there were 5 % more results, and
+        now."""
         sizes = self._sizes
         model = self._state.model
         if model.n_results and (not sizes or sizes[-1].n_results < model.n_results):
@@ -213,7 +219,8 @@ class Optimizer(Knowledge):
     # Candidates come and go
 
     def add(self, table: Any, *, ids: Any = None) -> None:
-        """More candidates, in a table with the columns of the pool; `ids` for pools made of an array with ids."""
+        """More candidates, in a table with the columns of the pool; `ids` for pools made of an
+        array with ids."""
         state = self._state
         pool = state.pool.add(table, ids=ids)
         model = state.model.on(pool.X, *self._results(self._trials, pool))
@@ -221,7 +228,8 @@ class Optimizer(Knowledge):
         self._state = state.over(pool, order, model)
 
     def retire(self, ids: Any) -> None:
-        """These candidates are no longer available: not asked for, not recommended. What they taught stays."""
+        """These candidates are no longer available: not asked for, not recommended. What they
+        taught stays."""
         retired = self._state.retired.copy()
         retired[self._state.pool.positions(ids)] = True
         pending = tuple(position for position in self._state.pending if not retired[position])
@@ -263,20 +271,24 @@ class Optimizer(Knowledge):
         return int(members[np.argmin(tries[members])])
 
     def _nothing_left(self, state: State) -> str:
-        counts = f"{int(state.retired.sum())} are retired, {int(state.failed.sum())} failed, {len(state.pending)} are pending"
+        out = f"{int(state.retired.sum())} are retired, {int(state.failed.sum())} failed"
+        counts = f"{out}, {len(state.pending)} are pending"
         return (
-            f"nothing is left to ask for: of {len(state.pool)} candidates {counts}, the others were tried as often as "
+            f"nothing is left to ask for: of {len(state.pool)} candidates {counts}, the others "
+            "were tried as often as "
             "`repeats` allows; tell what is pending, add candidates or allow repeats"
         )
 
     def _check_once(self, positions: Indices, told: list[float | None]) -> None:
-        """Raise ObservationError where repeats="never" and a candidate would have a second value."""
+        """Raise ObservationError where repeats="never" and a candidate would have a second
+        value."""
         once = self._state.results > 0
         for position, value in zip(positions.tolist(), told, strict=True):
             if value is not None and once[position]:
                 (name,) = self._state.names([position])
                 raise ObservationError(
-                    f"{name!r} has a value already, and repeats is 'never' or 1; allow repeats to tell replicates"
+                    f"{name!r} has a value already, and repeats is 'never' or 1; allow repeats to "
+                    "tell replicates"
                 )
             once[position] = True
 

@@ -98,7 +98,8 @@ def _shape(kernel: Any, pool: Pool) -> tuple[Shape, bool]:
     ]
     if encoders[0] != encoders[1]:
         raise ParameterError(
-            f"kernel must be one of what the pool holds, got {kernel!r} for {pool!r}; objects that are not rows of numbers go "
+            f"kernel must be one of what the pool holds, got {kernel!r} for {pool!r}; objects "
+            "that are not rows of numbers go "
             "through Pool.from_objects(objects, kernel)"
         )
     if pool.kernel is not None:
@@ -123,7 +124,8 @@ def _shape(kernel: Any, pool: Pool) -> tuple[Shape, bool]:
     if kernel is None or isinstance(kernel, str):
         if kernel is not None and kernel not in named:
             raise ParameterError(
-                f"kernel must be one of {sorted(named)}, a kernel object or a function, got {kernel!r}"
+                f"kernel must be one of {sorted(named)}, a kernel object or a function, got "
+                f"{kernel!r}"
             )
         return named[kernel or "matern"], False
     return given(as_kernel(kernel)), True

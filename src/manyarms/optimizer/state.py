@@ -1,4 +1,5 @@
-"""What an optimizer holds beside its settings: candidates, model and what became of every candidate."""
+"""What an optimizer holds beside its settings: candidates, model and what became of every
+candidate."""
 
 from collections.abc import Iterable
 from copy import copy
@@ -22,11 +23,13 @@ class Size(NamedTuple):
 
 
 GROWTH = 1.05
-"""A size is taken when there are so many times more results than at the last: the effective dimension costs O(m³)."""
+"""A size is taken when there are so many times more results than at the last: the effective
+dimension costs O(m³)."""
 
 
 class Told(NamedTuple):
-    """What one call of `tell` brought, and how large the sketch was after it, where that was looked at."""
+    """What one call of `tell` brought, and how large the sketch was after it, where that was looked
+    at."""
 
     trials: list[Trial]
     size: Size | None
@@ -47,7 +50,8 @@ class State:
     failed: Mask  # (n,)
 
     def names(self, positions: Iterable[int]) -> list[CandidateId]:
-        """The ids of candidates, as Python ints and strings; of a box, points that may be changed without harm."""
+        """The ids of candidates, as Python ints and strings; of a box, points that may be changed
+        without harm."""
         return [copy(plain(self.pool.ids[position])) for position in positions]
 
     @property

@@ -1,4 +1,5 @@
-"""A study as JSON, with its log and its tables; and a new study of that, event by event the same."""
+"""A study as JSON, with its log and its tables; and a new study of that, event by event the
+same."""
 
 import base64
 import hashlib
@@ -13,7 +14,8 @@ from manyarms.study.study import Study
 
 FORMAT = "manyarms study, format 2"
 OLD_FORMAT = "manyarms study, format 1"
-"""Of manyarms 0.1. Candidates, results and settings are taken over, what its model drew and fitted is not."""
+"""Of manyarms 0.1. Candidates, results and settings are taken over, what its model drew and fitted
+is not."""
 OLD_EVENTS = ("draw", *LEARNING)
 OLD_OPTIONS = ("oversampling", "resparsify", "horizon")
 """Arguments of policies and radii of 0.1 that are gone."""
@@ -35,7 +37,8 @@ def copied(study: Study) -> Copy:
 
 
 def written_copy(copy: Copy) -> str:
-    """A copy as JSON; tables as base64 of their Parquet. The digest at its end is that of the chain of events."""
+    """A copy as JSON; tables as base64 of their Parquet. The digest at its end is that of the chain
+    of events."""
     events = [
         {"kind": each.kind, "time": each.time, "payload": each.payload} for each in copy.events
     ]
@@ -50,12 +53,14 @@ def written_copy(copy: Copy) -> str:
 
 
 def read_copy(path: Path) -> Copy:
-    """The copy that `written_copy` wrote to a file; StudyError where it is none, or was changed since."""
+    """The copy that `written_copy` wrote to a file; StudyError where it is none, or was changed
+    since."""
     try:
         read = json.loads(path.read_bytes())
         if read["format"] not in (FORMAT, OLD_FORMAT):
             raise StudyError(
-                f"{path} must be an export of this version ({FORMAT}) or of 0.1 ({OLD_FORMAT}), got {read['format']!r:.80}"
+                f"{path} must be an export of this version ({FORMAT}) or of 0.1 ({OLD_FORMAT}), "
+                f"got {read['format']!r:.80}"
             )
         events = [
             Event(i + 1, each["kind"], each["time"], each["payload"])
@@ -72,13 +77,15 @@ def read_copy(path: Path) -> Copy:
         hashlib.sha256(table).hexdigest() != digest for digest, table in tables.items()
     ):
         raise StudyError(
-            f"{path} is not as it was written; export the study again, or tell its results from a CSV file"
+            f"{path} is not as it was written; export the study again, or tell its results from a "
+            "CSV file"
         )
     return Copy(_carried_over(events) if read["format"] == OLD_FORMAT else events, tables)
 
 
 def _carried_over(events: list[Event]) -> list[Event]:
-    """The events of a study of 0.1 as this version has them: the model learns anew from all results."""
+    """The events of a study of 0.1 as this version has them: the model learns anew from all
+    results."""
     kept = [event for event in events if event.kind not in OLD_EVENTS]
     carried: list[Event] = []
     for number, event in enumerate(kept, 1):

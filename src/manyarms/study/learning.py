@@ -1,4 +1,5 @@
-"""How the model of a study learns from its log, step by step: as recorded, or anew where no one has taken a step yet."""
+"""How the model of a study learns from its log, step by step: as recorded, or anew where no one has
+taken a step yet."""
 
 import time
 from collections.abc import Callable
@@ -13,14 +14,16 @@ from manyarms.study.ledger import Ledger, Step
 from manyarms.study.log import read_lesson, written_lesson
 
 AT_ONCE = 16
-"""Steps that no one has taken are taken one by one up to this many; more of them, and a refit due: as one step."""
+"""Steps that no one has taken are taken one by one up to this many; more of them, and a refit due:
+as one step."""
 
 Resume = Callable[[int], tuple[Model, int] | None]
 """Of a number of steps: a model that has taken more, and how many, where a snapshot has one."""
 
 
 class Learned(NamedTuple):
-    """A model, the steps it has taken, and the events to write for those that no one had taken before."""
+    """A model, the steps it has taken, and the events to write for those that no one had taken
+    before."""
 
     begun: int  # steps taken before
     done: int

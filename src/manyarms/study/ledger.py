@@ -1,4 +1,5 @@
-"""What the log says, but for the model: candidates, results, what is pending and for whom. Made by applying events in order."""
+"""What the log says, but for the model: candidates, results, what is pending and for whom. Made by
+applying events in order."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,8 +28,8 @@ class Lease:
 
 
 class Step(NamedTuple):
-    """What a model learns at once, after event `number`: the results from `start` up to `stop`; or, where there are none,
-    that candidates were added."""
+    """What a model learns at once, after event `number`: the results from `start` up to `stop`; or,
+    where there are none, that candidates were added."""
 
     number: int
     start: int
@@ -59,13 +60,12 @@ class Ledger:
         self.sign = 1.0 if self.settings["direction"] == "maximize" else -1.0
         self.steps: list[Step] = []
         self.records: dict[int, dict[str, Any]] = {}  # what was decided at a step
-        self.learned = 0  # steps up to this event were taken, without record where nothing entered or was fitted
+        self.learned = 0  # steps up to this event were taken; no record: nothing was decided
 
     def apply(self, events: Sequence[Event], fetch: Fetch) -> None:
         """Go on with the events that follow."""
-        told: list[
-            Event
-        ] = []  # counted at once, while the pool is the same: a log of 10⁵ results is read in seconds
+        # Tells are counted at once while the pool is the same: 10⁵ results are read in seconds.
+        told: list[Event] = []
         for event in events:
             if event.kind == "tell":
                 told.append(event)
@@ -137,7 +137,8 @@ class Ledger:
                 self.told_by[told["token"]] = told["ids"], told["values"]
 
     def _let_go(self, id: CandidateId, worker: str) -> None:
-        """A pending candidate is no more: the worker's own, or else whoever's was asked for first."""
+        """A pending candidate is no more: the worker's own, or else whoever's was asked for
+        first."""
         held = [lease for lease in self.leases if lease.id == id]
         if held:
             self.leases.remove(next((lease for lease in held if lease.worker == worker), held[0]))

@@ -1,4 +1,5 @@
-"""The event log: records that are only ever appended, each with a digest of itself and of its predecessor."""
+"""The event log: records that are only ever appended, each with a digest of itself and of its
+predecessor."""
 
 import base64
 import gc
@@ -24,7 +25,8 @@ FIRST = "manyarms"
 
 @dataclass(frozen=True)
 class Event:
-    """One entry of the log: its number from 1, what happened, when (UTC, seconds since 1970), and the particulars."""
+    """One entry of the log: its number from 1, what happened, when (UTC, seconds since 1970), and
+    the particulars."""
 
     number: int
     kind: str
@@ -71,7 +73,8 @@ def _digest(before: str, number: int, kind: str, time: float, record: str) -> st
 
 
 def checked(rows: Iterable[Any], head: Head) -> tuple[list[Event], Head]:
-    """The events in rows that follow a head, and the head after them; StudyDamagedError where the chain breaks."""
+    """The events in rows that follow a head, and the head after them; StudyDamagedError where the
+    chain breaks."""
     before, start = head.digest, head.number + 1
     whole: list[tuple[str, float]] = []
     records: list[str] = []
@@ -95,7 +98,8 @@ def checked(rows: Iterable[Any], head: Head) -> tuple[list[Event], Head]:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Without the garbage collector, which takes 40 % of the time to read a long log, and finds nothing."""
+    """Without the garbage collector, which takes 40 % of the time to read a long log, and finds
+    nothing."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -108,7 +112,8 @@ def uncollected() -> Iterator[None]:
 def damaged(whole: int, what: str) -> StudyDamagedError:
     """The error for a log of which `whole` events are good."""
     return StudyDamagedError(
-        f"the log of this study is damaged: {what}; it is whole up to event {whole}, go back to a copy or salvage those",
+        f"the log of this study is damaged: {what}; it is whole up to event {whole}, go back to a "
+        "copy or salvage those",
         whole,
     )
 
@@ -116,7 +121,8 @@ def damaged(whole: int, what: str) -> StudyDamagedError:
 # What a model decided at a step
 
 LEARNING = ("insert", "refit")
-"""The kinds of events that say what a model decided: arms entered W; a kernel, noise and units were fitted."""
+"""The kinds of events that say what a model decided: arms entered W; a kernel, noise and units were
+fitted."""
 
 
 def written_lesson(lesson: Lesson) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""A study in memory: the log as far as this process has read it, and the model as far as it has learned from it.
+"""A study in memory: the log as far as this process has read it, and the model as far as it has
+learned from it.
 
-A call first takes in what other processes have appended since, then acts, then appends, in one transaction; memory changes
-after the commit, and what is interrupted in between is read from the log again. The model learns between transactions, so that
-others need not wait. What it decided is then appended, unless another process has already recorded something else for the
-same steps.
+A call first takes in what other processes have appended since, then acts, then appends, in one
+transaction; memory changes after the commit, and what is interrupted in between is read from the
+log again. The model learns between transactions, so that others need not wait. What it decided is
+then appended, unless another process has already recorded something else for the same steps.
 """
 
 import math
@@ -64,7 +65,8 @@ class Replica:
 
     @contextmanager
     def writing(self) -> Iterator["Call"]:
-        """A transaction: events of others are taken in first, those appended are applied after the commit."""
+        """A transaction: events of others are taken in first, those appended are applied after the
+        commit."""
         with self._lock:
             with self._store.writing() as transaction:
                 self._take_in(transaction)
@@ -76,7 +78,8 @@ class Replica:
 
     @contextmanager
     def learned(self) -> Iterator[Optimizer]:
-        """The optimizer, its model up to date. Where nothing can be written, what was learned is kept for later."""
+        """The optimizer, its model up to date. Where nothing can be written, what was learned is
+        kept for later."""
         with self._lock:
             model = None
             try:
@@ -95,7 +98,8 @@ class Replica:
     # The log
 
     def _take_in(self, transaction: Transaction) -> None:
-        """Apply what others have appended. Where they decided about a step that this model has taken, it starts anew."""
+        """Apply what others have appended. Where they decided about a step that this model has
+        taken, it starts anew."""
         with self._all_or_nothing():
             if self._is_torn:
                 self._read_all(transaction)
@@ -130,9 +134,11 @@ class Replica:
     # The model
 
     def catch_up(self, *, leave_last: bool = False) -> None:
-        """Learn what there is without making others wait: between transactions, written down piece by piece.
+        """Learn what there is without making others wait: between transactions, written down piece
+        by piece.
 
-        With `leave_last` the last piece is not written: the transaction of the call that needs it does so (`Call.learn`).
+        With `leave_last` the last piece is not written: the transaction of the call that needs it
+        does so (`Call.learn`).
         """
         with self.current() as ledger:
             while self._done < len(ledger.steps):
@@ -157,7 +163,8 @@ class Replica:
     def resume(
         self, after: int, transaction: Transaction | None = None
     ) -> tuple[Model, int] | None:
-        """The model from the snapshot, if it has taken more steps than that and this object has taken none."""
+        """The model from the snapshot, if it has taken more steps than that and this object has
+        taken none."""
         if self._done or not self.ledger.steps:
             return None
         try:
@@ -224,7 +231,8 @@ class Call:
             self._replica._unwritten = None
 
     def adopt(self, found: Learned) -> None:
-        """Go on with a model that has learned, and write down what it decided, unless others decided otherwise meanwhile."""
+        """Go on with a model that has learned, and write down what it decided, unless others
+        decided otherwise meanwhile."""
         if self.done != found.begun or not found.agrees(self.ledger):
             return
         for number, (kind, payload) in found.made.items():

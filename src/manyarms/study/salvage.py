@@ -1,8 +1,8 @@
 """What is whole of a damaged study file, in a new one.
 
-An event is whole if its digest is that of itself and of its predecessor's digest, as they stand in the file; those behind a
-damaged one are found too. What the model decided is left out, it learns anew. Nothing is saved without the settings and
-the candidates, the first event.
+An event is whole if its digest is that of itself and of its predecessor's digest, as they stand in
+the file; those behind a damaged one are found too. What the model decided is left out, it learns
+anew. Nothing is saved without the settings and the candidates, the first event.
 """
 
 import hashlib
@@ -19,12 +19,14 @@ from manyarms.study.log import FIRST, LEARNING, Event, Head, checked
 from manyarms.study.storage import Store, Transaction
 
 GAP = 1000
-"""Events in a row that cannot be read, after which none is looked for, unless the file says how many there are."""
+"""Events in a row that cannot be read, after which none is looked for, unless the file says how
+many there are."""
 EVENT = "SELECT number, kind, time, record, digest FROM events WHERE number = ?"
 
 
 class Salvaged(NamedTuple):
-    """What was saved: events (those of the model do not count), the results among them, and the events that are lost."""
+    """What was saved: events (those of the model do not count), the results among them, and the
+    events that are lost."""
 
     events: int
     results: int
@@ -32,14 +34,17 @@ class Salvaged(NamedTuple):
 
 
 def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
-    """Write all whole events of a damaged study file into a new study; the damaged file is only read.
+    """Write all whole events of a damaged study file into a new study; the damaged file is only
+    read.
 
-    StudyDamagedError where the first event or the candidates are lost, StudyError where there is no file or the new one exists.
+    StudyDamagedError where the first event or the candidates are lost, StudyError where there is no
+    file or the new one exists.
     """
     source = Path(damaged)
     if not source.is_file():
         raise StudyError(
-            f"there is no file {damaged}; a study in PostgreSQL is restored from the server's own backups"
+            f"there is no file {damaged}; a study in PostgreSQL is restored from the server's own "
+            "backups"
         )
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy.db"
@@ -57,7 +62,8 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
 
             if not events or events[0].kind != "create":
                 raise StudyDamagedError(
-                    f"of {damaged} the first event, with the settings, is lost: nothing can be saved"
+                    f"of {damaged} the first event, with the settings, is lost: nothing can be "
+                    "saved"
                 )
             ledger = Ledger(events[0], fetch)
             good = [events[0], *(event for event in events[1:] if _fits(ledger, event, fetch))]
@@ -84,7 +90,8 @@ def _padded(data: bytes) -> bytes:
 
 
 def _whole(connection: sqlite3.Connection) -> tuple[list[Event], int]:
-    """The events that are whole, but for those of the model, and the number of those that are not."""
+    """The events that are whole, but for those of the model, and the number of those that are
+    not."""
     events: list[Event] = []
     lost, before = 0, FIRST
     for number, row in _rows(connection):

@@ -1,8 +1,10 @@
-"""Snapshots: what of a model does not follow from the log at once, so that opening a study replays little of it.
+"""Snapshots: what of a model does not follow from the log at once, so that opening a study replays
+little of it.
 
-A snapshot holds the last step the model has taken, the digest of that event, and the belief as arrays (`beliefs/packing`): two
-triangles of |W| rows, 8|W|² bytes in all, and little else. Results, units and kernel come from the log, which is read and
-checked whole in any case. A snapshot is kept by its SHA-256 and may be thrown away at any time.
+A snapshot holds the last step the model has taken, the digest of that event, and the belief as
+arrays (`beliefs/packing`): two triangles of |W| rows, 8|W|² bytes in all, and little else. Results,
+units and kernel come from the log, which is read and checked whole in any case. A snapshot is kept
+by its SHA-256 and may be thrown away at any time.
 """
 
 import json
@@ -20,7 +22,8 @@ from manyarms.study.log import read_lesson
 from manyarms.study.storage import Transaction
 
 EVERY = 200
-"""Steps from one snapshot to the next, at most; a refit has one of its own. With |W| = 1,000 a snapshot takes 8 MB."""
+"""Steps from one snapshot to the next, at most; a refit has one of its own. With |W| = 1,000 a
+snapshot takes 8 MB."""
 
 
 def take(transaction: Transaction, ledger: Ledger, found: Learned) -> None:
@@ -42,7 +45,8 @@ def take(transaction: Transaction, ledger: Ledger, found: Learned) -> None:
 def resume(
     transaction: Transaction, ledger: Ledger, prior: Model, after: int
 ) -> tuple[Model, int] | None:
-    """The model that was kept, and the steps it has taken; None where there is none or it has not taken more than `after`.
+    """The model that was kept, and the steps it has taken; None where there is none or it has not
+    taken more than `after`.
 
     StudyDamagedError for a snapshot that is not as it was written, or of another log.
     """

@@ -1,4 +1,5 @@
-"""Settings of a study as JSON: kernels, radii and policies by name and arguments. No code is stored."""
+"""Settings of a study as JSON: kernels, radii and policies by name and arguments. No code is
+stored."""
 
 import inspect
 from typing import Any
@@ -124,7 +125,8 @@ def read_policy(name: str) -> Any:
     policy = _policy(name)
     if policy is None:
         raise StudyError(
-            f"this study uses the policy {name}, which this version does not know; open it with a newer one"
+            f"this study uses the policy {name}, which this version does not know; open it with a "
+            "newer one"
         )
     return policy
 

@@ -1,7 +1,9 @@
-"""Where a study is kept: a SQLite file, or a schema of a PostgreSQL database; one transaction a call.
+"""Where a study is kept: a SQLite file, or a schema of a PostgreSQL database; one transaction a
+call.
 
-SQLite runs with a TRUNCATE journal and synchronous=FULL: what is committed survives a kill and a power cut. A writer takes the
-lock at once (BEGIN IMMEDIATE; on PostgreSQL the row of the head), so writers wait for each other and none is refused.
+SQLite runs with a TRUNCATE journal and synchronous=FULL: what is committed survives a kill and a
+power cut. A writer takes the lock at once (BEGIN IMMEDIATE; on PostgreSQL the row of the head), so
+writers wait for each other and none is refused.
 """
 
 import hashlib
@@ -178,7 +180,8 @@ class Store:
         self._is_url = bool(re.match(r"postgres(ql)?(\+\w+)?://", self.location))
         if "://" in self.location and not self._is_url:
             raise StudyError(
-                f"a study is a file, or a PostgreSQL database by URL (postgresql://…), got {self.shown!r}"
+                "a study is a file, or a PostgreSQL database by URL (postgresql://…), got "
+                f"{self.shown!r}"
             )
         self._engine: sa.Engine | None = None
         self._letting_go: weakref.finalize[..., Store] | None = None
@@ -189,7 +192,8 @@ class Store:
         """Make the tables and their first contents, in one transaction."""
         if not self._is_url and _size(self.location) and not _size(f"{self.location}-journal"):
             raise StudyError(
-                f"there is a file {self.shown} already; open it with Study.open, or give another path"
+                f"there is a file {self.shown} already; open it with Study.open, or give another "
+                "path"
             )
         if not self._is_url and not Path(self.location).absolute().parent.is_dir():
             raise StudyError(
@@ -201,7 +205,8 @@ class Store:
                 connection.execute(sa.schema.CreateSchema(self._schema, if_not_exists=True))
             if sa.inspect(connection).get_table_names():
                 raise StudyError(
-                    f"there is a study in {self.shown} already; open it with Study.open, or give another place"
+                    f"there is a study in {self.shown} already; open it with Study.open, or give "
+                    "another place"
                 )
             METADATA.create_all(connection)
             connection.execute(sa.insert(VERSION), {"version": FORMAT})
@@ -234,12 +239,15 @@ class Store:
             raise damaged(0, "its version is lost")
         if version < FORMAT:
             raise StudyVersionError(
-                f"{self.shown} was written by manyarms 0.1, and its model cannot go on here. Its results can: run "
-                "`manyarms export` on it with manyarms 0.1, then `manyarms import` on that file with this version"
+                f"{self.shown} was written by manyarms 0.1, and its model cannot go on here. Its "
+                "results can: run "
+                "`manyarms export` on it with manyarms 0.1, then `manyarms import` on that file "
+                "with this version"
             )
         if version > FORMAT:
             raise StudyVersionError(
-                f"{self.shown} has format {version}, this version of manyarms knows {FORMAT}; install a newer one"
+                f"{self.shown} has format {version}, this version of manyarms knows {FORMAT}; "
+                "install a newer one"
             )
 
     @contextmanager
@@ -250,7 +258,8 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
-        """A transaction that no other writer runs beside; it commits at the end, or nothing is written."""
+        """A transaction that no other writer runs beside; it commits at the end, or nothing is
+        written."""
         transaction: Transaction | None = None
         try:
             with self._connected(lock=True) as connection:
@@ -266,8 +275,8 @@ class Store:
                 raise
 
     def _is_committed(self, transaction: Transaction, error: StudyStorageError) -> bool:
-        """Whether a commit that ended in an error took place all the same, as when the last sync fails or the server's answer
-        is lost. If so it is made sure of by a commit that succeeds."""
+        """Whether a commit that ended in an error took place all the same, as when the last sync
+        fails or the server's answer is lost. If so it is made sure of by a commit that succeeds."""
         try:
             with self._connected(lock=True) as connection:
                 now = Transaction(connection, lock=True)
@@ -371,7 +380,8 @@ class Store:
         name = self.location.partition("#")[2] or SCHEMA
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", name):
             raise StudyError(
-                f"the name of a study, after # in its URL, must be small letters, digits and _, got {name!r}"
+                "the name of a study, after # in its URL, must be small letters, digits and _, "
+                f"got {name!r}"
             )
         return name
 

@@ -1,8 +1,10 @@
-"""Durable studies: ask and tell as `Optimizer` has them, with every call an event in a log that survives.
+"""Durable studies: ask and tell as `Optimizer` has them, with every call an event in a log that
+survives.
 
-State = log. What was chosen and decided is written down, so reading the log again gives the same state anywhere, and nothing is
-chosen or decided again. Every method is one transaction of `Replica`, which holds the state in memory. `tell` only appends: the
-model learns when it is next needed. Who needs it writes down what was decided then: which arms entered W, and what was fitted.
+State = log. What was chosen and decided is written down, so reading the log again gives the same
+state anywhere, and nothing is chosen or decided again. Every method is one transaction of
+`Replica`, which holds the state in memory. `tell` only appends: the model learns when it is next
+needed. Who needs it writes down what was decided then: which arms entered W, and what was fitted.
 """
 
 import os
@@ -34,10 +36,12 @@ TOKEN = 200
 
 
 class Study:
-    """A study in a file or a database: made by `create`, found again by `open`; its methods are those of `Optimizer`.
+    """A study in a file or a database: made by `create`, found again by `open`; its methods are
+    those of `Optimizer`.
 
-    Several processes, on one machine or many, may have the same study open: each sees the results and the pending candidates of
-    all. A study object may be used by several threads, one call at a time.
+    Several processes, on one machine or many, may have the same study open: each sees the results
+    and the pending candidates of all. A study object may be used by several threads, one call at a
+    time.
     """
 
     def __init__(self, store: Store, worker: str | None, lease: float | None) -> None:
@@ -61,11 +65,12 @@ class Study:
         lease: float | None = None,
         **options: Any,
     ) -> "Study":
-        """A new study in a file, or in a PostgreSQL database by URL (``postgresql://user@host/database#name``).
+        """A new study in a file, or in a PostgreSQL database by URL
+        (``postgresql://user@host/database#name``).
 
-        The pool is stored with it, so the file is all there is. Settings are those of `Optimizer`; they must be such as can be
-        written down: a kernel by name or of `manyarms.kernels`, a radius of this package, `BKB`, `GPUCB` or a policy
-        of `manyarms.baselines`.
+        The pool is stored with it, so the file is all there is. Settings are those of `Optimizer`;
+        they must be such as can be written down: a kernel by name or of `manyarms.kernels`, a
+        radius of this package, `BKB`, `GPUCB` or a policy of `manyarms.baselines`.
         `worker` and `lease`: see `open`.
         """
         if isinstance(pool, Box):
@@ -102,8 +107,10 @@ class Study:
     ) -> "Study":
         """A study that exists.
 
-        worker : a name for this process, kept with what it asks for; host and process id where None.
-        lease : seconds after which what this process asked for, and neither told nor renewed, is given back; None: never.
+        worker : a name for this process, kept with what it asks for; host and process id where
+            None.
+        lease : seconds after which what this process asked for, and neither told nor renewed, is
+            given back; None: never.
         """
         store = Store(location)
         store.check()
@@ -112,7 +119,8 @@ class Study:
     # What comes next
 
     def ask(self, n: int = 1, *, lease: float | None = None) -> list[CandidateId]:
-        """The ids of n candidates to try; they are pending, for all who use the study, until told, released or expired."""
+        """The ids of n candidates to try; they are pending, for all who use the study, until told,
+        released or expired."""
         whole(n, "n")
         seconds = self.lease if lease is None else _lease(lease)
         self._replica.catch_up(leave_last=True)
@@ -146,7 +154,8 @@ class Study:
             call.append("release", {"ids": names, "worker": self.worker})
 
     def renew(self, lease: float | None = None) -> None:
-        """What this worker asked for is still being tried: its leases run anew, from now, as long as `lease` or its own."""
+        """What this worker asked for is still being tried: its leases run anew, from now, as long
+        as `lease` or its own."""
         seconds = self.lease if lease is None else _lease(lease)
         with self._replica.writing() as call:
             if any(each.worker == self.worker for each in call.ledger.leases):
@@ -180,10 +189,12 @@ class Study:
         noise: Any = None,
         token: str | None = None,
     ) -> None:
-        """Learn the values of candidates; once this returns they are on disk. Arguments are those of `Optimizer.tell`.
+        """Learn the values of candidates; once this returns they are on disk. Arguments are those
+        of `Optimizer.tell`.
 
-        token : a name for this result, such as a job's: told again with the same token it is not counted twice, so a caller
-            that does not know whether its call went through may repeat it.
+        token : a name for this result, such as a job's: told again with the same token it is not
+            counted twice, so a caller that does not know whether its call went through may repeat
+            it.
         """
         with self._replica.writing() as call:
             names = self._names(ids)
@@ -208,7 +219,8 @@ class Study:
     # What is known
 
     def best(self, level: float = 0.95) -> Candidate:
-        """The tried candidate of largest lower confidence bound (lowest upper bound when minimising)."""
+        """The tried candidate of largest lower confidence bound (lowest upper bound when
+        minimising)."""
         with self._replica.learned() as optimizer:
             return optimizer.best(level)
 
@@ -223,12 +235,14 @@ class Study:
             return optimizer.predict(ids, level)
 
     def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
-        """The same of candidates that are not in the pool: a table that `add` would take. Nothing is added."""
+        """The same of candidates that are not in the pool: a table that `add` would take. Nothing
+        is added."""
         with self._replica.learned() as optimizer:
             return optimizer.predict_rows(table, ids=ids, level=level)
 
     def certificate(self, tolerance: float | None = None) -> Certificate:
-        """How much better than the recommended candidate another one may be, and how sure that is."""
+        """How much better than the recommended candidate another one may be, and how sure that
+        is."""
         with self._replica.learned() as optimizer:
             return optimizer.certificate(tolerance)
 
@@ -252,7 +266,8 @@ class Study:
 
     @property
     def sizes(self) -> list[Size]:
-        """Results, inducing arms and effective dimension, at steps at which someone looked, and now."""
+        """Results, inducing arms and effective dimension, at steps at which someone looked, and
+        now."""
         with self._replica.learned() as optimizer:
             sizes = self._replica.ledger.sizes
             model = optimizer._state.model
@@ -269,7 +284,8 @@ class Study:
     # Candidates come and go
 
     def add(self, table: Any, *, ids: Any = None) -> None:
-        """More candidates, in a table with the columns of the pool; `ids` for pools made of an array with ids."""
+        """More candidates, in a table with the columns of the pool; `ids` for pools made of an
+        array with ids."""
         with self._replica.writing() as call:
             before = call.ledger.pool
             pool = before.add(table, ids=ids)
@@ -284,7 +300,8 @@ class Study:
             )
 
     def retire(self, ids: Any) -> None:
-        """These candidates are no longer available: not asked for, not recommended. What they taught stays."""
+        """These candidates are no longer available: not asked for, not recommended. What they
+        taught stays."""
         with self._replica.writing() as call:
             call.append("retire", {"ids": self._names(ids)})
 
@@ -320,12 +337,14 @@ class Study:
             return self._replica.head.number
 
     def events(self) -> Iterator[Event]:
-        """The log from its first entry, read and checked anew; StudyDamagedError where it is not whole."""
+        """The log from its first entry, read and checked anew; StudyDamagedError where it is not
+        whole."""
         with self._replica.reading() as transaction:
             return iter(transaction.since(START))
 
     def verify(self) -> int:
-        """Check every event and every stored table; returns the number of events, or raises StudyDamagedError."""
+        """Check every event and every stored table; returns the number of events, or raises
+        StudyDamagedError."""
         with self._replica.reading() as transaction:
             events = transaction.since(START)
             for event in events:
