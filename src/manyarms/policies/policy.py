@@ -4,9 +4,10 @@
     observe:  arm, reward → belief (W grows) → evidence; the scores follow
 """
 
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from manyarms.policies.choosers import Chooser, View
 from manyarms.search import check_memory, scores_of
 from manyarms.search.estimate import half_the_machine
 from manyarms.search.parallel import one_thread
-from manyarms.search.scores import ArmScores, Scores, Upper
+from manyarms.search.scores import ArmScores, KeepsScores, Scores, Upper
 from manyarms.search.tuning import Tuning
 from manyarms.sketch.confidence import Constant, Promise, Radius, first_norm, updated_norm
 from manyarms.sketch.dictionary import Chance
@@ -314,6 +315,26 @@ class Policy:
         state = self._state
         done = f"{state.n_observations} observations of {len(state.log.pulled)} arms"
         return f"{type(self).__name__}({self.n_arms} arms, {self.kernel!r}, {done})"
+
+    # The same policy elsewhere
+
+    def resumed(self, state: State) -> Self:
+        """The same policy in another state, such as one that was stored; this one stays as it is."""
+        twin = copy(self)
+        twin._state = state
+        twin._scores_cache = None
+        twin._moments_cache = None
+        return twin
+
+    def over(self, arms: ArrayLike | Checked) -> Self:
+        """The same policy over a table that has grown: the belief, the log and the norm go on, and numbers stay."""
+        if isinstance(self.belief, KeepsScores):
+            raise StateError("this belief is about the arms of its own table: make the policy anew over the other one")
+        twin = self.resumed(self._state)
+        twin.arms = _table(encoded(arms, self.kernel), None)
+        twin._diag = self._diagonal(twin.arms)
+        twin._first_arm = self._chance.integer(twin.n_arms)
+        return twin
 
     # Parts
 
