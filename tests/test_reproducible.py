@@ -1,6 +1,4 @@
-"""The same seed gives the same arms, whatever the threads and the block sizes, duplicates included."""
-
-from concurrent.futures import ThreadPoolExecutor
+"""The same seed gives the same arms, whatever the threads and the thresholds of the search, duplicates included."""
 
 import numpy as np
 import pytest
@@ -8,35 +6,43 @@ from problems import RKHSProblem, play
 from threadpoolctl import threadpool_limits
 
 import manyarms as ma
-from manyarms.kernels import distances
-from manyarms.sketch import linalg, store
 
 KERNEL = ma.kernels.RBF(0.15)
 
 
-def arms_played(policy, confidence, steps=80):
+def arms_played(policy, confidence, steps=80, **options):
     problem = RKHSProblem(KERNEL, n_arms=500, d=2, seed=4)
     arms = np.vstack([problem.arms, problem.arms[::-1]])
     f = np.concatenate([problem.f, problem.f[::-1]])
-    bandit = policy(arms, KERNEL, regularization=0.01, confidence=confidence, seed=11)
+    bandit = policy(arms, KERNEL, regularization=0.01, confidence=confidence, seed=11, **options)
     rng = np.random.default_rng(0)
     return play(bandit, lambda chosen: f[chosen] + 0.1 * rng.standard_normal(len(chosen)), steps)
 
 
 @pytest.mark.parametrize("policy", [ma.BKB, ma.GPUCB])
 @pytest.mark.parametrize("confidence", [ma.Constant(2.0), ma.LogDet(1.0, 0.1)])
-def test_threads_and_blocks_change_no_choice(policy, confidence, monkeypatch):
+def test_threads_change_no_choice(policy, confidence):
     with threadpool_limits(1):
         expected = arms_played(policy, confidence)
     assert np.unique(expected).size > 10
-    for threads, block, chunk in ((2, 1 << 16, 1 << 19), (1, 1000, 7777), (2, 1 << 13, 1 << 14)):
-        monkeypatch.setattr(distances, "BLOCK_PAIRS", block)
-        monkeypatch.setattr(linalg, "CHUNK_ENTRIES", chunk)
-        monkeypatch.setattr(store, "CHUNK", chunk >> 7)
-        monkeypatch.setattr(store, "ENTRIES", chunk >> 4)
-        monkeypatch.setattr(store, "_pool", lambda pool=ThreadPoolExecutor(threads): pool)
-        with threadpool_limits(threads):
-            np.testing.assert_array_equal(arms_played(policy, confidence), expected)
+    with threadpool_limits(2):
+        np.testing.assert_array_equal(arms_played(policy, confidence), expected)
+
+
+@pytest.mark.parametrize("confidence", [ma.Constant(2.0), ma.Certified(1.0, 0.1)])
+@pytest.mark.parametrize(
+    "tuning",
+    [
+        ma.Tuning(dense=0),
+        ma.Tuning(dense=0, shortlist=16, share=0.2),
+        ma.Tuning(dense=0, shortlist=50, threaded=1),
+        ma.Tuning(threaded=1),
+    ],
+    ids=repr,
+)
+def test_the_search_changes_no_choice(tuning, confidence):
+    expected = arms_played(ma.BKB, confidence)
+    np.testing.assert_array_equal(arms_played(ma.BKB, confidence, tuning=tuning), expected)
 
 
 def test_a_generator_is_a_seed():
@@ -48,8 +54,7 @@ def test_different_seeds_draw_different_dictionaries():
     X = np.linspace(0, 1, 300)[:, None]
     drawn = []
     for seed in range(2):
-        policy = ma.BKB(X, KERNEL, regularization=1.0, seed=seed)
+        policy = ma.BKB(X, KERNEL, rule=ma.Sampled(5.0), regularization=100.0, seed=seed)
         policy.observe(np.arange(300), np.zeros(300))
-        policy.redraw()
-        drawn.append(policy.dictionary)
+        drawn.append(policy.inducing)
     assert not np.array_equal(*drawn)

@@ -12,7 +12,7 @@ from manyarms.errors import MemoryBudgetError, ParameterError
 from manyarms.kernels import RBF, Linear, Matern
 from manyarms.search.lazy import Lazy, Level
 from manyarms.search.scores import Upper, best_of
-from manyarms.search.table import Table
+from manyarms.search.table import Table, following
 from manyarms.stats import Stats
 
 DENSE = ma.Tuning(dense=10**9)
@@ -136,16 +136,16 @@ def test_a_table_brought_forward_is_one_computed_anew(seed, portions, keep):
     policy.observe([0], [1.0])
     table = Table.at(arms, policy.belief, room=np.inf if keep else 0.0, threaded=False)
     belief = policy.belief
-    waiting = []
+    waiting = ()
     for n in portions:
         some = np.unique(rng.integers(90, size=n))
         batch = policy._batch(some, rng.standard_normal(len(some)), None)
         step = belief.observed(batch)
-        waiting.append(step)
+        waiting = following(waiting, step)
         belief = step.after
         if rng.random() < 0.6:
             table = table.brought(waiting)
-            waiting = []
+            waiting = ()
             mean, variance = belief.moments(X, np.ones(90))
             np.testing.assert_allclose(table.mean, mean, atol=1e-9 * max(1.0, np.abs(mean).max()))
             assert (np.abs(table.variance - variance) <= table.slack(np.arange(90)) + 1e-9 * variance).all()

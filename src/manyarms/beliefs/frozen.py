@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyarms.beliefs.base import Arms, Batch, Change, Record, Step
-from manyarms.beliefs.inducing import Inducing
+from manyarms.beliefs.inducing import NEGATIVE, Inducing, not_positive
 from manyarms.beliefs.leftout import LeftOut, largest_eigenvalue
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
@@ -387,6 +387,10 @@ class Frozen:
         outside = r.copy()
         for i in range(k):
             residual = max(float(G[i, i]), 0.0)
+            if G[i, i] < -NEGATIVE * block.diag[i] - smallest[i]:
+                near = int(np.abs(np.array(zetas)[:, i]).argmax())
+                x, y = block.rows[i], block.rows[np.flatnonzero(entered)[near]]
+                raise not_positive(self.kernel, x, float(G[i, i]), y)
             outside[i] = residual
             if forced is not None:
                 enters = bool(forced[i])

@@ -102,8 +102,13 @@ class Inducing:
         if r >= -NEGATIVE * diag - 100 * float(self.rounding(z, float(np.square(self.L.row(0)[0])) + diag)):
             return
         near = int(np.abs(self.kernel(self.rows, row[None])[:, 0]).argmax())
-        raise KernelError(
-            f"the kernel is not positive semi-definite: given the inducing rows, x = {shown(self.kernel, row)} has the "
-            f"negative variance {r:.3g}, most of it against y = {shown(self.kernel, self.rows[near])}; "
-            "use a kernel that is a covariance"
-        )
+        raise not_positive(self.kernel, row, r, self.rows[near])
+
+
+def not_positive(kernel: Kernel, x: Array, variance: float, y: Array) -> KernelError:
+    """What to say of a row x whose variance is negative given the inducing rows, y being the one nearest to it."""
+    return KernelError(
+        f"the kernel is not positive semi-definite: given the inducing rows, x = {shown(kernel, x)} has the "
+        f"negative variance {variance:.3g}, most of it against y = {shown(kernel, y)}; "
+        "use a kernel that is a covariance"
+    )
