@@ -22,7 +22,7 @@ def dictionary(policy):
 
 
 def test_a_run_is_algorithm_one():
-    """A second, naive implementation in the paper's order makes the same choices from the same random numbers."""
+    """A naive implementation in the paper's order makes the same choices from the same random numbers."""
     kernel = ma.kernels.Matern(0.3, 0.5)
     problem = RKHSProblem(kernel, n_arms=120, seed=1)
     policy = ma.BKB(
@@ -154,7 +154,7 @@ def test_a_batch_repeats_an_arm_only_when_nothing_else_is_worth_it():
 
 
 def test_a_batch_from_an_unexplored_pool_holds_different_arms():
-    """An arm that is supposed pulled enters S: what S does not represent would keep its variance."""
+    """An arm that is supposed pulled enters S: outside of S it would keep its variance."""
     arms = np.arange(50.0)[:, None]
     policy = ma.BKB(arms, KERNEL, regularization=0.01, rule=ma.Sampled())
     policy.observe(0, 0.0)
