@@ -22,7 +22,7 @@ def dictionary(policy):
 
 
 def test_a_run_is_algorithm_one():
-    """A naive implementation in the paper's order makes the same choices from the same random numbers."""
+    """A naive implementation in the paper's order chooses the same from the same random numbers."""
     kernel = ma.kernels.Matern(0.3, 0.5)
     problem = RKHSProblem(kernel, n_arms=120, seed=1)
     policy = ma.BKB(

@@ -22,7 +22,7 @@ KERNEL = ma.kernels.RBF(0.15)
 
 
 def test_theorem_one_with_its_own_oversampling():
-    """In at least 90 of 100 runs, σ²/α ≤ σ̃² ≤ ασ² for all arms and steps, and |S_t| is within its bound."""
+    """σ²/α ≤ σ̃² ≤ ασ² always, and |S_t| within its bound, in at least 90 of 100 runs."""
     horizon, regularization = 30, 1.0
     q = ma.oversampling_for(EPSILON, DELTA, horizon)
     held = 0
@@ -52,7 +52,7 @@ def test_theorem_one_with_its_own_oversampling():
 def test_the_sandwich_needs_oversampling():
     """The case that can fail: 3,000 distinct arms pulled once each, d_eff ≈ 13.
 
-    Dictionaries are drawn from the exact leverage scores. q̄ = 1 breaks the 3-sandwich in most draws,
+    Dictionaries are drawn from the exact leverage scores. q̄ = 1 breaks the 3-sandwich in most,
     q̄ = 5 keeps it with fewer than 100 inducing arms.
     """
     arms, kernel = np.random.default_rng(0).random((3000, 1)), ma.kernels.RBF(0.1)
@@ -159,7 +159,7 @@ def test_intervals_that_are_too_narrow_do_not_cover():
 
 @pytest.mark.parametrize("confidence", [ma.Constant(2.0), ma.Bayes(0.1)], ids=["Constant", "Bayes"])
 def test_regret_is_sublinear_and_close_to_exact_gpucb(confidence):
-    """Same radius for both, median of 10 seeds: R_T within 1.2 times that of GPUCB, and R_T/T falling.
+    """Same radius, median of 10 seeds: R_T within 1.2 times that of GPUCB, and R_T/T falling.
 
     (Under `LogDet` the two radii differ by α and by the sketch's bias, and so does the regret.)
     """
