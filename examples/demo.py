@@ -63,7 +63,7 @@ class Step(NamedTuple):
     best: int
     mean: float  # of the best, in reward
     std: float
-    dictionary_size: int
+    n_inducing: int
     effective_dimension: float
 
 
@@ -102,8 +102,8 @@ def search(problem: Problem, policy: ma.BKB, budget: int) -> Iterator[Step]:
         arm = int(policy.choose()[0])
         policy.observe([arm], [problem.evaluate(arm)])
         best = policy.best
-        mean, std = policy.predict()
-        yield Step(arm, best, mean[best], std[best], len(policy.dictionary), policy.effective_dimension)
+        (mean,), (std,) = policy.predict(problem.arms[[best]])
+        yield Step(arm, best, mean, std, len(policy.inducing), policy.effective_dimension)
 
 
 def expected_random_regret(values: Array, budget: int) -> Array:
@@ -135,7 +135,7 @@ def run(problem: Problem, policy: ma.BKB, budget: int, console: Console) -> list
 
 def summary(problem: Problem, trace: Sequence[Step], seconds: float) -> Table:
     """The answer, and how good it is by the table."""
-    _, best, mean, std, dictionary_size, effective_dimension = trace[-1]
+    _, best, mean, std, n_inducing, effective_dimension = trace[-1]
     losses, values = problem.losses.mean(axis=1), reward(problem.losses).mean(axis=1)
     normalised = (values.max() - values[best]) / (values.max() - np.median(values))
     table = Table(title="Best configuration found", show_header=False)
@@ -151,7 +151,7 @@ def summary(problem: Problem, trace: Sequence[Step], seconds: float) -> Table:
     table.add_section()
     table.add_row("evaluations", f"{len(trace)}, of {len({step.arm for step in trace})} configurations")
     table.add_row("seconds", f"{seconds:.1f}")
-    table.add_row("dictionary size", f"{dictionary_size}")
+    table.add_row("inducing arms", f"{n_inducing}")
     table.add_row("effective dimension", f"{effective_dimension:.1f}")
     return table
 
@@ -173,9 +173,9 @@ def draw(problem: Problem, policy: ma.BKB, trace: Sequence[Step], path: Path) ->
     regret.set(title="Regret: a median arm has 1", xlabel="evaluations", ylabel="normalised regret", ylim=(-0.02, None))
 
     size.plot(t, t, color=GREY, ls="--", label="evaluations")
-    size.plot(t, [step.dictionary_size for step in trace], color=BLUE, label="dictionary")
+    size.plot(t, [step.n_inducing for step in trace], color=BLUE, label="inducing arms")
     size.plot(t, [step.effective_dimension for step in trace], color=VERMILION, label="effective dimension")
-    size.set(title="Size of the sketch", xlabel="evaluations", ylim=(0, 2 * max(step.dictionary_size for step in trace)))
+    size.set(title="Size of the sketch", xlabel="evaluations", ylim=(0, 2 * max(step.n_inducing for step in trace)))
 
     predicted, true = loss_of(policy.scores().mean), loss_of(values)
     some = slice(None, None, 20)
@@ -208,9 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Step]:
     console = Console()
     problem = load(options.seed)
     console.print(f"Searching {len(problem.arms):,} configurations with {options.budget} evaluations. Ctrl-C stops early.")
-    policy = ma.BKB(
-        problem.arms, KERNEL, regularization=NOISE**2, oversampling=5.0, confidence=ma.Constant(2.0), seed=options.seed
-    )
+    policy = ma.BKB(problem.arms, KERNEL, regularization=NOISE**2, confidence=ma.Constant(2.0), seed=options.seed)
     start = time.perf_counter()
     trace = run(problem, policy, options.budget, console)
     if trace:

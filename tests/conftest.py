@@ -9,16 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from manyarms.policies import adaptive
-
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=60)
 settings.load_profile("repeatable")
-
-
-@pytest.fixture(autouse=True)
-def _sketched_from_the_start(monkeypatch):
-    """Tables of tests are small; what is tested is mostly the sketch (`test_start.py`: the exact start)."""
-    monkeypatch.setattr(adaptive, "EXACT_ENTRIES", 0)
 
 
 @pytest.fixture

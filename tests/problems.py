@@ -4,10 +4,9 @@ from dataclasses import fields, is_dataclass
 
 import numpy as np
 
-from manyarms.policies.base import Policy
-from manyarms.sketch.covariance import Covariance
+from manyarms.policies.policy import Policy
 from manyarms.sketch.dictionary import Chance
-from manyarms.sketch.lazy import Frontier
+from manyarms.sketch.growing import Stack
 
 
 class RKHSProblem:
@@ -42,16 +41,13 @@ def read_only(array):
     return array
 
 
+CACHES = ("stats", "_places")
+"""What does not determine what a policy does next, beside names that end in `_cache`."""
+
+
 def fingerprint(policy):
     """Everything that determines what a policy does next, bit by bit."""
-    return _frozen({name: value for name, value in vars(policy).items() if name != "stats" and not name.endswith("_cache")})
-
-
-def _settled(frontier):
-    """What a frontier holds of the posterior, whatever it tracks and bounds beside the pulled arms."""
-    tracked, pulled = frontier.tracked, frontier._history.pulled
-    at = tracked.positions(pulled)
-    return [pulled, tracked.mean[at], tracked.variance[at], tracked.posterior.embedding.L]
+    return _frozen(vars(policy))
 
 
 def _frozen(value):
@@ -61,16 +57,18 @@ def _frozen(value):
         return fingerprint(value)
     if isinstance(value, Chance):
         return repr(value._state)
-    if isinstance(value, Covariance):
-        return _frozen({**vars(value), "_rows": value._rows.E[: value.n_rows]})  # rows behind n_rows are scratch
-    if isinstance(value, Frontier):
-        return _frozen(_settled(value))
-    if isinstance(value, list):
+    if isinstance(value, Stack):
+        return _frozen(value.items)  # what lies behind them in the buffer is not this value's
+    if isinstance(value, list | tuple):
         return [_frozen(item) for item in value]
-    if is_dataclass(value):
-        return [_frozen(getattr(value, field.name)) for field in fields(value)]
+    if is_dataclass(value) and not isinstance(value, type):
+        return _frozen({field.name: getattr(value, field.name) for field in fields(value)})
     if isinstance(value, dict):
-        return {name: _frozen(item) for name, item in value.items()}
+        return {name: _frozen(item) for name, item in value.items() if not _is_cache(name)}
     if hasattr(value, "__dict__") and not callable(value):
         return _frozen(vars(value))
     return repr(value)
+
+
+def _is_cache(name):
+    return name in CACHES or str(name).endswith("_cache")

@@ -141,7 +141,7 @@ def test_from_a_table_to_a_recommendation(lab):
     assert {each["worker"] for each in before["pending"]} == {"Ada"}
     text = manyarms("status", lab).out
     assert before["best"]["id"] in text
-    assert "dictionary of" in text
+    assert "inducing candidate" in text
     assert "Ada" in text
     manyarms("release", lab, "--all")
     next_file = lab.parent / "next.csv"

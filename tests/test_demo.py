@@ -26,7 +26,7 @@ def run(tmp_path: Path, *, budget: int = 15, seed: int = 0) -> list[demo.Step]:
 def test_prints_a_summary_and_draws_a_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(run(tmp_path)) == 15
     printed = capsys.readouterr().out
-    for words in ("regret in loss", "normalised regret", "15, of", "dictionary size", "effective dimension", "demo.png"):
+    for words in ("regret in loss", "normalised regret", "15, of", "inducing arms", "effective dimension", "demo.png"):
         assert words in printed
     assert (tmp_path / "out" / "demo.png").read_bytes().startswith(b"\x89PNG")
 

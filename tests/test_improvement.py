@@ -7,12 +7,12 @@ from problems import RKHSProblem, play
 from scipy.special import ndtr
 
 import manyarms as ma
+from manyarms.baselines.improvement import log_expected_improvement
 from manyarms.errors import ParameterError
-from manyarms.policies.improvement import log_expected_improvement
 
 KERNEL = ma.kernels.RBF(0.2)
-EXPECTED = [ma.policies.GPEI, ma.policies.SketchEI]
-PROBABLE = [ma.policies.GPPI, ma.policies.SketchPI]
+EXPECTED = [ma.baselines.GPEI, ma.baselines.SketchEI]
+PROBABLE = [ma.baselines.GPPI, ma.baselines.SketchPI]
 
 
 def dense_expected_improvement(gain, deviation):
@@ -79,7 +79,7 @@ def test_it_finds_the_best_arm(policy):
 
 
 def test_improvement_by_nothing_stays_with_the_incumbent():
-    bandit = ma.policies.GPPI(np.linspace(0, 1, 30)[:, None], KERNEL, margin=0.0)
+    bandit = ma.baselines.GPPI(np.linspace(0, 1, 30)[:, None], KERNEL, margin=0.0)
     bandit.observe([3, 20], [0.0, 1.0])
     arms = np.unique(play(bandit, lambda chosen: np.ones(1), 40)[-20:])
     assert np.ptp(arms) <= 3
@@ -89,3 +89,18 @@ def test_a_wrong_margin_is_a_typed_error():
     for policy in PROBABLE:
         with pytest.raises(ParameterError, match="margin"):
             policy(np.zeros((3, 1)), KERNEL, margin=-1.0)
+
+
+def test_among_rows_given_by_value_the_incumbent_is_the_best_mean_of_them():
+    """Arms that change have no incumbent of their own: it is the largest mean of the rows offered."""
+    rng = np.random.default_rng(0)
+    for policy in EXPECTED:
+        bandit = policy(None, KERNEL, n_features=1, regularization=0.05)
+        seen = rng.random((20, 1))
+        bandit.observe(seen, np.sin(6 * seen[:, 0]))
+        offers = rng.random((15, 1))
+        mean, deviation = bandit.predict(offers)
+        values = dense_expected_improvement(mean - mean.max(), deviation)
+        assert bandit.choose(arms=offers)[0] == np.argmax(values)
+        values[np.argmax(values)] = -1.0
+        assert bandit.choose(arms=offers, exclude=bandit.choose(arms=offers))[0] == np.argmax(values)

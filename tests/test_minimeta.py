@@ -8,12 +8,12 @@ import manyarms as ma
 from manyarms.errors import ParameterError
 
 KERNEL = ma.kernels.RBF(0.2)
-MiniMeta = ma.policies.MiniMeta
+MiniMeta = ma.baselines.MiniMeta
 
 
 def inner(name, arms, **options):
-    make = {"ucb": ma.GPUCB, "ei": ma.policies.GPEI, "ts": ma.policies.Thompson, "bkb": ma.BKB}[name]
-    return make(arms, KERNEL, regularization=0.04, seed=3, **options)
+    found = {"ucb": "GPUCB", "ei": "GPEI", "ts": "Thompson", "bkb": "BKB"}[name]
+    return getattr(ma.policies, found)(arms, KERNEL, regularization=0.04, seed=3, **options)
 
 
 @pytest.mark.parametrize("name", ["ucb", "ei", "ts", "bkb"])
@@ -23,7 +23,7 @@ def test_an_arm_is_evaluated_until_its_quota_is_observed(name):
     lengths = []
     while sum(lengths) < 40:  # the longer an arm was evaluated, the longer it will be
         arm = int(plain.choose()[0])
-        quota = max(1, int((1.5**2 - 1) / plain._moments_at(problem.arms[[arm]], np.ones(1))[1][0]))
+        quota = max(1, int((1.5**2 - 1) / plain.belief.moments(problem.arms[[arm]], np.ones(1))[1][0]))
         lengths.append(quota)
         np.testing.assert_array_equal(policy.choose(None), np.full(quota, arm))
         assert len(policy.choose(None, pending=np.full(quota, arm))) == 0
@@ -76,3 +76,24 @@ def test_wrong_settings_are_typed_errors():
         MiniMeta(ma.GPUCB(np.zeros((2, 1)), KERNEL), threshold=1.0)
     with pytest.raises(ParameterError, match="policy"):
         MiniMeta(KERNEL)
+
+
+def test_arms_given_by_value_have_no_epochs():
+    arms = np.linspace(0, 1, 20)[:, None]
+    policy, plain = MiniMeta(ma.GPUCB(arms, KERNEL, regularization=1.0)), ma.GPUCB(arms, KERNEL, regularization=1.0)
+    for bandit in (policy, plain):
+        bandit.observe(arms[[5]] + 0.001, [1.0])
+    np.testing.assert_array_equal(policy.choose(3, arms=arms[:8]), plain.choose(3, arms=arms[:8]))
+    assert policy.evidence.n_observations == 1
+
+
+def test_all_else_is_the_policy_s():
+    policy = MiniMeta(ma.GPUCB(np.linspace(0, 1, 20)[:, None], KERNEL))
+    policy.observe([1, 2], [0.0, 1.0])
+    assert policy.guarantee == "exact"
+    assert policy.highest() == np.argmax(policy.scores().ucb)
+    assert repr(policy).startswith("MiniMeta(GPUCB(20 arms")
+    with pytest.raises(AttributeError, match="_nothing"):
+        _ = policy._nothing
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = policy.nothing

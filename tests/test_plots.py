@@ -208,7 +208,7 @@ def test_sketch(policy):
     assert list(last) == list(range(1, 9))
     for name, expected in (
         ("values told", list(last)),
-        ("dictionary size", [size for size, _ in last.values()]),
+        ("inducing arms", [size for size, _ in last.values()]),
         ("effective dimension", [dimension for _, dimension in last.values()]),
     ):
         np.testing.assert_array_equal(drawn[name].x, list(last))

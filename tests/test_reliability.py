@@ -112,7 +112,7 @@ def of_child(script):
     code = f"""
 import os, signal, sys
 import manyarms as ma, numpy as np
-from manyarms.sketch.store import in_parallel
+from manyarms.search.parallel import in_parallel
 from manyarms.errors import ArmsError
 in_parallel(print, [" "] * 8)
 X = np.random.default_rng(0).random((300, 2))
@@ -192,7 +192,7 @@ def damaged_by(path, statement):
 
 def test_whole_events_behind_a_damaged_one_are_saved(folder):
     study = a_study(folder / "a.db")
-    n = sum(event.kind not in ("draw", "refit") for event in study.events())
+    n = sum(event.kind not in ("insert", "refit") for event in study.events())
     study.close()
     damaged_by(folder / "a.db", "UPDATE events SET record = replace(record, '12.0', '13.0') WHERE number = 14")
     with pytest.raises(StudyDamagedError):

@@ -9,17 +9,17 @@ import pytest
 from soak import common
 
 import manyarms as ma
-from manyarms import model, plots
+from manyarms import plots
 from manyarms.errors import StudyStorageError
-from manyarms.policies import adaptive
 from manyarms.study import learning, replica, snapshot
 
 X = np.random.default_rng(0).random((400, 2))
-BIG = np.random.default_rng(1).random((6000, 2))  # too many for the exact start
+BIG = np.random.default_rng(1).random((6000, 2))
 
 
 def value(rows, id, step):
-    return float(np.sin(5 * rows[id]).sum() + 0.1 * np.random.default_rng([7, step]).normal())
+    row = rows[id] if id < len(rows) else rows[id - len(rows)] + 1.0
+    return float(np.sin(5 * row).sum() + 0.1 * np.random.default_rng([7, step]).normal())
 
 
 def run(study, rows, start, stop):
@@ -29,27 +29,32 @@ def run(study, rows, start, stop):
 
 
 def known(study):
-    state = study.policy._state
-    return state.dictionary.tolist(), sorted(state.inducing.tolist()), state.chance.state, state.evidence, study.history
+    policy = study.policy
+    log = policy.log
+    decided = policy.belief.keys.tolist(), log.arms.tolist(), log.sizes.tolist(), study.history
+    return decided, (log.weights, log.rewards), policy.evidence
 
 
 def assert_alike(one, other):
     mine, its = known(one), known(other)
-    assert mine[:3] == its[:3]
-    assert mine[4] == its[4]
-    for name, number in vars(mine[3]).items():
-        if number is not None:
-            assert number == pytest.approx(getattr(its[3], name), rel=1e-8, abs=1e-12), name
+    assert mine[0] == its[0]
+    np.testing.assert_allclose(mine[1], its[1], rtol=1e-12)
+    for name, number in vars(mine[2]).items():
+        if isinstance(number, float):
+            assert number == pytest.approx(getattr(its[2], name), rel=1e-8, abs=1e-12), name
+    assert mine[2].n_observations == its[2].n_observations
+    assert mine[2].effective_dimension == pytest.approx(its[2].effective_dimension, rel=1e-8)
     np.testing.assert_allclose(one.policy.predict().mean, other.policy.predict().mean, rtol=1e-8, atol=1e-9)
     np.testing.assert_allclose(one.policy.predict().std, other.policy.predict().std, rtol=1e-6, atol=1e-9)
 
 
 CASES = {
-    "exact": (X, {}),
-    "sketched": (BIG, {"kernel": ma.kernels.RBF(0.2), "noise": 0.1}),
+    "small": (X, {}),
+    "given": (BIG, {"kernel": ma.kernels.RBF(0.2), "noise": 0.1}),
+    "certified": (BIG, {"kernel": ma.kernels.RBF(0.2), "noise": 0.1, "confidence": ma.Certified(2.0, 0.1)}),
     "learned": (BIG, {}),
-    "table": (BIG, {}),
-    "table and more": (BIG, {}),
+    "capped": (BIG, {"rule": ma.Inserted(most=6)}),
+    "loose": (BIG, {"kernel": ma.kernels.RBF(0.2), "noise": 0.1, "rule": ma.Inserted(0.5)}),
     "doubling": (BIG, {"kernel": ma.kernels.RBF(0.2), "noise": 0.1, "confidence": ma.Theory(0.1, 0.1, double=True)}),
 }
 
@@ -58,15 +63,13 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_state_from_a_snapshot_is_the_state_from_the_log(path, monkeypatch, name, seed):
     rows, options = CASES[name]
-    if name.startswith("table"):
-        monkeypatch.setattr(model, "LARGE", 24)
-    if name == "table and more":
-        monkeypatch.setattr(model, "LARGEST", 6)
-    monkeypatch.setattr(replica, "EVERY", 2 if name == "table and more" else 10)
-    monkeypatch.setattr(adaptive, "EXACT_ENTRIES", 1 << 18)
+    monkeypatch.setattr(replica, "EVERY", 10)
     made = ma.Study.create(path, ma.Pool.from_array(rows), seed=seed, **options)
-    run(made, rows, 0, 39)
+    run(made, rows, 0, 15)
+    made.add(rows[:5] + 1.0)
+    run(made, rows, 15, 39)
     made.best()
+    assert 0 < made.snapshot_bytes < 8 * 39**2 + 20_000
     taken = []
     original = replica.resume
     monkeypatch.setattr(replica, "resume", lambda *given: taken.append(original(*given)) or taken[-1])
@@ -74,9 +77,6 @@ def test_a_state_from_a_snapshot_is_the_state_from_the_log(path, monkeypatch, na
     with_snapshot.best()
     assert taken[0] is not None
     assert taken[0][1] >= 20  # steps that were not taken again
-    assert (with_snapshot.policy._state.exact is None) == (rows is BIG)
-    assert (with_snapshot.policy._past is not None) == name.startswith("table")
-    assert (with_snapshot.policy.oversampling < 5) == (name == "table and more")
     monkeypatch.setattr(replica, "resume", lambda *_: None)
     from_log = ma.Study.open(path)
     assert_alike(with_snapshot, from_log)
@@ -119,7 +119,7 @@ def test_one_snapshot_is_kept(path, monkeypatch):
     connection.close()
 
 
-def test_a_snapshot_is_not_used_where_others_drew_at_its_steps(path, monkeypatch):
+def test_a_snapshot_is_not_used_where_others_decided_at_its_steps(path, monkeypatch):
     monkeypatch.setattr(replica, "EVERY", 5)
     made = ma.Study.create(path, ma.Pool.from_array(X))
     run(made, X, 0, 12)
@@ -143,7 +143,7 @@ def test_two_who_learn_the_same_agree(path):
     events = two.n_events
     with one._replica.writing() as call:
         call.adopt(found)
-        assert call.done == found.done  # the same was drawn: nothing is written twice
+        assert call.done == found.done  # the same was decided: nothing is written twice
     assert one.n_events == events
     other = found._replace(begun=one._replica._done, done=one._replica._done, made={})
     two.tell(9, [0.3])
@@ -151,7 +151,7 @@ def test_two_who_learn_the_same_agree(path):
     with one._replica.current() as ledger:
         stale = learning.learn(ledger, one._replica._model, one._replica._done, one._replica.resume)
     number = ledger.steps[-1].number
-    wrong = stale._replace(recorded=number - 1, made={number: ("draw", {"step": number, "drawn": "AA=="})})
+    wrong = stale._replace(recorded=number - 1, made={number: ("insert", {"step": number, "entered": [0, 1]})})
     with one._replica.writing() as call:
         call.adopt(wrong)
         assert call.done == other.done  # it is dropped
@@ -191,14 +191,14 @@ def test_a_large_backlog_is_learned_at_once(path):
     assert_alike(made, ma.Study.open(path))
 
 
-def test_sizes_are_of_every_draw(path):
+def test_sizes_grow_with_the_results(path):
     made = ma.Study.create(path, ma.Pool.from_array(X))
     assert made.sizes == []
     run(made, X, 0, 12)
     sizes = made.sizes
     assert [n for n, *_ in sizes] == sorted(n for n, *_ in sizes)
     assert sizes[-1][0] == 12
-    assert sizes[-1][1] == len(made.policy.dictionary)
+    assert sizes[-1][1] == len(made.policy.inducing)
     assert sizes == ma.Study.open(path).sizes
     assert len(plots.sketch(made).data) == 3
 

@@ -7,12 +7,13 @@ import pytest
 from problems import RKHSProblem, play
 
 import manyarms as ma
-from manyarms.errors import ParameterError
-from manyarms.policies.supkernel import Level, n_levels
-from manyarms.sketch.covariance import Covariance
+from manyarms.baselines.supkernel import n_levels
+from manyarms.beliefs.base import Arms, Batch
+from manyarms.beliefs.exact import Exact
+from manyarms.errors import ArmsError, ParameterError
 
 KERNEL = ma.kernels.RBF(0.1)
-SupKernelUCB, FixedDesign = ma.policies.SupKernelUCB, ma.policies.FixedDesign
+SupKernelUCB, FixedDesign = ma.baselines.SupKernelUCB, ma.baselines.FixedDesign
 
 
 def test_a_clearly_bad_arm_is_eliminated():
@@ -24,7 +25,7 @@ def test_a_clearly_bad_arm_is_eliminated():
     bad = np.flatnonzero(chosen == 2)
     assert len(bad) <= 3
     assert bad[-1] < 12
-    first = policy._state.levels[0].covariance  # its interval at level 1 excludes it: μ + βσ < max(μ + βσ) − 2·½κ
+    first = policy.belief.levels[0].covariance  # its interval at level 1 excludes it: μ + βσ < max(μ + βσ) − 2·½κ
     upper = first.mean + policy.beta * np.sqrt(first.variance)
     assert upper[2] < upper.max() - 1.0
     assert np.mean(chosen[-100:] == 0) > 0.9
@@ -35,23 +36,24 @@ def test_which_arm_joins_a_level_does_not_depend_on_the_rewards_of_that_level():
     problem = RKHSProblem(KERNEL, n_arms=60, seed=1)
     policy = SupKernelUCB(problem.arms, KERNEL, regularization=0.01, horizon=400, seed=0)
     rng, reached = np.random.default_rng(0), set()
+    table = Arms(policy.arms, np.ones(60))
     for _ in range(150):
         play(policy, problem.pull, 1)
-        arm, state = int(policy.choose()[0]), policy._state
-        s = policy._level_of(arm, [level.covariance for level in state.levels], policy.beta)
+        arm, state, belief = int(policy.choose()[0]), policy._state, policy.belief
+        s = belief.level_of(np.array([level.covariance.variance[[arm]] for level in belief.levels]))[0]
         if s < 0:
             continue
         reached.add(s)
-        levels = list(state.levels)
+        levels = list(belief.levels)
         for deeper in range(s, len(levels)):
             history = levels[deeper].history
             if history.n_observations:
-                fake = rng.standard_normal(len(history.pulled)) * 10
-                fresh = Covariance(policy.arms, policy._diag, KERNEL, 0.01)
-                changed = replace(history, sums=history.counts * fake)
-                covariance, _ = fresh.observed(changed, history.pulled, fake, history.counts)
-                levels[deeper] = Level(changed, covariance)
-        policy._state = replace(state, levels=tuple(levels))
+                u = len(history.pulled)
+                fake = rng.standard_normal(u) * 10
+                batch = Batch(policy.arms[history.pulled], np.ones(u), fake, history.counts, history.pulled, u)
+                prior = Exact().prior(KERNEL, table, 0.01, 0.1, rng)
+                levels[deeper] = prior.observed(batch).after
+        policy._state = replace(state, belief=replace(belief, levels=tuple(levels)))
         assert policy.choose()[0] == arm
         policy._state = state
     assert len(reached) >= 2
@@ -61,13 +63,13 @@ def test_the_levels_partition_what_was_observed():
     problem = RKHSProblem(KERNEL, n_arms=60, seed=2)
     policy = SupKernelUCB(problem.arms, KERNEL, regularization=0.01, horizon=400, seed=0)
     play(policy, problem.pull, 120)
-    samples = [level.history for level in policy._state.levels]
+    samples = [level.history for level in policy.belief.levels]
     assert sum(sample.n_observations for sample in samples) <= 120
     counts = np.zeros(60)
     for sample in samples:
         np.add.at(counts, sample.pulled, sample.counts)
     assert (counts <= policy.counts).all()
-    for sample, level in zip(samples, policy._state.levels, strict=True):  # each posterior is that of its own sample
+    for sample, level in zip(samples, policy.belief.levels, strict=True):  # each posterior is that of its own sample
         alone = ma.GPUCB(problem.arms, KERNEL, regularization=0.01)
         if sample.n_observations:
             alone.observe(sample.pulled, sample.sums / sample.counts, noise=0.1 / np.sqrt(sample.counts))
@@ -96,3 +98,25 @@ def test_levels_end_at_one_over_the_root_of_the_horizon():
         SupKernelUCB(np.zeros((2, 1)), KERNEL, horizon=0)
     with pytest.raises(ParameterError, match="norm"):
         FixedDesign(norm=0.0, noise=0.1)
+
+
+def test_levels_that_were_decided_are_not_decided_again():
+    """With the records of one run, another policy has the same levels, whatever its radius."""
+    problem = RKHSProblem(KERNEL, n_arms=60, seed=2)
+    policy = SupKernelUCB(problem.arms, KERNEL, horizon=400)
+    other = SupKernelUCB(problem.arms, KERNEL, horizon=400, confidence=ma.Constant(9.0))
+    for _ in range(40):
+        arms = policy.choose(2)
+        y = problem.pull(arms)
+        other.observe(arms, y, record=policy.observe(arms, y))
+    assert policy.log.sizes.max() > 1
+    for one, two in zip(policy.belief.levels, other.belief.levels, strict=True):
+        np.testing.assert_array_equal(one.history.pulled, two.history.pulled)
+        np.testing.assert_array_equal(one.covariance.mean, two.covariance.mean)
+
+
+def test_radii_that_look_at_rewards_and_tables_that_are_missing_are_refused():
+    with pytest.raises(ParameterError, match="double"):
+        SupKernelUCB(np.zeros((2, 1)), KERNEL, confidence=ma.LogDet(1.0, 0.1, double=True))
+    with pytest.raises(ArmsError, match="GPUCB"):
+        SupKernelUCB(None, KERNEL, n_features=2)

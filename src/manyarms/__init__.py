@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from manyarms.box_optimizer import BoxOptimizer
     from manyarms.certificate import Certificate
     from manyarms.domains.box import Box
-    from manyarms.maximize import Result, maximize
+    from manyarms.loop import Result, maximize
     from manyarms.optimizer import Candidate, Optimizer, Predictions
     from manyarms.policies.batches import GlobalRule
     from manyarms.policies.bkb import BKB
@@ -49,7 +49,7 @@ _HOME = {
     "Prediction": "policies.policy",
     "Predictions": "optimizer",
     "Resampled": "sketch.confidence",
-    "Result": "maximize",
+    "Result": "loop",
     "Sampled": "beliefs.sampled",
     "Scores": "search.scores",
     "Study": "study",
@@ -57,7 +57,7 @@ _HOME = {
     "Trial": "trials",
     "Tuning": "search.tuning",
     "joined": "arms.contexts",
-    "maximize": "maximize",
+    "maximize": "loop",
     "oversampling_for": "sketch.dictionary",
 }
 """Where each public name is defined. It is imported when it is asked for: a bare BKB loads NumPy and SciPy only."""

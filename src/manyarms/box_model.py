@@ -1,8 +1,9 @@
 """The model of a box, and where it searches once it stalls.
 
-A model that knows a good region has its units from there: what is much worse elsewhere passes for equally bad and is not
-climbed, so that a run that ended in the second best of several basins stays in it. So another model is made then which knows
-later results only, from a random start on, and chooses until it stalls as well; the first one is told of all it finds.
+A model that knows a good region has its units from there: what is much worse elsewhere passes for
+equally bad and is not climbed, so that a run that ended in the second best of several basins stays
+in it. So another model is made then which knows later results only, from a random start on, and
+chooses until it stalls as well; the first one is told of all it finds.
 """
 
 from collections.abc import Callable
@@ -12,21 +13,26 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 
 from manyarms.arms.array import Checked
-from manyarms.model import Model, Record, Results
+from manyarms.beliefs.base import Record
+from manyarms.model import Model, Results
 from manyarms.typing import Array, Indices
 from manyarms.warp import Warp
 
 NOISES = 10.0
-"""Standard deviations of the noise in a unit of reward, at least, while that is less than the standard deviation of all
-means: the noise is itself learned in these units, and each would raise the other."""
+"""Standard deviations of the noise in a unit of reward, at least, while that is less than the
+standard deviation of all means: the noise is itself learned in these units, and each would raise
+the other."""
 STALLED = 60
-"""Results asked for without one that is better by more than the noise, after which a model has stalled."""
+"""Results asked for without one that is better by more than the noise, after which a model has
+stalled."""
 SHARE = 4
-"""A search elsewhere waits for one in so many of all results, too: it is a falling share of a long run."""
+"""A search elsewhere waits for one in so many of all results, too: it is a falling share of a long
+run."""
 
 GROWTH, THOROUGH = 1.05, 1.2
-"""A refit comes when there are so many times more results than at the last; one that looks for a kernel everywhere, and not
-only near the last one, when there are so many times more than at the last of those."""
+"""A refit comes when there are so many times more results than at the last; one that looks for a
+kernel everywhere, and not only near the last one, when there are so many times more than at the
+last of those."""
 
 
 class Progress(NamedTuple):
@@ -37,8 +43,13 @@ class Progress(NamedTuple):
 
     def after(self, model: Model, values: Array, n_asked: int) -> "Progress":
         """After these values (n,), of which so many were asked for."""
-        highest, noise = float(values.max()), float(np.sqrt(model.policy.regularization)) / model.warp.slope
-        return Progress(highest, 0) if highest > self.top + noise else Progress(self.top, self.stalled + n_asked)
+        highest = float(values.max())
+        noise = model.noise / model.warp.slope
+        return (
+            Progress(highest, 0)
+            if highest > self.top + noise
+            else Progress(self.top, self.stalled + n_asked)
+        )
 
 
 NONE = Progress(-np.inf, 0)
@@ -88,8 +99,11 @@ class BoxModel(Model):
         model = cast(BoxModel, self.refitted_as(found, warp, arms, values, noise))
         return replace(model, n_thorough=n) if thorough else model
 
-    def searching(self, new: Results, n_asked: int, pending: tuple[int, ...], results: Callable[[], Results]) -> "BoxModel":
-        """After results that it was told of already, so many of them asked for: a search goes on, begins or ends.
+    def searching(
+        self, new: Results, n_asked: int, pending: tuple[int, ...], results: Callable[[], Results]
+    ) -> "BoxModel":
+        """After results that it was told of already, so many of them asked for: a search goes on,
+        begins or ends.
 
         `results` gives all there are, as for `told`.
         """
@@ -98,18 +112,24 @@ class BoxModel(Model):
             if progress.stalled < max(STALLED, self.n_results // SHARE):
                 return replace(self, progress=progress)
             fresh = BoxModel.prior(self.settings, Checked(self.arms))
-            return replace(self, progress=progress, search=Search(fresh, self.n_results, pending, NONE))
+            return replace(
+                self, progress=progress, search=Search(fresh, self.n_results, pending, NONE)
+            )
         search, (arms, values, noise) = self.search, self.search.of(new, start=0)
         if len(arms):
-            model = replace(search.model, arms=self.arms).told(arms, values, noise, lambda: search.of(results()))
-            search = search._replace(model=model, progress=search.progress.after(model, values, n_asked))
+            model = replace(search.model, arms=self.arms).told(
+                arms, values, noise, lambda: search.of(results())
+            )
+            search = search._replace(
+                model=model, progress=search.progress.after(model, values, n_asked)
+            )
         if search.progress.stalled < STALLED:
             return replace(self, progress=progress, search=search)
         return replace(self, progress=Progress(progress.top, 0), search=None)
 
     def _units(self, means: Array) -> Warp:
-        noise = np.sqrt(self.policy.regularization) / self.warp.slope if self.fitted else 0.0
-        return Warp.half_log(means, min(NOISES * float(noise), float(np.std(means))))
+        noise = self.noise / self.warp.slope if self.fitted else 0.0
+        return Warp.half_log(means, min(NOISES * noise, float(np.std(means))))
 
     def _observe(
         self,
@@ -118,7 +138,6 @@ class BoxModel(Model):
         rewards: Array,
         noise: dict[str, Any],
         record: Record | None,
-        *,
-        as_table: bool = False,
-    ) -> None:
+    ) -> Record | None:
         policy.observe(self.arms[arms], rewards, **noise)
+        return None

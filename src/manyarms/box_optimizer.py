@@ -1,4 +1,5 @@
-"""Ask and tell over a box: `Optimizer(Box(...))`. Ids are points; those asked for or told form a table that grows."""
+"""Ask and tell over a box: `Optimizer(Box(...))`. Ids are points; those asked for or told form a
+table that grows."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -19,27 +20,31 @@ from manyarms.errors import ParameterError, StateError
 from manyarms.model import Model
 from manyarms.numbers import whole
 from manyarms.optimizer import START, Direction, Optimizer, Predictions, State
+from manyarms.search.parallel import blas
 from manyarms.sketch.confidence import Constant, Radius
-from manyarms.sketch.store import blas
 from manyarms.trials import CandidateId, Trial
 from manyarms.typing import Array, Indices, Mask, Seed
 
 RADIUS = Constant(2.0)
 """Of a box: see docs/optimizer.md."""
 MAXIMISER = MultiStart(raw=256, starts=2, steps=15)
-"""Less thorough than that of `DomainBKB`, and cheaper: regrets could not be told apart (docs/optimizer.md)."""
+"""Less thorough than that of `DomainBKB`, and cheaper: regrets could not be told apart
+(docs/optimizer.md)."""
 OTHERS, GRID = 512, 1 << 14
-"""Points drawn where the one of largest score is pending, or ruled out by `repeats`; a box of so few points has all of them
-looked at instead."""
+"""Points drawn where the one of largest score is pending, or ruled out by `repeats`; a box of so
+few points has all of them looked at instead."""
 
 
-class BoxOptimizer(Optimizer, over=Box):
-    """What `Optimizer` is for a `Box`. A point is a dict of its columns, or a tuple of numbers where the box has no names.
+class BoxOptimizer(Optimizer):
+    """What `Optimizer` is for a `Box`. A point is a dict of its columns, or a tuple of numbers
+    where the box has no names.
 
-    The first eight points are drawn uniformly. A point that is pending is asked for again only where no other is found. One
-    that failed counts as bad as the worst value told when the next is chosen, so that it is left alone; predictions do not use
-    it. `top` is of the points told or asked for. `policy` is `DomainBKB` or another with its arguments; ``maximiser=`` is
-    passed on to it. A run that stalls searches elsewhere for a while (`box_model`), unless kernel and noise are given.
+    The first eight points are drawn uniformly. A point that is pending is asked for again only
+    where no other is found. One that failed counts as bad as the worst value told when the next is
+    chosen, so that it is left alone; predictions do not use it. `top` is of the points told or
+    asked for. `policy` is `DomainBKB` or another with its arguments; ``maximiser=`` is passed on to
+    it. A run that stalls searches elsewhere for a while (`box_model`), unless kernel and noise are
+    given.
     """
 
     def __init__(
@@ -56,14 +61,22 @@ class BoxOptimizer(Optimizer, over=Box):
         **options: Any,
     ) -> None:
         if not isinstance(pool, Box):
-            raise ParameterError(f"BoxOptimizer takes a Box, got {type(pool).__name__}; Optimizer takes pools and boxes")
+            raise ParameterError(
+                f"BoxOptimizer takes a Box, got {type(pool).__name__}; Optimizer takes pools and "
+                "boxes"
+            )
         made = partial(_over, pool, policy) if callable(policy) else policy
         radius = RADIUS if confidence is None else confidence
         if policy is DomainBKB:
             options = {"maximiser": MAXIMISER, **options}
-        settings = self._settings(pool, direction, kernel, noise, radius, repeats, made, seed, options)
+        settings = self._settings(
+            pool, direction, kernel, noise, radius, repeats, made, seed, options
+        )
         self._log = []
-        model, nothing = BoxModel.prior(settings, Checked(np.zeros((0, pool.dimension)))), np.zeros(0, dtype=bool)
+        model, nothing = (
+            BoxModel.prior(settings, Checked(np.zeros((0, pool.dimension)))),
+            np.zeros(0, dtype=bool),
+        )
         none = nothing.astype(np.intp)
         self._state = State(Points.none(pool), none, model, 0, 0, (), none, nothing, nothing)
 
@@ -79,7 +92,8 @@ class BoxOptimizer(Optimizer, over=Box):
         return [replace(trial, id=copy(trial.id)) for trial in self._trials]
 
     def ask(self, n: int = 1) -> list[CandidateId]:
-        """n points to try, fewer where `repeats` leaves fewer; they are pending until told or released."""
+        """n points to try, fewer where `repeats` leaves fewer; they are pending until told or
+        released."""
         n, state, asked = whole(n, "n"), self._state, list[int]()
         for _ in range(n):
             with blas().limit(limits=1):
@@ -88,7 +102,10 @@ class BoxOptimizer(Optimizer, over=Box):
                 break
             if row is None:
                 out = int((state.failed | (state.tries >= self._most)).sum())
-                raise StateError(f"nothing is left to ask for: {out} points failed or were tried as often as `repeats` allows")
+                raise StateError(
+                    f"nothing is left to ask for: {out} points failed or were tried as often as "
+                    "`repeats` allows"
+                )
             (point,) = self.box.decode(row[None])
             state = _knowing(state, [point])
             asked.append(int(state.pool.positions([point])[0]))
@@ -115,21 +132,31 @@ class BoxOptimizer(Optimizer, over=Box):
             return model
         n_asked = n_pending - len(state.pending)
         with blas().limit(limits=1):
-            return model.searching(new, n_asked, state.pending, lambda: self._results(self._trials, state.pool))
+            return model.searching(
+                new, n_asked, state.pending, lambda: self._results(self._trials, state.pool)
+            )
 
     def predict(self, ids: Any, level: float = 0.95) -> Predictions:
-        """Posterior mean, standard deviation and interval of the true values of any points of the box."""
+        """Posterior mean, standard deviation and interval of the true values of any points of the
+        box."""
         return Optimizer.predict(self._that_knows(ids), ids, level)
 
     def certificate(self, tolerance: float | None = None) -> Certificate:
-        """As over a pool; the rival is the best that the maximiser finds, which bounds nothing if it misses the maximum."""
+        """As over a pool, but heuristic: the rival is the best point that the maximiser finds, and
+        it may miss the maximum."""
         self._something_told()
         rival = self.box.decode(self._state.model.policy.choose())
-        return Optimizer.certificate(self._that_knows(rival), tolerance)
+        found = Optimizer.certificate(self._that_knows(rival), tolerance)
+        if found.probability is None:
+            return found
+        reason = "over a box the rival comes from a search that may miss the largest upper bound"
+        return replace(found, probability=None, reason=reason)
 
     def add(self, table: Any, *, ids: Any = None) -> None:
         """Not over a box."""
-        raise ParameterError("a box has no list of candidates to add to; tell() takes any point of it")
+        raise ParameterError(
+            "a box has no list of candidates to add to; tell() takes any point of it"
+        )
 
     def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
         """A box has no rows: `predict` takes any point of it."""
@@ -137,7 +164,10 @@ class BoxOptimizer(Optimizer, over=Box):
 
     def retire(self, ids: Any) -> None:
         """Not over a box."""
-        raise ParameterError("a box has no list of candidates to retire from; tell a point as failed to keep away from it")
+        raise ParameterError(
+            "a box has no list of candidates to retire from; tell a point as failed to keep away "
+            "from it"
+        )
 
     def _that_knows(self, points: Any) -> "BoxOptimizer":
         twin = copy(self)
@@ -192,7 +222,9 @@ class BoxOptimizer(Optimizer, over=Box):
         if not state.failed.any() or not model.n_results:
             return model.policy
         policy = copy(model.policy)
-        values = self._sign * np.array([trial.value for trial in self._trials if trial.value is not None])
+        values = self._sign * np.array(
+            [trial.value for trial in self._trials if trial.value is not None]
+        )
         rows = state.pool.X[state.failed]
         policy.observe(rows, np.full(len(rows), model.warp.reward(values).min()))
         return policy
@@ -206,4 +238,8 @@ def _over(box: Box, policy: Any, _: Array, kernel: Any, **settings: Any) -> Any:
 def _knowing(state: State, points: Any) -> State:
     """The state with these points in its table."""
     pool = state.pool.with_(points)
-    return state if pool is state.pool else state.over(pool, np.arange(len(pool)), replace(state.model, arms=pool.X))
+    return (
+        state
+        if pool is state.pool
+        else state.over(pool, np.arange(len(pool)), replace(state.model, arms=pool.X))
+    )

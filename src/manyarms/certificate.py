@@ -1,17 +1,20 @@
-"""What can be promised of the recommended candidate now, and whether that is good enough to stop."""
+"""What can be promised of the recommended candidate now, and whether that is good enough to
+stop."""
 
 from dataclasses import dataclass
+from math import sqrt
 
 from manyarms.model import Model
-from manyarms.policies import BKB, GPUCB, Adaptive, AlgorithmOne, Incremental, Insertion
-from manyarms.sketch.confidence import Bayes, TheoremTwo
+from manyarms.sketch.confidence import Bayes, Promise, Radius, TheoremTwo
 from manyarms.sketch.dictionary import oversampling_for
+from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.trials import CandidateId
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """An upper bound on the regret of the recommended candidate: the best upper bound over the pool minus its lower bound."""
+    """An upper bound on the regret of the recommended candidate: the best upper bound over the pool
+    minus its lower bound."""
 
     id: CandidateId
     estimate: float  # posterior mean of the recommended candidate, in the user's units
@@ -21,9 +24,7 @@ class Certificate:
     regret_bound: float  # no candidate is better than the recommended one by more
     probability: float | None  # that all of this holds; None: heuristic
     reason: str  # what the probability rests on, or why there is none
-    sketch_error: (
-        float  # θ: the sketched posterior's precision is that of the exact one within a factor 1 + θ, on what was seen
-    )
+    sketch_error: float  # θ: every variance of the sketch is the exact one within a factor 1 + θ
     effective_dimension: float
     n_results: int
     tolerance: float | None
@@ -35,17 +36,26 @@ class Certificate:
 
     def __str__(self) -> str:
         lines = [
-            f"Recommended: {self.id}, estimated {self.estimate:.4g} (between {self.low:.4g} and {self.high:.4g}).",
-            f"No other candidate is better by more than {self.regret_bound:.4g}; the closest rival is {self.rival}.",
+            f"Recommended: {self.id}, estimated {self.estimate:.4g} (between {self.low:.4g} and "
+            f"{self.high:.4g}).",
+            f"No other candidate is better by more than {self.regret_bound:.4g}; the closest "
+            f"rival is {self.rival}.",
         ]
         if self.probability is None:
             lines.append(f"This is heuristic: {self.reason}.")
         else:
-            lines.append(f"This holds with probability at least {self.probability:.3g}: {self.reason}.")
+            lines.append(
+                f"This holds with probability at least {self.probability:.3g}: {self.reason}."
+            )
         results = "result" if self.n_results == 1 else "results"
         lines.append(
-            f"From {self.n_results:,} {results}, {self.effective_dimension:.1f} effective dimensions; the sketch is "
-            + ("as good as exact." if self.sketch_error < 0.01 else f"exact within a factor of {1 + self.sketch_error:.3g}.")
+            f"From {self.n_results:,} {results}, {self.effective_dimension:.1f} effective "
+            "dimensions; the sketch is "
+            + (
+                "as good as exact."
+                if self.sketch_error < 0.01
+                else f"exact within a factor of {1 + self.sketch_error:.3g}."
+            )
         )
         if self.tolerance is not None:
             verdict = "reached: one may stop" if self.reached else "not reached yet"
@@ -53,21 +63,61 @@ class Certificate:
         return "\n".join(lines)
 
 
+PROOFS: dict[Guarantee, str] = {
+    "exact": "the posterior is exact, and its confidence bound holds at all steps at once",
+    "certified": "features are frozen when seen, so the confidence bound of the sketch holds",
+    "theorem 1": "all results are seen through one dictionary, and the radius pays for the rest",
+}
+"""Why a radius holds, by what is known of the posterior."""
+
+
+def accuracy(evidence: Evidence) -> float:
+    """θ = (η + √(η² + 4η))/2: every variance is the exact one within a factor 1 + θ
+    (docs/theory.md)."""
+    eta = evidence.eta
+    return (eta + sqrt(eta**2 + 4 * eta)) / 2
+
+
 def promise(model: Model) -> tuple[float | None, str]:
     """The probability behind the intervals and what it rests on; or None and why."""
-    radius, policy = model.settings.confidence, model.policy
+    radius = model.settings.confidence
+    policy = model.policy
+    guarantee: Guarantee = getattr(policy, "guarantee", "none")
+    doubt = _doubt(model, radius, guarantee)
+    if doubt is not None or not isinstance(radius, Bayes | Promise):
+        return None, doubt or f"{radius!r} promises nothing over many candidates at once"
+    if isinstance(radius, Bayes):
+        draw = "if f is a draw of the Gaussian process with this kernel (Srinivas et al. 2010)"
+        return 1 - radius.delta, draw
+    conditions = f"if ‖f‖ ≤ {radius.norm:g} and the noise is {radius.noise:g}-sub-Gaussian"
+    if isinstance(radius, TheoremTwo) and guarantee == "theorem 1":
+        return _theorem_two(radius, policy.rule.oversampling, model.n_results, conditions)
+    return 1 - radius.delta, f"{PROOFS[guarantee]}, {conditions}"
+
+
+def _doubt(model: Model, radius: Radius, guarantee: Guarantee) -> str | None:
+    """Why no theorem covers the intervals, None where one may."""
     if model.settings.learns:
-        return None, "the kernel or the noise was learned from the same results; give both to be covered by a theorem"
-    covered = isinstance(policy, GPUCB | Adaptive | AlgorithmOne) and not isinstance(policy, Incremental | Insertion)
-    if not covered:
-        return None, f"no theorem here covers the intervals of {type(policy).__name__}"
-    if isinstance(radius, TheoremTwo):
-        needed = oversampling_for(radius.epsilon, radius.delta / 2, max(1, model.n_results))
-        lacking = isinstance(policy, BKB) and policy.oversampling < needed
-        if radius.double or lacking:
-            asks = f"Theorem 1 asks for oversampling={needed:.0f} by now, the sketch has less"
-            return None, "the norm of f is guessed and doubled" if radius.double else asks
-        return 1 - radius.delta, f"Theorem 2, if ‖f‖ ≤ {radius.norm:g} and the noise is {radius.noise:g}-sub-Gaussian"
-    if isinstance(radius, Bayes) and not isinstance(policy, BKB):
-        return 1 - radius.delta, "if f is a draw of the Gaussian process with this kernel (Srinivas et al. 2010)"
-    return None, f"{radius!r} promises nothing over many candidates at once from a sketch"
+        same = "the kernel or the noise was learned from the same results"
+        return f"{same}; give both to be covered by a theorem"
+    if guarantee == "none":
+        return f"no theorem here covers the intervals of {type(model.policy).__name__}"
+    if isinstance(radius, Bayes) and guarantee != "exact":
+        return "Bayes is proved for the exact posterior, and this one is a sketch"
+    if isinstance(radius, Promise) and radius.double:
+        return "the norm of f is a guess, and one that was never refuted may still be too small"
+    return None
+
+
+def _theorem_two(
+    radius: TheoremTwo, oversampling: float, n_results: int, conditions: str
+) -> tuple[float | None, str]:
+    """What the paper's Theorem 2 says of a dictionary that was sampled with this q̄."""
+    needed = oversampling_for(radius.epsilon, radius.delta / 2, max(1, n_results))
+    if oversampling < needed:
+        return (
+            None,
+            f"Theorem 1 asks for oversampling={needed:.0f} by now, the sketch has "
+            f"{oversampling:.3g}",
+        )
+    return 1 - radius.delta, f"Theorem 2 of the paper, {conditions}"

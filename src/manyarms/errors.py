@@ -88,3 +88,7 @@ class StudyStorageError(StudyError):
 
 class StudyVersionError(StudyError):
     """A study written by a newer version than this one."""
+
+
+class NormWarning(UserWarning):
+    """A bound on the norm of f that the data refute."""

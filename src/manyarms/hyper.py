@@ -1,13 +1,15 @@
 """Lengthscales, scale and noise of a kernel, learned from what was observed.
 
-With mean rewards ȳ (u,) of u distinct arms pulled n times, within-arm sum of squares W over N observations, S = vK + σ²N⁻¹ and
-the mean m profiled out, m = 1ᵀS⁻¹ȳ/1ᵀS⁻¹1, the negative log likelihood is
+With mean rewards ȳ (u,) of u distinct arms pulled n times, within-arm sum of squares W over N
+observations, S = vK + σ²N⁻¹ and the mean m profiled out, m = 1ᵀS⁻¹ȳ/1ᵀS⁻¹1, the negative log
+likelihood is
 
     ½(ȳ − m)ᵀS⁻¹(ȳ − m) + ½ log det S + ½(N − u) log σ² + W/2σ²  + constants,
 
-where a mean whose noise was told has its variance in place of σ²/n. It is minimised with log-normal priors on all parameters by
-L-BFGS with analytic gradients: O(u³) an evaluation, so at most MOST arms take part. Rewards are to be about standardised and
-numeric columns to span about [0, 1]: the priors expect it.
+where a mean whose noise was told has its variance in place of σ²/n. It is minimised with log-normal
+priors on all parameters by L-BFGS with analytic gradients: O(u³) an evaluation, so at most MOST
+arms take part. Rewards are to be about standardised and numeric columns to span about [0, 1]: the
+priors expect it.
 """
 
 from collections.abc import Callable
@@ -19,14 +21,14 @@ from scipy.linalg import lapack
 from scipy.optimize import OptimizeResult, minimize
 
 from manyarms.kernels import RBF, Hamming, Kernel, Matern, On, Tanimoto
-from manyarms.sketch.store import blas
+from manyarms.search.parallel import blas
 from manyarms.typing import Array, Indices
 
 MOST = 256
 """Arms that take part in a fit."""
 SCALE_PRIOR = 0.1
-"""Standard deviation of log v; its mean gives f a prior variance of 1. A scale left free makes the model too sure of itself
-while most results are of a few good arms."""
+"""Standard deviation of log v; its mean gives f a prior variance of 1. A scale left free makes the
+model too sure of itself while most results are of a few good arms."""
 NOISE_PRIOR = (-4.0, 2.0)
 """Of log σ²."""
 SHAPE_BOUNDS = (np.log(0.05), np.log(1e3))
@@ -34,29 +36,34 @@ SHAPE_BOUNDS = (np.log(0.05), np.log(1e3))
 LEAST_NOISE, MOST_NOISE = 1e-4, 10.0
 """Of σ²: rounding stays harmless."""
 SETTLED = 64
-"""Arms from which on a fit starts from the prior's peak and the last fit only. The latter alone may stay for good where noise
-passes for a short lengthscale."""
+"""Arms from which on a fit starts from the prior's peak and the last fit only. The latter alone may
+stay for good where noise passes for a short lengthscale."""
 ROUGH = (-1.0, -6.0)
-"""Log lengthscales and log σ² of another start: short and nearly noiseless. From the priors' peaks a search may end where
-everything is noise."""
+"""Log lengthscales and log σ² of another start: short and nearly noiseless. From the priors' peaks
+a search may end where everything is noise."""
 STEPS, TOLERANCE = 40, 1e-5
 """Iterations of L-BFGS, at most, and the relative gain at which they end."""
 
 
 class Evidence(NamedTuple):
-    """Means (u,), counts (u,) and rows (u, d) of distinct arms, and what replicates say of the noise."""
+    """Means (u,), counts (u,) and rows (u, d) of distinct arms, and what replicates say of the
+    noise."""
 
     rows: Array
     means: Array
     counts: Array
     within: float  # Σ over arms of Σ(y − ȳ)²
     replicates: float  # N − u
-    known: Array | float = 0.0  # (u,) variance of means whose noise was told, whose count is infinite; 0 of the others
+    known: Array | float = (
+        0.0  # (u,) variance of means whose noise was told, whose count is infinite; 0 of the others
+    )
 
     def some(self, at: Indices) -> "Evidence":
         """Fewer arms; replicates of all still tell the noise."""
         known = np.broadcast_to(self.known, len(self.means))[at]
-        return self._replace(rows=self.rows[at], means=self.means[at], counts=self.counts[at], known=known)
+        return self._replace(
+            rows=self.rows[at], means=self.means[at], counts=self.counts[at], known=known
+        )
 
 
 Gram = Callable[[Array], tuple[Array, Callable[[Array], Array]]]
@@ -97,11 +104,12 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Mixed:
-    """Matérn-5/2 or RBF on numeric columns × Hamming on codes × Tanimoto on bits, in this order; a lengthscale a column but for
-    bits.
+    """Matérn-5/2 or RBF on numeric columns × Hamming on codes × Tanimoto on bits, in this order; a
+    lengthscale a column but for bits.
 
-    Numeric lengthscales have the dimension-scaled prior LogNormal(√2 + ½ ln d, √3) (Hvarfner, Hellsten and Nardi, ICML 2024),
-    most probable at exp(√2 + ½ ln d − 3). Around its median, e³ times that, a rippled function would pass for a flat one.
+    Numeric lengthscales have the dimension-scaled prior LogNormal(√2 + ½ ln d, √3) (Hvarfner,
+    Hellsten and Nardi, ICML 2024), most probable at exp(√2 + ½ ln d − 3). Around its median, e³
+    times that, a rippled function would pass for a flat one.
     """
 
     numeric: int
@@ -112,7 +120,10 @@ class Mixed:
     @property
     def prior(self) -> tuple[Array, Array]:
         d = self.numeric + self.codes
-        mean = np.repeat([np.sqrt(2) + 0.5 * np.log(max(1, d)) - 3, np.log(max(1, d))], [self.numeric, self.codes])
+        mean = np.repeat(
+            [np.sqrt(2) + 0.5 * np.log(max(1, d)) - 3, np.log(max(1, d))],
+            [self.numeric, self.codes],
+        )
         return mean, np.repeat([np.sqrt(3), 1.5], [self.numeric, self.codes])
 
     def kernel(self, theta: Array) -> Kernel:
@@ -131,7 +142,9 @@ class Mixed:
 
     def gram(self, X: Array) -> Gram:
         a, b = self.numeric, self.numeric + self.codes
-        shared = Tanimoto(packed=True)(X[:, b:], X[:, b:]) if self.bits else np.ones((len(X), len(X)))
+        shared = (
+            Tanimoto(packed=True)(X[:, b:], X[:, b:]) if self.bits else np.ones((len(X), len(X)))
+        )
         differs = [np.not_equal.outer(x, x) for x in X[:, a:b].T]
 
         def at(theta: Array) -> tuple[Array, Callable[[Array], Array]]:
@@ -153,7 +166,10 @@ class Mixed:
                 M = G * slope  # ∂k/∂log ℓ_j = slope · (z_j − z′_j)²
                 numeric = 2 * (M.sum(axis=1) @ (Z * Z) - np.einsum("ij,ij->j", Z, M @ Z))
                 GK = G * K
-                codes = [float(GK[differ].sum()) / each for differ, each in zip(differs, ell[a:], strict=True)]
+                codes = [
+                    float(GK[differ].sum()) / each
+                    for differ, each in zip(differs, ell[a:], strict=True)
+                ]
                 return np.concatenate([numeric, codes])
 
             return K, gradient
@@ -186,8 +202,9 @@ def fit(
     least: float = LEAST_NOISE,
     thorough: bool = True,
 ) -> Fit:
-    """The most probable parameters; `noise` is a variance where it is known, at least `least` elsewhere, `start` where the last
-    fit ended, which a fit that is not `thorough` goes on from and looks nowhere else."""
+    """The most probable parameters; `noise` is a variance where it is known, at least `least`
+    elsewhere, `start` where the last fit ended, which a fit that is not `thorough` goes on from and
+    looks nowhere else."""
     mean, sd = shape.prior
     gram = shape.gram(evidence.rows)
     size = -np.log(np.diag(gram(mean)[0]).mean())
@@ -204,19 +221,35 @@ def fit(
 
     def search(x: Array) -> OptimizeResult:
         x = np.clip(x, *np.transpose(bounds))
-        return minimize(loss, x, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS, "ftol": TOLERANCE})
+        return minimize(
+            loss,
+            x,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={"maxiter": STEPS, "ftol": TOLERANCE},
+        )
 
     settled = start is not None and len(evidence.means) > SETTLED
     rough = np.concatenate([np.full(len(mean) - 2, ROUGH[0]), [size, ROUGH[1]]])
     with blas().limit(limits=1):  # matrices so small that threads would wait for one another
         starts = [mean, *([] if settled else [rough]), *([] if start is None else [start])]
-        best = min(map(search, starts if thorough else starts[-1:]), key=lambda found: float(found.fun))
+        best = min(
+            map(search, starts if thorough else starts[-1:]), key=lambda found: float(found.fun)
+        )
     x = np.asarray(best.x)
-    return Fit(x[:-2], float(np.exp(x[-2])), float(np.exp(x[-1])), likelihood(gram, evidence, x)[2], float(best.fun))
+    return Fit(
+        x[:-2],
+        float(np.exp(x[-2])),
+        float(np.exp(x[-1])),
+        likelihood(gram, evidence, x)[2],
+        float(best.fun),
+    )
 
 
 def likelihood(gram: Gram, evidence: Evidence, x: Array) -> tuple[float, Array, float]:
-    """The negative log likelihood at x = (θ, log v, log σ²), its gradient, and the mean m; ∞ where S is singular."""
+    """The negative log likelihood at x = (θ, log v, log σ²), its gradient, and the mean m; ∞ where
+    S is singular."""
     v, noise = np.exp(x[-2:])
     K, backward = gram(x[:-2])
     S = v * K
@@ -234,5 +267,9 @@ def likelihood(gram: Gram, evidence: Evidence, x: Array) -> tuple[float, Array, 
     value += 0.5 * evidence.replicates * float(x[-1]) + 0.5 * evidence.within / noise
     G = 0.5 * (inverse - np.outer(weights, weights))
     by_scale = v * float(np.einsum("ij,ij->", G, K))
-    by_noise = noise * float(np.diag(G) @ (1 / evidence.counts)) + 0.5 * evidence.replicates - 0.5 * evidence.within / noise
+    by_noise = (
+        noise * float(np.diag(G) @ (1 / evidence.counts))
+        + 0.5 * evidence.replicates
+        - 0.5 * evidence.within / noise
+    )
     return value, np.concatenate([v * backward(G), [by_scale, by_noise]]), m

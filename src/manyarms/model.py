@@ -1,43 +1,48 @@
-"""Between the user's values and a policy: units, the kernel learned from what was observed, and the policy built on it.
+"""Between the user's values and a policy: units, the kernel learned from what was observed, and the
+policy built on it.
 
-A model is a value. Its policy sees rewards: values with the sign of the direction, warped and centred (`warp`), as learned at
-the last refit. A refit builds a new policy from all that was observed.
+A model is a value. Its policy sees rewards: values with the sign of the direction, warped and
+centred (`warp`), as learned at the last refit. A refit builds a new policy from all that was
+observed, in one step. Between refits, and where the kernel is given, the belief only ever goes on:
+a table that grows changes nothing of it.
 """
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from manyarms.arms.array import Checked, as_rows
+from manyarms.beliefs.base import Record
+from manyarms.beliefs.frozen import Frozen, Inserted
+from manyarms.beliefs.packing import Arrays, packed, unpacked
 from manyarms.hyper import LEAST_NOISE, MOST, NOISE_PRIOR, Evidence, Fit, Shape, fit
 from manyarms.kernels import Kernel
-from manyarms.policies.adaptive import Adaptive
-from manyarms.policies.base import Policy
 from manyarms.policies.bkb import BKB
 from manyarms.policies.checks import as_weights
-from manyarms.policies.learner import Prediction
-from manyarms.policies.resuming import Kept
-from manyarms.sketch.confidence import Radius
+from manyarms.policies.policy import Policy, Prediction, State
+from manyarms.search.scores import KeepsScores
+from manyarms.sketch.confidence import Promise, Radius
+from manyarms.sketch.history import by_arm
+from manyarms.sketch.log import Log
 from manyarms.typing import Array, Indices
 from manyarms.warp import Warp
 
 SURPRISE = 5.0
-"""A reward above all known at the last fit by this much: the units were learned from other values than now come."""
+"""Refit at once when a reward beats the best one known at the last fit by this much: the scaling is
+out of date."""
 GROWTH = 1.2
 """A refit comes when there are so many times more results than at the last."""
 EXACT = 1e-10
-"""Least variance of a reward, of k(x, x): smaller noise, none at all included, counts as this much; rounding stays harmless."""
+"""Least variance of a reward, of k(x, x): smaller noise, none at all included, counts as this much;
+rounding stays harmless."""
 TINY = 1e-100
 """Standard deviation whose inverse square is finite."""
-LARGE = 10_000
-"""Results that a policy made anew absorbs as a table."""
 LARGEST = 2048
-"""Arms in the dictionary of such a table, at most: many results of a rough function have more directions than can be kept."""
+"""Inducing arms of a learned kernel, at most: a rough one has more directions than can be kept, and
+2,048 take 32 MB."""
 
 
 Results = tuple[Indices, Array, Array]
@@ -58,15 +63,38 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Record:
-    """What was drawn by chance and what was fitted when a model learned: with it the step is repeated without either."""
+class Lesson:
+    """What was decided when a model learned. Given back, the same step is taken and nothing is
+    decided."""
 
-    drawn: Indices | None  # the dictionary
-    fitted: Fit | None
-    warp: Warp | None  # of the fit
+    record: Record | None = None  # which arms entered W; None where the policy does not say
+    fitted: Fit | None = None
+    warp: Warp | None = None  # of the fit
 
     def __bool__(self) -> bool:
-        return self.drawn is not None or self.fitted is not None
+        entered = self.record is not None and len(self.record.entered) > 0
+        return entered or self.fitted is not None
+
+
+NOTHING = Lesson(Record.nothing())
+"""A step in which no arm entered W and nothing was fitted."""
+
+
+class Fitted(NamedTuple):
+    """A fit of some time ago."""
+
+    found: Fit
+    warp: Warp
+    n_results: int  # then
+
+
+class Past(NamedTuple):
+    """All results up to some step, and what the log says of the steps since the last fit, that one
+    included."""
+
+    results: Results  # (n,) each
+    steps: Indices  # (n,) the number of the step that brought each, never falling
+    entered: dict[int, Indices]  # by that number, positions among the different arms of the step
 
 
 @dataclass(frozen=True)
@@ -75,11 +103,12 @@ class Model:
 
     settings: Settings
     arms: Array  # (A, d), checked
-    policy: Policy
+    policy: Any  # a Policy, or another class with its methods
     warp: Warp  # from signed values to rewards
     fitted: Fit | None
     n_fitted: int  # results at the last fit
     highest: float  # the largest reward then
+    lesson: Lesson = NOTHING  # of the last step
     _least_noise: ClassVar[float] = LEAST_NOISE
     _growth: ClassVar[float] = GROWTH
 
@@ -97,58 +126,84 @@ class Model:
 
     def is_stale(self, n_results: int) -> bool:
         """So many results are more than at the last fit, by enough to fit anew."""
-        return self.settings.learns and n_results >= max(self.n_fitted + 1, int(self._growth * self.n_fitted))
+        return self.settings.learns and n_results >= max(
+            self.n_fitted + 1, int(self._growth * self.n_fitted)
+        )
 
     def is_surprised(self, values: Array) -> bool:
-        """One of these values is far better than all of the last fit; far worse ones are held at the floor of the warp."""
-        return self.settings.learns and float(self.warp.reward(values).max()) > self.highest + SURPRISE
+        """One of these values is far better than all of the last fit; far worse ones are held at
+        the floor of the warp."""
+        return (
+            self.settings.learns and float(self.warp.reward(values).max()) > self.highest + SURPRISE
+        )
 
     @property
     def n_results(self) -> int:
-        return self.policy.evidence.n_observations
+        """Values it has seen."""
+        return int(self.policy.evidence.n_observations)
+
+    @property
+    def noise(self) -> float:
+        """ξ of the policy, a standard deviation of rewards."""
+        return float(getattr(self.policy, "noise", np.sqrt(self.policy.regularization)))
+
+    @property
+    def _variance(self) -> float:
+        """ξ² of the policy; λ is another number only where the user gave one."""
+        return (
+            self.noise**2
+            if "regularization" in self.settings.options
+            else float(self.policy.regularization)
+        )
 
     def told(
-        self, arms: Indices, values: Array, noise: Array, results: Callable[[], Results], record: Record | None = None
+        self,
+        arms: Indices,
+        values: Array,
+        noise: Array,
+        results: Callable[[], Results],
+        lesson: Lesson | None = None,
     ) -> "Model":
-        """The model after these results, fitted anew where that is due; `results` gives all there are, these included.
+        """The model after these results, fitted anew where that is due; `results` gives all there
+        are, these included.
 
-        With the record of a step that was taken before, the same step is taken: nothing is drawn, fitted or decided.
+        With the lesson of a step that was taken before, the same step is taken: nothing is fitted
+        or decided.
         """
-        if record is not None:
-            if record.fitted is not None and record.warp is not None:
-                return self.refitted_as(record.fitted, record.warp, *results(), record)
-            return self.observed(arms, values, noise, record)
-        refit, model = self.is_surprised(values) or self.is_stale(self.n_results + len(arms)), self
+        if lesson is not None:
+            if lesson.fitted is not None and lesson.warp is not None:
+                return self.refitted_as(lesson.fitted, lesson.warp, *results(), lesson.record)
+            return self.observed(arms, values, noise, lesson.record)
+        refit = self.is_surprised(values) or self.is_stale(self.n_results + len(arms))
+        model = self
         if not refit or len(arms) <= self.n_results:
             model = self.observed(arms, values, noise)
         return model.refitted(*results()) if refit else model
 
-    def since(self, earlier: "Model") -> Record:
-        """The record of the one step from an earlier model to this one."""
-        refitted = self.fitted is not earlier.fitted
-        new, old = self.policy, earlier.policy
-        drawn = new.drawn_since(old) if isinstance(new, BKB) and isinstance(old, BKB) else None
-        return Record(drawn, self.fitted if refitted else None, self.warp if refitted else None)
-
-    def observed(self, arms: Indices, values: Array, noise: Array, record: Record | None = None) -> "Model":
-        """The model after these results, in the same units: nothing is fitted. `noise` is NaN where none was told."""
+    def observed(
+        self, arms: Indices, values: Array, noise: Array, record: Record | None = None
+    ) -> "Model":
+        """The model after these results, in the same units: nothing is fitted. `noise` is NaN where
+        none was told."""
         policy = copy(self.policy)  # states are values: the original stays as it was
-        self._observe(policy, arms, self.warp.reward(values), self._noise(policy, self.warp, noise), record)
-        return replace(self, policy=policy)
+        decided = self._observe(
+            policy, arms, self.warp.reward(values), self._noise(policy, self.warp, noise), record
+        )
+        return replace(self, policy=policy, lesson=Lesson(decided))
 
     def _observe(
         self,
-        policy: Policy,
+        policy: Any,
         arms: Indices,
         rewards: Array,
         noise: dict[str, Any],
         record: Record | None,
-        *,
-        as_table: bool = False,
-    ) -> None:
-        absorb = partial(policy.warm_start, largest=LARGEST) if as_table and isinstance(policy, Adaptive) else policy.observe
-        with policy.repeating(record.drawn) if record is not None and isinstance(policy, BKB) else nullcontext():
-            absorb(arms, rewards, **noise)
+    ) -> Record | None:
+        """Let the policy observe; returns what it decided, where it says so."""
+        if not isinstance(policy, Policy):
+            policy.observe(arms, rewards, **noise)
+            return None
+        return policy.observe(arms, rewards, record=record, **noise)
 
     def _units(self, means: Array) -> Warp:
         """From the mean values of distinct arms to rewards."""
@@ -158,12 +213,21 @@ class Model:
         """Kernel, noise and units learned from all results (n,), and a policy made of them."""
         return self.refitted_as(*self.learned(arms, values, noise), arms, values, noise)
 
-    def learned(self, arms: Indices, values: Array, noise: Array, *, thorough: bool = True) -> tuple[Fit, Warp]:
-        """Kernel, noise and units for all results (n,); where not `thorough`, a kernel near the last one."""
+    def learned(
+        self, arms: Indices, values: Array, noise: Array, *, thorough: bool = True
+    ) -> tuple[Fit, Warp]:
+        """Kernel, noise and units for all results (n,); where not `thorough`, a kernel near the
+        last one."""
         told = ~np.isnan(noise)
         weights = np.where(told, 1 / np.square(np.where(told, np.maximum(noise, TINY), 1.0)), 1.0)
-        keys, at = np.unique(2 * arms + told, return_inverse=True)  # results with and without a noise apart
-        distinct, known, total = keys // 2, keys % 2 == 1, np.bincount(at, weights).astype(np.float64)
+        keys, at = np.unique(
+            2 * arms + told, return_inverse=True
+        )  # results with and without a noise apart
+        distinct, known, total = (
+            keys // 2,
+            keys % 2 == 1,
+            np.bincount(at, weights).astype(np.float64),
+        )
         warp = self._units(np.bincount(at, weights * values) / total)
         rewards = warp.reward(values)
         means = np.bincount(at, weights * rewards) / total
@@ -177,82 +241,140 @@ class Model:
             np.where(known, np.maximum(warp.slope**2 / total, EXACT), 0.0),
         )
         if len(distinct) > MOST:
-            weight = total * np.where(known, self.policy.regularization / warp.slope**2, 1.0)
+            weight = total * np.where(known, self.noise**2 / warp.slope**2, 1.0)
             evidence = evidence.some(self._spread(distinct, weight))
         sd = self.settings.noise
         known_noise = None if sd is None else max((sd * warp.slope) ** 2, EXACT)
         start = self.fitted.start if self.fitted else None
         least = self._least_noise
-        found = fit(self.settings.shape, evidence, noise=known_noise, start=start, least=least, thorough=thorough)
+        found = fit(
+            self.settings.shape,
+            evidence,
+            noise=known_noise,
+            start=start,
+            least=least,
+            thorough=thorough,
+        )
         return found, warp.shifted(found.mean)
 
     def refitted_as(
-        self, found: Fit, warp: Warp, arms: Indices, values: Array, noise: Array, record: Record | None = None
+        self,
+        found: Fit,
+        warp: Warp,
+        arms: Indices,
+        values: Array,
+        noise: Array,
+        record: Record | None = None,
     ) -> "Model":
         """The model with what was learned of all results (n,), and a policy made of them."""
         kernel = found.scale * self.settings.shape.kernel(found.theta)
         policy = _policy(self.settings, self.arms, kernel, found.noise, len(values))
         rewards = warp.reward(values)
-        self._observe(policy, arms, rewards, self._noise(policy, warp, noise), record, as_table=len(arms) > LARGE)
-        return replace(self, policy=policy, warp=warp, fitted=found, n_fitted=len(values), highest=float(rewards.max()))
+        decided = self._observe(policy, arms, rewards, self._noise(policy, warp, noise), record)
+        return replace(
+            self,
+            policy=policy,
+            warp=warp,
+            fitted=found,
+            n_fitted=len(values),
+            highest=float(rewards.max()),
+            lesson=Lesson(decided, found, warp),
+        )
+
+    def on(self, arms: Array, observed: Indices, values: Array, noise: Array) -> "Model":
+        """The same model of a table that has grown; the results are needed where a belief is bound
+        to its table."""
+        rows = as_rows(arms)
+        old = self.policy
+        if isinstance(old, Policy) and not isinstance(old.belief, KeepsScores):
+            return replace(self, arms=rows, policy=old.over(Checked(rows)), lesson=NOTHING)
+        policy = _policy(self.settings, rows, old.kernel, self._variance, self.n_fitted)
+        if len(values):
+            self._observe(
+                policy,
+                observed,
+                self.warp.reward(values),
+                self._noise(policy, self.warp, noise),
+                None,
+            )
+        return replace(self, arms=rows, policy=policy, lesson=NOTHING)
+
+    # Snapshots
+
+    def packed(self) -> tuple[Arrays, float | None] | None:
+        """The belief as arrays, and the guess of the norm; None for policies of which `resumed`
+        makes nothing."""
+        policy = self.policy
+        if type(policy) is not BKB or not isinstance(policy.belief, Frozen):
+            return None
+        return packed(policy.belief), policy.evidence.norm
 
     def resumed(
-        self,
-        arms: Array,
-        fitted: tuple[Fit, Warp, int] | None,
-        observed: Indices,
-        values: Array,
-        noise: Array,
-        n_drawn: int,
-        kept: Kept,
+        self, arms: Array, fitted: Fitted | None, past: Past, arrays: Arrays, norm: float | None
     ) -> "Model":
-        """The model that `kept` was taken of, made of the prior: all results it had (n,), of which `n_drawn` came before the
-        last draw, and the last fit with the number of results then."""
+        """The model that `packed` was taken of, made of the prior; no result is observed again."""
         model = replace(self, arms=as_rows(arms))
-        kernel, variance = self.policy.kernel, self.policy.regularization
+        kernel = self.policy.kernel
+        variance = self._variance
+        values = past.results[1]
         if fitted is not None:
             found, warp, n = fitted
             highest = float(warp.reward(values[:n]).max())
             model = replace(model, fitted=found, warp=warp, n_fitted=n, highest=highest)
-            kernel, variance = found.scale * self.settings.shape.kernel(found.theta), found.noise
-        policy = cast(Adaptive, _policy(self.settings, model.arms, kernel, variance, model.n_fitted))
-        weights = as_weights(model._noise(policy, model.warp, noise).get("noise"), len(values), policy.regularization)
-        policy.resume(observed, model.warp.reward(values), weights, model.n_fitted, n_drawn, kept)
-        return replace(model, policy=policy)
+            kernel = found.scale * self.settings.shape.kernel(found.theta)
+            variance = found.noise
+        policy: BKB = _policy(self.settings, model.arms, kernel, variance, model.n_fitted)
+        rows = model.arms[arrays["keys"]].astype(np.float64, copy=False)
+        prior = policy.belief
+        if not isinstance(prior, Frozen):
+            raise ValueError(f"it is of frozen features, the policy has {type(prior).__name__}")
+        belief = unpacked(prior, arrays, rows)
+        return replace(
+            model, policy=policy.resumed(State(belief, model._log(policy, past), len(values), norm))
+        )
 
-    @property
-    def kept(self) -> Kept | None:
-        """What `resumed` needs beside the results; None for policies that cannot be resumed."""
-        return self.policy.kept() if type(self.policy) is Adaptive else None
+    def _log(self, policy: Policy, past: Past) -> Log:
+        """What a policy had observed: the results of each step by arm, and |W| at each."""
+        arms, values, noise = past.results
+        told = self._noise(policy, self.warp, noise).get("noise")
+        weights = as_weights(told, len(values), policy.noise**2)
+        n_arms = policy.n_arms
+        keys, rewards, totals = by_arm(
+            past.steps * n_arms + arms, self.warp.reward(values), weights
+        )
+        starts = np.searchsorted(keys // n_arms, np.arange(past.steps[-1] + 1))
+        has_entered = np.zeros(len(keys), dtype=np.intp)
+        for step, positions in past.entered.items():
+            has_entered[starts[step] + positions] = 1
+        return Log().added(keys % n_arms, np.cumsum(has_entered), totals, rewards)
 
-    def on(self, arms: Array, observed: Indices, values: Array, noise: Array, record: Record | None = None) -> "Model":
-        """The same model of a table that has grown."""
-        old, arms = self.policy, as_rows(arms)
-        policy = _policy(self.settings, arms, old.kernel, old.regularization, self.n_fitted)
-        self._observe(policy, observed, self.warp.reward(values), self._noise(policy, self.warp, noise), record)
-        return replace(self, arms=arms, policy=policy)
-
-    def _noise(self, policy: Policy, warp: Warp, noise: Array) -> dict[str, Any]:
-        """What `observe` is told of the noise of rewards: the policy's own where a result came without."""
+    def _noise(self, policy: Any, warp: Warp, noise: Array) -> dict[str, Any]:
+        """What `observe` is told of the noise of rewards: the policy's own where a result came
+        without."""
         if np.isnan(noise).all():
             return {}
-        own = float(np.sqrt(policy.regularization))
+        own = float(getattr(policy, "noise", np.sqrt(policy.regularization)))
         least = float(np.sqrt(EXACT)) if self.settings.learns else 1e-4 * own
         return {"noise": np.where(np.isnan(noise), own, np.maximum(noise * warp.slope, least))}
 
     def predict(self, arms: Indices) -> Prediction:
         """Mean and standard deviation of the rewards of some arms."""
-        return self.policy.predict(self.arms[arms])
+        predicted: Prediction = self.policy.predict(self.arms[arms])
+        return predicted
 
     def interval(self, arms: Indices, width: float) -> tuple[Array, Array, Array]:
         """Middle and ends of μ̃ ± width·sd at some arms, as signed values."""
         mean, std = self.predict(arms)
-        return self.warp.value(mean), self.warp.value(mean - width * std), self.warp.value(mean + width * std)
+        return (
+            self.warp.value(mean),
+            self.warp.value(mean - width * std),
+            self.warp.value(mean + width * std),
+        )
 
     @property
     def radius(self) -> float:
         """β̃ in standard deviations of f."""
-        return self.policy.beta / float(np.sqrt(self.policy.regularization))
+        return float(self.policy.beta / np.sqrt(self.policy.regularization))
 
     def _spread(self, distinct: Indices, counts: Array) -> Indices:
         """MOST of the arms, drawn by their leverage n·σ̃² without replacement."""
@@ -263,9 +385,33 @@ class Model:
         return np.sort(np.argsort(-keys)[:MOST])
 
 
-def _policy(settings: Settings, arms: Array, kernel: Kernel, regularization: float, number: int) -> Policy:
-    seed = np.random.default_rng([settings.seed, number])
-    options = {"regularization": regularization, "confidence": settings.confidence, "seed": seed, **settings.options}
+def _policy(
+    settings: Settings, arms: Array, kernel: Kernel, regularization: float, number: int
+) -> Any:
+    options = {
+        "regularization": regularization,
+        "confidence": _radius(settings, regularization),
+        "seed": np.random.default_rng([settings.seed, number]),
+        **settings.options,
+    }
+    if settings.learns and settings.policy is BKB:
+        options.setdefault("rule", Inserted(most=LARGEST))
+    if not settings.learns and "regularization" in settings.options:
+        options["noise"] = float(
+            np.sqrt(regularization)
+        )  # λ is the user's, ξ is that of the values all the same
     ours = isinstance(settings.policy, type) and issubclass(settings.policy, Policy)
-    made: Policy = settings.policy(Checked(arms) if ours else arms, kernel, **options)
-    return made
+    return settings.policy(Checked(arms) if ours else arms, kernel, **options)
+
+
+def _radius(settings: Settings, variance: float) -> Radius:
+    """The radius, for noise of the rewards' variance: where units are learned, or where the noise
+    told is too small to count.
+
+    Noise that is less than a radius is made for is covered by it.
+    """
+    radius = settings.confidence
+    noise = float(np.sqrt(variance))
+    if isinstance(radius, Promise) and (settings.learns or radius.noise == settings.noise):
+        return replace(radius, noise=noise)
+    return radius

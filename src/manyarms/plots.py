@@ -27,13 +27,17 @@ LONGEST = 24
 
 
 def best_so_far(optimizer: Optimizer) -> "Figure":
-    """Every value told and the best so far, by the number of the result from 1; failed trials are marked at the axis."""
+    """Every value told and the best so far, by the number of the result from 1; failed trials are
+    marked at the axis."""
     trials, values = _told(optimizer)
     number, ids = _numbers(trials), [trial.id for trial in trials]
     best = _best_so_far(optimizer, values)
     first = dict(zip(values[::-1].tolist(), ids[::-1], strict=True))  # who had it first
     figure = _figure("Best so far", "result", "value")
-    each, so_far = "%{text}<br>result %{x}: %{y:.5g}<extra></extra>", "%{text}<br>best at %{x}: %{y:.5g}<extra></extra>"
+    each, so_far = (
+        "%{text}<br>result %{x}: %{y:.5g}<extra></extra>",
+        "%{text}<br>best at %{x}: %{y:.5g}<extra></extra>",
+    )
     figure.add_scatter(
         x=number,
         y=values,
@@ -54,18 +58,27 @@ def best_so_far(optimizer: Optimizer) -> "Figure":
     )
     failed = [trial for trial in optimizer.history if trial.failed]
     if failed:
-        marker = {"color": ORANGE, "size": 8, "symbol": "x-thin", "line": {"color": ORANGE, "width": 2}}
+        marker = {
+            "color": ORANGE,
+            "size": 8,
+            "symbol": "x-thin",
+            "line": {"color": ORANGE, "width": 2},
+        }
         _at_axis(figure, _numbers(failed), _texts([trial.id for trial in failed]), "failed", marker)
     return figure
 
 
 def regret(optimizer: Optimizer, best_value: float) -> "Figure":
-    """Simple regret of the best value so far and average regret of all values, where the best true value is known.
+    """Simple regret of the best value so far and average regret of all values, where the best true
+    value is known.
 
-    The values are those told, so noise may take either below zero. The axis is logarithmic where something is positive; what is
-    not is left out of it, and the first result as good as `best_value` is marked at the axis.
+    The values are those told, so noise may take either below zero. The axis is logarithmic where
+    something is positive; what is not is left out of it, and the first result as good as
+    `best_value` is marked at the axis.
     """
-    known = real(best_value, "best_value", "the best true value, a finite number in the units of the values")
+    known = real(
+        best_value, "best_value", "the best true value, a finite number in the units of the values"
+    )
     trials, values = _told(optimizer)
     number, sign = _numbers(trials), 1.0 if optimizer.direction == "maximize" else -1.0
     simple = sign * (known - _best_so_far(optimizer, values))
@@ -74,7 +87,10 @@ def regret(optimizer: Optimizer, best_value: float) -> "Figure":
     positive = positive[positive > 0]
     is_log = len(positive) > 0
     figure = _figure("Regret", "result", "regret", yaxis=_log(positive) if is_log else None)
-    for name, color, shape, loss in (("of the best so far", BLUE, "hv", simple), ("average", ORANGE, "linear", average)):
+    for name, color, shape, loss in (
+        ("of the best so far", BLUE, "hv", simple),
+        ("average", ORANGE, "linear", average),
+    ):
         figure.add_scatter(
             x=number,
             y=np.where(loss > 0, loss, np.nan) if is_log else loss,
@@ -87,12 +103,15 @@ def regret(optimizer: Optimizer, best_value: float) -> "Figure":
     reached = np.flatnonzero(simple <= 0)[:1]
     if is_log and len(reached):
         marker = {"color": BLUE, "size": 11, "symbol": "star"}
-        _at_axis(figure, number[reached], _texts([trials[reached[0]].id]), "best value reached", marker)
+        _at_axis(
+            figure, number[reached], _texts([trials[reached[0]].id]), "best value reached", marker
+        )
     return figure
 
 
 def fit(optimizer: Optimizer) -> "Figure":
-    """The model against what was observed: posterior mean of every tried candidate by the mean of its values.
+    """The model against what was observed: posterior mean of every tried candidate by the mean of
+    its values.
 
     The 95 % intervals are those of the true value, so a value told may lie outside by its noise.
     """
@@ -128,18 +147,31 @@ def fit(optimizer: Optimizer) -> "Figure":
 
 
 def candidates(optimizer: Optimizer, k: int = 20, level: float = 0.95) -> "Figure":
-    """Intervals of the k candidates of best posterior mean, the best on top: filled where tried, hollow where not."""
+    """Intervals of the k candidates of best posterior mean, the best on top: filled where tried,
+    hollow where not."""
     _told(optimizer)
     top = optimizer.top(k, level)
     if not top:
         raise StateError("no candidate is left to show: all are retired or failed; add candidates")
     rank = np.arange(1, len(top) + 1)
-    ticks = {"tickvals": rank, "ticktext": _short([each.id for each in top]), "range": [len(top) + 0.7, 0.3], "ticks": ""}
+    ticks = {
+        "tickvals": rank,
+        "ticktext": _short([each.id for each in top]),
+        "range": [len(top) + 0.7, 0.3],
+        "ticks": "",
+    }
     title = "Top candidate" if len(top) == 1 else f"Top {len(top)} candidates"
-    figure = _figure(title, f"value, {100 * level:g} % interval", "", yaxis=ticks, height=150 + 22 * len(top))
+    figure = _figure(
+        title, f"value, {100 * level:g} % interval", "", yaxis=ticks, height=150 + 22 * len(top)
+    )
     was_tried = np.array([each.n_results > 0 for each in top])
-    mean, low, high, counts = np.array([[each.mean, each.low, each.high, each.n_results] for each in top]).T
-    for some, name, color, symbol in ((was_tried, "tried", BLUE, "circle"), (~was_tried, "not tried", ORANGE, "circle-open")):
+    mean, low, high, counts = np.array(
+        [[each.mean, each.low, each.high, each.n_results] for each in top]
+    ).T
+    for some, name, color, symbol in (
+        (was_tried, "tried", BLUE, "circle"),
+        (~was_tried, "not tried", ORANGE, "circle-open"),
+    ):
         if some.any():
             figure.add_scatter(
                 x=mean[some],
@@ -150,23 +182,39 @@ def candidates(optimizer: Optimizer, k: int = 20, level: float = 0.95) -> "Figur
                 hovertemplate="%{text}<br>%{x:.5g}, %{customdata[0]:.5g} to %{customdata[1]:.5g}"
                 "<br>values told: %{customdata[2]}<extra></extra>",
                 mode="markers",
-                marker={"color": color, "size": 9, "symbol": symbol, "line": {"width": 2, "color": color}},
+                marker={
+                    "color": color,
+                    "size": 9,
+                    "symbol": symbol,
+                    "line": {"width": 2, "color": color},
+                },
                 name=name,
             )
     return figure
 
 
 def importance(optimizer: Optimizer) -> "Figure":
-    """One over the learned lengthscale of every column, the largest on top: what the values depend on most.
+    """One over the learned lengthscale of every column, the largest on top: what the values depend
+    on most.
 
-    Lengths of numbers and of categories are not in one unit: where there are both, the colours tell them apart.
+    Lengths of numbers and of categories are not in one unit: where there are both, the colours tell
+    them apart.
     """
     shares = optimizer.importance
     coded = {feature.name for feature in optimizer.pool.features if feature.kind == "categorical"}
     both = 0 < len(coded) < len(shares)
-    label = "1 / lengthscale; compare numbers (blue) and categories (orange) among themselves" if both else "1 / lengthscale"
+    label = (
+        "1 / lengthscale; compare numbers (blue) and categories (orange) among themselves"
+        if both
+        else "1 / lengthscale"
+    )
     rank, sizes = np.arange(1, len(shares) + 1), list(shares.values())
-    ticks = {"tickvals": rank, "ticktext": _short(list(shares)), "range": [len(shares) + 0.7, 0.3], "ticks": ""}
+    ticks = {
+        "tickvals": rank,
+        "ticktext": _short(list(shares)),
+        "range": [len(shares) + 0.7, 0.3],
+        "ticks": "",
+    }
     figure = _figure("Importance", label, "", yaxis=ticks, height=115 + 26 * len(shares))
     figure.update_layout(margin={"t": 45})  # no legend
     figure.add_bar(
@@ -185,17 +233,24 @@ def importance(optimizer: Optimizer) -> "Figure":
 
 
 def sketch(optimizer: Optimizer) -> "Figure":
-    """Dictionary size and effective dimension by the number of values told, whose own line is dashed."""
+    """Inducing arms and effective dimension by the number of values told, whose own line is
+    dashed."""
     _told(optimizer)
-    by_results = {n: sizes for n, *sizes in optimizer.sizes if n}  # the last of those a failed trial did not change
+    by_results = {
+        n: sizes for n, *sizes in optimizer.sizes if n
+    }  # the last of those a failed trial did not change
     n = np.array(list(by_results))
-    dictionary, dimension = np.array(list(by_results.values())).T
+    inducing, dimension = np.array(list(by_results.values())).T
     figure = _figure(
-        "Size of the sketch", "values told", "size", xaxis=_log(n), yaxis=_log(np.concatenate([n, dictionary, dimension]))
+        "Size of the sketch",
+        "values told",
+        "size",
+        xaxis=_log(n),
+        yaxis=_log(np.concatenate([n, inducing, dimension])),
     )
     lines = (
         ("values told", GREY, "dash", n),
-        ("dictionary size", BLUE, "solid", dictionary),
+        ("inducing arms", BLUE, "solid", inducing),
         ("effective dimension", ORANGE, "solid", dimension),
     )
     for name, color, dash, size in lines:
@@ -210,20 +265,38 @@ def sketch(optimizer: Optimizer) -> "Figure":
     return figure
 
 
-def _figure(title: str, x: str, y: str, *, xaxis: Any = None, yaxis: Any = None, height: int = 440) -> Any:
+def _figure(
+    title: str, x: str, y: str, *, xaxis: Any = None, yaxis: Any = None, height: int = 440
+) -> Any:
     """An empty figure in the common style."""
     try:
         graph_objects = import_module("plotly.graph_objects")
     except ImportError as error:
-        raise StateError("figures need Plotly, which is not installed: pip install 'manyarms[plots]'") from error
+        raise StateError(
+            "figures need Plotly, which is not installed: pip install 'manyarms[plots]'"
+        ) from error
     common = {"showgrid": True, "gridcolor": "#ececec", "zeroline": False, "automargin": True}
     return graph_objects.Figure(
         layout={
             "template": "simple_white",
-            "title": {"text": title, "x": 0, "xref": "paper", "y": 1, "yref": "container", "yanchor": "top", "pad": {"t": 16}},
+            "title": {
+                "text": title,
+                "x": 0,
+                "xref": "paper",
+                "y": 1,
+                "yref": "container",
+                "yanchor": "top",
+                "pad": {"t": 16},
+            },
             "xaxis": {**common, "title": {"text": x}, **(xaxis or {})},
             "yaxis": {**common, "title": {"text": y}, **(yaxis or {})},
-            "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal"},
+            "legend": {
+                "orientation": "h",
+                "x": 0,
+                "y": 1,
+                "yanchor": "bottom",
+                "traceorder": "normal",
+            },
             "hovermode": "closest",
             "height": height,
             "margin": {"l": 70, "r": 30, "t": 80, "b": 60},
@@ -233,7 +306,9 @@ def _figure(title: str, x: str, y: str, *, xaxis: Any = None, yaxis: Any = None,
 
 def _at_axis(figure: Any, x: Array, text: list[str], name: str, marker: dict[str, Any]) -> None:
     """Marks on the horizontal axis, wherever the other one is zoomed to."""
-    figure.update_layout(yaxis2={"overlaying": "y", "range": [0, 1], "fixedrange": True, "visible": False})
+    figure.update_layout(
+        yaxis2={"overlaying": "y", "range": [0, 1], "fixedrange": True, "visible": False}
+    )
     hover = f"%{{text}}<br>result %{{x}}: {name}<extra></extra>"
     figure.add_scatter(
         x=x,
@@ -277,7 +352,8 @@ def _dot(x: Array) -> int:
 
 
 def _log(values: Array) -> dict[str, Any]:
-    """A logarithmic axis for positive values, its ticks written out: 1, 2, 5, 10, …, or only powers of ten."""
+    """A logarithmic axis for positive values, its ticks written out: 1, 2, 5, 10, …, or only powers
+    of ten."""
     few = float(values.max() / values.min()) < 500
     return {"type": "log", "tickformat": "~g", "dtick": "D2" if few else 1}
 
@@ -285,7 +361,14 @@ def _log(values: Array) -> dict[str, Any]:
 def _interval(mean: Array, low: Array, high: Array, n: int) -> dict[str, Any]:
     """Error bars between the ends, fainter where there are many."""
     shade = "rgba(0, 114, 178, 0.45)" if n < MANY else "rgba(0, 114, 178, 0.25)"
-    return {"array": high - mean, "arrayminus": mean - low, "symmetric": False, "width": 0, "thickness": 1.5, "color": shade}
+    return {
+        "array": high - mean,
+        "arrayminus": mean - low,
+        "symmetric": False,
+        "width": 0,
+        "thickness": 1.5,
+        "color": shade,
+    }
 
 
 def _texts(names: Sequence[CandidateId]) -> list[str]:

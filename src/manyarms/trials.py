@@ -28,12 +28,14 @@ class _Failed:
 
 
 FAILED: Final = _Failed()
-"""Told in place of a value: the trial failed. The candidate is not asked for again, and the model learns nothing from it."""
+"""Told in place of a value: the trial failed. The candidate is not asked for again, and the model
+learns nothing from it."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One result: its candidate, and its value in the user's units, None where it failed; the noise where it was told."""
+    """One result: its candidate, and its value in the user's units, None where it failed; the noise
+    where it was told."""
 
     number: int
     id: CandidateId
@@ -50,7 +52,11 @@ def as_items(values: Any) -> list[Any]:
     """One value or several, as a list."""
     if isinstance(values, np.ndarray | np.generic):
         values = values.tolist()
-    return list(values) if isinstance(values, Iterable) and not isinstance(values, str | bytes) else [values]
+    return (
+        list(values)
+        if isinstance(values, Iterable) and not isinstance(values, str | bytes)
+        else [values]
+    )
 
 
 def as_values(values: Any, n: int) -> list[float | None]:
@@ -65,11 +71,22 @@ def as_told(values: Any, failed: Any, n: int) -> list[float | None]:
     """A value for each of n ids, None for those that failed."""
     if failed is None:
         if values is None:
-            raise ObservationError("tell() takes a value for each id; manyarms.FAILED, or failed=True, where there is none")
+            raise ObservationError(
+                "tell() takes a value for each id; manyarms.FAILED, or failed=True, where there "
+                "is none"
+            )
         return as_values(values, n)
-    flags = [failed] * n if isinstance(failed, bool | np.bool_) else list(failed) if isinstance(failed, Iterable) else []
+    flags = (
+        [failed] * n
+        if isinstance(failed, bool | np.bool_)
+        else list(failed)
+        if isinstance(failed, Iterable)
+        else []
+    )
     if len(flags) != n or not all(isinstance(flag, bool | np.bool_) for flag in flags):
-        raise ObservationError(f"failed must be True, or one truth for each of the {n} ids, got {failed!r}")
+        raise ObservationError(
+            f"failed must be True, or one truth for each of the {n} ids, got {failed!r}"
+        )
     if all(flags) and values is None:
         return [None] * n
     if values is None:
@@ -77,7 +94,8 @@ def as_told(values: Any, failed: Any, n: int) -> list[float | None]:
     items = as_items(values)
     if len(items) != n:
         raise ObservationError(
-            f"tell() takes one value for each of the {n} ids, got {len(items)}; None will do where it failed"
+            f"tell() takes one value for each of the {n} ids, got {len(items)}; None will do "
+            "where it failed"
         )
     return as_values([FAILED if flag else item for flag, item in zip(flags, items, strict=True)], n)
 
@@ -86,29 +104,44 @@ def as_noise(noise: Any, n: int) -> list[float | None]:
     """Standard deviations of n values: one for all, or one each; None where it is not known."""
     items = [noise] * n if noise is None or np.ndim(noise) == 0 else as_items(noise)
     if len(items) != n:
-        raise ObservationError(f"noise must be one standard deviation, or one for each of the {n} ids, got {len(items)}")
+        raise ObservationError(
+            f"noise must be one standard deviation, or one for each of the {n} ids, got "
+            f"{len(items)}"
+        )
     try:
         deviations = [None if item is None else _number(item) for item in items]
     except ObservationError as error:
-        raise ObservationError(f"noise must be standard deviations, finite numbers, got {noise!r:.80}") from error
+        raise ObservationError(
+            f"noise must be standard deviations, finite numbers, got {noise!r:.80}"
+        ) from error
     wrong = [sd for sd in deviations if sd is not None and sd < 0]
     if wrong:
-        raise ObservationError(f"noise is a standard deviation and must not be negative, got {wrong[0]}")
+        raise ObservationError(
+            f"noise is a standard deviation and must not be negative, got {wrong[0]}"
+        )
     return deviations
 
 
 def _number(item: Any) -> float:
     item = item.item() if isinstance(item, np.generic | np.ndarray) and np.size(item) == 1 else item
     if isinstance(item, str | bytes | bool) or item is None:
-        raise ObservationError(f"a value must be a number, got {item!r}; tell manyarms.FAILED for a trial that gave none")
+        raise ObservationError(
+            f"a value must be a number, got {item!r}; tell manyarms.FAILED for a trial that gave "
+            "none"
+        )
     try:
         number = float(item)
     except (TypeError, ValueError, OverflowError) as error:
         raise ObservationError(
-            f"a value must be a number that fits a float, got {item!r:.80}; tell manyarms.FAILED for a trial that gave none"
+            f"a value must be a number that fits a float, got {item!r:.80}; tell manyarms.FAILED "
+            "for a trial that gave none"
         ) from error
     if not np.isfinite(number):
-        raise ObservationError(f"a value must be finite, got {item!r}; tell manyarms.FAILED for a trial that gave none")
+        raise ObservationError(
+            f"a value must be finite, got {item!r}; tell manyarms.FAILED for a trial that gave none"
+        )
     if abs(number) > LARGEST:
-        raise ObservationError(f"a value must be at most {LARGEST:.0e} in size, got {item!r}; use other units")
+        raise ObservationError(
+            f"a value must be at most {LARGEST:.0e} in size, got {item!r}; use other units"
+        )
     return number

@@ -1,8 +1,9 @@
 """From the user's values to rewards a Gaussian process can model, and back.
 
-Values of the better half keep their distances. The worse half goes by rank: a diverged training that is a million times worse
-than the median must not drown the differences that matter (the half-rank warp of Vizier's Gaussian process bandit, Song et al.
-2024). The map is strictly increasing and piecewise linear, so predictions are mapped back.
+Values of the better half keep their distances. The worse half goes by rank: a diverged training
+that is a million times worse than the median must not drown the differences that matter (the
+half-rank warp of Vizier's Gaussian process bandit, Song et al. 2024). The map is strictly
+increasing and piecewise linear, so predictions are mapped back.
 """
 
 from dataclasses import dataclass
@@ -13,18 +14,22 @@ from scipy.special import ndtri
 from manyarms.typing import Array
 
 ROUNDING, SMALLEST = 1e-12, 1e-100
-"""Values closer than the first, relative to the median and the best, or than the second are taken as equal."""
+"""Values closer than the first, relative to the median and the best, or than the second are taken
+as equal."""
 HIGHEST = 3.0
 """Reward of the best value, at most, in `half_log`."""
 
 
 @dataclass(frozen=True)
 class Warp:
-    """A strictly increasing map through knots, straight on beyond the first and the last but not below a floor."""
+    """A strictly increasing map through knots, straight on beyond the first and the last but not
+    below a floor."""
 
     values: Array  # (k,) increasing
     rewards: Array  # (k,) increasing
-    floor: float = -np.inf  # least reward: one bad value must not drown all others before the map is made anew
+    floor: float = (
+        -np.inf
+    )  # least reward: one bad value must not drown all others before the map is made anew
 
     @classmethod
     def identity(cls) -> "Warp":
@@ -33,7 +38,8 @@ class Warp:
 
     @classmethod
     def half_rank(cls, means: Array) -> "Warp":
-        """Made for the mean values of distinct arms: the median goes to 0, the better half has root mean square 1."""
+        """Made for the mean values of distinct arms: the median goes to 0, the better half has root
+        mean square 1."""
         median = float(np.median(means))
         equal = max(ROUNDING * max(abs(median), abs(float(means.max()))), SMALLEST)
         better = means[means >= median] - median
@@ -46,22 +52,26 @@ class Warp:
         worse = np.unique(means[means < median - equal])
         ranks = np.searchsorted(np.sort(means), worse) + 0.5
         rewards = np.concatenate([ndtri(ranks / len(means)), [0.0, 1.0]])
-        return cls(np.concatenate([worse, [median, median + scale]]), rewards, float(rewards[0]) - 1.0)
+        return cls(
+            np.concatenate([worse, [median, median + scale]]), rewards, float(rewards[0]) - 1.0
+        )
 
     @classmethod
     def half_log(cls, means: Array, least: float) -> "Warp":
-        """As `half_rank`, but worse values go to −ln(1 + distance to the median), and the unit is at least `least` and large
-        enough for the best value to be at most HIGHEST.
+        """As `half_rank`, but worse values go to −ln(1 + distance to the median), and the unit is
+        at least `least` and large enough for the best value to be at most HIGHEST.
 
-        For a domain in which values pile up where they are good: their differences soon are noise. It nowhere stretches: where
-        a smooth function is flat, ranks would be those of noise.
+        For a domain in which values pile up where they are good: their differences soon are noise.
+        It nowhere stretches: where a smooth function is flat, ranks would be those of noise.
         """
         half = cls.half_rank(means)
         median, unit = float(half.values[-2]), float(half.values[-1] - half.values[-2])
         unit = max(unit, least, (float(means.max()) - median) / HIGHEST)
         worse = half.values[:-2]
         rewards = np.concatenate([-np.log1p((median - worse) / unit), [0.0, 1.0]])
-        return cls(np.concatenate([worse, [median, median + unit]]), rewards, float(rewards[0]) - 1.0)
+        return cls(
+            np.concatenate([worse, [median, median + unit]]), rewards, float(rewards[0]) - 1.0
+        )
 
     @property
     def slope(self) -> float:

@@ -104,3 +104,32 @@ def exact_moments(kernel: Kernel, U, counts, sums, regularization, X):
 
 def _floats(values):
     return np.array([float(v) for v in values])
+
+
+def frozen_moments(kernel: Kernel, W, rows_seen, sizes, weights, rewards, regularization, X):
+    """μ̃ and σ̃² of features that were frozen: the s-th row is projected on the first |W_s| rows of W, and stays so.
+
+    In the coordinates c of Σ c_j φ(w_j): Ã = λI + Σ ω ψψᵀ with ψ_s = Σ_j a_sj φ(w_j), a_s = K_ss⁻¹k_s padded with zeros.
+    """
+    lam = mp.mpf(float(regularization))
+    K = gram(kernel, W, W)
+    m = K.rows
+    seen = gram(kernel, rows_seen, W)
+    omega = exact(weights)
+    A = mp.matrix(len(sizes), m)
+    for s, size in enumerate(sizes):
+        part = mp.matrix([[K[i, j] for j in range(size)] for i in range(size)])
+        a = mp.lu_solve(part, mp.matrix([seen[s, j] for j in range(size)]))
+        for j in range(size):
+            A[s, j] = a[j]
+    # ⟨φ(x), Ã⁻¹φ(y)⟩ = (k(x, y) − gᵀ(λI + K^½SK^½)⁻¹… )/λ: with S = AᵀΩA, Ã⁻¹ = (I − ΦᵀS(λI + KS)⁻¹Φ)/λ.
+    S = A.T * mp.diag(omega) * A
+    T = S * (lam * mp.eye(m) + K * S) ** -1
+    b = A.T * mp.matrix([o * y for o, y in zip(omega, exact(rewards), strict=True)])
+    k = gram(kernel, X, W)
+    weighted = (b - T * (K * b)) / lam
+    mean = k * weighted
+    kT = k * T
+    diag = [kernel(x, x) for x in rows(X)]
+    variance = [(diag[i] - sum(kT[i, j] * k[i, j] for j in range(m))) / lam for i in range(k.rows)]
+    return _floats(mean), _floats(variance)

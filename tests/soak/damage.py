@@ -57,7 +57,8 @@ def answers(path: Path) -> object:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # a snapshot that is not used
             best = study.best()
-        events = [(event.number, event.kind, event.payload) for event in study.events() if event.kind not in ("draw", "refit")]
+        told = [event for event in study.events() if event.kind not in ("insert", "refit")]
+        events = [(event.number, event.kind, event.payload) for event in told]
         known = (
             study.pool.ids.tolist(),
             study.pool.X.tolist(),

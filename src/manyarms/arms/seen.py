@@ -1,6 +1,7 @@
-"""Arms given by value: rows that no table holds, each kept once, and rows of a table found by what is in them."""
+"""Arms by number: those of a table, then rows given by value, which are found by content."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -8,12 +9,12 @@ from manyarms.arms.groups import hashes_of
 from manyarms.typing import AnyArray, Array, Indices
 
 ROWS_HASHED = 1 << 16
-"""Rows hashed at a time."""
+"""Rows hashed at a time: the hashes of one part stay in cache."""
 
 
 @dataclass(frozen=True)
 class Index:
-    """Where rows of given content are: hashes in ascending order, and the row of each; of equal rows the first counts."""
+    """Hashes of rows in ascending order, and the row of each; of equal rows the first counts."""
 
     hashes: AnyArray  # (n,) uint64
     order: Indices  # (n,)
@@ -21,7 +22,8 @@ class Index:
     @classmethod
     def of(cls, rows: Array) -> "Index":
         """An index of all rows: 16 bytes each, about half a second for a million."""
-        parts = [_hashes(rows[start : start + ROWS_HASHED]) for start in range(0, len(rows), ROWS_HASHED)]
+        starts = range(0, len(rows), ROWS_HASHED)
+        parts = [_hashes(rows[start : start + ROWS_HASHED]) for start in starts]
         hashes = np.concatenate([np.zeros(0, dtype=np.uint64), *parts])
         order = np.argsort(hashes, kind="stable")
         return cls(hashes[order], order)
@@ -30,43 +32,100 @@ class Index:
         """Which of the indexed rows each of the wanted ones equals, −1 where none."""
         found = np.full(len(wanted), -1, dtype=np.intp)
         hashes = _hashes(wanted)
-        first, last = (np.searchsorted(self.hashes, hashes, side=side) for side in ("left", "right"))
+        first = np.searchsorted(self.hashes, hashes, side="left")
+        last = np.searchsorted(self.hashes, hashes, side="right")
         for j in np.flatnonzero(first < last):
-            alike = (i for i in self.order[first[j] : last[j]] if np.array_equal(rows[i], wanted[j]))
-            found[j] = next(alike, -1)
+            candidates = self.order[first[j] : last[j]]
+            found[j] = next((i for i in candidates if np.array_equal(rows[i], wanted[j])), -1)
         return found
 
     def with_more(self, rows: Array) -> "Index":
         """The index with these rows behind the others."""
         hashes = _hashes(rows)
-        at, new = np.searchsorted(self.hashes, hashes, side="right"), len(self.order) + np.arange(len(rows))
+        at = np.searchsorted(self.hashes, hashes, side="right")
+        new = len(self.order) + np.arange(len(rows))
         first = np.argsort(hashes, kind="stable")  # several may go to one place: in their own order
-        return Index(np.insert(self.hashes, at[first], hashes[first]), np.insert(self.order, at[first], new[first]))
+        return Index(
+            np.insert(self.hashes, at[first], hashes[first]),
+            np.insert(self.order, at[first], new[first]),
+        )
 
 
 @dataclass(frozen=True)
-class Seen:
-    """Rows observed by value, in the order they came, with k(x, x). A value: more rows are another one."""
+class Rows:
+    """Rows (n, d) with k(x, x) (n,), and an index that is made when a row is looked for."""
 
-    rows: Array = field(default_factory=lambda: np.zeros((0, 0)))  # (n, d)
-    diag: Array = field(default_factory=lambda: np.zeros(0))  # (n,)
-    index: Index = field(default_factory=lambda: Index.of(np.zeros((0, 0))))
+    rows: Array
+    diag: Array
 
-    def __len__(self) -> int:
-        return len(self.diag)
+    @cached_property
+    def index(self) -> Index:
+        """Where rows of given content are."""
+        return Index.of(self.rows)
 
     def find(self, wanted: Array) -> Indices:
         """Which of these each of the wanted rows equals, −1 where none."""
-        return self.index.find(wanted, self.rows)
+        return self.index.find(wanted, self.rows) if len(self.rows) else np.full(len(wanted), -1)
 
-    def with_more(self, rows: Array, diag: Array) -> "Seen":
+    def with_more(self, rows: Array, diag: Array) -> "Rows":
         """These and others, which are not among them."""
-        grown = np.vstack([self.rows, rows]) if len(self) else rows
-        return Seen(grown, np.concatenate([self.diag, diag]), self.index.with_more(rows))
+        grown = Rows(np.vstack([self.rows, rows]), np.concatenate([self.diag, diag]))
+        grown.__dict__["index"] = self.index.with_more(rows)
+        return grown
 
-    def since(self, n: int) -> tuple[Array, Array]:
-        """Those that came after the first n, with k(x, x)."""
-        return self.rows[n:], self.diag[n:]
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Numbers of arms: those of a table first, then every other row that was given by value, once.
+
+    A value: with more rows it is another one.
+    """
+
+    table: Rows
+    seen: Rows
+
+    @classmethod
+    def over(cls, rows: Array, diag: Array) -> "Catalogue":
+        """Of a table, (A, d), with k(x, x) (A,)."""
+        return cls(Rows(rows, diag), Rows(np.zeros((0, rows.shape[1])), np.zeros(0)))
+
+    def numbered(self, rows: Array, diag: Array, keys: Indices) -> tuple["Catalogue", Indices]:
+        """The catalogue that knows all these rows, and their numbers (n,).
+
+        `keys` has the numbers of arms of the table, −1 for rows given by value.
+        """
+        if (keys >= 0).all():
+            return self, keys
+        n_table = len(self.table.diag)
+        numbers = keys.copy()
+        for known, start in ((self.table, 0), (self.seen, n_table)):
+            at = np.flatnonzero(numbers < 0)
+            found = known.find(rows[at])
+            numbers[at] = np.where(found >= 0, start + found, -1)
+        new = np.flatnonzero(numbers < 0)
+        if not len(new):
+            return self, numbers
+        distinct, first, which = np.unique(
+            rows[new], axis=0, return_index=True, return_inverse=True
+        )
+        numbers[new] = n_table + len(self.seen.diag) + which.ravel()
+        return replace(self, seen=self.seen.with_more(distinct, diag[new[first]])), numbers
+
+    def since(self, before: "Catalogue") -> tuple[Array, Array]:
+        """The rows given by value that an earlier catalogue does not know, with k(x, x)."""
+        n = len(before.seen.diag)
+        return self.seen.rows[n:], self.seen.diag[n:]
+
+    def arms(self, numbers: Indices) -> tuple[Array, Array]:
+        """Rows (n, d) and k(x, x) (n,) of arms by number."""
+        n_table = len(self.table.diag)
+        inside = numbers < n_table
+        rows = np.empty((len(numbers), self.seen.rows.shape[1]))
+        diag = np.empty(len(numbers))
+        for known, start, own in ((self.table, 0, inside), (self.seen, n_table, ~inside)):
+            rows[own] = known.rows[numbers[own] - start]
+            diag[own] = known.diag[numbers[own] - start]
+        return rows, diag
 
 
 def _hashes(rows: Array) -> AnyArray:

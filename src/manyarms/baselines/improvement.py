@@ -1,119 +1,194 @@
-"""Expected improvement (Mockus 1978) and probability of improvement (Kushner 1964), on the exact posterior and on BKB's sketch.
+"""Expected improvement (Mockus 1978) and probability of improvement (Kushner 1964).
+
+Both are here on the exact posterior and on BKB's sketch.
 
 An arm is judged by how much f may exceed the incumbent μ⁺, under f(x) ~ N(μ̃(x), β̃²σ̃²(x)):
 
     EI(x) = E max(0, f(x) − μ⁺),    PI(x) = P(f(x) ≥ μ⁺ + margin).
 
-With noise the best reward seen is luck as well as merit, so the incumbent is the largest posterior *mean* of the pulled arms.
-The deviation is β̃σ̃; the radius `Constant(1.0)`, the default, makes it the posterior standard deviation √λσ̃ of f.
+With noise the best reward seen is luck as well as merit, so the incumbent is the largest posterior
+*mean* of the pulled arms. The deviation is β̃σ̃; the radius `Constant(1.0)`, the default, makes it
+the posterior standard deviation √λσ̃ of f.
 
-No regret guarantee: sublinear regret is proved for EI with inflated deviations and the exact posterior (Wang and de Freitas,
-arXiv:1406.7758; Tran-The, Gupta, Rana and Venkatesh, AISTATS 2022), not for the plain deviation, nor for PI, nor on a sketch.
-Rates of plain EI are known without noise (Bull, JMLR 2011). A radius that grows may be given as `confidence`.
+No regret guarantee: sublinear regret is proved for EI with inflated deviations and the exact
+posterior (Wang and de Freitas, arXiv:1406.7758; Tran-The, Gupta, Rana and Venkatesh, AISTATS 2022),
+not for the plain deviation, nor for PI, nor on a sketch. Rates of plain EI are known without noise
+(Bull, JMLR 2011). A radius that grows may be given as `confidence`.
 """
 
-from abc import abstractmethod
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import erfcx, ndtr
 
+from manyarms.beliefs.exact import Exact
+from manyarms.beliefs.frozen import Inserted
 from manyarms.numbers import real
-from manyarms.policies.adaptive import Adaptive
-from manyarms.policies.base import Lookahead
-from manyarms.policies.gpucb import GPUCB
-from manyarms.policies.rules import Rule
-from manyarms.sketch.choice import TIE, largest
+from manyarms.policies.choosers import View
+from manyarms.policies.policy import Policy
+from manyarms.search.scores import TIE
 from manyarms.sketch.confidence import Constant, Radius
-from manyarms.typing import Array, ArrayLike, Mask
+from manyarms.typing import Array, ArrayLike
 
 ROOT_TAU = np.sqrt(2 * np.pi)
 
 
-class Improvement(Rule):
-    """The arm of largest acquisition. In a batch variances shrink, means and incumbent stay."""
+@dataclass(frozen=True)
+class ExpectedImprovement:
+    """The arm of largest EI. In a batch variances shrink, means and incumbent stay."""
 
-    def _pick(self, mean: Array, lookahead: Lookahead, beta: float, number: int, barred: Mask | None) -> int:
-        gain = mean - self._incumbent(mean)
-        return largest(*self._acquisition(gain, beta * np.sqrt(lookahead.variance)), barred)
+    looks: ClassVar[bool] = True
 
-    def _incumbent(self, mean: Array) -> float:
-        """μ⁺, the largest mean of the pulled arms; the prior's where none was pulled."""
-        pulled = self._state.history.pulled
-        return float(mean[pulled].max()) if len(pulled) else 0.0
+    def pick(self, view: View) -> int:
+        best = incumbent(view)
 
-    @abstractmethod
-    def _acquisition(self, gain: Array, deviation: Array) -> tuple[Array, Array]:
-        """What is to be largest, given μ̃ − μ⁺ and β̃σ̃ of every arm, and by how much rounding may change it, each (A,)."""
+        def acquisition(mean: Array, deviation: Array) -> tuple[Array, Array]:
+            gain = mean - best
+            width = view.beta * deviation
+            tail = np.minimum(_standardised(gain, width), 0.0)
+            return log_expected_improvement(gain, width), TIE * (1 + np.square(tail))
 
-
-class _Expected(Improvement):
-    def __init__(
-        self, arms: ArrayLike | str | Path, kernel: Any, *, confidence: Radius = Constant(1.0), **options: Any
-    ) -> None:
-        super().__init__(arms, kernel, confidence=confidence, **options)
-
-    def _acquisition(self, gain: Array, deviation: Array) -> tuple[Array, Array]:
-        tail = np.minimum(_standardised(gain, deviation), 0.0)
-        return log_expected_improvement(gain, deviation), TIE * (1 + np.square(tail))
+        return view.scores.arg_max(acquisition, view.barred)
 
 
-class _Probable(Improvement):
-    def __init__(self, arms: ArrayLike | str | Path, kernel: Any, *, margin: float = 0.1, **options: Any) -> None:
-        self.margin = real(margin, "margin", "a non-negative multiple of the noise", at_least=0)
-        super().__init__(arms, kernel, **options)
+@dataclass(frozen=True)
+class ProbabilityOfImprovement:
+    """The arm of largest PI, by a margin of so many √λ. Batches are as those of EI."""
 
-    def _acquisition(self, gain: Array, deviation: Array) -> tuple[Array, Array]:
-        u = _standardised(gain - self.margin * np.sqrt(self.regularization), deviation)  # PI = Φ(u), which increases with u
-        return u, TIE * (1 + np.abs(u))
+    margin: float = 0.1
+
+    looks: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        real(self.margin, "margin", "a non-negative multiple of the noise", at_least=0)
+
+    def pick(self, view: View) -> int:
+        best = incumbent(view)
+        margin = self.margin * np.sqrt(view.regularization)
+
+        def acquisition(mean: Array, deviation: Array) -> tuple[Array, Array]:
+            gain = mean - best
+            # PI = Φ(u), which increases with u.
+            u = _standardised(gain - margin, view.beta * deviation)
+            return u, TIE * (1 + np.abs(u))
+
+        return view.scores.arg_max(acquisition, view.barred)
 
 
-class GPEI(_Expected, GPUCB):
+def incumbent(view: View) -> float:
+    """μ⁺, the largest mean of the pulled arms, or of all arms where only other rows were observed.
+
+    Before any observation it is the mean of the prior.
+    """
+    if not view.n_observations:
+        return 0.0
+    mean, _ = view.scores.current()
+    pulled = view.log.pulled
+    return float((mean[pulled] if len(pulled) else mean[: view.n_arms]).max())
+
+
+class GPEI(Policy):
     """Expected improvement on the exact posterior, O(A·u) a step: no regret guarantee in this form.
 
     confidence : β̃, by which deviations are multiplied; `Constant(1.0)` is the posterior's own.
     options : the others of `GPUCB`.
     """
 
+    def __init__(
+        self,
+        arms: ArrayLike | str | Path | None,
+        kernel: Any,
+        *,
+        confidence: Radius = Constant(1.0),
+        **options: Any,
+    ) -> None:
+        chooser = ExpectedImprovement()
+        super().__init__(
+            arms, kernel, rule=Exact(), chooser=chooser, confidence=confidence, **options
+        )
 
-class SketchEI(_Expected, Adaptive):
-    """Expected improvement on BKB's adaptive sketch, O(A m²) a step: no regret guarantee.
+
+class SketchEI(Policy):
+    """Expected improvement on BKB's sketch, O(A m) a step: no regret guarantee.
 
     confidence : β̃, by which deviations are multiplied; `Constant(1.0)` is the posterior's own.
-    options : the others of `BKB`.
+    rule, options : those of `BKB`.
     """
 
+    def __init__(
+        self,
+        arms: ArrayLike | str | Path | None,
+        kernel: Any,
+        *,
+        rule: Inserted = Inserted(),
+        confidence: Radius = Constant(1.0),
+        **options: Any,
+    ) -> None:
+        chooser = ExpectedImprovement()
+        super().__init__(arms, kernel, rule=rule, chooser=chooser, confidence=confidence, **options)
 
-class GPPI(_Probable, GPUCB):
+
+class GPPI(Policy):
     """Probability of improvement on the exact posterior, O(A·u) a step: no regret guarantee.
 
-    margin : by how much to improve, in multiples of √λ, the noise's standard deviation. At 0 the incumbent has probability ½,
-        and is pulled until the mean of another arm exceeds its own.
+    margin : by how much to improve, in multiples of √λ, the noise's standard deviation. At 0 the
+        incumbent has probability ½, and is pulled until the mean of another arm exceeds its own.
     options : those of `GPUCB`; the radius does not change the choice.
     """
 
+    def __init__(
+        self,
+        arms: ArrayLike | str | Path | None,
+        kernel: Any,
+        *,
+        margin: float = 0.1,
+        **options: Any,
+    ) -> None:
+        chooser = ProbabilityOfImprovement(margin)
+        super().__init__(arms, kernel, rule=Exact(), chooser=chooser, **options)
 
-class SketchPI(_Probable, Adaptive):
-    """Probability of improvement on BKB's adaptive sketch, O(A m²) a step: no regret guarantee.
+
+class SketchPI(Policy):
+    """Probability of improvement on BKB's sketch, O(A m) a step: no regret guarantee.
 
     margin : as for `GPPI`.
-    options : those of `BKB`; the radius does not change the choice.
+    rule, options : those of `BKB`; the radius does not change the choice.
     """
+
+    def __init__(
+        self,
+        arms: ArrayLike | str | Path | None,
+        kernel: Any,
+        *,
+        rule: Inserted = Inserted(),
+        margin: float = 0.1,
+        **options: Any,
+    ) -> None:
+        chooser = ProbabilityOfImprovement(margin)
+        super().__init__(arms, kernel, rule=rule, chooser=chooser, **options)
 
 
 def log_expected_improvement(gain: Array, deviation: Array) -> Array:
-    """ln E max(0, gain + deviation·g) for g ~ N(0, 1): ln deviation + ln(φ(u) + uΦ(u)), u = gain/deviation.
+    """ln E max(0, gain + deviation·g) for g ~ N(0, 1).
 
-    φ and Φ vanish in float64 where u < −38, the logarithm does not. Below −1 it is −u²/2 − ln √2π + ln(1 + uΦ(u)/φ(u)); what
-    is left in the brackets tends to u⁻², which takes its place from −1000 on.
+    It is ln deviation + ln(φ(u) + uΦ(u)), u = gain/deviation.
+    φ and Φ vanish in float64 where u < −38, the logarithm does not. Below −1 it is −u²/2 − ln √2π +
+    ln(1 + uΦ(u)/φ(u)); what is left in the brackets tends to u⁻², which takes its place from −1000
+    on.
     """
     u = _standardised(gain, deviation)
-    tail, body = np.minimum(u, -1.0), np.maximum(u, -1.0)
-    left = np.where(tail > -1e3, 1 + tail * np.sqrt(np.pi / 2) * erfcx(-tail / np.sqrt(2)), tail**-2.0)
+    tail = np.minimum(u, -1.0)
+    body = np.maximum(u, -1.0)
+    left = np.where(
+        tail > -1e3, 1 + tail * np.sqrt(np.pi / 2) * erfcx(-tail / np.sqrt(2)), tail**-2.0
+    )
     far = -0.5 * np.square(tail) - np.log(ROOT_TAU) + np.log(left)
     with np.errstate(under="ignore"):
-        near = np.log(np.exp(-0.5 * np.square(np.minimum(body, 40.0))) / ROOT_TAU + body * ndtr(body))
+        near = np.log(
+            np.exp(-0.5 * np.square(np.minimum(body, 40.0))) / ROOT_TAU + body * ndtr(body)
+        )
     return np.asarray(np.log(_floored(gain, deviation)) + np.where(u < -1, far, near))
 
 

@@ -1,23 +1,26 @@
-"""mini-META (Calandriello, Carratino, Lazaric, Valko, Rosasco; ICML 2022): few unique arms, each evaluated many times.
+"""mini-META (Calandriello, Carratino, Lazaric, Valko, Rosasco; ICML 2022).
+
+It evaluates few different arms, each many times:
 
     choose x by any policy; evaluate it B = max(1, ⌊(C² − 1)/σ̃²(x)⌋) times; observe; repeat
 
-An epoch is the B evaluations of one arm. Where B > 1 no variance shrinks by more than C² in it, no deviation by more than C;
-the number of epochs, hence of distinct arms, is O(C²/(C² − 1)·γ_T): one arg max an epoch, and an exact posterior is cheap.
+An epoch is the B evaluations of one arm. Where B > 1 no variance shrinks by more than C² in it, no
+deviation by more than C; the number of epochs, hence of distinct arms, is O(C²/(C² − 1)·γ_T): one
+arg max an epoch, and an exact posterior is cheap.
 """
 
 from copy import copy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from manyarms.beliefs.base import Record
 from manyarms.errors import ParameterError
 from manyarms.numbers import real, whole
-from manyarms.policies.base import Lookahead, Policy
 from manyarms.policies.checks import as_arms, as_excluded
-from manyarms.sketch.confidence import Evidence
-from manyarms.sketch.history import History
-from manyarms.typing import Array, ArrayLike, Indices
+from manyarms.policies.policy import Policy
+from manyarms.typing import ArrayLike, Indices
 
 
 @dataclass(frozen=True)
@@ -25,90 +28,110 @@ class MiniMetaState:
     """Everything that `observe` changes."""
 
     policy: Policy  # one that is never changed: another takes its place
-    owed: dict[int, float]  # evaluations that open epochs still lack, by arm, the oldest epoch first
-
-    @property
-    def history(self) -> History:
-        """What was observed."""
-        return self.policy._state.history
-
-    @property
-    def evidence(self) -> Evidence:
-        """What the policy's radius is a function of."""
-        return self.policy.evidence
+    owed: dict[int, float]  # evaluations that open epochs lack, by arm, the oldest epoch first
 
 
-class MiniMeta(Policy):
-    """A policy whose every choice is evaluated B times: ``MiniMeta(GPUCB(arms, kernel))``, or with `GPEI`, `Thompson`, `BKB`.
+class MiniMeta:
+    """A policy whose every choice is evaluated B times.
 
-    `choose` answers the same arm until its quota was observed; `choose(None)` is the rest of the epoch, or a whole one, and
-    nothing while that is pending. An arm observed outside an epoch opens one of its own. An observation with noise ξ counts as
-    λ/ξ² evaluations.
+    ``MiniMeta(GPUCB(arms, kernel))``, or with `GPEI`, `Thompson`, `BKB`.
 
-    Guarantee: with `GPUCB`, and with `GPEI` and inflated deviations, regret is within a constant factor of theirs (the paper's
-    theorems). Nothing is proved for Thompson sampling, or on a sketch.
+    `choose` answers the same arm until its quota was observed; `choose(None)` is the rest of the
+    epoch, or a whole one, and nothing while that is pending. An arm observed outside an epoch opens
+    one of its own. An observation with noise ξ_i counts as ξ²/ξ_i² evaluations. Arms given by value
+    have no epochs: the policy chooses among them. All else, such as `predict`, `scores` and `best`,
+    is the policy's.
+
+    Guarantee: with `GPUCB`, and with `GPEI` and inflated deviations, regret is within a constant
+    factor of theirs (the paper's theorems). Nothing is proved for Thompson sampling, or on a
+    sketch.
 
     policy : the one that chooses; it is copied.
     threshold : C > 1, by how much deviations may shrink in an epoch.
     """
 
-    _state: MiniMetaState
-
     def __init__(self, policy: Policy, *, threshold: float = np.sqrt(2)) -> None:
         if not isinstance(policy, Policy):
-            raise ParameterError(f"policy must be a policy such as GPUCB(arms, kernel), got {policy!r}")
+            raise ParameterError(
+                f"policy must be a policy such as GPUCB(arms, kernel), got {policy!r}"
+            )
         self.threshold = real(threshold, "threshold", "a number C > 1", above=1)
-        self._inner = copy(policy)
-        super().__init__(policy.arms, policy.kernel, regularization=policy.regularization, confidence=policy.confidence, seed=0)
-        self._first_arm, self._exact = policy._first_arm, policy._exact
+        self._state = MiniMetaState(copy(policy), {})
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"MiniMeta has no attribute {name!r}")
+        return getattr(self._state.policy, name)
+
+    def __repr__(self) -> str:
+        return f"MiniMeta({self._state.policy!r})"
 
     def choose(
-        self, n: int | None = 1, *, arms: ArrayLike | None = None, pending: ArrayLike = (), exclude: ArrayLike = ()
+        self,
+        n: int | None = 1,
+        *,
+        arms: ArrayLike | None = None,
+        pending: ArrayLike = (),
+        exclude: ArrayLike = (),
     ) -> Indices:
+        """As `BKB.choose`, the arms of open epochs first."""
+        policy = self._state.policy
         if arms is not None:
-            return super().choose(n, arms=arms)  # says that it cannot
-        supposed, barred = as_arms(pending, self.n_arms).tolist(), as_excluded(exclude, self.n_arms)
-        n, owed, chosen = None if n is None else whole(n, "n"), dict(self._state.owed), list[int]()
+            return policy.choose(n, arms=arms, pending=pending, exclude=exclude)
+        size = None if n is None else whole(n, "n")
+        supposed = as_arms(pending, policy.n_arms).tolist()
+        barred = as_excluded(exclude, policy.n_arms)
+        owed = dict(self._state.owed)
         for arm in supposed:
             self._count(owed, arm, 1.0)
-        with self.stats.timed("choices"):
-            while n is None or len(chosen) < n:
-                arm = next(
-                    (arm for arm, lacking in owed.items() if lacking > 0 and not (barred is not None and barred[arm])), -1
-                )
-                if arm < 0:
-                    if n is None and (chosen or supposed):
-                        break
-                    arm = int(self._state.policy.choose(pending=supposed + chosen, exclude=exclude)[0])
-                chosen.append(arm)
-                self._count(owed, arm, 1.0)
+        chosen: list[int] = []
+        while size is None or len(chosen) < size:
+            lacking = (
+                arm
+                for arm, left in owed.items()
+                if left > 0 and not (barred is not None and barred[arm])
+            )
+            arm = next(lacking, -1)
+            if arm < 0:
+                if size is None and (chosen or supposed):
+                    break
+                arm = int(policy.choose(pending=supposed + chosen, exclude=exclude)[0])
+            chosen.append(arm)
+            self._count(owed, arm, 1.0)
         return np.array(chosen, dtype=np.intp)
+
+    def observe(
+        self,
+        arms: ArrayLike,
+        rewards: ArrayLike,
+        *,
+        noise: ArrayLike | None = None,
+        record: Record | None = None,
+    ) -> Record:
+        """As `BKB.observe`."""
+        policy = copy(self._state.policy)
+        batch = policy._batch(arms, rewards, noise)
+        if not len(batch):
+            return Record.nothing()
+        owed = dict(self._state.owed)
+        for arm, weight in zip(batch.keys.tolist(), batch.weights.tolist(), strict=True):
+            if arm >= 0:
+                self._count(owed, arm, weight)
+        decided = policy._learn(batch, record)
+        self._state = MiniMetaState(policy, {arm: left for arm, left in owed.items() if left > 0})
+        return decided
 
     def _count(self, owed: dict[int, float], arm: int, evaluations: float) -> None:
         """Book evaluations of an arm on its epoch; the first ones open it."""
-        owed[arm] = (owed[arm] if owed.get(arm, 0.0) > 0 else self._quota(arm)) - evaluations
+        left = owed.get(arm, 0.0)
+        owed[arm] = (left if left > 0 else self._quota(arm)) - evaluations
 
     def _quota(self, arm: int) -> float:
-        """B = max(1, ⌊(C² − 1)/σ̃²⌋) with the variance of now, which counts as no less than 1e-6 so that epochs end."""
-        variance = self._state.policy._moments_at(self.arms[arm : arm + 1], self._diag[arm : arm + 1])[1][0]
-        return max(1.0, float(np.floor((self.threshold**2 - 1) / max(variance, 1e-6))))
+        """B = max(1, ⌊(C² − 1)/σ̃²⌋) with the variance of now.
 
-    def _first_state(self, rng: np.random.Generator) -> MiniMetaState:
-        return MiniMetaState(self._inner, {})
-
-    def _observed(self, history: History, arms: Indices, rewards: Array, weights: Array) -> MiniMetaState:
-        owed = dict(self._state.owed)
-        for arm, weight in zip(arms.tolist(), weights.tolist(), strict=True):
-            self._count(owed, arm, weight)
-        policy = copy(self._state.policy)
-        policy._state = policy._observed(history, arms, rewards, weights)
-        return MiniMetaState(policy, {arm: left for arm, left in owed.items() if left > 0})
-
-    def _moments(self) -> tuple[Array, Array]:
-        return self._state.policy._moments()
-
-    def _moments_at(self, X: Array, diag: Array) -> tuple[Array, Array]:
-        return self._state.policy._moments_at(X, diag)
-
-    def _lookahead(self, *, append: bool) -> Lookahead:
-        return self._state.policy._lookahead(append=append)
+        It counts as no less than 1e-6, so that epochs end.
+        """
+        policy = self._state.policy
+        row = policy.arms[arm : arm + 1].astype(np.float64, copy=False)
+        _, variance = policy.belief.moments(row, policy._diag[arm : arm + 1])
+        return max(1.0, float(np.floor((self.threshold**2 - 1) / max(variance[0], 1e-6))))

@@ -1,37 +1,46 @@
-"""SupKernelUCB (Valko, Korda, Munos, Flaounas, Cristianini; UAI 2013): elimination over levels of independent rewards.
+"""SupKernelUCB (Valko, Korda, Munos, Flaounas, Cristianini; UAI 2013).
+
+It eliminates arms over levels of independent rewards:
 
     s ← 1, Â₁ ← all arms
     repeat  μ, σ ← the exact posterior given the sample Ψ_s of level s, on Â_s; width = βσ
-        if all widths ≤ 1/√T      choose argmax μ + βσ                   (1/√T rounded down to a power of 2, the last level's)
+        if all widths ≤ 1/√T      choose argmax μ + βσ
         elif all widths ≤ 2⁻ˢ     Â_{s+1} ← {x ∈ Â_s : μ + βσ ≥ max(μ + βσ) − 2·2⁻ˢ}, s ← s + 1
         else                      choose the widest arm of Â_s; it joins Ψ_s
 
-Which arms join Ψ_s depends on widths, and on the rewards of levels below s only: given those, the rewards in Ψ_s are
-independent, so that a radius of order √ln(AT) is enough where GP-UCB needs √γ_T.
+1/√T is rounded down to a power of 2, that of the last level.
+
+Which arms join Ψ_s depends on widths, and on the rewards of levels below s only: given those, the
+rewards in Ψ_s are independent, so that a radius of order √ln(AT) is enough where GP-UCB needs √γ_T.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
+from manyarms.beliefs.base import Arms, Batch, Record, Step
+from manyarms.beliefs.exact import Exact, ExactBelief, ExactScores
+from manyarms.errors import ArmsError, ParameterError
+from manyarms.kernels import Kernel
 from manyarms.numbers import real, whole
-from manyarms.policies.base import Lookahead
-from manyarms.policies.gpucb import GPUCB, GPUCBState
-from manyarms.policies.rules import Rule
-from manyarms.sketch.choice import TIE, arg_max, largest, score
-from manyarms.sketch.confidence import Evidence
-from manyarms.sketch.covariance import Covariance
+from manyarms.policies.choosers import View
+from manyarms.policies.policy import Policy
+from manyarms.search.scores import TIE, Upper, best_of
+from manyarms.sketch.confidence import Constant, Radius, first_norm
 from manyarms.sketch.dictionary import check_probability
-from manyarms.sketch.history import History
+from manyarms.sketch.evidence import Evidence
 from manyarms.typing import Array, ArrayLike, Indices, Mask
 
 
 @dataclass(frozen=True)
 class FixedDesign:
-    """ξ√(2 ln(2AST/δ)) + √λF: contains f for all A arms, S levels and T steps with probability 1 − δ, if the rewards of a level
-    are independent given its arms, ‖f‖ ≤ F = `norm` and the noise is ξ-sub-Gaussian, ξ = `noise`."""
+    """ξ√(2 ln(2AST/δ)) + √λF, a radius for rewards that are independent given their arms.
+
+    It contains f for all A arms, S levels and T steps with probability 1 − δ, if the rewards of a
+    level are so, ‖f‖ ≤ F = `norm` and the noise is ξ-sub-Gaussian, ξ = `noise`.
+    """
 
     norm: float
     noise: float
@@ -55,95 +64,176 @@ def n_levels(horizon: int) -> int:
 
 
 @dataclass(frozen=True)
-class Level:
-    """Ψ_s, and the posterior it gives."""
+class Levels:
+    """The rule of the belief: T, and the radius of which widths are made."""
 
-    history: History
-    covariance: Covariance
+    horizon: int
+    confidence: Radius
+
+    def prior(
+        self,
+        kernel: Kernel,
+        arms: Arms,
+        regularization: float,
+        noise: float,
+        rng: np.random.Generator,
+    ) -> "LevelledBelief":
+        """The belief before anything is observed."""
+        if not len(arms.rows):
+            raise ArmsError(
+                "SupKernelUCB compares widths with the largest k(x, x) of its table: "
+                "give its arms when it is made, or use GPUCB, which does without"
+            )
+        prior = Exact().prior(kernel, arms, regularization, noise, rng)
+        kappa = float(np.sqrt(arms.diag.max()))
+        levels = (prior,) * n_levels(self.horizon)
+        return LevelledBelief(**vars(prior), rule=self, kappa=kappa, levels=levels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelledBelief(ExactBelief):
+    """What all observations say, exactly, and what those of each level do."""
+
+    rule: Levels
+    kappa: float  # κ
+    levels: tuple[ExactBelief, ...]  # the posterior given Ψ_s, s from 0
+
+    @property
+    def beta(self) -> float:
+        """The radius of the widths."""
+        n_arms = len(self.catalogue.table.diag)
+        return float(self.rule.confidence(self.evidence.of(n_arms, None)))
+
+    def limit(self, s: int) -> float:
+        """κ2⁻ˢ for level s counted from 1, given from 0."""
+        return float(self.kappa * 2.0 ** -(s + 1))
+
+    def level_of(self, variances: Array) -> Indices:
+        """The level (from 0) that a pull joins, −1 where the arm is known well enough at all.
+
+        variances : (S, n) σ² of n arms on each level.
+        """
+        limits = np.array([self.limit(s) for s in range(len(self.levels))])
+        wide = self.beta * np.sqrt(variances) > limits[:, None]
+        return np.where(wide.any(axis=0), wide.argmax(axis=0), -1)
+
+    def observed(self, batch: Batch, record: Record | None = None) -> Step:
+        """Each arm joins the first level at which it is wide: the record's sizes, from 1 on."""
+        if record is None:
+            joined = self.level_of(np.array([_variance(level, batch) for level in self.levels]))
+        else:
+            joined = record.sizes - 1
+        levels = list(self.levels)
+        for s in np.unique(joined[joined >= 0]).tolist():
+            levels[s] = levels[s].conditioned(_part(batch, joined == s))
+        after = replace(self.conditioned(batch), levels=tuple(levels))
+        return Step(after, Record(np.zeros(0, dtype=np.intp), joined + 1), None, None)
+
+    def scores(self, arms: Arms) -> "LevelScores":
+        """Of all observations, and of each level."""
+        levels = tuple(level.scores(arms) for level in self.levels)
+        return LevelScores(**vars(super().scores(arms)), belief=self, levels=levels)
+
+
+def _part(batch: Batch, own: Mask) -> Batch:
+    """Some rows of a batch, each for one observation."""
+    return Batch(
+        batch.rows[own],
+        batch.diag[own],
+        batch.rewards[own],
+        batch.weights[own],
+        batch.keys[own],
+        int(own.sum()),
+    )
+
+
+def _variance(belief: ExactBelief, batch: Batch) -> Array:
+    """σ² of the rows of a batch, (n,)."""
+    if (batch.keys >= 0).all():
+        return np.asarray(belief.covariance.variance[batch.keys])
+    return belief.scores(Arms(batch.rows, batch.diag)).current()[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelScores(ExactScores):
+    """Scores of arms given all observations, and on each level."""
+
+    belief: LevelledBelief
+    levels: tuple[ExactScores, ...]
+
+    def supposing(self, positions: Indices) -> "LevelScores":
+        """If these arms were pulled once more each, each joining its own level."""
+        levels = list(self.levels)
+        for i in positions:
+            at = np.array([i])
+            variances = np.array([level.moments(at)[1] for level in levels])
+            s = int(self.belief.level_of(variances)[0])
+            if s >= 0:
+                levels[s] = levels[s].supposing(at)
+        covariance = self.covariance.supposing(positions)
+        return replace(self, covariance=covariance, levels=tuple(levels))
 
 
 @dataclass(frozen=True)
-class SupKernelState(GPUCBState):
-    """Everything that `observe` changes: what all observations say, and the levels."""
+class Elimination:
+    """Goes down the levels, as the page above says."""
 
-    levels: tuple[Level, ...]
+    looks: ClassVar[bool] = True
+
+    def pick(self, view: View) -> int:
+        scores = view.scores
+        if not isinstance(scores, LevelScores):
+            raise TypeError(f"elimination needs the levels of SupKernelUCB, got {scores!r}")
+        left = np.arange(view.n_arms) if view.barred is None else np.flatnonzero(~view.barred)
+        enough = scores.belief.limit(len(scores.levels) - 1)
+        for s, level in enumerate(scores.levels):
+            mean, variance = level.moments(left)
+            deviation = np.sqrt(variance)
+            width = view.beta * deviation
+            ucb, tie = Upper(view.beta)(mean, deviation)
+            limit = scores.belief.limit(s)
+            if width.max() <= enough:
+                break
+            if width.max() > limit:
+                return int(left[best_of(width, TIE * width)])
+            left = left[ucb >= ucb.max() - 2 * limit]
+        # The limit of the last level is `enough`: one of its two ends was taken.
+        return int(left[best_of(ucb, tie)])
 
 
-class SupKernelUCB(Rule, GPUCB):
-    """Phased elimination on the exact posteriors of S = ⌈½ log₂ T⌉ levels: O(A·u) an observation, O(A·S) a choice.
+class SupKernelUCB(Policy):
+    """Phased elimination on the exact posteriors of S = ⌈½ log₂ T⌉ levels.
 
-    With the radius `FixedDesign` regret is Õ(√(T d̃)), d̃ the effective dimension (the paper's theorem), better than GP-UCB's
-    by √d̃. With `Constant` there is no guarantee. Widths are compared with κ2⁻ˢ, κ² = max k(x, x), where the paper has κ = 1.
-    An arm that is observed joins the first level at which its width exceeds κ2⁻ˢ: the one at which it was chosen. So pulls of
-    the first kind, which the paper leaves out, may join a deeper level; they were chosen without its rewards.
-    `predict`, `scores` and `best` rest on all observations.
+    An observation costs O(A·u), a choice O(A·S).
+
+    With the radius `FixedDesign` regret is Õ(√(T d̃)), d̃ the effective dimension (the paper's
+    theorem), better than GP-UCB's by √d̃. With `Constant` there is no guarantee. Widths are
+    compared with κ2⁻ˢ, κ² = max k(x, x), where the paper has κ = 1. An arm that is observed joins
+    the first level at which its width exceeds κ2⁻ˢ: the one at which it was chosen. So pulls of the
+    first kind, which the paper leaves out, may join a deeper level; they were chosen without its
+    rewards. `predict`, `scores` and `best` rest on all observations.
 
     horizon : T.
+    confidence : the radius of widths and scores. One that doubles its norm is refused: it depends
+        on rewards of all levels.
     options : those of `GPUCB`.
     """
 
-    _state: SupKernelState
-
-    def __init__(self, arms: ArrayLike | str | Path, kernel: Any, *, horizon: int = 10_000, **options: Any) -> None:
-        self.horizon = whole(horizon, "horizon")
-        super().__init__(arms, kernel, **options)
-
-    def _first_state(self, rng: np.random.Generator) -> SupKernelState:
-        state = super()._first_state(rng)
-        covariances = (
-            Covariance(self.arms, self._diag, self.kernel, self.regularization) for _ in range(n_levels(self.horizon))
+    def __init__(
+        self,
+        arms: ArrayLike | str | Path,
+        kernel: Any,
+        *,
+        horizon: int = 10_000,
+        confidence: Radius = Constant(2.0),
+        **options: Any,
+    ) -> None:
+        if first_norm(confidence) is not None:
+            raise ParameterError(
+                "SupKernelUCB needs a radius that does not look at rewards: "
+                f"pass double=False and a bound on the norm, got {confidence!r}"
+            )
+        rule = Levels(whole(horizon, "horizon"), confidence)
+        super().__init__(
+            arms, kernel, rule=rule, chooser=Elimination(), confidence=confidence, **options
         )
-        levels = tuple(Level(History(), covariance) for covariance in covariances)
-        return SupKernelState(state.history, state.covariance, state.evidence, levels)
-
-    def _observed(self, history: History, arms: Indices, rewards: Array, weights: Array) -> SupKernelState:
-        state, levels, beta = super()._observed(history, arms, rewards, weights), list(self._state.levels), self.beta
-        joined = np.array([self._level_of(int(arm), [level.covariance for level in levels], beta) for arm in arms])
-        for s in np.unique(joined[joined >= 0]).tolist():
-            own = joined == s
-            sample = levels[s].history.add(arms[own], rewards[own], weights[own])
-            levels[s] = Level(sample, levels[s].covariance.observed(sample, arms[own], rewards[own], weights[own])[0])
-        return SupKernelState(state.history, state.covariance, state.evidence, tuple(levels))
-
-    def _level_of(self, arm: int, covariances: list[Covariance], beta: float) -> int:
-        """The level (from 0) that a pull of this arm joins, −1 where it is known well enough at all."""
-        widths = [beta * np.sqrt(covariance.diagonal[arm] / self.regularization) for covariance in covariances]
-        return next((s for s, width in enumerate(widths) if width > self._limit(s)), -1)
-
-    def _limit(self, s: int) -> float:
-        """κ2⁻ˢ for level s counted from 1, given from 0."""
-        return float(np.sqrt(self._diag.max()) * 2.0 ** -(s + 1))
-
-    def _lookahead(self, *, append: bool) -> "_Supposed":  # type: ignore[override]  # a Covariance would know no levels
-        return _Supposed(self)
-
-    def _pick(self, mean: Array, lookahead: Lookahead, beta: float, number: int, barred: Mask | None) -> int:
-        left = np.arange(self.n_arms) if barred is None else np.flatnonzero(~barred)
-        enough = self._limit(n_levels(self.horizon) - 1)
-        for s, covariance in enumerate(cast(_Supposed, lookahead).levels):
-            known = score(covariance.mean[left], covariance.variance[left], beta)
-            width = beta * np.sqrt(known.variance)
-            if width.max() <= enough:
-                break
-            if width.max() > self._limit(s):
-                return int(left[largest(width, TIE * width)])
-            left = left[known.ucb >= known.ucb.max() - 2 * self._limit(s)]
-        return int(left[arg_max(known)])
-
-
-class _Supposed:
-    """The levels if more arms were pulled, each joining its own."""
-
-    def __init__(self, policy: SupKernelUCB) -> None:
-        self._policy, self.levels = policy, [level.covariance.copy() for level in policy._state.levels]
-
-    @property
-    def variance(self) -> Array:
-        """σ² of every arm on the first level."""
-        return self.levels[0].variance
-
-    def pull(self, arms: Indices) -> None:
-        for arm in arms:
-            s = self._policy._level_of(int(arm), self.levels, self._policy.beta)
-            if s >= 0:
-                self.levels[s].pull(np.array([arm]))

@@ -22,7 +22,12 @@ COMMANDS = {
 for panel, commands in COMMANDS.items():
     for command in commands:
         values_may_be_negative = {"ignore_unknown_options": command is tell}
-        help = re.sub(r"\n(?!\n|  )(?<!\n\n)", " ", inspect.getdoc(command) or "")  # paragraphs fit the terminal, examples stay
-        app.command(command.__name__.rstrip("_"), help=help, rich_help_panel=panel, context_settings=values_may_be_negative)(
-            command
-        )
+        help = re.sub(
+            r"\n(?!\n|  )(?<!\n\n)", " ", inspect.getdoc(command) or ""
+        )  # paragraphs fit the terminal, examples stay
+        app.command(
+            command.__name__.rstrip("_"),
+            help=help,
+            rich_help_panel=panel,
+            context_settings=values_may_be_negative,
+        )(command)

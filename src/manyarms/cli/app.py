@@ -34,17 +34,36 @@ app = typer.Typer(
 )
 
 StudyAt = Annotated[
-    str, typer.Argument(metavar="STUDY", help="Path of a study, or postgresql://user@host/database#name.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="STUDY",
+        help="Path of a study, or postgresql://user@host/database#name.",
+        show_default=False,
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", metavar="", help="Print the answer as JSON.")]
-Decimal = Annotated[str, typer.Option(help='Mark before the fraction of numbers in CSV files, "." or ",".', metavar="MARK")]
-Separator = Annotated[
-    str | None, typer.Option(help='Between columns of the file written; "," or, with --decimal ",", ";".', metavar="MARK")
+Decimal = Annotated[
+    str,
+    typer.Option(
+        help='Mark before the fraction of numbers in CSV files, "." or ",".', metavar="MARK"
+    ),
 ]
-Force = Annotated[bool, typer.Option("--force", metavar="", help="Write over a file that is there.")]
+Separator = Annotated[
+    str | None,
+    typer.Option(
+        help='Between columns of the file written; "," or, with --decimal ",", ";".', metavar="MARK"
+    ),
+]
+Force = Annotated[
+    bool, typer.Option("--force", metavar="", help="Write over a file that is there.")
+]
 Worker = Annotated[
     str | None,
-    typer.Option(help="Who is trying, kept with what is pending.", show_default="user@host", envvar="MANYARMS_WORKER"),
+    typer.Option(
+        help="Who is trying, kept with what is pending.",
+        show_default="user@host",
+        envvar="MANYARMS_WORKER",
+    ),
 ]
 
 
@@ -69,7 +88,9 @@ def me() -> str:
 @app.callback(invoke_without_command=True)
 def _program(
     context: typer.Context,
-    show_version: Annotated[bool, typer.Option("--version", metavar="", help="Print the version.")] = False,
+    show_version: Annotated[
+        bool, typer.Option("--version", metavar="", help="Print the version.")
+    ] = False,
 ) -> None:
     if show_version:
         print(_version())
@@ -93,10 +114,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if any("\0" in text or re.search("[\ud800-\udfff]", text) for text in arguments):
             raise InputError("arguments must be text in UTF-8; check them for stray bytes")
-        code = typer.main.get_command(app).main(arguments, prog_name="manyarms", standalone_mode=False)
+        code = typer.main.get_command(app).main(
+            arguments, prog_name="manyarms", standalone_mode=False
+        )
         sys.stdout.flush()
         return code if isinstance(code, int) else DONE
-    except (BrokenPipeError, SystemExit):  # `manyarms history lab.db | head`; Typer and Rich make it an exit
+    except (
+        BrokenPipeError,
+        SystemExit,
+    ):  # `manyarms history lab.db | head`; Typer and Rich make it an exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except (Exception, KeyboardInterrupt) as error:
@@ -112,14 +138,19 @@ def _described(error: BaseException) -> tuple[str, int]:
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return "interrupted", INTERRUPTED
     if isinstance(error, StudyDamagedError):
-        return re.sub("salvage (what is whole|those)", "salvage that with `manyarms doctor`", str(error)), DAMAGED
+        return re.sub(
+            "salvage (what is whole|those)", "salvage that with `manyarms doctor`", str(error)
+        ), DAMAGED
     if isinstance(error, StudyStorageError):
         return str(error), STORAGE
     if isinstance(error, ManyArmsError | OSError):
         return _in_words_of_the_command_line(str(error)), BAD_INPUT
     if isinstance(error, USAGE):
         return _usage(error), BAD_INPUT
-    return f"unexpected {type(error).__name__}: {error}; {TRACEBACK}=1 shows where, please report it", UNEXPECTED
+    return (
+        f"unexpected {type(error).__name__}: {error}; {TRACEBACK}=1 shows where, please report it",
+        UNEXPECTED,
+    )
 
 
 def _usage(error: Any) -> str:

@@ -13,18 +13,33 @@ from manyarms.cli.output import answer, count, place, table
 from manyarms.cli.tables import as_ids, id_name
 from manyarms.study import Study
 
-Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of candidates.", show_default=False)]
+Ids = Annotated[
+    list[str], typer.Argument(metavar="ID...", help="Ids of candidates.", show_default=False)
+]
 
 
 def init(
     study: StudyAt,
-    pool: Annotated[Path, typer.Option(help="Table of candidates, .csv or .parquet.", metavar="FILE", show_default=False)],
+    pool: Annotated[
+        Path,
+        typer.Option(
+            help="Table of candidates, .csv or .parquet.", metavar="FILE", show_default=False
+        ),
+    ],
     minimize: Annotated[
         bool | None,
-        typer.Option("--minimize/--maximize", metavar="", help="Look for the smallest or the largest.", show_default=False),
+        typer.Option(
+            "--minimize/--maximize",
+            metavar="",
+            help="Look for the smallest or the largest.",
+            show_default=False,
+        ),
     ] = None,
     id: Annotated[
-        str | None, typer.Option(help="Column of unique ids.", metavar="COLUMN", show_default="the row numbers from 0")
+        str | None,
+        typer.Option(
+            help="Column of unique ids.", metavar="COLUMN", show_default="the row numbers from 0"
+        ),
     ] = None,
     column: Annotated[
         list[str] | None,
@@ -34,15 +49,28 @@ def init(
         ),
     ] = None,
     missing: Annotated[
-        str, typer.Option(help="What empty cells do: error, drop (leave the row out), category.", metavar="WHAT")
+        str,
+        typer.Option(
+            help="What empty cells do: error, drop (leave the row out), category.", metavar="WHAT"
+        ),
     ] = "error",
     noise: Annotated[
         float | None,
-        typer.Option(help="Standard deviation of the values of one candidate.", metavar="SD", show_default="learned"),
+        typer.Option(
+            help="Standard deviation of the values of one candidate.",
+            metavar="SD",
+            show_default="learned",
+        ),
     ] = None,
-    kernel: Annotated[str, typer.Option(help="matern, rbf, tanimoto or linear.", metavar="NAME")] = "matern",
+    kernel: Annotated[
+        str, typer.Option(help="matern, rbf, tanimoto or linear.", metavar="NAME")
+    ] = "matern",
     repeats: Annotated[
-        str, typer.Option(help="Suggest a candidate again: allow, never, or at most K times in all.", metavar="allow|never|K")
+        str,
+        typer.Option(
+            help="Suggest a candidate again: allow, never, or at most K times in all.",
+            metavar="allow|never|K",
+        ),
     ] = "allow",
     seed: Annotated[int, typer.Option(help="Of the random start and the sketch.")] = 0,
     decimal: Decimal = ".",
@@ -65,7 +93,13 @@ def init(
         candidates = Pool.from_csv(pool, decimal=decimal, **options)  # type: ignore[arg-type]
     direction: Any = "minimize" if minimize else "maximize"
     asked = int(repeats) if repeats.isdecimal() and repeats.isascii() else repeats
-    settings: dict[str, Any] = {"direction": direction, "kernel": kernel, "noise": noise, "repeats": asked, "seed": seed}
+    settings: dict[str, Any] = {
+        "direction": direction,
+        "kernel": kernel,
+        "noise": noise,
+        "repeats": asked,
+        "seed": seed,
+    }
     with Study.create(study, candidates, **settings) as made:
         data = {
             "study": place(study),
@@ -75,7 +109,11 @@ def init(
             "id": id_name(candidates),
             "columns": candidates.columns,
         }
-        distinct = "" if len(candidates.X) == len(candidates) else f", {len(candidates.X):,} of them with different features"
+        distinct = (
+            ""
+            if len(candidates.X) == len(candidates)
+            else f", {len(candidates.X):,} of them with different features"
+        )
         answer(
             data,
             as_json,
@@ -88,7 +126,10 @@ def init(
 
 def _examples(pool: Pool) -> list[list[Any]]:
     rows = pool.rows(pool.ids[:3])
-    return [[name, kind, ", ".join(str(row[name])[:20] for row in rows)] for name, kind in pool.columns.items()]
+    return [
+        [name, kind, ", ".join(str(row[name])[:20] for row in rows)]
+        for name, kind in pool.columns.items()
+    ]
 
 
 def _types(columns: list[str]) -> dict[str, Any]:
@@ -104,14 +145,21 @@ def _types(columns: list[str]) -> dict[str, Any]:
 
 def _levels(texts: list[str]) -> list[str] | list[float]:
     try:
-        return [int(text) if text.strip().lstrip("-").isdecimal() else float(text) for text in texts]
+        return [
+            int(text) if text.strip().lstrip("-").isdecimal() else float(text) for text in texts
+        ]
     except ValueError:
         return texts
 
 
 def add(
     study: StudyAt,
-    file: Annotated[Path, typer.Argument(help="Table with the columns of the study's, .csv or .parquet.", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Table with the columns of the study's, .csv or .parquet.", show_default=False
+        ),
+    ],
     decimal: Decimal = ".",
     as_json: AsJson = False,
 ) -> None:
@@ -126,7 +174,11 @@ def add(
         before = len(known.pool)
         known.add(known.pool.read(file, decimal=decimal))
         added, total = len(known.pool) - before, len(known.pool)
-    answer({"added": added, "candidates": total}, as_json, f"Added {count(added, 'candidate')}; there are {total:,} now.")
+    answer(
+        {"added": added, "candidates": total},
+        as_json,
+        f"Added {count(added, 'candidate')}; there are {total:,} now.",
+    )
 
 
 def retire(study: StudyAt, ids: Ids, as_json: AsJson = False) -> None:

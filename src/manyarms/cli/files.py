@@ -8,7 +8,17 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from manyarms.cli.app import DAMAGED, DONE, AsJson, Decimal, Force, InputError, Separator, StudyAt, opened
+from manyarms.cli.app import (
+    DAMAGED,
+    DONE,
+    AsJson,
+    Decimal,
+    Force,
+    InputError,
+    Separator,
+    StudyAt,
+    opened,
+)
 from manyarms.cli.knowledge import results_frame, results_of
 from manyarms.cli.output import answer, count, moment, new_file, place, table
 from manyarms.cli.results import tell_files
@@ -22,7 +32,13 @@ from manyarms.study.salvage import salvage as save_whole_events
 def export(
     study: StudyAt,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="A .json or .csv file, or a directory for both.", show_default=False)
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            help="A .json or .csv file, or a directory for both.",
+            show_default=False,
+        ),
     ],
     separator: Separator = None,
     decimal: Decimal = ".",
@@ -52,7 +68,9 @@ def export(
             files = [output / name for name in ("study.json", "results.csv", "candidates.csv")]
             there = [str(file) for file in files if file.exists()]
             if there and not force:
-                raise InputError(f"there is a file {there[0]} already; give another directory, or --force to write over it")
+                raise InputError(
+                    f"there is a file {there[0]} already; give another directory, or --force to write over it"
+                )
             if output.exists() and not output.is_dir():
                 raise InputError(f"{output} is not a directory; give another name")
             output.mkdir(parents=True, exist_ok=True)
@@ -60,7 +78,9 @@ def export(
             _write_results(known, files[1], written_as, force)
             with new_file(files[2], force) as draft:
                 write_csv(rows_of(known.pool, known.pool.ids.tolist()), draft, written_as)
-    answer({"written": [str(file) for file in files]}, as_json, f"Wrote {', '.join(map(str, files))}.")
+    answer(
+        {"written": [str(file) for file in files]}, as_json, f"Wrote {', '.join(map(str, files))}."
+    )
 
 
 def _write_study(study: Study, path: Path, force: bool) -> None:
@@ -71,16 +91,26 @@ def _write_study(study: Study, path: Path, force: bool) -> None:
 def _write_results(study: Study, path: Path, written_as: Marks, force: bool) -> None:
     rows, pool = results_of(study), study.pool
     told = results_frame(rows, pool, written_as.decimal)
-    candidates = rows_of(pool, [row["id"] for row in rows]).select(pool.names) if rows else pl.DataFrame()
+    candidates = (
+        rows_of(pool, [row["id"] for row in rows]).select(pool.names) if rows else pl.DataFrame()
+    )
     with new_file(path, force) as draft:
         write_csv(pl.concat([told, candidates], how="horizontal"), draft, written_as)
 
 
 def import_(
     study: StudyAt,
-    file: Annotated[Path, typer.Argument(help="A .json file that export wrote, or a CSV file of results.", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A .json file that export wrote, or a CSV file of results.", show_default=False
+        ),
+    ],
     value: Annotated[
-        str | None, typer.Option(help="Column of the values in a CSV file.", metavar="COLUMN", show_default="value")
+        str | None,
+        typer.Option(
+            help="Column of the values in a CSV file.", metavar="COLUMN", show_default="value"
+        ),
     ] = None,
     noise: Annotated[
         str | None,
@@ -103,19 +133,31 @@ def import_(
     marks(decimal)
     if file.suffix.lower() != ".json":
         with opened(study) as known:
-            tell_files(known, [results_in(file, known.pool, value, noise, decimal)], again=False, as_json=as_json)
+            tell_files(
+                known,
+                [results_in(file, known.pool, value, noise, decimal)],
+                again=False,
+                as_json=as_json,
+            )
         return
     if not file.is_file():
         raise InputError(f"there is no file {file}; check the path")
     with create_from(study, read_copy(file)) as made:
         data = {"candidates": len(made.pool), "results": len(made.history), "events": made.n_events}
-    answer(data, as_json, f"{place(study)}: {count(data['candidates'], 'candidate')}, {count(data['results'], 'result')}.")
+    answer(
+        data,
+        as_json,
+        f"{place(study)}: {count(data['candidates'], 'candidate')}, {count(data['results'], 'result')}.",
+    )
 
 
 def doctor(
     study: StudyAt,
     salvage: Annotated[
-        str | None, typer.Option(help="Write what is whole to a new study here.", metavar="NEW", show_default=False)
+        str | None,
+        typer.Option(
+            help="Write what is whole to a new study here.", metavar="NEW", show_default=False
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
@@ -134,12 +176,23 @@ def doctor(
     except StudyDamagedError as error:
         return _operate(study, str(error), salvage, as_json)
     if salvage is not None:
-        raise InputError(f"{place(study)} is whole, there is nothing to salvage; `manyarms export` makes a copy")
+        raise InputError(
+            f"{place(study)} is whole, there is nothing to salvage; `manyarms export` makes a copy"
+        )
     kinds = Counter(event.kind for event in events)
     results = sum(len(event.payload["ids"]) for event in events if event.kind == "tell")
     first, last = moment(events[0].time), moment(events[-1].time)
-    data = {"whole": True, "events": len(events), "results": results, "first": first, "last": last, "kinds": dict(kinds)}
-    text = f"Whole: {count(len(events), 'event')}, {count(results, 'result')}, from {first} to {last}."
+    data = {
+        "whole": True,
+        "events": len(events),
+        "results": results,
+        "first": first,
+        "last": last,
+        "kinds": dict(kinds),
+    }
+    text = (
+        f"Whole: {count(len(events), 'event')}, {count(results, 'result')}, from {first} to {last}."
+    )
     answer(data, as_json, text, table(["event", "times"], kinds.items()))
     return DONE
 
@@ -154,7 +207,11 @@ def _operate(study: str, problem: str, new: str | None, as_json: bool) -> int:
         except StudyDamagedError as error:
             raise StudyDamagedError(f"{problem}; and {error}; go back to a copy") from error
     data = {"whole": False, "problem": problem, **saved._asdict(), "salvaged": new and place(new)}
-    what = f"{count(saved.events, 'event')} with {count(saved.results, 'result')}, {saved.lost:,} lost"
-    text = f"Saved to {place(new)}: {what}." if new else f"Can be saved, with --salvage NEW: {what}."
+    what = (
+        f"{count(saved.events, 'event')} with {count(saved.results, 'result')}, {saved.lost:,} lost"
+    )
+    text = (
+        f"Saved to {place(new)}: {what}." if new else f"Can be saved, with --salvage NEW: {what}."
+    )
     answer(data, as_json, f"Damaged: {problem}.\n{text}")
     return DAMAGED

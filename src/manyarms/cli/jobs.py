@@ -29,7 +29,9 @@ class Outcome(NamedTuple):
 
 def placeholders(command: Sequence[str]) -> set[str]:
     """The names in braces."""
-    return {found[1] for part in command for found in PLACEHOLDER.finditer(part) if found[1] is not None}
+    return {
+        found[1] for part in command for found in PLACEHOLDER.finditer(part) if found[1] is not None
+    }
 
 
 def filled(command: Sequence[str], values: Mapping[str, Any]) -> list[str]:
@@ -77,9 +79,16 @@ class Job:
             self._out.unlink(missing_ok=True)
         self._started, self._process, self._problem = time.monotonic(), None, ""
         try:
-            with (self.folder / "stdout").open("wb") as out, (self.folder / "stderr").open("wb") as err:
+            with (
+                (self.folder / "stdout").open("wb") as out,
+                (self.folder / "stderr").open("wb") as err,
+            ):
                 self._process = subprocess.Popen(  # noqa: S603  the user's own command, without a shell
-                    self._command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
                 )
         except (OSError, ValueError) as error:
             self._problem = str(error)
@@ -106,7 +115,10 @@ class Job:
             said = _last_line(self.folder / "stderr") or _last_line(self.folder / "stdout")
             how = f"exit code {code}" if code > 0 else f"ended by signal {-code}"
             return Outcome(None, f"{how}{': ' + said[:200] if said else ''}")
-        return _value_in(self._out or self.folder / "stdout", "its file {out}" if self._out else "the last line of its output")
+        return _value_in(
+            self._out or self.folder / "stdout",
+            "its file {out}" if self._out else "the last line of its output",
+        )
 
     @property
     def is_running(self) -> bool:

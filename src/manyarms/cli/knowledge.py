@@ -13,10 +13,17 @@ from manyarms.arms.pool import Pool
 from manyarms.arms.stored import described
 from manyarms.cli.app import AsJson, Decimal, Force, InputError, Separator, StudyAt, opened
 from manyarms.cli.output import answer, count, moment, new_file, percent, place, shown, table
-from manyarms.cli.tables import free, id_name, marks, noise_name, results_told, value_name, write_csv
+from manyarms.cli.tables import (
+    free,
+    id_name,
+    marks,
+    noise_name,
+    results_told,
+    value_name,
+    write_csv,
+)
 from manyarms.errors import StateError
 from manyarms.optimizer import Candidate
-from manyarms.policies import BKB
 from manyarms.study import Study
 
 
@@ -33,7 +40,9 @@ def _tolerance(tolerance: float | None) -> float | None:
 
 
 Level = Annotated[float, typer.Option(help="Probability of the intervals.", callback=_probability)]
-Output = Annotated[Path | None, typer.Option("-o", "--output", help="CSV file to write.", show_default=False)]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", help="CSV file to write.", show_default=False)
+]
 HEADER = ["estimate", "low", "high", "results"]
 RESULT = ["number", "id", "value", "noise", "time", "worker"]
 
@@ -43,7 +52,10 @@ def status(
     level: Level = 0.95,
     tolerance: Annotated[
         float | None,
-        typer.Option(help="Say whether the regret is at most this, so that one may stop.", callback=_tolerance),
+        typer.Option(
+            help="Say whether the regret is at most this, so that one may stop.",
+            callback=_tolerance,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -60,7 +72,11 @@ def status(
         policy, learned = known.policy, time.perf_counter()
         policy.choose()  # pure: nothing is asked for
         seconds = {"open and learn": learned - start, "suggestion": time.perf_counter() - learned}
-        data: dict[str, Any] = {"study": place(study), **state_of(known, level, tolerance), "seconds": seconds}
+        data: dict[str, Any] = {
+            "study": place(study),
+            **state_of(known, level, tolerance),
+            "seconds": seconds,
+        }
     lines = [
         f"{place(study)}: {data['direction']}, {count(data['candidates'], 'candidate')}, {count(data['results'], 'result')}"
         f" ({data['failed']:,} failed), {len(data['pending']):,} pending"
@@ -75,13 +91,19 @@ def status(
             "",
             data["certificate"]["text"],
             "",
-            f"Model: dictionary of {model['dictionary']:,}, {shown(model['effective_dimension'])} effective dimensions, "
-            f"noise {shown(model['noise'])}; a suggestion takes {seconds['suggestion']:.2g} s",
+            f"Model: {count(model['inducing'], 'inducing candidate')}, {shown(model['effective_dimension'])} effective "
+            f"dimensions, noise {shown(model['noise'])}; a suggestion takes {seconds['suggestion']:.2g} s, "
+            f"the snapshot {model['snapshot_bytes']:,} bytes",
         ]
     else:
         lines.append("No values yet: manyarms suggest, then manyarms tell.")
     pending = [[each["id"], each["worker"], each["until"] or "no end"] for each in data["pending"]]
-    answer(data, as_json, "\n".join(lines), *([table(["pending", "worker", "until"], pending)] if pending else []))
+    answer(
+        data,
+        as_json,
+        "\n".join(lines),
+        *([table(["pending", "worker", "until"], pending)] if pending else []),
+    )
 
 
 def state_of(study: Study, level: float, tolerance: float | None) -> dict[str, Any]:
@@ -95,16 +117,28 @@ def state_of(study: Study, level: float, tolerance: float | None) -> dict[str, A
         "best": None,
         "certificate": None,
         "model": None,
-        "pending": [{"id": each.id, "worker": each.worker, "until": moment(each.until)} for each in study.leases],
+        "pending": [
+            {"id": each.id, "worker": each.worker, "until": moment(each.until)}
+            for each in study.leases
+        ],
     }
     try:
         best, certificate, policy = study.best(level), study.certificate(tolerance), study.policy
     except StateError:  # no values yet
         return data
     data["best"] = {**plain(best), "columns": study.pool.row(best.id)}
-    data["certificate"] = {**asdict(certificate), "reached": certificate.reached, "text": str(certificate)}
-    size = len(policy.dictionary) if isinstance(policy, BKB) else int((policy.counts > 0).sum())
-    data["model"] = {"dictionary": size, "effective_dimension": policy.effective_dimension, "noise": study.noise}
+    data["certificate"] = {
+        **asdict(certificate),
+        "reached": certificate.reached,
+        "text": str(certificate),
+    }
+    inducing = getattr(policy, "inducing", None)
+    data["model"] = {
+        "inducing": int((policy.counts > 0).sum()) if inducing is None else len(inducing),
+        "effective_dimension": policy.effective_dimension,
+        "noise": study.noise,
+        "snapshot_bytes": study.snapshot_bytes,
+    }
     return data
 
 
@@ -126,12 +160,18 @@ def top(
     """
     with opened(study) as known:
         rows = [plain(each) for each in known.top(k, level)]
-    answer({"top": rows, "level": level}, as_json, table(["id", *HEADER], (row.values() for row in rows)))
+    answer(
+        {"top": rows, "level": level},
+        as_json,
+        table(["id", *HEADER], (row.values() for row in rows)),
+    )
 
 
 def history(
     study: StudyAt,
-    last: Annotated[int | None, typer.Option(min=1, help="Only so many, the latest.", show_default="all")] = None,
+    last: Annotated[
+        int | None, typer.Option(min=1, help="Only so many, the latest.", show_default="all")
+    ] = None,
     output: Output = None,
     separator: Separator = None,
     decimal: Decimal = ".",
@@ -149,17 +189,31 @@ def history(
     rows = rows if last is None else rows[-last:]
     if output is None:
         names = [name for name in RESULT if name != "noise" or has_noise(rows)]
-        answer({"results": rows}, as_json, table(names, ([row[name] for name in names] for row in rows)))
+        answer(
+            {"results": rows},
+            as_json,
+            table(names, ([row[name] for name in names] for row in rows)),
+        )
         return
     with new_file(output, force) as draft:
         write_csv(results_frame(rows, pool, decimal), draft, written_as)
-    answer({"results": len(rows), "written": str(output)}, as_json, f"{count(len(rows), 'result')} in {output}.")
+    answer(
+        {"results": len(rows), "written": str(output)},
+        as_json,
+        f"{count(len(rows), 'result')} in {output}.",
+    )
 
 
 def results_of(study: Study) -> list[dict[str, Any]]:
     """Every result told, with its time and who told it; a dict with the keys of RESULT each."""
     told = [
-        (id, "failed" if value is None else value, noise, moment(event.time), event.payload["worker"])
+        (
+            id,
+            "failed" if value is None else value,
+            noise,
+            moment(event.time),
+            event.payload["worker"],
+        )
         for event in study.events()
         for id, value, noise in results_told(event)
     ]
@@ -181,12 +235,16 @@ def results_frame(rows: list[dict[str, Any]], pool: Pool, decimal: str) -> pl.Da
         free("time", pool): [row["time"] for row in rows],
         free("worker", pool): [row["worker"] for row in rows],
     }
-    return pl.DataFrame(columns, schema_overrides={value_name(pool): pl.String}, infer_schema_length=None)
+    return pl.DataFrame(
+        columns, schema_overrides={value_name(pool): pl.String}, infer_schema_length=None
+    )
 
 
 def predict(
     study: StudyAt,
-    file: Annotated[Path, typer.Argument(help="Table of candidates, .csv or .parquet.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(help="Table of candidates, .csv or .parquet.", show_default=False)
+    ],
     level: Level = 0.95,
     output: Output = None,
     separator: Separator = None,
@@ -214,8 +272,14 @@ def predict(
         )
         return
     with new_file(output, force) as draft:
-        write_csv(pl.DataFrame(rows, infer_schema_length=None).rename({"id": name}), draft, written_as)
-    answer({"predictions": len(rows), "written": str(output)}, as_json, f"{count(len(rows), 'estimate')} in {output}.")
+        write_csv(
+            pl.DataFrame(rows, infer_schema_length=None).rename({"id": name}), draft, written_as
+        )
+    answer(
+        {"predictions": len(rows), "written": str(output)},
+        as_json,
+        f"{count(len(rows), 'estimate')} in {output}.",
+    )
 
 
 def _predicted(study: Study, file: Path, level: float, decimal: str) -> list[dict[str, Any]]:
@@ -251,5 +315,7 @@ def _with_features(pool: Pool, rows: pl.DataFrame, file: Path) -> pl.DataFrame:
         )
     rows = rows.select(expected)
     if len(pool.add(rows)) < len(pool) + len(rows):
-        raise InputError(f"rows of {file} miss values, and this study leaves such rows out; fill them in")
+        raise InputError(
+            f"rows of {file} miss values, and this study leaves such rows out; fill them in"
+        )
     return rows

@@ -15,7 +15,14 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from manyarms.cli.app import DONE, FAILING, INTERRUPTED, AsJson, InputError, StudyAt, me, opened
 from manyarms.cli.jobs import Job, Outcome, check_placeholders, filled, placeholders, stop
@@ -39,16 +46,30 @@ def run(
     study: StudyAt,
     command: Annotated[
         list[str],
-        typer.Argument(metavar="-- COMMAND...", help="What to run; {column} and {id} are filled in.", show_default=False),
+        typer.Argument(
+            metavar="-- COMMAND...",
+            help="What to run; {column} and {id} are filled in.",
+            show_default=False,
+        ),
     ],
     jobs: Annotated[int, typer.Option(min=1, max=10_000, help="Commands at a time.")] = 1,
     budget: Annotated[
-        int | None, typer.Option(min=1, help="End when the study has so many results in all.", show_default="none")
+        int | None,
+        typer.Option(
+            min=1, help="End when the study has so many results in all.", show_default="none"
+        ),
     ] = None,
     timeout: Annotated[
-        str | None, typer.Option(help="Time for one command, such as 90s, 15m or 8h.", metavar="TIME", show_default="none")
+        str | None,
+        typer.Option(
+            help="Time for one command, such as 90s, 15m or 8h.",
+            metavar="TIME",
+            show_default="none",
+        ),
     ] = None,
-    retries: Annotated[int, typer.Option(min=0, max=1000, help="Run a command that failed so many times more.")] = 0,
+    retries: Annotated[
+        int, typer.Option(min=0, max=1000, help="Run a command that failed so many times more.")
+    ] = 0,
     value_from: Annotated[
         str | None,
         typer.Option(
@@ -57,7 +78,9 @@ def run(
             show_default="file if the command has {out}",
         ),
     ] = None,
-    max_failures: Annotated[int, typer.Option(min=1, help="Stop when so many trials in a row failed.")] = 10,
+    max_failures: Annotated[
+        int, typer.Option(min=1, help="Stop when so many trials in a row failed.")
+    ] = 10,
     as_json: AsJson = False,
 ) -> int:
     """Run a command for one candidate after another, and tell what it prints.
@@ -78,21 +101,40 @@ def run(
         raise InputError(f"--value-from must be last-line or file, got {value_from!r}")
     has_out = "out" in placeholders(command)
     if has_out != (value_from == "file") and value_from is not None:
-        raise InputError("--value-from file and {out} in the command go together; give both or neither")
+        raise InputError(
+            "--value-from file and {out} in the command go together; give both or neither"
+        )
     if "{" not in command[0] and shutil.which(command[0]) is None:
         raise InputError(f"there is no program {command[0]!r}; check the command after --")
     with opened(study, f"{RUN}{me()}:{os.getpid()}:{uuid.uuid4().hex[:6]}", LEASE) as known:
         names = [*known.pool.names, id_name(known.pool)]
         check_placeholders(command, list(dict.fromkeys([*names, "id", "out"])))
         if not placeholders(command) - {"out"}:
-            note("remark: no {column} and no {id} in the command, so it is the same for every candidate")
-        with tempfile.TemporaryDirectory(prefix="manyarms-") as folder, _progress(known, budget) as show:
+            note(
+                "remark: no {column} and no {id} in the command, so it is the same for every candidate"
+            )
+        with (
+            tempfile.TemporaryDirectory(prefix="manyarms-") as folder,
+            _progress(known, budget) as show,
+        ):
             loop = _Loop(known, command, Path(folder), has_out, limit, retries, max_failures, show)
             code = loop.until(jobs, budget)
-        results, values = known.history, [trial.value for trial in known.history if trial.value is not None]
+        results, values = (
+            known.history,
+            [trial.value for trial in known.history if trial.value is not None],
+        )
         best = known.best() if values else None
-        data = {"told": loop.n_told, "failed": loop.n_failed, "results": len(results), "ended": loop.ended}
-        data["best"] = None if best is None else {"id": best.id, "estimate": best.mean, "low": best.low, "high": best.high}
+        data = {
+            "told": loop.n_told,
+            "failed": loop.n_failed,
+            "results": len(results),
+            "ended": loop.ended,
+        }
+        data["best"] = (
+            None
+            if best is None
+            else {"id": best.id, "estimate": best.mean, "low": best.low, "high": best.high}
+        )
     ended = "" if code == FAILING else f" Ended: {loop.ended}."
     text = told(loop.n_told, loop.n_failed, len(results))
     answer(data, as_json, text + ended + (f" Best: {best.id}, {shown(best.mean)}." if best else ""))
@@ -116,9 +158,16 @@ class _Loop:
         show: Callable[[str], None],
     ) -> None:
         self._study, self._command, self._folder, self._has_out = study, command, folder, has_out
-        self._timeout, self._retries, self._max_failures, self._show = timeout, retries, max_failures, show
+        self._timeout, self._retries, self._max_failures, self._show = (
+            timeout,
+            retries,
+            max_failures,
+            show,
+        )
         self._running: list[Job] = []
-        self._failures: list[Job] = []  # since the last value: told once the command is known to work
+        self._failures: list[
+            Job
+        ] = []  # since the last value: told once the command is known to work
         self._renewed = time.monotonic()
         self.n_told = self.n_failed = 0
         self.ended = ""
@@ -137,7 +186,13 @@ class _Loop:
                         self.ended = self.ended or idle
                     else:
                         time.sleep(TURN)
-                code = INTERRUPTED if interrupted else FAILING if len(self._failures) >= self._max_failures else DONE
+                code = (
+                    INTERRUPTED
+                    if interrupted
+                    else FAILING
+                    if len(self._failures) >= self._max_failures
+                    else DONE
+                )
                 if code == DONE:
                     self._tell_failures()
                 return code
@@ -148,7 +203,11 @@ class _Loop:
         """Keep so many commands running; says why, where there is nothing more to run."""
         free = n_jobs - len(self._running)
         if budget is not None and free:
-            left = budget - len(self._study.history) - sum(each.worker.startswith(RUN) for each in self._study.leases)
+            left = (
+                budget
+                - len(self._study.history)
+                - sum(each.worker.startswith(RUN) for each in self._study.leases)
+            )
             if left <= 0:
                 return "budget spent"
             free = min(free, left)
@@ -162,9 +221,24 @@ class _Loop:
             token = f"run {uuid.uuid4().hex}"
             folder = self._folder / token[4:]
             out = folder / "out" if self._has_out else None
-            values = {**row, id_name(self._study.pool): id, "id": id, **({"out": out} if out else {})}
+            values = {
+                **row,
+                id_name(self._study.pool): id,
+                "id": id,
+                **({"out": out} if out else {}),
+            }
             folder.mkdir()
-            self._running.append(Job(id, token, filled(self._command, values), folder, out, self._timeout, self._retries))
+            self._running.append(
+                Job(
+                    id,
+                    token,
+                    filled(self._command, values),
+                    folder,
+                    out,
+                    self._timeout,
+                    self._retries,
+                )
+            )
         return ""
 
     def _collect(self) -> None:
@@ -195,7 +269,12 @@ class _Loop:
         """Told with a token, so that it may be said again where it is not known whether it was written."""
         for wait in (*PATIENCE, None):
             try:
-                self._study.tell([job.id], None if value is None else [value], failed=value is None or None, token=job.token)
+                self._study.tell(
+                    [job.id],
+                    None if value is None else [value],
+                    failed=value is None or None,
+                    token=job.token,
+                )
                 break
             except StudyStorageError:
                 if wait is None:
@@ -252,8 +331,15 @@ def _progress(study: Study, budget: int | None) -> Iterator[Callable[[str], None
     if not console.is_terminal:
         yield lambda text: print(printable(text), file=sys.stderr, flush=True)
         return
-    columns: list[Any] = [BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
-    with Progress(*columns, TextColumn("best {task.fields[best]}", markup=False), console=console) as bar:
+    columns: list[Any] = [
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    ]
+    with Progress(
+        *columns, TextColumn("best {task.fields[best]}", markup=False), console=console
+    ) as bar:
         task = bar.add_task("run", total=budget, completed=len(study.history), best="?")
 
         def show(text: str) -> None:

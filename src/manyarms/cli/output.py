@@ -27,9 +27,13 @@ def answer(data: dict[str, Any], as_json: bool, *shown: str | Table) -> None:
     if as_json:
         print(json.dumps(_plain(data), ensure_ascii=False, indent=2, default=str))
         return
-    console = Console(markup=False, highlight=False, emoji=False, width=None if sys.stdout.isatty() else WIDE)
+    console = Console(
+        markup=False, highlight=False, emoji=False, width=None if sys.stdout.isatty() else WIDE
+    )
     for part in shown:
-        console.print(Text(part) if isinstance(part, str) else part, soft_wrap=isinstance(part, str))
+        console.print(
+            Text(part) if isinstance(part, str) else part, soft_wrap=isinstance(part, str)
+        )
 
 
 def note(text: str) -> None:
@@ -42,8 +46,12 @@ def table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> Table:
     cells = [list(row) for row in rows]
     made = Table(box=None, pad_edge=False, header_style="bold")
     for i, name in enumerate(header):
-        numeric = bool(cells) and all(isinstance(row[i], int | float) or row[i] is None for row in cells)
-        made.add_column(Text(printable(name)), justify="right" if numeric else "left", overflow="fold")
+        numeric = bool(cells) and all(
+            isinstance(row[i], int | float) or row[i] is None for row in cells
+        )
+        made.add_column(
+            Text(printable(name)), justify="right" if numeric else "left", overflow="fold"
+        )
     for row in cells:
         made.add_row(*(Text(shown(cell)) for cell in row))
     return made
@@ -74,7 +82,9 @@ def percent(level: float) -> str:
 
 def moment(time: float | None) -> str | None:
     """Seconds since 1970 as people and spreadsheets read them, in UTC."""
-    return None if time is None else datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return (
+        None if time is None else datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    )
 
 
 def place(location: str) -> str:
@@ -102,7 +112,9 @@ def new_file(path: Path, force: bool) -> Iterator[Path]:
     if path.is_dir() or (path.exists() and not path.is_file()):
         raise InputError(f"{path} is not a file; give the name of one")
     if path.exists() and not force:
-        raise InputError(f"there is a file {path} already; give another name, or --force to write over it")
+        raise InputError(
+            f"there is a file {path} already; give another name, or --force to write over it"
+        )
     if not path.absolute().parent.is_dir():
         raise InputError(f"there is no directory {path.absolute().parent}; make it first")
     draft = path.with_name(f".{path.name[:100]}.{os.getpid()}")

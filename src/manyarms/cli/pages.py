@@ -26,7 +26,10 @@ PICTURES = (".png", ".svg", ".pdf", ".jpg", ".webp")
 def plot(
     study: StudyAt,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="File to write: .html; or .png, .svg, .pdf.", show_default=False)
+        Path,
+        typer.Option(
+            "-o", "--output", help="File to write: .html; or .png, .svg, .pdf.", show_default=False
+        ),
     ],
     kind: Annotated[
         str,
@@ -68,8 +71,13 @@ def plot(
 
 def report(
     study: StudyAt,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Page to write, .html.")] = Path("report.html"),
-    k: Annotated[int, typer.Option("-k", "--number", min=1, max=1000, help="Candidates in the list of the best.")] = 20,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Page to write, .html.")] = Path(
+        "report.html"
+    ),
+    k: Annotated[
+        int,
+        typer.Option("-k", "--number", min=1, max=1000, help="Candidates in the list of the best."),
+    ] = 20,
     level: Level = 0.95,
     as_json: AsJson = False,
 ) -> None:
@@ -88,7 +96,10 @@ def report(
         state = state_of(known, level, None)
         top = [plain(each) for each in known.top(k, level)] if state["model"] else []
         figures = [figure for draw in KINDS.values() if (figure := _drawn(draw, known)) is not None]
-        draft.write_text(page(place(study), known, state, top, results_of(known)[-1:], figures, level), encoding="utf-8")
+        draft.write_text(
+            page(place(study), known, state, top, results_of(known)[-1:], figures, level),
+            encoding="utf-8",
+        )
     answer({"written": str(output)}, as_json, f"Wrote {output}.")
 
 

@@ -24,9 +24,7 @@ table { border-collapse: collapse; font-size: .92rem; } th { text-align: left; c
 th, td { white-space: nowrap; padding: .2rem 1.2rem .2rem 0; vertical-align: top; border-bottom: 1px solid #eee; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 """
-POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:; worker-src blob:"
-)
+POLICY = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:; worker-src blob:"
 """The page loads nothing."""
 
 
@@ -35,7 +33,9 @@ def script() -> str:
     try:
         return str(import_module("plotly.offline").get_plotlyjs())
     except ImportError as error:
-        raise StateError("pictures need Plotly, which is not installed: pip install 'manyarms[plots]'") from error
+        raise StateError(
+            "pictures need Plotly, which is not installed: pip install 'manyarms[plots]'"
+        ) from error
 
 
 def page(
@@ -54,7 +54,12 @@ def page(
         _section("Summary", _summary(state)),
         *_known(study, state, top, level),
         *(
-            _section("", figure.to_html(full_html=False, include_plotlyjs=False, config={"displayModeBar": False}))
+            _section(
+                "",
+                figure.to_html(
+                    full_html=False, include_plotlyjs=False, config={"displayModeBar": False}
+                ),
+            )
             for figure in figures
         ),
         *_pending(state["pending"]),
@@ -76,21 +81,23 @@ def _summary(state: dict[str, Any]) -> str:
         "results": f"{state['results']:,}",
         "failed": f"{state['failed']:,}",
         "pending": f"{len(state['pending']):,}",
-        "dictionary": f"{model['dictionary']:,}" if model else "–",
+        "inducing": f"{model['inducing']:,}" if model else "–",
         "effective dimension": shown(model["effective_dimension"]) if model else "–",
         "noise": shown(model["noise"]) if model else "–",
     }
     return f'<dl class="tiles">{"".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles.items())}</dl>'
 
 
-def _known(study: Study, state: dict[str, Any], top: Sequence[dict[str, Any]], level: float) -> list[str]:
+def _known(
+    study: Study, state: dict[str, Any], top: Sequence[dict[str, Any]], level: float
+) -> list[str]:
     best = state["best"]
     if not best:
         return [_section("Best so far", "<p>No values were told yet.</p>")]
-    interval = (
-        f"{percent(level)} interval {shown(best['low'])} to {shown(best['high'])}, from {count(best['results'], 'result')}"
+    interval = f"{percent(level)} interval {shown(best['low'])} to {shown(best['high'])}, from {count(best['results'], 'result')}"
+    paragraphs = "".join(
+        f"<p>{_text(line)}</p>" for line in state["certificate"]["text"].split("\n")
     )
-    paragraphs = "".join(f"<p>{_text(line)}</p>" for line in state["certificate"]["text"].split("\n"))
     names = list(study.pool.names)
     rows = [
         [*each.values(), *(row[name] for name in names)]
@@ -104,7 +111,8 @@ def _known(study: Study, state: dict[str, Any], top: Sequence[dict[str, Any]], l
         ),
         _section("How sure that is", paragraphs),
         _section(
-            f"The best {len(top)} by estimate, tried or not", _table(["id", "estimate", "low", "high", "results", *names], rows)
+            f"The best {len(top)} by estimate, tried or not",
+            _table(["id", "estimate", "low", "high", "results", *names], rows),
         ),
     ]
 
@@ -120,10 +128,20 @@ def _section(title: str, body: str) -> str:
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     rows = [list(row) for row in rows]
-    numeric = [bool(rows) and all(isinstance(row[i], int | float) for row in rows) for i in range(len(header))]
+    numeric = [
+        bool(rows) and all(isinstance(row[i], int | float) for row in rows)
+        for i in range(len(header))
+    ]
     marked = [' class="number"' if each else "" for each in numeric]
-    head = "".join(f"<th{mark}>{_text(name)}</th>" for name, mark in zip(header, marked, strict=True))
-    lines = ("".join(f"<td{mark}>{_text(shown(cell))}</td>" for cell, mark in zip(row, marked, strict=True)) for row in rows)
+    head = "".join(
+        f"<th{mark}>{_text(name)}</th>" for name, mark in zip(header, marked, strict=True)
+    )
+    lines = (
+        "".join(
+            f"<td{mark}>{_text(shown(cell))}</td>" for cell, mark in zip(row, marked, strict=True)
+        )
+        for row in rows
+    )
     return f'<div class="scroll"><table><tr>{head}</tr>{"".join(f"<tr>{line}</tr>" for line in lines)}</table></div>'
 
 

@@ -45,15 +45,24 @@ def seconds(text: str | None, option: str) -> float | None:
 
 def suggest(
     study: StudyAt,
-    n: Annotated[int, typer.Option("-n", "--number", min=1, max=100_000, help="How many candidates.")] = 1,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="CSV file to write.", show_default=False)] = None,
+    n: Annotated[
+        int, typer.Option("-n", "--number", min=1, max=100_000, help="How many candidates.")
+    ] = 1,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="CSV file to write.", show_default=False)
+    ] = None,
     again: Annotated[
-        bool, typer.Option("--pending", metavar="", help="Nothing new: those that are pending once more.")
+        bool,
+        typer.Option(
+            "--pending", metavar="", help="Nothing new: those that are pending once more."
+        ),
     ] = False,
     lease: Annotated[
         str | None,
         typer.Option(
-            help="Give them back after this time, such as 8h or 3d, if not told.", metavar="TIME", show_default="never"
+            help="Give them back after this time, such as 8h or 3d, if not told.",
+            metavar="TIME",
+            show_default="never",
         ),
     ] = None,
     worker: Worker = None,
@@ -91,24 +100,39 @@ def suggest(
                 if not again:
                     known.release(ids)
                 raise
-        answer({"ids": ids, "written": str(output)}, as_json, f"{count(len(ids), 'candidate')} to try in {output}.")
+        answer(
+            {"ids": ids, "written": str(output)},
+            as_json,
+            f"{count(len(ids), 'candidate')} to try in {output}.",
+        )
 
 
 def _show(study: Study, ids: list[CandidateId], as_json: bool) -> None:
     rows = study.pool.rows(ids)
     data = [{"id": id, "columns": row} for id, row in zip(ids, rows, strict=True)]
     names = [*study.pool.names][:12]
-    listed = table(["id", *names], ([id, *(row[name] for name in names)] for id, row in zip(ids, rows, strict=True)))
+    listed = table(
+        ["id", *names],
+        ([id, *(row[name] for name in names)] for id, row in zip(ids, rows, strict=True)),
+    )
     answer({"candidates": data}, as_json, listed if ids else "Nothing is pending.")
 
 
 def tell(
     study: StudyAt,
     what: Annotated[
-        list[str], typer.Argument(metavar="FILE...|ID VALUE", help="CSV files, or an id and its value.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="FILE...|ID VALUE",
+            help="CSV files, or an id and its value.",
+            show_default=False,
+        ),
     ],
     value: Annotated[
-        str | None, typer.Option(help="Column of the values in the files.", metavar="COLUMN", show_default="value")
+        str | None,
+        typer.Option(
+            help="Column of the values in the files.", metavar="COLUMN", show_default="value"
+        ),
     ] = None,
     noise: Annotated[
         str | None,
@@ -119,7 +143,12 @@ def tell(
         ),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", metavar="", help="Rows that were told before are replicates: count them again.")
+        bool,
+        typer.Option(
+            "--again",
+            metavar="",
+            help="Rows that were told before are replicates: count them again.",
+        ),
     ] = False,
     decimal: Decimal = ".",
     worker: Worker = None,
@@ -147,12 +176,21 @@ def tell(
     marks(decimal)
     with opened(study, worker) as known:
         if _are_files(what):
-            tell_files(known, [results_in(Path(path), known.pool, value, noise, decimal) for path in what], again, as_json)
+            tell_files(
+                known,
+                [results_in(Path(path), known.pool, value, noise, decimal) for path in what],
+                again,
+                as_json,
+            )
             return
         if value is not None:
-            raise InputError("--value names a column of files; of one candidate give the id and its value alone")
+            raise InputError(
+                "--value names a column of files; of one candidate give the id and its value alone"
+            )
         (id,) = as_ids(known.pool, what[:1])
-        known.tell([id], [as_value(what[1], decimal, f"{id!r}")], noise=as_noise(noise, decimal, f"{id!r}"))
+        known.tell(
+            [id], [as_value(what[1], decimal, f"{id!r}")], noise=as_noise(noise, decimal, f"{id!r}")
+        )
         total = len(known.history)
         answer({"told": 1, "results": total}, as_json, told(1, 0, total))
 
@@ -170,16 +208,27 @@ def _are_files(what: list[str]) -> bool:
 
 def tell_files(study: Study, files: list[Told], again: bool, as_json: bool) -> None:
     """Tell the results of files, at once; those that the study has only where `again` says so."""
-    rows, n_empty = [row for file in files for row in file.rows], sum(file.n_empty for file in files)
+    rows, n_empty = (
+        [row for file in files for row in file.rows],
+        sum(file.n_empty for file in files),
+    )
     new = rows if again else _unknown(study, rows)
     if new:
         token = None if again else _token(rows, new)
         noise = [row.noise for row in new] if any(row.noise is not None for row in new) else None
         study.tell([row.id for row in new], [row.value for row in new], noise=noise, token=token)
     n_failed, total = sum(row.value is FAILED for row in new), len(study.history)
-    data = {"told": len(new), "failed": n_failed, "known": len(rows) - len(new), "empty": n_empty, "results": total}
+    data = {
+        "told": len(new),
+        "failed": n_failed,
+        "known": len(rows) - len(new),
+        "empty": n_empty,
+        "results": total,
+    }
     if len(new) < len(rows):
-        note(f"skipped {count(len(rows) - len(new), 'row')} that the study has; --again would count them as replicates")
+        note(
+            f"skipped {count(len(rows) - len(new), 'row')} that the study has; --again would count them as replicates"
+        )
     if n_empty:
         note(f"skipped {count(n_empty, 'row')} without a value: not done yet")
     answer(data, as_json, told(len(new), n_failed, total))
@@ -225,8 +274,13 @@ def failed(study: StudyAt, ids: Ids, worker: Worker = None, as_json: AsJson = Fa
 
 def release(
     study: StudyAt,
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="Ids of candidates.", show_default=False)] = None,
-    everything: Annotated[bool, typer.Option("--all", metavar="", help="All that is pending, whoever asked for it.")] = False,
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ID...]", help="Ids of candidates.", show_default=False),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", metavar="", help="All that is pending, whoever asked for it.")
+    ] = False,
     worker: Worker = None,
     as_json: AsJson = False,
 ) -> None:

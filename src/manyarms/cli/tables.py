@@ -107,18 +107,28 @@ def _typed(plain: str, decimal: str) -> float | None:
         number = float(plain.replace(",", ".") if decimal == "," else plain)
     except ValueError:
         return None
-    return number if abs(number) <= LARGEST and "_" not in plain and not (decimal == "," and "." in plain) else None
+    return (
+        number
+        if abs(number) <= LARGEST and "_" not in plain and not (decimal == "," and "." in plain)
+        else None
+    )
 
 
 def _advice(plain: str, decimal: str, otherwise: str) -> str:
-    return 'give --decimal "," where that is the mark' if "," in plain and decimal == "." else otherwise
+    return (
+        'give --decimal "," where that is the mark'
+        if "," in plain and decimal == "."
+        else otherwise
+    )
 
 
 def results_in(path: Path, pool: Pool, value: str | None, noise: str | None, decimal: str) -> Told:
     """The results in a CSV file; `value` and `noise` are the names of columns, where they are not the usual ones."""
     names = id_name(pool), value or value_name(pool), noise or noise_name(pool), batch_name(pool)
     frame = read_csv(path, names[0], set(names), set(names), decimal)
-    lacking = [name for name in (*names[:2], *([noise] if noise else [])) if name not in frame.columns]
+    lacking = [
+        name for name in (*names[:2], *([noise] if noise else [])) if name not in frame.columns
+    ]
     if lacking:
         raise InputError(
             f"{path} must have the columns {names[0]!r} and {names[1]!r}{f' and {noise!r}' if noise else ''}, "
@@ -135,7 +145,14 @@ def results_in(path: Path, pool: Pool, value: str | None, noise: str | None, dec
     for id, (where, _, text, sd, number) in zip(ids, rows, strict=True):
         if text is not None and text.strip():
             there = f"{where} ({id!r})"
-            told.append(Row(id, as_value(text, decimal, there), _batch(number, where, names[3]), as_noise(sd, decimal, there)))
+            told.append(
+                Row(
+                    id,
+                    as_value(text, decimal, there),
+                    _batch(number, where, names[3]),
+                    as_noise(sd, decimal, there),
+                )
+            )
     return Told(told, len(rows) - len(told))
 
 
@@ -163,7 +180,9 @@ def _batch(text: str | None, where: str, name: str) -> int:
     if text is None or not text.strip():
         return 0
     if not re.fullmatch(r"\d{1,18}", text.strip(), re.ASCII):
-        raise InputError(f"{where}: {name!r} must be the number that suggest wrote, got {text[:60]!r}; leave it as it was")
+        raise InputError(
+            f"{where}: {name!r} must be the number that suggest wrote, got {text[:60]!r}; leave it as it was"
+        )
     return int(text)
 
 
@@ -188,7 +207,9 @@ def marks(decimal: str, separator: str | None = None) -> Marks:
         raise InputError(f'--separator must be ",", ";", "|" or "tab", got {separator!r}')
     if decimal == separator == ",":
         raise InputError('--separator and --decimal must differ; give --separator ";"')
-    return Marks("\t" if separator == "tab" else separator or (";" if decimal == "," else ","), decimal)
+    return Marks(
+        "\t" if separator == "tab" else separator or (";" if decimal == "," else ","), decimal
+    )
 
 
 def write_csv(frame: pl.DataFrame, path: Path, marks: Marks) -> None:

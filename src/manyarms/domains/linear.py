@@ -55,13 +55,15 @@ class Ball:
 
         ‖θ + β̃M^½v‖² over ‖v‖ = 1 is a quadratic on a sphere, whose maximum solves a secular equation.
         """
-        constant, bias = _linear(score.pulled.kernel)
+        constant, bias = _linear(score.kernel)
         if bias:
-            raise KernelError(f"over a ball the kernel is Linear() without a bias, got {score.pulled.kernel!r}")
-        posterior, lam = score.pulled.posterior, score.pulled.regularization
-        B = constant * posterior.basis
-        theta = B.T @ posterior.weights
-        M = (constant * np.eye(self.dimension) - posterior.explained(posterior.halves(B.T)) @ B) / lam
+            raise KernelError(f"over a ball the kernel is Linear() without a bias, got {score.kernel!r}")
+        belief = score.belief
+        B = constant * belief.W  # k_W(x) = Bx and z = L⁻¹Bx
+        theta = B.T @ score.alpha
+        Z = belief.L.solve(B)
+        left_out = constant * np.eye(self.dimension) - Z.T @ Z
+        M = left_out / belief.regularization + belief.factor.half(Z).gram
         eigenvalues, E = np.linalg.eigh((M + M.T) / 2)
         half = score.beta * np.sqrt(np.maximum(eigenvalues, 0.0))
         longest = theta + E @ (half * on_sphere(half * half, half * (E.T @ theta)))
@@ -149,7 +151,7 @@ class Polytope:
 
     def maximise(self, score: Score, _: "Polytope", rng: np.random.Generator) -> Array:
         """A vertex of large u."""
-        _linear(score.pulled.kernel)
+        _linear(score.kernel)
         corners = self._corners
         order = np.argsort(-score(corners), kind="stable")[:STARTS]
         climbed = np.array([self._climbed(score, corners[i]) for i in order])

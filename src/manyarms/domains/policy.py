@@ -1,28 +1,31 @@
 """BKB over an infinite set: arms are rows, and the next one is where a maximiser finds the largest score."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from manyarms.arms.array import Checked
+from manyarms.beliefs.base import Arms, Batch, Record
+from manyarms.beliefs.frozen import Frozen, Inserted
 from manyarms.domains.multistart import MultiStart
-from manyarms.domains.pulled import Pulled
 from manyarms.domains.score import Score
 from manyarms.errors import ArmsError, ParameterError, StateError
 from manyarms.kernels import as_kernel
 from manyarms.numbers import real, whole
 from manyarms.policies.checks import as_generator, as_radius, as_rewards, as_weights
-from manyarms.policies.confident import Confident
-from manyarms.policies.learner import Prediction
-from manyarms.sketch.confidence import Constant, Evidence, Radius, first_norm
+from manyarms.policies.policy import Prediction, check_noise
+from manyarms.sketch.confidence import Constant, Radius, first_norm, updated_norm
 from manyarms.sketch.dictionary import Chance
 from manyarms.sketch.embedding import check_kernel
-from manyarms.sketch.exact import ExactPosterior
-from manyarms.sketch.history import History
-from manyarms.sketch.posterior import Posterior
+from manyarms.sketch.evidence import Evidence, Guarantee
+from manyarms.sketch.growing import Stack
 from manyarms.stats import Stats
-from manyarms.typing import Array, ArrayLike, Indices, Seed
+from manyarms.typing import Array, ArrayLike, Seed
+
+RECENT = 1024
+"""Rows told last that a maximiser may start from, beside the inducing ones."""
 
 
 class Domain(Protocol):
@@ -43,20 +46,43 @@ Maximiser = Callable[[Score, Any, np.random.Generator], ArrayLike]
 """Of u, which has `gradient`, the domain and a generator: a row (d,) of the domain where u is large."""
 
 
-class DomainBKB(Confident):
+@dataclass(frozen=True)
+class Told:
+    """Everything that `observe` changes, replaced as a whole."""
+
+    belief: Frozen
+    rows: Stack  # (n, d) as they were told
+    weights: Stack  # (n,) ω
+    rewards: Stack  # (n,)
+    norm: float | None  # the guess of ‖f‖, where the radius doubles it
+
+    def score(self, belief: Frozen, beta: float) -> Score:
+        """u of this belief, in which more may be supposed, with this radius."""
+        return Score(belief, beta, self.rows.items[-RECENT:], self.rewards.items[-RECENT:])
+
+    def distinct(self) -> tuple[Array, Array]:
+        """The rows told, each once, (u, d), and the weight of the observations of each, (u,)."""
+        rows = self.rows.items
+        _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        order = np.argsort(first)  # as they came
+        weights = np.bincount(which.ravel(), self.weights.items, minlength=len(first))
+        return rows[first[order]], weights[order]
+
+
+class DomainBKB:
     """BKB over a `Box`, or another domain, instead of a table. An arm is an encoded row; `Box.decode` gives its point.
 
     domain : a `Box`, a `Ball` or a `Polytope`.
     kernel : of encoded rows.
-    maximiser : a function of u, the domain and a generator that returns a row; u is called with rows (n, d) and gives (n,), and
-        u.gradient gives (n, d). Default: `MultiStart()` on boxes, the domain's own `maximise` elsewhere.
-    oversampling : q̄ of Algorithm 1; None keeps the posterior exact (GP-UCB).
-    regularization, confidence, seed : as for `BKB`. `Theory` and `LogDet` need a ``horizon`` here.
+    rule : `Inserted`. Its tolerance is smaller here than over a table: near a maximum, rows come close to each other.
+    maximiser : a function of u, the domain and a generator that returns a row; u is called with rows (n, d) and gives
+        (n,), and u.gradient gives (n, d). Default: `MultiStart()` on boxes, the domain's own `maximise` elsewhere.
+    regularization, noise, confidence, seed : as for `BKB`. `Certified`, `LogDet` and `Theory` hold over infinite sets, too.
 
-    Theorem 2 covers this where the maximiser finds the maximum of u. A local search need not.
+    What a radius promises of regret asks for the maximum of u. A local search need not find it.
     """
 
-    _state: Pulled
+    _state: Told
 
     def __init__(
         self,
@@ -64,122 +90,196 @@ class DomainBKB(Confident):
         kernel: Any,
         *,
         regularization: float = 0.01,
-        oversampling: float | None = 5.0,
+        noise: float | None = None,
+        rule: Inserted = Inserted(),
         confidence: Radius = Constant(2.0),
         maximiser: Maximiser | None = None,
         seed: Seed = 0,
     ) -> None:
         if not all(hasattr(domain, name) for name in ("dimension", "checked", "sample")):
-            raise ParameterError(f"domain must be a Box, a Ball or a Polytope, got {domain!r}; BKB takes a table of arms")
-        self.domain, self.kernel = domain, as_kernel(kernel)
-        self.regularization = real(regularization, "regularization", "a positive variance, for instance noise**2", above=0)
-        if oversampling is not None:
-            real(oversampling, "oversampling", "a positive number, q̄ of Algorithm 1, or None", above=0)
+            raise ParameterError(
+                f"domain must be a Box, a Ball or a Polytope, got {domain!r}; BKB takes a table of arms"
+            )
+        if not isinstance(rule, Inserted):
+            raise ParameterError(f"over a domain the rule is Inserted(…), got {rule!r}; BKB takes others")
+        self.domain = domain
+        self.kernel = as_kernel(kernel)
+        self.regularization = real(
+            regularization, "regularization", "a positive variance, for instance noise**2", above=0
+        )
+        own = float(np.sqrt(self.regularization))
+        self.noise = own if noise is None else real(noise, "noise", "a positive standard deviation", above=0)
+        self.rule = rule
         self.confidence = as_radius(confidence)
+        check_noise(self.confidence, self.noise)
         default: Maximiser = getattr(domain, "maximise", MultiStart())
         self.maximiser = default if maximiser is None else maximiser
         if not callable(self.maximiser):
-            raise ParameterError(f"maximiser must be a function of u, the domain and a generator, got {maximiser!r}")
+            raise ParameterError(
+                f"maximiser must be a function of u, the domain and a generator, got {maximiser!r}"
+            )
         self.stats = Stats()
         rng = as_generator(seed)
         some = domain.sample(8, rng)
         check_kernel(self.kernel, some, self.kernel.diag(some))
         self._first_row = some[0]
-        evidence = Evidence(np.inf, self.regularization, oversampling is None, first_norm(confidence))
-        self.confidence(evidence)  # a radius that cannot be had over a domain says so now
-        nothing = np.zeros(0, dtype=np.intp)
-        prior = Posterior.prior(self.kernel, domain.dimension, self.regularization)
-        self._state = Pulled(
-            self.kernel,
-            confidence,
-            oversampling,
-            Chance.of(rng),
-            np.zeros((0, domain.dimension)),
-            History(),
-            nothing,
-            np.zeros(0),
-            prior,
-            evidence,
-        )
+        self._chance = Chance.of(rng)
+        none = np.zeros((0, domain.dimension))
+        prior = rule.prior(self.kernel, Arms(none, np.zeros(0)), self.regularization, self.noise, rng)
+        none_yet = (Stack(np.zeros(0)), Stack(np.zeros(0)))
+        self._state = Told(prior, Stack(none), *none_yet, first_norm(self.confidence))
+        _ = self.beta  # a radius that cannot be had over a domain says so now
 
     def choose(self, n: int = 1, *, pending: ArrayLike = ()) -> Array:
-        """The n rows to pull next, (n, d). Pure; `pending` and the rows before in a batch are supposed to give their mean."""
-        n, beta, state = whole(n, "n"), self.beta, self._state
-        supposed = self.domain.checked(pending)
+        """The n rows to pull next, (n, d).
+
+        Pure; `pending` and the rows before in a batch are supposed to give their mean.
+        """
+        n = whole(n, "n")
+        beta = self.beta
+        state = self._state
+        waiting = self.domain.checked(pending)
+        chosen: list[Array] = []
         with self.stats.timed("choices"):
-            pulled, chosen = state.supposing(supposed), list[Array]()
-            for number in range(len(supposed), len(supposed) + n):
-                if pulled.history.n_observations:
-                    rng = state.chance.at(state.history.n_observations, number)
-                    chosen.append(self._maximised(Score(pulled, beta), rng))
+            belief = supposing(state.belief, waiting)
+            for number in range(len(waiting), len(waiting) + n):
+                if belief.n_observations:
+                    rng = self._chance.at(state.belief.n_observations, number)
+                    chosen.append(self._maximised(state.score(belief, beta), rng))
                 else:
                     chosen.append(self._first_row)
                 if len(chosen) < n:
-                    pulled = pulled.supposing(chosen[-1][None])
+                    belief = supposing(belief, chosen[-1][None])
         return np.array(chosen)
 
     def _maximised(self, score: Score, rng: np.random.Generator) -> Array:
         answer = self.maximiser(score, self.domain, rng)
+        expected = f"the maximiser must return one row of {self.domain.dimension} numbers"
         try:
             found = np.asarray(answer)
         except ValueError as error:
-            raise ArmsError(f"the maximiser must return one row of {self.domain.dimension} numbers: {error}") from error
+            raise ArmsError(f"{expected}: {error}") from error
         if found.shape != (self.domain.dimension,):
-            raise ArmsError(f"the maximiser must return one row of {self.domain.dimension} numbers, got shape {found.shape}")
+            raise ArmsError(f"{expected}, got shape {found.shape}")
         try:
             return np.asarray(self.domain.checked(found[None])[0])
         except ArmsError as error:
             raise ArmsError(f"the maximiser left the domain: {error}") from error
 
-    def observe(self, arms: ArrayLike, rewards: ArrayLike, *, noise: ArrayLike | None = None) -> None:
-        """Learn the rewards (n,) of rows (n, d); a row that came before is a replicate. On an error nothing has changed."""
-        rows = self.domain.checked(arms)
-        values = as_rewards(rewards, len(rows))
-        weights = as_weights(noise, len(rows), self.regularization)
-        if len(rows):
-            with self.stats.timed("observations"):
-                state = self._state.observed(rows, values, weights)
-                self.confidence(state.evidence)  # as does one whose horizon is over
-            self._state = state
+    def observe(
+        self,
+        arms: ArrayLike,
+        rewards: ArrayLike,
+        *,
+        noise: ArrayLike | None = None,
+        record: Record | None = None,
+    ) -> Record:
+        """Learn the rewards (n,) of rows (n, d), in one step or not at all; `noise` and `record` as for `BKB`."""
+        rows = self.domain.checked(arms) + 0.0  # no −0, which equals 0 and has other bytes
+        n = len(rows)
+        values = as_rewards(rewards, n)
+        weights = as_weights(noise, n, self.noise**2)
+        if not n:
+            return Record.nothing()
+        batch = Batch(rows, self.kernel.diag(rows), values, weights, np.full(n, -1), n)
+        with self.stats.timed("observations"):
+            self._state, record = self._learned(self._state, batch, record)
+        return record
+
+    def _learned(self, state: Told, batch: Batch, record: Record | None) -> tuple[Told, Record]:
+        """The state after these observations, and what was decided."""
+        step = state.belief.observed(batch, record)
+        belief: Frozen = step.after  # type: ignore[assignment]
+        norm = updated_norm(self.confidence, belief.evidence.of(np.inf, state.norm))
+        after = Told(
+            belief,
+            state.rows.appended(batch.rows),
+            state.weights.appended(batch.weights),
+            state.rewards.appended(batch.rewards),
+            norm,
+        )
+        return after, step.record
 
     def predict(self, X: ArrayLike | Checked) -> Prediction:
-        """Posterior mean and standard deviation of f at rows (n, d)."""
-        mean, variance = self._state.moments(X.rows if isinstance(X, Checked) else self.domain.checked(X))
+        """Posterior mean and standard deviation √(λσ̃²) of f at rows (n, d)."""
+        rows = X.rows if isinstance(X, Checked) else self.domain.checked(X)
+        mean, variance = self._state.belief.moments(rows, self.kernel.diag(rows))
         return Prediction(mean, np.sqrt(self.regularization * variance))
+
+    @property
+    def beta(self) -> float:
+        """β̃ now."""
+        return self._radius(self._state)
+
+    def _radius(self, state: Told) -> float:
+        beta = self.confidence(state.belief.evidence.of(np.inf, state.norm))
+        return real(beta, "what confidence returns", "a finite non-negative radius", at_least=0)
 
     @property
     def score(self) -> Score:
         """u = μ̃ + β̃σ̃ now, with its gradient."""
-        return Score(self._state, self.beta)
+        return self._state.score(self._state.belief, self.beta)
 
     @property
-    def posterior(self) -> Posterior | ExactPosterior:
-        """What is known of f: on all rows observed, or on a sketch of them."""
-        return self._state.posterior
+    def belief(self) -> Frozen:
+        """What is known of f."""
+        return self._state.belief
+
+    @property
+    def evidence(self) -> Evidence:
+        """What the radius is a function of."""
+        return self._state.belief.evidence.of(np.inf, self._state.norm)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What may be claimed of the posterior."""
+        return self._state.belief.guarantee
+
+    @property
+    def effective_dimension(self) -> float:
+        """d̃ = Σ ω σ̃² over the rows observed."""
+        return self.evidence.effective_dimension
+
+    @property
+    def inducing(self) -> Array:
+        """The rows in W, (m, d), in the order in which they entered."""
+        return self._state.belief.W.copy()
+
+    @property
+    def sketch_error(self) -> float:
+        """e = Σ ωr/λ over what was observed, as of `BKB`."""
+        return self.evidence.left_out
 
     @property
     def rows(self) -> Array:
-        """The distinct rows observed, (u, d)."""
-        return self._state.rows.copy()
+        """The distinct rows observed, (u, d), in the order of their first observation."""
+        return self._state.distinct()[0]
 
     @property
     def counts(self) -> Array:
-        """Weight of the observations of each, (u,)."""
-        return self._state.history.counts.copy()
-
-    @property
-    def dictionary(self) -> Indices:
-        """S, as numbers of `rows`."""
-        return self._state.dictionary.copy()
+        """Weight of the observations of each of `rows`, (u,)."""
+        return self._state.distinct()[1]
 
     @property
     def best(self) -> Array:
         """The row observed of largest lower confidence bound μ̃ − β̃σ̃, (d,)."""
-        if not len(self._state.rows):
+        rows = self.rows
+        if not len(rows):
             raise StateError("nothing was observed yet: call observe() first")
-        mean, variance = self._state.moments(self._state.rows)
-        return np.array(self._state.rows[int(np.argmax(mean - self.beta * np.sqrt(variance)))])
+        mean, variance = self._state.belief.moments(rows, self.kernel.diag(rows))
+        return np.array(rows[int(np.argmax(mean - self.beta * np.sqrt(variance)))])
 
     def __repr__(self) -> str:
-        seen = self._state.history
-        return f"{type(self).__name__}({self.domain!r}, {self.kernel!r}, {seen.n_observations} observations)"
+        seen = self._state.belief.n_observations
+        return f"{type(self).__name__}({self.domain!r}, {self.kernel!r}, {seen} observations)"
+
+
+def supposing(belief: Frozen, rows: Array) -> Frozen:
+    """As if each of the rows (n, d) had been pulled and had given its mean."""
+    if not len(rows):
+        return belief
+    diag = belief.kernel.diag(rows)
+    mean, _ = belief.moments(rows, diag)
+    n = len(rows)
+    supposed: Frozen = belief.observed(Batch(rows, diag, mean, np.ones(n), np.full(n, -1), n)).after  # type: ignore
+    return supposed

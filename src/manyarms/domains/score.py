@@ -1,30 +1,49 @@
 """The score u(x) = μ̃(x) + β̃σ̃(x) of any row, with its gradient: what a maximiser is given."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from manyarms.domains.pulled import Pulled
+from manyarms.beliefs.frozen import Frozen
+from manyarms.beliefs.inducing import FEW
+from manyarms.kernels import Kernel
+from manyarms.sketch.growing import Triangle
+from manyarms.sketch.linalg import squares
 from manyarms.typing import Array
 
 SMALLEST = 1e-14
 """σ̃² of k(x, x)/λ below which it is rounding."""
+SHORT = 2
+"""Rows of each kind that are scored for one incumbent."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """With the basis rows B of the posterior, k = k_B(x) and J = ∂k/∂x:
+    """With the inducing rows W, k = k_W(x), z = L⁻¹k and J = ∂k/∂x:
 
-    μ̃ = kᵀα,  λσ̃² = k(x, x) − kᵀQk,  ∇u = Jᵀ(α − β̃/(λσ̃)·Qk) + β̃/(2λσ̃)·∇k(x, x).
+    μ̃ = kᵀα,  σ̃² = r/λ + zᵀV⁻¹z,  ∇u = Jᵀ(α − β̃/(λσ̃)·L⁻ᵀ(z − λV⁻¹z)) + β̃/(2λσ̃)·∇k(x, x).
     """
 
-    pulled: Pulled
+    belief: Frozen
     beta: float
+    recent: Array  # (k, d) rows told last
+    rewards: Array  # (k,) of these
+
+    @property
+    def kernel(self) -> Kernel:
+        """k."""
+        return self.belief.kernel
 
     @property
     def differentiable(self) -> bool:
         """`gradient` works."""
-        return self.pulled.kernel.differentiable
+        return self.kernel.differentiable
+
+    @cached_property
+    def alpha(self) -> Array:
+        """α = L⁻ᵀw, (m,): μ̃ = Σ α_i k(w_i, ·)."""
+        return self.belief.L.solve_transposed(self.belief.w)
 
     def __call__(self, X: Array) -> Array:
         """u at the rows of X (n, d), (n,)."""
@@ -36,24 +55,36 @@ class Score:
 
     def both(self, X: Array) -> tuple[Array, Array]:
         """u (n,) and ∇u (n, d)."""
-        values, sigma, halves = self._parts(X)
-        kernel, posterior, lam = self.pulled.kernel, self.pulled.posterior, self.pulled.regularization
+        values, sigma, Z, half = self._parts(X)
+        lam = self.belief.regularization
         slope = (self.beta / (lam * sigma))[:, None]
-        V = posterior.weights - slope * posterior.explained(halves)
-        return values, kernel.gradient(X, posterior.basis, V) + 0.5 * slope * kernel.diag_gradient(X)
+        explained = self.belief.L.solve_transposed(Z - lam * self._C.solve_transposed(half)).T
+        moved = self.kernel.gradient(X, self.belief.W, self.alpha - slope * explained)
+        return values, moved + 0.5 * slope * self.kernel.diag_gradient(X)
 
-    def _parts(self, X: Array) -> tuple[Array, Array, Array]:
-        """u (n,), σ̃ (n,) and what KQ is made of."""
-        pulled, posterior = self.pulled, self.pulled.posterior
-        diag = pulled.kernel.diag(X)
-        K = pulled.kernel(posterior.basis, X).T  # a kernel of few right-hand rows costs least
-        least = SMALLEST / pulled.regularization * np.maximum(diag, 1e-300)
-        halves = posterior.halves(K)
-        sigma = np.sqrt(np.maximum(posterior.variance(halves, diag), least))
-        return K @ posterior.weights + self.beta * sigma, sigma, halves
+    @cached_property
+    def _C(self) -> Triangle:
+        """The factor of V with nothing waiting beside it: many rows are scored."""
+        return self.belief.factor.folded.C
+
+    def _parts(self, X: Array) -> tuple[Array, Array, Array, Array]:
+        """u (n,), σ̃ (n,), z (m, n) and C⁻¹z (m, n), V = CCᵀ."""
+        belief = self.belief
+        lam = belief.regularization
+        diag = self.kernel.diag(X)
+        few = len(X) <= FEW
+        Z = belief.L.solve(self.kernel(belief.W, X) if few else self.kernel(X, belief.W).T)
+        half = self._C.solve(Z)
+        left_out = np.maximum(diag - squares(Z), 0.0)
+        least = SMALLEST * np.maximum(diag, 1e-300)
+        sigma = np.sqrt(np.maximum(left_out + lam * squares(half), least) / lam)
+        return belief.w @ Z + self.beta * sigma, sigma, Z, half
 
     def incumbents(self, n: int) -> Array:
-        """The n rows pulled of largest u, (≤ n, d): O(um), as their variances are known."""
-        pulled, posterior = self.pulled, self.pulled.posterior
-        mean = pulled.kernel(posterior.basis, pulled.rows).T @ posterior.weights
-        return pulled.rows[np.argsort(-(mean + self.beta * np.sqrt(pulled.variance)), kind="stable")[:n]]
+        """n rows of large u, (≤ n, d), among inducing rows of large mean and rows told last of large reward."""
+        belief = self.belief
+        mean = belief.L.upper.T @ belief.w  # K_WW α
+        inducing = belief.W[np.argsort(-mean, kind="stable")[: SHORT * n]]
+        told = self.recent[np.argsort(-self.rewards, kind="stable")[: SHORT * n]]
+        X = np.unique(np.vstack([inducing, told]), axis=0)
+        return np.asarray(X[np.argsort(-self(X), kind="stable")[:n]])

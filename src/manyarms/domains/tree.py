@@ -1,76 +1,111 @@
 """Ada-BKB: no maximiser, but a tree of cells that is refined where f may be largest.
 
 Rando, Carratino, Villa and Rosasco, "Ada-BKB: Scalable Gaussian process optimization on continuous domains by adaptive
-discretization" (AISTATS 2022). With ‖f‖ ≤ F, |f(x) − f(y)| ≤ F·d_k(x, y), d_k(x, y)² = k(x, x) + k(y, y) − 2k(x, y). A cell
-with centre c has V = F·max d_k(c, x) over its x, and the index
+discretization" (AISTATS 2022). With ‖f‖ ≤ F, |f(x) − f(y)| ≤ F·d_k(x, y), d_k(x, y)² = k(x, x) + k(y, y) − 2k(x, y). A
+cell with centre c has V = F·max d_k(c, x) over its x, and the index
 
     I = min(u(c), u(parent) + V_parent) + V ≥ f(x) for all x in the cell,  u = μ̃ + β̃σ̃, the least of u at all times so far.
 
-The leaf of largest index is split where β̃σ̃(c) ≤ V, that is where f(c) is known better than what the cell hides, and else its
-centre is pulled. Leaves whose index is below the largest lower bound μ̃ − β̃σ̃ of a row pulled are dropped.
+The leaf of largest index is split where β̃σ̃(c) ≤ V, that is where f(c) is known better than what the cell hides, and else
+its centre is pulled. Leaves whose index is below the largest lower bound μ̃ − β̃σ̃ of a row pulled are dropped.
+
+Indices only fall. So one that was computed earlier is a bound, and only the leaves on top are scored anew.
 """
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from manyarms.beliefs.base import Batch, Record
+from manyarms.beliefs.frozen import Frozen, Inserted
 from manyarms.domains.box import Box, Range
-from manyarms.domains.policy import DomainBKB
-from manyarms.domains.pulled import Pulled
-from manyarms.errors import KernelError, ParameterError
+from manyarms.domains.policy import DomainBKB, Told, supposing
+from manyarms.errors import KernelError, NormWarning, ParameterError
 from manyarms.kernels import Kernel, On, Product, Scaled, Sum
 from manyarms.kernels.stationary import Stationary
 from manyarms.numbers import real, whole
-from manyarms.sketch.confidence import Radius, TheoremTwo
+from manyarms.sketch.confidence import Promise, Radius, updated_norm
 from manyarms.typing import Array, ArrayLike, Mask, Seed
 
-PER_LEAF = ("low", "high", "depth", "cap", "inside")
+AT_ONCE = 16
+"""Leaves that are scored together, those of largest index first."""
+GROWTH = 1.1
+"""All leaves are scored anew, and dropped, when there are so many times more observations."""
 
 
 @dataclass(frozen=True)
-class Tree:
-    """The leaves: cells [low, high] that cover what was not dropped."""
+class Leaves:
+    """Cells [low, high]. Those of one depth have the same sides, as they are cut in turn."""
 
     low: Array  # (n, d)
     high: Array  # (n, d)
     depth: Array  # (n,)
     cap: Array  # (n,) bounds f at the centre: u(parent) + V_parent, and u(centre) at earlier times
-    inside: Array  # (n,) V
-    n_cells: int  # leaves ever made
-    n_dropped: int
-    lowest: float  # the largest lower bound seen: the maximum of f is not below it
+    width: Array  # (n,) β̃σ̃ at the centre; NaN where it is not that of now
 
     @property
     def centre(self) -> Array:
         """(n, d)."""
         return (self.low + self.high) / 2
 
-    def kept(self, keep: Mask) -> "Tree":
-        """Without the other leaves, which are not counted as dropped."""
-        parts: dict[str, Any] = {name: getattr(self, name)[keep] for name in PER_LEAF}
-        return replace(self, **parts)
+    def __len__(self) -> int:
+        return len(self.low)
+
+    def part(self, some: Any) -> "Leaves":
+        """Some of them."""
+        return Leaves(self.low[some], self.high[some], self.depth[some], self.cap[some], self.width[some])
+
+    def with_(self, more: "Leaves") -> "Leaves":
+        """These and more."""
+        return Leaves(
+            np.vstack([self.low, more.low]),
+            np.vstack([self.high, more.high]),
+            np.concatenate([self.depth, more.depth]),
+            np.concatenate([self.cap, more.cap]),
+            np.concatenate([self.width, more.width]),
+        )
+
+    def cover(self, row: Array) -> Mask:
+        """Which of them hold a row (d,)."""
+        return np.asarray(((self.low <= row) & (row <= self.high)).all(axis=1))
 
 
 @dataclass(frozen=True)
-class Grown(Pulled):
-    """What was pulled, and the tree after it."""
+class Tree:
+    """The leaves that cover what was not dropped."""
+
+    leaves: Leaves
+    norm: float  # F
+    n_cells: int = 1  # leaves ever made
+    n_dropped: int = 0
+    lowest: float = -np.inf  # the largest lower bound seen: the maximum of f is not below it
+    top: Array | None = None  # (d,) the row that has it
+    n_swept: int = 0  # observations when all leaves were scored last
+
+
+@dataclass(frozen=True)
+class Grown(Told):
+    """What was told, and the tree after it."""
 
     tree: Tree
 
 
 class AdaBKB(DomainBKB):
-    """Ada-BKB over a box of numbers, with a kernel that falls with every distance |x_j − y_j| (RBF, Matérn, sums, products, …).
+    """Ada-BKB over a box of numbers, with a kernel that falls with every distance |x_j − y_j| (RBF, Matérn, sums, …).
 
-    With `LogDet` or `Theory`, the norm and the noise they ask for and ``oversampling=None`` or that of Theorem 1, every cell
-    that holds a maximum of f is kept, and regret is bounded as in the paper, with probability 1 − δ. No maximiser is trusted.
+    With a radius that holds (`Certified`, `LogDet`, `Theory`) for a true bound on the norm, every cell that holds a maximum
+    of f is kept, and regret is bounded as in the paper, with probability 1 − δ. No maximiser is trusted.
 
-    norm : F in V; that of `confidence` where it has one. A guess that `confidence` doubles starts the tree over whenever it is
-        doubled: what was dropped rested on a norm that is refuted.
-    children : parts that the longest side of a cell is cut in; of an odd number the middle one keeps the centre.
+    norm : F in V; that of `confidence` where it has one. F that the data refute is doubled and the tree starts over, as what
+        was dropped rested on it: F is refuted where ‖μ̃‖ is too large for it, or where no leaf is left that may hold the
+        best row. Unless `confidence` has ``double=True``, that comes with a `NormWarning`.
+    children : parts that a side of a cell is cut in, one side after the other; of an odd number the middle one keeps the
+        centre.
     depth : splits from the box down to the smallest cells, which are never split; 8 for each column by default.
-    domain, kernel, regularization, oversampling, confidence, seed : as for `DomainBKB`. Several choices a time come without the
-    theorem: centres pending are supposed to give their mean.
+    domain, kernel, regularization, noise, rule, confidence, seed : as for `DomainBKB`. Several choices a time come without
+        the theorem: centres pending are supposed to give their mean.
     """
 
     _state: Grown
@@ -81,37 +116,45 @@ class AdaBKB(DomainBKB):
         kernel: Any,
         *,
         regularization: float = 0.01,
-        oversampling: float | None = 5.0,
+        noise: float | None = None,
+        rule: Inserted = Inserted(),
         confidence: Radius,
         norm: float | None = None,
         children: int = 3,
         depth: int | None = None,
         seed: Seed = 0,
     ) -> None:
-        if not isinstance(domain, Box) or not all(isinstance(side, Range) and not side.whole for side in domain.columns):
+        if not isinstance(domain, Box) or not all(_is_continuous(side) for side in domain.columns):
             raise ParameterError(f"AdaBKB takes a box of numbers, neither whole ones nor choices, got {domain!r}")
         super().__init__(
-            domain, kernel, regularization=regularization, oversampling=oversampling, confidence=confidence, seed=seed
+            domain,
+            kernel,
+            regularization=regularization,
+            noise=noise,
+            rule=rule,
+            confidence=confidence,
+            seed=seed,
         )
         if not _falls(self.kernel):
-            raise KernelError(f"AdaBKB takes RBF and Matern kernels, their multiples, sums and products, got {self.kernel!r}")
-        if norm is None and not isinstance(confidence, TheoremTwo):
+            raise KernelError(
+                f"AdaBKB takes RBF and Matern kernels, their multiples, sums and products, got {self.kernel!r}"
+            )
+        if norm is None and isinstance(confidence, Promise):
+            norm = confidence.norm
+        if norm is None:
             raise ParameterError(f"{confidence!r} has no bound on the norm of f: give norm=")
-        given = norm if norm is not None or not isinstance(confidence, TheoremTwo) else confidence.norm
-        self._norm = real(given, "norm", "a positive bound on the RKHS norm of f", above=0)
+        norm = real(norm, "norm", "a positive bound on the RKHS norm of f", above=0)
         self.children = whole(children, "children", at_least=2)
         self.depth = 8 * domain.dimension if depth is None else whole(depth, "depth")
-        parts = {name: getattr(self._state, name) for name in Pulled.__dataclass_fields__}
-        self._state = Grown(**parts, tree=self._root())
-
-    def _root(self) -> Tree:
-        ends = np.zeros((1, self.domain.dimension)), np.ones((1, self.domain.dimension))
-        return Tree(*ends, np.zeros(1), np.full(1, np.inf), self._inside(*ends), 1, 0, -np.inf)
+        self._reach = self._distances()
+        told = self._state
+        self._state = Grown(told.belief, told.rows, told.weights, told.rewards, told.norm, Tree(self._root(), norm))
+        self._split_cache: tuple[Grown, Tree, int] | None = None
 
     @property
     def norm(self) -> float:
         """F now."""
-        return max(self._norm, self._state.evidence.norm or 0.0)
+        return self._state.tree.norm
 
     @property
     def tree(self) -> Tree:
@@ -120,86 +163,147 @@ class AdaBKB(DomainBKB):
 
     def choose(self, n: int = 1, *, pending: ArrayLike = ()) -> Array:
         """The n centres to pull next, (n, d). Pure."""
-        n, beta = whole(n, "n"), self.beta
+        n = whole(n, "n")
+        beta = self.beta
+        waiting = self.domain.checked(pending)
+        chosen: list[Array] = []
         with self.stats.timed("choices"):
-            pulled, chosen = self._state.supposing(self.domain.checked(pending)), list[Array]()
-            tree = self._state.tree
-            for _ in range(n):
-                tree, at = self._split(pulled, tree, beta)
-                chosen.append(tree.centre[at])
-                if len(chosen) < n:
-                    pulled = pulled.supposing(chosen[-1][None])
-        return np.array(chosen)
+            tree, at = self._split()
+            if len(waiting):
+                tree, at = self._supposing(tree, waiting, beta)
+            while True:
+                chosen.append(tree.leaves.centre[at])
+                if len(chosen) == n:
+                    return np.array(chosen)
+                tree, at = self._supposing(tree, np.vstack([waiting, *chosen]), beta)
 
-    def observe(self, arms: ArrayLike, rewards: ArrayLike, *, noise: ArrayLike | None = None) -> None:
-        """Learn the rewards (n,) of rows (n, d), and drop the leaves that cannot hold the maximum."""
-        before = self._state
-        tree, _ = self._split(before, before.tree, self.beta)
-        super().observe(arms, rewards, noise=noise)
-        try:
-            if self._state is not before:
-                if self._state.evidence.norm != before.evidence.norm:
-                    tree = self._root()
-                self._state = replace(self._state, tree=self._pruned(self._state, tree, self.beta))
-        except BaseException:
-            self._state = before
-            raise
+    def _supposing(self, tree: Tree, rows: Array, beta: float) -> tuple[Tree, int]:
+        """The next leaf to pull if each of these rows (n, d) had given its mean, and the tree split down to it."""
+        belief = supposing(self._state.belief, rows)
+        unknown = replace(tree.leaves, width=np.full(len(tree.leaves), np.nan))
+        return self._grown(belief, replace(tree, leaves=unknown), beta)
 
-    def _split(self, pulled: Pulled, tree: Tree, beta: float) -> tuple[Tree, int]:
-        """Split the leaf of largest index until one is found whose centre is to be pulled: the tree, and that leaf."""
-        upper, width = self._bounds(pulled, tree, beta)
+    def _learned(self, state: Told, batch: Batch, record: Record | None) -> tuple[Told, Record]:
+        """The state after these observations, leaves that cannot hold the maximum dropped, and what was decided."""
+        tree, _ = self._split()
+        told, record = super()._learned(state, batch, record)
+        rows = batch.rows if tree.top is None else np.vstack([batch.rows, tree.top])
+        norm = tree.norm if told.norm is None else max(tree.norm, told.norm)
         while True:
-            at = int(np.argmax(np.minimum(upper, tree.cap) + tree.inside))
-            if width[at] > tree.inside[at] or tree.depth[at] >= self.depth:
-                return tree, at
-            parts = self._parts(tree, at, float(min(upper[at], tree.cap[at]) + tree.inside[at]))
-            others = np.arange(len(upper)) != at
-            more = self._bounds(pulled, parts, beta)
-            upper, width = np.concatenate([upper[others], more[0]]), np.concatenate([width[others], more[1]])
-            tree = _joined(tree.kept(others), parts)
+            if isinstance(self.confidence, Promise):
+                norm = updated_norm(self.confidence, told.belief.evidence.of(np.inf, norm)) or norm
+            beta = self._radius(replace(told, norm=norm))
+            if norm > tree.norm:
+                tree = Tree(self._root(), norm)
+                rows = told.distinct()[0]
+            pruned = self._pruned(told.belief, tree, rows, beta)
+            if pruned.leaves.cover(pruned.top).any():
+                break
+            norm *= 2
+        first = not isinstance(self.confidence, Promise) or not self.confidence.double
+        if first and norm > self._state.tree.norm:
+            warnings.warn(
+                f"the data refute norm={self._state.tree.norm:g}: the tree starts over with {norm:g}, and nothing is "
+                "promised; give a larger norm, or a radius with double=True",
+                NormWarning,
+                stacklevel=4,
+            )
+        own = isinstance(self.confidence, Promise)
+        fields = (told.belief, told.rows, told.weights, told.rewards, norm if own else None)
+        return Grown(*fields, pruned), record
 
-    def _bounds(self, pulled: Pulled, tree: Tree, beta: float) -> tuple[Array, Array]:
-        """u and β̃σ̃ at the centres."""
-        mean, variance = pulled.moments(tree.centre)
-        width = beta * np.sqrt(variance)
-        return mean + width, width
+    def _split(self) -> tuple[Tree, int]:
+        """The tree split until the leaf of largest index is one to be pulled, and that leaf: a cache."""
+        state = self._state
+        cached = self._split_cache
+        if cached is None or cached[0] is not state:
+            cached = self._split_cache = (state, *self._grown(state.belief, state.tree, self.beta))
+        return cached[1], cached[2]
 
-    def _pruned(self, pulled: Pulled, tree: Tree, beta: float) -> Tree:
-        mean, variance = pulled.moments(pulled.rows)
-        lowest = max(tree.lowest, float((mean - beta * np.sqrt(variance)).max()))
-        cap = np.minimum(self._bounds(pulled, tree, beta)[0], tree.cap)  # bounds of all times hold together
-        index = cap + tree.inside
-        keep = index >= lowest
-        if not keep.any():  # the radius is refuted: keep the best leaf rather than none
-            keep[int(np.argmax(index))] = True
-        tree = replace(tree, cap=cap)
-        return replace(tree.kept(keep), n_dropped=tree.n_dropped + int((~keep).sum()), lowest=lowest)
+    def _grown(self, belief: Frozen, tree: Tree, beta: float) -> tuple[Tree, int]:
+        """Split the leaf of largest index until one is found whose centre is to be pulled: the tree, and that leaf."""
+        leaves = tree.leaves
+        n_cells = tree.n_cells
+        while True:
+            index = leaves.cap + tree.norm * self._reach[leaves.depth]
+            at = int(np.argmax(index))
+            if np.isnan(leaves.width[at]):
+                stale = np.flatnonzero(np.isnan(leaves.width))
+                some = stale[np.argsort(-index[stale], kind="stable")[:AT_ONCE]]
+                leaves = self._scored(belief, leaves, some, beta)
+                continue
+            inside = tree.norm * self._reach[leaves.depth[at]]
+            if leaves.width[at] > inside or leaves.depth[at] >= self.depth:
+                return replace(tree, leaves=leaves, n_cells=n_cells), at
+            parts = self._parts(leaves, at, float(index[at]))
+            leaves = leaves.part(np.arange(len(leaves)) != at).with_(parts)
+            n_cells += self.children
 
-    def _parts(self, tree: Tree, at: int, cap: float) -> Tree:
+    def _scored(self, belief: Frozen, leaves: Leaves, some: Any, beta: float) -> Leaves:
+        """With the bounds of now at the centres of some of them."""
+        centre = leaves.part(some).centre
+        mean, variance = belief.moments(centre, self.kernel.diag(centre))
+        cap = leaves.cap.copy()
+        width = leaves.width.copy()
+        width[some] = beta * np.sqrt(variance)
+        cap[some] = np.minimum(cap[some], mean + width[some])  # bounds of all times hold together
+        return replace(leaves, cap=cap, width=width)
+
+    def _pruned(self, belief: Frozen, tree: Tree, rows: Array, beta: float) -> Tree:
+        """With the lower bounds of these rows, and without leaves that cannot hold the maximum."""
+        mean, variance = belief.moments(rows, self.kernel.diag(rows))
+        lower = mean - beta * np.sqrt(variance)
+        at = int(np.argmax(lower))
+        top = rows[at]
+        lowest = float(lower[at])
+        if lowest < tree.lowest and tree.top is not None:
+            top = tree.top
+            lowest = tree.lowest
+        leaves = replace(tree.leaves, width=np.full(len(tree.leaves), np.nan))
+        n_swept = tree.n_swept
+        if belief.n_observations >= GROWTH * n_swept:
+            n_swept = belief.n_observations
+            leaves = self._scored(belief, leaves, slice(None), beta)
+        keep = leaves.cap + tree.norm * self._reach[leaves.depth] >= lowest
+        dropped = tree.n_dropped + int((~keep).sum())
+        return replace(
+            tree, leaves=leaves.part(keep), n_dropped=dropped, lowest=lowest, top=top, n_swept=n_swept
+        )
+
+    # Cells
+
+    def _root(self) -> Leaves:
+        d = self.domain.dimension
+        depth = np.zeros(1, dtype=np.intp)
+        return Leaves(np.zeros((1, d)), np.ones((1, d)), depth, np.full(1, np.inf), np.full(1, np.nan))
+
+    def _parts(self, leaves: Leaves, at: int, cap: float) -> Leaves:
         """The children of a leaf."""
-        low, high = tree.low[at], tree.high[at]
-        side, n = int(np.argmax(high - low)), self.children
-        cuts = np.linspace(low[side], high[side], n + 1)
-        lows, highs = np.repeat(low[None], n, axis=0), np.repeat(high[None], n, axis=0)
-        lows[:, side], highs[:, side] = cuts[:-1], cuts[1:]
-        depth = np.full(n, tree.depth[at] + 1)
-        return Tree(lows, highs, depth, np.full(n, cap), self._inside(lows, highs), n, 0, -np.inf)
+        n = self.children
+        low = np.repeat(leaves.low[at][None], n, axis=0)
+        high = np.repeat(leaves.high[at][None], n, axis=0)
+        side = int(leaves.depth[at]) % self.domain.dimension
+        cuts = np.linspace(low[0, side], high[0, side], n + 1)
+        low[:, side] = cuts[:-1]
+        high[:, side] = cuts[1:]
+        return Leaves(low, high, np.full(n, leaves.depth[at] + 1), np.full(n, cap), np.full(n, np.nan))
 
-    def _inside(self, low: Array, high: Array) -> Array:
-        """V = F·d_k(centre, corner): no point of the cell is farther."""
-        centre = (low + high) / 2
-        across = np.array([self.kernel(c[None], e[None])[0, 0] for c, e in zip(centre, high, strict=True)])
-        squared = self.kernel.diag(centre) + self.kernel.diag(high) - 2 * across
-        return np.asarray(self.norm * np.sqrt(np.maximum(squared, 0.0)))
+    def _distances(self) -> Array:
+        """d_k(centre, corner) in a cell of each depth, (depth + 1,): no point of the cell is farther."""
+        d = self.domain.dimension
+        cut = (np.arange(self.depth + 1)[:, None] + d - 1 - np.arange(d)) // d  # how often each side was
+        corner = 0.5 * float(self.children) ** -cut
+        origin = np.zeros((1, d))
+        squared = 2 * (self.kernel.diag(origin) - self.kernel(corner, origin)[:, 0])
+        return np.asarray(np.sqrt(np.maximum(squared, 0.0)))
 
 
-def _joined(tree: Tree, more: Tree) -> Tree:
-    parts: dict[str, Any] = {name: np.concatenate([getattr(tree, name), getattr(more, name)]) for name in PER_LEAF}
-    return replace(tree, **parts, n_cells=tree.n_cells + more.n_cells)
+def _is_continuous(side: Any) -> bool:
+    return isinstance(side, Range) and not side.whole
 
 
 def _falls(kernel: Kernel) -> bool:
-    """k(x, y) is positive and falls with every |x_j − y_j|: the farthest point of a cell is a corner."""
+    """k(x, y) is positive and falls with every |x_j − y_j|, and is that of x − y: the farthest point is a corner."""
     if isinstance(kernel, Sum | Product):
         return _falls(kernel.first) and _falls(kernel.second)
     return isinstance(kernel, Stationary) or (isinstance(kernel, Scaled | On) and _falls(kernel.kernel))

@@ -3,7 +3,7 @@
 from manyarms.optimizer.knowledge import Candidate, Predictions
 from manyarms.optimizer.optimizer import START, Optimizer
 from manyarms.optimizer.settings import Direction, as_pool
-from manyarms.optimizer.state import State, grown_order, size_of, start_order
+from manyarms.optimizer.state import Size, State, grown_order, is_size_due, size_of, start_order
 from manyarms.trials import as_told
 
 __all__ = [
@@ -12,10 +12,12 @@ __all__ = [
     "Direction",
     "Optimizer",
     "Predictions",
+    "Size",
     "State",
     "as_pool",
     "as_told",
     "grown_order",
+    "is_size_due",
     "size_of",
     "start_order",
 ]

@@ -9,20 +9,19 @@ from scipy.special import ndtri
 
 from manyarms.arms.ids import plain
 from manyarms.arms.pool import Pool
-from manyarms.certificate import Certificate, promise
-from manyarms.diagnostics import sketch_accuracy
-from manyarms.domains.policy import DomainBKB
+from manyarms.certificate import Certificate, accuracy, promise
 from manyarms.errors import StateError
 from manyarms.numbers import real, whole
 from manyarms.optimizer.state import State
-from manyarms.policies import BKB
+from manyarms.policies.policy import Policy
 from manyarms.trials import CandidateId
 from manyarms.typing import Array, Indices, Mask
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A candidate and what is known of it: posterior mean and interval of its true value, in the user's units."""
+    """A candidate and what is known of it: posterior mean and interval of its true value, in the
+    user's units."""
 
     id: CandidateId
     mean: float
@@ -32,7 +31,8 @@ class Candidate:
 
 
 class Predictions(NamedTuple):
-    """Of some candidates: posterior mean, standard deviation and interval of the true value, each (n,), in the user's units."""
+    """Of some candidates: posterior mean, standard deviation and interval of the true value, each
+    (n,), in the user's units."""
 
     ids: list[CandidateId]
     mean: Array
@@ -48,7 +48,8 @@ class Knowledge:
     _sign: float  # of the values: 1 to maximise, −1 to minimise
 
     def best(self, level: float = 0.95) -> Candidate:
-        """The tried candidate of largest lower confidence bound (lowest upper bound when minimising)."""
+        """The tried candidate of largest lower confidence bound (lowest upper bound when
+        minimising)."""
         return self._candidates([self._best()], level)[0]
 
     def top(self, k: int = 10, level: float = 0.95) -> list[Candidate]:
@@ -64,14 +65,21 @@ class Knowledge:
         """Posterior mean, standard deviation and interval of the true values of candidates."""
         state = self._state
         positions = state.pool.positions(ids)
-        return self._predictions(state.names(positions), state.model.arms, state.pool.arm_of[positions], level)
+        return self._predictions(
+            state.names(positions), state.model.arms, state.pool.arm_of[positions], level
+        )
 
     def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
-        """The same of candidates that are not in the pool: a table that `add` would take. Nothing is added."""
+        """The same of candidates that are not in the pool: a table that `add` would take. Nothing
+        is added."""
         before, pool = len(self._state.pool), self._state.pool.add(table, ids=ids)
-        return self._predictions([plain(name) for name in pool.ids[before:]], pool.X, pool.arm_of[before:], level)
+        return self._predictions(
+            [plain(name) for name in pool.ids[before:]], pool.X, pool.arm_of[before:], level
+        )
 
-    def _predictions(self, names: list[CandidateId], X: Array, arms: Indices, level: float) -> Predictions:
+    def _predictions(
+        self, names: list[CandidateId], X: Array, arms: Indices, level: float
+    ) -> Predictions:
         """Of rows of an array that has the columns of the pool's."""
         if self._state.model.settings.learns:
             self._something_told()
@@ -80,12 +88,20 @@ class Knowledge:
         model = replace(self._state.model, arms=X)
         _, less, more = model.interval(arms, 1.0)
         mean, *ends = (self._sign * end for end in model.interval(arms, _quantile(level)))
-        return Predictions(names, mean, (more - less) / 2, *(ends if self._sign > 0 else ends[::-1]))
+        return Predictions(
+            names, mean, (more - less) / 2, *(ends if self._sign > 0 else ends[::-1])
+        )
 
     def certificate(self, tolerance: float | None = None) -> Certificate:
-        """How much better than the recommended candidate another one may be, and how sure that is."""
+        """How much better than the recommended candidate another one may be, and how sure that
+        is."""
         if tolerance is not None:
-            real(tolerance, "tolerance", "a non-negative regret, in the units of the values", at_least=0)
+            real(
+                tolerance,
+                "tolerance",
+                "a non-negative regret, in the units of the values",
+                at_least=0,
+            )
         state, model, best = self._state, self._state.model, self._best()
         policy = model.policy
         gone = self._gone(state)
@@ -106,21 +122,25 @@ class Knowledge:
             float(bound),
             probability,
             reason,
-            sketch_accuracy(policy).theta if isinstance(policy, BKB | DomainBKB) else 0.0,
-            policy.effective_dimension,
+            accuracy(policy.evidence),
+            float(policy.effective_dimension),
             model.n_results,
             tolerance,
         )
 
     @property
     def importance(self) -> dict[str, float]:
-        """One over the lengthscale of every column the kernel learns one for, largest first: what the values depend on most.
+        """One over the lengthscale of every column the kernel learns one for, largest first: what
+        the values depend on most.
 
-        Numbers among numbers and categories among categories: the two are lengths in different kernels.
+        Numbers among numbers and categories among categories: the two are lengths in different
+        kernels.
         """
         fitted, features = self._state.model.fitted, self._state.pool.features
         if fitted is None or not len(fitted.theta):
-            raise StateError("no lengthscales were learned: tell more results, and leave `kernel` to be learned")
+            raise StateError(
+                "no lengthscales were learned: tell more results, and leave `kernel` to be learned"
+            )
         columns = [feature.name for feature in features if feature.kind != "bits"]
         pairs = zip(columns, np.exp(-fitted.theta).tolist(), strict=True)
         return dict(sorted(pairs, key=lambda pair: -pair[1]))
@@ -134,7 +154,7 @@ class Knowledge:
     def noise(self) -> float:
         """Standard deviation of the values of one good candidate, given or learned."""
         model = self._state.model
-        return float(np.sqrt(model.policy.regularization)) / model.warp.slope
+        return model.noise / model.warp.slope
 
     @property
     def pool(self) -> Pool:
@@ -147,8 +167,12 @@ class Knowledge:
         return np.asarray(self._state.model.policy.predict().mean)
 
     def _rival(self, gone: Mask) -> int:
-        """The arm of largest upper bound that is not gone."""
-        return int(self._state.model.policy.choose(exclude=gone)[0])
+        """The arm of largest upper bound that is not gone, however the policy chooses."""
+        model = self._state.model
+        if isinstance(model.policy, Policy):
+            return model.policy.highest(exclude=gone)
+        mean, std = model.policy.predict()
+        return int(np.argmax(np.where(gone, -np.inf, mean + model.radius * std)))
 
     def _gone(self, state: State) -> Mask:
         """Arms all of whose candidates are retired or failed, (A,)."""
@@ -167,7 +191,9 @@ class Knowledge:
         positions = np.flatnonzero(state.results)
         positions = positions[~state.out[positions]]
         if not len(positions):
-            raise StateError("all candidates with a value are retired or failed: tell results of others")
+            raise StateError(
+                "all candidates with a value are retired or failed: tell results of others"
+            )
         mean, std = model.predict(state.pool.arm_of[positions])
         return int(positions[np.argmax(mean - model.radius * std)])
 
@@ -175,9 +201,14 @@ class Knowledge:
         state = self._state
         names = state.names(positions)
         predicted = self.predict(names, level)
-        rows = zip(predicted.mean.tolist(), predicted.low.tolist(), predicted.high.tolist(), strict=True)
+        rows = zip(
+            predicted.mean.tolist(), predicted.low.tolist(), predicted.high.tolist(), strict=True
+        )
         counts = state.results[np.asarray(positions, dtype=np.intp)].tolist()
-        return [Candidate(name, *row, count) for name, row, count in zip(names, rows, counts, strict=True)]
+        return [
+            Candidate(name, *row, count)
+            for name, row, count in zip(names, rows, counts, strict=True)
+        ]
 
 
 def _quantile(level: float) -> float:

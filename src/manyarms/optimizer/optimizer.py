@@ -2,20 +2,29 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from manyarms.arms.pool import Pool
+from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, StateError
 from manyarms.model import Model, Settings
 from manyarms.numbers import whole
 from manyarms.optimizer.knowledge import Knowledge
 from manyarms.optimizer.settings import Direction, as_most, as_pool, as_settings, as_sign
-from manyarms.optimizer.state import State, Told, grown_order, size_of, start_order
+from manyarms.optimizer.state import (
+    Size,
+    State,
+    Told,
+    grown_order,
+    is_size_due,
+    size_of,
+    start_order,
+)
 from manyarms.policies import BKB
+from manyarms.search.parallel import blas
 from manyarms.sketch.confidence import Radius
-from manyarms.sketch.store import blas
 from manyarms.trials import CandidateId, Trial, as_noise, as_told
 from manyarms.typing import Array, Indices, Seed
 
@@ -26,30 +35,30 @@ START = 8
 class Optimizer(Knowledge):
     """Suggests which candidates of a pool to try next, and says what is known of them.
 
-    pool : a `Pool`, the path of a .csv or .parquet file, anything `Pool.from_frame` or `Pool.from_array` takes, or objects
-        where the kernel is one of objects.
+    pool : a `Pool`, the path of a .csv or .parquet file, anything `Pool.from_frame` or
+        `Pool.from_array` takes, or objects where the kernel is one of objects.
     direction : "maximize" or "minimize" the values told.
-    kernel : "matern" (None means that) learns a lengthscale for each column: Matérn-5/2 on numeric ones, a Hamming kernel on
-        categories, Tanimoto on bits; "rbf" has the Gaussian kernel for Matérn's. "tanimoto" and "linear" on all columns,
-        a kernel object or a function of two blocks of encoded rows: only the scale is learned.
-    noise : standard deviation of the values of one candidate; learned where None, 0 where values are exact. With a kernel
-        object *and* a noise nothing is learned and the kernel is taken in the units of the values: only then may a theorem
-        cover what `certificate` says.
+    kernel : "matern" (None means that) learns a lengthscale for each column: Matérn-5/2 on numeric
+        ones, a Hamming kernel on categories, Tanimoto on bits; "rbf" has the Gaussian kernel for
+        Matérn's. "tanimoto" and "linear" on all columns, a kernel object or a function of two
+        blocks of encoded rows: only the scale is learned.
+    noise : standard deviation of the values of one candidate; learned where None, 0 where values
+        are exact. With a kernel object *and* a noise nothing is learned and the kernel is taken in
+        the units of the values: only then may a theorem cover what `certificate` says.
     confidence : radius of the scores, `Growing(1.3, most=3.0)` where None.
-    repeats : "allow" asks for a candidate again where that pays, "never" does not, k asks at most k times.
+    repeats : "allow" asks for a candidate again where that pays, "never" does not, k asks at most k
+        times.
     policy : `BKB`, `GPUCB`, or another with their arguments.
     seed : an integer or a numpy Generator, for the random start and the sketch.
-    options : further arguments of the policy, such as ``memory=`` or ``oversampling=``.
+    options : further arguments of the policy, such as ``memory=`` or ``rule=``.
     """
 
-    _over: ClassVar[dict[type, type["Optimizer"]]] = {}
-
-    def __init_subclass__(cls, over: type | None = None) -> None:
-        if over is not None:
-            Optimizer._over[over] = cls
-
     def __new__(cls, pool: Any = None, *_: Any, **__: Any) -> "Optimizer":
-        return object.__new__(Optimizer._over.get(type(pool), cls))
+        if not isinstance(pool, Box):
+            return object.__new__(cls)
+        from manyarms.box_optimizer import BoxOptimizer  # noqa: PLC0415  which is an Optimizer
+
+        return object.__new__(BoxOptimizer)
 
     def __init__(
         self,
@@ -65,10 +74,22 @@ class Optimizer(Knowledge):
         **options: Any,
     ) -> None:
         pool = as_pool(pool, kernel)
-        settings = self._settings(pool, direction, kernel, noise, confidence, repeats, policy, seed, options)
+        settings = self._settings(
+            pool, direction, kernel, noise, confidence, repeats, policy, seed, options
+        )
         order, nothing = start_order(settings.seed, len(pool)), np.zeros(len(pool), dtype=bool)
         self._log: list[Told] = []  # entries from n_told on are of calls that failed
-        self._state = State(pool, order, Model.prior(settings, pool.X), 0, 0, (), nothing.astype(np.intp), nothing, nothing)
+        self._state = State(
+            pool,
+            order,
+            Model.prior(settings, pool.X),
+            0,
+            0,
+            (),
+            nothing.astype(np.intp),
+            nothing,
+            nothing,
+        )
 
     def _settings(
         self,
@@ -109,7 +130,9 @@ class Optimizer(Knowledge):
         state, pending = self._state, list(self._state.pending)
         for position in state.pool.positions(ids).tolist():
             if position not in pending:
-                raise StateError(f"{state.names([position])[0]!r} is not pending; {self.pending or 'nothing'} is")
+                raise StateError(
+                    f"{state.names([position])[0]!r} is not pending; {self.pending or 'nothing'} is"
+                )
             pending.remove(position)
         self._state = replace(state, pending=tuple(pending))
 
@@ -121,20 +144,25 @@ class Optimizer(Knowledge):
     # What came back
 
     def tell(self, ids: Any, values: Any = None, *, failed: Any = None, noise: Any = None) -> None:
-        """Learn the values of candidates, asked for or not, in any order; a repeated id is a replicate.
+        """Learn the values of candidates, asked for or not, in any order; a repeated id is a
+        replicate.
 
-        `noise` is the standard deviation of these values where it is known, one number or one each (None: that of all others):
-        a value then weighs by its own noise, in what is learned of the kernel too. A standard error of a mean is such a noise.
+        `noise` is the standard deviation of these values where it is known, one number or one each
+        (None: that of all others): a value then weighs by its own noise, in what is learned of the
+        kernel too. A standard error of a mean is such a noise.
 
-        A value may be `FAILED`; `failed` (True, or one truth each) says so of all or some of the ids instead. A failed
-        candidate is not asked for again and teaches the model nothing. On an error nothing has changed.
+        A value may be `FAILED`; `failed` (True, or one truth each) says so of all or some of the
+        ids instead. A failed candidate is not asked for again and teaches the model nothing. On an
+        error nothing has changed.
         """
         state = self._state
         positions = state.pool.positions(ids)
         told = as_told(values, failed, len(positions))
         if self._most == 1:
             self._check_once(positions, told)
-        results_told = zip(state.names(positions), told, as_noise(noise, len(positions)), strict=True)
+        results_told = zip(
+            state.names(positions), told, as_noise(noise, len(positions)), strict=True
+        )
         trials = [Trial(state.n_trials + i, *result) for i, result in enumerate(results_told)]
         good = np.array([value is not None for value in told], dtype=bool)
         pending, results, failures = list(state.pending), state.results.copy(), state.failed.copy()
@@ -147,9 +175,14 @@ class Optimizer(Knowledge):
         if good.any():
             arms, rewards, sd = self._results(trials, state.pool)
             with blas().limit(limits=1):
-                model = model.told(arms, rewards, sd, lambda: self._results([*self._trials, *trials], state.pool))
+                model = model.told(
+                    arms, rewards, sd, lambda: self._results([*self._trials, *trials], state.pool)
+                )
+        sizes = self._sizes
+        last = sizes[-1].n_results if sizes else 0
+        size = size_of(model) if is_size_due(model.n_results, last) else None
         del self._log[state.n_told :]
-        self._log.append(Told(trials, size_of(model)))
+        self._log.append(Told(trials, size))
         self._state = replace(
             state,
             model=model,
@@ -170,14 +203,24 @@ class Optimizer(Knowledge):
         return [trial for told in self._log[: self._state.n_told] for trial in told.trials]
 
     @property
-    def sizes(self) -> list[tuple[int, int, float]]:
-        """Results, dictionary size and effective dimension after every `tell`."""
-        return [told.size for told in self._log[: self._state.n_told]]
+    def sizes(self) -> list[Size]:
+        """Results, inducing arms and effective dimension, whenever there were 5 % more results, and
+        now."""
+        sizes = self._sizes
+        model = self._state.model
+        if model.n_results and (not sizes or sizes[-1].n_results < model.n_results):
+            sizes.append(size_of(model))
+        return sizes
+
+    @property
+    def _sizes(self) -> list[Size]:
+        return [told.size for told in self._log[: self._state.n_told] if told.size is not None]
 
     # Candidates come and go
 
     def add(self, table: Any, *, ids: Any = None) -> None:
-        """More candidates, in a table with the columns of the pool; `ids` for pools made of an array with ids."""
+        """More candidates, in a table with the columns of the pool; `ids` for pools made of an
+        array with ids."""
         state = self._state
         pool = state.pool.add(table, ids=ids)
         model = state.model.on(pool.X, *self._results(self._trials, pool))
@@ -185,7 +228,8 @@ class Optimizer(Knowledge):
         self._state = state.over(pool, order, model)
 
     def retire(self, ids: Any) -> None:
-        """These candidates are no longer available: not asked for, not recommended. What they taught stays."""
+        """These candidates are no longer available: not asked for, not recommended. What they
+        taught stays."""
         retired = self._state.retired.copy()
         retired[self._state.pool.positions(ids)] = True
         pending = tuple(position for position in self._state.pending if not retired[position])
@@ -227,20 +271,24 @@ class Optimizer(Knowledge):
         return int(members[np.argmin(tries[members])])
 
     def _nothing_left(self, state: State) -> str:
-        counts = f"{int(state.retired.sum())} are retired, {int(state.failed.sum())} failed, {len(state.pending)} are pending"
+        out = f"{int(state.retired.sum())} are retired, {int(state.failed.sum())} failed"
+        counts = f"{out}, {len(state.pending)} are pending"
         return (
-            f"nothing is left to ask for: of {len(state.pool)} candidates {counts}, the others were tried as often as "
+            f"nothing is left to ask for: of {len(state.pool)} candidates {counts}, the others "
+            "were tried as often as "
             "`repeats` allows; tell what is pending, add candidates or allow repeats"
         )
 
     def _check_once(self, positions: Indices, told: list[float | None]) -> None:
-        """Raise ObservationError where repeats="never" and a candidate would have a second value."""
+        """Raise ObservationError where repeats="never" and a candidate would have a second
+        value."""
         once = self._state.results > 0
         for position, value in zip(positions.tolist(), told, strict=True):
             if value is not None and once[position]:
                 (name,) = self._state.names([position])
                 raise ObservationError(
-                    f"{name!r} has a value already, and repeats is 'never' or 1; allow repeats to tell replicates"
+                    f"{name!r} has a value already, and repeats is 'never' or 1; allow repeats to "
+                    "tell replicates"
                 )
             once[position] = True
 

@@ -48,33 +48,58 @@ def as_most(repeats: Any) -> float:
     """How often a candidate may be tried."""
     if isinstance(repeats, str):
         if repeats not in ("allow", "never"):
-            raise ParameterError(f'repeats must be "allow", "never" or a whole number, got {repeats!r}')
+            raise ParameterError(
+                f'repeats must be "allow", "never" or a whole number, got {repeats!r}'
+            )
         return np.inf if repeats == "allow" else 1
     return whole(repeats, 'repeats (unless "allow" or "never")')
 
 
 def as_settings(
-    pool: Any, kernel: Any, noise: Any, confidence: Any, policy: Any, seed: Any, options: dict[str, Any]
+    pool: Any,
+    kernel: Any,
+    noise: Any,
+    confidence: Any,
+    policy: Any,
+    seed: Any,
+    options: dict[str, Any],
 ) -> Settings:
     """How the model is made, and what is learned."""
     if noise is not None:
-        real(noise, "noise", "a standard deviation, not negative, in the units of the values", at_least=0, below=LARGEST)
+        real(
+            noise,
+            "noise",
+            "a standard deviation, not negative, in the units of the values",
+            at_least=0,
+            below=LARGEST,
+        )
     if not callable(policy):
-        raise ParameterError(f"policy must be BKB, GPUCB or another with their arguments, got {policy!r}")
+        raise ParameterError(
+            f"policy must be BKB, GPUCB or another with their arguments, got {policy!r}"
+        )
     shape, fixed = _shape(kernel, pool)
-    seed = int(seed.integers(2**63)) if isinstance(seed, np.random.Generator) else whole(seed, "seed", at_least=0)
+    seed = (
+        int(seed.integers(2**63))
+        if isinstance(seed, np.random.Generator)
+        else whole(seed, "seed", at_least=0)
+    )
     learns = not (fixed and noise is not None)
-    return Settings(shape, noise, learns, RADIUS if confidence is None else confidence, policy, options, seed)
+    return Settings(
+        shape, noise, learns, RADIUS if confidence is None else confidence, policy, options, seed
+    )
 
 
 def _shape(kernel: Any, pool: Pool) -> tuple[Shape, bool]:
     """What is learned of the kernel, and whether it is taken as given."""
     if pool.kernel is not None and kernel is None:
         return Fixed(pool.kernel), True
-    encoders = [encoder_of(each) if isinstance(each, Kernel) else None for each in (kernel, pool.kernel)]
+    encoders = [
+        encoder_of(each) if isinstance(each, Kernel) else None for each in (kernel, pool.kernel)
+    ]
     if encoders[0] != encoders[1]:
         raise ParameterError(
-            f"kernel must be one of what the pool holds, got {kernel!r} for {pool!r}; objects that are not rows of numbers go "
+            f"kernel must be one of what the pool holds, got {kernel!r} for {pool!r}; objects "
+            "that are not rows of numbers go "
             "through Pool.from_objects(objects, kernel)"
         )
     if pool.kernel is not None:
@@ -98,6 +123,9 @@ def _shape(kernel: Any, pool: Pool) -> tuple[Shape, bool]:
     }
     if kernel is None or isinstance(kernel, str):
         if kernel is not None and kernel not in named:
-            raise ParameterError(f"kernel must be one of {sorted(named)}, a kernel object or a function, got {kernel!r}")
+            raise ParameterError(
+                f"kernel must be one of {sorted(named)}, a kernel object or a function, got "
+                f"{kernel!r}"
+            )
         return named[kernel or "matern"], False
     return given(as_kernel(kernel)), True

@@ -1,4 +1,5 @@
-"""What an optimizer holds beside its settings: candidates, model and what became of every candidate."""
+"""What an optimizer holds beside its settings: candidates, model and what became of every
+candidate."""
 
 from collections.abc import Iterable
 from copy import copy
@@ -8,18 +9,30 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyarms.arms.ids import plain
-from manyarms.domains.policy import DomainBKB
 from manyarms.model import Model
-from manyarms.policies import BKB
 from manyarms.trials import CandidateId, Trial
 from manyarms.typing import Indices, Mask
 
 
+class Size(NamedTuple):
+    """How large a sketch was."""
+
+    n_results: int
+    n_inducing: int
+    effective_dimension: float
+
+
+GROWTH = 1.05
+"""A size is taken when there are so many times more results than at the last: the effective
+dimension costs O(m³)."""
+
+
 class Told(NamedTuple):
-    """What one call of `tell` brought, and how large the sketch was after it."""
+    """What one call of `tell` brought, and how large the sketch was after it, where that was looked
+    at."""
 
     trials: list[Trial]
-    size: tuple[int, int, float]
+    size: Size | None
 
 
 @dataclass(frozen=True)
@@ -37,7 +50,8 @@ class State:
     failed: Mask  # (n,)
 
     def names(self, positions: Iterable[int]) -> list[CandidateId]:
-        """The ids of candidates, as Python ints and strings; of a box, points that may be changed without harm."""
+        """The ids of candidates, as Python ints and strings; of a box, points that may be changed
+        without harm."""
         return [copy(plain(self.pool.ids[position])) for position in positions]
 
     @property
@@ -77,8 +91,14 @@ def grown_order(order: Indices, seed: int, n: int) -> Indices:
     return np.concatenate([order, len(order) + more])
 
 
-def size_of(model: Model) -> tuple[int, int, float]:
-    """Results, dictionary size and effective dimension."""
+def size_of(model: Model) -> Size:
+    """Of the sketch now; of a policy without one, the different arms observed are counted."""
     policy = model.policy
-    size = len(policy.dictionary) if isinstance(policy, BKB | DomainBKB) else len(np.flatnonzero(policy.counts))
-    return model.n_results, size, policy.effective_dimension
+    inducing = getattr(policy, "inducing", None)
+    size = np.count_nonzero(policy.counts) if inducing is None else len(inducing)
+    return Size(model.n_results, int(size), float(policy.effective_dimension))
+
+
+def is_size_due(n_results: int, last: int) -> bool:
+    """Whether to look at the size after so many results, `last` being those of the last time."""
+    return n_results >= max(last + 1, GROWTH * last)

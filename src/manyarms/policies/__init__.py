@@ -6,7 +6,7 @@ Names of baselines are found here too, and are imported when they are asked for.
 from typing import Any
 
 from manyarms.policies.bkb import BKB
-from manyarms.policies.gpucb import GPUCB  # noqa
+from manyarms.policies.gpucb import GPUCB
 
 __all__ = ["BKB", "GPUCB"]
 

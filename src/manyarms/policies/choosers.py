@@ -14,9 +14,10 @@ class View(NamedTuple):
 
     scores: ArmScores  # with the pulls before this one supposed, where the chooser looks at them
     beta: float  # β̃
+    regularization: float  # λ
     barred: Mask | None  # arms that must not be picked
-    n_arms: int
-    log: Log  # what was observed of the arms of the table
+    n_arms: int  # that may be picked; behind them there may be arms that are only pending
+    log: Log  # what was observed of the arms that are scored; empty where they were given by value
     n_observations: int
     number: int  # arms pending or picked before this one in the same batch
     chance: Chance  # of the policy; a chooser draws by `chance.at(n_observations, number)`

@@ -4,9 +4,10 @@
     observe:  arm, reward → belief (W grows) → evidence; the scores follow
 """
 
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -18,14 +19,15 @@ from manyarms.errors import ArmsError, KernelError, ObservationError, ParameterE
 from manyarms.kernels import Kernel, as_kernel
 from manyarms.kernels.objects import encoder_of, shown
 from manyarms.numbers import real, whole
-from manyarms.policies.batches import BatchRule
+from manyarms.policies.batches import BatchRule, GlobalRule
 from manyarms.policies.checks import as_arms, as_excluded, as_generator, as_radius, as_rewards, as_weights, is_rows
 from manyarms.policies.choosers import Chooser, View
-from manyarms.search import scores_of
+from manyarms.search import check_memory, scores_of
+from manyarms.search.estimate import half_the_machine
 from manyarms.search.parallel import one_thread
-from manyarms.search.scores import ArmScores, Scores, Upper
+from manyarms.search.scores import ArmScores, KeepsScores, Scores, Upper
 from manyarms.search.tuning import Tuning
-from manyarms.sketch.confidence import Promise, Radius, first_norm, updated_norm
+from manyarms.sketch.confidence import Constant, Promise, Radius, first_norm, updated_norm
 from manyarms.sketch.dictionary import Chance
 from manyarms.sketch.embedding import check_kernel
 from manyarms.sketch.evidence import Evidence, Guarantee
@@ -65,11 +67,11 @@ class Policy:
         *,
         rule: Rule,
         chooser: Chooser,
-        batches: BatchRule,
-        regularization: float,
-        noise: float | None,
-        confidence: Radius,
-        seed: Seed,
+        batches: BatchRule = GlobalRule(),
+        regularization: float = 0.01,
+        noise: float | None = None,
+        confidence: Radius = Constant(2.0),
+        seed: Seed = 0,
         n_features: int | None = None,
         memory: float | None = None,
         tuning: Tuning = Tuning(),
@@ -81,11 +83,13 @@ class Policy:
         self.noise = float(own) if noise is None else real(noise, "noise", "a positive standard deviation", above=0)
         self._noise_variance = self.regularization if noise is None else self.noise**2  # √λ squared is not λ in float64
         self.confidence = as_radius(confidence)
-        _check_noise(self.confidence, self.noise)
+        check_noise(self.confidence, self.noise)
         self.rule = rule
         self.chooser = chooser
         self.batches = batches
-        self.memory = memory
+        wanted = "a positive number of bytes"
+        self.memory = half_the_machine() if memory is None else real(memory, "memory", wanted, above=0)
+        check_memory(self.n_arms, self.memory)
         self.tuning = tuning
         self._diag = self._diagonal(self.arms)
         self._check_kernel(self.arms, self._diag)
@@ -113,9 +117,11 @@ class Policy:
         Returns what was decided. Given back as `record` with the same observations, nothing is decided again.
         """
         batch = self._batch(arms, rewards, noise)
+        return self._learn(batch, record) if len(batch) else Record.nothing()
+
+    def _learn(self, batch: Batch, record: Record | None = None) -> Record:
+        """Observe a batch of arms by number, or of rows by value."""
         state = self._state
-        if not len(batch):
-            return Record.nothing()
         with self.stats.timed("observations"), one_thread():
             step = state.belief.observed(batch, record)
             log = state.log
@@ -177,6 +183,7 @@ class Policy:
             outstanding = as_arms(pending, k)
             barred = as_excluded(exclude, k)
             first = self._first_arm
+            log = self._state.log
             scores = self._scores
         else:
             X = self._given(arms)
@@ -185,6 +192,7 @@ class Policy:
             waiting = self._rows_of(pending)
             outstanding = np.arange(k, k + len(waiting))
             first = self._chance.integer(k)
+            log = Log()
             X = np.vstack([X, waiting])
             if len(waiting):  # rows behind those of now, which are not chosen
                 barred = np.concatenate([np.zeros(k, dtype=bool) if barred is None else barred, np.ones(len(waiting), bool)])
@@ -196,23 +204,24 @@ class Policy:
         if len(chosen) == size or (size is None and not observed):
             return np.array(chosen, dtype=np.intp)
         with self.stats.timed("choices"), one_thread():
-            self._fill(chosen, size, outstanding, scores, self._radius(k), barred)
+            beta = self._radius(k)
+            view = View(scores, beta, self.regularization, barred, k, log, observed, 0, self._chance)
+            self._fill(chosen, size, outstanding, view)
         return np.array(chosen, dtype=np.intp)
 
-    def _fill(
-        self, chosen: list[int], n: int | None, outstanding: Indices, scores: ArmScores, beta: float, barred: Mask | None
-    ) -> None:
+    def _fill(self, chosen: list[int], n: int | None, outstanding: Indices, view: View) -> None:
         """Choose until there are n, or until the rule ends the batch, each with those before it supposed pulled."""
+        scores = view.scores
         batch = self.batches.started(scores) if n is None else None
         known = False
         supposed = np.concatenate([outstanding, np.array(chosen, dtype=np.intp)])
-        while len(chosen) < n if batch is None else batch.goes_on(supposed) and not known:
+        while (n is not None and len(chosen) < n) or (
+            batch is not None and batch.goes_on(supposed) and not known
+        ):
             if len(supposed) and self.chooser.looks:
                 scores = scores.supposing(supposed)
             number = len(outstanding) + len(chosen)
-            state = self._state
-            view = View(scores, beta, barred, self.n_arms, state.log, state.n_observations, number, self._chance)
-            supposed = np.array([self.chooser.pick(view)])
+            supposed = np.array([self.chooser.pick(view._replace(scores=scores, number=number))])
             chosen.append(int(supposed[0]))
             # Where f is known nothing would end the batch.
             known = batch is not None and not scores.moments(supposed)[1].any()
@@ -307,6 +316,26 @@ class Policy:
         done = f"{state.n_observations} observations of {len(state.log.pulled)} arms"
         return f"{type(self).__name__}({self.n_arms} arms, {self.kernel!r}, {done})"
 
+    # The same policy elsewhere
+
+    def resumed(self, state: State) -> Self:
+        """The same policy in another state, such as one that was stored; this one stays as it is."""
+        twin = copy(self)
+        twin._state = state
+        twin._scores_cache = None
+        twin._moments_cache = None
+        return twin
+
+    def over(self, arms: ArrayLike | Checked) -> Self:
+        """The same policy over a table that has grown: the belief, the log and the norm go on, and numbers stay."""
+        if isinstance(self.belief, KeepsScores):
+            raise StateError("this belief is about the arms of its own table: make the policy anew over the other one")
+        twin = self.resumed(self._state)
+        twin.arms = _table(encoded(arms, self.kernel), None)
+        twin._diag = self._diagonal(twin.arms)
+        twin._first_arm = self._chance.integer(twin.n_arms)
+        return twin
+
     # Parts
 
     @property
@@ -387,7 +416,7 @@ def _table(arms: Any, n_features: int | None) -> Array:
     return as_rows(arms)
 
 
-def _check_noise(confidence: Radius, noise: float) -> None:
+def check_noise(confidence: Radius, noise: float) -> None:
     """Raise ParameterError where the radius is made for another noise than that by which observations are weighed."""
     if isinstance(confidence, Promise) and not np.isclose(confidence.noise, noise, rtol=1e-6, atol=0):
         raise ParameterError(

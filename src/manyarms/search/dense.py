@@ -86,6 +86,8 @@ def may_be_best(table: Table, acquisition: Acquisition, barred: Mask | None) -> 
         if barred is not None:
             values[barred] = -np.inf
         best = int(np.argmax(values))
+        if values[best] == -np.inf:  # all arms of a short list are barred
+            return np.zeros(0, dtype=np.intp)
         margin = 2 * acquisition.beta * float(np.sqrt(table.largest_slack)) + 8 * float(tolerance[best])
         some = np.flatnonzero(values >= values[best] - margin)
         if len(some) == 1:

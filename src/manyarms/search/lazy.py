@@ -6,8 +6,9 @@ Let a table be of time τ. Ã only grows, so that at a later time t, appends inc
 
 w₊ the coordinates that are new. A *list* of arms comes with a promise: no arm of the table it was made from that is left out
 scores above θ while D ≤ D_max and β̃ ≤ β_max. Lists are nested, each made from the one above; the last is short and is brought
-forward at every step. While its best arm is above every θ, and every promise holds, that arm is the best of all. Otherwise the
-table above the first broken promise is brought forward, and the lists below it are made anew.
+forward at every step. While its best arm is above every θ, and every promise holds, that arm is the best of all. Otherwise
+another list is made from the table above the first broken promise, as long as one that is short enough leaves out no arm that
+may be best; else that table is brought forward, and answers itself.
 
 Pulls that are only supposed leave the means as they are and lower the variances: the same bounds hold. So only the last list
 follows them, and what is made anew on the way serves the next real step too.
@@ -31,7 +32,10 @@ AHEAD = 0.1
 """How much a radius may grow while a list lasts, in units of D_max."""
 PATIENCE = 0.25
 """D_max of the first list, in units of β̃. It is halved when a list turns out too short, doubled when one ends too early."""
-LEAST_PATIENCE = 2.0**-12
+LEAST_PATIENCE = 2.0**-10
+MOST_PATIENCE = 1.0
+SOME = 16
+"""Arms that are scored to see whether a list is short enough."""
 FIRST_BLOCK = 64
 """Arms scored at a time when a list is of no use, best bound first; each time four times as many."""
 
@@ -120,21 +124,25 @@ class Lazy:
             table = self._brought(0).table.brought(self.supposed)
             return scored_best(table, may_be_best(table, acquisition, barred), acquisition)
         depth = self._first_broken(acquisition.beta, barred)
+        if depth is not None:
+            del self.levels[depth:]
+            self._extend(acquisition, barred)
         while True:
-            if depth is not None:
-                self._make_lists(depth, acquisition, barred)
             last = self.levels[-1]
             table = self._front_table()
             some = may_be_best(table, acquisition, last.shut(barred))
-            least = self._least(table, some, acquisition)
-            depth = self._first_above(least)
+            depth = self._first_above(self._least(table, some, acquisition))
             if depth is None:
                 best = scored_best(table, some, acquisition)
                 return best if last.numbers is None else int(last.numbers[best])
             if not self.levels[depth - 1].waiting:
-                # Made from the scores of now, and still too short: because of what is supposed, or of ties.
+                # The table above is of now, and still leaves out too much: because of what is supposed, or of ties.
                 return self._by_bounds(depth - 1, acquisition, barred)
-            self._learn(depth, 0.5)
+            self._learn(depth, 0.5, acquisition.beta)
+            del self.levels[depth:]
+            self._brought(depth - 1)
+            if self.supposed:
+                return self._by_bounds(depth - 1, acquisition, barred)
 
     def _first_broken(self, beta: float, barred: Mask | None) -> int | None:
         """The first list whose promise no longer holds; None where all do."""
@@ -145,7 +153,7 @@ class Lazy:
             if len(promise.barred) and (barred is None or not barred[promise.barred].all()):
                 return depth
             if above.moved(self.belief) > promise.most_moved:
-                self._learn(depth, 2.0)
+                self._learn(depth, 2.0, beta)
                 return depth
         return 1 if len(self.levels) == 1 else None
 
@@ -165,9 +173,12 @@ class Lazy:
         best = int(np.argmax(values))
         return float(values[best] - 4 * tolerance[best])
 
-    def _learn(self, depth: int, factor: float) -> None:
-        """Lists of this depth ended too early, or were too short."""
-        self.patience[depth] = max(LEAST_PATIENCE, factor * self.patience.get(depth, PATIENCE))
+    def _learn(self, depth: int, factor: float, beta: float) -> None:
+        """Lists of this depth ended too early, or were too short: the next one allows for more movement, or for less."""
+        promise = self.levels[depth].promise
+        if promise is not None and beta > 0:
+            patience = factor * promise.most_moved / beta
+            self.patience[depth] = min(MOST_PATIENCE, max(LEAST_PATIENCE, patience))
 
     def _brought(self, depth: int) -> Level:
         """A level brought to the last real belief."""
@@ -191,42 +202,56 @@ class Lazy:
         self._front = (table, len(self.supposed), front)
         return front
 
-    def _make_lists(self, depth: int, acquisition: Upper, barred: Mask | None) -> None:
-        """Make the lists from this depth on anew, each from the one above."""
-        del self.levels[depth:]
+    def _extend(self, acquisition: Upper, barred: Mask | None) -> None:
+        """Make lists below the last level while that pays; where it does not, bring that level forward."""
         while True:
-            above = self._brought(len(self.levels) - 1)
-            n = len(above.table.mean)
-            length = max(self.tuning.shortlist, int(self.tuning.share * n))
-            if n <= 2 * self.tuning.shortlist:
+            level = self.levels[-1]
+            if len(level.table.mean) <= 2 * self.tuning.shortlist:
                 return
-            self.levels.append(self._list(above, len(self.levels), length, acquisition, barred))
+            made = self._list(level, acquisition, barred) if level.waiting else None
+            if made is None:
+                self._brought(len(self.levels) - 1)
+                return
+            self.levels.append(made)
 
-    def _list(self, above: Level, depth: int, length: int, acquisition: Upper, barred: Mask | None) -> Level:
-        """So many arms of a table: those of largest bound when the means have moved by D_max."""
-        table = above.table
+    def _list(self, level: Level, acquisition: Upper, barred: Mask | None) -> Level | None:
+        """A list of the arms of largest bound; None where that would leave out arms which may be best now."""
+        table = level.table
+        depth = len(self.levels)
+        length = max(self.tuning.shortlist, int(self.tuning.share * len(table.mean)))
+        moved = level.moved(self.belief)
         sd = np.sqrt(table.variance + table.largest_slack)
-        shut = above.shut(barred)
+        shut = level.shut(barred)
         mean = table.mean if shut is None else np.where(shut, -np.inf, table.mean)
-        now = float((mean + acquisition.beta * np.sqrt(table.variance)).max())
-        moved = self.patience.get(depth, PATIENCE) * acquisition.beta
-        while True:
-            beta = acquisition.beta + AHEAD * moved
-            bound = mean + (moved + beta) * sd
+        best = self._score_of_some(level, mean + (moved + acquisition.beta) * sd, acquisition)
+        # As much movement as is usual, or a little more than there was: what leaves out no arm above the best one.
+        usual = self.patience.get(depth, PATIENCE) * acquisition.beta
+        for most_moved in (max(usual, 2 * moved), 1.25 * moved):
+            beta = acquisition.beta + AHEAD * most_moved
+            bound = mean + (most_moved + beta) * sd
             theta = float(np.partition(bound, -length - 1)[-length - 1])
-            if theta < now or moved <= LEAST_PATIENCE * acquisition.beta:
+            if theta < best:
                 break
-            moved /= 2
+        else:
+            return None
         positions = np.flatnonzero(bound > theta)
-        if not len(positions):  # all tie
-            positions = np.arange(length)
-        numbers = positions if above.numbers is None else above.numbers[positions]
+        numbers = positions if level.numbers is None else level.numbers[positions]
         gone = np.zeros(0, dtype=np.intp)
         if shut is not None:
             gone = np.flatnonzero(shut)
-            gone = gone if above.numbers is None else above.numbers[gone]
-        promise = Promise(theta, moved, beta, gone)
-        return Level(numbers, table.part(positions), promise)
+            gone = gone if level.numbers is None else level.numbers[gone]
+        promise = Promise(theta, most_moved, beta, gone)
+        return Level(numbers, table.part(positions), promise, level.waiting)
+
+    def _score_of_some(self, level: Level, bound: Array, acquisition: Upper) -> float:
+        """The largest score of now among some arms of large bound: that of the best arm is not less."""
+        n = min(SOME, len(bound))
+        some = np.argpartition(bound, -n)[-n:]
+        some = some[np.isfinite(bound[some])]
+        mean, variance = moments_of(self.belief, level.table.arms, some)
+        values, tolerance = acquisition(mean, np.sqrt(variance))
+        best = int(np.argmax(values))
+        return float(values[best] - 8 * tolerance[best])
 
     def _by_bounds(self, depth: int, acquisition: Upper, barred: Mask | None) -> int:
         """The best arm of a level by scoring its arms, best bound first, until no bound is above the best score."""

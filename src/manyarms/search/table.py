@@ -76,6 +76,19 @@ def _grown(Z: Array, p: int, room: int) -> Array:
     return grown
 
 
+def _copy_columns(source: _Store, positions: Indices, into: _Store, m: int) -> None:
+    """The first m rows of Z at these positions, which ascend."""
+    starts = np.searchsorted(positions, [chunk.start for chunk in source.chunks])
+    ends = np.append(starts[1:], len(positions))
+    for chunk, Z, first, last in zip(source.chunks, source.Z, starts, ends, strict=True):
+        for mine, target in zip(into.chunks, into.Z, strict=True):
+            start = max(first, mine.start)
+            stop = min(last, mine.stop)
+            if start < stop:
+                columns = positions[start:stop] - chunk.start
+                target[:m, start - mine.start : stop - mine.start] = Z[:m].take(columns, axis=1)
+
+
 @dataclass(frozen=True)
 class LastRows:
     """The rows of L from p on: L₊ (m − p, p) and L₊₊ (m − p, m − p)."""
@@ -136,14 +149,7 @@ class Table:
             m = self.belief.m
             store = _Store(len(positions)).with_room(0, m)
             store.settled = m
-            sources = self._store
-            width = sources.chunks[0].stop
-            for chunk, Z in zip(store.chunks, store.Z, strict=True):
-                at = positions[chunk]
-                number = at // width
-                for i in np.unique(number):
-                    mine = np.flatnonzero(number == i)
-                    Z[:m, mine] = sources.Z[i][:m, at[mine] - i * width]
+            _copy_columns(self._store, positions, store, m)
         scores = (each[positions] for each in (self.mean, self.variance, self.computed))
         return Table(arms, self.belief, *scores, self.largest, self.n_steps, self.threaded, self.room, store)
 

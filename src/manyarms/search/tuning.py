@@ -17,7 +17,7 @@ class Tuning:
     """
 
     dense: int = 32_768
-    shortlist: int = 4096
+    shortlist: int = 1024
     share: float = 1 / 16
     threaded: int = 65_536
 

@@ -1,15 +1,16 @@
 """The exact posterior of all arms at once, updated in O(A·u) an observation.
 
-An observation of arm i with weight ω (1 by default) turns the posterior covariance c(x, x′) of f into
+An observation of arm i with weight ω turns the posterior covariance c(x, x′) of f into
 
-    c(x, x′) − e(x) e(x′),   e(x) = c(x, i)/√(λ/ω + c(i, i)),   c(x, i) = k(x, i) − Σ_s e_s(x) e_s(i),
+    c(x, x′) − e(x) e(x′),
+    e(x) = c(x, i)/√(λ/ω + c(i, i)),   c(x, i) = k(x, i) − Σ_s e_s(x) e_s(i),
 
-so one more row e is all that has to be remembered. Repeated pulls would make rows grow with t; once there are more than about
-twice as many rows as distinct arms, the rows are rebuilt from the distinct arms and their counts. Both steps are O(A·u),
-the second one amortised.
+so one more row e is all that has to be remembered. Repeated pulls would make rows grow with t; once
+there are more than about twice as many rows as distinct arms, the rows are rebuilt from the
+distinct arms and their counts. Both steps are O(A·u), the second one amortised.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from manyarms.kernels import Kernel
 from manyarms.kernels.objects import shown
 from manyarms.sketch.embedding import PSD_TOLERANCE
 from manyarms.sketch.exact import ExactPosterior
+from manyarms.sketch.growing import Stack
 from manyarms.sketch.history import History
 from manyarms.sketch.linalg import EPS, TINY, solve_lower
 from manyarms.sketch.observations import Observations
@@ -27,161 +29,157 @@ SPARE_ROWS = 32
 """Rows are rebuilt when there are more than 2u + SPARE_ROWS of them."""
 
 
-@dataclass
-class _Rows:
-    """Rows e_s, of which the first `claimed` belong to some state, and the observations they are from."""
+@dataclass(frozen=True)
+class Covariance:
+    """A value: posterior covariance k − Σ_s e_s e_sᵀ of f over all arms, and the mean."""
 
-    E: Array  # (·, A)
-    arms: Indices  # (·,) i
-    scales: Array  # (·,) √(λ/ω + c(i, i))
-    surprises: Array  # (·,) (y − μ(i)) over the scale: μ = Σ_s e_s times it
-    claimed: int = 0
+    arms: Array  # (A, d)
+    diag: Array  # (A,) k(x, x)
+    kernel: Kernel
+    regularization: float  # λ
+    mean: Array  # (A,)
+    diagonal: Array  # (A,) λσ²
+    rows: tuple[Stack, ...]  # e_s, (n, A): of what was observed, then of what is only supposed
+    pulls: Stack  # (n, 3) i, √(λ/ω + c(i, i)) and (y − μ(i)) over it; μ = Σ_s e_s times the last
 
     @classmethod
-    def room(cls, n: int, n_arms: int) -> "_Rows":
-        return cls(np.empty((n, n_arms)), np.empty(n, dtype=np.intp), np.empty(n), np.empty(n))
+    def prior(cls, arms: Array, diag: Array, kernel: Kernel, regularization: float) -> "Covariance":
+        """Before anything is observed."""
+        n = len(arms)
+        rows = (Stack(np.empty((0, n))),)
+        pulls = Stack(np.empty((0, 3)))
+        return cls(arms, diag, kernel, regularization, np.zeros(n), diag, rows, pulls)
 
-    def first(self, n: int, n_more_arms: int = 0) -> "_Rows":
-        """A copy of the first n, with room for more, and for more arms."""
-        n_arms = self.E.shape[1]
-        other = _Rows.room(2 * n + SPARE_ROWS, n_arms + n_more_arms)
-        other.E[:n, :n_arms], other.arms[:n] = self.E[:n], self.arms[:n]
-        other.scales[:n], other.surprises[:n] = self.scales[:n], self.surprises[:n]
-        return other
-
-
-class Covariance:
-    """Posterior covariance of f over all arms, as k − Σ_s e_s e_sᵀ, with its diagonal and the mean kept up to date.
-
-    A copy shares the rows until it writes: behind rows that a state has claimed, it writes into rows of its own.
-    """
-
-    def __init__(self, arms: Array, diag: Array, kernel: Kernel, regularization: float) -> None:
-        self._arms, self._diag, self._kernel, self._regularization = arms, diag, kernel, regularization
-        self._rows = _Rows.room(SPARE_ROWS, len(arms))
-        self.n_rows = 0
-        self.mean = np.zeros(len(arms))
-        self.diagonal = diag.copy()  # (A,) λσ²
+    @property
+    def n_rows(self) -> int:
+        """Rows of what was observed."""
+        return self.rows[0].n
 
     @property
     def variance(self) -> Array:
         """σ² in leverage units, (A,)."""
-        return self.diagonal / self._regularization
+        return self.diagonal / self.regularization
 
-    def copy(self) -> "Covariance":
-        """A version of its own, to suppose pulls in."""
-        other = Covariance.__new__(Covariance)
-        other.__dict__.update(self.__dict__)
-        other.mean, other.diagonal = self.mean.copy(), self.diagonal.copy()
-        return other
+    def observations(self, history: History) -> Observations:
+        """What was observed, with the rows of the arms."""
+        pulled = history.pulled
+        return Observations(self.arms[pulled], self.diag[pulled], history.counts, history.sums)
 
     def at(self, rows: Array, diag: Array) -> "Covariance":
-        """The same posterior at other rows: e(x) = G⁻¹k(x), k(x) at the arms observed, one each time they were.
+        """The same posterior at other rows: e(x) = G⁻¹k(x), with an entry for each observation.
 
-        What an observation of i_s adds is e_s(x) = (k(x, i_s) − Σ_{r<s} e_r(x) e_r(i_s))/scale_s: so G, lower triangular, has
-        the scales on its diagonal and e_r(i_s), r < s, beside it.
+        What an observation of i_s adds is e_s(x) = (k(x, i_s) − Σ_{r<s} e_r(x) e_r(i_s))/scale_s:
+        so G, lower triangular, has the scales on its diagonal and e_r(i_s), r < s, beside it.
         """
-        made, n = Covariance(rows, diag, self._kernel, self._regularization), self.n_rows
-        if n:
-            observed = self._rows.arms[:n]
-            G = np.tril(self._rows.E[:n, observed].T, -1)
-            np.fill_diagonal(G, self._rows.scales[:n])
-            E = solve_lower(G, self._kernel(rows, self._arms[observed]).T)
-            made._hold(E, observed, self._rows.scales[:n], self._rows.surprises[:n], self._arms[observed[-1]])
-        return made
+        made = Covariance.prior(rows, diag, self.kernel, self.regularization)
+        if not self.n_rows:
+            return made
+        pulls = self.pulls.items[: self.n_rows]
+        observed = pulls[:, 0].astype(np.intp)
+        G = np.tril(self.rows[0].items[:, observed].T, -1)
+        np.fill_diagonal(G, pulls[:, 1])
+        E = solve_lower(G, self.kernel(rows, self.arms[observed]).T)
+        return made._holding(E, pulls, self.arms[observed[-1]])
 
     def joined(self, rows: Array, diag: Array) -> "Covariance":
         """The same posterior with these rows as further arms."""
         if not len(rows):
             return self
-        new, other, n = self.copy(), self.at(rows, diag), self.n_rows
-        new._arms, new._diag = np.vstack([self._arms, rows]), np.concatenate([self._diag, diag])
-        new.mean, new.diagonal = np.concatenate([self.mean, other.mean]), np.concatenate([self.diagonal, other.diagonal])
-        new._rows = self._rows.first(n, len(rows))
-        new._rows.E[:n, len(self.mean) :] = other._rows.E[:n]
-        return new
+        other = self.at(rows, diag)
+        E = np.hstack([self.rows[0].items, other.rows[0].items])
+        return replace(
+            self,
+            arms=np.vstack([self.arms, rows]),
+            diag=np.concatenate([self.diag, diag]),
+            mean=np.concatenate([self.mean, other.mean]),
+            diagonal=np.concatenate([self.diagonal, other.diagonal]),
+            rows=(Stack(np.ascontiguousarray(E)),),
+        )
 
-    def pull(self, arms: Indices) -> None:
-        """Suppose these arms were pulled once more each (`Lookahead`)."""
-        for arm in arms:
-            self.observe(int(arm), self.mean[arm], 1.0)
+    def supposing(self, arms: Indices) -> "Covariance":
+        """If these arms were pulled once more each, with their means for rewards: means stay."""
+        made = self
+        if len(self.rows) == 1:
+            # Beside the rows of what was observed, which a real observation will write behind.
+            made = replace(self, rows=(*self.rows, Stack(np.empty((0, len(self.mean))))))
+        for arm in arms.tolist():
+            made = made._conditioned(arm, made.mean[arm], 1.0)
+        return made
 
-    def observed(self, history: History, arms: Indices, rewards: Array, weights: Array) -> tuple["Covariance", Array]:
-        """The covariance after these rewards, each arm once, and σ² (n,) of each just before; `history` includes them."""
-        new = self.copy()
-        before = np.array([new.observe(*each) for each in zip(arms.tolist(), rewards, weights, strict=True)])
-        if new.n_rows > 2 * len(history.pulled) + SPARE_ROWS:
-            pulled = history.pulled
-            new._rebuild(pulled, Observations(self._arms[pulled], self._diag[pulled], history.counts, history.sums))
-        if not np.isfinite(new.mean).all():
+    def observed(
+        self, history: History, arms: Indices, rewards: Array, weights: Array
+    ) -> tuple["Covariance", Array]:
+        """After these rewards, each arm once, and σ² (n,) of each just before.
+
+        The history includes them.
+        """
+        made = self
+        before = np.empty(len(arms))
+        for j, arm in enumerate(arms.tolist()):
+            before[j] = made.diagonal[arm] / self.regularization
+            made = made._conditioned(arm, rewards[j], weights[j])
+        if made.n_rows > 2 * len(history.pulled) + SPARE_ROWS:
+            # The same with one row for each distinct arm.
+            known = self.observations(history)
+            posterior = ExactPosterior.fit(self.kernel, known, self.regularization)
+            pulls = np.column_stack([history.pulled, np.diag(posterior.G), posterior.b])
+            made = made._holding(posterior.coordinates(self.arms), pulls, known.rows[-1])
+        if not np.isfinite(made.mean).all():
             raise NumericalError("the posterior mean is not finite in float64; rescale the rewards")
-        new._rows.claimed = new.n_rows
-        return new, before
+        return made, before
 
-    def observe(self, arm: int, reward: float, weight: float) -> float:
-        """Condition on one reward. Returns σ²(arm) as it was before, in leverage units."""
-        noise = self._regularization / weight
-        E = self._rows.E[: self.n_rows]
-        c = self._kernel(self._arms, self._arms[arm : arm + 1])[:, 0]
-        c -= E.T @ E[:, arm]
-        before = float(self.diagonal[arm])
-        scale = np.sqrt(noise + before)
+    def _conditioned(self, arm: int, reward: float, weight: float) -> "Covariance":
+        """After one reward."""
+        c = self.kernel(self.arms, self.arms[arm : arm + 1])[:, 0]
+        for rows in self.rows:
+            c -= rows.items.T @ rows.items[:, arm]
+        scale = np.sqrt(self.regularization / weight + self.diagonal[arm])
         e = c / scale
         with np.errstate(over="ignore", invalid="ignore"):
             surprise = (reward - self.mean[arm]) / scale
-            self.mean += e * surprise
-        self._append(e, arm, scale, surprise)
-        self._subtract(np.square(e), self._arms[arm])
-        return before / self._regularization
+            mean = self.mean + e * surprise
+        return replace(
+            self,
+            mean=mean,
+            diagonal=self._lowered(self.diagonal, np.square(e), self.arms[arm]),
+            rows=(*self.rows[:-1], self.rows[-1].appended(e[None])),
+            pulls=self.pulls.appended(np.array([[arm, scale, surprise]])),
+        )
 
-    def _rebuild(self, pulled: Indices, observed: Observations) -> None:
-        """The same covariance with one row for each distinct arm."""
-        posterior = ExactPosterior.fit(self._kernel, observed, self._regularization)
-        E = posterior.coordinates(self._arms)
-        self._hold(E, pulled, np.diag(posterior.G), posterior.b, observed.rows[-1])
+    def _holding(self, E: Array, pulls: Array, observed: Array) -> "Covariance":
+        """With these rows for all; `observed` is one to name should they be impossible."""
+        return replace(
+            self,
+            mean=E.T @ pulls[:, 2].copy(),
+            diagonal=self._lowered(self.diag, np.einsum("ij,ij->j", E, E), observed),
+            rows=(Stack(E),),
+            pulls=Stack(pulls),
+        )
 
-    def _hold(self, E: Array, arms: Indices, scales: Array, surprises: Array, observed: Array) -> None:
-        """Take these rows for all; `observed` is an observed one to name should they be impossible."""
-        self._rows = _Rows(E, arms, scales, surprises)
-        self.n_rows = len(E)
-        self.mean = E.T @ surprises
-        self.diagonal = self._diag.copy()
-        self._subtract(np.einsum("ij,ij->j", E, E), observed)
-
-    def mean_norm(self, history: History) -> float:
-        """‖μ‖ = √(aᵀK_UU a), where K_UU a = μ_U and λN⁻¹a = s/n − μ_U."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            squared = float(self.mean[history.pulled] @ self._dual(history))
-        return float(np.sqrt(max(0.0, squared)))
-
-    def mean_spread(self, history: History) -> float:
-        """σ of ⟨f, μ/‖μ‖⟩: λσ²‖μ‖² = aᵀ(K_UU − EᵀE)a, which is known up to rounding."""
-        a, squared = self._dual(history), self.mean_norm(history) ** 2
-        with np.errstate(over="ignore", invalid="ignore"):
-            explained = float(np.square(self._rows.E[: self.n_rows, history.pulled] @ a).sum())
-        left = max(squared - explained, len(a) * EPS * squared)
-        return float(np.sqrt(left / self._regularization / max(squared, TINY)))
-
-    def _dual(self, history: History) -> Array:
-        """a, (u,)."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return (history.sums - history.counts * self.mean[history.pulled]) / self._regularization
-
-    def _append(self, e: Array, arm: int, scale: float, surprise: float) -> None:
-        rows, n = self._rows, self.n_rows
-        if n == len(rows.E) or n < rows.claimed:
-            self._rows = rows = rows.first(n)
-        rows.E[n], rows.arms[n], rows.scales[n], rows.surprises[n] = e, arm, scale, surprise
-        self.n_rows += 1
-
-    def _subtract(self, squares: Array, observed: Array) -> None:
-        """λσ² −= e²; `observed` is the row to name should that be impossible."""
-        self.diagonal -= squares
-        worst = int(self.diagonal.argmin())
-        if self.diagonal[worst] < -PSD_TOLERANCE * self._diag.max():
-            x, y = shown(self._kernel, self._arms[worst]), shown(self._kernel, observed)
+    def _lowered(self, diagonal: Array, squares: Array, observed: Array) -> Array:
+        """λσ² − e²; `observed` is the row to name should that be impossible."""
+        left = diagonal - squares
+        worst = int(left.argmin())
+        if left[worst] < -PSD_TOLERANCE * self.diag.max():
+            x = shown(self.kernel, self.arms[worst])
+            y = shown(self.kernel, observed)
             raise KernelError(
                 f"the kernel is not positive semi-definite: x = {x} has the negative variance "
-                f"{self.diagonal[worst]:.3g} once y = {y} is observed; use a kernel that is a covariance"
+                f"{left[worst]:.3g} once y = {y} is observed; use a kernel that is a covariance"
             )
-        np.maximum(self.diagonal, 0.0, out=self.diagonal)
+        return np.maximum(left, 0.0, out=left)
+
+    def mean_in_norm(self, history: History) -> tuple[float, float]:
+        """‖μ‖, and σ of ⟨f, μ/‖μ‖⟩.
+
+        ‖μ‖² = aᵀK_UU a, where K_UU a = μ_U and λN⁻¹a = s/n − μ_U;
+        λσ²‖μ‖² = aᵀ(K_UU − EᵀE)a, known up to rounding.
+        """
+        pulled = history.pulled
+        with np.errstate(over="ignore", invalid="ignore"):
+            a = (history.sums - history.counts * self.mean[pulled]) / self.regularization
+            norm = float(np.sqrt(max(0.0, float(self.mean[pulled] @ a))))
+            explained = float(np.square(self.rows[0].items[:, pulled] @ a).sum())
+        squared = norm**2
+        left = max(squared - explained, len(a) * EPS * squared)
+        return norm, float(np.sqrt(left / self.regularization / max(squared, TINY)))

@@ -64,7 +64,12 @@ class Factor:
     @classmethod
     def prior(cls, regularization: float) -> "Factor":
         """No coordinates, nothing observed."""
-        return cls(regularization, Triangle.empty(), Triangle.empty(), _room(SPARE), 0.0)
+        return cls.of(regularization, Triangle.empty(), 0.0)
+
+    @classmethod
+    def of(cls, regularization: float, C: Triangle, log_det: float) -> "Factor":
+        """V = CCᵀ, nothing waiting."""
+        return cls(regularization, C, Triangle.empty(), _room(C.n + SPARE), log_det)
 
     @property
     def m(self) -> int:
@@ -149,7 +154,7 @@ class Factor:
                 "the posterior matrix is not finite in float64; raise `regularization` or rescale the kernel"
             )
         log_det = float(2 * np.log(diagonal / np.sqrt(self.regularization)).sum())
-        return Factor(self.regularization, Triangle.of(upper.T), Triangle.empty(), _room(self.m + SPARE), log_det)
+        return Factor.of(self.regularization, Triangle.of(upper.T), log_det)
 
     @property
     def trace_of_inverse(self) -> float:

@@ -6,7 +6,7 @@ from manyarms.typing import Array
 
 
 class Observations(NamedTuple):
-    """The distinct rows observed, with k(x, x), the weight n and the weighted reward sum s of each."""
+    """The distinct rows observed: k(x, x), weight n and weighted reward sum s of each."""
 
     rows: Array  # (u, d)
     diag: Array  # (u,)

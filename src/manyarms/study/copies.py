@@ -1,17 +1,24 @@
-"""A study as JSON, with its log and its tables; and a new study of that, event by event the same."""
+"""A study as JSON, with its log and its tables; and a new study of that, event by event the
+same."""
 
 import base64
 import hashlib
 import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from manyarms.errors import StudyError
-from manyarms.study.log import START, Event, Head, row_after
+from manyarms.study.log import LEARNING, START, Event, Head, row_after
 from manyarms.study.storage import Store, Transaction
 from manyarms.study.study import Study
 
-FORMAT = "manyarms study, format 1"
+FORMAT = "manyarms study, format 2"
+OLD_FORMAT = "manyarms study, format 1"
+"""Of manyarms 0.1. Candidates, results and settings are taken over, what its model drew and fitted
+is not."""
+OLD_EVENTS = ("draw", *LEARNING)
+OLD_OPTIONS = ("oversampling", "resparsify", "horizon")
+"""Arguments of policies and radii of 0.1 that are gone."""
 
 
 class Copy(NamedTuple):
@@ -30,28 +37,83 @@ def copied(study: Study) -> Copy:
 
 
 def written_copy(copy: Copy) -> str:
-    """A copy as JSON; tables as base64 of their Parquet. The digest at its end is that of the chain of events."""
-    events = [{"kind": each.kind, "time": each.time, "payload": each.payload} for each in copy.events]
+    """A copy as JSON; tables as base64 of their Parquet. The digest at its end is that of the chain
+    of events."""
+    events = [
+        {"kind": each.kind, "time": each.time, "payload": each.payload} for each in copy.events
+    ]
     tables = {digest: base64.b64encode(table).decode() for digest, table in copy.tables.items()}
-    parts = {"format": FORMAT, "events": events, "tables": tables, "digest": _end(copy.events).digest}
+    parts = {
+        "format": FORMAT,
+        "events": events,
+        "tables": tables,
+        "digest": _end(copy.events).digest,
+    }
     return json.dumps(parts, ensure_ascii=False, allow_nan=False)
 
 
 def read_copy(path: Path) -> Copy:
-    """The copy that `written_copy` wrote to a file; StudyError where it is none, or was changed since."""
+    """The copy that `written_copy` wrote to a file; StudyError where it is none, or was changed
+    since."""
     try:
         read = json.loads(path.read_bytes())
-        if read["format"] != FORMAT:
-            raise StudyError(f"{path} must be an export of this version ({FORMAT}), got {read['format']!r:.80}")
-        events = [Event(i + 1, each["kind"], each["time"], each["payload"]) for i, each in enumerate(read["events"])]
+        if read["format"] not in (FORMAT, OLD_FORMAT):
+            raise StudyError(
+                f"{path} must be an export of this version ({FORMAT}) or of 0.1 ({OLD_FORMAT}), "
+                f"got {read['format']!r:.80}"
+            )
+        events = [
+            Event(i + 1, each["kind"], each["time"], each["payload"])
+            for i, each in enumerate(read["events"])
+        ]
         tables = {digest: base64.b64decode(table) for digest, table in read["tables"].items()}
         needed = {digest for event in events for digest in event.tables}
         as_written = events and _end(events).digest == read["digest"] and needed == set(tables)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise StudyError(f"{path} is not an export of a study ({type(error).__name__}: {error}); check the file") from error
-    if not as_written or any(hashlib.sha256(table).hexdigest() != digest for digest, table in tables.items()):
-        raise StudyError(f"{path} is not as it was written; export the study again, or tell its results from a CSV file")
-    return Copy(events, tables)
+        raise StudyError(
+            f"{path} is not an export of a study ({type(error).__name__}: {error}); check the file"
+        ) from error
+    if not as_written or any(
+        hashlib.sha256(table).hexdigest() != digest for digest, table in tables.items()
+    ):
+        raise StudyError(
+            f"{path} is not as it was written; export the study again, or tell its results from a "
+            "CSV file"
+        )
+    return Copy(_carried_over(events) if read["format"] == OLD_FORMAT else events, tables)
+
+
+def _carried_over(events: list[Event]) -> list[Event]:
+    """The events of a study of 0.1 as this version has them: the model learns anew from all
+    results."""
+    kept = [event for event in events if event.kind not in OLD_EVENTS]
+    carried: list[Event] = []
+    for number, event in enumerate(kept, 1):
+        payload = event.payload
+        if event.kind == "ask":
+            payload = {**payload, "learned": 0}
+        if event.kind == "create":
+            payload = _settings(payload)
+        carried.append(Event(number, event.kind, event.time, payload))
+    return carried
+
+
+def _settings(old: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a study of 0.1 as this version has them."""
+    options = _without(old["options"])
+    policy = old["policy"]
+    if policy == "AlgorithmOne" or old["options"].get("resparsify") == "always":
+        options["rule"] = {"Sampled": {"oversampling": old["options"].get("oversampling", 5.0)}}
+    if policy in ("Adaptive", "AlgorithmOne"):
+        policy = "BKB"
+    return {**old, "options": options, "confidence": _without(old["confidence"]), "policy": policy}
+
+
+def _without(setting: Any) -> Any:
+    """A setting without the arguments that are gone."""
+    if not isinstance(setting, dict):
+        return setting
+    return {name: _without(value) for name, value in setting.items() if name not in OLD_OPTIONS}
 
 
 def create_from(location: str | Path, copy: Copy) -> Study:

@@ -1,4 +1,5 @@
-"""How the model of a study learns from its log, step by step: as recorded, or anew where no one has taken a step yet."""
+"""How the model of a study learns from its log, step by step: as recorded, or anew where no one has
+taken a step yet."""
 
 import time
 from collections.abc import Callable
@@ -6,20 +7,23 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from manyarms.arms import as_rows
-from manyarms.model import GROWTH, Model, Record
-from manyarms.sketch.store import blas
+from manyarms.model import GROWTH, NOTHING, Model
+from manyarms.optimizer import is_size_due, size_of
+from manyarms.search.parallel import blas
 from manyarms.study.ledger import Ledger, Step
-from manyarms.study.log import read_record, written_record
+from manyarms.study.log import read_lesson, written_lesson
 
 AT_ONCE = 16
-"""Steps that no one has taken are taken one by one up to this many; more of them, and a refit due: as one step."""
+"""Steps that no one has taken are taken one by one up to this many; more of them, and a refit due:
+as one step."""
 
 Resume = Callable[[int], tuple[Model, int] | None]
 """Of a number of steps: a model that has taken more, and how many, where a snapshot has one."""
 
 
 class Learned(NamedTuple):
-    """A model, the steps it has taken, and the events to write for those that no one had taken before."""
+    """A model, the steps it has taken, and the events to write for those that no one had taken
+    before."""
 
     begun: int  # steps taken before
     done: int
@@ -28,18 +32,29 @@ class Learned(NamedTuple):
     made: dict[int, tuple[str, dict[str, Any]]]  # event and its payload by step
 
     def agrees(self, ledger: Ledger) -> bool:
-        """Whether those who took the same steps meanwhile drew and fitted the same."""
-        later = [step.number for step in ledger.steps[self.begun : self.done] if self.recorded < step.number <= ledger.learned]
-        return all(ledger.records.get(number) == self.made.get(number, (None, None))[1] for number in later)
+        """Whether those who took the same steps meanwhile decided the same."""
+        later = [
+            step.number
+            for step in ledger.steps[self.begun : self.done]
+            if self.recorded < step.number <= ledger.learned
+        ]
+        made = {number: payload for number, (_, payload) in self.made.items()}
+        return all(
+            _decided(ledger.records.get(number)) == _decided(made.get(number)) for number in later
+        )
 
     def followed_by(self, more: "Learned") -> "Learned":
         """These steps and those that were taken after them."""
         return self._replace(done=more.done, model=more.model, made={**self.made, **more.made})
 
 
-def learn(ledger: Ledger, model: Model, done: int, resume: Resume, seconds: float = float("inf")) -> Learned:
+def learn(
+    ledger: Ledger, model: Model, done: int, resume: Resume, seconds: float = float("inf")
+) -> Learned:
     """Take the steps that are left, or those that so much time allows, one at least."""
-    steps, records, begun = ledger.steps, ledger.records, done
+    steps = ledger.steps
+    records = ledger.records
+    begun = done
     fits = [i for i in range(done, len(steps)) if "fit" in records.get(steps[i].number, ())]
     found = resume(max([done, *fits]))
     if found is not None:
@@ -48,38 +63,53 @@ def learn(ledger: Ledger, model: Model, done: int, resume: Resume, seconds: floa
         done = fits[-1]
         model = replace(model, arms=as_rows(steps[done].pool.X))
     made: dict[int, tuple[str, dict[str, Any]]] = {}
+    sizes = ledger.sizes
+    n_sized = sizes[-1].n_results if sizes else 0
     until = time.monotonic() + seconds
     while done < len(steps):
         step = steps[done]
-        if step.number > ledger.learned and len(steps) - done > AT_ONCE and _is_refit_due(model, steps[-1]):
-            done, step = len(steps) - 1, steps[-1]
-            model = replace(model, arms=as_rows(step.pool.X))
-            with blas().limit(limits=1):
-                after = model.refitted(*ledger.all_results(step))
-        else:
-            with blas().limit(limits=1):
-                after = _taken(ledger, model, step)
-        record = after.since(model)
-        if step.number > ledger.learned and record:
-            size = {"dimension": float(after.policy.effective_dimension)}
-            payload = {"step": step.number, **size, **written_record(record)}
-            made[step.number] = "refit" if record.fitted else "draw", payload
-        model, done = after, done + 1
+        is_new = step.number > ledger.learned
+        with blas().limit(limits=1):
+            if is_new and len(steps) - done > AT_ONCE and _is_refit_due(model, steps[-1]):
+                done = len(steps) - 1
+                step = steps[-1]
+                model = replace(model, arms=as_rows(step.pool.X)).refitted(
+                    *ledger.all_results(step)
+                )
+            else:
+                model = _taken(ledger, model, step)
+            if is_new and model.lesson:
+                payload = {"step": step.number, **written_lesson(model.lesson)}
+                if is_size_due(step.stop, n_sized):
+                    n_sized = step.stop
+                    payload["size"] = list(size_of(model)[1:])
+                made[step.number] = "refit" if model.lesson.fitted else "insert", payload
+        done += 1
         if time.monotonic() > until:
             break
     return Learned(begun, done, model, ledger.learned, made)
 
 
 def _taken(ledger: Ledger, model: Model, step: Step) -> Model:
-    """The model after one more step."""
+    """The model after one more step; as it was decided, where someone has taken it."""
+    if step.stop == step.start:
+        return model.on(step.pool.X, *ledger.all_results(step))
+    lesson = None
     if step.number in ledger.records:
-        record: Record | None = read_record(ledger.records[step.number])
-    else:
-        record = Record(None, None, None) if step.number <= ledger.learned else None
-    if step.stop > step.start:
-        return model.told(*ledger.new_results(step), lambda: ledger.all_results(step), record)
-    return model.on(step.pool.X, *ledger.all_results(step), record)
+        lesson = read_lesson(ledger.records[step.number])
+    elif step.number <= ledger.learned:
+        lesson = NOTHING
+    return model.told(*ledger.new_results(step), lambda: ledger.all_results(step), lesson)
 
 
 def _is_refit_due(model: Model, last: Step) -> bool:
     return model.settings.learns and last.stop >= max(1, GROWTH * model.n_fitted)
+
+
+def _decided(record: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A record without what is only looked at, which may differ by rounding."""
+    return (
+        None
+        if record is None
+        else {name: value for name, value in record.items() if name != "size"}
+    )

@@ -1,4 +1,5 @@
-"""What the log says, but for the model: candidates, results, what is pending and for whom. Made by applying events in order."""
+"""What the log says, but for the model: candidates, results, what is pending and for whom. Made by
+applying events in order."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,8 +10,8 @@ import numpy as np
 from manyarms.arms.pool import Pool
 from manyarms.arms.stored import stored_pool, with_table
 from manyarms.model import Results
-from manyarms.optimizer import grown_order, start_order
-from manyarms.study.log import Event, unpacked
+from manyarms.optimizer import Size, grown_order, start_order
+from manyarms.study.log import LEARNING, Event
 from manyarms.trials import CandidateId
 from manyarms.typing import Indices
 
@@ -27,8 +28,8 @@ class Lease:
 
 
 class Step(NamedTuple):
-    """What a model learns at once, after event `number`: the results from `start` up to `stop`; or, where there are none,
-    that candidates were added."""
+    """What a model learns at once, after event `number`: the results from `start` up to `stop`; or,
+    where there are none, that candidates were added."""
 
     number: int
     start: int
@@ -50,18 +51,21 @@ class Ledger:
         self.ids: list[CandidateId] = []  # of every result told
         self.values: list[float | None] = []
         self.noise: list[float | None] = []  # standard deviations told with them
-        self.told_by: dict[str, tuple[list[CandidateId], list[float | None]]] = {}  # what came with each token
+        self.told_by: dict[
+            str, tuple[list[CandidateId], list[float | None]]
+        ] = {}  # what came with each token
         self.arms: list[int] = []  # of every result that has a value
         self.rewards: list[float] = []  # those values, with the sign of the direction
         self.deviations: list[float] = []  # and their noise, NaN where none was told
         self.sign = 1.0 if self.settings["direction"] == "maximize" else -1.0
         self.steps: list[Step] = []
-        self.records: dict[int, dict[str, Any]] = {}  # what was drawn and fitted at a step
-        self.learned = 0  # steps up to this event were taken, without record where nothing was drawn or fitted
+        self.records: dict[int, dict[str, Any]] = {}  # what was decided at a step
+        self.learned = 0  # steps up to this event were taken; no record: nothing was decided
 
     def apply(self, events: Sequence[Event], fetch: Fetch) -> None:
         """Go on with the events that follow."""
-        told: list[Event] = []  # counted at once, while the pool is the same: a log of 10⁵ results is read in seconds
+        # Tells are counted at once while the pool is the same: 10⁵ results are read in seconds.
+        told: list[Event] = []
         for event in events:
             if event.kind == "tell":
                 told.append(event)
@@ -86,14 +90,16 @@ class Ledger:
             self.leases = unexpired(self.leases, payload["by"])
         elif event.kind == "renew":
             mine, until = payload["worker"], payload["until"]
-            self.leases = [Lease(each.id, mine, until) if each.worker == mine else each for each in self.leases]
+            self.leases = [
+                Lease(each.id, mine, until) if each.worker == mine else each for each in self.leases
+            ]
         elif event.kind == "retire":
             self.retired[self.pool.positions(payload["ids"])] = True
             gone = set(payload["ids"])
             self.leases = [lease for lease in self.leases if lease.id not in gone]
         elif event.kind == "add":
             self._add(event, fetch(payload["table"]))
-        elif event.kind in ("draw", "refit"):
+        elif event.kind in LEARNING:
             self.records[payload["step"]] = payload
             self.learned = max(self.learned, payload["step"])
 
@@ -103,7 +109,11 @@ class Ledger:
             return
         ids = [id for event in events for id in event.payload["ids"]]
         values = [value for event in events for value in event.payload["values"]]
-        noise = [sd for event in events for sd in event.payload.get("noise", [None] * len(event.payload["ids"]))]
+        noise = [
+            sd
+            for event in events
+            for sd in event.payload.get("noise", [None] * len(event.payload["ids"]))
+        ]
         positions = self.pool.positions(ids)
         good = np.array([value is not None for value in values], dtype=bool)
         np.add.at(self.results, positions[good], 1)
@@ -112,7 +122,9 @@ class Ledger:
         self.arms += self.pool.arm_of[positions[good]].tolist()
         self.rewards += [self.sign * value for value in values if value is not None]
         told_noise = zip(values, noise, strict=True)
-        self.deviations += [np.nan if sd is None else sd for value, sd in told_noise if value is not None]
+        self.deviations += [
+            np.nan if sd is None else sd for value, sd in told_noise if value is not None
+        ]
         self.ids += ids
         self.values += values
         self.noise += noise
@@ -125,7 +137,8 @@ class Ledger:
                 self.told_by[told["token"]] = told["ids"], told["values"]
 
     def _let_go(self, id: CandidateId, worker: str) -> None:
-        """A pending candidate is no more: the worker's own, or else whoever's was asked for first."""
+        """A pending candidate is no more: the worker's own, or else whoever's was asked for
+        first."""
         held = [lease for lease in self.leases if lease.id == id]
         if held:
             self.leases.remove(next((lease for lease in held if lease.worker == worker), held[0]))
@@ -135,16 +148,23 @@ class Ledger:
         more = np.zeros(len(pool) - len(self.pool), dtype=bool)
         self.order = grown_order(self.order, self.settings["seed"], len(more))
         self.results = np.concatenate([self.results, more.astype(np.intp)])
-        self.retired, self.failed = np.concatenate([self.retired, more]), np.concatenate([self.failed, more])
+        self.retired, self.failed = (
+            np.concatenate([self.retired, more]),
+            np.concatenate([self.failed, more]),
+        )
         self.pool = pool
         self.steps.append(Step(event.number, len(self.rewards), len(self.rewards), pool))
 
     @property
-    def sizes(self) -> list[tuple[int, int, float]]:
-        """Results, dictionary size and effective dimension at every step where a dictionary was drawn."""
+    def sizes(self) -> list[Size]:
+        """Of the sketch, at those steps at which someone looked."""
         stops = {step.number: step.stop for step in self.steps}
-        drawn = ((stops[number], record) for number, record in sorted(self.records.items()) if "drawn" in record)
-        return [(stop, len(unpacked(record["drawn"], "<i8")), record["dimension"]) for stop, record in drawn]
+        looked = (
+            (stops[number], record)
+            for number, record in sorted(self.records.items())
+            if "size" in record
+        )
+        return [Size(stop, *record["size"]) for stop, record in looked]
 
     def all_results(self, step: Step) -> Results:
         """Arms, signed values and noise of all results up to a step."""
@@ -155,7 +175,11 @@ class Ledger:
         return self._results(step.start, step.stop)
 
     def _results(self, start: int, stop: int) -> Results:
-        arms, rewards, noise = self.arms[start:stop], self.rewards[start:stop], self.deviations[start:stop]
+        arms, rewards, noise = (
+            self.arms[start:stop],
+            self.rewards[start:stop],
+            self.deviations[start:stop],
+        )
         return np.array(arms, dtype=np.intp), np.array(rewards), np.array(noise)
 
 

@@ -1,4 +1,5 @@
-"""The event log: records that are only ever appended, each with a digest of itself and of its predecessor."""
+"""The event log: records that are only ever appended, each with a digest of itself and of its
+predecessor."""
 
 import base64
 import gc
@@ -11,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from manyarms.beliefs.base import Record
 from manyarms.errors import StudyDamagedError
 from manyarms.hyper import Fit
-from manyarms.model import Record
+from manyarms.model import Lesson
 from manyarms.typing import AnyArray
 from manyarms.warp import Warp
 
@@ -23,7 +25,8 @@ FIRST = "manyarms"
 
 @dataclass(frozen=True)
 class Event:
-    """One entry of the log: its number from 1, what happened, when (UTC, seconds since 1970), and the particulars."""
+    """One entry of the log: its number from 1, what happened, when (UTC, seconds since 1970), and
+    the particulars."""
 
     number: int
     kind: str
@@ -70,12 +73,18 @@ def _digest(before: str, number: int, kind: str, time: float, record: str) -> st
 
 
 def checked(rows: Iterable[Any], head: Head) -> tuple[list[Event], Head]:
-    """The events in rows that follow a head, and the head after them; StudyDamagedError where the chain breaks."""
+    """The events in rows that follow a head, and the head after them; StudyDamagedError where the
+    chain breaks."""
     before, start = head.digest, head.number + 1
     whole: list[tuple[str, float]] = []
     records: list[str] = []
     for expected, (number, kind, time, record, digest) in enumerate(rows, start):
-        plain = type(number) is int and type(kind) is str and type(time) is float and type(record) is str
+        plain = (
+            type(number) is int
+            and type(kind) is str
+            and type(time) is float
+            and type(record) is str
+        )
         if not plain or number != expected or digest != _digest(before, number, kind, time, record):
             raise damaged(expected - 1, f"event {expected} is missing or not as it was written")
         whole.append((kind, time))
@@ -89,7 +98,8 @@ def checked(rows: Iterable[Any], head: Head) -> tuple[list[Event], Head]:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Without the garbage collector, which takes 40 % of the time to read a long log, and finds nothing."""
+    """Without the garbage collector, which takes 40 % of the time to read a long log, and finds
+    nothing."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -102,20 +112,27 @@ def uncollected() -> Iterator[None]:
 def damaged(whole: int, what: str) -> StudyDamagedError:
     """The error for a log of which `whole` events are good."""
     return StudyDamagedError(
-        f"the log of this study is damaged: {what}; it is whole up to event {whole}, go back to a copy or salvage those", whole
+        f"the log of this study is damaged: {what}; it is whole up to event {whole}, go back to a "
+        "copy or salvage those",
+        whole,
     )
 
 
-# Records of learning steps
+# What a model decided at a step
+
+LEARNING = ("insert", "refit")
+"""The kinds of events that say what a model decided: arms entered W; a kernel, noise and units were
+fitted."""
 
 
-def written_record(record: Record) -> dict[str, Any]:
-    """A learning step as JSON; arrays as base64 of their bytes."""
+def written_lesson(lesson: Lesson) -> dict[str, Any]:
+    """What was decided at a step, as JSON; arrays of floats as base64 of their bytes."""
     written: dict[str, Any] = {}
-    if record.drawn is not None:
-        written["drawn"] = packed(record.drawn, "<i8")
-    if record.fitted is not None and record.warp is not None:
-        fit, warp = record.fitted, record.warp
+    if lesson.record is not None:
+        written["entered"] = lesson.record.entered.tolist()
+    if lesson.fitted is not None and lesson.warp is not None:
+        fit = lesson.fitted
+        warp = lesson.warp
         written["fit"] = {
             "scale": fit.scale,
             "noise": fit.noise,
@@ -127,15 +144,16 @@ def written_record(record: Record) -> dict[str, Any]:
     return written
 
 
-def read_record(written: dict[str, Any]) -> Record:
-    """The step that `written_record` wrote."""
-    drawn = unpacked(written["drawn"], "<i8").astype(np.intp) if "drawn" in written else None
+def read_lesson(written: dict[str, Any]) -> Lesson:
+    """What `written_lesson` wrote."""
+    entered = np.array(written.get("entered", ()), dtype=np.intp)
+    record = Record(entered, np.zeros(0, dtype=np.intp))  # |W_s| follows from what entered
     if "fit" not in written:
-        return Record(drawn, None, None)
+        return Lesson(record)
     values, rewards, floor = written["warp"]
     warp = Warp(unpacked(values, "<f8"), unpacked(rewards, "<f8"), floor)
     found = Fit(np.array(written["theta"], dtype=np.float64), **written["fit"])
-    return Record(drawn, found if found.loss is not None else replace(found, loss=np.inf), warp)
+    return Lesson(record, found if found.loss is not None else replace(found, loss=np.inf), warp)
 
 
 def packed(array: AnyArray, dtype: str) -> str:

@@ -1,8 +1,10 @@
-"""A study in memory: the log as far as this process has read it, and the model as far as it has learned from it.
+"""A study in memory: the log as far as this process has read it, and the model as far as it has
+learned from it.
 
-A call first takes in what other processes have appended since, then acts, then appends, in one transaction; memory changes
-after the commit, and what is interrupted in between is read from the log again. The model learns between transactions, so that
-others need not wait; what it drew and fitted is then appended, unless someone took the same steps meanwhile, and otherwise.
+A call first takes in what other processes have appended since, then acts, then appends, in one
+transaction; memory changes after the commit, and what is interrupted in between is read from the
+log again. The model learns between transactions, so that others need not wait. What it decided is
+then appended, unless another process has already recorded something else for the same steps.
 """
 
 import math
@@ -17,15 +19,15 @@ from typing import Any
 from manyarms.errors import StudyDamagedError, StudyStorageError
 from manyarms.model import Model
 from manyarms.optimizer import Optimizer
-from manyarms.study.learning import Learned, learn
+from manyarms.study.learning import Learned, Resume, learn
 from manyarms.study.ledger import Lease, Ledger
-from manyarms.study.log import START, Event, Head, uncollected
+from manyarms.study.log import LEARNING, START, Event, Head, uncollected
 from manyarms.study.snapshot import EVERY, resume, take
 from manyarms.study.spec import optimizer_of
 from manyarms.study.storage import Store, Transaction
 
 PIECE = 2.0
-"""Seconds of learning before what was drawn and fitted is written down."""
+"""Seconds of learning before what was decided is written down."""
 
 
 class Replica:
@@ -63,7 +65,8 @@ class Replica:
 
     @contextmanager
     def writing(self) -> Iterator["Call"]:
-        """A transaction: events of others are taken in first, those appended are applied after the commit."""
+        """A transaction: events of others are taken in first, those appended are applied after the
+        commit."""
         with self._lock:
             with self._store.writing() as transaction:
                 self._take_in(transaction)
@@ -75,14 +78,15 @@ class Replica:
 
     @contextmanager
     def learned(self) -> Iterator[Optimizer]:
-        """The optimizer, its model up to date. Where nothing can be written, what was learned is kept for later."""
+        """The optimizer, its model up to date. Where nothing can be written, what was learned is
+        kept for later."""
         with self._lock:
             model = None
             try:
                 self.catch_up()
             except StudyStorageError:
                 with self.current():
-                    self._unwritten = self._next(math.inf)
+                    self._unwritten = self._next(math.inf, self.resume)
                     model = self._unwritten.model
             yield self.optimizer(model or self._model)
 
@@ -94,15 +98,17 @@ class Replica:
     # The log
 
     def _take_in(self, transaction: Transaction) -> None:
-        """Apply what others have appended. Where they drew or fitted at a step that this model has taken, it starts anew."""
+        """Apply what others have appended. Where they decided about a step that this model has
+        taken, it starts anew."""
         with self._all_or_nothing():
             if self._is_torn:
                 self._read_all(transaction)
                 return
-            events, number = transaction.since(self.head), self.ledger.steps[self._done - 1].number if self._done else 0
+            events = transaction.since(self.head)
+            number = self.ledger.steps[self._done - 1].number if self._done else 0
             self.ledger.apply(events, transaction.fetch)
             self.head = transaction.head
-            if any(event.kind in ("draw", "refit") and event.payload["step"] <= number for event in events):
+            if any(event.kind in LEARNING and event.payload["step"] <= number for event in events):
                 self._model, self._done = self._prior, 0
 
     @contextmanager
@@ -127,11 +133,18 @@ class Replica:
 
     # The model
 
-    def catch_up(self) -> None:
-        """Learn what there is without making others wait: between transactions, written down piece by piece."""
+    def catch_up(self, *, leave_last: bool = False) -> None:
+        """Learn what there is without making others wait: between transactions, written down piece
+        by piece.
+
+        With `leave_last` the last piece is not written: the transaction of the call that needs it
+        does so (`Call.learn`).
+        """
         with self.current() as ledger:
             while self._done < len(ledger.steps):
-                found = self._unwritten = self._next(PIECE)
+                found = self._unwritten = self._next(PIECE, self.resume)
+                if leave_last and found.done == len(ledger.steps):
+                    return
                 if found.made or self.is_due(found):
                     with self.writing() as call:
                         call.adopt(found)
@@ -139,22 +152,30 @@ class Replica:
                     self._model, self._done = found.model, found.done
                 self._unwritten = None
 
-    def _next(self, seconds: float) -> Learned:
+    def _next(self, seconds: float, resume: Resume) -> Learned:
         """What is learned from here on; it begins with what could not be written before."""
-        ledger, before = self.ledger, self._unwritten
+        ledger = self.ledger
+        before = self._unwritten
         if before is None or before.begun != self._done or not before.agrees(ledger):
-            return learn(ledger, self._model, self._done, self.resume, seconds)
+            return learn(ledger, self._model, self._done, resume, seconds)
         return before.followed_by(learn(ledger, before.model, before.done, lambda _: None, seconds))
 
-    def resume(self, after: int, transaction: Transaction | None = None) -> tuple[Model, int] | None:
-        """The model from the snapshot, if it has taken more steps than that and this object has taken none."""
+    def resume(
+        self, after: int, transaction: Transaction | None = None
+    ) -> tuple[Model, int] | None:
+        """The model from the snapshot, if it has taken more steps than that and this object has
+        taken none."""
         if self._done or not self.ledger.steps:
             return None
         try:
             with nullcontext(transaction) if transaction else self._store.reading() as open_:
                 found = resume(open_, self.ledger, self._prior, after)
         except StudyDamagedError as error:
-            warnings.warn(f"the snapshot of {self._store.shown} is not used: {error}", RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"the snapshot of {self._store.shown} is not used: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
             return None
         self._kept = found[1] if found else 0
         return found
@@ -204,11 +225,14 @@ class Call:
         """The model takes the steps that are left."""
         if self.done < len(self.ledger.steps):
             resume = self._replica.resume
-            self.adopt(learn(self.ledger, self.model, self.done, lambda after: resume(after, self._transaction)))
+            self.adopt(
+                self._replica._next(math.inf, lambda after: resume(after, self._transaction))
+            )
+            self._replica._unwritten = None
 
     def adopt(self, found: Learned) -> None:
-        """Go on with a model that has learned, and write down what it drew and fitted; unless others took its steps meanwhile,
-        and otherwise."""
+        """Go on with a model that has learned, and write down what it decided, unless others
+        decided otherwise meanwhile."""
         if self.done != found.begun or not found.agrees(self.ledger):
             return
         for number, (kind, payload) in found.made.items():

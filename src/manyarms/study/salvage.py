@@ -1,8 +1,8 @@
 """What is whole of a damaged study file, in a new one.
 
-An event is whole if its digest is that of itself and of its predecessor's digest, as they stand in the file; those behind a
-damaged one are found too. What the model drew and fitted is left out, it learns anew. Nothing is saved without the settings and
-the candidates, the first event.
+An event is whole if its digest is that of itself and of its predecessor's digest, as they stand in
+the file; those behind a damaged one are found too. What the model decided is left out, it learns
+anew. Nothing is saved without the settings and the candidates, the first event.
 """
 
 import hashlib
@@ -15,17 +15,18 @@ from typing import Any, NamedTuple
 
 from manyarms.errors import ManyArmsError, StudyDamagedError, StudyError
 from manyarms.study.ledger import Ledger
-from manyarms.study.log import FIRST, Event, Head, checked
+from manyarms.study.log import FIRST, LEARNING, Event, Head, checked
 from manyarms.study.storage import Store, Transaction
 
 GAP = 1000
-"""Events in a row that cannot be read, after which none is looked for, unless the file says how many there are."""
-NOT_COPIED = ("draw", "refit")
+"""Events in a row that cannot be read, after which none is looked for, unless the file says how
+many there are."""
 EVENT = "SELECT number, kind, time, record, digest FROM events WHERE number = ?"
 
 
 class Salvaged(NamedTuple):
-    """What was saved: events (those of the model do not count), the results among them, and the events that are lost."""
+    """What was saved: events (those of the model do not count), the results among them, and the
+    events that are lost."""
 
     events: int
     results: int
@@ -33,13 +34,18 @@ class Salvaged(NamedTuple):
 
 
 def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
-    """Write all whole events of a damaged study file into a new study; the damaged file is only read.
+    """Write all whole events of a damaged study file into a new study; the damaged file is only
+    read.
 
-    StudyDamagedError where the first event or the candidates are lost, StudyError where there is no file or the new one exists.
+    StudyDamagedError where the first event or the candidates are lost, StudyError where there is no
+    file or the new one exists.
     """
     source = Path(damaged)
     if not source.is_file():
-        raise StudyError(f"there is no file {damaged}; a study in PostgreSQL is restored from the server's own backups")
+        raise StudyError(
+            f"there is no file {damaged}; a study in PostgreSQL is restored from the server's own "
+            "backups"
+        )
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy.db"
         copy.write_bytes(_padded(source.read_bytes()))
@@ -55,7 +61,10 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
                 return tables[digest]
 
             if not events or events[0].kind != "create":
-                raise StudyDamagedError(f"of {damaged} the first event, with the settings, is lost: nothing can be saved")
+                raise StudyDamagedError(
+                    f"of {damaged} the first event, with the settings, is lost: nothing can be "
+                    "saved"
+                )
             ledger = Ledger(events[0], fetch)
             good = [events[0], *(event for event in events[1:] if _fits(ledger, event, fetch))]
     lost += len(events) - len(good)
@@ -81,7 +90,8 @@ def _padded(data: bytes) -> bytes:
 
 
 def _whole(connection: sqlite3.Connection) -> tuple[list[Event], int]:
-    """The events that are whole, but for those of the model, and the number of those that are not."""
+    """The events that are whole, but for those of the model, and the number of those that are
+    not."""
     events: list[Event] = []
     lost, before = 0, FIRST
     for number, row in _rows(connection):
@@ -90,7 +100,7 @@ def _whole(connection: sqlite3.Connection) -> tuple[list[Event], int]:
             found = checked([row], Head(number - 1, before))[0] if row is not None else []
         except (StudyDamagedError, ValueError, TypeError):
             found = []
-        events += [event for event in found if event.kind not in NOT_COPIED]
+        events += [event for event in found if event.kind not in LEARNING]
         lost += not found
         before = digest if isinstance(digest, str) else ""
     return events, lost
@@ -122,12 +132,16 @@ def _rows(connection: sqlite3.Connection) -> Iterator[tuple[int, Any]]:
 def _blob(connection: sqlite3.Connection, digest: str) -> bytes:
     """A stored table; StudyDamagedError where it is not as it was."""
     try:
-        rows = connection.execute("SELECT data FROM blobs WHERE digest = ? ORDER BY part", (digest,)).fetchall()
+        rows = connection.execute(
+            "SELECT data FROM blobs WHERE digest = ? ORDER BY part", (digest,)
+        ).fetchall()
         data = b"".join(row[0] for row in rows)
     except (sqlite3.Error, TypeError) as error:
         raise StudyDamagedError(f"a table of candidates cannot be read: {error}") from error
     if hashlib.sha256(data).hexdigest() != digest:
-        raise StudyDamagedError("a table of candidates is lost: without the candidates nothing can be saved")
+        raise StudyDamagedError(
+            "a table of candidates is lost: without the candidates nothing can be saved"
+        )
     return data
 
 

@@ -1,51 +1,52 @@
-"""Snapshots: what of a model does not follow from the log, so that it need not be learned again when a study is opened.
+"""Snapshots: what of a model does not follow from the log at once, so that opening a study replays
+little of it.
 
-A snapshot holds the last step the model has taken, the digest of that event, the dictionary, the working set in its order, the
-state of the generator and the evidence: some kilobytes of JSON, arrays as base64, kept by their SHA-256. Results, units and
-kernel come from the log, which is read and checked whole in any case. A snapshot may be thrown away at any time.
+A snapshot holds the last step the model has taken, the digest of that event, and the belief as
+arrays (`beliefs/packing`): two triangles of |W| rows, 8|W|² bytes in all, and little else. Results,
+units and kernel come from the log, which is read and checked whole in any case. A snapshot is kept
+by its SHA-256 and may be thrown away at any time.
 """
 
 import json
 from bisect import bisect_right
-from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 
+from manyarms.beliefs.packing import NAMES, Arrays
 from manyarms.errors import StudyDamagedError
-from manyarms.model import Model
-from manyarms.policies.resuming import Kept
-from manyarms.sketch.confidence import Evidence
+from manyarms.model import Fitted, Model, Past
 from manyarms.study.learning import Learned
 from manyarms.study.ledger import Ledger
-from manyarms.study.log import packed, read_record, unpacked
+from manyarms.study.log import read_lesson
 from manyarms.study.storage import Transaction
 
-EVERY = 64
-"""Steps from one snapshot to the next, at most; a refit has one of its own."""
+EVERY = 200
+"""Steps from one snapshot to the next, at most; a refit has one of its own. With |W| = 1,000 a
+snapshot takes 8 MB."""
 
 
 def take(transaction: Transaction, ledger: Ledger, found: Learned) -> None:
-    """Keep a model that has learned, if its policy can be resumed."""
-    kept, number = found.model.kept, ledger.steps[found.done - 1].number
-    if kept is None:
+    """Keep a model that has learned, if it can be resumed."""
+    kept = found.model.packed()
+    number = ledger.steps[found.done - 1].number
+    if kept is None or not found.model.n_results:
         return
-    held = {
+    arrays, norm = kept
+    head = {
         "step": number,
         "event": transaction.digest_of(number),
         "records": len(found.made.keys() | _records(ledger, number)),
-        "dictionary": packed(kept.dictionary, "<i8"),
-        "inducing": packed(kept.inducing, "<i8"),
-        "chance": kept.chance,
-        "evidence": asdict(kept.evidence),
-        "exact": kept.exact,
-        "table": packed(kept.table, "<i8"),
-        "oversampling": kept.oversampling,
+        "norm": norm,
     }
-    transaction.put_snapshot(number, json.dumps(held, allow_nan=False).encode())
+    transaction.put_snapshot(number, _written(head, arrays))
 
 
-def resume(transaction: Transaction, ledger: Ledger, prior: Model, after: int) -> tuple[Model, int] | None:
-    """The model that was kept, and the steps it has taken; None where there is none or it has not taken more than `after`.
+def resume(
+    transaction: Transaction, ledger: Ledger, prior: Model, after: int
+) -> tuple[Model, int] | None:
+    """The model that was kept, and the steps it has taken; None where there is none or it has not
+    taken more than `after`.
 
     StudyDamagedError for a snapshot that is not as it was written, or of another log.
     """
@@ -53,30 +54,68 @@ def resume(transaction: Transaction, ledger: Ledger, prior: Model, after: int) -
     if data is None:
         return None
     try:
-        held = json.loads(data)
+        head, arrays = _read(data)
         numbers = [step.number for step in ledger.steps]
-        done = bisect_right(numbers, held["step"])
-        if done <= after or len(_records(ledger, held["step"])) != held["records"]:  # others went on otherwise
+        done = bisect_right(numbers, head["step"])
+        if (
+            done <= after or len(_records(ledger, head["step"])) != head["records"]
+        ):  # others went on otherwise
             return None
-        if numbers[done - 1] != held["step"] or transaction.digest_of(held["step"]) != held["event"]:
+        if (
+            numbers[done - 1] != head["step"]
+            or transaction.digest_of(head["step"]) != head["event"]
+        ):
             raise StudyDamagedError("it is of another log")
-        arms = [unpacked(held[name], "<i8").astype(np.intp) for name in ("dictionary", "inducing", "table")]
-        evidence, oversampling = Evidence(**held["evidence"]), float(held["oversampling"])
-        kept = Kept(arms[0], arms[1], held["chance"], evidence, held["exact"], arms[2], oversampling)
-    except (KeyError, TypeError, ValueError) as error:
+        fitted, past = _past(ledger, done)
+        return prior.resumed(
+            ledger.steps[done - 1].pool.X, fitted, past, arrays, head["norm"]
+        ), done
+    except (LookupError, TypeError, ValueError) as error:
         raise StudyDamagedError(f"it cannot be understood: {error!r}") from error
-    last = ledger.steps[done - 1]
-    recorded = [step for step in ledger.steps[:done] if step.number in ledger.records]
-    fits = [step for step in recorded if "fit" in ledger.records[step.number]]
+
+
+def _past(ledger: Ledger, done: int) -> tuple[Fitted | None, Past]:
+    """The last fit of the first `done` steps, and what was decided since."""
+    steps = ledger.steps[:done]
+    fits = [i for i, step in enumerate(steps) if "fit" in ledger.records.get(step.number, ())]
+    begin = fits[-1] if fits else 0
     fitted = None
     if fits:
-        record = read_record(ledger.records[fits[-1].number])
-        if record.fitted is not None and record.warp is not None:
-            fitted = record.fitted, record.warp, fits[-1].stop
-    drawn = next((step.stop for step in reversed(recorded) if "drawn" in ledger.records[step.number]), 0)
-    return prior.resumed(last.pool.X, fitted, *ledger.all_results(last), drawn, kept), done
+        lesson = read_lesson(ledger.records[steps[begin].number])
+        if lesson.fitted is not None and lesson.warp is not None:
+            fitted = Fitted(lesson.fitted, lesson.warp, steps[begin].stop)
+    since = steps[begin:]
+    stops = np.array([step.stop for step in since])
+    entered = {
+        i: np.array(ledger.records[step.number]["entered"], dtype=np.intp)
+        for i, step in enumerate(since)
+        if ledger.records.get(step.number, {}).get("entered")
+    }
+    n = steps[-1].stop
+    return fitted, Past(
+        ledger.all_results(steps[-1]), np.searchsorted(stops, np.arange(n), side="right"), entered
+    )
+
+
+def _written(head: dict[str, Any], arrays: Arrays) -> bytes:
+    """A line of JSON, and the bytes of the arrays one behind the other."""
+    sizes = [int(arrays[name].size) for name in NAMES]
+    parts = [arrays[name].astype(dtype).tobytes() for name, dtype in NAMES.items()]
+    return b"".join([json.dumps({**head, "sizes": sizes}, allow_nan=False).encode(), b"\n", *parts])
+
+
+def _read(data: bytes) -> tuple[dict[str, Any], Arrays]:
+    """What `_written` wrote."""
+    line, _, rest = data.partition(b"\n")
+    head = json.loads(line)
+    arrays: Arrays = {}
+    start = 0
+    for (name, dtype), size in zip(NAMES.items(), head["sizes"], strict=True):
+        arrays[name] = np.frombuffer(rest, dtype=dtype, count=size, offset=start)
+        start += arrays[name].nbytes
+    return head, arrays
 
 
 def _records(ledger: Ledger, number: int) -> set[int]:
-    """The steps up to an event at which someone drew or fitted."""
+    """The steps up to an event about which something was decided."""
     return {step for step in ledger.records if step <= number}

@@ -1,7 +1,9 @@
-"""Where a study is kept: a SQLite file, or a schema of a PostgreSQL database; one transaction a call.
+"""Where a study is kept: a SQLite file, or a schema of a PostgreSQL database; one transaction a
+call.
 
-SQLite runs with a TRUNCATE journal and synchronous=FULL: what is committed survives a kill and a power cut. A writer takes the
-lock at once (BEGIN IMMEDIATE; on PostgreSQL the row of the head), so writers wait for each other and none is refused.
+SQLite runs with a TRUNCATE journal and synchronous=FULL: what is committed survives a kill and a
+power cut. A writer takes the lock at once (BEGIN IMMEDIATE; on PostgreSQL the row of the head), so
+writers wait for each other and none is refused.
 """
 
 import hashlib
@@ -33,14 +35,22 @@ VERSION = sa.Table("manyarms", METADATA, sa.Column("version", sa.Integer, nullab
 EVENTS = sa.Table(
     "events",
     METADATA,
-    sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=False),
+    sa.Column(
+        "number",
+        sa.BigInteger().with_variant(sa.Integer, "sqlite"),
+        primary_key=True,
+        autoincrement=False,
+    ),
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("time", sa.Double, nullable=False),
     sa.Column("record", sa.Text, nullable=False),
     sa.Column("digest", sa.Text, nullable=False),
 )
 HEAD = sa.Table(
-    "head", METADATA, sa.Column("number", sa.BigInteger, nullable=False), sa.Column("digest", sa.Text, nullable=False)
+    "head",
+    METADATA,
+    sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Column("digest", sa.Text, nullable=False),
 )
 BLOBS = sa.Table(
     "blobs",
@@ -56,8 +66,8 @@ SNAPSHOTS = sa.Table(
     sa.Column("digest", sa.Text, nullable=False),
 )
 
-MIGRATIONS: list[Callable[[sa.Connection], None]] = [METADATA.create_all]
-"""The i-th brings a study of version i to version i + 1; the first makes the tables."""
+FORMAT = 2
+"""Of the log. Format 1, of manyarms 0.1, recorded the draws of an engine that is gone."""
 
 _head = sa.select(HEAD.c.number, HEAD.c.digest)
 _since = sa.select(EVENTS).where(EVENTS.c.number > sa.bindparam("after")).order_by(EVENTS.c.number)
@@ -69,7 +79,9 @@ class Transaction:
 
     def __init__(self, connection: sa.Connection, lock: bool) -> None:
         self._connection = connection
-        found = connection.execute(_head.with_for_update() if lock and connection.dialect.name != "sqlite" else _head).all()
+        found = connection.execute(
+            _head.with_for_update() if lock and connection.dialect.name != "sqlite" else _head
+        ).all()
         if len(found) != 1 or not isinstance(found[0][0], int):
             raise damaged(0, "the number of its events is lost")
         self.head = Head(*found[0])
@@ -82,7 +94,9 @@ class Transaction:
             return []
         events, last = checked(self._connection.execute(_since, {"after": head.number}), head)
         if last != self.head:
-            raise damaged(last.number, f"{self.head.number} events were written and {last.number} are left")
+            raise damaged(
+                last.number, f"{self.head.number} events were written and {last.number} are left"
+            )
         return events
 
     def append(self, kind: str, payload: dict[str, Any], time: float) -> Event:
@@ -98,9 +112,14 @@ class Transaction:
         """Store bytes once, by their digest."""
         digest = hashlib.sha256(data).hexdigest()
         self.kept[digest] = data
-        if not self._connection.execute(sa.select(sa.exists().where(BLOBS.c.digest == digest))).scalar():
+        if not self._connection.execute(
+            sa.select(sa.exists().where(BLOBS.c.digest == digest))
+        ).scalar():
             for part, start in enumerate(range(0, len(data), PART)):
-                self._connection.execute(sa.insert(BLOBS), {"digest": digest, "part": part, "data": data[start : start + PART]})
+                self._connection.execute(
+                    sa.insert(BLOBS),
+                    {"digest": digest, "part": part, "data": data[start : start + PART]},
+                )
         return digest
 
     def fetch(self, digest: str) -> bytes:
@@ -111,19 +130,34 @@ class Transaction:
         return data
 
     def _stored(self, digest: str) -> bytes | None:
-        rows = self._connection.execute(sa.select(BLOBS.c.data).where(BLOBS.c.digest == digest).order_by(BLOBS.c.part))
+        rows = self._connection.execute(
+            sa.select(BLOBS.c.data).where(BLOBS.c.digest == digest).order_by(BLOBS.c.part)
+        )
         data = b"".join(bytes(row[0]) for row in rows if isinstance(row[0], bytes | memoryview))
         return data if hashlib.sha256(data).hexdigest() == digest else None
 
     def digest_of(self, number: int) -> str | None:
         """The digest of an event."""
-        return self._connection.execute(sa.select(EVENTS.c.digest).where(EVENTS.c.number == number)).scalar()
+        return self._connection.execute(
+            sa.select(EVENTS.c.digest).where(EVENTS.c.number == number)
+        ).scalar()
 
     def put_snapshot(self, number: int, data: bytes) -> None:
         """Keep bytes that stand for the log up to an event, in place of those kept before."""
-        self._connection.execute(sa.delete(BLOBS).where(BLOBS.c.digest.in_(sa.select(SNAPSHOTS.c.digest))))
+        self._connection.execute(
+            sa.delete(BLOBS).where(BLOBS.c.digest.in_(sa.select(SNAPSHOTS.c.digest)))
+        )
         self._connection.execute(sa.delete(SNAPSHOTS))
-        self._connection.execute(sa.insert(SNAPSHOTS), {"number": number, "digest": self.keep(data)})
+        self._connection.execute(
+            sa.insert(SNAPSHOTS), {"number": number, "digest": self.keep(data)}
+        )
+
+    def snapshot_bytes(self) -> int:
+        """The size of what `put_snapshot` kept last."""
+        parts = sa.select(sa.func.sum(sa.func.length(BLOBS.c.data))).where(
+            BLOBS.c.digest.in_(sa.select(SNAPSHOTS.c.digest))
+        )
+        return int(self._connection.execute(parts).scalar() or 0)
 
     def snapshot(self) -> bytes | None:
         """What `put_snapshot` kept last; StudyDamagedError where it is not as it was."""
@@ -145,7 +179,10 @@ class Store:
         self.shown = re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", self.location)  # for messages
         self._is_url = bool(re.match(r"postgres(ql)?(\+\w+)?://", self.location))
         if "://" in self.location and not self._is_url:
-            raise StudyError(f"a study is a file, or a PostgreSQL database by URL (postgresql://…), got {self.shown!r}")
+            raise StudyError(
+                "a study is a file, or a PostgreSQL database by URL (postgresql://…), got "
+                f"{self.shown!r}"
+            )
         self._engine: sa.Engine | None = None
         self._letting_go: weakref.finalize[..., Store] | None = None
         self._process = 0
@@ -154,51 +191,64 @@ class Store:
     def create(self, fill: Callable[[Transaction], None]) -> None:
         """Make the tables and their first contents, in one transaction."""
         if not self._is_url and _size(self.location) and not _size(f"{self.location}-journal"):
-            raise StudyError(f"there is a file {self.shown} already; open it with Study.open, or give another path")
+            raise StudyError(
+                f"there is a file {self.shown} already; open it with Study.open, or give another "
+                "path"
+            )
         if not self._is_url and not Path(self.location).absolute().parent.is_dir():
-            raise StudyError(f"there is no directory {Path(self.location).absolute().parent}; make it first")
+            raise StudyError(
+                f"there is no directory {Path(self.location).absolute().parent}; make it first"
+            )
         self._may_create = True
         with self._connected(lock=True) as connection:
             if self._is_url:
                 connection.execute(sa.schema.CreateSchema(self._schema, if_not_exists=True))
             if sa.inspect(connection).get_table_names():
-                raise StudyError(f"there is a study in {self.shown} already; open it with Study.open, or give another place")
-            for migration in MIGRATIONS:
-                migration(connection)
-            connection.execute(sa.insert(VERSION), {"version": len(MIGRATIONS)})
+                raise StudyError(
+                    f"there is a study in {self.shown} already; open it with Study.open, or give "
+                    "another place"
+                )
+            METADATA.create_all(connection)
+            connection.execute(sa.insert(VERSION), {"version": FORMAT})
             connection.execute(sa.insert(HEAD), START._asdict())
             fill(Transaction(connection, lock=True))
         self._may_create = False
 
     def check(self) -> None:
-        """Raise StudyError unless a study is there that this version can read; older ones are brought up to date."""
+        """Raise StudyError unless a study is there that this version can read."""
         path = Path(self.location)
         if not self._is_url and not path.is_file():
-            raise StudyError(f"there is no study {self.shown}; make one with Study.create, or check the path")
+            raise StudyError(
+                f"there is no study {self.shown}; make one with Study.create, or check the path"
+            )
         if not self._is_url and not path.stat().st_size:
             raise self._interrupted()
         with self._connected(lock=False) as connection:
-            version = self._version(connection)
-        if version < len(MIGRATIONS):
-            with self._connected(lock=True) as connection:
-                for migration in MIGRATIONS[self._version(connection) :]:
-                    migration(connection)
-                connection.execute(sa.update(VERSION), {"version": len(MIGRATIONS)})
+            self._check_version(connection)
 
-    def _version(self, connection: sa.Connection) -> int:
+    def _check_version(self, connection: sa.Connection) -> None:
         tables = sa.inspect(connection).get_table_names()
         if not self._is_url and not tables:
             raise self._interrupted()
         if "manyarms" not in tables:
-            raise StudyError(f"{self.shown} is not a study of manyarms; make one with Study.create elsewhere")
+            raise StudyError(
+                f"{self.shown} is not a study of manyarms; make one with Study.create elsewhere"
+            )
         version = connection.execute(sa.select(VERSION.c.version)).scalar()
         if not isinstance(version, int) or version < 1:
             raise damaged(0, "its version is lost")
-        if version > len(MIGRATIONS):
+        if version < FORMAT:
             raise StudyVersionError(
-                f"{self.shown} has format {version}, this version of manyarms knows {len(MIGRATIONS)}; install a newer one"
+                f"{self.shown} was written by manyarms 0.1, and its model cannot go on here. Its "
+                "results can: run "
+                "`manyarms export` on it with manyarms 0.1, then `manyarms import` on that file "
+                "with this version"
             )
-        return version
+        if version > FORMAT:
+            raise StudyVersionError(
+                f"{self.shown} has format {version}, this version of manyarms knows {FORMAT}; "
+                "install a newer one"
+            )
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
@@ -208,7 +258,8 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
-        """A transaction that no other writer runs beside; it commits at the end, or nothing is written."""
+        """A transaction that no other writer runs beside; it commits at the end, or nothing is
+        written."""
         transaction: Transaction | None = None
         try:
             with self._connected(lock=True) as connection:
@@ -216,12 +267,16 @@ class Store:
                 yield begun
                 transaction = begun
         except StudyStorageError as error:
-            if transaction is None or not transaction.appended or not self._is_committed(transaction, error):
+            if (
+                transaction is None
+                or not transaction.appended
+                or not self._is_committed(transaction, error)
+            ):
                 raise
 
     def _is_committed(self, transaction: Transaction, error: StudyStorageError) -> bool:
-        """Whether a commit that ended in an error took place all the same, as when the last sync fails or the server's answer
-        is lost. If so it is made sure of by a commit that succeeds."""
+        """Whether a commit that ended in an error took place all the same, as when the last sync
+        fails or the server's answer is lost. If so it is made sure of by a commit that succeeds."""
         try:
             with self._connected(lock=True) as connection:
                 now = Transaction(connection, lock=True)
@@ -231,7 +286,9 @@ class Store:
         except StudyStorageError:
             what = str(error).partition(";")[0]
             advice = "look at `history` before you call again, or tell with a token"
-            raise StudyStorageError(f"{what}; whether this call was written is not known: {advice}") from error
+            raise StudyStorageError(
+                f"{what}; whether this call was written is not known: {advice}"
+            ) from error
         return found
 
     def close(self) -> None:
@@ -246,37 +303,61 @@ class Store:
             with self._engine_here().connect() as connection:
                 if not self._is_url:
                     connection.exec_driver_sql("BEGIN IMMEDIATE" if lock else "BEGIN")
-                elif not lock:  # one state for all statements; a writer has it by the lock on the head
-                    connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                elif (
+                    not lock
+                ):  # one state for all statements; a writer has it by the lock on the head
+                    connection.exec_driver_sql(
+                        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+                    )
                 yield connection
                 connection.commit()
         except sa.exc.DBAPIError as error:
             self.close()  # what was begun is rolled back
             raise self._typed(error) from error
-        except (UnicodeDecodeError, sa.exc.SQLAlchemyError) as error:  # text, or columns, that no one wrote
+        except (
+            UnicodeDecodeError,
+            sa.exc.SQLAlchemyError,
+        ) as error:  # text, or columns, that no one wrote
             self.close()
-            raise StudyDamagedError(f"{self.shown} is damaged: {error}; go back to a copy, or salvage what is whole") from error
+            raise StudyDamagedError(
+                f"{self.shown} is damaged: {error}; go back to a copy, or salvage what is whole"
+            ) from error
         except BaseException:
             self.close()
             raise
 
     def _interrupted(self) -> StudyError:
-        return StudyError(f"{self.shown} is empty, its creation was interrupted; make it again with Study.create")
+        return StudyError(
+            f"{self.shown} is empty, its creation was interrupted; make it again with Study.create"
+        )
 
     def _typed(self, error: sa.exc.DBAPIError) -> StudyError:
-        what = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
+        what = (
+            str(error.orig).strip().splitlines()[0]
+            if str(error.orig).strip()
+            else type(error.orig).__name__
+        )
         if "not a database" in what:
             return StudyError(f"{self.shown} is not a study of manyarms: {what}; check the path")
-        broken = isinstance(error.orig, sqlite3.DatabaseError) and not isinstance(error.orig, sqlite3.OperationalError)
+        broken = isinstance(error.orig, sqlite3.DatabaseError) and not isinstance(
+            error.orig, sqlite3.OperationalError
+        )
         if broken or "malformed" in what or "no such" in what or "Could not decode" in what:
-            return StudyDamagedError(f"{self.shown} is damaged: {what}; go back to a copy, or salvage what is whole")
-        return StudyStorageError(f"{self.shown} could not be used: {what}; nothing was written, mend that and call again")
+            return StudyDamagedError(
+                f"{self.shown} is damaged: {what}; go back to a copy, or salvage what is whole"
+            )
+        return StudyStorageError(
+            f"{self.shown} could not be used: {what}; nothing was written, mend that and call again"
+        )
 
     def _engine_here(self) -> sa.Engine:
         """The engine of this process: connections do not survive a fork."""
         if self._engine is None or self._process != os.getpid():
             self.close()
-            self._engine, self._process = self._server() if self._is_url else self._file(), os.getpid()
+            self._engine, self._process = (
+                self._server() if self._is_url else self._file(),
+                os.getpid(),
+            )
             self._letting_go = weakref.finalize(self, _dispose, self._engine, self._process)
         return self._engine
 
@@ -285,7 +366,9 @@ class Store:
 
         def connect() -> sqlite3.Connection:
             uri = f"file:{quote(str(Path(self.location).absolute()))}?mode={mode}"
-            connection = sqlite3.connect(uri, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False)
+            connection = sqlite3.connect(
+                uri, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False
+            )
             connection.execute("PRAGMA journal_mode=TRUNCATE")
             connection.execute("PRAGMA synchronous=FULL")
             return connection
@@ -296,11 +379,20 @@ class Store:
     def _schema(self) -> str:
         name = self.location.partition("#")[2] or SCHEMA
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", name):
-            raise StudyError(f"the name of a study, after # in its URL, must be small letters, digits and _, got {name!r}")
+            raise StudyError(
+                "the name of a study, after # in its URL, must be small letters, digits and _, "
+                f"got {name!r}"
+            )
         return name
 
     def _server(self) -> sa.Engine:
-        url = sa.make_url(re.sub(r"^postgres(ql)?(\+\w+)?://", "postgresql+psycopg://", self.location.partition("#")[0]))
+        url = sa.make_url(
+            re.sub(
+                r"^postgres(ql)?(\+\w+)?://",
+                "postgresql+psycopg://",
+                self.location.partition("#")[0],
+            )
+        )
         try:
             return sa.create_engine(
                 url,
@@ -308,7 +400,9 @@ class Store:
                 connect_args={"options": f"-csearch_path={self._schema} -csynchronous_commit=on"},
             )
         except ModuleNotFoundError as error:
-            raise StudyError("a study in PostgreSQL needs psycopg: pip install 'manyarms[postgres]'") from error
+            raise StudyError(
+                "a study in PostgreSQL needs psycopg: pip install 'manyarms[postgres]'"
+            ) from error
 
 
 def _dispose(engine: sa.Engine, process: int) -> None:

@@ -1,8 +1,10 @@
-"""Durable studies: ask and tell as `Optimizer` has them, with every call an event in a log that survives.
+"""Durable studies: ask and tell as `Optimizer` has them, with every call an event in a log that
+survives.
 
-State = log. What was chosen, drawn and fitted is written down, so reading the log again gives the same state anywhere: nothing
-is chosen, drawn or fitted again. Every method is one transaction of `Replica`, which holds the state in memory. `tell` only
-appends: the model learns when it is next needed, and whoever needs it writes down what was drawn and fitted then.
+State = log. What was chosen and decided is written down, so reading the log again gives the same
+state anywhere, and nothing is chosen or decided again. Every method is one transaction of
+`Replica`, which holds the state in memory. `tell` only appends: the model learns when it is next
+needed. Who needs it writes down what was decided then: which arms entered W, and what was fitted.
 """
 
 import os
@@ -18,7 +20,7 @@ from manyarms.certificate import Certificate
 from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, ParameterError
 from manyarms.numbers import real, whole
-from manyarms.optimizer import Candidate, Direction, Predictions, as_pool, as_told, size_of
+from manyarms.optimizer import Candidate, Direction, Predictions, Size, as_pool, as_told, size_of
 from manyarms.policies import BKB
 from manyarms.sketch.confidence import Radius
 from manyarms.study.ledger import Lease, Ledger, unexpired
@@ -34,10 +36,12 @@ TOKEN = 200
 
 
 class Study:
-    """A study in a file or a database: made by `create`, found again by `open`; its methods are those of `Optimizer`.
+    """A study in a file or a database: made by `create`, found again by `open`; its methods are
+    those of `Optimizer`.
 
-    Several processes, on one machine or many, may have the same study open: each sees the results and the pending candidates of
-    all. A study object may be used by several threads, one call at a time.
+    Several processes, on one machine or many, may have the same study open: each sees the results
+    and the pending candidates of all. A study object may be used by several threads, one call at a
+    time.
     """
 
     def __init__(self, store: Store, worker: str | None, lease: float | None) -> None:
@@ -61,14 +65,18 @@ class Study:
         lease: float | None = None,
         **options: Any,
     ) -> "Study":
-        """A new study in a file, or in a PostgreSQL database by URL (``postgresql://user@host/database#name``).
+        """A new study in a file, or in a PostgreSQL database by URL
+        (``postgresql://user@host/database#name``).
 
-        The pool is stored with it, so the file is all there is. Settings are those of `Optimizer`; they must be such as can be
-        written down: a kernel by name or of `manyarms.kernels`, a radius of this package, a policy of `manyarms.policies`.
+        The pool is stored with it, so the file is all there is. Settings are those of `Optimizer`;
+        they must be such as can be written down: a kernel by name or of `manyarms.kernels`, a
+        radius of this package, `BKB`, `GPUCB` or a policy of `manyarms.baselines`.
         `worker` and `lease`: see `open`.
         """
         if isinstance(pool, Box):
-            raise ParameterError(f"a study is of a table of candidates, got {pool!r}; search a box with an Optimizer")
+            raise ParameterError(
+                f"a study is of a table of candidates, got {pool!r}; search a box with an Optimizer"
+            )
         pool, store = as_pool(pool), Store(location)
         _worker(worker), _lease(lease)  # raise where one is wrong, before anything is written
         settings = {
@@ -86,17 +94,23 @@ class Study:
 
         def fill(transaction: Transaction) -> None:
             kept = [transaction.keep(table) for table in tables]
-            transaction.append("create", {**settings, "pool": {**described(pool), "tables": kept}}, time.time())
+            transaction.append(
+                "create", {**settings, "pool": {**described(pool), "tables": kept}}, time.time()
+            )
 
         store.create(fill)
         return cls(store, worker, lease)
 
     @classmethod
-    def open(cls, location: str | Path, *, worker: str | None = None, lease: float | None = None) -> "Study":
+    def open(
+        cls, location: str | Path, *, worker: str | None = None, lease: float | None = None
+    ) -> "Study":
         """A study that exists.
 
-        worker : a name for this process, kept with what it asks for; host and process id where None.
-        lease : seconds after which what this process asked for, and neither told nor renewed, is given back; None: never.
+        worker : a name for this process, kept with what it asks for; host and process id where
+            None.
+        lease : seconds after which what this process asked for, and neither told nor renewed, is
+            given back; None: never.
         """
         store = Store(location)
         store.check()
@@ -105,21 +119,31 @@ class Study:
     # What comes next
 
     def ask(self, n: int = 1, *, lease: float | None = None) -> list[CandidateId]:
-        """The ids of n candidates to try; they are pending, for all who use the study, until told, released or expired."""
+        """The ids of n candidates to try; they are pending, for all who use the study, until told,
+        released or expired."""
         whole(n, "n")
         seconds = self.lease if lease is None else _lease(lease)
-        self._replica.catch_up()
+        self._replica.catch_up(leave_last=True)
         with self._replica.writing() as call:
             now = time.time()
             leases = unexpired(call.ledger.leases, now)
             if len(leases) < len(call.ledger.leases):
                 gone = [each for each in call.ledger.leases if each not in leases]
-                call.append("expire", {"ids": [each.id for each in gone], "workers": [each.worker for each in gone], "by": now})
+                call.append(
+                    "expire",
+                    {
+                        "ids": [each.id for each in gone],
+                        "workers": [each.worker for each in gone],
+                        "by": now,
+                    },
+                )
             call.learn()
             ids = call.optimizer(leases).ask(n)
             learned = call.ledger.steps[-1].number if call.ledger.steps else 0
             until = None if seconds is None else now + seconds
-            call.append("ask", {"ids": ids, "worker": self.worker, "until": until, "learned": learned})
+            call.append(
+                "ask", {"ids": ids, "worker": self.worker, "until": until, "learned": learned}
+            )
         return ids
 
     def release(self, ids: Any) -> None:
@@ -130,11 +154,18 @@ class Study:
             call.append("release", {"ids": names, "worker": self.worker})
 
     def renew(self, lease: float | None = None) -> None:
-        """What this worker asked for is still being tried: its leases run anew, from now, as long as `lease` or its own."""
+        """What this worker asked for is still being tried: its leases run anew, from now, as long
+        as `lease` or its own."""
         seconds = self.lease if lease is None else _lease(lease)
         with self._replica.writing() as call:
             if any(each.worker == self.worker for each in call.ledger.leases):
-                call.append("renew", {"worker": self.worker, "until": None if seconds is None else time.time() + seconds})
+                call.append(
+                    "renew",
+                    {
+                        "worker": self.worker,
+                        "until": None if seconds is None else time.time() + seconds,
+                    },
+                )
 
     @property
     def pending(self) -> list[CandidateId]:
@@ -149,11 +180,21 @@ class Study:
 
     # What came back
 
-    def tell(self, ids: Any, values: Any = None, *, failed: Any = None, noise: Any = None, token: str | None = None) -> None:
-        """Learn the values of candidates; once this returns they are on disk. Arguments are those of `Optimizer.tell`.
+    def tell(
+        self,
+        ids: Any,
+        values: Any = None,
+        *,
+        failed: Any = None,
+        noise: Any = None,
+        token: str | None = None,
+    ) -> None:
+        """Learn the values of candidates; once this returns they are on disk. Arguments are those
+        of `Optimizer.tell`.
 
-        token : a name for this result, such as a job's: told again with the same token it is not counted twice, so a caller
-            that does not know whether its call went through may repeat it.
+        token : a name for this result, such as a job's: told again with the same token it is not
+            counted twice, so a caller that does not know whether its call went through may repeat
+            it.
         """
         with self._replica.writing() as call:
             names = self._names(ids)
@@ -164,7 +205,9 @@ class Study:
                 call.optimizer()._check_once(call.ledger.pool.positions(names), told)
             marked = {} if token is None else {"token": token}
             exact = {} if noise is None else {"noise": deviations}
-            call.append("tell", {"ids": names, "values": told, "worker": self.worker, **marked, **exact})
+            call.append(
+                "tell", {"ids": names, "values": told, "worker": self.worker, **marked, **exact}
+            )
 
     @property
     def history(self) -> list[Trial]:
@@ -176,7 +219,8 @@ class Study:
     # What is known
 
     def best(self, level: float = 0.95) -> Candidate:
-        """The tried candidate of largest lower confidence bound (lowest upper bound when minimising)."""
+        """The tried candidate of largest lower confidence bound (lowest upper bound when
+        minimising)."""
         with self._replica.learned() as optimizer:
             return optimizer.best(level)
 
@@ -191,12 +235,14 @@ class Study:
             return optimizer.predict(ids, level)
 
     def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
-        """The same of candidates that are not in the pool: a table that `add` would take. Nothing is added."""
+        """The same of candidates that are not in the pool: a table that `add` would take. Nothing
+        is added."""
         with self._replica.learned() as optimizer:
             return optimizer.predict_rows(table, ids=ids, level=level)
 
     def certificate(self, tolerance: float | None = None) -> Certificate:
-        """How much better than the recommended candidate another one may be, and how sure that is."""
+        """How much better than the recommended candidate another one may be, and how sure that
+        is."""
         with self._replica.learned() as optimizer:
             return optimizer.certificate(tolerance)
 
@@ -219,24 +265,43 @@ class Study:
             return optimizer.policy
 
     @property
-    def sizes(self) -> list[tuple[int, int, float]]:
-        """Results, dictionary size and effective dimension, whenever a dictionary was drawn and now."""
+    def sizes(self) -> list[Size]:
+        """Results, inducing arms and effective dimension, at steps at which someone looked, and
+        now."""
         with self._replica.learned() as optimizer:
-            ledger = self._replica.ledger
-            return [*ledger.sizes, *([size_of(optimizer._state.model)] if ledger.steps else [])]
+            sizes = self._replica.ledger.sizes
+            model = optimizer._state.model
+            if model.n_results and (not sizes or sizes[-1].n_results < model.n_results):
+                sizes.append(size_of(model))
+            return sizes
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """Bytes of the snapshot that is stored, 0 where there is none."""
+        with self._replica.reading() as transaction:
+            return transaction.snapshot_bytes()
 
     # Candidates come and go
 
     def add(self, table: Any, *, ids: Any = None) -> None:
-        """More candidates, in a table with the columns of the pool; `ids` for pools made of an array with ids."""
+        """More candidates, in a table with the columns of the pool; `ids` for pools made of an
+        array with ids."""
         with self._replica.writing() as call:
             before = call.ledger.pool
             pool = before.add(table, ids=ids)
             digest = call.keep(table_of(pool, -1))
-            call.append("add", {"table": digest, "next_row": described(pool)["next_row"], "n": len(pool) - len(before)})
+            call.append(
+                "add",
+                {
+                    "table": digest,
+                    "next_row": described(pool)["next_row"],
+                    "n": len(pool) - len(before),
+                },
+            )
 
     def retire(self, ids: Any) -> None:
-        """These candidates are no longer available: not asked for, not recommended. What they taught stays."""
+        """These candidates are no longer available: not asked for, not recommended. What they
+        taught stays."""
         with self._replica.writing() as call:
             call.append("retire", {"ids": self._names(ids)})
 
@@ -256,7 +321,9 @@ class Study:
     @property
     def settings(self) -> dict[str, Any]:
         """What the study was created with, as it is stored."""
-        return {name: value for name, value in self._replica.ledger.settings.items() if name != "pool"}
+        return {
+            name: value for name, value in self._replica.ledger.settings.items() if name != "pool"
+        }
 
     @property
     def location(self) -> str:
@@ -270,12 +337,14 @@ class Study:
             return self._replica.head.number
 
     def events(self) -> Iterator[Event]:
-        """The log from its first entry, read and checked anew; StudyDamagedError where it is not whole."""
+        """The log from its first entry, read and checked anew; StudyDamagedError where it is not
+        whole."""
         with self._replica.reading() as transaction:
             return iter(transaction.since(START))
 
     def verify(self) -> int:
-        """Check every event and every stored table; returns the number of events, or raises StudyDamagedError."""
+        """Check every event and every stored table; returns the number of events, or raises
+        StudyDamagedError."""
         with self._replica.reading() as transaction:
             events = transaction.since(START)
             for event in events:
@@ -309,12 +378,16 @@ def _is_known(ledger: Ledger, token: str, ids: list[CandidateId], told: list[flo
     """Whether this was told before with this token; ObservationError where something else was."""
     before = ledger.told_by.get(token)
     if before is not None and before != (ids, told):
-        raise ObservationError(f"token {token!r} came before with other results, {before}; give each result its own")
+        raise ObservationError(
+            f"token {token!r} came before with other results, {before}; give each result its own"
+        )
     return before is not None
 
 
 def _seed(seed: Any) -> int:
-    return int(seed.integers(2**63)) if hasattr(seed, "integers") else whole(seed, "seed", at_least=0)
+    return (
+        int(seed.integers(2**63)) if hasattr(seed, "integers") else whole(seed, "seed", at_least=0)
+    )
 
 
 def _worker(worker: Any) -> str:
@@ -327,5 +400,7 @@ def _lease(lease: Any) -> float | None:
 
 def _name(name: Any, what: str) -> str:
     if not isinstance(name, str) or not 0 < len(name) <= TOKEN:
-        raise ParameterError(f"{what} must be a string of 1 to {TOKEN} characters, got {name!r:.80}")
+        raise ParameterError(
+            f"{what} must be a string of 1 to {TOKEN} characters, got {name!r:.80}"
+        )
     return name

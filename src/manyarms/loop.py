@@ -1,4 +1,5 @@
-"""The whole loop in one call: ask, evaluate, tell, until the budget is spent or the certificate says that it is enough."""
+"""The whole loop in one call: ask, evaluate, tell, until the budget is spent or the certificate
+says that it is enough."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -9,7 +10,15 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from manyarms.arms.pool import OBJECT, Pool
 from manyarms.domains.box import Box
@@ -56,20 +65,28 @@ def maximize(
 ) -> Result:
     """Find the candidate for which f is largest (or smallest) with at most `budget` evaluations.
 
-    f : called with a row of an array, the columns of a candidate as a mapping, a point of a box, or an object. It
-        returns a number, or `FAILED`; an exception ends the run and is raised.
-    arms : an array (A, d), a `Pool`, a table, a `Box`; or with a kernel of objects (``kernel=``) a sequence of objects.
+    f : called with a row of an array, the columns of a candidate as a mapping, a point of a box, or
+        an object. It returns a number, or `FAILED`; an exception ends the run and is raised.
+    arms : an array (A, d), a `Pool`, a table, a `Box`; or with a kernel of objects (``kernel=``) a
+        sequence of objects.
     tolerance : stop once `certificate` bounds the regret by this.
     n_jobs : evaluations at a time, in threads.
     callbacks : called with the optimizer after every result.
     options : of `Optimizer`: kernel, noise, confidence, repeats, …
 
-    Ctrl-C ends the run and returns what is known; evaluations that are running go on in their threads until they end.
+    Ctrl-C ends the run and returns what is known; evaluations that are running go on in their
+    threads until they end.
     """
     budget, n_jobs = whole(budget, "budget"), whole(n_jobs, "n_jobs")
     if not callable(f):
         raise ParameterError(f"f must be a function of one candidate, got {f!r}")
-    callbacks = [callbacks] if callable(callbacks) else list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
+    callbacks = (
+        [callbacks]
+        if callable(callbacks)
+        else list(callbacks)
+        if isinstance(callbacks, Iterable)
+        else [callbacks]
+    )
     if not all(map(callable, callbacks)):
         raise ParameterError(f"callbacks must be functions of the optimizer, got {callbacks!r}")
     if tolerance is not None:
@@ -94,7 +111,11 @@ def _evaluate(f: Callable[[Any], Any], arms: Any, optimizer: Optimizer) -> Calla
         if optimizer.pool.kernel is not None:
             return f(optimizer.pool.row(name)[OBJECT])
         if by_row:
-            return f(arms[name] if name < len(arms) else np.array(list(optimizer.pool.row(name).values())))
+            return f(
+                arms[name]
+                if name < len(arms)
+                else np.array(list(optimizer.pool.row(name).values()))
+            )
         return f(optimizer.pool.row(name))
 
     return evaluate
@@ -109,7 +130,8 @@ class _Evaluations:
         self.running: dict[Future[Any], CandidateId] = {}
 
     def start(self, optimizer: Optimizer, most: int) -> bool:
-        """Keep as many running as there are jobs, at most `most`; whether there were candidates enough."""
+        """Keep as many running as there are jobs, at most `most`; whether there were candidates
+        enough."""
         while len(self.running) < min(self._n_jobs, most):
             try:
                 (name,) = optimizer.ask()
@@ -119,7 +141,8 @@ class _Evaluations:
         return True
 
     def wait(self) -> set[Future[Any]]:
-        """Those that ended, at least one. Waits in short turns: libraries may keep Ctrl-C from ending a long one."""
+        """Those that ended, at least one. Waits in short turns: libraries may keep Ctrl-C from
+        ending a long one."""
         while True:
             done = wait(self.running, timeout=TURN, return_when=FIRST_COMPLETED).done
             if done:
@@ -150,11 +173,19 @@ def _search(
                 n_told += 1
                 for callback in callbacks:
                     callback(optimizer)
-                if tolerance is not None and n_told % CHECK_EVERY == 0 and _is_reached(optimizer, tolerance):
+                if (
+                    tolerance is not None
+                    and n_told % CHECK_EVERY == 0
+                    and _is_reached(optimizer, tolerance)
+                ):
                     ended, budget = "tolerance", n_told
     except KeyboardInterrupt:
         ended = "interrupted"
-        for done in [future for future in running if future.done() and not future.cancelled() and not future.exception()]:
+        for done in [
+            future
+            for future in running
+            if future.done() and not future.cancelled() and not future.exception()
+        ]:
             optimizer.tell(running[done], done.result())
     finally:
         evaluations.stop()
@@ -166,10 +197,15 @@ def _value(done: Future[Any], name: CandidateId, optimizer: Optimizer) -> Any:
     try:
         value = done.result()
     except Exception as error:
-        error.add_note(f"f failed for candidate {name!r}, after {len(optimizer.history)} results; a callback can keep those")
+        error.add_note(
+            f"f failed for candidate {name!r}, after {len(optimizer.history)} results; a callback "
+            "can keep those"
+        )
         raise
     if value is None:
-        raise ObservationError("f returned None; return a number, or manyarms.FAILED where there is none")
+        raise ObservationError(
+            "f returned None; return a number, or manyarms.FAILED where there is none"
+        )
     return value
 
 
@@ -185,7 +221,9 @@ class _Bar:
     def __init__(self, budget: int) -> None:
         best = TextColumn("best {task.fields[best]}")
         times = TimeElapsedColumn(), TimeRemainingColumn()
-        self._progress = Progress(BarColumn(), MofNCompleteColumn(), *times, best, console=Console(stderr=True))
+        self._progress = Progress(
+            BarColumn(), MofNCompleteColumn(), *times, best, console=Console(stderr=True)
+        )
         self._task: TaskID = self._progress.add_task("search", total=budget, best="?")
 
     def __enter__(self) -> Callable[[Optimizer], None]:

@@ -1,0 +1,157 @@
+"""The exact posterior, as a belief: GP-UCB's, and the oracle of every sketch.
+
+It keeps the posterior covariance at the rows of its table, so that the scores of all arms follow an
+observation in O(A·u), u the distinct arms observed. Rows given by value are further arms: O(A·u)
+each when they are new.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from manyarms.arms.seen import Catalogue
+from manyarms.beliefs.base import Arms, Batch, Record, Step
+from manyarms.kernels import Kernel
+from manyarms.search.scores import Acquisition, best_of
+from manyarms.sketch.covariance import Covariance
+from manyarms.sketch.evidence import Evidence, Guarantee
+from manyarms.sketch.exact import ExactPosterior
+from manyarms.sketch.history import History, by_arm
+from manyarms.sketch.linalg import check_rounding
+from manyarms.typing import Array, Indices, Mask
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The rule of the exact posterior: there is nothing to decide."""
+
+    def prior(
+        self,
+        kernel: Kernel,
+        arms: Arms,
+        regularization: float,
+        noise: float,
+        rng: np.random.Generator,
+    ) -> "ExactBelief":
+        """The belief before anything is observed."""
+        covariance = Covariance.prior(arms.rows, arms.diag, kernel, regularization)
+        catalogue = Catalogue.over(arms.rows, arms.diag)
+        return ExactBelief(kernel, regularization, noise, catalogue, History(), covariance)
+
+
+@dataclass(frozen=True)
+class ExactBelief:
+    """What is known of f when nothing is left out."""
+
+    kernel: Kernel
+    regularization: float  # λ
+    noise: float  # ξ
+    catalogue: Catalogue
+    history: History
+    covariance: Covariance  # at all arms of the catalogue
+    information: float = 0.0  # ln det(K_t/λ + I) = Σ ln(1 + ωσ²), each σ² as it was before
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """It is the posterior itself."""
+        return "exact"
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """What a radius is a function of."""
+        history = self.history
+        covariance = self.covariance
+        trace = float(history.counts @ covariance.diag[history.pulled]) / self.regularization
+        return Evidence(
+            self.regularization,
+            self.noise,
+            "exact",
+            n_observations=history.n_observations,
+            trace=trace,
+            log_det=self.information,
+            information=self.information,
+            mean=self._mean,
+            dimension=self._dimension,
+        )
+
+    def _mean(self) -> tuple[float, float]:
+        return self.covariance.mean_in_norm(self.history)
+
+    def _dimension(self) -> float:
+        """Σ n σ² over the distinct arms observed."""
+        return float(self.history.counts @ self.covariance.variance[self.history.pulled])
+
+    def observed(self, batch: Batch, record: Record | None = None) -> Step:
+        """The step to the belief after these observations."""
+        return Step(self.conditioned(batch), Record.nothing(len(batch)), None, None)
+
+    def conditioned(self, batch: Batch) -> Self:
+        """The belief after these observations. Rewards of equal rows count as those of one arm."""
+        catalogue, numbers = self.catalogue.numbered(batch.rows, batch.diag, batch.keys)
+        arms, rewards, weights = by_arm(numbers, batch.rewards, batch.weights)
+        history = self.history.add(arms, rewards, weights, batch.n_observations)
+        known = self.covariance.joined(*catalogue.since(self.catalogue))
+        check_rounding(self.regularization, known.diag[history.pulled], history.counts)
+        covariance, before = known.observed(history, arms, rewards, weights)
+        return replace(
+            self,
+            catalogue=catalogue,
+            history=history,
+            covariance=covariance,
+            information=self.information + float(np.log1p(weights * before).sum()),
+        )
+
+    def moments(self, rows: Array, diag: Array) -> tuple[Array, Array]:
+        """μ and σ² (leverage units) of rows, (n,) each, from a factor of all that was observed."""
+        if not self.history.n_observations:
+            return np.zeros(len(rows)), diag / self.regularization
+        return self._posterior.moments(rows, diag)
+
+    @cached_property
+    def _posterior(self) -> ExactPosterior:
+        observed = self.covariance.observations(self.history)
+        return ExactPosterior.fit(self.kernel, observed, self.regularization)
+
+    def scores(self, arms: Arms) -> "ExactScores":
+        """The scores of the table's arms, which are kept, or of others."""
+        if arms.rows is self.catalogue.table.rows:
+            return ExactScores(self.covariance, arms)
+        return ExactScores(self.covariance.at(arms.rows, arms.diag), arms)
+
+
+@dataclass(frozen=True)
+class ExactScores:
+    """Scores of arms, the first that a covariance knows."""
+
+    covariance: Covariance
+    arms: Arms
+
+    def after(self, step: Step) -> "ExactScores":
+        """At the belief after one more step."""
+        if not isinstance(step.after, ExactBelief):
+            raise TypeError(f"these scores follow the exact posterior, got {step.after!r}")
+        return step.after.scores(self.arms)
+
+    def supposing(self, positions: Indices) -> "ExactScores":
+        """If these arms were pulled once more each."""
+        return ExactScores(self.covariance.supposing(positions), self.arms)
+
+    def current(self) -> tuple[Array, Array]:
+        """μ and σ² of all arms."""
+        n = len(self.arms.rows)
+        return self.covariance.mean[:n], self.covariance.variance[:n]
+
+    def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
+        """μ and σ² of some arms, or of all."""
+        mean, variance = self.current()
+        return (mean, variance) if positions is None else (mean[positions], variance[positions])
+
+    def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
+        """The arm of largest value; of those that tie with it, the lowest index."""
+        mean, variance = self.current()
+        values, tolerance = acquisition(mean, np.sqrt(variance))
+        if barred is not None:
+            values[barred] = -np.inf
+        return best_of(values, tolerance)

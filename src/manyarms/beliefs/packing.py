@@ -1,0 +1,81 @@
+"""A belief of frozen features as arrays, and back: O(m²) numbers, and nothing of what was observed.
+
+L, the factor C of V, w, the numbers of the arms in W, what is left out, and some counters are the
+whole state (docs/theory.md). The rows of W are those of the table.
+"""
+
+import numpy as np
+
+from manyarms.beliefs.frozen import Frozen
+from manyarms.beliefs.inducing import Inducing
+from manyarms.beliefs.leftout import LeftOut
+from manyarms.sketch.factor import Factor
+from manyarms.sketch.growing import Stack, Triangle
+from manyarms.typing import AnyArray, Array
+
+Arrays = dict[str, AnyArray]
+NAMES = {"L": "<f8", "C": "<f8", "w": "<f8", "keys": "<i8", "left_out": "<f8", "counters": "<f8"}
+"""The arrays and their types."""
+
+
+def packed(belief: Frozen) -> Arrays:
+    """The arrays of a belief, each of one dimension."""
+    left_out = belief.left_out
+    factor = belief.factor.folded
+    counters = [
+        factor.log_det,
+        belief.n_observations,
+        belief.trace,
+        belief.kappa2,
+        belief.rounding_seen,
+        left_out.total,
+        left_out.settled,
+        left_out.block,
+        left_out.since,
+        left_out.rounding,
+    ]
+    return {
+        "L": belief.L.packed.items,
+        "C": factor.C.packed.items,
+        "w": belief.w,
+        "keys": belief.keys,
+        "left_out": left_out.kept.items.ravel(),
+        "counters": np.array(counters),
+    }
+
+
+def unpacked(prior: Frozen, arrays: Arrays, W: Array) -> Frozen:
+    """The belief that was packed, given the one before anything was observed, and the rows (m, d)
+    of W.
+
+    ValueError where the arrays do not fit together.
+    """
+    m, d = W.shape
+    sizes = {"L": m * (m + 1) // 2, "C": m * (m + 1) // 2, "w": m, "keys": m, "counters": 10}
+    wrong = [name for name, size in sizes.items() if arrays[name].shape != (size,)]
+    if wrong:
+        raise ValueError(
+            f"{wrong[0]} has {arrays[wrong[0]].size} numbers, {sizes[wrong[0]]} belong to {m} "
+            "inducing arms"
+        )
+    counters = arrays["counters"].tolist()
+    log_det, n_observations, trace, kappa2, rounding_seen = counters[:5]
+    inducing = Inducing(
+        prior.kernel,
+        Stack(W),
+        Stack(arrays["keys"].astype(np.intp)),
+        Triangle(m, Stack(arrays["L"])),
+        {row.tobytes(): i for i, row in enumerate(W)},
+    )
+    return Frozen(
+        prior.rule,
+        prior.noise,
+        inducing,
+        Factor.of(prior.regularization, Triangle(m, Stack(arrays["C"])), log_det),
+        arrays["w"],
+        LeftOut(Stack(arrays["left_out"].reshape(-1, d + 2)), *counters[5:]),
+        int(n_observations),
+        trace,
+        kappa2,
+        rounding_seen,
+    )

@@ -1,0 +1,227 @@
+"""Dense, lazy and full scoring choose the same arms; the bounds of the lazy search hold."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from problems import read_only
+
+import manyarms as ma
+from manyarms.beliefs.base import Arms
+from manyarms.errors import MemoryBudgetError, ParameterError
+from manyarms.kernels import RBF, Linear, Matern
+from manyarms.search.lazy import Lazy, Level
+from manyarms.search.scores import Upper, best_of
+from manyarms.search.table import Table
+from manyarms.stats import Stats
+
+DENSE = ma.Tuning(dense=10**9)
+LAZY = ma.Tuning(dense=0, shortlist=8, share=1 / 4)
+DEEP = ma.Tuning(dense=0, shortlist=2, share=1 / 2)
+
+
+def problem(n, d, kernel, seed, duplicates=0):
+    rng = np.random.default_rng(seed)
+    X = rng.random((n, d))
+    X[rng.integers(n, size=duplicates)] = X[rng.integers(n, size=duplicates)]
+    centres = X[rng.choice(n, 20)]
+    w = rng.standard_normal(20)
+    f = kernel(X, centres) @ w
+    scale = f.std() or 1.0
+    return read_only(X), f / scale, float(np.sqrt(w @ kernel(centres, centres) @ w)) / scale
+
+
+def full(policy, barred=None):
+    """The arm of largest score by scoring all, ties as everywhere."""
+    mean, variance, _ = policy.scores()
+    values, tolerance = Upper(policy.beta)(mean, np.sqrt(variance))
+    if barred is not None:
+        values[barred] = -np.inf
+    return best_of(values, tolerance)
+
+
+HARD = {
+    "certified": dict(n=300, d=2, kernel=RBF(0.1), regularization=0.01),
+    "tiny noise": dict(n=200, d=2, kernel=RBF(0.3), regularization=1e-6),
+    "large noise": dict(n=200, d=1, kernel=Matern(0.2, nu=0.5), regularization=1.0),
+    "rough": dict(n=250, d=3, kernel=Matern(0.2, nu=1.5), regularization=1e-4),
+    "linear": dict(n=150, d=4, kernel=Linear(), regularization=0.01),
+    "duplicates": dict(n=200, d=2, kernel=RBF(0.2), regularization=0.01, duplicates=100),
+}
+
+
+@pytest.mark.parametrize("radius", ["constant", "certified"])
+@pytest.mark.parametrize("case", HARD)
+def test_dense_lazy_and_full_choose_the_same_arm(case, radius):
+    given_ = dict(HARD[case])
+    n, d, kernel = given_.pop("n"), given_.pop("d"), given_.pop("kernel")
+    regularization = given_.pop("regularization")
+    X, f, norm = problem(n, d, kernel, 3, **given_)
+    noise = np.sqrt(regularization)
+    confidence = ma.Constant(2.0) if radius == "constant" else ma.Certified(norm, noise, 0.1)
+    made = [
+        ma.BKB(X, kernel, regularization=regularization, confidence=confidence, tuning=tuning, seed=1)
+        for tuning in (DENSE, LAZY, DEEP)
+    ]
+    rng = np.random.default_rng(5)
+    for step in range(120):
+        exclude = rng.integers(n, size=5) if step % 7 == 3 else ()
+        chosen = [int(policy.choose(exclude=exclude)[0]) for policy in made]
+        if step:
+            barred = None
+            if len(exclude):
+                barred = np.zeros(n, dtype=bool)
+                barred[exclude] = True
+            chosen.append(full(made[0], barred))
+        assert len(set(chosen)) == 1, f"step {step}: {chosen}"
+        arms = made[0].choose(3) if step % 11 == 5 else np.array(chosen[:1])
+        for policy in made:
+            if step % 11 == 5:
+                np.testing.assert_array_equal(policy.choose(3), arms)
+            policy.observe(arms, f[arms] + 0.0)
+        if step % 13 == 6:
+            pending = rng.integers(n, size=3)
+            batches = [policy.choose(4, pending=pending).tolist() for policy in made]
+            assert batches[0] == batches[1] == batches[2]
+
+
+@pytest.mark.parametrize("tuning", [DENSE, LAZY], ids=["dense", "lazy"])
+def test_embeddings_that_are_not_kept_change_no_choice(tuning):
+    X, f, _ = problem(300, 2, RBF(0.15), 0)
+    runs = []
+    for memory in (None, 64.0 * 300 + 8 * 300 * 12):
+        policy = ma.BKB(X, RBF(0.15), memory=memory, tuning=tuning, confidence=ma.Constant(3.0))
+        chosen = []
+        for _ in range(50):
+            arms = policy.choose()
+            policy.observe(arms, f[arms])
+            chosen.append(int(arms[0]))
+        runs.append(chosen)
+    assert runs[0] == runs[1]
+
+
+def test_memory_that_is_too_little_is_said_before_anything_starts():
+    with pytest.raises(MemoryBudgetError, match="raise `memory`"):
+        ma.BKB(np.zeros((100, 1)), RBF(1.0), memory=100.0)
+
+
+@given(st.integers(0, 10_000), st.sampled_from([1.0, 0.01, 1e-4]))
+@settings(max_examples=20)
+def test_bounds_hold_across_observations_and_appends(seed, regularization):
+    """Statement 5: u_t(x) ≤ μ̃_τ(x) + (D + β̃)σ̃_τ(x)."""
+    rng = np.random.default_rng(seed)
+    X = rng.random((80, 2))
+    kernel = RBF(0.3)
+    policy = ma.BKB(X, kernel, regularization=regularization)
+    arms = Arms(X, np.ones(80))
+    policy.observe(rng.integers(80, size=5), rng.standard_normal(5))
+    then = policy.belief
+    level = Level(None, Table.at(arms, then, room=np.inf, threaded=False), None)
+    for _ in range(10):
+        policy.observe(rng.integers(80, size=2), 3 * rng.standard_normal(2))
+        mean, variance = policy.belief.moments(X, np.ones(80))
+        before, spread = then.moments(X, np.ones(80))
+        moved = level.moved(policy.belief)
+        assert (np.abs(mean - before) <= moved * np.sqrt(spread) * (1 + 1e-9) + 1e-9).all()
+        assert (variance <= spread * (1 + 1e-9)).all()
+
+
+@given(st.integers(0, 10_000), st.lists(st.integers(1, 9), min_size=1, max_size=12), st.booleans())
+@settings(max_examples=30)
+def test_a_table_brought_forward_is_one_computed_anew(seed, portions, keep):
+    rng = np.random.default_rng(seed)
+    X = rng.random((90, 2))
+    policy = ma.BKB(X, RBF(0.2), regularization=0.01)
+    arms = Arms(X, np.ones(90))
+    policy.observe([0], [1.0])
+    table = Table.at(arms, policy.belief, room=np.inf if keep else 0.0, threaded=False)
+    belief = policy.belief
+    waiting = []
+    for n in portions:
+        some = np.unique(rng.integers(90, size=n))
+        batch = policy._batch(some, rng.standard_normal(len(some)), None)
+        step = belief.observed(batch)
+        waiting.append(step)
+        belief = step.after
+        if rng.random() < 0.6:
+            table = table.brought(waiting)
+            waiting = []
+            mean, variance = belief.moments(X, np.ones(90))
+            np.testing.assert_allclose(table.mean, mean, atol=1e-9 * max(1.0, np.abs(mean).max()))
+            assert (np.abs(table.variance - variance) <= table.slack(np.arange(90)) + 1e-9 * variance).all()
+    part = table.part(np.arange(0, 90, 3))
+    np.testing.assert_array_equal(part.mean, table.mean[::3])
+    more = part.brought(waiting)
+    np.testing.assert_allclose(more.mean, belief.moments(X[::3], np.ones(30))[0], atol=1e-8)
+
+
+def test_supposed_pulls_leave_what_is_real_as_it_is():
+    X, f, _ = problem(400, 2, RBF(0.1), 2)
+    plain, asked = (ma.BKB(X, RBF(0.1), tuning=LAZY, confidence=ma.Constant(3.0)) for _ in range(2))
+    for _ in range(40):
+        asked.choose(5)
+        asked.choose(None)
+        arms = plain.choose()
+        np.testing.assert_array_equal(asked.choose(), arms)
+        for policy in (plain, asked):
+            policy.observe(arms, f[arms])
+
+
+def test_many_steps_without_a_choice_are_followed():
+    X, f, _ = problem(300, 2, RBF(0.2), 1)
+    rng = np.random.default_rng(0)
+    policy = ma.BKB(X, RBF(0.2), tuning=LAZY)
+    policy.observe([0], f[:1])
+    policy.choose()
+    for _ in range(150):
+        arm = rng.integers(300, size=1)
+        policy.observe(arm, f[arm])
+    assert int(policy.choose()[0]) == full(policy)
+
+
+def test_passes_are_few_where_little_is_new():
+    X, f, _ = problem(30_000, 2, RBF(0.3), 0)
+    policy = ma.BKB(X, RBF(0.3), tuning=ma.Tuning(dense=0, shortlist=256))
+    for _ in range(200):
+        arms = policy.choose()
+        policy.observe(arms, f[arms])
+    assert isinstance(policy._scores, Lazy)
+    assert policy.stats.counts["passes"] < 60
+
+
+def test_all_arms_alike():
+    X = np.ones((500, 2))
+    for tuning in (DENSE, LAZY):
+        policy = ma.BKB(X, RBF(1.0), tuning=tuning)
+        policy.observe([7], [1.0])
+        assert policy.choose().tolist() == [0]
+        policy.observe([0], [1.0])
+        assert policy.choose(exclude=[0, 1]).tolist() == [2]
+
+
+def test_estimate_says_what_a_run_takes():
+    estimate = ma.BKB.estimate(10_000, 3, 50)
+    assert estimate.bytes == estimate.least_bytes + 8 * 50 * 10_000
+    assert estimate.seconds > 0
+    ma.BKB(np.random.default_rng(0).random((10_000, 3)), RBF(1.0), memory=estimate.least_bytes)
+
+
+def test_tuning_is_checked():
+    with pytest.raises(ParameterError, match="shortlist"):
+        ma.Tuning(shortlist=0)
+    with pytest.raises(ParameterError, match="share"):
+        ma.Tuning(share=1.0)
+
+
+def test_a_table_of_scores_is_keyed_by_the_belief():
+    """A belief that the scores have not followed is computed anew, never answered from old scores."""
+    X, f, _ = problem(100, 2, RBF(0.3), 0)
+    policy = ma.BKB(X, RBF(0.3))
+    policy.observe([0, 1], f[:2])
+    policy.choose()
+    state = policy._state
+    policy.observe([50], [10.0])
+    policy.choose()
+    policy._state = state
+    assert int(policy.choose()[0]) == full(policy)
+    assert Stats().counts == {}
