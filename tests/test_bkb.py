@@ -8,8 +8,9 @@ from oracles import dense
 from problems import RKHSProblem, fingerprint, play
 
 import manyarms as ma
-from manyarms.beliefs import sampled
+from manyarms.beliefs.sampled import DrawnScores
 from manyarms.errors import ObservationError, ParameterError
+from manyarms.search.scores import Upper
 from manyarms.sketch.dictionary import inclusion_probability
 
 KERNEL = ma.kernels.RBF(0.1)
@@ -235,17 +236,21 @@ def test_kept_kernel_columns_are_those_of_the_rows():
     assert len(policy._scores.columns) <= 3 * len(policy.belief.inducing) + 64
 
 
-def test_scores_do_not_depend_on_whether_columns_are_kept(monkeypatch):
+def test_scores_do_not_depend_on_whether_columns_are_kept():
     problem = RKHSProblem(KERNEL, n_arms=2500, seed=3)
-    runs = []
-    for room in (sampled.ROOM, 0):
-        monkeypatch.setattr(sampled, "ROOM", room)
-        policy = ma.BKB(
-            problem.arms.astype(np.float32), KERNEL, regularization=0.3, rule=ma.Sampled(), seed=3
-        )
-        runs.append(play(policy, lambda arms: problem.f[arms], 40))
-        assert bool(policy._scores.columns) == bool(room)
-    np.testing.assert_array_equal(*runs)
+    arms = problem.arms.astype(np.float32)
+    policy = ma.BKB(arms, KERNEL, regularization=0.3, rule=ma.Sampled(), seed=3)
+    streamed = DrawnScores(policy.belief, policy._scores.arms, {}, room=0)
+    for _ in range(40):
+        i = policy.choose()
+        assert i == [streamed.arg_max(Upper(policy.beta), None)] or not policy.log.pulled.size
+        before = policy.belief
+        batch = policy._batch(i, problem.f[i], None)
+        policy.observe(i, problem.f[i])
+        streamed = streamed.after(before.observed(batch))
+        np.testing.assert_allclose(streamed.moments()[1], policy.scores().variance, rtol=1e-9)
+    assert not streamed.columns
+    assert policy._scores.columns
 
 
 def test_the_norm_is_doubled_until_the_data_do_not_refute_it():

@@ -334,6 +334,7 @@ class DrawnScores:
     arms: Arms
     columns: dict[int, Array]  # k(arms, x) (A,) of rows x by their place, those of earlier S too
     mean: Array | None = None  # of before what is supposed, which leaves means as they are
+    room: int = ROOM  # numbers that columns may take
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
@@ -368,7 +369,7 @@ class DrawnScores:
     @property
     def _keeps(self) -> bool:
         """Whether columns are kept."""
-        return len(self.arms.rows) * (2 * len(self.belief.inducing) + SPARE) <= ROOM
+        return len(self.arms.rows) * (2 * len(self.belief.inducing) + SPARE) <= self.room
 
     def _complete_columns(self) -> None:
         """Compute the columns of S that are not known."""
@@ -381,7 +382,8 @@ class DrawnScores:
     def after(self, step: Step) -> "DrawnScores":
         if not isinstance(step.after, Drawn):
             raise TypeError(f"these scores follow a dictionary that is drawn, got {step.after!r}")
-        return DrawnScores(step.after, self.arms, self._columns_for(step.after))
+        columns = self._columns_for(step.after)
+        return replace(self, belief=step.after, columns=columns, mean=None)
 
     def supposing(self, positions: Indices) -> "DrawnScores":
         mean, _ = self._moments
@@ -390,7 +392,7 @@ class DrawnScores:
         keys = np.full(n, -1)
         batch = Batch(rows, self.arms.diag[positions], mean[positions], np.ones(n), keys, n)
         belief = self.belief.supposing(batch)
-        return DrawnScores(belief, self.arms, self._columns_for(belief), mean)
+        return replace(self, belief=belief, columns=self._columns_for(belief), mean=mean)
 
     def _columns_for(self, belief: Drawn) -> dict[int, Array]:
         """Columns for the scores at a later belief: rows keep their positions."""
