@@ -21,7 +21,7 @@ factor of K_SS; z(x) = L⁻¹k_S(x); r(x) = k(x, x) − ‖z(x)‖²; V = Σ n z
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.linalg import blas
@@ -66,29 +66,9 @@ class Candidates(NamedTuple):
     inside: Mask  # (u,) whether the row is in S_t
 
 
-class DrawRule(Protocol):
-    """How S is drawn."""
-
-    guarantee: ClassVar[Guarantee]
-
-    @property
-    def oversampling(self) -> float: ...
-    @property
-    def epsilon(self) -> float: ...
-    def inclusion(self, candidates: Candidates) -> Array:
-        """The probability (u,) with which each row is in S, as far as it is known."""
-
-    def draws(self, candidates: Candidates, inclusion: Array) -> Array:
-        """The probability (u,) with which each row is kept or taken now."""
-
-
 @dataclass(frozen=True)
-class Sampled:
-    """The rule of Algorithm 1: a fresh dictionary at every observation, O(A m²) a step.
-
-    With ``oversampling=oversampling_for(epsilon, delta, T)``, σ²/α ≤ σ̃² ≤ ασ² for all arms and all
-    t ≤ T with probability 1 − δ (Theorem 1), α = (1 + ε)/(1 − ε); with `Theory` or `LogDet` as
-    well, regret is Õ(√T·d_eff) (Theorem 2). `Resampled` is a radius that holds whatever q̄ is.
+class DrawRule:
+    """How S is drawn: what Algorithm 1 and its variants share.
 
     oversampling : q̄. About 5 is accurate in practice.
     epsilon : ε, by which ln det(K/λ + I) ≤ Σ ln(1 + ασ̃²) is bounded for the radius `LogDet`.
@@ -96,10 +76,11 @@ class Sampled:
 
     oversampling: float = 5.0
     epsilon: float = 0.5
-    guarantee: ClassVar[Guarantee] = "theorem 1"
+    guarantee: ClassVar[Guarantee] = "none"
 
     def __post_init__(self) -> None:
-        check_oversampling(self)
+        real(self.oversampling, "oversampling", "a positive number, q̄ of Algorithm 1", above=0)
+        check_probability("epsilon", self.epsilon)
 
     def prior(
         self,
@@ -110,21 +91,31 @@ class Sampled:
         rng: np.random.Generator,
     ) -> "Drawn":
         """The belief before anything is observed; it knows no table."""
-        return Drawn.prior(self, kernel, arms, regularization, noise, rng)
+        d = arms.rows.shape[1]
+        posterior = Posterior.prior(kernel, d, regularization)
+        nowhere = np.zeros(0, dtype=np.intp)
+        empty = np.zeros(0)
+        dictionary = (posterior, nowhere, nowhere, empty, empty, empty)
+        return Drawn(self, noise, Chance.of(rng), Distinct.none(d), *dictionary)
 
     def inclusion(self, candidates: Candidates) -> Array:
-        """Line 7, of rows of weight n."""
+        """Line 7: p̃ (u,) of rows of weight n."""
         return inclusion_probability(candidates.variance, candidates.counts, self.oversampling)
 
     def draws(self, candidates: Candidates, inclusion: Array) -> Array:
-        """All are drawn afresh."""
+        """The probability (u,) with which each row is taken or kept now."""
         return inclusion
 
 
-def check_oversampling(rule: DrawRule) -> None:
-    """Raise ParameterError unless q̄ > 0 and 0 < ε < 1."""
-    real(rule.oversampling, "oversampling", "a positive number, q̄ of Algorithm 1", above=0)
-    check_probability("epsilon", rule.epsilon)
+class Sampled(DrawRule):
+    """The rule of Algorithm 1: a fresh dictionary at every observation, O(A m²) a step.
+
+    With ``oversampling=oversampling_for(epsilon, delta, T)``, σ²/α ≤ σ̃² ≤ ασ² for all arms and all
+    t ≤ T with probability 1 − δ (Theorem 1), α = (1 + ε)/(1 − ε); with `Theory` or `LogDet` as
+    well, regret is Õ(√T·d_eff) (Theorem 2). `Resampled` is a radius that holds whatever q̄ is.
+    """
+
+    guarantee = "theorem 1"
 
 
 @dataclass(frozen=True)
@@ -145,24 +136,6 @@ class Drawn:
     variance: Array  # (u,) σ̃²
     n_observations: int = 0
     information: float = 0.0  # Σ ln(1 + ασ̃²(x_s)), each variance as before x_s
-
-    @classmethod
-    def prior(
-        cls,
-        rule: DrawRule,
-        kernel: Kernel,
-        arms: Arms,
-        regularization: float,
-        noise: float,
-        rng: np.random.Generator,
-    ) -> "Drawn":
-        """Nothing is observed."""
-        d = arms.rows.shape[1]
-        posterior = Posterior.prior(kernel, d, regularization)
-        nowhere = np.zeros(0, dtype=np.intp)
-        empty = np.zeros(0)
-        dictionary = (posterior, nowhere, nowhere, empty, empty, empty)
-        return cls(rule, noise, Chance.of(rng), Distinct.none(d), *dictionary)
 
     @property
     def data(self) -> Observations:
@@ -254,8 +227,7 @@ class Drawn:
         """
         made = self
         if oversampling is not None:
-            rule = replace(self.rule, oversampling=oversampling)  # type: ignore[type-var]
-            made = replace(self, rule=rule)
+            made = replace(self, rule=replace(self.rule, oversampling=oversampling))
         if not self.n_observations:
             return made
         return made._drawn(np.zeros(len(self.variance)), None)
