@@ -48,8 +48,6 @@ from manyarms.typing import Array, Indices, Mask
 
 LARGE = 500
 """Rows beyond which e stands for η: a larger matrix takes more than 50 ms for its eigenvalue."""
-SPARE = 64
-"""Kernel columns that are kept beyond twice those of S: a row that left S is often drawn again."""
 ROOM = 1 << 26
 """Numbers (512 MiB) that kept kernel columns may take. Beyond that every pass computes them."""
 ARMS = 1024
@@ -68,11 +66,7 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True)
 class DrawRule:
-    """How S is drawn: what Algorithm 1 and its variants share.
-
-    oversampling : q̄. About 5 is accurate in practice.
-    epsilon : ε, by which ln det(K/λ + I) ≤ Σ ln(1 + ασ̃²) is bounded for the radius `LogDet`.
-    """
+    """How S is drawn: what Algorithm 1 and its variants share. For the parameters see `Sampled`."""
 
     oversampling: float = 5.0
     epsilon: float = 0.5
@@ -113,6 +107,9 @@ class Sampled(DrawRule):
     With ``oversampling=oversampling_for(epsilon, delta, T)``, σ²/α ≤ σ̃² ≤ ασ² for all arms and all
     t ≤ T with probability 1 − δ (Theorem 1), α = (1 + ε)/(1 − ε); with `Theory` or `LogDet` as
     well, regret is Õ(√T·d_eff) (Theorem 2). `Resampled` is a radius that holds whatever q̄ is.
+
+    oversampling : q̄. About 5 is accurate in practice.
+    epsilon : ε, by which ln det(K/λ + I) ≤ Σ ln(1 + ασ̃²) is bounded for the radius `LogDet`.
     """
 
     guarantee = "theorem 1"
@@ -304,7 +301,7 @@ class DrawnScores:
 
     belief: Drawn
     arms: Arms
-    columns: dict[int, Array]  # k(arms, x) (A,) of rows x by their place, those of earlier S too
+    columns: dict[int, Array]  # k(arms, x) (A,) of rows x by their place
     mean: Array | None = None  # of before what is supposed, which leaves means as they are
     room: int = ROOM  # numbers that columns may take
 
@@ -341,7 +338,7 @@ class DrawnScores:
     @property
     def _keeps(self) -> bool:
         """Whether columns are kept."""
-        return len(self.arms.rows) * (2 * len(self.belief.inducing) + SPARE) <= self.room
+        return len(self.arms.rows) * len(self.belief.inducing) <= self.room
 
     def _complete_columns(self) -> None:
         """Compute the columns of S that are not known."""
@@ -367,15 +364,8 @@ class DrawnScores:
         return replace(self, belief=belief, columns=self._columns_for(belief), mean=mean)
 
     def _columns_for(self, belief: Drawn) -> dict[int, Array]:
-        """Columns for the scores at a later belief: rows keep their positions."""
-        known = dict(self.columns)
-        excess = len(known) - 2 * len(belief.inducing) - SPARE
-        if excess > 0:
-            stays = set(belief.inducing.tolist())
-            leaving = [i for i in known if i not in stays][:excess]
-            for i in leaving:
-                del known[i]
-        return known
+        """Those that scores at a later belief need: rows keep their places."""
+        return {i: self.columns[i] for i in belief.inducing.tolist() if i in self.columns}
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         return best_scored(*self._moments, acquisition, barred)

@@ -4,7 +4,6 @@ from manyarms.beliefs.base import Arms, Belief
 from manyarms.beliefs.frozen import Frozen
 from manyarms.errors import MemoryBudgetError
 from manyarms.search.dense import Dense
-from manyarms.search.full import Full
 from manyarms.search.lazy import Lazy
 from manyarms.search.scores import ArmScores, KeepsScores
 from manyarms.search.tuning import Tuning
@@ -28,7 +27,7 @@ def scores_of(belief: Belief, arms: Arms, memory: float | None, tuning: Tuning, 
     if isinstance(belief, KeepsScores):
         return belief.scores(arms)
     if not isinstance(belief, Frozen):
-        return Full(belief, arms)
+        raise TypeError(f"a belief has a method scores(arms), this one has none: {belief!r}")
     n = len(arms.rows)
     room = float("inf") if memory is None else memory - PER_ARM * n
     if n <= tuning.dense:
