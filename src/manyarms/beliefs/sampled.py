@@ -194,7 +194,7 @@ class Drawn:
         K = self.kernel(rows, rows)
         return largest_eigenvalue(K, Z, sizes, np.sqrt(n[outside])) / self.regularization
 
-    # Lines 6 to 9
+    # Lines 6 to 9: `observed` and `_drawn`
 
     def observed(self, batch: Batch, record: Record | None = None) -> Step:
         """The belief after these observations, on a new dictionary, or on that of the record.
@@ -234,9 +234,11 @@ class Drawn:
         inside = np.zeros(len(fresh), dtype=bool)
         inside[self.dictionary] = True
         rows = Candidates(self.variance, self.data.counts, fresh, self.inclusion, inside)
-        inclusion = self.rule.inclusion(rows)  # line 7
+        # Lines 6 and 7, for all rows i at once: p̃_{t+1,i} = q̄ · σ̃²_t(x̃_i), times the weight of the row.
+        inclusion = self.rule.inclusion(rows)
         probability = self.rule.draws(rows, inclusion)
-        S, chance = draw_dictionary(np.arange(len(fresh)), probability, self.chance)  # lines 8, 9
+        # Lines 8 and 9: S_{t+1} holds the rows with q_{t+1,i} = 1.
+        S, chance = draw_dictionary(np.arange(len(fresh)), probability, self.chance)
         if record is not None:
             S = record.entered
         return replace(self, chance=chance, inclusion=inclusion).on(S)
@@ -252,7 +254,7 @@ class Drawn:
         inclusion = np.concatenate([self.inclusion, np.zeros(len(more))])
         return replace(self, seen=seen, inclusion=inclusion, variance=variance), at
 
-    # Line 4
+    # Line 4: of the rows observed here, of all arms in `DrawnScores`
 
     def on(self, S: Indices) -> "Drawn":
         """The same observations on the dictionary S: positions of rows."""
