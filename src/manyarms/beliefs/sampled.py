@@ -234,7 +234,7 @@ class Drawn:
         inside = np.zeros(len(fresh), dtype=bool)
         inside[self.dictionary] = True
         rows = Candidates(self.variance, self.data.counts, fresh, self.inclusion, inside)
-        # Lines 6 and 7, for all rows i at once: p̃_{t+1,i} = q̄ · σ̃²_t(x̃_i), times the weight of the row.
+        # Lines 6 and 7, for all rows at once: p̃_{t+1,i} = q̄ · σ̃²_t(x̃_i), times the row's weight.
         inclusion = self.rule.inclusion(rows)
         probability = self.rule.draws(rows, inclusion)
         # Lines 8 and 9: S_{t+1} holds the rows with q_{t+1,i} = 1.
