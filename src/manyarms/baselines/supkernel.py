@@ -127,7 +127,7 @@ class LevelledBelief(ExactBelief):
         for s in np.unique(joined[joined >= 0]).tolist():
             levels[s] = levels[s].conditioned(_part(batch, joined == s))
         after = replace(self.conditioned(batch), levels=tuple(levels))
-        return Step(after, Record(np.zeros(0, dtype=np.intp), joined + 1), None, None)
+        return Step(after, Record(np.zeros(0, dtype=np.intp), joined + 1))
 
     def scores(self, arms: Arms) -> "LevelScores":
         """Of all observations, and of each level."""

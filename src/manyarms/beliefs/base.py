@@ -1,13 +1,14 @@
 """What a belief is: what is known of f, as a frozen value that knows rows and no table."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from manyarms.kernels import Kernel
 from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.typing import Array, Indices
+
 
 class Arms(NamedTuple):
     """Rows (n, d) and their k(x, x) (n,)."""
@@ -32,8 +33,9 @@ class Batch:
 
     def part(self, some: slice) -> "Batch":
         """Some of them."""
-        parts = (self.rows, self.diag, self.rewards, self.weights, self.keys)
-        return Batch(*(each[some] for each in parts), 0)
+        return Batch(
+            self.rows[some], self.diag[some], self.rewards[some], self.weights[some], self.keys[some], 0
+        )
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,19 @@ class Record:
         return cls(np.zeros(0, dtype=np.intp), np.zeros(n, dtype=np.intp))
 
 
+class Change(NamedTuple):
+    """What an observation does to the scores of any arm, given its embedding z: with h = Gᵀz, σ̃² falls by ‖h‖²."""
+
+    lowering: Array  # (m, k) G
+    surprise: Array  # (k,): μ̃ rises by hᵀ(surprise)
+
+
 class Step(NamedTuple):
-    """From one belief to the next: what scores that are kept of many arms have to follow."""
+    """From one belief to the next."""
 
     after: "Belief"
     record: Record
-    lowering: Array | None  # (m, k) G: σ̃²(x) falls by ‖h‖², h = Gᵀz(x); None where scores are to be computed anew
-    surprise: Array | None  # (k,): μ̃(x) rises by hᵀ(surprise)
+    change: Change | None = None  # None where scores are to be computed anew
 
 
 class Belief(Protocol):
@@ -71,6 +79,14 @@ class Belief(Protocol):
     def evidence(self) -> Evidence: ...
     def observed(self, batch: Batch, record: Record | None = None) -> Step: ...
     def moments(self, rows: Array, diag: Array) -> tuple[Array, Array]: ...
+
+
+@runtime_checkable
+class Sketched(Protocol):
+    """A belief that rests on inducing rows W."""
+
+    @property
+    def keys(self) -> Indices: ...  # (m,) numbers of the arms in W, −1 for rows given by value
 
 
 class Rule(Protocol):

@@ -85,7 +85,7 @@ class ExactBelief:
 
     def observed(self, batch: Batch, record: Record | None = None) -> Step:
         """The step to the belief after these observations."""
-        return Step(self.conditioned(batch), Record.nothing(len(batch)), None, None)
+        return Step(self.conditioned(batch), Record.nothing(len(batch)))
 
     def conditioned(self, batch: Batch) -> Self:
         """The belief after these observations. Rewards of equal rows count as those of one arm."""

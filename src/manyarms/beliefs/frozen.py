@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms, Batch, Record, Step
+from manyarms.beliefs.base import Arms, Batch, Change, Record, Step
 from manyarms.beliefs.inducing import Inducing
 from manyarms.beliefs.leftout import LeftOut, largest_eigenvalue
 from manyarms.errors import NumericalError
@@ -182,7 +182,7 @@ class Frozen:
     def observed(self, batch: Batch, record: Record | None = None) -> Step:
         """The belief after these observations; with a record, as was decided then."""
         if not len(batch):
-            return Step(self, Record.nothing(), np.zeros((self.m, 0)), np.zeros(0))
+            return Step(self, Record.nothing(), Change(np.zeros((self.m, 0)), np.zeros(0)))
         self._check_rounding(batch)
         if len(batch) == 1:
             return self._observed_one(batch, None if record is None else len(record.entered) > 0)
@@ -258,7 +258,7 @@ class Frozen:
         )
         entered = np.zeros(int(enters), dtype=np.intp)
         record = Record(entered, np.array([inducing.m]))
-        return Step(after, record, lowering[:, None], np.array([surprise]))
+        return Step(after, record, Change(lowering[:, None], np.array([surprise])))
 
     def _observed_many(self, batch: Batch, record: Record | None) -> Step:
         """After several observations, in blocks: what is decided is the same as one by one."""
@@ -273,16 +273,16 @@ class Frozen:
             some = slice(start, start + BLOCK)
             told = None if forced is None else forced[some]
             n = batch.n_observations if start == 0 else 0
-            belief, entered[some], sizes[some], lowering, surprise = belief._absorbed(batch.part(some), n, told)
+            belief, entered[some], sizes[some], change = belief._absorbed(batch.part(some), n, told)
         if not np.isfinite(belief.w).all():
             raise _not_finite()
         decided = Record(np.flatnonzero(entered), sizes)
-        return Step(belief, decided, lowering, surprise) if len(batch) <= BLOCK else Step(belief, decided, None, None)
+        return Step(belief, decided, change if len(batch) <= BLOCK else None)
 
     def _absorbed(
         self, block: Batch, n_observations: int, forced: Mask | None
-    ) -> tuple["Frozen", Mask, Indices, Array | None, Array | None]:
-        """After a block of rows: the belief, which rows entered, |W| of each, lowering and surprise of a `Step`."""
+    ) -> tuple["Frozen", Mask, Indices, Change | None]:
+        """After a block of rows: the belief, which rows entered, |W| of each, and what it does to scores."""
         lam = self.regularization
         roots = np.sqrt(block.weights)
         kappa2 = max(self.kappa2, float(block.diag.max()))
@@ -334,10 +334,11 @@ class Frozen:
         # w′ = w + V′⁻¹Σ ω ψ(y − ψᵀw) = w + G·N⁻¹√Ω(y − Ψw), G = V⁻¹Ψᵀ√Ω N⁻ᵀ.
         with np.errstate(over="ignore", invalid="ignore"):
             surprise = solve_lower(N, roots * block.rewards - Y @ w)
-            lowering = None
+            change = None
             if len(Y) <= WAITING:
                 lowering = factor.C.solve_transposed(solve_lower(N, half.c.T.copy(order="F")).T)
                 w = w + lowering @ surprise
+                change = Change(lowering, surprise)
             else:
                 w = w + factor.C.solve_transposed(half.c @ solve_transposed(N, surprise.copy()))
         factor = factor.observed(Y, half, N)
@@ -353,7 +354,7 @@ class Frozen:
             grown.kappa2,
             grown.rounding_seen,
         )
-        return after, entered, sizes, lowering, surprise
+        return after, entered, sizes, change
 
     def _decided(
         self, block: Batch, Z: Array, r: Array, S: Array, smallest: Array, forced: Mask | None

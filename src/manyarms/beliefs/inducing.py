@@ -88,8 +88,8 @@ class Inducing:
                 Z[i] = 0.0
                 Z[i, : place + 1] = self.L.row(place)
         r[in_W] = 0.0
-        for i in np.flatnonzero(r < -NEGATIVE * diag):
-            self._refuse(rows[i], float(diag[i]), Z[i], float(r[i]))
+        for at in np.flatnonzero(r < -NEGATIVE * diag):
+            self._refuse(rows[at], float(diag[at]), Z[at], float(r[at]))
         return Z, np.maximum(r, 0.0), in_W
 
     def rounding(self, z: Array, kappa2: float) -> Array:

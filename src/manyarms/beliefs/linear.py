@@ -128,7 +128,7 @@ class LinearBelief:
     def observed(self, batch: Batch, record: Record | None = None) -> Step:
         """The belief after these observations. There is nothing to decide."""
         if not len(batch):
-            return Step(self, Record.nothing(), None, None)
+            return Step(self, Record.nothing())
         features, outside = self.features(batch.rows, batch.diag)
         squares = np.einsum("ij,ij->i", features, features)
         check_rounding(self.regularization, squares, batch.weights)
@@ -142,7 +142,7 @@ class LinearBelief:
             trace=self.trace + float(batch.weights @ squares) / self.regularization,
             left_out=self.left_out + float(batch.weights @ outside),
         )
-        return Step(after, Record.nothing(len(batch)), None, None)
+        return Step(after, Record.nothing(len(batch)))
 
     def moments(self, rows: Array, diag: Array) -> tuple[Array, Array]:
         """μ and σ² of rows, (n,) each."""

@@ -203,7 +203,7 @@ class Drawn:
         observation.
         """
         if not len(batch):
-            return Step(self, Record.nothing(), None, None)
+            return Step(self, Record.nothing())
         told, at = self._told(batch)
         fresh = np.zeros(len(told.variance))
         np.add.at(fresh, at, batch.weights)
@@ -215,7 +215,7 @@ class Drawn:
             information=self.information + more,
         )
         sizes = np.full(len(batch), len(after.inducing))
-        return Step(after, Record(after.dictionary, sizes), None, None)
+        return Step(after, Record(after.dictionary, sizes))
 
     def redrawn(self, oversampling: float | None = None) -> "Drawn":
         """The belief on another dictionary for the same observations, with another q̄ where given.

@@ -87,7 +87,8 @@ class BKB(Policy):
     @property
     def inducing(self) -> Indices:
         """The arms of the table in W, in index order."""
-        keys = self._state.belief.keys
+        belief = self._state.belief
+        keys = belief.keys if isinstance(belief, Sketched) else np.zeros(0, dtype=np.intp)
         return np.sort(keys[keys >= 0])
 
     @property

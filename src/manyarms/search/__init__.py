@@ -27,7 +27,7 @@ def scores_of(belief: Belief, arms: Arms, memory: float | None, tuning: Tuning, 
     if isinstance(belief, KeepsScores):
         return belief.scores(arms)
     if not isinstance(belief, Frozen):
-        raise TypeError(f"a belief has a method scores(arms), this one has none: {belief!r}")
+        raise TypeError(f"a belief is of frozen features, or keeps the scores of arms itself; got {belief!r}")
     n = len(arms.rows)
     room = float("inf") if memory is None else memory - PER_ARM * n
     if n <= tuning.dense:

@@ -8,7 +8,7 @@ import numpy as np
 from manyarms.beliefs.base import Arms, Belief, Step
 from manyarms.beliefs.frozen import Frozen
 from manyarms.search.scores import Acquisition, Upper, best_of
-from manyarms.search.table import Table, following, supposed_step
+from manyarms.search.table import Followed, Table, following, supposed_step
 from manyarms.stats import Stats
 from manyarms.typing import Array, Indices, Mask
 
@@ -26,12 +26,13 @@ class Dense:
     threaded: bool
     stats: Stats
     table: Table | None = None
-    _waiting: tuple[Step, ...] = ()
+    _waiting: tuple[Followed, ...] = ()
 
     def after(self, step: Step) -> "Dense":
         """At the belief after one more step."""
-        waiting = () if self.table is None else following(self._waiting, step)
-        return replace(self, belief=step.after, _waiting=waiting)
+        waiting = following(self._waiting, step)
+        belief = waiting[-1].belief
+        return replace(self, belief=belief, _waiting=() if self.table is None else waiting)
 
     def supposing(self, positions: Indices) -> "Dense":
         """If these arms were pulled once more each."""
@@ -103,7 +104,7 @@ def may_be_best(table: Table, acquisition: Acquisition, barred: Mask | None) -> 
     # A value may fall with the deviation (probability of improvement): either end may be the larger.
     low = np.minimum(highest, lowest)
     best = int(np.argmax(low))
-    return positions[np.maximum(highest, lowest) >= low[best] - 4 * tolerance[best]]
+    return np.asarray(positions[np.maximum(highest, lowest) >= low[best] - 4 * tolerance[best]])
 
 
 def scored_best(table: Table, some: Indices, acquisition: Acquisition) -> int:

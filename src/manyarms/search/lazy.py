@@ -23,7 +23,7 @@ from manyarms.beliefs.base import Arms, Step
 from manyarms.beliefs.frozen import Frozen
 from manyarms.search.dense import may_be_best, moments_of, scored_best
 from manyarms.search.scores import Acquisition, Upper, best_of
-from manyarms.search.table import Table, following, supposed_step
+from manyarms.search.table import Followed, Table, following, supposed_step
 from manyarms.search.tuning import Tuning
 from manyarms.stats import Stats
 from manyarms.typing import Array, Indices, Mask
@@ -41,7 +41,7 @@ FIRST_BLOCK = 64
 
 
 @dataclass(frozen=True)
-class Promise:
+class Pledge:
     """No arm outside the list scores above θ while D ≤ `most_moved` and β̃ ≤ `most_beta`."""
 
     theta: float
@@ -56,8 +56,8 @@ class Level:
 
     numbers: Indices | None  # (n,) its arms; None for all
     table: Table
-    promise: Promise | None  # None for all arms
-    waiting: tuple[Step, ...] = ()
+    promise: Pledge | None  # None for all arms
+    waiting: tuple[Followed, ...] = ()
 
     def moved(self, belief: Frozen) -> float:
         """D from the table's time to the belief's."""
@@ -79,7 +79,7 @@ class Lazy:
     tuning: Tuning
     stats: Stats
     levels: list[Level]  # at the last real belief; shared with what is supposed beyond it
-    supposed: tuple[Step, ...] = ()
+    supposed: tuple[Followed, ...] = ()
     patience: dict[int, float] = field(default_factory=dict)  # of each depth; shared by all values
     _front: tuple[Table, int, Table] | None = None  # the last table, and how many supposed steps it follows
 
@@ -98,12 +98,12 @@ class Lazy:
     def after(self, step: Step) -> "Lazy":
         """At the belief after one more step."""
         levels = [replace(level, waiting=following(level.waiting, step)) for level in self.levels]
-        return Lazy(step.after, self.tuning, self.stats, levels, (), self.patience)
+        return Lazy(levels[0].waiting[-1].belief, self.tuning, self.stats, levels, (), self.patience)
 
     def supposing(self, positions: Indices) -> "Lazy":
         """If these arms were pulled once more each."""
-        step = supposed_step(self.belief, self.levels[0].table.arms, positions)
-        return replace(self, belief=step.after, supposed=(*self.supposed, step))
+        supposed = following(self.supposed, supposed_step(self.belief, self.levels[0].table.arms, positions))
+        return replace(self, belief=supposed[-1].belief, supposed=supposed)
 
     def current(self) -> tuple[Array, Array]:
         """μ̃ and σ̃² of all arms, as they are kept."""
@@ -240,7 +240,7 @@ class Lazy:
         if shut is not None:
             gone = np.flatnonzero(shut)
             gone = gone if level.numbers is None else level.numbers[gone]
-        promise = Promise(theta, most_moved, beta, gone)
+        promise = Pledge(theta, most_moved, beta, gone)
         return Level(numbers, table.part(positions), promise, level.waiting)
 
     def _score_of_some(self, level: Level, bound: Array, acquisition: Upper) -> float:

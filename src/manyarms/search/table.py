@@ -18,10 +18,11 @@ What is kept only filters: subtracting loses digits. `slack` bounds how much, an
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms, Batch, Step
+from manyarms.beliefs.base import Arms, Batch, Change, Step
 from manyarms.beliefs.frozen import Frozen
 from manyarms.beliefs.inducing import FEW
 from manyarms.search.parallel import in_parallel
@@ -40,6 +41,13 @@ COLUMNS = 32
 """Kernel columns that are turned into coordinates at a time."""
 MEANS_ANEW = 256
 """Steps after which means are computed anew: rounding of as many sums is far below what scores tie by."""
+
+
+class Followed(NamedTuple):
+    """A step that a table has to follow: the belief after it, and what it does to scores, if that is known."""
+
+    belief: Frozen
+    change: Change | None
 
 
 class _Store:
@@ -150,8 +158,15 @@ class Table:
             store = _Store(len(positions)).with_room(0, m)
             store.settled = m
             _copy_columns(self._store, positions, store, m)
-        scores = (each[positions] for each in (self.mean, self.variance, self.computed))
-        return Table(arms, self.belief, *scores, self.largest, self.n_steps, self.threaded, self.room, store)
+        return replace(
+            self,
+            arms=arms,
+            mean=self.mean[positions],
+            variance=self.variance[positions],
+            computed=self.computed[positions],
+            _store=store,
+            _last=None,
+        )
 
     def slack(self, positions: Indices) -> Array:
         """How far the variances of some arms may be from the true ones by rounding, (k,)."""
@@ -169,22 +184,18 @@ class Table:
         belief = self.belief
         return 8 * EPS * (1 + self.n_steps + belief.m), 32 * belief.rounding_seen / belief.regularization
 
-    def brought(self, steps: Sequence[Step]) -> "Table":
+    def brought(self, steps: Sequence[Followed]) -> "Table":
         """At the belief after these steps."""
         if not steps:
             return self
-        belief = steps[-1].after
-        if not isinstance(belief, Frozen):
-            raise TypeError(f"a table follows frozen features, got {belief!r}")
+        belief = steps[-1].belief
         p = self.belief.m
-        lowered = 0
-        for step in steps:
-            if step.lowering is None:
-                return self._computed(belief, p)
-            lowered += step.lowering.shape[1]
-        if not self._keeps(belief) or not p or 2 * lowered > belief.m + 4:
+        changes = [step.change for step in steps if step.change is not None]
+        lowered = sum(len(change.surprise) for change in changes)
+        store = self._store
+        if store is None or not self._keeps(belief) or len(changes) < len(steps) or not p or 2 * lowered > belief.m + 4:
             return self._computed(belief, p)
-        return self._lowered(belief, steps, lowered)
+        return self._lowered(belief, changes, lowered, store.with_room(p, belief.m))
 
     def _keeps(self, belief: Frozen) -> bool:
         """Embeddings are kept, and may be at this belief."""
@@ -237,7 +248,9 @@ class Table:
     def _computed(self, belief: Frozen, p: int) -> "Table":
         """Everything anew but the first p rows of Z, where they are kept: O(n m²)."""
         m = belief.m
-        store = self._store.with_room(p, m) if self._keeps(belief) else None
+        store = self._store
+        if store is not None:
+            store = store.with_room(p, m) if self._keeps(belief) else None
         made = replace(self, belief=belief, _store=store)
         mean = np.empty(len(self.mean))
         variance = np.empty(len(self.mean))
@@ -266,26 +279,23 @@ class Table:
         largest = float(variance.max(initial=0.0))
         return replace(made, mean=mean, variance=variance, computed=variance, largest=largest, n_steps=0)
 
-    def _lowered(self, belief: Frozen, steps: Sequence[Step], lowered: int) -> "Table":
-        """The product with all steps at once."""
+    def _lowered(self, belief: Frozen, changes: list[Change], lowered: int, store: _Store) -> "Table":
+        """The product with all changes at once."""
         p = self.belief.m
         m = belief.m
         n_steps = self.n_steps + lowered
-        if len(steps) == 1:
-            G = steps[0].lowering.T
-            surprise = steps[0].surprise
-        else:
+        G, surprise = changes[0].lowering.T, changes[0].surprise
+        if len(changes) > 1:
             G = np.zeros((lowered, m))
             start = 0
-            for step in steps:
-                k = step.lowering.shape[1]
-                G[start : start + k, : len(step.lowering)] = step.lowering.T
+            for change in changes:
+                size, k = change.lowering.shape
+                G[start : start + k, :size] = change.lowering.T
                 start += k
-            surprise = np.concatenate([step.surprise for step in steps])
+            surprise = np.concatenate([change.surprise for change in changes])
         means_anew = n_steps // MEANS_ANEW > self.n_steps // MEANS_ANEW
         if means_anew:
             G = np.vstack([G, belief.w])
-        store = self._store.with_room(p, m)
         last = self._last
         if last is None or (last.p, last.m) != (store.settled, m):
             last = LastRows.of(belief, store.settled)
@@ -325,11 +335,14 @@ class Table:
                 work(task)
 
 
-def following(waiting: tuple[Step, ...], step: Step) -> tuple[Step, ...]:
+def following(waiting: tuple[Followed, ...], step: Step) -> tuple[Followed, ...]:
     """The steps that a table has to follow, with one more. Those that it would not follow one by one are not kept."""
-    if len(waiting) > step.after.m + SPARE:
-        return (step._replace(lowering=None, surprise=None),)
-    return (*waiting, step)
+    belief = step.after
+    if not isinstance(belief, Frozen):
+        raise TypeError(f"a table follows frozen features, got {belief!r}")
+    if len(waiting) > belief.m + SPARE:
+        return (Followed(belief, None),)
+    return (*waiting, Followed(belief, step.change))
 
 
 def supposed_step(belief: Frozen, arms: Arms, positions: Indices) -> Step:
