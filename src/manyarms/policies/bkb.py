@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from manyarms.beliefs.base import Belief, Rule
+from manyarms.beliefs.base import Belief, Rule, Sketched
 from manyarms.beliefs.frozen import Inserted
 from manyarms.errors import ParameterError
 from manyarms.numbers import real, whole
