@@ -1,4 +1,4 @@
-"""Policies linear in explicit features, against dense formulas; what the features stand for, from first principles."""
+"""Policies linear in explicit features, against dense formulas; what the features stand for."""
 
 import numpy as np
 import pytest
@@ -412,10 +412,10 @@ class TestFourier:
     def test_features_that_do_not_fit_into_memory_are_refused_before_they_are_made(
         self, monkeypatch
     ):
-        """8·m² of 200 million features is more than any machine has; the other limits are set here."""
+        """8·m² of 200 million features is more than any machine has; other limits are set here."""
         with pytest.raises(MemoryBudgetError, match=r"200,000,000 features of 12 arms .* use BKB"):
             RFF(ARMS[:12], RBF(1.0), frequencies=10**8)
-        # Two terms, m = 4 · 50: 5 · 8 · 200² bytes of the factor and 2.5 · 8 · 12 · 200 of the features.
+        # Two terms, m = 4 · 50: 5·8·200² bytes of the factor and 2.5·8·12·200 of the features.
         needed = 5 * 8 * 200**2 + 2.5 * 8 * 12 * 200
         for spare, fits in ((1.0, True), (-1.0, False)):
             monkeypatch.setattr(fourier, "half_the_machine", lambda spare=spare: needed + spare)

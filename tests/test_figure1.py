@@ -1,4 +1,4 @@
-"""Figure 1: away from the data BKB keeps the exact posterior's doubt, the subset of regressors loses it."""
+"""Figure 1: away from the data BKB keeps the exact posterior's doubt, SoR loses it."""
 
 from pathlib import Path
 

@@ -34,7 +34,7 @@ def test_dtc_is_the_sketched_posterior_on_its_dictionary(seed):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_sor_is_the_exact_posterior_of_the_degenerate_kernel(seed):
-    """Rasmussen and Williams (2006), Eq. 8.14: k_S(λK_SS + K_SX K_XS)⁻¹K_SX y and λ k_S(λK_SS + K_SX K_XS)⁻¹k_S."""
+    """Rasmussen and Williams (2006), Eq. 8.14, with T = (λK_SS + K_SX K_XS)⁻¹."""
     problem = RKHSProblem(KERNEL, n_arms=120, seed=seed)
     S = np.random.default_rng(seed).permutation(120)[:15]
     policy = SoR(problem.arms, KERNEL, inducing=S, regularization=0.1)

@@ -22,7 +22,7 @@ KERNEL = ma.kernels.RBF(0.15)
 
 
 def test_theorem_one_with_its_own_oversampling():
-    """For all arms and steps σ²/α ≤ σ̃² ≤ ασ², and |S_t| within its bound, in at least 90 of 100 runs."""
+    """σ²/α ≤ σ̃² ≤ ασ² always, and |S_t| within its bound, in at least 90 of 100 runs."""
     horizon, regularization = 30, 1.0
     q = ma.oversampling_for(EPSILON, DELTA, horizon)
     held = 0
@@ -50,8 +50,11 @@ def test_theorem_one_with_its_own_oversampling():
 
 
 def test_the_sandwich_needs_oversampling():
-    """The case that can fail: 3,000 distinct arms pulled once each, d_eff ≈ 13, dictionaries drawn from their exact leverage
-    scores. q̄ = 1 breaks the 3-sandwich in most draws, q̄ = 5 keeps it with fewer than 100 inducing arms."""
+    """The case that can fail: 3,000 distinct arms pulled once each, d_eff ≈ 13.
+
+    Dictionaries are drawn from the exact leverage scores. q̄ = 1 breaks the 3-sandwich in most,
+    q̄ = 5 keeps it with fewer than 100 inducing arms.
+    """
     arms, kernel = np.random.default_rng(0).random((3000, 1)), ma.kernels.RBF(0.1)
     policy = ma.BKB(arms, kernel, regularization=1.0, rule=ma.Sampled(), seed=0)
     policy.observe(np.arange(3000), np.zeros(3000))
@@ -69,7 +72,8 @@ def test_the_sandwich_needs_oversampling():
     scarce, enough = [draw(1.0) for _ in range(20)], [draw(5.0) for _ in range(100)]
     held_scarce, held_enough = sum(held for held, _ in scarce), sum(held for held, _ in enough)
     print(
-        f"d_eff {exact.sum():.1f}; sandwich held in {held_scarce} of 20 draws at q̄ = 1, {held_enough} of 100 at q̄ = 5"
+        f"d_eff {exact.sum():.1f}; sandwich held in {held_scarce} of 20 draws at q̄ = 1, "
+        f"{held_enough} of 100 at q̄ = 5"
     )
     assert held_scarce <= 5
     assert held_enough >= 99
@@ -77,8 +81,10 @@ def test_the_sandwich_needs_oversampling():
 
 
 def test_weighted_rows_need_the_larger_probability():
-    """300 orthogonal arms pulled 20 times each, q̄ = 5: a row of weight n drawn once keeps the sandwich, one of n pulls
-    drawn does not."""
+    """300 orthogonal arms pulled 20 times each, q̄ = 5.
+
+    A row of weight n that is drawn once keeps the sandwich; one of n pulls that is drawn does not.
+    """
     n, pulls, q = 300, 20.0, 5.0
     variance = np.full(n, 1 / (pulls + 1.0))  # of each arm: K = I, λ = 1
     policy = ma.BKB(
@@ -103,7 +109,7 @@ def test_weighted_rows_need_the_larger_probability():
 @pytest.mark.parametrize("radius", [ma.Theory, ma.LogDet])
 @pytest.mark.parametrize("sketched", [True, False], ids=["BKB", "GPUCB"])
 def test_theorem_two(radius, sketched):
-    """f within μ̃ ± β̃σ̃ for all arms and steps in at least 90 of 100 runs, and then R_T ≤ 2Σβ̃_tσ̃_t(x_{t+1})."""
+    """In at least 90 of 100 runs f is within μ̃ ± β̃σ̃ always, and then R_T ≤ 2Σβ̃_tσ̃_t(x_{t+1})."""
     horizon, norm, noise = 40, 1.0, 0.5
     q = ma.oversampling_for(EPSILON, DELTA / 2, horizon)
     covered = 0
@@ -153,7 +159,7 @@ def test_intervals_that_are_too_narrow_do_not_cover():
 
 @pytest.mark.parametrize("confidence", [ma.Constant(2.0), ma.Bayes(0.1)], ids=["Constant", "Bayes"])
 def test_regret_is_sublinear_and_close_to_exact_gpucb(confidence):
-    """Same radius for both, q̄ = 5, median of 10 seeds: R_T within 1.2 times that of GPUCB, and R_T/T falling.
+    """Same radius, median of 10 seeds: R_T within 1.2 times that of GPUCB, and R_T/T falling.
 
     (Under `LogDet` the two radii differ by α and by the sketch's bias, and so does the regret.)
     """
@@ -174,7 +180,8 @@ def test_regret_is_sublinear_and_close_to_exact_gpucb(confidence):
         ratios.append(regrets[0][-1] / regrets[1][-1])
         exponents.append(np.log(regrets[0][-1] / regrets[0][horizon // 4 - 1]) / np.log(4))
     print(
-        f"regret against GPUCB: median {np.median(ratios):.3f}; R_T grows as T^{np.median(exponents):.2f} from T/4 to T"
+        f"regret against GPUCB: median {np.median(ratios):.3f}; "
+        f"R_T grows as T^{np.median(exponents):.2f} from T/4 to T"
     )
     assert np.median(ratios) <= 1.2
     assert np.median(exponents) <= 0.8

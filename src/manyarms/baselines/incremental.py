@@ -3,21 +3,14 @@
 Both cost what Algorithm 1 costs, O(A m²) a step: they are here to compare dictionaries, not times.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 
-from manyarms.beliefs.base import Arms
-from manyarms.beliefs.sampled import Candidates, Drawn, check_oversampling
-from manyarms.kernels import Kernel
+from manyarms.beliefs.sampled import Candidates, DrawRule
 from manyarms.sketch.dictionary import inclusion_probability
-from manyarms.sketch.evidence import Guarantee
 from manyarms.typing import Array
 
 
-@dataclass(frozen=True)
-class Incremental:
+class Incremental(DrawRule):
     """The paper's remark: a row of S_t stays with probability p_{t+1}/p_t.
 
     p = min(1, n·q̄·σ̃²) for a row of weight n. Where p grows, as it does with n, a row of S stays,
@@ -25,28 +18,6 @@ class Incremental:
     a row would be in S_t with probability p_t. But they depend on the draws before, which is why
     the paper leaves the question open: there is no guarantee. Parameters as for `Sampled`.
     """
-
-    oversampling: float = 5.0
-    epsilon: float = 0.5
-    guarantee: ClassVar[Guarantee] = "none"
-
-    def __post_init__(self) -> None:
-        check_oversampling(self)
-
-    def prior(
-        self,
-        kernel: Kernel,
-        arms: Arms,
-        regularization: float,
-        noise: float,
-        rng: np.random.Generator,
-    ) -> Drawn:
-        """The belief before anything is observed."""
-        return Drawn.prior(self, kernel, arms, regularization, noise, rng)
-
-    def inclusion(self, candidates: Candidates) -> Array:
-        """p_{t+1}."""
-        return inclusion_probability(candidates.variance, candidates.counts, self.oversampling)
 
     def draws(self, candidates: Candidates, inclusion: Array) -> Array:
         """From p_t to p_{t+1}."""
@@ -57,8 +28,7 @@ class Incremental:
         return np.where(candidates.inside, stays, enters)
 
 
-@dataclass(frozen=True)
-class Insertion:
+class Insertion(DrawRule):
     """A pull enters S with probability min(1, n·q̄·τ̃), τ̃ = σ̃²/(1 + σ̃²), and stays.
 
     KORS (Calandriello, Lazaric, Valko; ICML 2017), used for bandits by EK-UCB (Zenati, Bietti,
@@ -68,24 +38,6 @@ class Insertion:
     of KORS, so the constants of those proofs do not carry over. `BKB.redraw` sets q̄ for the pulls
     to come. Parameters as for `Sampled`.
     """
-
-    oversampling: float = 5.0
-    epsilon: float = 0.5
-    guarantee: ClassVar[Guarantee] = "none"
-
-    def __post_init__(self) -> None:
-        check_oversampling(self)
-
-    def prior(
-        self,
-        kernel: Kernel,
-        arms: Arms,
-        regularization: float,
-        noise: float,
-        rng: np.random.Generator,
-    ) -> Drawn:
-        """The belief before anything is observed."""
-        return Drawn.prior(self, kernel, arms, regularization, noise, rng)
 
     def inclusion(self, candidates: Candidates) -> Array:
         """Of the weight that just came in."""

@@ -6,32 +6,24 @@ so that f̃(x) ~ N(μ̃(x), β̃²σ̃²(x)) at every arm. Scoring all arms by u
 of each, O(A m²).
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import numpy as np
 
 from manyarms.baselines.features import allowed_best
 from manyarms.beliefs.base import Rule
-from manyarms.beliefs.frozen import Frozen, Inserted
+from manyarms.beliefs.frozen import Inserted
 from manyarms.errors import ParameterError
 from manyarms.policies.batches import BatchRule, GlobalRule
 from manyarms.policies.choosers import View
 from manyarms.policies.policy import Policy
+from manyarms.search.dense import Dense
+from manyarms.search.lazy import Lazy
 from manyarms.search.tuning import Tuning
 from manyarms.sketch.confidence import Constant, Radius
 from manyarms.typing import Array, ArrayLike, Seed
-
-
-@runtime_checkable
-class Embedded(Protocol):
-    """Scores that have the coordinates of all arms."""
-
-    belief: Frozen
-
-    def embedded(self) -> Iterator[tuple[slice, Array, Array]]: ...
 
 
 @dataclass(frozen=True)
@@ -42,14 +34,14 @@ class ThompsonChooser:
     looks: ClassVar[bool] = False
 
     def pick(self, view: View) -> int:
-        if not isinstance(view.scores, Embedded):
+        if not isinstance(view.scores, Dense | Lazy):
             raise ParameterError(
                 "Thompson sampling needs the embeddings of all arms: use rule=Inserted()"
             )
         dice = view.chance.at(view.n_observations, view.number)
         return allowed_best(self.values(view.scores, view.beta, dice), view.barred)
 
-    def values(self, scores: Embedded, beta: float, dice: np.random.Generator) -> Array:
+    def values(self, scores: Dense | Lazy, beta: float, dice: np.random.Generator) -> Array:
         """f̃ of every arm, (A,)."""
         belief = scores.belief
         # cov(C⁻ᵀg) = C⁻ᵀC⁻¹ = V⁻¹

@@ -21,7 +21,7 @@ factor of K_SS; z(x) = L⁻¹k_S(x); r(x) = k(x, x) − ‖z(x)‖²; V = Σ n z
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.linalg import blas
@@ -48,8 +48,6 @@ from manyarms.typing import Array, Indices, Mask
 
 LARGE = 500
 """Rows beyond which e stands for η: a larger matrix takes more than 50 ms for its eigenvalue."""
-SPARE = 64
-"""Kernel columns that are kept beyond twice those of S: a row that left S is often drawn again."""
 ROOM = 1 << 26
 """Numbers (512 MiB) that kept kernel columns may take. Beyond that every pass computes them."""
 ARMS = 1024
@@ -66,40 +64,17 @@ class Candidates(NamedTuple):
     inside: Mask  # (u,) whether the row is in S_t
 
 
-class DrawRule(Protocol):
-    """How S is drawn."""
-
-    guarantee: ClassVar[Guarantee]
-
-    @property
-    def oversampling(self) -> float: ...
-    @property
-    def epsilon(self) -> float: ...
-    def inclusion(self, candidates: Candidates) -> Array:
-        """The probability (u,) with which each row is in S, as far as it is known."""
-
-    def draws(self, candidates: Candidates, inclusion: Array) -> Array:
-        """The probability (u,) with which each row is kept or taken now."""
-
-
 @dataclass(frozen=True)
-class Sampled:
-    """The rule of Algorithm 1: a fresh dictionary at every observation, O(A m²) a step.
-
-    With ``oversampling=oversampling_for(epsilon, delta, T)``, σ²/α ≤ σ̃² ≤ ασ² for all arms and all
-    t ≤ T with probability 1 − δ (Theorem 1), α = (1 + ε)/(1 − ε); with `Theory` or `LogDet` as
-    well, regret is Õ(√T·d_eff) (Theorem 2). `Resampled` is a radius that holds whatever q̄ is.
-
-    oversampling : q̄. About 5 is accurate in practice.
-    epsilon : ε, by which ln det(K/λ + I) ≤ Σ ln(1 + ασ̃²) is bounded for the radius `LogDet`.
-    """
+class DrawRule:
+    """How S is drawn: what Algorithm 1 and its variants share. For the parameters see `Sampled`."""
 
     oversampling: float = 5.0
     epsilon: float = 0.5
-    guarantee: ClassVar[Guarantee] = "theorem 1"
+    guarantee: ClassVar[Guarantee] = "none"
 
     def __post_init__(self) -> None:
-        check_oversampling(self)
+        real(self.oversampling, "oversampling", "a positive number, q̄ of Algorithm 1", above=0)
+        check_probability("epsilon", self.epsilon)
 
     def prior(
         self,
@@ -110,21 +85,34 @@ class Sampled:
         rng: np.random.Generator,
     ) -> "Drawn":
         """The belief before anything is observed; it knows no table."""
-        return Drawn.prior(self, kernel, arms, regularization, noise, rng)
+        d = arms.rows.shape[1]
+        posterior = Posterior.prior(kernel, d, regularization)
+        nowhere = np.zeros(0, dtype=np.intp)
+        empty = np.zeros(0)
+        dictionary = (posterior, nowhere, nowhere, empty, empty, empty)
+        return Drawn(self, noise, Chance.of(rng), Distinct.none(d), *dictionary)
 
     def inclusion(self, candidates: Candidates) -> Array:
-        """Line 7, of rows of weight n."""
+        """Line 7: p̃ (u,) of rows of weight n."""
         return inclusion_probability(candidates.variance, candidates.counts, self.oversampling)
 
     def draws(self, candidates: Candidates, inclusion: Array) -> Array:
-        """All are drawn afresh."""
+        """The probability (u,) with which each row is taken or kept now."""
         return inclusion
 
 
-def check_oversampling(rule: DrawRule) -> None:
-    """Raise ParameterError unless q̄ > 0 and 0 < ε < 1."""
-    real(rule.oversampling, "oversampling", "a positive number, q̄ of Algorithm 1", above=0)
-    check_probability("epsilon", rule.epsilon)
+class Sampled(DrawRule):
+    """The rule of Algorithm 1: a fresh dictionary at every observation, O(A m²) a step.
+
+    With ``oversampling=oversampling_for(epsilon, delta, T)``, σ²/α ≤ σ̃² ≤ ασ² for all arms and all
+    t ≤ T with probability 1 − δ (Theorem 1), α = (1 + ε)/(1 − ε); with `Theory` or `LogDet` as
+    well, regret is Õ(√T·d_eff) (Theorem 2). `Resampled` is a radius that holds whatever q̄ is.
+
+    oversampling : q̄. About 5 is accurate in practice.
+    epsilon : ε, by which ln det(K/λ + I) ≤ Σ ln(1 + ασ̃²) is bounded for the radius `LogDet`.
+    """
+
+    guarantee = "theorem 1"
 
 
 @dataclass(frozen=True)
@@ -145,24 +133,6 @@ class Drawn:
     variance: Array  # (u,) σ̃²
     n_observations: int = 0
     information: float = 0.0  # Σ ln(1 + ασ̃²(x_s)), each variance as before x_s
-
-    @classmethod
-    def prior(
-        cls,
-        rule: DrawRule,
-        kernel: Kernel,
-        arms: Arms,
-        regularization: float,
-        noise: float,
-        rng: np.random.Generator,
-    ) -> "Drawn":
-        """Nothing is observed."""
-        d = arms.rows.shape[1]
-        posterior = Posterior.prior(kernel, d, regularization)
-        nowhere = np.zeros(0, dtype=np.intp)
-        empty = np.zeros(0)
-        dictionary = (posterior, nowhere, nowhere, empty, empty, empty)
-        return cls(rule, noise, Chance.of(rng), Distinct.none(d), *dictionary)
 
     @property
     def data(self) -> Observations:
@@ -224,7 +194,7 @@ class Drawn:
         K = self.kernel(rows, rows)
         return largest_eigenvalue(K, Z, sizes, np.sqrt(n[outside])) / self.regularization
 
-    # Lines 6 to 9
+    # Lines 6 to 9: `observed` and `_drawn`
 
     def observed(self, batch: Batch, record: Record | None = None) -> Step:
         """The belief after these observations, on a new dictionary, or on that of the record.
@@ -254,8 +224,7 @@ class Drawn:
         """
         made = self
         if oversampling is not None:
-            rule = replace(self.rule, oversampling=oversampling)  # type: ignore[type-var]
-            made = replace(self, rule=rule)
+            made = replace(self, rule=replace(self.rule, oversampling=oversampling))
         if not self.n_observations:
             return made
         return made._drawn(np.zeros(len(self.variance)), None)
@@ -265,9 +234,11 @@ class Drawn:
         inside = np.zeros(len(fresh), dtype=bool)
         inside[self.dictionary] = True
         rows = Candidates(self.variance, self.data.counts, fresh, self.inclusion, inside)
-        inclusion = self.rule.inclusion(rows)  # line 7
+        # Lines 6 and 7, for all rows at once: p̃_{t+1,i} = q̄ · σ̃²_t(x̃_i), times the row's weight.
+        inclusion = self.rule.inclusion(rows)
         probability = self.rule.draws(rows, inclusion)
-        S, chance = draw_dictionary(np.arange(len(fresh)), probability, self.chance)  # lines 8, 9
+        # Lines 8 and 9: S_{t+1} holds the rows with q_{t+1,i} = 1.
+        S, chance = draw_dictionary(np.arange(len(fresh)), probability, self.chance)
         if record is not None:
             S = record.entered
         return replace(self, chance=chance, inclusion=inclusion).on(S)
@@ -283,7 +254,7 @@ class Drawn:
         inclusion = np.concatenate([self.inclusion, np.zeros(len(more))])
         return replace(self, seen=seen, inclusion=inclusion, variance=variance), at
 
-    # Line 4
+    # Line 4: of the rows observed here, of all arms in `DrawnScores`
 
     def on(self, S: Indices) -> "Drawn":
         """The same observations on the dictionary S: positions of rows."""
@@ -332,8 +303,9 @@ class DrawnScores:
 
     belief: Drawn
     arms: Arms
-    columns: dict[int, Array]  # k(arms, x) (A,) of rows x by their place, those of earlier S too
+    columns: dict[int, Array]  # k(arms, x) (A,) of rows x by their place
     mean: Array | None = None  # of before what is supposed, which leaves means as they are
+    room: int = ROOM  # numbers that columns may take
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
@@ -368,7 +340,7 @@ class DrawnScores:
     @property
     def _keeps(self) -> bool:
         """Whether columns are kept."""
-        return len(self.arms.rows) * (2 * len(self.belief.inducing) + SPARE) <= ROOM
+        return len(self.arms.rows) * len(self.belief.inducing) <= self.room
 
     def _complete_columns(self) -> None:
         """Compute the columns of S that are not known."""
@@ -381,7 +353,8 @@ class DrawnScores:
     def after(self, step: Step) -> "DrawnScores":
         if not isinstance(step.after, Drawn):
             raise TypeError(f"these scores follow a dictionary that is drawn, got {step.after!r}")
-        return DrawnScores(step.after, self.arms, self._columns_for(step.after))
+        columns = self._columns_for(step.after)
+        return replace(self, belief=step.after, columns=columns, mean=None)
 
     def supposing(self, positions: Indices) -> "DrawnScores":
         mean, _ = self._moments
@@ -390,18 +363,11 @@ class DrawnScores:
         keys = np.full(n, -1)
         batch = Batch(rows, self.arms.diag[positions], mean[positions], np.ones(n), keys, n)
         belief = self.belief.supposing(batch)
-        return DrawnScores(belief, self.arms, self._columns_for(belief), mean)
+        return replace(self, belief=belief, columns=self._columns_for(belief), mean=mean)
 
     def _columns_for(self, belief: Drawn) -> dict[int, Array]:
-        """Columns for the scores at a later belief: rows keep their positions."""
-        known = dict(self.columns)
-        excess = len(known) - 2 * len(belief.inducing) - SPARE
-        if excess > 0:
-            stays = set(belief.inducing.tolist())
-            leaving = [i for i in known if i not in stays][:excess]
-            for i in leaving:
-                del known[i]
-        return known
+        """Those that scores at a later belief need: rows keep their places."""
+        return {i: self.columns[i] for i in belief.inducing.tolist() if i in self.columns}
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         return best_scored(*self._moments, acquisition, barred)

@@ -97,13 +97,16 @@ class BKB(Policy):
         return self.evidence.left_out
 
     def redraw(self, oversampling: float | None = None) -> None:
-        """Draw the dictionary anew for what was observed, with another q̄ where one is given; for ``rule=Sampled()``.
+        """Draw the dictionary anew, with another q̄ where one is given; for ``rule=Sampled()``.
 
-        The paper's "Tuning q̄": to go on past the planned horizon, pass ``oversampling_for(epsilon, delta / 2, horizon)``.
+        The paper's "Tuning q̄": to go on past the planned horizon, pass
+        ``oversampling_for(epsilon, delta / 2, horizon)``.
         """
         belief = self._state.belief
         if not isinstance(belief, Redrawable):
-            raise ParameterError(f"redraw() is for dictionaries that are drawn, rule=Sampled(); this one has {self.rule!r}")
+            raise ParameterError(
+                f"redraw() is for dictionaries that are drawn, rule=Sampled(); this is {self.rule!r}"
+            )
         self._state = replace(self._state, belief=belief.redrawn(oversampling))
 
     @staticmethod

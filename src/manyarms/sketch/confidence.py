@@ -206,8 +206,3 @@ def updated_norm(radius: Radius, evidence: Evidence) -> float | None:
 def first_norm(radius: Radius) -> float | None:
     """The first guess of ‖f‖ of a radius that doubles it, else None."""
     return radius.norm if isinstance(radius, Promise) and radius.double else None
-
-
-def alpha_in(radius: Radius) -> float:
-    """The α that `Evidence.information` carries for this radius."""
-    return radius.alpha if isinstance(radius, TheoremTwo) else 1.0
