@@ -83,6 +83,7 @@ class Tree:
     lowest: float = -np.inf  # the largest lower bound seen: the maximum of f is not below it
     top: Array | None = None  # (d,) the row that has it
     n_swept: int = 0  # observations when all leaves were scored last
+    refuted: bool = False  # F is too small
 
 
 @dataclass(frozen=True)
@@ -98,9 +99,11 @@ class AdaBKB(DomainBKB):
     With a radius that holds (`Certified`, `LogDet`, `Theory`) for a true bound on the norm, every cell that holds a maximum
     of f is kept, and regret is bounded as in the paper, with probability 1 − δ. No maximiser is trusted.
 
-    norm : F in V; that of `confidence` where it has one. F that the data refute is doubled and the tree starts over, as what
-        was dropped rested on it: F is refuted where ‖μ̃‖ is too large for it, or where no leaf is left that may hold the
-        best row. Unless `confidence` has ``double=True``, that comes with a `NormWarning`.
+    norm : F in V; that of `confidence` where it has one. F is refuted where ‖μ̃‖ is too large for it, or where no leaf is
+        left that may hold the best row. The tree then starts over, as what was dropped rested on F. With a radius that has
+        ``double=True``, F is doubled, and what is promised of such a radius still is. Else a `NormWarning` says so; from
+        then on the leaf of largest u(c) + V of now is taken and none is dropped: a search without a promise. A true bound
+        may ask for far more pulls than there are: cells of size V < β̃σ̃ are pulled one by one.
     children : parts that a side of a cell is cut in, one side after the other; of an odd number the middle one keeps the
         centre.
     depth : splits from the box down to the smallest cells, which are never split; 8 for each column by default.
@@ -188,29 +191,25 @@ class AdaBKB(DomainBKB):
         tree, _ = self._split()
         told, record = super()._learned(state, batch, record)
         rows = batch.rows if tree.top is None else np.vstack([batch.rows, tree.top])
-        norm = tree.norm if told.norm is None else max(tree.norm, told.norm)
         while True:
-            if isinstance(self.confidence, Promise):
-                norm = updated_norm(self.confidence, told.belief.evidence.of(np.inf, norm)) or norm
-            beta = self._radius(replace(told, norm=norm))
+            norm = tree.norm if told.norm is None else max(tree.norm, told.norm)
             if norm > tree.norm:
                 tree = Tree(self._root(), norm)
                 rows = told.distinct()[0]
-            pruned = self._pruned(told.belief, tree, rows, beta)
-            if pruned.leaves.cover(pruned.top).any():
+            pruned = self._pruned(told.belief, tree, rows, self._radius(told))
+            if pruned is not None:
                 break
-            norm *= 2
-        first = not isinstance(self.confidence, Promise) or not self.confidence.double
-        if first and norm > self._state.tree.norm:
+            if told.norm is not None:
+                told = replace(told, norm=2 * norm)
+                continue
             warnings.warn(
-                f"the data refute norm={self._state.tree.norm:g}: the tree starts over with {norm:g}, and nothing is "
-                "promised; give a larger norm, or a radius with double=True",
+                f"the data refute norm={norm:g}: cells that were dropped may hold the maximum. The tree starts over, "
+                "drops none and promises nothing; give a larger norm, or a radius with double=True",
                 NormWarning,
                 stacklevel=4,
             )
-        own = isinstance(self.confidence, Promise)
-        fields = (told.belief, told.rows, told.weights, told.rewards, norm if own else None)
-        return Grown(*fields, pruned), record
+            tree = Tree(self._root(), norm, refuted=True)
+        return Grown(told.belief, told.rows, told.weights, told.rewards, told.norm, pruned), record
 
     def _split(self) -> tuple[Tree, int]:
         """The tree split until the leaf of largest index is one to be pulled, and that leaf: a cache."""
@@ -249,26 +248,41 @@ class AdaBKB(DomainBKB):
         cap[some] = np.minimum(cap[some], mean + width[some])  # bounds of all times hold together
         return replace(leaves, cap=cap, width=width)
 
-    def _pruned(self, belief: Frozen, tree: Tree, rows: Array, beta: float) -> Tree:
-        """With the lower bounds of these rows, and without leaves that cannot hold the maximum."""
+    def _pruned(self, belief: Frozen, tree: Tree, rows: Array, beta: float) -> Tree | None:
+        """With the lower bounds of these rows, and without leaves that cannot hold the maximum; None where F is refuted.
+
+        It is where μ̃ is too large for it, or the bound of every leaf that holds the best row is below the value there.
+        Once it is, earlier bounds count for nothing and no leaf is dropped.
+        """
         mean, variance = belief.moments(rows, self.kernel.diag(rows))
         lower = mean - beta * np.sqrt(variance)
         at = int(np.argmax(lower))
-        top = rows[at]
-        lowest = float(lower[at])
-        if lowest < tree.lowest and tree.top is not None:
-            top = tree.top
-            lowest = tree.lowest
+        lowest = tree.lowest
+        top = tree.top
+        if top is None or lower[at] > lowest:
+            lowest = float(lower[at])
+            top = rows[at]
         leaves = replace(tree.leaves, width=np.full(len(tree.leaves), np.nan))
+        if tree.refuted:
+            leaves = replace(leaves, cap=np.full(len(leaves), np.inf))
         n_swept = tree.n_swept
-        if belief.n_observations >= GROWTH * n_swept:
+        if tree.refuted or belief.n_observations >= GROWTH * n_swept:
             n_swept = belief.n_observations
             leaves = self._scored(belief, leaves, slice(None), beta)
+        tree = replace(tree, lowest=lowest, top=top, n_swept=n_swept, leaves=leaves)
+        if tree.refuted:
+            return tree
         keep = leaves.cap + tree.norm * self._reach[leaves.depth] >= lowest
-        dropped = tree.n_dropped + int((~keep).sum())
-        return replace(
-            tree, leaves=leaves.part(keep), n_dropped=dropped, lowest=lowest, top=top, n_swept=n_swept
-        )
+        if self._is_too_large(belief, tree.norm) or not keep[leaves.cover(top)].any():
+            return None
+        return replace(tree, leaves=leaves.part(keep), n_dropped=tree.n_dropped + int((~keep).sum()))
+
+    def _is_too_large(self, belief: Frozen, norm: float) -> bool:
+        """μ̃ is, for ‖f‖ ≤ F, by a radius with a promise."""
+        if not isinstance(self.confidence, Promise):
+            return False
+        updated = updated_norm(self.confidence, belief.evidence.of(np.inf, norm))
+        return updated is not None and updated > norm
 
     # Cells
 
