@@ -229,7 +229,7 @@ class AdaBKB(DomainBKB):
             if np.isnan(leaves.width[at]):
                 stale = np.flatnonzero(np.isnan(leaves.width))
                 some = stale[np.argsort(-index[stale], kind="stable")[:AT_ONCE]]
-                leaves = self._scored(belief, leaves, some, beta)
+                leaves = self._scored(belief, leaves, some, beta, tree.refuted)
                 continue
             inside = tree.norm * self._reach[leaves.depth[at]]
             if leaves.width[at] > inside or leaves.depth[at] >= self.depth:
@@ -238,21 +238,22 @@ class AdaBKB(DomainBKB):
             leaves = leaves.part(np.arange(len(leaves)) != at).with_(parts)
             n_cells += self.children
 
-    def _scored(self, belief: Frozen, leaves: Leaves, some: Any, beta: float) -> Leaves:
+    def _scored(self, belief: Frozen, leaves: Leaves, some: Any, beta: float, refuted: bool) -> Leaves:
         """With the bounds of now at the centres of some of them."""
         centre = leaves.part(some).centre
         mean, variance = belief.moments(centre, self.kernel.diag(centre))
         cap = leaves.cap.copy()
         width = leaves.width.copy()
         width[some] = beta * np.sqrt(variance)
-        cap[some] = np.minimum(cap[some], mean + width[some])  # bounds of all times hold together
+        upper = mean + width[some]
+        cap[some] = upper if refuted else np.minimum(cap[some], upper)  # bounds of all times hold together
         return replace(leaves, cap=cap, width=width)
 
     def _pruned(self, belief: Frozen, tree: Tree, rows: Array, beta: float) -> Tree | None:
         """With the lower bounds of these rows, and without leaves that cannot hold the maximum; None where F is refuted.
 
         It is where μ̃ is too large for it, or the bound of every leaf that holds the best row is below the value there.
-        Once it is, earlier bounds count for nothing and no leaf is dropped.
+        Once it is, a bound does not outlive a later one and no leaf is dropped.
         """
         mean, variance = belief.moments(rows, self.kernel.diag(rows))
         lower = mean - beta * np.sqrt(variance)
@@ -263,12 +264,10 @@ class AdaBKB(DomainBKB):
             lowest = float(lower[at])
             top = rows[at]
         leaves = replace(tree.leaves, width=np.full(len(tree.leaves), np.nan))
-        if tree.refuted:
-            leaves = replace(leaves, cap=np.full(len(leaves), np.inf))
         n_swept = tree.n_swept
-        if tree.refuted or belief.n_observations >= GROWTH * n_swept:
+        if belief.n_observations >= GROWTH * n_swept:
             n_swept = belief.n_observations
-            leaves = self._scored(belief, leaves, slice(None), beta)
+            leaves = self._scored(belief, leaves, slice(None), beta, tree.refuted)
         tree = replace(tree, lowest=lowest, top=top, n_swept=n_swept, leaves=leaves)
         if tree.refuted:
             return tree
