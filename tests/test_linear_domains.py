@@ -40,7 +40,7 @@ def test_a_quadratic_on_the_sphere(seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_maximum_over_a_ball(seed):
-    policy, rng = told(Ball(3, 2.0), 1.5 * k.Linear(), 6, seed, oversampling=None if seed % 2 else 1.0)
+    policy, rng = told(Ball(3, 2.0), 1.5 * k.Linear(), 6, seed)
     (x,) = policy.choose()
     assert np.linalg.norm(x) == pytest.approx(2.0)
     X = 2.0 * directions(3, 100_000, rng)
@@ -176,5 +176,5 @@ def test_polytopes_can_be_compared():
 
 
 def test_a_radius_with_a_promise():
-    policy = DomainBKB(Ball(2), k.Linear(), regularization=0.01, confidence=ma.LogDet(1.0, 0.1, horizon=10), oversampling=None)
+    policy = DomainBKB(Ball(2), k.Linear(), regularization=0.01, confidence=ma.Certified(1.0, 0.1))
     assert np.linalg.norm(policy.choose()) <= 1 + 1e-9
