@@ -66,7 +66,7 @@ class Told:
         _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         order = np.argsort(first)  # as they came
         weights = np.bincount(which.ravel(), self.weights.items, minlength=len(first))
-        return rows[first[order]], weights[order]
+        return rows[first[order]], np.asarray(weights[order], dtype=np.float64)
 
 
 class DomainBKB:

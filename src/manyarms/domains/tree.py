@@ -27,7 +27,7 @@ from manyarms.kernels import Kernel, On, Product, Scaled, Sum
 from manyarms.kernels.stationary import Stationary
 from manyarms.numbers import real, whole
 from manyarms.sketch.confidence import Promise, Radius, updated_norm
-from manyarms.typing import Array, ArrayLike, Mask, Seed
+from manyarms.typing import Array, ArrayLike, Indices, Mask, Seed
 
 AT_ONCE = 16
 """Leaves that are scored together, those of largest index first."""
@@ -41,7 +41,7 @@ class Leaves:
 
     low: Array  # (n, d)
     high: Array  # (n, d)
-    depth: Array  # (n,)
+    depth: Indices  # (n,)
     cap: Array  # (n,) bounds f at the centre: u(parent) + V_parent, and u(centre) at earlier times
     width: Array  # (n,) β̃σ̃ at the centre; NaN where it is not that of now
 
@@ -305,9 +305,9 @@ class AdaBKB(DomainBKB):
         """d_k(centre, corner) in a cell of each depth, (depth + 1,): no point of the cell is farther."""
         d = self.domain.dimension
         cut = (np.arange(self.depth + 1)[:, None] + d - 1 - np.arange(d)) // d  # how often each side was
-        corner = 0.5 * float(self.children) ** -cut
+        corner: Array = 0.5 * np.power(1.0 / self.children, cut)
         origin = np.zeros((1, d))
-        squared = 2 * (self.kernel.diag(origin) - self.kernel(corner, origin)[:, 0])
+        squared = 2 * (float(self.kernel.diag(origin)[0]) - self.kernel(corner, origin)[:, 0])
         return np.asarray(np.sqrt(np.maximum(squared, 0.0)))
 
 
