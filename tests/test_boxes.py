@@ -377,9 +377,8 @@ def test_whole_numbers_are_drawn_alike():
 def test_a_score_is_accurate_where_noise_is_small(variance, error):
     rng = np.random.default_rng(0)
     X = np.vstack([rng.random((20, 2)), 0.5 + 0.02 * rng.standard_normal((30, 2))])
-    policy = DomainBKB(Box([[0, 1], [0, 1]]), k.Matern(0.5), regularization=variance)
+    policy = DomainBKB(Box([[0, 1], [0, 1]]), k.Matern(0.5), regularization=variance, rule=ma.Inserted(0.0))
     policy.observe(X, np.sin(3 * X).sum(axis=1))
-    assert len(policy.inducing) >= 49  # rounding leaves one out
     others = np.vstack([rng.random((10, 2)), 0.5 + 0.02 * rng.standard_normal((30, 2))])
     grams = high_precision.matern([0.5, 0.5], 2.5), X, np.ones(50), np.sin(3 * X).sum(axis=1)
     mean, squared = high_precision.exact_moments(*grams, variance, others)

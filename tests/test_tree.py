@@ -138,7 +138,8 @@ def test_a_coarse_sketch_serves_as_well():
 def test_only_the_leaves_on_top_are_scored_and_the_choice_is_that_of_all():
     policy, _, _ = run(2, 5, 40)
     tree = policy.tree
-    everything = policy._scored(policy.belief, tree.leaves, slice(None), policy.beta, False)
+    cap, width = policy._bounds(policy.belief, tree.leaves, policy.beta, refuted=False)
+    everything = replace(tree.leaves, cap=cap, width=width)
     full, at = policy._grown(policy.belief, replace(tree, leaves=everything), policy.beta)
     np.testing.assert_array_equal(policy.choose()[0], full.leaves.centre[at])
 

@@ -27,10 +27,12 @@ from manyarms.kernels import Kernel, On, Product, Scaled, Sum
 from manyarms.kernels.stationary import Stationary
 from manyarms.numbers import real, whole
 from manyarms.sketch.confidence import Promise, Radius, updated_norm
-from manyarms.typing import Array, ArrayLike, Indices, Mask, Seed
+from manyarms.typing import AnyArray, Array, ArrayLike, Indices, Mask, Seed
 
 AT_ONCE = 16
 """Leaves that are scored together, those of largest index first."""
+SPARE = 64
+"""Leaves that there is room for at first."""
 GROWTH = 1.1
 """All leaves are scored anew, and dropped, when there are so many times more observations."""
 
@@ -55,17 +57,23 @@ class Leaves:
 
     def part(self, some: Any) -> "Leaves":
         """Some of them."""
-        return Leaves(self.low[some], self.high[some], self.depth[some], self.cap[some], self.width[some])
+        return Leaves(*(each[some] for each in self._arrays))
 
-    def with_(self, more: "Leaves") -> "Leaves":
-        """These and more."""
-        return Leaves(
-            np.vstack([self.low, more.low]),
-            np.vstack([self.high, more.high]),
-            np.concatenate([self.depth, more.depth]),
-            np.concatenate([self.cap, more.cap]),
-            np.concatenate([self.width, more.width]),
-        )
+    def with_room(self) -> "Leaves":
+        """A copy in which as many more, and some, have room behind these."""
+        rooms = (np.zeros((SPARE + 2 * len(self), *each.shape[1:]), dtype=each.dtype) for each in self._arrays)
+        roomy = Leaves(*rooms)
+        roomy.put(np.arange(len(self)), self)
+        return roomy
+
+    def put(self, places: Indices, others: "Leaves") -> None:
+        """Write others over what is at some places: for a copy that no one else has."""
+        for mine, theirs in zip(self._arrays, others._arrays, strict=True):
+            mine[places] = theirs
+
+    @property
+    def _arrays(self) -> tuple[AnyArray, ...]:
+        return (self.low, self.high, self.depth, self.cap, self.width)
 
     def cover(self, row: Array) -> Mask:
         """Which of them hold a row (d,)."""
@@ -221,33 +229,39 @@ class AdaBKB(DomainBKB):
 
     def _grown(self, belief: Frozen, tree: Tree, beta: float) -> tuple[Tree, int]:
         """Split the leaf of largest index until one is found whose centre is to be pulled: the tree, and that leaf."""
-        leaves = tree.leaves
+        inside = tree.norm * self._reach
+        room = tree.leaves.with_room()
+        index = room.cap + inside[room.depth]
+        n = len(tree.leaves)
         n_cells = tree.n_cells
         while True:
-            index = leaves.cap + tree.norm * self._reach[leaves.depth]
-            at = int(np.argmax(index))
-            if np.isnan(leaves.width[at]):
-                stale = np.flatnonzero(np.isnan(leaves.width))
-                some = stale[np.argsort(-index[stale], kind="stable")[:AT_ONCE]]
-                leaves = self._scored(belief, leaves, some, beta, tree.refuted)
+            at = int(np.argmax(index[:n]))
+            if np.isnan(room.width[at]):
+                stale = np.flatnonzero(np.isnan(room.width[:n]))
+                some = stale[_largest(index[stale], AT_ONCE)]
+                room.cap[some], room.width[some] = self._bounds(belief, room.part(some), beta, tree.refuted)
+                index[some] = room.cap[some] + inside[room.depth[some]]
                 continue
-            inside = tree.norm * self._reach[leaves.depth[at]]
-            if leaves.width[at] > inside or leaves.depth[at] >= self.depth:
-                return replace(tree, leaves=leaves, n_cells=n_cells), at
-            parts = self._parts(leaves, at, float(index[at]))
-            leaves = leaves.part(np.arange(len(leaves)) != at).with_(parts)
+            if room.width[at] > inside[room.depth[at]] or room.depth[at] >= self.depth:
+                return replace(tree, leaves=room.part(slice(n)), n_cells=n_cells), at
+            # One child takes the place of the leaf, the others come behind all.
+            parts = self._parts(room, at, float(index[at]))
+            if n + self.children > len(room):
+                room = room.part(slice(n)).with_room()
+                index = np.concatenate([index[:n], np.zeros(len(room) - n)])
+            places = np.array([at, *range(n, n + self.children - 1)])
+            room.put(places, parts)
+            index[places] = parts.cap + inside[parts.depth]
+            n += self.children - 1
             n_cells += self.children
 
-    def _scored(self, belief: Frozen, leaves: Leaves, some: Any, beta: float, refuted: bool) -> Leaves:
-        """With the bounds of now at the centres of some of them."""
-        centre = leaves.part(some).centre
+    def _bounds(self, belief: Frozen, leaves: Leaves, beta: float, refuted: bool) -> tuple[Array, Array]:
+        """`cap` and `width` of leaves, now."""
+        centre = leaves.centre
         mean, variance = belief.moments(centre, self.kernel.diag(centre))
-        cap = leaves.cap.copy()
-        width = leaves.width.copy()
-        width[some] = beta * np.sqrt(variance)
-        upper = mean + width[some]
-        cap[some] = upper if refuted else np.minimum(cap[some], upper)  # bounds of all times hold together
-        return replace(leaves, cap=cap, width=width)
+        width = beta * np.sqrt(variance)
+        upper = mean + width
+        return (upper if refuted else np.minimum(leaves.cap, upper)), width  # bounds of all times hold together
 
     def _pruned(self, belief: Frozen, tree: Tree, rows: Array, beta: float) -> Tree | None:
         """With the lower bounds of these rows, and without leaves that cannot hold the maximum; None where F is refuted.
@@ -267,7 +281,8 @@ class AdaBKB(DomainBKB):
         n_swept = tree.n_swept
         if belief.n_observations >= GROWTH * n_swept:
             n_swept = belief.n_observations
-            leaves = self._scored(belief, leaves, slice(None), beta, tree.refuted)
+            cap, width = self._bounds(belief, leaves, beta, tree.refuted)
+            leaves = replace(leaves, cap=cap, width=width)
         tree = replace(tree, lowest=lowest, top=top, n_swept=n_swept, leaves=leaves)
         if tree.refuted:
             return tree
@@ -309,6 +324,11 @@ class AdaBKB(DomainBKB):
         origin = np.zeros((1, d))
         squared = 2 * (float(self.kernel.diag(origin)[0]) - self.kernel(corner, origin)[:, 0])
         return np.asarray(np.sqrt(np.maximum(squared, 0.0)))
+
+
+def _largest(values: Array, n: int) -> Indices:
+    """Where the n largest are."""
+    return np.argpartition(-values, n)[:n] if len(values) > n else np.arange(len(values))
 
 
 def _is_continuous(side: Any) -> bool:
