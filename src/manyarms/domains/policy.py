@@ -74,7 +74,7 @@ class DomainBKB:
 
     domain : a `Box`, a `Ball` or a `Polytope`.
     kernel : of encoded rows.
-    rule : `Inserted`. Its tolerance is smaller here than over a table: near a maximum, rows come close to each other.
+    rule : `Inserted`, which rows enter the inducing set W.
     maximiser : a function of u, the domain and a generator that returns a row; u is called with rows (n, d) and gives
         (n,), and u.gradient gives (n, d). Default: `MultiStart()` on boxes, the domain's own `maximise` elsewhere.
     regularization, noise, confidence, seed : as for `BKB`. `Certified`, `LogDet` and `Theory` hold over infinite sets, too.
@@ -101,14 +101,18 @@ class DomainBKB:
                 f"domain must be a Box, a Ball or a Polytope, got {domain!r}; BKB takes a table of arms"
             )
         if not isinstance(rule, Inserted):
-            raise ParameterError(f"over a domain the rule is Inserted(…), got {rule!r}; BKB takes others")
+            raise ParameterError(
+                f"over a domain the rule is Inserted(…), got {rule!r}; BKB takes others"
+            )
         self.domain = domain
         self.kernel = as_kernel(kernel)
         self.regularization = real(
             regularization, "regularization", "a positive variance, for instance noise**2", above=0
         )
         own = float(np.sqrt(self.regularization))
-        self.noise = own if noise is None else real(noise, "noise", "a positive standard deviation", above=0)
+        self.noise = (
+            own if noise is None else real(noise, "noise", "a positive standard deviation", above=0)
+        )
         self.rule = rule
         self.confidence = as_radius(confidence)
         check_noise(self.confidence, self.noise)
@@ -125,7 +129,9 @@ class DomainBKB:
         self._first_row = some[0]
         self._chance = Chance.of(rng)
         none = np.zeros((0, domain.dimension))
-        prior = rule.prior(self.kernel, Arms(none, np.zeros(0)), self.regularization, self.noise, rng)
+        prior = rule.prior(
+            self.kernel, Arms(none, np.zeros(0)), self.regularization, self.noise, rng
+        )
         none_yet = (Stack(np.zeros(0)), Stack(np.zeros(0)))
         self._state = Told(prior, Stack(none), *none_yet, first_norm(self.confidence))
         _ = self.beta  # a radius that cannot be had over a domain says so now

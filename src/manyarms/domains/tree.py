@@ -61,7 +61,10 @@ class Leaves:
 
     def with_room(self) -> "Leaves":
         """A copy in which as many more, and some, have room behind these."""
-        rooms = (np.zeros((SPARE + 2 * len(self), *each.shape[1:]), dtype=each.dtype) for each in self._arrays)
+        rooms = (
+            np.zeros((SPARE + 2 * len(self), *each.shape[1:]), dtype=each.dtype)
+            for each in self._arrays
+        )
         roomy = Leaves(*rooms)
         roomy.put(np.arange(len(self)), self)
         return roomy
@@ -136,7 +139,9 @@ class AdaBKB(DomainBKB):
         seed: Seed = 0,
     ) -> None:
         if not isinstance(domain, Box) or not all(_is_continuous(side) for side in domain.columns):
-            raise ParameterError(f"AdaBKB takes a box of numbers, neither whole ones nor choices, got {domain!r}")
+            raise ParameterError(
+                f"AdaBKB takes a box of numbers, neither whole ones nor choices, got {domain!r}"
+            )
         super().__init__(
             domain,
             kernel,
@@ -159,7 +164,9 @@ class AdaBKB(DomainBKB):
         self.depth = 8 * domain.dimension if depth is None else whole(depth, "depth")
         self._reach = self._distances()
         told = self._state
-        self._state = Grown(told.belief, told.rows, told.weights, told.rewards, told.norm, Tree(self._root(), norm))
+        self._state = Grown(
+            told.belief, told.rows, told.weights, told.rewards, told.norm, Tree(self._root(), norm)
+        )
         self._split_cache: tuple[Grown, Tree, int] | None = None
 
     @property
@@ -239,7 +246,9 @@ class AdaBKB(DomainBKB):
             if np.isnan(room.width[at]):
                 stale = np.flatnonzero(np.isnan(room.width[:n]))
                 some = stale[_largest(index[stale], AT_ONCE)]
-                room.cap[some], room.width[some] = self._bounds(belief, room.part(some), beta, tree.refuted)
+                room.cap[some], room.width[some] = self._bounds(
+                    belief, room.part(some), beta, tree.refuted
+                )
                 index[some] = room.cap[some] + inside[room.depth[some]]
                 continue
             if room.width[at] > inside[room.depth[at]] or room.depth[at] >= self.depth:
@@ -255,13 +264,17 @@ class AdaBKB(DomainBKB):
             n += self.children - 1
             n_cells += self.children
 
-    def _bounds(self, belief: Frozen, leaves: Leaves, beta: float, refuted: bool) -> tuple[Array, Array]:
+    def _bounds(
+        self, belief: Frozen, leaves: Leaves, beta: float, refuted: bool
+    ) -> tuple[Array, Array]:
         """`cap` and `width` of leaves, now."""
         centre = leaves.centre
         mean, variance = belief.moments(centre, self.kernel.diag(centre))
         width = beta * np.sqrt(variance)
         upper = mean + width
-        return (upper if refuted else np.minimum(leaves.cap, upper)), width  # bounds of all times hold together
+        return (
+            upper if refuted else np.minimum(leaves.cap, upper)
+        ), width  # bounds of all times hold together
 
     def _pruned(self, belief: Frozen, tree: Tree, rows: Array, beta: float) -> Tree | None:
         """With the lower bounds of these rows, and without leaves that cannot hold the maximum; None where F is refuted.
@@ -289,7 +302,9 @@ class AdaBKB(DomainBKB):
         keep = leaves.cap + tree.norm * self._reach[leaves.depth] >= lowest
         if self._is_too_large(belief, tree.norm) or not keep[leaves.cover(top)].any():
             return None
-        return replace(tree, leaves=leaves.part(keep), n_dropped=tree.n_dropped + int((~keep).sum()))
+        return replace(
+            tree, leaves=leaves.part(keep), n_dropped=tree.n_dropped + int((~keep).sum())
+        )
 
     def _is_too_large(self, belief: Frozen, norm: float) -> bool:
         """μ̃ is, for ‖f‖ ≤ F, by a radius with a promise."""
@@ -303,7 +318,9 @@ class AdaBKB(DomainBKB):
     def _root(self) -> Leaves:
         d = self.domain.dimension
         depth = np.zeros(1, dtype=np.intp)
-        return Leaves(np.zeros((1, d)), np.ones((1, d)), depth, np.full(1, np.inf), np.full(1, np.nan))
+        return Leaves(
+            np.zeros((1, d)), np.ones((1, d)), depth, np.full(1, np.inf), np.full(1, np.nan)
+        )
 
     def _parts(self, leaves: Leaves, at: int, cap: float) -> Leaves:
         """The children of a leaf."""
@@ -314,12 +331,16 @@ class AdaBKB(DomainBKB):
         cuts = np.linspace(low[0, side], high[0, side], n + 1)
         low[:, side] = cuts[:-1]
         high[:, side] = cuts[1:]
-        return Leaves(low, high, np.full(n, leaves.depth[at] + 1), np.full(n, cap), np.full(n, np.nan))
+        return Leaves(
+            low, high, np.full(n, leaves.depth[at] + 1), np.full(n, cap), np.full(n, np.nan)
+        )
 
     def _distances(self) -> Array:
         """d_k(centre, corner) in a cell of each depth, (depth + 1,): no point of the cell is farther."""
         d = self.domain.dimension
-        cut = (np.arange(self.depth + 1)[:, None] + d - 1 - np.arange(d)) // d  # how often each side was
+        cut = (
+            np.arange(self.depth + 1)[:, None] + d - 1 - np.arange(d)
+        ) // d  # how often each side was
         corner: Array = 0.5 * np.power(1.0 / self.children, cut)
         origin = np.zeros((1, d))
         squared = 2 * (float(self.kernel.diag(origin)[0]) - self.kernel(corner, origin)[:, 0])
@@ -339,4 +360,6 @@ def _falls(kernel: Kernel) -> bool:
     """k(x, y) is positive and falls with every |x_j − y_j|, and is that of x − y: the farthest point is a corner."""
     if isinstance(kernel, Sum | Product):
         return _falls(kernel.first) and _falls(kernel.second)
-    return isinstance(kernel, Stationary) or (isinstance(kernel, Scaled | On) and _falls(kernel.kernel))
+    return isinstance(kernel, Stationary) or (
+        isinstance(kernel, Scaled | On) and _falls(kernel.kernel)
+    )
