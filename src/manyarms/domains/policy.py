@@ -75,9 +75,11 @@ class DomainBKB:
     domain : a `Box`, a `Ball` or a `Polytope`.
     kernel : of encoded rows.
     rule : `Inserted`, which rows enter the inducing set W.
-    maximiser : a function of u, the domain and a generator that returns a row; u is called with rows (n, d) and gives
-        (n,), and u.gradient gives (n, d). Default: `MultiStart()` on boxes, the domain's own `maximise` elsewhere.
-    regularization, noise, confidence, seed : as for `BKB`. `Certified`, `LogDet` and `Theory` hold over infinite sets, too.
+    maximiser : a function of u, the domain and a generator that returns a row; u is called with
+        rows (n, d) and gives (n,), and u.gradient gives (n, d). Default: `MultiStart()` on boxes,
+        the domain's own `maximise` elsewhere.
+    regularization, noise, confidence, seed : as for `BKB`. `Certified`, `LogDet` and `Theory` hold
+        over infinite sets, too.
 
     What a radius promises of regret asks for the maximum of u. A local search need not find it.
     """

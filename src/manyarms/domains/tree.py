@@ -1,15 +1,19 @@
 """Ada-BKB: no maximiser, but a tree of cells that is refined where f may be largest.
 
-Rando, Carratino, Villa and Rosasco, "Ada-BKB: Scalable Gaussian process optimization on continuous domains by adaptive
-discretization" (AISTATS 2022). With ‖f‖ ≤ F, |f(x) − f(y)| ≤ F·d_k(x, y), d_k(x, y)² = k(x, x) + k(y, y) − 2k(x, y). A
-cell with centre c has V = F·max d_k(c, x) over its x, and the index
+Rando, Carratino, Villa and Rosasco, "Ada-BKB: Scalable Gaussian process optimization on continuous
+domains by adaptive discretization" (AISTATS 2022). With ‖f‖ ≤ F, |f(x) − f(y)| ≤ F·d_k(x, y),
+d_k(x, y)² = k(x, x) + k(y, y) − 2k(x, y). A cell with centre c has V = F·max d_k(c, x) over its x,
+and the index
 
-    I = min(u(c), u(parent) + V_parent) + V ≥ f(x) for all x in the cell,  u = μ̃ + β̃σ̃, the least of u at all times so far.
+    I = min(u(c), u(parent) + V_parent) + V ≥ f(x) for all x in the cell,  u = μ̃ + β̃σ̃, the least
+    of u at all times so far.
 
-The leaf of largest index is split where β̃σ̃(c) ≤ V, that is where f(c) is known better than what the cell hides, and else
-its centre is pulled. Leaves whose index is below the largest lower bound μ̃ − β̃σ̃ of a row pulled are dropped.
+The leaf of largest index is split where β̃σ̃(c) ≤ V, that is where f(c) is known better than what
+the cell hides, and else its centre is pulled. Leaves whose index is below the largest lower bound
+μ̃ − β̃σ̃ of a row pulled are dropped.
 
-Indices only fall. So one that was computed earlier is a bound, and only the leaves on top are scored anew.
+Indices only fall. So one that was computed earlier is a bound, and only the leaves on top are
+scored anew.
 """
 
 import warnings
@@ -107,19 +111,22 @@ class Grown(Told):
 class AdaBKB(DomainBKB):
     """Ada-BKB over a box of numbers, with a kernel that falls with every distance |x_j − y_j| (RBF, Matérn, sums, …).
 
-    With a radius that holds (`Certified`, `LogDet`, `Theory`) for a true bound on the norm, every cell that holds a maximum
-    of f is kept, and regret is bounded as in the paper, with probability 1 − δ. No maximiser is trusted.
+    With a radius that holds (`Certified`, `LogDet`, `Theory`) for a true bound on the norm, every
+    cell that holds a maximum of f is kept, and regret is bounded as in the paper, with probability
+    1 − δ. No maximiser is trusted.
 
-    norm : F in V; that of `confidence` where it has one. F is refuted where ‖μ̃‖ is too large for it, or where no leaf is
-        left that may hold the best row. The tree then starts over, as what was dropped rested on F. With a radius that has
-        ``double=True``, F is doubled, and what is promised of such a radius still is. Else a `NormWarning` says so; from
-        then on the leaf of largest u(c) + V of now is taken and none is dropped: a search without a promise. A true bound
-        may ask for far more pulls than there are: cells of size V < β̃σ̃ are pulled one by one.
-    children : parts that a side of a cell is cut in, one side after the other; of an odd number the middle one keeps the
-        centre.
-    depth : splits from the box down to the smallest cells, which are never split; 8 for each column by default.
-    domain, kernel, regularization, noise, rule, confidence, seed : as for `DomainBKB`. Several choices a time come without
-        the theorem: centres pending are supposed to give their mean.
+    norm : F in V; that of `confidence` where it has one. F is refuted where ‖μ̃‖ is too large for
+        it, or where no leaf is left that may hold the best row. The tree then starts over, as what
+        was dropped rested on F. With a radius that has ``double=True``, F is doubled, and what is
+        promised of such a radius still is. Else a `NormWarning` says so; from then on the leaf of
+        largest u(c) + V of now is taken and none is dropped: a search without a promise. A true
+        bound may ask for far more pulls than there are: cells of size V < β̃σ̃ are pulled one by one.
+    children : parts that a side of a cell is cut in, one side after the other; of an odd number the
+        middle one keeps the centre.
+    depth : splits from the box down to the smallest cells, which are never split; 8 for each column
+        by default.
+    domain, kernel, regularization, noise, rule, confidence, seed : as for `DomainBKB`. Several
+        choices a time come without the theorem: centres pending are supposed to give their mean.
     """
 
     _state: Grown
@@ -279,8 +286,9 @@ class AdaBKB(DomainBKB):
     def _pruned(self, belief: Frozen, tree: Tree, rows: Array, beta: float) -> Tree | None:
         """With the lower bounds of these rows, and without leaves that cannot hold the maximum; None where F is refuted.
 
-        It is where μ̃ is too large for it, or the bound of every leaf that holds the best row is below the value there.
-        Once it is, a bound does not outlive a later one and no leaf is dropped.
+        It is where μ̃ is too large for it, or the bound of every leaf that holds the best row is
+        below the value there. Once it is, a bound does not outlive a later one and no leaf is
+        dropped.
         """
         mean, variance = belief.moments(rows, self.kernel.diag(rows))
         lower = mean - beta * np.sqrt(variance)
