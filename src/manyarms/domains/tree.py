@@ -25,7 +25,7 @@ import numpy as np
 from manyarms.beliefs.base import Batch, Record
 from manyarms.beliefs.frozen import Frozen, Inserted
 from manyarms.domains.box import Box, Range
-from manyarms.domains.policy import DomainBKB, Told, supposing
+from manyarms.domains.policy import DomainBKB, Learned, supposing
 from manyarms.errors import KernelError, NormWarning, ParameterError
 from manyarms.kernels import Kernel, On, Product, Scaled, Sum
 from manyarms.kernels.stationary import Stationary
@@ -102,14 +102,16 @@ class Tree:
 
 
 @dataclass(frozen=True)
-class Grown(Told):
+class Grown(Learned):
     """What was told, and the tree after it."""
 
     tree: Tree
 
 
 class AdaBKB(DomainBKB):
-    """Ada-BKB over a box of numbers, with a kernel that falls with every distance |x_j − y_j| (RBF, Matérn, sums, …).
+    """Ada-BKB over a box of numbers.
+
+    The kernel falls with every distance |x_j − y_j|: RBF, Matérn, their sums and products.
 
     With a radius that holds (`Certified`, `LogDet`, `Theory`) for a true bound on the norm, every
     cell that holds a maximum of f is kept, and regret is bounded as in the paper, with probability
@@ -160,7 +162,8 @@ class AdaBKB(DomainBKB):
         )
         if not _falls(self.kernel):
             raise KernelError(
-                f"AdaBKB takes RBF and Matern kernels, their multiples, sums and products, got {self.kernel!r}"
+                f"AdaBKB takes RBF and Matern kernels, their multiples, sums and products, "
+                f"got {self.kernel!r}"
             )
         if norm is None and isinstance(confidence, Promise):
             norm = confidence.norm
@@ -203,13 +206,13 @@ class AdaBKB(DomainBKB):
                 tree, at = self._supposing(tree, np.vstack([waiting, *chosen]), beta)
 
     def _supposing(self, tree: Tree, rows: Array, beta: float) -> tuple[Tree, int]:
-        """The next leaf to pull if each of these rows (n, d) had given its mean, and the tree split down to it."""
+        """The next leaf if each of these rows (n, d) had given its mean, and the tree with it."""
         belief = supposing(self._state.belief, rows)
         unknown = replace(tree.leaves, width=np.full(len(tree.leaves), np.nan))
         return self._grown(belief, replace(tree, leaves=unknown), beta)
 
-    def _learned(self, state: Told, batch: Batch, record: Record | None) -> tuple[Told, Record]:
-        """The state after these observations, leaves that cannot hold the maximum dropped, and what was decided."""
+    def _learned(self, state: Learned, batch: Batch, record: Record | None) -> tuple[Learned, Record]:
+        """The state after these observations, its tree pruned, and what was decided."""
         tree, _ = self._split()
         told, record = super()._learned(state, batch, record)
         rows = batch.rows if tree.top is None else np.vstack([batch.rows, tree.top])
@@ -225,7 +228,8 @@ class AdaBKB(DomainBKB):
                 told = replace(told, norm=2 * norm)
                 continue
             warnings.warn(
-                f"the data refute norm={norm:g}: cells that were dropped may hold the maximum. The tree starts over, "
+                f"the data refute norm={norm:g}: cells that were dropped may hold the maximum. "
+                "The tree starts over, "
                 "drops none and promises nothing; give a larger norm, or a radius with double=True",
                 NormWarning,
                 stacklevel=4,
@@ -234,7 +238,7 @@ class AdaBKB(DomainBKB):
         return Grown(told.belief, told.rows, told.weights, told.rewards, told.norm, pruned), record
 
     def _split(self) -> tuple[Tree, int]:
-        """The tree split until the leaf of largest index is one to be pulled, and that leaf: a cache."""
+        """The tree, split until the leaf of largest index is to be pulled, and that leaf: a cache."""
         state = self._state
         cached = self._split_cache
         if cached is None or cached[0] is not state:
@@ -242,7 +246,7 @@ class AdaBKB(DomainBKB):
         return cached[1], cached[2]
 
     def _grown(self, belief: Frozen, tree: Tree, beta: float) -> tuple[Tree, int]:
-        """Split the leaf of largest index until one is found whose centre is to be pulled: the tree, and that leaf."""
+        """Split the leaf of largest index until one is to be pulled: the tree, and that leaf."""
         inside = tree.norm * self._reach
         room = tree.leaves.with_room()
         index = room.cap + inside[room.depth]
@@ -284,7 +288,7 @@ class AdaBKB(DomainBKB):
         ), width  # bounds of all times hold together
 
     def _pruned(self, belief: Frozen, tree: Tree, rows: Array, beta: float) -> Tree | None:
-        """With the lower bounds of these rows, and without leaves that cannot hold the maximum; None where F is refuted.
+        """The tree without leaves that cannot hold the maximum; None where F is refuted.
 
         It is where μ̃ is too large for it, or the bound of every leaf that holds the best row is
         below the value there. Once it is, a bound does not outlive a later one and no leaf is
@@ -365,7 +369,7 @@ def _is_continuous(side: Any) -> bool:
 
 
 def _falls(kernel: Kernel) -> bool:
-    """k(x, y) is positive and falls with every |x_j − y_j|, and is that of x − y: the farthest point is a corner."""
+    """k is a function of x − y that falls with every |x_j − y_j|: a corner is farthest."""
     if isinstance(kernel, Sum | Product):
         return _falls(kernel.first) and _falls(kernel.second)
     return isinstance(kernel, Stationary) or (
