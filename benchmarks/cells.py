@@ -30,8 +30,8 @@ def main():
             policy, _, best = run(d, seed, depth=depth)
             tree = policy.tree
             lost += not covers(tree, best)
-            shares.append(tree.n_dropped / (tree.n_dropped + len(tree.low)))
-            dropped, kept = dropped + tree.n_dropped, kept + len(tree.low)
+            shares.append(tree.n_dropped / (tree.n_dropped + len(tree.leaves)))
+            dropped, kept = dropped + tree.n_dropped, kept + len(tree.leaves)
         print(
             f"{d} dimension(s), {kernel!r}, ‖f‖ = {norm}, noise {noise}, {horizon} observations, depth {depth}, "
             f"{options.seeds} seeds: {lost} lost the maximum; {dropped / (dropped + kept):.0%} of all cells dropped "

@@ -8,6 +8,7 @@ from sklearn.gaussian_process import kernels as sk
 import manyarms as ma
 from manyarms import kernels as k
 from manyarms.domains import Box, DomainBKB, MultiStart
+from manyarms.domains.policy import supposing
 from manyarms.errors import ArmsError, KernelError, NumericalError, ObservationError, ParameterError, StateError
 
 MIXED = {"lr": (1e-4, 1e-1, "log"), "act": ["relu", "tanh", "gelu"], "units": (8, 512), "drop": (0.0, 0.5)}
@@ -198,13 +199,13 @@ def told(domain, kernel, n=30, **options):
     return policy
 
 
-@pytest.mark.parametrize("oversampling", [None, 5.0, 0.5])
+@pytest.mark.parametrize("tolerance", [0.0, 0.01, 1.0])
 @pytest.mark.parametrize("name", ["rbf", "matern52", "nested"])
-def test_the_score_and_its_gradient(name, oversampling):
+def test_the_score_and_its_gradient(name, tolerance):
     """u is μ̃ + β̃σ̃ of the posterior's own moments, exact or sketched; its gradient that of finite differences."""
-    lam = 1.0 if oversampling == 0.5 else 1e-3
-    policy = told(Box([[0, 1]] * 3), KERNELS[name], 60, oversampling=oversampling, regularization=lam)
-    assert (len(policy._state.posterior.basis) < 60) == (oversampling == 0.5)  # the sketch is one
+    lam = 1.0 if tolerance == 1.0 else 1e-3
+    policy = told(Box([[0, 1]] * 3), KERNELS[name], 60, rule=ma.Inserted(tolerance), regularization=lam)
+    assert (len(policy.inducing) < 50) == (tolerance == 1.0)  # the sketch is one
     X = np.random.default_rng(2).random((5, 3))
     mean, std = policy.predict(X)
     np.testing.assert_allclose(policy.score(X), mean + policy.beta / np.sqrt(lam) * std, rtol=1e-8)
@@ -216,7 +217,7 @@ def test_the_posterior_is_the_exact_one_where_nothing_is_sketched():
     box, rng = Box([[0, 1]] * 2), np.random.default_rng(0)
     X = rng.random((12, 2))
     arms, y = np.array([0, 1, 2, 3, 2, 4, 2, 5]), rng.standard_normal(8)
-    policy = DomainBKB(box, k.RBF(0.4), regularization=0.1, oversampling=None)
+    policy = DomainBKB(box, k.RBF(0.4), regularization=0.1, rule=ma.Inserted(0.0))
     for i in range(0, 8, 2):
         policy.observe(X[arms[i : i + 2]], y[i : i + 2])
     exact = ma.GPUCB(X, k.RBF(0.4), regularization=0.1)
@@ -304,16 +305,19 @@ def test_bad_input_changes_nothing():
     assert policy._state is before
     with pytest.raises(ParameterError):
         DomainBKB(Box([[0, 1]]), k.RBF(0.3), confidence=ma.Bayes()).choose()
-    with pytest.raises(ParameterError, match="horizon"):
-        DomainBKB(Box([[0, 1]]), k.RBF(0.3), confidence=ma.LogDet(1.0, 0.1)).choose()
+    with pytest.raises(ParameterError, match="noise"):
+        DomainBKB(Box([[0, 1]]), k.RBF(0.3), confidence=ma.Certified(1.0, 0.2))
+    with pytest.raises(ParameterError, match="rule"):
+        DomainBKB(Box([[0, 1]]), k.RBF(0.3), rule=0.01)
     with pytest.raises(ParameterError):
         DomainBKB(Box([[0, 1]]), k.RBF(0.3), maximiser=3)
 
 
-@pytest.mark.parametrize("oversampling", [None, 5.0])
-def test_a_kernel_that_is_not_psd_is_an_error_naming_two_rows_and_changes_nothing(oversampling):
+@pytest.mark.parametrize("tolerance", [0.0, 0.01])
+def test_a_kernel_that_is_not_psd_is_an_error_naming_two_rows_and_changes_nothing(tolerance):
     """Every pair of rows is possible; more of them together are not."""
-    policy = DomainBKB(Box([[0, 1]]), lambda X, Y: np.cos(3 * (X - Y.T) ** 2), oversampling=oversampling, regularization=1e-3)
+    kernel, rule = (lambda X, Y: np.cos(3 * (X - Y.T) ** 2)), ma.Inserted(tolerance)
+    policy = DomainBKB(Box([[0, 1]]), kernel, rule=rule, regularization=1e-3)
     policy.observe([[0.0], [0.5]], [1.0, 0.0])
     before = policy._state
     with pytest.raises(KernelError, match=r"not positive semi-definite.*x = \[.*y = \["):
@@ -321,37 +325,40 @@ def test_a_kernel_that_is_not_psd_is_an_error_naming_two_rows_and_changes_nothin
     assert policy._state is before
 
 
-@pytest.mark.parametrize("oversampling", [None, 0.5])
-def test_a_guess_of_the_norm_is_doubled_as_by_other_policies(oversampling):
-    """‖μ̃‖ and σ̃(μ̃/‖μ̃‖) are those of BKB's posterior on the same inducing rows."""
+@pytest.mark.parametrize("tolerance", [0.0, 1.0])
+def test_a_guess_of_the_norm_is_doubled_as_by_other_policies(tolerance):
+    """‖μ̃‖ and σ̃(μ̃/‖μ̃‖) are those of the posterior on the same inducing rows; no horizon is needed."""
     rng, kernel, lam = np.random.default_rng(0), k.RBF(0.5), 1e-2
     X = rng.random((40, 2))
     y = 3 * np.sin(6 * X[:, 0]) + 0.1 * rng.standard_normal(40)
-    radius = ma.LogDet(0.1, 0.1, double=True, horizon=100)
-    policy = DomainBKB(Box([[0, 1]] * 2), kernel, regularization=lam, oversampling=oversampling, confidence=radius)
-    policy.observe(X[:20], y[:20])
-    policy.observe(X[20:], y[20:])
-    B = policy._state.posterior.basis
-    assert (len(B) < 40) == (oversampling is not None)
-    K, Phi = kernel(B, B), kernel(X, B)
-    L = np.linalg.cholesky(K)
-    Z = np.linalg.solve(L, Phi.T).T
-    V = Z.T @ Z + lam * np.eye(len(B))
-    w = np.linalg.solve(V, Z.T @ y)
-    assert policy.evidence.mean_norm == pytest.approx(np.linalg.norm(w), rel=1e-4)
-    spread = np.sqrt(w @ np.linalg.solve(V, w)) / np.linalg.norm(w)
-    assert policy.evidence.mean_spread == pytest.approx(spread, rel=1e-3)
-    assert policy.evidence.norm > 1
+    settings = {"regularization": lam, "rule": ma.Inserted(tolerance), "confidence": ma.Certified(0.1, 0.1, double=True)}
+    policy = DomainBKB(Box([[0, 1]] * 2), kernel, **settings)
+    table = ma.BKB(X, kernel, **settings)
+    for some in (np.arange(20), np.arange(20, 40)):
+        policy.observe(X[some], y[some])
+        table.observe(some, y[some])
+    np.testing.assert_array_equal(policy.inducing, X[table.belief.keys])
+    np.testing.assert_allclose(policy.evidence.mean(), table.evidence.mean(), rtol=1e-9)
+    assert policy.evidence.norm == table.evidence.norm > 1
+    assert policy.beta == pytest.approx(table.beta)
 
 
-def test_infinite_sets_take_chowdhury_and_gopalans_constants():
-    """With λ = 1 + 2/T and prior k their β is F + ξ√(2(γ + 1 + ln 1/δ)), for the sd √(λσ²)."""
-    T = 50
-    lam = 1 + 2 / T
-    radius = ma.LogDet(norm=2.0, noise=0.3, delta=0.05, horizon=T)
-    evidence = ma.Evidence(np.inf, lam, True, n_observations=10, information=7.0)
-    theirs = 2.0 + 0.3 * np.sqrt(2 * (7.0 / 2 + 1 + np.log(1 / 0.05)))
-    assert radius(evidence) == pytest.approx(np.sqrt(lam) * theirs)
+@pytest.mark.parametrize("radius", [ma.Certified(1.0, 0.1), ma.LogDet(1.0, 0.1), ma.Theory(1.0, 0.1), ma.Growing()])
+def test_radii_need_no_horizon(radius):
+    policy = told(Box([[0, 1]] * 2), k.RBF(0.3), regularization=0.01, confidence=radius)
+    assert policy.evidence.n_arms == np.inf
+    assert policy.beta > 0
+    assert policy.choose().shape == (1, 2)
+
+
+def test_what_is_decided_can_be_told_again():
+    rng = np.random.default_rng(0)
+    X, y = rng.random((50, 1)), rng.standard_normal(50)
+    one, other = (DomainBKB(Box([[0, 1]]), k.RBF(0.2), rule=ma.Inserted(rule)) for rule in (0.01, 1.0))
+    record = one.observe(X, y)
+    other.observe(X, y, record=record)
+    np.testing.assert_array_equal(one.inducing, other.inducing)
+    np.testing.assert_allclose(one.predict(X).mean, other.predict(X).mean)
 
 
 def test_a_maximiser_is_a_value():
@@ -366,59 +373,53 @@ def test_whole_numbers_are_drawn_alike():
     np.testing.assert_allclose(np.unique(drawn[:, 1], return_counts=True)[1] / 30_000, widths / widths.sum(), atol=0.02)
 
 
-@pytest.mark.parametrize("oversampling", [None, 0.5])
-def test_a_score_is_accurate_where_noise_is_small(oversampling):
+@pytest.mark.parametrize(("variance", "error"), [(1e-6, 1e-7), (1e-8, 5e-6)])
+def test_a_score_is_accurate_where_noise_is_small(variance, error):
     rng = np.random.default_rng(0)
     X = np.vstack([rng.random((20, 2)), 0.5 + 0.02 * rng.standard_normal((30, 2))])
-    policy = DomainBKB(Box([[0, 1], [0, 1]]), k.Matern(0.5), regularization=1e-8, oversampling=oversampling)
+    policy = DomainBKB(Box([[0, 1], [0, 1]]), k.Matern(0.5), regularization=variance, rule=ma.Inserted(0.0))
     policy.observe(X, np.sin(3 * X).sum(axis=1))
     others = np.vstack([rng.random((10, 2)), 0.5 + 0.02 * rng.standard_normal((30, 2))])
-    if oversampling is None:
-        grams = high_precision.matern([0.5, 0.5], 2.5), X, np.ones(50), np.sin(3 * X).sum(axis=1)
-        mean, variance = high_precision.exact_moments(*grams, 1e-8, others)
-    else:
-        mean, std = policy.predict(others)
-        variance = np.square(std) / 1e-8
-    np.testing.assert_allclose(policy.score(others), mean + policy.beta * np.sqrt(variance), rtol=1e-7)
+    grams = high_precision.matern([0.5, 0.5], 2.5), X, np.ones(50), np.sin(3 * X).sum(axis=1)
+    mean, squared = high_precision.exact_moments(*grams, variance, others)
+    np.testing.assert_allclose(policy.score(others), mean + policy.beta * np.sqrt(squared), rtol=error)
 
 
-def test_rows_appended_to_an_exact_posterior_are_those_of_a_fit():
+def test_rows_told_a_few_at_a_time_are_those_told_at_once():
     rng = np.random.default_rng(1)
     X, y = rng.random((60, 3)), rng.standard_normal(60)
-    one, all_at_once = (DomainBKB(Box([[0, 1]] * 3), k.Matern(0.5), oversampling=None) for _ in range(2))
+    one, all_at_once = (DomainBKB(Box([[0, 1]] * 3), k.Matern(0.5), rule=ma.Inserted(0.0)) for _ in range(2))
     for i in range(0, 60, 3):
         one.observe(X[i : i + 3], y[i : i + 3])
     all_at_once.observe(X, y)
     for a, b in zip(one.predict(X[:9] + 1e-3), all_at_once.predict(X[:9] + 1e-3), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9)
-    np.testing.assert_allclose(one._state.variance, all_at_once._state.variance, rtol=1e-9)
 
 
-@pytest.mark.parametrize("oversampling", [None, 5.0, 0.3])
-def test_supposed_pulls_draw_nothing_and_leave_the_means_of_a_good_sketch(oversampling):
+@pytest.mark.parametrize("tolerance", [0.0, 0.01, 0.3])
+def test_supposed_pulls_change_no_state_and_leave_the_means(tolerance):
     rng = np.random.default_rng(2)
     X = rng.random((120, 2))
-    policy = DomainBKB(Box([[0, 1]] * 2), k.RBF(0.2), regularization=0.1, oversampling=oversampling)
+    policy = DomainBKB(Box([[0, 1]] * 2), k.RBF(0.2), regularization=0.1, rule=ma.Inserted(tolerance))
     for i in range(0, 120, 10):
         policy.observe(X[i : i + 10], np.sin(6 * X[i : i + 10, 0]))
-    state, others = policy._state, rng.random((50, 2))
-    supposed = state.supposing(others[:1])
-    assert set(supposed.dictionary) - set(state.dictionary) == {len(X)}
-    (mean, variance), (before, wider) = supposed.moments(others), state.moments(others)
-    if oversampling != 0.3:
-        np.testing.assert_allclose(mean, before, atol=1e-3)
-        assert (variance <= wider * (1 + 1e-9)).all()
+    belief, others = policy.belief, rng.random((50, 2))
+    supposed = supposing(belief, others[:1])
+    (mean, variance), (before, wider) = (each.moments(others, np.ones(50)) for each in (supposed, belief))
+    np.testing.assert_allclose(mean, before, atol=1e-9)
+    assert (variance <= wider * (1 + 1e-9)).all()
     assert variance[0] < wider[0]
+    assert policy.belief is belief
 
 
-def test_an_exact_posterior_pays_for_no_sketch():
-    rng, radius = np.random.default_rng(3), ma.LogDet(1.0, 0.1, horizon=1000)
+def test_the_information_is_that_of_the_kernel_matrix():
+    rng = np.random.default_rng(3)
     X, y = rng.random((30, 2)), rng.standard_normal(30)
-    policy = DomainBKB(Box([[0, 1]] * 2), k.RBF(0.3), oversampling=None, confidence=radius)
+    policy = DomainBKB(Box([[0, 1]] * 2), k.RBF(0.3), rule=ma.Inserted(0.0), confidence=ma.LogDet(1.0, 0.1))
     for x, value in zip(X, y, strict=True):
         policy.observe(x[None], [value])
     log_det = np.linalg.slogdet(k.RBF(0.3)(X, X) / 0.01 + np.eye(30))[1]
-    assert policy.evidence.information == pytest.approx(log_det)
+    assert policy.evidence.log_det == pytest.approx(log_det, rel=1e-6)
 
 
 def test_many_rows_at_once_are_sketched_and_placed_once():
@@ -427,9 +428,9 @@ def test_many_rows_at_once_are_sketched_and_placed_once():
     X = np.vstack([X, X[:3], [[0.0]], [[-0.0]]])
     policy = DomainBKB(Box([[0, 1]]), k.RBF(0.3), regularization=0.01)
     policy.observe(X, np.sin(5 * X[:, 0]))
-    assert len(policy.rows) == 1501
+    np.testing.assert_array_equal(policy.rows, np.vstack([X[:1500], [[0.0]]]))
     assert sorted(policy.counts)[-4:] == [2, 2, 2, 2]
-    assert len(policy.dictionary) < 150
+    assert len(policy.inducing) < 50
     np.testing.assert_allclose(policy.predict(X[:50]).mean, np.sin(5 * X[:50, 0]), atol=0.02)
 
 

@@ -12,6 +12,7 @@ from scipy.optimize import brentq, linprog
 
 from manyarms.arms.array import as_rows
 from manyarms.domains.score import Score
+from manyarms.domains.vertices import all_vertices
 from manyarms.errors import ArmsError, KernelError, ParameterError
 from manyarms.kernels import Kernel, Linear, Scaled
 from manyarms.numbers import real, whole
@@ -19,8 +20,16 @@ from manyarms.typing import Array, ArrayLike
 
 TOLERANCE = 1e-8
 """How far outside, relative to the size of the domain, a row may be by rounding."""
-VERTICES, STARTS = 20, 4
-"""Vertices found in random directions, once, and those that a climb starts from."""
+VERTICES = 20
+"""Random directions in which vertices are found, once."""
+STARTS = 20
+"""Vertices, those of largest u, that a climb starts from where not all vertices are known.
+
+On 90 random polytopes of 3 to 5 columns climbs from 4 starts ended in a local maximum 15 times (at
+worst 16 % low), from 20 starts 10 times (6 % low). A start costs a few linear programs.
+"""
+BLOCK = 4096
+"""Vertices that are scored at a time."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +101,13 @@ def on_sphere(d: Array, b: Array) -> Array:
 class Polytope:
     """Ax ≤ b, bounded, with a linear kernel.
 
-    `maximise` climbs from vertex to vertex: u is convex, so the vertex y that maximises ∇u(x)ᵀy has u(y) ≥ u(x). The best end
-    of several starts is returned: a vertex that no such step improves. To maximise a convex function over a polytope is
-    NP-hard, and the global maximum is not guaranteed.
+    u is convex, so that its maximum over the polytope is at a vertex. Where `exact` is true all
+    vertices are known, and `maximise` returns the best of them: the maximum, up to rounding. They
+    are enumerated once, where their number is bounded well enough (`vertices.MOST_VERTICES`).
+
+    Otherwise to maximise a convex function over a polytope is NP-hard. `maximise` then climbs from
+    vertex to vertex, from several starts: the vertex y that maximises ∇u(x)ᵀy has u(y) ≥ u(x). It
+    returns a vertex that no such step improves, which may be a local maximum.
     """
 
     A: Array
@@ -109,8 +122,7 @@ class Polytope:
             raise ParameterError(f"a polytope takes finite A (m, d) and b (m,), got shapes {A.shape} and {b.shape}")
         object.__setattr__(self, "A", A)
         object.__setattr__(self, "b", b)
-        for direction in np.vstack([np.eye(A.shape[1]), -np.eye(A.shape[1])]):
-            self._farthest(direction)
+        _ = self._extents  # which raises where the polytope is empty or not bounded
 
     @property
     def dimension(self) -> int:
@@ -135,10 +147,49 @@ class Polytope:
         return rng.dirichlet(np.ones(len(corners)), n) @ corners
 
     @cached_property
+    def _extents(self) -> tuple[Array, Array]:
+        """The least and the largest value of each column, (d,) and (d,)."""
+        axes = np.eye(self.dimension)
+        largest = np.array([self._farthest(axis) @ axis for axis in axes])
+        least = np.array([self._farthest(-axis) @ axis for axis in axes])
+        return least, largest
+
+    @property
+    def exact(self) -> bool:
+        """All vertices are known: `maximise` returns the maximum of u, and not a local one."""
+        return self._vertices is not None
+
+    @cached_property
+    def _vertices(self) -> Array | None:
+        """All vertices (v, d), or None where they cannot be had."""
+        found = all_vertices(self.A, self.b, *self._extents)
+        if found is None:
+            return None
+        # Qhull works in floating point. Its answer is taken if all vertices are inside and if none
+        # of the corners that linear programs find lies beyond them, along its own direction.
+        try:
+            found = self.checked(found)
+        except ArmsError:
+            return None
+        farthest = (found @ self._directions.T).max(axis=0)
+        expected = (self._corners_found * self._directions).sum(axis=1)
+        size = np.abs(found).max() * np.abs(self._directions).sum(axis=1)
+        return found if (farthest >= expected - TOLERANCE * (1 + size)).all() else None
+
+    @cached_property
+    def _directions(self) -> Array:
+        """Random directions (n, d) in which a few vertices are looked for."""
+        return np.random.default_rng(0).standard_normal((VERTICES, self.dimension))
+
+    @cached_property
+    def _corners_found(self) -> Array:
+        """The vertex that is farthest in each of the directions, (n, d)."""
+        return np.array([self._farthest(direction) for direction in self._directions])
+
+    @cached_property
     def _corners(self) -> Array:
-        rng = np.random.default_rng(0)
-        found = [self._farthest(direction) for direction in rng.standard_normal((VERTICES, self.dimension))]
-        return np.unique(np.array(found), axis=0)
+        """The same, each once."""
+        return np.unique(self._corners_found, axis=0)
 
     def _farthest(self, direction: Array) -> Array:
         """The vertex farthest in a direction."""
@@ -150,12 +201,14 @@ class Polytope:
         return np.asarray(found.x)
 
     def maximise(self, score: Score, _: "Polytope", rng: np.random.Generator) -> Array:
-        """A vertex of large u."""
+        """The vertex of largest u where this is `exact`, else one that no climb improves."""
         _linear(score.kernel)
+        if self._vertices is not None:
+            return _best_of(self._vertices, score)
         corners = self._corners
         order = np.argsort(-score(corners), kind="stable")[:STARTS]
         climbed = np.array([self._climbed(score, corners[i]) for i in order])
-        return np.asarray(climbed[int(np.argmax(score(climbed)))])
+        return _best_of(climbed, score)
 
     def _climbed(self, score: Score, x: Array) -> Array:
         value = float(score(x[None])[0])
@@ -165,6 +218,12 @@ class Polytope:
             if not better > value + 1e-12 * abs(value):
                 return x
             x, value = y, better
+
+
+def _best_of(rows: Array, score: Score) -> Array:
+    """The row of largest u, scored by blocks: a score makes a kernel matrix of all rows given."""
+    blocks = [score(rows[start : start + BLOCK]) for start in range(0, len(rows), BLOCK)]
+    return np.asarray(rows[int(np.argmax(np.concatenate(blocks)))])
 
 
 def _linear(kernel: Kernel) -> tuple[float, float]:

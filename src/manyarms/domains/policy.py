@@ -1,4 +1,4 @@
-"""BKB over an infinite set: arms are rows, and the next one is where a maximiser finds the largest score."""
+"""BKB over an infinite set: arms are rows, the next one where a maximiser finds the largest score."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,11 +43,11 @@ class Domain(Protocol):
 
 
 Maximiser = Callable[[Score, Any, np.random.Generator], ArrayLike]
-"""Of u, which has `gradient`, the domain and a generator: a row (d,) of the domain where u is large."""
+"""Of u, which has `gradient`, the domain and a generator: a row (d,) where u is large."""
 
 
 @dataclass(frozen=True)
-class Told:
+class Learned:
     """Everything that `observe` changes, replaced as a whole."""
 
     belief: Frozen
@@ -66,23 +66,27 @@ class Told:
         _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         order = np.argsort(first)  # as they came
         weights = np.bincount(which.ravel(), self.weights.items, minlength=len(first))
-        return rows[first[order]], weights[order]
+        return rows[first[order]], np.asarray(weights[order], dtype=np.float64)
 
 
 class DomainBKB:
-    """BKB over a `Box`, or another domain, instead of a table. An arm is an encoded row; `Box.decode` gives its point.
+    """BKB over a `Box`, or another domain, instead of a table.
+
+    An arm is an encoded row; `Box.decode` gives its point.
 
     domain : a `Box`, a `Ball` or a `Polytope`.
     kernel : of encoded rows.
-    rule : `Inserted`. Its tolerance is smaller here than over a table: near a maximum, rows come close to each other.
-    maximiser : a function of u, the domain and a generator that returns a row; u is called with rows (n, d) and gives
-        (n,), and u.gradient gives (n, d). Default: `MultiStart()` on boxes, the domain's own `maximise` elsewhere.
-    regularization, noise, confidence, seed : as for `BKB`. `Certified`, `LogDet` and `Theory` hold over infinite sets, too.
+    rule : `Inserted`, which rows enter the inducing set W.
+    maximiser : a function of u, the domain and a generator that returns a row; u is called with
+        rows (n, d) and gives (n,), and u.gradient gives (n, d). Default: `MultiStart()` on boxes,
+        the domain's own `maximise` elsewhere.
+    regularization, noise, confidence, seed : as for `BKB`. `Certified`, `LogDet` and `Theory` hold
+        over infinite sets, too.
 
     What a radius promises of regret asks for the maximum of u. A local search need not find it.
     """
 
-    _state: Told
+    _state: Learned
 
     def __init__(
         self,
@@ -98,17 +102,22 @@ class DomainBKB:
     ) -> None:
         if not all(hasattr(domain, name) for name in ("dimension", "checked", "sample")):
             raise ParameterError(
-                f"domain must be a Box, a Ball or a Polytope, got {domain!r}; BKB takes a table of arms"
+                f"domain must be a Box, a Ball or a Polytope, got {domain!r}; "
+                "BKB takes a table of arms"
             )
         if not isinstance(rule, Inserted):
-            raise ParameterError(f"over a domain the rule is Inserted(…), got {rule!r}; BKB takes others")
+            raise ParameterError(
+                f"over a domain the rule is Inserted(…), got {rule!r}; BKB takes others"
+            )
         self.domain = domain
         self.kernel = as_kernel(kernel)
         self.regularization = real(
             regularization, "regularization", "a positive variance, for instance noise**2", above=0
         )
         own = float(np.sqrt(self.regularization))
-        self.noise = own if noise is None else real(noise, "noise", "a positive standard deviation", above=0)
+        self.noise = (
+            own if noise is None else real(noise, "noise", "a positive standard deviation", above=0)
+        )
         self.rule = rule
         self.confidence = as_radius(confidence)
         check_noise(self.confidence, self.noise)
@@ -125,9 +134,11 @@ class DomainBKB:
         self._first_row = some[0]
         self._chance = Chance.of(rng)
         none = np.zeros((0, domain.dimension))
-        prior = rule.prior(self.kernel, Arms(none, np.zeros(0)), self.regularization, self.noise, rng)
+        prior = rule.prior(
+            self.kernel, Arms(none, np.zeros(0)), self.regularization, self.noise, rng
+        )
         none_yet = (Stack(np.zeros(0)), Stack(np.zeros(0)))
-        self._state = Told(prior, Stack(none), *none_yet, first_norm(self.confidence))
+        self._state = Learned(prior, Stack(none), *none_yet, first_norm(self.confidence))
         _ = self.beta  # a radius that cannot be had over a domain says so now
 
     def choose(self, n: int = 1, *, pending: ArrayLike = ()) -> Array:
@@ -174,7 +185,10 @@ class DomainBKB:
         noise: ArrayLike | None = None,
         record: Record | None = None,
     ) -> Record:
-        """Learn the rewards (n,) of rows (n, d), in one step or not at all; `noise` and `record` as for `BKB`."""
+        """Learn the rewards (n,) of rows (n, d), in one step or not at all.
+
+        `noise`, `record` and what is returned are as for `BKB`.
+        """
         rows = self.domain.checked(arms) + 0.0  # no −0, which equals 0 and has other bytes
         n = len(rows)
         values = as_rewards(rewards, n)
@@ -186,12 +200,12 @@ class DomainBKB:
             self._state, record = self._learned(self._state, batch, record)
         return record
 
-    def _learned(self, state: Told, batch: Batch, record: Record | None) -> tuple[Told, Record]:
+    def _learned(self, state: Learned, batch: Batch, record: Record | None) -> tuple[Learned, Record]:
         """The state after these observations, and what was decided."""
         step = state.belief.observed(batch, record)
         belief: Frozen = step.after  # type: ignore[assignment]
         norm = updated_norm(self.confidence, belief.evidence.of(np.inf, state.norm))
-        after = Told(
+        after = Learned(
             belief,
             state.rows.appended(batch.rows),
             state.weights.appended(batch.weights),
@@ -211,7 +225,7 @@ class DomainBKB:
         """β̃ now."""
         return self._radius(self._state)
 
-    def _radius(self, state: Told) -> float:
+    def _radius(self, state: Learned) -> float:
         beta = self.confidence(state.belief.evidence.of(np.inf, state.norm))
         return real(beta, "what confidence returns", "a finite non-negative radius", at_least=0)
 
@@ -281,5 +295,6 @@ def supposing(belief: Frozen, rows: Array) -> Frozen:
     diag = belief.kernel.diag(rows)
     mean, _ = belief.moments(rows, diag)
     n = len(rows)
-    supposed: Frozen = belief.observed(Batch(rows, diag, mean, np.ones(n), np.full(n, -1), n)).after  # type: ignore
+    batch = Batch(rows, diag, mean, np.ones(n), np.full(n, -1), n)
+    supposed: Frozen = belief.observed(batch).after  # type: ignore[assignment]
     return supposed

@@ -81,7 +81,7 @@ class Score:
         return belief.w @ Z + self.beta * sigma, sigma, Z, half
 
     def incumbents(self, n: int) -> Array:
-        """n rows of large u, (≤ n, d), among inducing rows of large mean and rows told last of large reward."""
+        """n rows of large u, (≤ n, d): inducing ones, or told last and of large reward."""
         belief = self.belief
         mean = belief.L.upper.T @ belief.w  # K_WW α
         inducing = belief.W[np.argsort(-mean, kind="stable")[: SHORT * n]]

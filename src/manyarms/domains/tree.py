@@ -1,15 +1,19 @@
 """Ada-BKB: no maximiser, but a tree of cells that is refined where f may be largest.
 
-Rando, Carratino, Villa and Rosasco, "Ada-BKB: Scalable Gaussian process optimization on continuous domains by adaptive
-discretization" (AISTATS 2022). With ‖f‖ ≤ F, |f(x) − f(y)| ≤ F·d_k(x, y), d_k(x, y)² = k(x, x) + k(y, y) − 2k(x, y). A
-cell with centre c has V = F·max d_k(c, x) over its x, and the index
+Rando, Carratino, Villa and Rosasco, "Ada-BKB: Scalable Gaussian process optimization on continuous
+domains by adaptive discretization" (AISTATS 2022). With ‖f‖ ≤ F, |f(x) − f(y)| ≤ F·d_k(x, y),
+d_k(x, y)² = k(x, x) + k(y, y) − 2k(x, y). A cell with centre c has V = F·max d_k(c, x) over its x,
+and the index
 
-    I = min(u(c), u(parent) + V_parent) + V ≥ f(x) for all x in the cell,  u = μ̃ + β̃σ̃, the least of u at all times so far.
+    I = min(u(c), u(parent) + V_parent) + V ≥ f(x) for all x in the cell,  u = μ̃ + β̃σ̃, the least
+    of u at all times so far.
 
-The leaf of largest index is split where β̃σ̃(c) ≤ V, that is where f(c) is known better than what the cell hides, and else
-its centre is pulled. Leaves whose index is below the largest lower bound μ̃ − β̃σ̃ of a row pulled are dropped.
+The leaf of largest index is split where β̃σ̃(c) ≤ V, that is where f(c) is known better than what
+the cell hides, and else its centre is pulled. Leaves whose index is below the largest lower bound
+μ̃ − β̃σ̃ of a row pulled are dropped.
 
-Indices only fall. So one that was computed earlier is a bound, and only the leaves on top are scored anew.
+Indices only fall. So one that was computed earlier is a bound, and only the leaves on top are
+scored anew.
 """
 
 import warnings
@@ -21,16 +25,18 @@ import numpy as np
 from manyarms.beliefs.base import Batch, Record
 from manyarms.beliefs.frozen import Frozen, Inserted
 from manyarms.domains.box import Box, Range
-from manyarms.domains.policy import DomainBKB, Told, supposing
+from manyarms.domains.policy import DomainBKB, Learned, supposing
 from manyarms.errors import KernelError, NormWarning, ParameterError
 from manyarms.kernels import Kernel, On, Product, Scaled, Sum
 from manyarms.kernels.stationary import Stationary
 from manyarms.numbers import real, whole
 from manyarms.sketch.confidence import Promise, Radius, updated_norm
-from manyarms.typing import Array, ArrayLike, Mask, Seed
+from manyarms.typing import AnyArray, Array, ArrayLike, Indices, Mask, Seed
 
 AT_ONCE = 16
 """Leaves that are scored together, those of largest index first."""
+SPARE = 64
+"""Leaves that there is room for at first."""
 GROWTH = 1.1
 """All leaves are scored anew, and dropped, when there are so many times more observations."""
 
@@ -41,7 +47,7 @@ class Leaves:
 
     low: Array  # (n, d)
     high: Array  # (n, d)
-    depth: Array  # (n,)
+    depth: Indices  # (n,)
     cap: Array  # (n,) bounds f at the centre: u(parent) + V_parent, and u(centre) at earlier times
     width: Array  # (n,) β̃σ̃ at the centre; NaN where it is not that of now
 
@@ -55,17 +61,26 @@ class Leaves:
 
     def part(self, some: Any) -> "Leaves":
         """Some of them."""
-        return Leaves(self.low[some], self.high[some], self.depth[some], self.cap[some], self.width[some])
+        return Leaves(*(each[some] for each in self._arrays))
 
-    def with_(self, more: "Leaves") -> "Leaves":
-        """These and more."""
-        return Leaves(
-            np.vstack([self.low, more.low]),
-            np.vstack([self.high, more.high]),
-            np.concatenate([self.depth, more.depth]),
-            np.concatenate([self.cap, more.cap]),
-            np.concatenate([self.width, more.width]),
+    def with_room(self) -> "Leaves":
+        """A copy in which as many more, and some, have room behind these."""
+        rooms = (
+            np.zeros((SPARE + 2 * len(self), *each.shape[1:]), dtype=each.dtype)
+            for each in self._arrays
         )
+        roomy = Leaves(*rooms)
+        roomy.put(np.arange(len(self)), self)
+        return roomy
+
+    def put(self, places: Indices, others: "Leaves") -> None:
+        """Write others over what is at some places: for a copy that no one else has."""
+        for mine, theirs in zip(self._arrays, others._arrays, strict=True):
+            mine[places] = theirs
+
+    @property
+    def _arrays(self) -> tuple[AnyArray, ...]:
+        return (self.low, self.high, self.depth, self.cap, self.width)
 
     def cover(self, row: Array) -> Mask:
         """Which of them hold a row (d,)."""
@@ -83,29 +98,37 @@ class Tree:
     lowest: float = -np.inf  # the largest lower bound seen: the maximum of f is not below it
     top: Array | None = None  # (d,) the row that has it
     n_swept: int = 0  # observations when all leaves were scored last
+    refuted: bool = False  # F is too small
 
 
 @dataclass(frozen=True)
-class Grown(Told):
+class Grown(Learned):
     """What was told, and the tree after it."""
 
     tree: Tree
 
 
 class AdaBKB(DomainBKB):
-    """Ada-BKB over a box of numbers, with a kernel that falls with every distance |x_j − y_j| (RBF, Matérn, sums, …).
+    """Ada-BKB over a box of numbers.
 
-    With a radius that holds (`Certified`, `LogDet`, `Theory`) for a true bound on the norm, every cell that holds a maximum
-    of f is kept, and regret is bounded as in the paper, with probability 1 − δ. No maximiser is trusted.
+    The kernel falls with every distance |x_j − y_j|: RBF, Matérn, their sums and products.
 
-    norm : F in V; that of `confidence` where it has one. F that the data refute is doubled and the tree starts over, as what
-        was dropped rested on it: F is refuted where ‖μ̃‖ is too large for it, or where no leaf is left that may hold the
-        best row. Unless `confidence` has ``double=True``, that comes with a `NormWarning`.
-    children : parts that a side of a cell is cut in, one side after the other; of an odd number the middle one keeps the
-        centre.
-    depth : splits from the box down to the smallest cells, which are never split; 8 for each column by default.
-    domain, kernel, regularization, noise, rule, confidence, seed : as for `DomainBKB`. Several choices a time come without
-        the theorem: centres pending are supposed to give their mean.
+    With a radius that holds (`Certified`, `LogDet`, `Theory`) for a true bound on the norm, every
+    cell that holds a maximum of f is kept, and regret is bounded as in the paper, with probability
+    1 − δ. No maximiser is trusted.
+
+    norm : F in V; that of `confidence` where it has one. F is refuted where ‖μ̃‖ is too large for
+        it, or where no leaf is left that may hold the best row. The tree then starts over, as what
+        was dropped rested on F. With a radius that has ``double=True``, F is doubled, and what is
+        promised of such a radius still is. Else a `NormWarning` says so; from then on the leaf of
+        largest u(c) + V of now is taken and none is dropped: a search without a promise. A true
+        bound may ask for far more pulls than there are: cells of size V < β̃σ̃ are pulled one by one.
+    children : parts that a side of a cell is cut in, one side after the other; of an odd number the
+        middle one keeps the centre.
+    depth : splits from the box down to the smallest cells, which are never split; 8 for each column
+        by default.
+    domain, kernel, regularization, noise, rule, confidence, seed : as for `DomainBKB`. Several
+        choices a time come without the theorem: centres pending are supposed to give their mean.
     """
 
     _state: Grown
@@ -125,7 +148,9 @@ class AdaBKB(DomainBKB):
         seed: Seed = 0,
     ) -> None:
         if not isinstance(domain, Box) or not all(_is_continuous(side) for side in domain.columns):
-            raise ParameterError(f"AdaBKB takes a box of numbers, neither whole ones nor choices, got {domain!r}")
+            raise ParameterError(
+                f"AdaBKB takes a box of numbers, neither whole ones nor choices, got {domain!r}"
+            )
         super().__init__(
             domain,
             kernel,
@@ -137,7 +162,8 @@ class AdaBKB(DomainBKB):
         )
         if not _falls(self.kernel):
             raise KernelError(
-                f"AdaBKB takes RBF and Matern kernels, their multiples, sums and products, got {self.kernel!r}"
+                f"AdaBKB takes RBF and Matern kernels, their multiples, sums and products, "
+                f"got {self.kernel!r}"
             )
         if norm is None and isinstance(confidence, Promise):
             norm = confidence.norm
@@ -148,7 +174,9 @@ class AdaBKB(DomainBKB):
         self.depth = 8 * domain.dimension if depth is None else whole(depth, "depth")
         self._reach = self._distances()
         told = self._state
-        self._state = Grown(told.belief, told.rows, told.weights, told.rewards, told.norm, Tree(self._root(), norm))
+        self._state = Grown(
+            told.belief, told.rows, told.weights, told.rewards, told.norm, Tree(self._root(), norm)
+        )
         self._split_cache: tuple[Grown, Tree, int] | None = None
 
     @property
@@ -178,42 +206,39 @@ class AdaBKB(DomainBKB):
                 tree, at = self._supposing(tree, np.vstack([waiting, *chosen]), beta)
 
     def _supposing(self, tree: Tree, rows: Array, beta: float) -> tuple[Tree, int]:
-        """The next leaf to pull if each of these rows (n, d) had given its mean, and the tree split down to it."""
+        """The next leaf if each of these rows (n, d) had given its mean, and the tree with it."""
         belief = supposing(self._state.belief, rows)
         unknown = replace(tree.leaves, width=np.full(len(tree.leaves), np.nan))
         return self._grown(belief, replace(tree, leaves=unknown), beta)
 
-    def _learned(self, state: Told, batch: Batch, record: Record | None) -> tuple[Told, Record]:
-        """The state after these observations, leaves that cannot hold the maximum dropped, and what was decided."""
+    def _learned(self, state: Learned, batch: Batch, record: Record | None) -> tuple[Learned, Record]:
+        """The state after these observations, its tree pruned, and what was decided."""
         tree, _ = self._split()
         told, record = super()._learned(state, batch, record)
         rows = batch.rows if tree.top is None else np.vstack([batch.rows, tree.top])
-        norm = tree.norm if told.norm is None else max(tree.norm, told.norm)
         while True:
-            if isinstance(self.confidence, Promise):
-                norm = updated_norm(self.confidence, told.belief.evidence.of(np.inf, norm)) or norm
-            beta = self._radius(replace(told, norm=norm))
+            norm = tree.norm if told.norm is None else max(tree.norm, told.norm)
             if norm > tree.norm:
                 tree = Tree(self._root(), norm)
                 rows = told.distinct()[0]
-            pruned = self._pruned(told.belief, tree, rows, beta)
-            if pruned.leaves.cover(pruned.top).any():
+            pruned = self._pruned(told.belief, tree, rows, self._radius(told))
+            if pruned is not None:
                 break
-            norm *= 2
-        first = not isinstance(self.confidence, Promise) or not self.confidence.double
-        if first and norm > self._state.tree.norm:
+            if told.norm is not None:
+                told = replace(told, norm=2 * norm)
+                continue
             warnings.warn(
-                f"the data refute norm={self._state.tree.norm:g}: the tree starts over with {norm:g}, and nothing is "
-                "promised; give a larger norm, or a radius with double=True",
+                f"the data refute norm={norm:g}: cells that were dropped may hold the maximum. "
+                "The tree starts over, "
+                "drops none and promises nothing; give a larger norm, or a radius with double=True",
                 NormWarning,
                 stacklevel=4,
             )
-        own = isinstance(self.confidence, Promise)
-        fields = (told.belief, told.rows, told.weights, told.rewards, norm if own else None)
-        return Grown(*fields, pruned), record
+            tree = Tree(self._root(), norm, refuted=True)
+        return Grown(told.belief, told.rows, told.weights, told.rewards, told.norm, pruned), record
 
     def _split(self) -> tuple[Tree, int]:
-        """The tree split until the leaf of largest index is one to be pulled, and that leaf: a cache."""
+        """The tree, split until the leaf of largest index is to be pulled, and that leaf: a cache."""
         state = self._state
         cached = self._split_cache
         if cached is None or cached[0] is not state:
@@ -221,61 +246,93 @@ class AdaBKB(DomainBKB):
         return cached[1], cached[2]
 
     def _grown(self, belief: Frozen, tree: Tree, beta: float) -> tuple[Tree, int]:
-        """Split the leaf of largest index until one is found whose centre is to be pulled: the tree, and that leaf."""
-        leaves = tree.leaves
+        """Split the leaf of largest index until one is to be pulled: the tree, and that leaf."""
+        inside = tree.norm * self._reach
+        room = tree.leaves.with_room()
+        index = room.cap + inside[room.depth]
+        n = len(tree.leaves)
         n_cells = tree.n_cells
         while True:
-            index = leaves.cap + tree.norm * self._reach[leaves.depth]
-            at = int(np.argmax(index))
-            if np.isnan(leaves.width[at]):
-                stale = np.flatnonzero(np.isnan(leaves.width))
-                some = stale[np.argsort(-index[stale], kind="stable")[:AT_ONCE]]
-                leaves = self._scored(belief, leaves, some, beta)
+            at = int(np.argmax(index[:n]))
+            if np.isnan(room.width[at]):
+                stale = np.flatnonzero(np.isnan(room.width[:n]))
+                some = stale[_largest(index[stale], AT_ONCE)]
+                room.cap[some], room.width[some] = self._bounds(
+                    belief, room.part(some), beta, tree.refuted
+                )
+                index[some] = room.cap[some] + inside[room.depth[some]]
                 continue
-            inside = tree.norm * self._reach[leaves.depth[at]]
-            if leaves.width[at] > inside or leaves.depth[at] >= self.depth:
-                return replace(tree, leaves=leaves, n_cells=n_cells), at
-            parts = self._parts(leaves, at, float(index[at]))
-            leaves = leaves.part(np.arange(len(leaves)) != at).with_(parts)
+            if room.width[at] > inside[room.depth[at]] or room.depth[at] >= self.depth:
+                return replace(tree, leaves=room.part(slice(n)), n_cells=n_cells), at
+            # One child takes the place of the leaf, the others come behind all.
+            parts = self._parts(room, at, float(index[at]))
+            if n + self.children > len(room):
+                room = room.part(slice(n)).with_room()
+                index = np.concatenate([index[:n], np.zeros(len(room) - n)])
+            places = np.array([at, *range(n, n + self.children - 1)])
+            room.put(places, parts)
+            index[places] = parts.cap + inside[parts.depth]
+            n += self.children - 1
             n_cells += self.children
 
-    def _scored(self, belief: Frozen, leaves: Leaves, some: Any, beta: float) -> Leaves:
-        """With the bounds of now at the centres of some of them."""
-        centre = leaves.part(some).centre
+    def _bounds(
+        self, belief: Frozen, leaves: Leaves, beta: float, refuted: bool
+    ) -> tuple[Array, Array]:
+        """`cap` and `width` of leaves, now."""
+        centre = leaves.centre
         mean, variance = belief.moments(centre, self.kernel.diag(centre))
-        cap = leaves.cap.copy()
-        width = leaves.width.copy()
-        width[some] = beta * np.sqrt(variance)
-        cap[some] = np.minimum(cap[some], mean + width[some])  # bounds of all times hold together
-        return replace(leaves, cap=cap, width=width)
+        width = beta * np.sqrt(variance)
+        upper = mean + width
+        return (
+            upper if refuted else np.minimum(leaves.cap, upper)
+        ), width  # bounds of all times hold together
 
-    def _pruned(self, belief: Frozen, tree: Tree, rows: Array, beta: float) -> Tree:
-        """With the lower bounds of these rows, and without leaves that cannot hold the maximum."""
+    def _pruned(self, belief: Frozen, tree: Tree, rows: Array, beta: float) -> Tree | None:
+        """The tree without leaves that cannot hold the maximum; None where F is refuted.
+
+        It is where μ̃ is too large for it, or the bound of every leaf that holds the best row is
+        below the value there. Once it is, a bound does not outlive a later one and no leaf is
+        dropped.
+        """
         mean, variance = belief.moments(rows, self.kernel.diag(rows))
         lower = mean - beta * np.sqrt(variance)
         at = int(np.argmax(lower))
-        top = rows[at]
-        lowest = float(lower[at])
-        if lowest < tree.lowest and tree.top is not None:
-            top = tree.top
-            lowest = tree.lowest
+        lowest = tree.lowest
+        top = tree.top
+        if top is None or lower[at] > lowest:
+            lowest = float(lower[at])
+            top = rows[at]
         leaves = replace(tree.leaves, width=np.full(len(tree.leaves), np.nan))
         n_swept = tree.n_swept
         if belief.n_observations >= GROWTH * n_swept:
             n_swept = belief.n_observations
-            leaves = self._scored(belief, leaves, slice(None), beta)
+            cap, width = self._bounds(belief, leaves, beta, tree.refuted)
+            leaves = replace(leaves, cap=cap, width=width)
+        tree = replace(tree, lowest=lowest, top=top, n_swept=n_swept, leaves=leaves)
+        if tree.refuted:
+            return tree
         keep = leaves.cap + tree.norm * self._reach[leaves.depth] >= lowest
-        dropped = tree.n_dropped + int((~keep).sum())
+        if self._is_too_large(belief, tree.norm) or not keep[leaves.cover(top)].any():
+            return None
         return replace(
-            tree, leaves=leaves.part(keep), n_dropped=dropped, lowest=lowest, top=top, n_swept=n_swept
+            tree, leaves=leaves.part(keep), n_dropped=tree.n_dropped + int((~keep).sum())
         )
+
+    def _is_too_large(self, belief: Frozen, norm: float) -> bool:
+        """μ̃ is, for ‖f‖ ≤ F, by a radius with a promise."""
+        if not isinstance(self.confidence, Promise):
+            return False
+        updated = updated_norm(self.confidence, belief.evidence.of(np.inf, norm))
+        return updated is not None and updated > norm
 
     # Cells
 
     def _root(self) -> Leaves:
         d = self.domain.dimension
         depth = np.zeros(1, dtype=np.intp)
-        return Leaves(np.zeros((1, d)), np.ones((1, d)), depth, np.full(1, np.inf), np.full(1, np.nan))
+        return Leaves(
+            np.zeros((1, d)), np.ones((1, d)), depth, np.full(1, np.inf), np.full(1, np.nan)
+        )
 
     def _parts(self, leaves: Leaves, at: int, cap: float) -> Leaves:
         """The children of a leaf."""
@@ -286,16 +343,25 @@ class AdaBKB(DomainBKB):
         cuts = np.linspace(low[0, side], high[0, side], n + 1)
         low[:, side] = cuts[:-1]
         high[:, side] = cuts[1:]
-        return Leaves(low, high, np.full(n, leaves.depth[at] + 1), np.full(n, cap), np.full(n, np.nan))
+        return Leaves(
+            low, high, np.full(n, leaves.depth[at] + 1), np.full(n, cap), np.full(n, np.nan)
+        )
 
     def _distances(self) -> Array:
         """d_k(centre, corner) in a cell of each depth, (depth + 1,): no point of the cell is farther."""
         d = self.domain.dimension
-        cut = (np.arange(self.depth + 1)[:, None] + d - 1 - np.arange(d)) // d  # how often each side was
-        corner = 0.5 * float(self.children) ** -cut
+        cut = (
+            np.arange(self.depth + 1)[:, None] + d - 1 - np.arange(d)
+        ) // d  # how often each side was
+        corner: Array = 0.5 * np.power(1.0 / self.children, cut)
         origin = np.zeros((1, d))
-        squared = 2 * (self.kernel.diag(origin) - self.kernel(corner, origin)[:, 0])
+        squared = 2 * (float(self.kernel.diag(origin)[0]) - self.kernel(corner, origin)[:, 0])
         return np.asarray(np.sqrt(np.maximum(squared, 0.0)))
+
+
+def _largest(values: Array, n: int) -> Indices:
+    """Where the n largest are."""
+    return np.argpartition(-values, n)[:n] if len(values) > n else np.arange(len(values))
 
 
 def _is_continuous(side: Any) -> bool:
@@ -303,7 +369,9 @@ def _is_continuous(side: Any) -> bool:
 
 
 def _falls(kernel: Kernel) -> bool:
-    """k(x, y) is positive and falls with every |x_j − y_j|, and is that of x − y: the farthest point is a corner."""
+    """k is a function of x − y that falls with every |x_j − y_j|: a corner is farthest."""
     if isinstance(kernel, Sum | Product):
         return _falls(kernel.first) and _falls(kernel.second)
-    return isinstance(kernel, Stationary) or (isinstance(kernel, Scaled | On) and _falls(kernel.kernel))
+    return isinstance(kernel, Stationary) or (
+        isinstance(kernel, Scaled | On) and _falls(kernel.kernel)
+    )
