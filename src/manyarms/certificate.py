@@ -24,7 +24,7 @@ class Certificate:
     regret_bound: float  # no candidate is better than the recommended one by more
     probability: float | None  # that all of this holds; None: heuristic
     reason: str  # what the probability rests on, or why there is none
-    sketch_error: float  # θ: every variance of the sketch is the exact one within a factor 1 + θ
+    sketch_error: float | None  # θ: variances are exact within 1 + θ; None: not known
     effective_dimension: float
     n_results: int
     tolerance: float | None
@@ -33,6 +33,14 @@ class Certificate:
     def reached(self) -> bool | None:
         """The regret bound is within the tolerance, where one was given."""
         return None if self.tolerance is None else self.regret_bound <= self.tolerance
+
+    @property
+    def _sketch(self) -> str:
+        if self.sketch_error is None:
+            return "how accurate the sketch is, is not known"
+        if self.sketch_error < 0.01:
+            return "the sketch is as good as exact"
+        return f"the sketch is exact within a factor of {1 + self.sketch_error:.3g}"
 
     def __str__(self) -> str:
         lines = [
@@ -50,12 +58,7 @@ class Certificate:
         results = "result" if self.n_results == 1 else "results"
         lines.append(
             f"From {self.n_results:,} {results}, {self.effective_dimension:.1f} effective "
-            "dimensions; the sketch is "
-            + (
-                "as good as exact."
-                if self.sketch_error < 0.01
-                else f"exact within a factor of {1 + self.sketch_error:.3g}."
-            )
+            f"dimensions; {self._sketch}."
         )
         if self.tolerance is not None:
             verdict = "reached: one may stop" if self.reached else "not reached yet"
@@ -71,9 +74,13 @@ PROOFS: dict[Guarantee, str] = {
 """Why a radius holds, by what is known of the posterior."""
 
 
-def accuracy(evidence: Evidence) -> float:
-    """θ = (η + √(η² + 4η))/2: every variance is the exact one within a factor 1 + θ
-    (docs/theory.md)."""
+def accuracy(evidence: Evidence) -> float | None:
+    """θ = (η + √(η² + 4η))/2: every variance is exact within a factor 1 + θ (docs/theory.md).
+
+    None for a sketch of which nothing is known.
+    """
+    if evidence.guarantee == "none":
+        return None
     eta = evidence.eta
     return (eta + sqrt(eta**2 + 4 * eta)) / 2
 
