@@ -3,11 +3,12 @@ stop."""
 
 from dataclasses import dataclass
 from math import sqrt
+from typing import Any
 
 from manyarms.model import Model
 from manyarms.sketch.confidence import Bayes, Promise, Radius, TheoremTwo
 from manyarms.sketch.dictionary import oversampling_for
-from manyarms.sketch.evidence import Evidence, Guarantee
+from manyarms.sketch.evidence import Guarantee
 from manyarms.trials import CandidateId
 
 
@@ -74,22 +75,28 @@ PROOFS: dict[Guarantee, str] = {
 """Why a radius holds, by what is known of the posterior."""
 
 
-def accuracy(evidence: Evidence) -> float | None:
+def accuracy(policy: Any) -> float | None:
     """θ = (η + √(η² + 4η))/2: every variance is exact within a factor 1 + θ (docs/theory.md).
 
     None for a sketch of which nothing is known.
     """
-    if evidence.guarantee == "none":
+    if guarantee_of(policy) == "none":
         return None
-    eta = evidence.eta
+    eta = float(policy.evidence.eta)
     return (eta + sqrt(eta**2 + 4 * eta)) / 2
+
+
+def guarantee_of(policy: Any) -> Guarantee:
+    """What may be claimed of a posterior; nothing where the policy does not say."""
+    guarantee: Guarantee = getattr(policy, "guarantee", "none")
+    return guarantee
 
 
 def promise(model: Model) -> tuple[float | None, str]:
     """The probability behind the intervals and what it rests on; or None and why."""
     radius = model.settings.confidence
     policy = model.policy
-    guarantee: Guarantee = getattr(policy, "guarantee", "none")
+    guarantee = guarantee_of(policy)
     doubt = _doubt(model, radius, guarantee)
     if doubt is not None or not isinstance(radius, Bayes | Promise):
         return None, doubt or f"{radius!r} promises nothing over many candidates at once"
