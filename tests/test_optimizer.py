@@ -633,7 +633,9 @@ class TestCertificate:
     def test_nothing_is_promised_for_policies_that_no_theorem_covers(self, policy):
         found = told(12, policy=policy, kernel=KERNEL, noise=0.1, confidence=ma.LogDet(2.0, 0.1))
         assert found.certificate().probability is None
+        assert found.certificate().sketch_error is None
         assert policy.__name__ in str(found.certificate())
+        assert "not known" in str(found.certificate())
 
     def test_a_tolerance(self):
         found = told(25)
@@ -695,6 +697,21 @@ class TestComings:
         assert not {50, 51} & set(found.ask(10))
         found.tell(asked, [0.0, 0.0])
         assert found.predict(np.arange(60, 65)).std.min() > before.std.min()
+
+    def test_a_belief_about_a_given_kernel_goes_on_when_candidates_come_and_go(self):
+        """So that what is certified stays certified."""
+        found = told(20, kernel=KERNEL, noise=0.1, confidence=ma.Certified(2.0, 0.1))
+        belief, log, before = found.policy.belief, found.policy.log, found.certificate()
+        found.add(X[:5] + 0.5)
+        found.retire([30, 31])
+        assert found.policy.belief is belief
+        assert found.policy.log is log
+        assert found.policy.n_arms == 65
+        after = found.certificate()
+        assert (after.id, after.low, after.high, after.probability) == (before.id, before.low, before.high, 0.9)
+        whole = ma.BKB(found.pool.X, KERNEL, regularization=0.1**2, confidence=ma.Certified(2.0, 0.1))
+        whole.observe(ALL[:20], found.policy.log.rewards)
+        np.testing.assert_allclose(found.policy.scores().ucb, whole.scores().ucb, rtol=1e-9)
 
     def test_newcomers_that_are_known_rows_share_evidence(self):
         found = told(20)

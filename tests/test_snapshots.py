@@ -83,6 +83,26 @@ def test_a_state_from_a_snapshot_is_the_state_from_the_log(path, monkeypatch, na
     assert with_snapshot.ask(3) == from_log._replica.optimizer(from_log._replica._model).ask(3)
 
 
+@pytest.mark.parametrize("options", [{}, {"kernel": ma.kernels.RBF(0.2), "noise": 0.1}], ids=["learned", "given"])
+def test_a_snapshot_is_restored_without_observing_anything(path, monkeypatch, options):
+    monkeypatch.setattr(replica, "EVERY", 1)
+    made = ma.Study.create(path, ma.Pool.from_array(X), **options)
+    run(made, X, 0, 25)
+    expected = made.best()
+
+    def never(*_, **__):
+        raise AssertionError("nothing is observed again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ma.BKB, "observe", never)
+        again = ma.Study.open(path)
+        assert again.best() == expected
+        assert again.policy.evidence.n_observations == 25
+    run(again, X, 25, 30)  # and it goes on
+    assert len(made.history) == 30
+    assert_alike(made, again)
+
+
 def test_a_damaged_snapshot_is_ignored_with_a_warning(path, monkeypatch):
     monkeypatch.setattr(replica, "EVERY", 5)
     made = ma.Study.create(path, ma.Pool.from_array(X))
@@ -116,6 +136,8 @@ def test_one_snapshot_is_kept(path, monkeypatch):
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT count(*) FROM snapshots").fetchone() == (1,)
         assert connection.execute("SELECT count(*) FROM blobs").fetchone() == (2,)  # the pool and the snapshot
+        (size,) = connection.execute("SELECT max(length(data)) FROM blobs").fetchone()
+        assert made.snapshot_bytes <= size
     connection.close()
 
 

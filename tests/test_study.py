@@ -133,6 +133,18 @@ def test_an_arm_enters_again_where_rounding_would_decide_otherwise(path, monkeyp
     np.testing.assert_allclose(again.predict(asked).mean, study.predict(asked).mean, rtol=1e-9)
 
 
+def test_the_size_of_a_snapshot_is_known(location, monkeypatch):
+    monkeypatch.setattr("manyarms.study.replica.EVERY", 3)
+    study = ma.Study.create(location, ma.Pool.from_array(X))
+    assert study.snapshot_bytes == 0
+    for step in range(5):
+        asked = study.ask()
+        study.tell(asked, values(asked, step))
+    assert study.best() == ma.Study.open(location).best()
+    m = len(study.policy.inducing)
+    assert 8 * m * (m + 1) <= study.snapshot_bytes <= 8 * m * (m + 1) + 2000
+
+
 def test_two_studies_on_one_file_see_each_other(location):
     first = ma.Study.create(location, ma.Pool.from_array(X), worker="first")
     second = ma.Study.open(location, worker="second")

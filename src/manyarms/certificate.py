@@ -3,11 +3,12 @@ stop."""
 
 from dataclasses import dataclass
 from math import sqrt
+from typing import Any
 
 from manyarms.model import Model
 from manyarms.sketch.confidence import Bayes, Promise, Radius, TheoremTwo
 from manyarms.sketch.dictionary import oversampling_for
-from manyarms.sketch.evidence import Evidence, Guarantee
+from manyarms.sketch.evidence import Guarantee
 from manyarms.trials import CandidateId
 
 
@@ -24,7 +25,7 @@ class Certificate:
     regret_bound: float  # no candidate is better than the recommended one by more
     probability: float | None  # that all of this holds; None: heuristic
     reason: str  # what the probability rests on, or why there is none
-    sketch_error: float  # θ: every variance of the sketch is the exact one within a factor 1 + θ
+    sketch_error: float | None  # θ: variances are exact within 1 + θ; None: not known
     effective_dimension: float
     n_results: int
     tolerance: float | None
@@ -33,6 +34,14 @@ class Certificate:
     def reached(self) -> bool | None:
         """The regret bound is within the tolerance, where one was given."""
         return None if self.tolerance is None else self.regret_bound <= self.tolerance
+
+    @property
+    def _sketch(self) -> str:
+        if self.sketch_error is None:
+            return "how accurate the sketch is, is not known"
+        if self.sketch_error < 0.01:
+            return "the sketch is as good as exact"
+        return f"the sketch is exact within a factor of {1 + self.sketch_error:.3g}"
 
     def __str__(self) -> str:
         lines = [
@@ -50,12 +59,7 @@ class Certificate:
         results = "result" if self.n_results == 1 else "results"
         lines.append(
             f"From {self.n_results:,} {results}, {self.effective_dimension:.1f} effective "
-            "dimensions; the sketch is "
-            + (
-                "as good as exact."
-                if self.sketch_error < 0.01
-                else f"exact within a factor of {1 + self.sketch_error:.3g}."
-            )
+            f"dimensions; {self._sketch}."
         )
         if self.tolerance is not None:
             verdict = "reached: one may stop" if self.reached else "not reached yet"
@@ -71,18 +75,28 @@ PROOFS: dict[Guarantee, str] = {
 """Why a radius holds, by what is known of the posterior."""
 
 
-def accuracy(evidence: Evidence) -> float:
-    """θ = (η + √(η² + 4η))/2: every variance is the exact one within a factor 1 + θ
-    (docs/theory.md)."""
-    eta = evidence.eta
+def accuracy(policy: Any) -> float | None:
+    """θ = (η + √(η² + 4η))/2: every variance is exact within a factor 1 + θ (docs/theory.md).
+
+    None for a sketch of which nothing is known.
+    """
+    if guarantee_of(policy) == "none":
+        return None
+    eta = float(policy.evidence.eta)
     return (eta + sqrt(eta**2 + 4 * eta)) / 2
+
+
+def guarantee_of(policy: Any) -> Guarantee:
+    """What may be claimed of a posterior; nothing where the policy does not say."""
+    guarantee: Guarantee = getattr(policy, "guarantee", "none")
+    return guarantee
 
 
 def promise(model: Model) -> tuple[float | None, str]:
     """The probability behind the intervals and what it rests on; or None and why."""
     radius = model.settings.confidence
     policy = model.policy
-    guarantee: Guarantee = getattr(policy, "guarantee", "none")
+    guarantee = guarantee_of(policy)
     doubt = _doubt(model, radius, guarantee)
     if doubt is not None or not isinstance(radius, Bayes | Promise):
         return None, doubt or f"{radius!r} promises nothing over many candidates at once"

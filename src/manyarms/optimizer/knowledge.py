@@ -122,7 +122,7 @@ class Knowledge:
             float(bound),
             probability,
             reason,
-            accuracy(policy.evidence),
+            accuracy(policy),
             float(policy.effective_dimension),
             model.n_results,
             tolerance,

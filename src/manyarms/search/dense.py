@@ -36,6 +36,7 @@ class Dense:
 
     def supposing(self, positions: Indices) -> "Dense":
         """If these arms were pulled once more each."""
+        self.now()  # a table made by what is only supposed would be thrown away with it
         return self.after(supposed_step(self.belief, self.arms, positions))
 
     def now(self) -> Table:

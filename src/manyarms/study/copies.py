@@ -80,10 +80,10 @@ def read_copy(path: Path) -> Copy:
             f"{path} is not as it was written; export the study again, or tell its results from a "
             "CSV file"
         )
-    return Copy(_carried_over(events) if read["format"] == OLD_FORMAT else events, tables)
+    return Copy(carried_over(events) if read["format"] == OLD_FORMAT else events, tables)
 
 
-def _carried_over(events: list[Event]) -> list[Event]:
+def carried_over(events: list[Event]) -> list[Event]:
     """The events of a study of 0.1 as this version has them: the model learns anew from all
     results."""
     kept = [event for event in events if event.kind not in OLD_EVENTS]

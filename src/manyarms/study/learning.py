@@ -63,8 +63,7 @@ def learn(
         done = fits[-1]
         model = replace(model, arms=as_rows(steps[done].pool.X))
     made: dict[int, tuple[str, dict[str, Any]]] = {}
-    sizes = ledger.sizes
-    n_sized = sizes[-1].n_results if sizes else 0
+    n_sized = ledger.n_sized
     until = time.monotonic() + seconds
     while done < len(steps):
         step = steps[done]
@@ -82,7 +81,7 @@ def learn(
                 payload = {"step": step.number, **written_lesson(model.lesson)}
                 if is_size_due(step.stop, n_sized):
                     n_sized = step.stop
-                    payload["size"] = list(size_of(model)[1:])
+                    payload["size"] = list(size_of(model))
                 made[step.number] = "refit" if model.lesson.fitted else "insert", payload
         done += 1
         if time.monotonic() > until:

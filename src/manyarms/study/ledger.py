@@ -60,6 +60,7 @@ class Ledger:
         self.sign = 1.0 if self.settings["direction"] == "maximize" else -1.0
         self.steps: list[Step] = []
         self.records: dict[int, dict[str, Any]] = {}  # what was decided at a step
+        self.n_sized = 0  # results when someone looked at the size of the sketch last
         self.learned = 0  # steps up to this event were taken; no record: nothing was decided
 
     def apply(self, events: Sequence[Event], fetch: Fetch) -> None:
@@ -101,6 +102,8 @@ class Ledger:
             self._add(event, fetch(payload["table"]))
         elif event.kind in LEARNING:
             self.records[payload["step"]] = payload
+            if "size" in payload:
+                self.n_sized = payload["size"][0]
             self.learned = max(self.learned, payload["step"])
 
     def _count(self, events: list[Event]) -> None:
@@ -158,13 +161,8 @@ class Ledger:
     @property
     def sizes(self) -> list[Size]:
         """Of the sketch, at those steps at which someone looked."""
-        stops = {step.number: step.stop for step in self.steps}
-        looked = (
-            (stops[number], record)
-            for number, record in sorted(self.records.items())
-            if "size" in record
-        )
-        return [Size(stop, *record["size"]) for stop, record in looked]
+        records = (record for _, record in sorted(self.records.items()))
+        return [Size(*record["size"]) for record in records if "size" in record]
 
     def all_results(self, step: Step) -> Results:
         """Arms, signed values and noise of all results up to a step."""

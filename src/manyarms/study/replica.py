@@ -42,7 +42,7 @@ class Replica:
         self._model: Model
         self._prior: Model  # before any step
         self._done: int  # steps the model has taken
-        self._kept: int  # of them, those of the last snapshot
+        self._kept: int  # results of the last snapshot
         self._unwritten: Learned | None = None  # steps taken of which nothing is written yet
         with self.current():
             pass
@@ -177,13 +177,14 @@ class Replica:
                 stacklevel=2,
             )
             return None
-        self._kept = found[1] if found else 0
+        self._kept = found[0].n_results if found else 0
         return found
 
     def is_due(self, found: Learned) -> bool:
         """Whether a snapshot is to be taken."""
         refitted = any(kind == "refit" for kind, _ in found.made.values())
-        return found.done >= self._kept + EVERY or (refitted and found.model.n_results >= EVERY)
+        n = found.model.n_results
+        return n >= self._kept + EVERY or (refitted and n >= EVERY)
 
     def optimizer(self, model: Model, leases: list[Lease] | None = None) -> Optimizer:
         """The optimizer in the state that the log says, with a model."""
@@ -241,4 +242,4 @@ class Call:
         self.model, self.done = found.model, found.done
         if self._replica.is_due(found):
             take(self._transaction, self.ledger, found)
-            self._replica._kept = self.done
+            self._replica._kept = found.model.n_results

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from manyarms.errors import ManyArmsError, StudyDamagedError, StudyError
+from manyarms.study.copies import carried_over
 from manyarms.study.ledger import Ledger
 from manyarms.study.log import FIRST, LEARNING, Event, Head, checked
 from manyarms.study.storage import Store, Transaction
@@ -54,6 +55,8 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
             Path(f"{copy}-journal").write_bytes(journal.read_bytes())
         with closing(sqlite3.connect(copy)) as connection:
             events, lost = _whole(connection)
+            if _is_old(connection):
+                events = carried_over(events)
             tables: dict[str, bytes] = {}
 
             def fetch(digest: str) -> bytes:
@@ -104,6 +107,14 @@ def _whole(connection: sqlite3.Connection) -> tuple[list[Event], int]:
         lost += not found
         before = digest if isinstance(digest, str) else ""
     return events, lost
+
+
+def _is_old(connection: sqlite3.Connection) -> bool:
+    """Whether the file was written by manyarms 0.1."""
+    try:
+        return bool(connection.execute("SELECT version FROM manyarms").fetchone() == (1,))
+    except sqlite3.Error:
+        return False
 
 
 def _rows(connection: sqlite3.Connection) -> Iterator[tuple[int, Any]]:

@@ -22,7 +22,7 @@ from manyarms.study.log import read_lesson
 from manyarms.study.storage import Transaction
 
 EVERY = 200
-"""Steps from one snapshot to the next, at most; a refit has one of its own. With |W| = 1,000 a
+"""Results from one snapshot to the next, at most; a refit has one of its own. With |W| = 1,000 a
 snapshot takes 8 MB."""
 
 
