@@ -3,8 +3,12 @@
     python benchmarks/core.py [--only NAME ...] [--old PYTHON] [--output bench-output/core.json]
 
 Every run is a process of its own, with one BLAS thread, and only the policy is timed. A run that
-the JSON holds is not run again. Two of the figures compare with an older version: `--old` is an
-interpreter that has it installed (commit 12ba010). What only one version has run is shown as "?".
+the JSON holds is not run again. Three of the figures compare with an older version: `--old` is an
+interpreter that has it installed (commit 12ba010). What was not run is shown as "?".
+
+Other work on the machine makes processor seconds longer, by a third and more. So every run also
+times a fixed piece of work, before and after it: where the column "pace" is far from 1, the two
+versions ran under different loads, and the ratio beside it means little.
 """
 
 import argparse
@@ -199,6 +203,13 @@ def _seconds(work: Callable[[], object]) -> float:
     return process_time() - start
 
 
+def gauge() -> float:
+    """Seconds of a fixed piece of work, as a policy does it: products that wait for memory."""
+    A = np.ones((4096, 512))
+    v = np.ones(512)
+    return float(np.median([_seconds(lambda: np.sqrt(A @ v)) for _ in range(50)]))
+
+
 WORK = {f.__name__: f for f in (play, tell, requests, compare)}
 
 
@@ -207,7 +218,9 @@ def worker(side: str, work: str, arguments: Row) -> None:
     found = "new" if hasattr(ma, "Inserted") else "old"
     if found != side:
         raise SystemExit(f"the {side} version is wanted, {sys.executable} has the {found} one")
-    print(json.dumps(WORK[work](**arguments)))
+    before = gauge()
+    figures = WORK[work](**arguments)
+    print(json.dumps({**figures, "gauge": (before + gauge()) / 2}))
 
 
 # --- What is run, and what the table shows.
@@ -296,6 +309,7 @@ def _beside(runs: Runs, other: str, n: int, kernel: str, confidence: str) -> Row
         "kernel": kernel,
         "radius": confidence,
         "CPU": ratio(new.get("cpu"), old.get("cpu")),
+        "pace": ratio(new.get("gauge"), old.get("gauge")),
         "new s": new.get("cpu"),
         "old s": old.get("cpu"),
         "m": new.get("inducing"),
