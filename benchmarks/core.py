@@ -403,7 +403,9 @@ def shown(value: Any) -> str:
         return "?"
     if isinstance(value, dict):
         return ", ".join(f"{n} {name}" for name, n in value.items())
-    return f"{value:,.3g}" if isinstance(value, float) and value < 1000 else f"{value}"
+    if isinstance(value, float):
+        return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+    return str(value)
 
 
 def table(rows: Iterator[Row]) -> list[Row]:
