@@ -13,7 +13,7 @@ from manyarms.typing import AnyArray, Array, Indices, Mask
 
 def as_arms(arms: Any, n_arms: int) -> Indices:
     """Arm indices (n,) from an integer or a sequence of integers."""
-    if isinstance(arms, tuple) and not arms:
+    if isinstance(arms, tuple | list | np.ndarray) and not len(arms):
         return np.zeros(0, dtype=np.intp)
     array = _vector(arms, "arms", ArmsError)
     if array.size == 0:
@@ -32,9 +32,9 @@ def as_arms(arms: Any, n_arms: int) -> Indices:
 
 
 def is_rows(arms: Any) -> bool:
-    """Arms are given by value: a table, not a number or a flat sequence."""
+    """Arms are given by value: a table with rows in it, not a number or a flat sequence."""
     try:
-        return np.ndim(arms) == 2
+        return np.ndim(arms) == 2 and len(arms) > 0
     except ValueError:  # ragged
         return False
 

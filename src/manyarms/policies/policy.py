@@ -141,12 +141,12 @@ class Policy:
     def _batch(self, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None) -> Batch:
         """Observations, checked."""
         variance = self._noise_variance
-        if is_rows(arms) and len(np.asarray(arms)):
+        if is_rows(arms):
             rows = self._given(arms)
             n = len(rows)
             values = as_rewards(rewards, n)
             return Batch(rows, self._diagonal(rows), values, as_weights(noise, n, variance), np.full(n, -1), n)
-        numbers = self._numbers(arms if np.size(arms) else ())
+        numbers = self._numbers(arms)
         n = len(numbers)
         values = as_rewards(rewards, n)
         distinct, means, weights = by_arm(numbers, values, as_weights(noise, n, variance))
@@ -380,9 +380,9 @@ class Policy:
 
     def _rows_of(self, arms: ArrayLike) -> Array:
         """Rows of arms by number or by value."""
-        if is_rows(arms) and len(np.asarray(arms)):
+        if is_rows(arms):
             return self._given(arms)
-        return self.arms[self._numbers(arms if np.size(arms) else ())].astype(np.float64, copy=False)
+        return self.arms[self._numbers(arms)].astype(np.float64, copy=False)
 
     def _check_table(self) -> None:
         if not self.n_arms:
