@@ -107,7 +107,7 @@ class Frozen:
     @property
     def m(self) -> int:
         """|W|."""
-        return self.inducing.m
+        return len(self.w)
 
     @property
     def W(self) -> Array:

@@ -108,13 +108,7 @@ class LastRows:
 
     @classmethod
     def of(cls, belief: Frozen, p: int) -> "LastRows":
-        k = belief.m - p
-        ahead = np.empty((k, p))
-        corner = np.zeros((k, k), order="F")
-        for i in range(k):
-            row = belief.L.row(p + i)
-            ahead[i] = row[:p]
-            corner[i, : i + 1] = row[p:]
+        ahead, corner = belief.L.last_rows(p)
         return cls(p, belief.m, ahead, corner)
 
     def on_columns(self, G: Array) -> Array:

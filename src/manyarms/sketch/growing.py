@@ -19,40 +19,34 @@ class Stack:
     there already, into a buffer of its own.
     """
 
-    __slots__ = ("_buffer", "_written", "n")
+    __slots__ = ("_buffer", "_written", "items", "n")
+
+    items: AnyArray  # (n, …), not to be written to
+    n: int
 
     def __init__(self, items: AnyArray) -> None:
         self.n = len(items)
+        self.items = items
         self._buffer = items
         self._written = [self.n]
 
-    @property
-    def items(self) -> AnyArray:
-        """All items, (n, …), not to be written to."""
-        return self._buffer[: self.n]
-
     def appended(self, more: AnyArray) -> "Stack":
         """The stack with more items on it."""
-        grown = self._with_room(len(more))
-        stop = self.n + len(more)
-        grown._buffer[self.n : stop] = more
+        n = self.n
+        stop = n + len(more)
+        grown = object.__new__(Stack)
+        if self._written[0] == n and stop <= len(self._buffer):
+            grown._buffer = self._buffer
+            grown._written = self._written
+        else:
+            grown._buffer = np.empty((SPARE + stop + n // 2, *self._buffer.shape[1:]), dtype=self._buffer.dtype)
+            grown._buffer[:n] = self.items
+            grown._written = [n]
+        grown._buffer[n:stop] = more
         grown._written[0] = stop
+        grown.items = grown._buffer[:stop]
         grown.n = stop
         return grown
-
-    def _with_room(self, n_more: int) -> "Stack":
-        """Another value of the same items, with room behind them that no one has written to."""
-        other = object.__new__(Stack)
-        other.n = self.n
-        if self._written[0] == self.n and self.n + n_more <= len(self._buffer):
-            other._buffer = self._buffer
-            other._written = self._written
-            return other
-        room = SPARE + self.n + n_more + self.n // 2
-        other._buffer = np.empty((room, *self._buffer.shape[1:]), dtype=self._buffer.dtype)
-        other._buffer[: self.n] = self.items
-        other._written = [self.n]
-        return other
 
 
 @dataclass(frozen=True)
@@ -83,6 +77,17 @@ class Triangle:
         """Row i up to its diagonal, (i + 1,)."""
         start = i * (i + 1) // 2
         return self.packed.items[start : start + i + 1]
+
+    def last_rows(self, p: int) -> tuple[Array, Array]:
+        """The rows from p on: what stands before column p (n − p, p), and the triangle behind it (n − p, n − p)."""
+        k = self.n - p
+        ahead = np.empty((k, p))
+        corner = np.zeros((k, k), order="F")
+        for i in range(k):
+            row = self.row(p + i)
+            ahead[i] = row[:p]
+            corner[i, : i + 1] = row[p:]
+        return ahead, corner
 
     @cached_property
     def upper(self) -> Array:
