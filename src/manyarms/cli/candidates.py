@@ -117,7 +117,8 @@ def init(
         answer(
             data,
             as_json,
-            f"{place(study)}: {count(len(made.pool), 'candidate')}{distinct}; {direction} the value.",
+            f"{place(study)}: {count(len(made.pool), 'candidate')}{distinct}; {direction} the "
+            "value.",
             table(["column", "type", "such as"], _examples(candidates)),
         )
     if not as_json and sys.stdout.isatty():

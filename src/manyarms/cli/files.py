@@ -69,7 +69,8 @@ def export(
             there = [str(file) for file in files if file.exists()]
             if there and not force:
                 raise InputError(
-                    f"there is a file {there[0]} already; give another directory, or --force to write over it"
+                    f"there is a file {there[0]} already; give another directory, or --force to "
+                    "write over it"
                 )
             if output.exists() and not output.is_dir():
                 raise InputError(f"{output} is not a directory; give another name")
@@ -147,7 +148,8 @@ def import_(
     answer(
         data,
         as_json,
-        f"{place(study)}: {count(data['candidates'], 'candidate')}, {count(data['results'], 'result')}.",
+        f"{place(study)}: {count(data['candidates'], 'candidate')}, "
+        f"{count(data['results'], 'result')}.",
     )
 
 

@@ -51,7 +51,8 @@ def check_placeholders(command: Sequence[str], known: Sequence[str]) -> None:
     unknown = sorted(placeholders(command) - set(known))
     if unknown:
         raise InputError(
-            f"no column fills {{{unknown[0]}}}; there are {', '.join(f'{{{name}}}' for name in known)[:400]}; "
+            f"no column fills {{{unknown[0]}}}; there are "
+            f"{', '.join(f'{{{name}}}' for name in known)[:400]}; "
             "write {{ and }} for braces"
         )
 

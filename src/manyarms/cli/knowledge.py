@@ -78,21 +78,25 @@ def status(
             "seconds": seconds,
         }
     lines = [
-        f"{place(study)}: {data['direction']}, {count(data['candidates'], 'candidate')}, {count(data['results'], 'result')}"
+        f"{place(study)}: {data['direction']}, {count(data['candidates'], 'candidate')}, "
+        f"{count(data['results'], 'result')}"
         f" ({data['failed']:,} failed), {len(data['pending']):,} pending"
     ]
     if data["best"]:
         best, model = data["best"], data["model"]
         lines += [
             "",
-            f"Best: {best['id']}, {shown(best['estimate'])} ({percent(level)}: {shown(best['low'])} to {shown(best['high'])}, "
+            f"Best: {best['id']}, {shown(best['estimate'])} ({percent(level)}: "
+            f"{shown(best['low'])} to {shown(best['high'])}, "
             f"{count(best['results'], 'result')})",
             *(f"  {name}: {shown(value)}" for name, value in best["columns"].items()),
             "",
             data["certificate"]["text"],
             "",
-            f"Model: {count(model['inducing'], 'inducing candidate')}, {shown(model['effective_dimension'])} effective "
-            f"dimensions, noise {shown(model['noise'])}; a suggestion takes {seconds['suggestion']:.2g} s, "
+            f"Model: {count(model['inducing'], 'inducing candidate')}, "
+            f"{shown(model['effective_dimension'])} effective "
+            f"dimensions, noise {shown(model['noise'])}; a suggestion takes "
+            f"{seconds['suggestion']:.2g} s, "
             f"the snapshot {model['snapshot_bytes']:,} bytes",
         ]
     else:
@@ -310,7 +314,8 @@ def _with_features(pool: Pool, rows: pl.DataFrame, file: Path) -> pl.DataFrame:
     lacking = [each for each in expected if each not in rows.columns]
     if lacking:
         raise InputError(
-            f"{count(len(rows), 'row')} of {file} are not of this study, and lack the columns to take them by their features, "
+            f"{count(len(rows), 'row')} of {file} are not of this study, and lack the columns to "
+            "take them by their features, "
             f"{', '.join(map(repr, lacking))[:200]}; add those, or check the ids"
         )
     rows = rows.select(expected)

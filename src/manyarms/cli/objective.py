@@ -111,7 +111,8 @@ def run(
         check_placeholders(command, list(dict.fromkeys([*names, "id", "out"])))
         if not placeholders(command) - {"out"}:
             note(
-                "remark: no {column} and no {id} in the command, so it is the same for every candidate"
+                "remark: no {column} and no {id} in the command, so it is the same for every "
+                "candidate"
             )
         with (
             tempfile.TemporaryDirectory(prefix="manyarms-") as folder,

@@ -64,7 +64,8 @@ def plot(
             except (ImportError, ValueError, RuntimeError) as error:
                 reason = str(error).strip().split("\n")[0]
                 raise StateError(
-                    f"{suffix} needs Kaleido and a browser ({reason}); pip install kaleido, or write .html"
+                    f"{suffix} needs Kaleido and a browser ({reason}); pip install kaleido, or "
+                    "write .html"
                 ) from error
     answer({"written": str(output)}, as_json, f"Wrote {output}.")
 

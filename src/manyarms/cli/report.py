@@ -24,7 +24,10 @@ table { border-collapse: collapse; font-size: .92rem; } th { text-align: left; c
 th, td { white-space: nowrap; padding: .2rem 1.2rem .2rem 0; vertical-align: top; border-bottom: 1px solid #eee; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 """
-POLICY = "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:; worker-src blob:"
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; "
+    "img-src data: blob:; worker-src blob:"
+)
 """The page loads nothing."""
 
 
@@ -50,7 +53,8 @@ def page(
     """The page; `name` is where the study is, `last` the latest result if there is one."""
     latest = f"latest result {last[0]['time']} by {last[0]['worker']}" if last else "no results yet"
     body = [
-        f"<header><h1>{_text(name)}</h1><p>{_text(study.direction)} the value; {_text(latest)}</p></header>",
+        f"<header><h1>{_text(name)}</h1><p>{_text(study.direction)} the value; "
+        f"{_text(latest)}</p></header>",
         _section("Summary", _summary(state)),
         *_known(study, state, top, level),
         *(
@@ -85,7 +89,8 @@ def _summary(state: dict[str, Any]) -> str:
         "effective dimension": shown(model["effective_dimension"]) if model else "–",
         "noise": shown(model["noise"]) if model else "–",
     }
-    return f'<dl class="tiles">{"".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles.items())}</dl>'
+    parts = (f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles.items())
+    return f'<dl class="tiles">{"".join(parts)}</dl>'
 
 
 def _known(
@@ -94,7 +99,8 @@ def _known(
     best = state["best"]
     if not best:
         return [_section("Best so far", "<p>No values were told yet.</p>")]
-    interval = f"{percent(level)} interval {shown(best['low'])} to {shown(best['high'])}, from {count(best['results'], 'result')}"
+    ends = f"{shown(best['low'])} to {shown(best['high'])}"
+    interval = f"{percent(level)} interval {ends}, from {count(best['results'], 'result')}"
     paragraphs = "".join(
         f"<p>{_text(line)}</p>" for line in state["certificate"]["text"].split("\n")
     )

@@ -227,7 +227,8 @@ def tell_files(study: Study, files: list[Told], again: bool, as_json: bool) -> N
     }
     if len(new) < len(rows):
         note(
-            f"skipped {count(len(rows) - len(new), 'row')} that the study has; --again would count them as replicates"
+            f"skipped {count(len(rows) - len(new), 'row')} that the study has; --again would "
+            "count them as replicates"
         )
     if n_empty:
         note(f"skipped {count(n_empty, 'row')} without a value: not done yet")

@@ -95,7 +95,8 @@ def as_noise(text: str | None, decimal: str, where: str) -> float | None:
     number = _typed(plain, decimal)
     if number is None or number < 0:
         raise InputError(
-            f"{where}: noise must be a standard deviation, a finite number of 0 or more, got {plain[:60]!r}; "
+            f"{where}: noise must be a standard deviation, a finite number of 0 or more, got "
+            f"{plain[:60]!r}; "
             + _advice(plain, decimal, "correct it; in a file, leave it empty where it is not known")
         )
     return number
@@ -131,8 +132,10 @@ def results_in(path: Path, pool: Pool, value: str | None, noise: str | None, dec
     ]
     if lacking:
         raise InputError(
-            f"{path} must have the columns {names[0]!r} and {names[1]!r}{f' and {noise!r}' if noise else ''}, "
-            f"got {', '.join(map(repr, frame.columns))[:300]}; --value names another column of values"
+            f"{path} must have the columns {names[0]!r} and "
+            f"{names[1]!r}{f' and {noise!r}' if noise else ''}, "
+            f"got {', '.join(map(repr, frame.columns))[:300]}; --value names another column of "
+            "values"
         )
     columns = [frame[name] if name in frame.columns else [None] * len(frame) for name in names]
     rows = [(f"{path}, row {i + 2}", *cells) for i, cells in enumerate(zip(*columns, strict=True))]
@@ -181,7 +184,8 @@ def _batch(text: str | None, where: str, name: str) -> int:
         return 0
     if not re.fullmatch(r"\d{1,18}", text.strip(), re.ASCII):
         raise InputError(
-            f"{where}: {name!r} must be the number that suggest wrote, got {text[:60]!r}; leave it as it was"
+            f"{where}: {name!r} must be the number that suggest wrote, got {text[:60]!r}; leave "
+            "it as it was"
         )
     return int(text)
 
