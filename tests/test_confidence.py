@@ -21,13 +21,13 @@ SAMPLED = ma.Evidence(
     trace=1250.0,
     log_det=25.0,
     left_out=0.8,
-    eta=0.09,
+    largest=lambda: 0.09,
     information=30.0,
     mean=lambda: (1.0, 1.0),
     dimension=lambda: 9.0,
 )
 FROZEN = replace(SAMPLED, guarantee="certified")
-EXACT = replace(SAMPLED, guarantee="exact", eta=0.0, left_out=0.0)
+EXACT = replace(SAMPLED, guarantee="exact", largest=lambda: 0.0, left_out=0.0)
 
 
 def test_certified_is_the_radius_of_frozen_features():

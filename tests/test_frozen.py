@@ -99,7 +99,7 @@ def test_any_portions_give_the_same_belief(seed, cuts, regularization, tolerance
         # Only where a row is at the edge of the rule does rounding decide.
         first = np.flatnonzero(sizes != cut_sizes)[0]
         belief, _ = told(start, rows[:first], rewards[:first], weights[:first])
-        z, r, _ = belief.inducing.feature(rows[first], 1.0)
+        z, r, _, _ = belief.inducing.feature(rows[first], 1.0)
         q = belief.factor.half(z).quad
         left = weights[first] * r / regularization
         edge = tolerance * np.log1p(weights[first] * q)
@@ -144,7 +144,7 @@ def test_an_append_changes_no_score(kernel):
     X = np.random.default_rng(4).random((50, 2))
     before = belief.moments(X, kernel.diag(X))
     row = np.array([0.123, 0.456])
-    z, r, _ = belief.inducing.feature(row, 1.0)
+    z, r, _, _ = belief.inducing.feature(row, 1.0)
     inducing = belief.inducing.appended(row, -1, np.append(z, np.sqrt(r)))
     grown = type(belief)(
         belief.rule, belief.noise, inducing, belief.factor.grown(), np.append(belief.w, 0.0), belief.left_out
@@ -364,5 +364,5 @@ def test_blocks_bound_the_largest_eigenvalue():
         rows = at[:, None].astype(float)
         left_out = left_out.with_rows(rows, np.zeros(len(at), int), np.ones(len(at)), e, 0 * e, largest)
         seen = parts[: at[-1] + 1]
-        assert np.linalg.eigvalsh(seen.T @ seen)[-1] <= left_out.eta * (1 + 1e-12) <= left_out.total * (1 + 1e-12)
+        assert np.linalg.eigvalsh(seen.T @ seen)[-1] <= left_out.bound() * (1 + 1e-12) <= left_out.total * (1 + 1e-12)
     assert left_out.kept.n == 700 % 256

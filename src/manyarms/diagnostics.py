@@ -109,7 +109,7 @@ def sketch_accuracy(policy: HasEvidence) -> SketchAccuracy:
         raise ParameterError(f"only a sketch has an accuracy, the posterior of {policy!r} is exact")
     if not evidence.n_observations:
         raise StateError("no arm was observed yet: call observe() first")
-    eta = evidence.eta if evidence.largest is None else evidence.largest()
+    eta = evidence.eta
     return SketchAccuracy(eta, evidence.left_out, _theta(eta))
 
 

@@ -137,7 +137,7 @@ class Frozen:
             trace=self.trace,
             log_det=log_det,
             left_out=total,
-            eta=self.left_out.eta,
+            largest=self.left_out.bound,
             information=(log_det**0.5 + total**0.5) ** 2,  # |√ℓ − √ℓ_K| ≤ √e
             mean=self._mean,
             dimension=self._dimension,
@@ -210,8 +210,9 @@ class Frozen:
         w = self.w
         left_out = self.left_out
 
-        z, r, in_W = inducing.feature(row, diag)
-        u = 0.0 if in_W else float(inducing.rounding(z, kappa2))
+        feature = inducing.feature(row, diag)
+        z, r, _, in_W = feature
+        u = feature.rounding(kappa2)
         b, t, y, c = factor.half(z)
         q = float(c @ c + y @ y)  # zᵀV⁻¹z
         enters = told

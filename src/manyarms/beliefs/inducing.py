@@ -1,6 +1,7 @@
 """The inducing rows W, which only grow, and the embedding on them: z(x) = L⁻¹k_W(x), r(x) = k(x, x) − ‖z(x)‖²."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,8 +14,23 @@ from manyarms.typing import Array, Indices, Mask
 
 FEW = 8
 """Rows up to which a kernel of W and the rows is cheaper than one of the rows and W: see `kernels/distances.py`."""
+RECENT = 64
+"""Rows whose embeddings are remembered."""
 NEGATIVE = 1e-6
 """A residual below minus this part of k(x, x) is no rounding: the kernel is not positive semi-definite."""
+
+
+class Feature(NamedTuple):
+    """The embedding of a row: of one that is in W as L has it, with r = 0 exactly."""
+
+    z: Array  # (m,)
+    r: float  # not negative
+    spread: float  # ‖L⁻ᵀz‖₁, by which rounding of r is magnified
+    in_W: bool
+
+    def rounding(self, kappa2: float) -> float:
+        """u: r is right within 4u, u = ε κ²(1 + ‖L⁻ᵀz‖₁)²; 0 for a row in W."""
+        return 0.0 if self.in_W else EPS * kappa2 * (1 + self.spread) ** 2
 
 
 @dataclass(frozen=True)
@@ -26,6 +42,7 @@ class Inducing:
     _keys: Stack  # (m,)
     L: Triangle
     _places: dict[bytes, int] = field(default_factory=dict)  # of rows; shared by all values, so checked when read
+    _recent: dict[bytes, tuple[Triangle, "Feature"]] = field(default_factory=dict)  # a cache, shared as well
 
     @classmethod
     def none(cls, kernel: Kernel, n_features: int) -> "Inducing":
@@ -51,30 +68,42 @@ class Inducing:
         """With one more row (d,), whose coordinates (m + 1,) end with √r: a row of L."""
         self._places[row.tobytes()] = self.m
         rows = self._rows.appended(row[None])
-        return Inducing(self.kernel, rows, self._keys.appended(np.array([key])), self.L.appended(z), self._places)
+        keys = self._keys.appended(np.array([key]))
+        return Inducing(self.kernel, rows, keys, self.L.appended(z), self._places, self._recent)
 
     def place(self, row: Array) -> int:
         """Where a row is in W; −1 where it is not."""
         place = self._places.get(row.tobytes(), self.m)
         return place if place < self.m and np.array_equal(self.rows[place], row) else -1
 
-    def feature(self, row: Array, diag: float) -> tuple[Array, float, bool]:
-        """z (m,), r ≥ 0 and whether the row is in W; if it is, z as L has it, and r = 0 exactly."""
+    def feature(self, row: Array, diag: float) -> "Feature":
+        """The embedding of one row (d,). An arm that is pulled again and again is embedded once while W stays as it is."""
+        key = row.tobytes()
+        known = self._recent.get(key)
+        if known is not None and known[0] is self.L:
+            return known[1]
+        found = self._feature(row, diag)
+        if len(self._recent) >= RECENT:
+            self._recent.clear()
+        self._recent[key] = (self.L, found)
+        return found
+
+    def _feature(self, row: Array, diag: float) -> "Feature":
         place = self.place(row)
         if place >= 0:
             z = np.zeros(self.m)
             z[: place + 1] = self.L.row(place)
-            return z, 0.0, True
+            return Feature(z, 0.0, 0.0, True)
         if not self.m:
-            return np.zeros(0), diag, False
+            return Feature(np.zeros(0), diag, 0.0, False)
         z = self.L.solve(self.kernel(self.rows, row[None])[:, 0])
         r = diag - float(z @ z)
         if r < -NEGATIVE * diag:
             self._refuse(row, diag, z, r)
-        return z, max(r, 0.0), False
+        return Feature(z, max(r, 0.0), float(np.abs(self.L.solve_transposed(z)).sum()), False)
 
     def features(self, rows: Array, diag: Array) -> tuple[Array, Array, Mask]:
-        """The same of rows (n, d): z (n, m), r (n,), in W (n,)."""
+        """Of rows (n, d): z (n, m), r (n,), in W (n,)."""
         in_W = np.zeros(len(rows), dtype=bool)
         if not self.m:
             return np.zeros((len(rows), 0)), diag.copy(), in_W
@@ -93,7 +122,7 @@ class Inducing:
         return Z, np.maximum(r, 0.0), in_W
 
     def rounding(self, z: Array, kappa2: float) -> Array:
-        """u of columns z (m, k), or of one (m,): their r are right within 4u, u = ε κ²(1 + ‖L⁻ᵀz‖₁)²."""
+        """u of columns z (m, k), or of one (m,), none of them of a row in W."""
         alpha = self.L.solve_transposed(z)
         return np.asarray(EPS * kappa2 * np.square(1 + np.abs(alpha).sum(axis=0)))
 

@@ -8,7 +8,7 @@ over blocks b of rows. For s before t, W_s ⊆ W_t, so that ⟨ρ_s, ρ_t⟩ = k
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.linalg import eigh
@@ -35,22 +35,26 @@ class LeftOut:
     block: float = 0.0  # the same from the block that is being filled, as of its last doubling
     since: float = 0.0  # e of the rows since then
     rounding: float = 0.0  # of the block
+    asked: list[bool] = field(default_factory=lambda: [False])  # for η: shared by all that follow from one
 
     @classmethod
     def nothing(cls, n_features: int) -> "LeftOut":
         """No row was left out."""
         return cls(Stack(np.zeros((0, n_features + 2))))
 
-    @property
-    def eta(self) -> float:
-        """A bound on η."""
+    def bound(self) -> float:
+        """A bound on η. Once it is asked for, a block that is being filled has its eigenvalue at every doubling."""
+        self.asked[0] = True
         return min(self.total, self.settled + self.block + self.since)
 
     def with_rows(
         self, rows: Array, sizes: Indices, weights: Array, left_out: Array, rounding: Array, largest: LargestEigenvalue
     ) -> "LeftOut":
         """After these rows (k, d): each leaves out so much of e, and counts for so much more by rounding."""
-        new = np.column_stack([rows, sizes, weights])
+        new = np.empty((len(rows), rows.shape[1] + 2))
+        new[:, :-2] = rows
+        new[:, -2] = sizes
+        new[:, -1] = weights
         made = self
         start = 0
         while start < len(new):
@@ -69,8 +73,9 @@ class LeftOut:
                 made.block,
                 made.since + e,
                 made.rounding + by_rounding,
+                made.asked,
             )
-            if made.kept.n == stop:
+            if made.kept.n == stop and (made.asked[0] or stop == BLOCK):
                 made = made._settled(largest)
             start = some.stop
         return made
@@ -81,8 +86,9 @@ class LeftOut:
         found = largest(kept[:, :-2], kept[:, -2].astype(np.intp), kept[:, -1]) + self.rounding
         block = min(found, self.block + self.since)
         if self.kept.n < BLOCK:
-            return LeftOut(self.kept, self.total, self.settled, block, 0.0, self.rounding)
-        return LeftOut(LeftOut.nothing(kept.shape[1] - 2).kept, self.total, self.settled + block)
+            return LeftOut(self.kept, self.total, self.settled, block, 0.0, self.rounding, self.asked)
+        empty = LeftOut.nothing(kept.shape[1] - 2).kept
+        return LeftOut(empty, self.total, self.settled + block, asked=self.asked)
 
 
 def largest_eigenvalue(K: Array, Z: Array, sizes: Indices, roots: Array) -> float:

@@ -110,7 +110,7 @@ class LinearBelief:
             trace=self.trace,
             log_det=log_det,
             left_out=self.left_out,
-            eta=self.left_out + self.regression.error,
+            largest=lambda: self.left_out + self.regression.error,
             information=float(np.square(np.sqrt(log_det) + np.sqrt(self.left_out))),
             mean=lambda: (float(np.linalg.norm(self.regression.w)), self.regression.spread),
             dimension=lambda: self.regression.dimension + self.left_out,

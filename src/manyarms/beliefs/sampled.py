@@ -173,7 +173,6 @@ class Drawn:
             trace=float(n @ self.data.diag) / lam,
             log_det=self.posterior.log_det,
             left_out=left_out,
-            eta=left_out,
             largest=self._eta,
             information=self.information,
             mean=lambda: (self.posterior.norm, self.posterior.spread),

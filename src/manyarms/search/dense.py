@@ -1,7 +1,7 @@
 """The scores of all arms, brought forward at every observation: O(A m), and nothing to decide."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,7 +32,9 @@ class Dense:
         """At the belief after one more step."""
         waiting = following(self._waiting, step)
         belief = waiting[-1].belief
-        return replace(self, belief=belief, _waiting=() if self.table is None else waiting)
+        if self.table is None:
+            waiting = ()
+        return Dense(belief, self.arms, self.room, self.threaded, self.stats, self.table, waiting)
 
     def supposing(self, positions: Indices) -> "Dense":
         """If these arms were pulled once more each."""

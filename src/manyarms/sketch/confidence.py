@@ -77,7 +77,7 @@ class Resampled(Promise):
     def __call__(self, evidence: Evidence) -> float:
         if evidence.guarantee == "certified":
             raise ParameterError("Resampled is for dictionaries that are drawn again; for frozen features use Certified")
-        eta = evidence.eta if evidence.largest is None else evidence.largest()
+        eta = evidence.eta
         bias = (1 + np.sqrt(eta)) * np.sqrt(evidence.regularization) * self.norm_in(evidence)
         return float(self.deviation(evidence.log_det + evidence.left_out, self.delta) + bias)
 

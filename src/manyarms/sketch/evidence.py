@@ -1,7 +1,7 @@
 """What a radius is a function of."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 Guarantee = Literal["exact", "certified", "theorem 1", "none"]
@@ -32,9 +32,8 @@ class Evidence:
     trace: float = 0.0  # Tr K_t/λ = Σ ω k(x, x)/λ
     log_det: float = 0.0  # ℓ = ln det(V/λ) of the features as they entered; of the exact posterior ln det(K_t/λ + I)
     left_out: float = 0.0  # e = Σ ω r/λ over the observations
-    eta: float = 0.0  # a bound on η = λ_max of what is left out, at most e
     information: float = 0.0  # a bound on ln det(K_t/λ + I) that theorems of the paper use
-    largest: Callable[[], float] | None = None  # η itself, where `eta` is only e; O(u³) for u rows
+    largest: Callable[[], float] = _nothing  # η, λ_max of what is left out, or a bound on it that is at most e
     mean: Callable[[], tuple[float, float]] = _zero  # ‖μ̃_t‖ in the RKHS, and σ̃ of ⟨f, μ̃_t/‖μ̃_t‖⟩; O(m²)
     dimension: Callable[[], float] = _nothing  # d̃ = Σ ω σ̃²(x_s); O(m³)
 
@@ -44,12 +43,18 @@ class Evidence:
         return self.guarantee == "exact"
 
     @property
+    def eta(self) -> float:
+        """η, or a bound on it: how far the sketch is from the exact posterior on what was observed."""
+        return self.largest()
+
+    @property
     def effective_dimension(self) -> float:
         """d̃, an estimate of Tr K(K + λI)⁻¹."""
         return self.dimension()
 
     def of(self, n_arms: float, norm: float | None) -> "Evidence":
         """The same of a policy with so many arms and such a guess."""
-        if n_arms == self.n_arms and norm == self.norm:
-            return self
-        return replace(self, n_arms=n_arms, norm=norm)
+        # `dataclasses.replace` takes longer than a radius.
+        other = object.__new__(Evidence)
+        other.__dict__.update(self.__dict__, n_arms=n_arms, norm=norm)
+        return other

@@ -9,51 +9,47 @@ from manyarms.sketch.growing import Stack
 from manyarms.typing import Array, Indices
 
 
-def _indices() -> Stack:
-    return Stack(np.zeros(0, dtype=np.intp))
-
-
-def _numbers() -> Stack:
-    return Stack(np.zeros(0))
+def _no_entries() -> Stack:
+    return Stack(np.zeros((0, 4)))
 
 
 @dataclass(frozen=True)
 class Log:
-    """Arms by number with weight ω, mean reward, and |W_s|: with the rows of W, all that a belief of frozen features is."""
+    """Arms by number with |W_s|, weight ω and mean reward: with the rows of W, all that a belief of frozen features is."""
 
-    _arms: Stack = field(default_factory=_indices)
-    _sizes: Stack = field(default_factory=_indices)
-    _weights: Stack = field(default_factory=_numbers)
-    _rewards: Stack = field(default_factory=_numbers)
+    _entries: Stack = field(default_factory=_no_entries)  # (n, 4); numbers of arms are exact in float64
 
     def added(self, arms: Indices, sizes: Indices, weights: Array, rewards: Array) -> "Log":
         """The log with more entries, (n,) each."""
-        new = (arms, sizes, weights, rewards)
-        old = (self._arms, self._sizes, self._weights, self._rewards)
-        return Log(*(stack.appended(more) for stack, more in zip(old, new, strict=True)))
+        entries = np.empty((len(arms), 4))
+        entries[:, 0] = arms
+        entries[:, 1] = sizes
+        entries[:, 2] = weights
+        entries[:, 3] = rewards
+        return Log(self._entries.appended(entries))
 
     def __len__(self) -> int:
-        return self._arms.n
+        return self._entries.n
 
     @property
     def arms(self) -> Indices:
         """(n,), oldest first."""
-        return self._arms.items
+        return self._entries.items[:, 0].astype(np.intp)
 
     @property
     def sizes(self) -> Indices:
         """(n,) how many inducing rows the feature of each has."""
-        return self._sizes.items
+        return self._entries.items[:, 1].astype(np.intp)
 
     @property
     def weights(self) -> Array:
         """(n,) ω."""
-        return self._weights.items
+        return np.asarray(self._entries.items[:, 2])
 
     @property
     def rewards(self) -> Array:
         """(n,)."""
-        return self._rewards.items
+        return np.asarray(self._entries.items[:, 3])
 
     @cached_property
     def pulled(self) -> Indices:
