@@ -31,7 +31,7 @@ from manyarms.numbers import real, whole
 from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.sketch.factor import WAITING, Factor
 from manyarms.sketch.growing import Triangle
-from manyarms.sketch.linalg import EPS, TINY, cholesky, chunks, solve_lower, solve_transposed, solver
+from manyarms.sketch.linalg import EPS, TINY, cholesky, chunks, solve_lower, solve_transposed, solver, squares
 from manyarms.typing import Array, Indices, Mask
 
 BLOCK = 128
@@ -171,11 +171,12 @@ class Frozen:
             variance[some] = r / self.regularization + self.factor.half(Z.T).quad
         return mean, variance
 
-    def solvers(self) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
-        """The functions K ↦ L⁻¹K and Z ↦ C⁻¹Z of many columns, V = CCᵀ, for use by several threads."""
-        solve_L = solver(np.asfortranarray(self.L.upper.T))
+    def solvers(self, n: int) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
+        """The functions K ↦ L⁻¹K and Z ↦ zᵀV⁻¹z of columns, n in all, for use by several threads."""
+        if n <= 2 * self.m:
+            return self.L.solve, lambda Z: self.factor.half(Z).quad
         solve_C = solver(np.asfortranarray(self.factor.folded.C.upper.T))
-        return solve_L, solve_C
+        return solver(np.asfortranarray(self.L.upper.T)), lambda Z: squares(solve_C(Z))
 
     # Observing
 

@@ -42,7 +42,7 @@ class Inducing:
     _keys: Stack  # (m,)
     L: Triangle
     _places: dict[bytes, int] = field(default_factory=dict)  # of rows; shared by all values, so checked when read
-    _recent: dict[bytes, tuple[Triangle, "Feature"]] = field(default_factory=dict)  # a cache, shared as well
+    _recent_cache: dict[bytes, tuple[Triangle, "Feature"]] = field(default_factory=dict)  # a cache, shared as well
 
     @classmethod
     def none(cls, kernel: Kernel, n_features: int) -> "Inducing":
@@ -69,7 +69,7 @@ class Inducing:
         self._places[row.tobytes()] = self.m
         rows = self._rows.appended(row[None])
         keys = self._keys.appended(np.array([key]))
-        return Inducing(self.kernel, rows, keys, self.L.appended(z), self._places, self._recent)
+        return Inducing(self.kernel, rows, keys, self.L.appended(z), self._places, self._recent_cache)
 
     def place(self, row: Array) -> int:
         """Where a row is in W; −1 where it is not."""
@@ -79,13 +79,13 @@ class Inducing:
     def feature(self, row: Array, diag: float) -> "Feature":
         """The embedding of one row (d,). An arm that is pulled again and again is embedded once while W stays as it is."""
         key = row.tobytes()
-        known = self._recent.get(key)
+        known = self._recent_cache.get(key)
         if known is not None and known[0] is self.L:
             return known[1]
         found = self._feature(row, diag)
-        if len(self._recent) >= RECENT:
-            self._recent.clear()
-        self._recent[key] = (self.L, found)
+        if len(self._recent_cache) >= RECENT:
+            self._recent_cache.clear()
+        self._recent_cache[key] = (self.L, found)
         return found
 
     def _feature(self, row: Array, diag: float) -> "Feature":

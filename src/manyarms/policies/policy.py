@@ -374,7 +374,7 @@ class Policy:
     def _given(self, arms: ArrayLike) -> Array:
         """Rows given by value, checked; −0 is 0."""
         X = as_rows(encoded(arms, self.kernel, self.n_features), self.n_features).astype(np.float64) + 0.0
-        if not self.n_arms:
+        if not self.n_arms and not self._state.n_observations:
             self._check_kernel(X, self._diagonal(X))
         return X
 

@@ -202,7 +202,7 @@ class Table:
     def embedded(self) -> Iterator[tuple[slice, Array, Array]]:
         """Positions, z (m, k) and r (k,) of all arms, some at a time."""
         self._settle()
-        solve, _ = self.belief.solvers()
+        solve, _ = self.belief.solvers(len(self.mean))
         for i, chunk in enumerate(self._chunks()):
             if self._store is None:
                 Z = solve(self._kernel_columns(chunk, self.belief, 0))
@@ -248,10 +248,10 @@ class Table:
         made = replace(self, belief=belief, _store=store)
         mean = np.empty(len(self.mean))
         variance = np.empty(len(self.mean))
-        solve_L, solve_C = belief.solvers()
+        solve_L, quad = belief.solvers(len(self.mean))
         p = min(p, store.settled) if store is not None else 0
-        last = LastRows.of(belief, p)
-        if p:
+        last = LastRows.of(belief, p) if p else None
+        if last is not None:
             solve_L = solver(last.corner)
 
         def work(task: tuple[int, slice]) -> None:
@@ -262,10 +262,10 @@ class Table:
                 Z = store.Z[i][:m]
                 if m > p:
                     K = self._kernel_columns(chunk, belief, p)
-                    Z[p:] = solve_L(K - last.ahead @ Z[:p])
+                    Z[p:] = solve_L(K if last is None else K - last.ahead @ Z[:p])
             mean[chunk] = belief.w @ Z
             r = np.maximum(self.arms.diag[chunk] - squares(Z), 0.0)
-            variance[chunk] = r / belief.regularization + squares(solve_C(Z))
+            variance[chunk] = r / belief.regularization + quad(Z)
 
         self._run(work, list(enumerate(made._chunks())))
         if store is not None:

@@ -66,8 +66,11 @@ class Triangle:
         """The lower triangle of a matrix (n, n)."""
         if not len(lower):
             return cls.empty()
-        packed, _ = lapack.dtrttp(np.asfortranarray(lower.T), uplo="U")
-        return cls(len(lower), Stack(packed))
+        upper = np.asfortranarray(lower.T)
+        packed, _ = lapack.dtrttp(upper, uplo="U")
+        made = cls(len(lower), Stack(packed))
+        made.__dict__["upper"] = upper  # a cached property that is known already
+        return made
 
     def appended(self, row: Array) -> "Triangle":
         """The matrix with one more row (n + 1,)."""
