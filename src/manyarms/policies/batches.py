@@ -36,6 +36,7 @@ class GlobalRule:
         real(self.threshold, "threshold", "a number C above 1", above=1)
 
     def started(self, scores: ArmScores) -> "_Sum":
+        """At the beginning of a batch; the variances of these scores are those that add up."""
         return _Sum(self.threshold, scores)
 
 

@@ -10,10 +10,12 @@ Theorem 1 asks, or at least as Algorithm 1 does; nothing is known."""
 
 
 def _nothing() -> float:
+    """d̃ before anything was observed."""
     return 0.0
 
 
 def _zero() -> tuple[float, float]:
+    """‖μ̃‖ and its σ̃ before anything was observed."""
     return 0.0, 0.0
 
 
