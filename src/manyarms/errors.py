@@ -87,7 +87,7 @@ class StudyStorageError(StudyError):
 
 
 class StudyVersionError(StudyError):
-    """A study written by a newer version than this one."""
+    """A study written by a newer version than this one, or by manyarms 0.1."""
 
 
 class NormWarning(UserWarning):
