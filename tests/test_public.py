@@ -86,6 +86,30 @@ def test_the_layers_are_drawn_in_the_architecture_page():
     assert re.findall(r"\w+", drawn) == names
 
 
+def test_every_module_is_in_the_table_of_the_architecture_page():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = set()
+    for cell in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE):
+        folder = ""
+        for name in re.findall(r"`([\w/]+\.py)`", cell):
+            folder = name.rpartition("/")[0] or folder
+            named.add(f"{folder}/{name.rpartition('/')[2]}".strip("/"))
+    real = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py")}
+    plain = {name for name in real if not name.endswith(("__init__.py", "__main__.py"))}
+    assert plain <= named <= real
+
+
+def test_what_the_theory_page_points_to_is_there():
+    page = (ROOT / "docs" / "theory.md").read_text()
+    tests = "".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    for name in re.findall(r"`(test_\w+)`", page):
+        assert f"def {name}(" in tests, name
+    for name in re.findall(r"`(tests/\w+\.py)`", page):
+        assert (ROOT / name).exists(), name
+    for name in re.findall(r"`(\w+/\w+\.py)`", page):
+        assert name.startswith("tests/") or (SOURCE / name).exists(), name
+
+
 def documented(heading: str) -> set[str]:
     """Names in the first column of the table under a heading of docs/api.md."""
     page = (ROOT / "docs" / "api.md").read_text()
