@@ -12,7 +12,7 @@
     └── StudyError (RuntimeError)         a study that cannot be made, opened or used so
         ├── StudyDamagedError             its log is not whole; `whole` events of it are
         ├── StudyStorageError             the disk or the database refused: nothing was written
-        └── StudyVersionError             written by a newer version
+        └── StudyVersionError             written by a newer version, or by manyarms 0.1
 
 Each message says what was expected, what came, and what to change. The object that raised is as it was before.
 """
@@ -87,7 +87,7 @@ class StudyStorageError(StudyError):
 
 
 class StudyVersionError(StudyError):
-    """A study written by a newer version than this one."""
+    """A study written by a newer version than this one, or by manyarms 0.1."""
 
 
 class NormWarning(UserWarning):
