@@ -5,7 +5,7 @@ import pictures
 from publishing import Options, played, publish
 from summary import Interval, at, exponent, finished, interval, names, of
 
-SYSTEMS = ["bkb", "batch-bkb", "bkb-always", "gpucb", "ts-sketch"]
+SYSTEMS = ["bkb", "batch-bkb", "algorithm1", "gpucb", "ts-sketch"]
 LENGTHSCALE = 0.7
 TEXT = """\
 Seconds of a run on RKHS draws in four dimensions: against the number of arms A (T = {horizon:,}); against the steps T

@@ -17,9 +17,9 @@ STYLE = {"font.size": 9, "axes.titlesize": 10, "axes.titlelocation": "left", "ax
 FAMILIES = {
     "BKB and its kin": (
         "bkb",
-        "bkb-always",
-        "bkb-incremental",
-        "bkb-insertion",
+        "algorithm1",
+        "incremental",
+        "insertion",
         "batch-bkb",
         "batch-bkb-local",
         "ts-sketch",

@@ -106,7 +106,7 @@ def record(run: Run, limit: float = np.inf) -> dict:
     except ManyArmsError as error:
         return {**kept, "error": f"{type(error).__name__}: {error}"}
     at = thinned(len(curve.regret))
-    dictionary = getattr(curve.policy, "dictionary", getattr(curve.policy, "inducing", None))
+    inducing = getattr(curve.policy, "inducing", None)
     return {
         **kept,
         "completed": len(curve.regret),
@@ -114,7 +114,7 @@ def record(run: Run, limit: float = np.inf) -> dict:
         "regret": curve.regret.cumsum()[at - 1].tolist(),
         "elapsed": curve.seconds.cumsum()[at - 1].tolist(),
         "seconds": float(curve.seconds.sum()),
-        "dictionary": None if dictionary is None else len(dictionary),
+        "inducing": None if inducing is None else len(inducing),
         "arms pulled": int(np.count_nonzero(curve.policy.counts)),
         "effective dimension": float(curve.policy.effective_dimension),
     }
@@ -195,14 +195,14 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     wanted = runs(options.system, options.problem, options.horizon, options.seed)
     failures = run_all(wanted, options.output, limit=options.limit, jobs=options.jobs)
-    print(f"{'problem':<24}{'system':<18}{'seed':>4}{'steps':>9}{'seconds':>9}{'of uniform':>12}{'|S|':>6}")
+    print(f"{'problem':<24}{'system':<18}{'seed':>4}{'steps':>9}{'seconds':>9}{'of uniform':>12}{'|W|':>6}")
     for kept in read(wanted, options.output):
         head = f"{kept['problem']:<24}{kept['system']:<18}{kept['seed']:>4}"
         if "error" in kept:
             print(f"{head}  {kept['error']}")
             continue
         share = kept["regret"][-1] / (kept["completed"] * kept["uniform regret"])
-        size = "" if kept["dictionary"] is None else kept["dictionary"]
+        size = "" if kept["inducing"] is None else kept["inducing"]
         print(f"{head}{kept['completed']:>9,}{kept['seconds']:>9.2f}{share:>12.4f}{size:>6}")
     report(failures)
     return int(bool(failures))
