@@ -3,8 +3,8 @@
     python benchmarks/norm.py [--seeds 10] [--steps 300] [--norm 10]
 
 1,000 arms uniform on [0, 1]², f = Σ a_j k(·, c_j) of the norm given, RBF kernel of lengthscale 0.2, noise 0.1, λ = 0.01, BKB
-with `Certified`. "covered" counts runs in which f lay within μ̃ ± β̃σ̃ at all arms and steps, "disjoint" those in which the intervals
-of an arm, of all steps with one guess, had nothing in common: they would refute it as well.
+with `Certified`. "covered" counts runs in which f lay within μ̃ ± β̃σ̃ at all arms and steps, "disjoint" those in which the
+intervals of an arm, of all steps with one guess, had nothing in common: they would refute it as well.
 """
 
 import argparse
