@@ -36,9 +36,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--runs", type=Path, default=Path("bench-output/runs"))
     parser.add_argument("--jobs", type=int, default=1, help="processes (%(default)s)")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds after which a run stops (%(default)s)")
-    parser.add_argument(
-        "--budget", type=float, default=float("inf"), help="seconds after which coverage starts no run"
-    )
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds after which coverage starts no run")
     parser.add_argument("--seeds", type=int, help="how many, where not those published")
     parser.add_argument("--horizon", type=int, help="steps, where not those published")
     options = vars(parser.parse_args(arguments))

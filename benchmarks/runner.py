@@ -9,6 +9,7 @@ error.
 """
 
 import argparse
+import gc
 import json
 import os
 import platform
@@ -19,6 +20,7 @@ from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from time import process_time
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +60,7 @@ class Curve(NamedTuple):
 
     regret: np.ndarray  # (t,)
     seconds: np.ndarray  # (t,), a batch shared by its arms; the first includes construction
+    sizes: np.ndarray  # (t,) |W|, or 0
     policy: Any
 
 
@@ -66,7 +69,7 @@ def play(run: Run, bandit: Problem, limit: float = np.inf) -> Curve:
     system, rng, clock = SYSTEMS[run.system], np.random.default_rng([run.seed, 2]), Clock(process_time)
     with clock:
         policy = system.make(bandit, run.seed, run.horizon)
-    regret, seconds, before = list[float](), list[float](), 0.0
+    regret, seconds, sizes, before = list[float](), list[float](), list[int](), 0.0
     while len(regret) < run.horizon and (not regret or clock.seconds <= limit):
         with clock:
             arms = policy.choose(system.batch)
@@ -76,8 +79,28 @@ def play(run: Run, bandit: Problem, limit: float = np.inf) -> Curve:
             policy.observe(arms, rewards)
         regret += bandit.regret(arms).tolist()
         seconds += [(clock.seconds - before) / len(arms)] * len(arms)
+        sizes += [len(getattr(policy, "inducing", ()))] * len(arms)
         before = clock.seconds
-    return Curve(np.array(regret), np.array(seconds), policy)
+    return Curve(np.array(regret), np.array(seconds), np.array(sizes), policy)
+
+
+def held(thing: Any) -> int:
+    """Bytes of the arrays that an object holds, each once."""
+    found: dict[int, int] = {}
+    seen: set[int] = set()
+    left = [thing]
+    while left:
+        one = left.pop()
+        if id(one) in seen or isinstance(one, type | ModuleType | FunctionType):
+            continue
+        seen.add(id(one))
+        if isinstance(one, np.ndarray):
+            while isinstance(one.base, np.ndarray):
+                one = one.base
+            found[id(one)] = one.nbytes
+        else:
+            left += gc.get_referents(one)
+    return sum(found.values())
 
 
 def record(run: Run, limit: float = np.inf) -> dict:
@@ -115,6 +138,8 @@ def record(run: Run, limit: float = np.inf) -> dict:
         "elapsed": curve.seconds.cumsum()[at - 1].tolist(),
         "seconds": float(curve.seconds.sum()),
         "inducing": None if inducing is None else len(inducing),
+        "sizes": curve.sizes[at - 1].tolist(),
+        "bytes": held(curve.policy) - bandit.arms.nbytes,
         "arms pulled": int(np.count_nonzero(curve.policy.counts)),
         "effective dimension": float(curve.policy.effective_dimension),
     }

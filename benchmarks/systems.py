@@ -57,6 +57,16 @@ def drawn(name: str) -> Callable[[Problem, int, int], Any]:
     return make
 
 
+def certified(name: str) -> Callable[[Problem, int, int], Any]:
+    """A policy with the radius that is proved, δ = .1."""
+
+    def make(problem: Problem, seed: int, horizon: int) -> Any:
+        radius = ma.Certified(norm=problem.norm, noise=problem.noise, delta=0.1)
+        return kernelised(name, confidence=radius, noise=problem.noise)(problem, seed, horizon)
+
+    return make
+
+
 def linear(name: str, size: str | None = None, **options: Any) -> Callable[[Problem, int, int], Any]:
     """A policy with the columns of the arms as features; a sketch of them, whose parameter is named, has a quarter as many."""
 
@@ -88,22 +98,20 @@ SYSTEMS = {
         kernelised("BKB", confidence=RADIUS),
         "Õ(√T γ), variances within 1 + θ of the exact ones, surely",
     ),
+    "bkb-certified": System(certified("BKB"), "the same, with a radius that is proved"),
     "algorithm1": System(
         kernelised("BKB", confidence=RADIUS, rule=ma.Sampled(5.0)),
         "Õ(√T d_eff), variances within a factor 3, |S| = Õ(d_eff)",
     ),
     "incremental": System(drawn("Incremental"), "none: the paper's remark"),
-    "insertion": System(
-        drawn("Insertion"), "Õ(√T d_eff) with the leverage estimates of KORS (EK-UCB)"
-    ),
-    "batch-bkb": System(
-        kernelised("BKB", confidence=RADIUS), "BKB's up to constants, in Õ(γ) batches", batch=None
-    ),
+    "insertion": System(drawn("Insertion"), "Õ(√T d_eff) with the leverage estimates of KORS (EK-UCB)"),
+    "batch-bkb": System(kernelised("BKB", confidence=RADIUS), "BKB's up to constants, in Õ(γ) batches", batch=None),
     "batch-bkb-local": System(kernelised("LocalBatch", confidence=RADIUS), "the same, in fewer batches", batch=None),
     "ts-sketch": System(kernelised("Thompson"), "none in this form; Õ(√(γT)) for joint draws and a larger variance (S-GP-TS)"),
     "ei-sketch": System(kernelised("SketchEI"), "none"),
     "pi-sketch": System(kernelised("SketchPI"), "none"),
     "gpucb": System(kernelised("GPUCB", confidence=RADIUS), "Õ(√T γ): exact"),
+    "gpucb-certified": System(certified("GPUCB"), "the same, with a radius that is proved"),
     "supkernelucb": System(sup_kernel, "Õ(√(T d_eff))"),
     "mini-ucb": System(mini("GPUCB", confidence=RADIUS), "GP-UCB's up to constants, Õ(γ) switches"),
     "mini-ei": System(mini("GPEI"), "none of its own"),
