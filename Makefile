@@ -34,11 +34,11 @@ soak: $(READY)  ## what must never happen to a study, thousands of times: docs/r
 	do echo "soak.$$what"; $(abspath $(BIN))/python -m soak.$$what || exit 1; done
 	$(BIN)/python benchmarks/study_tell.py
 
-bench: $(READY)  ## what the adaptive engine costs, as ratios
-	$(BIN)/python benchmarks/engine.py
+bench: $(READY)  ## what the engine costs, as ratios to exact GP-UCB and to version 0.1
+	$(BIN)/python benchmarks/core.py
 
 experiments: $(READY)  ## every system on one runner: docs/experiments (hours)
-	$(BIN)/python benchmarks/experiments.py starvation everything tails growth thompson --jobs 2
+	$(BIN)/python benchmarks/experiments.py starvation coverage everything tails growth thompson --jobs 2
 
 figures: $(READY)  ## the pictures in docs/
 	$(BIN)/python examples/figure1.py docs/figure1.png

@@ -83,9 +83,10 @@ class Problem:
         return self.best - self.means[arms]
 
 
-def rkhs(seed: int, n_arms=10_000, d=3, lengthscale=0.3, norm=4.0, noise=0.1) -> Problem:
-    """20 bumps; the norm is exact."""
-    rng, kernel = np.random.default_rng([seed, 1]), ma.kernels.RBF(lengthscale)
+def rkhs(seed: int, n_arms=10_000, d=3, lengthscale=0.3, norm=4.0, noise=0.1, nu=None) -> Problem:
+    """20 bumps of an RBF kernel, or of a Matérn one; the norm is exact."""
+    rng = np.random.default_rng([seed, 1])
+    kernel = ma.kernels.Matern(lengthscale, nu=nu) if nu else ma.kernels.RBF(lengthscale)
     arms, centres, a = rng.random((n_arms, d)), rng.random((20, d)), rng.standard_normal(20)
     a *= norm / np.sqrt(a @ kernel(centres, centres) @ a)
     return Problem(arms, _blockwise(lambda X: kernel(X, centres) @ a, arms), noise, kernel, noise**2, norm)
@@ -221,6 +222,7 @@ def _blockwise(f: Callable[[np.ndarray], np.ndarray], X: np.ndarray, rows: int =
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
     "rkhs": rkhs,
+    "matern": partial(rkhs, nu=2.5),
     "gp": gp,
     "ackley": partial(function, ackley),
     "branin": partial(function, branin),

@@ -1,6 +1,6 @@
-"""Five experiments, one command each: a JSON, a picture and a Markdown page in docs/experiments.
+"""Six experiments, one command each: a JSON, a picture and a Markdown page in docs/experiments.
 
-    python benchmarks/experiments.py starvation | everything | tails | growth | thompson [--quick] [--jobs 2]
+    python benchmarks/experiments.py starvation | coverage | everything | tails | growth | thompson [--quick] [--jobs 2]
 
 Runs are those of runner.py: what is there is not run again, so an experiment that was interrupted goes on where it stopped, and
 one that was given more systems runs those only. Systems that this installation lacks are listed and left out.
@@ -10,6 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
+import covered
 import everything
 import growth
 import starvation
@@ -17,7 +18,14 @@ import tails
 import thompson
 from publishing import Options
 
-EXPERIMENTS = {module.__name__: module.experiment for module in (starvation, everything, tails, growth, thompson)}
+EXPERIMENTS = {
+    "starvation": starvation.experiment,
+    "coverage": covered.experiment,  # a module of that name would hide the package that measures tests
+    "everything": everything.experiment,
+    "tails": tails.experiment,
+    "growth": growth.experiment,
+    "thompson": thompson.experiment,
+}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -28,6 +36,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--runs", type=Path, default=Path("bench-output/runs"))
     parser.add_argument("--jobs", type=int, default=1, help="processes (%(default)s)")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds after which a run stops (%(default)s)")
+    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds after which coverage starts no run")
     parser.add_argument("--seeds", type=int, help="how many, where not those published")
     parser.add_argument("--horizon", type=int, help="steps, where not those published")
     options = vars(parser.parse_args(arguments))

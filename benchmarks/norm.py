@@ -3,8 +3,8 @@
     python benchmarks/norm.py [--seeds 10] [--steps 300] [--norm 10]
 
 1,000 arms uniform on [0, 1]², f = Σ a_j k(·, c_j) of the norm given, RBF kernel of lengthscale 0.2, noise 0.1, λ = 0.01, BKB
-with `LogDet`. "covered" counts runs in which f lay within μ̃ ± β̃σ̃ at all arms and steps, "disjoint" those in which the intervals
-of an arm, of all steps with one guess, had nothing in common: they would refute it as well.
+with `Certified`. "covered" counts runs in which f lay within μ̃ ± β̃σ̃ at all arms and steps, "disjoint" those in which the
+intervals of an arm, of all steps with one guess, had nothing in common: they would refute it as well.
 """
 
 import argparse
@@ -50,13 +50,13 @@ if __name__ == "__main__":
     parser.add_argument("--norm", type=float, default=10.0)
     options = parser.parse_args()
     F, seeds = options.norm, range(options.seeds)
-    known = [run(ma.LogDet(F, NOISE), F, options.steps, seed) for seed in seeds]
+    known = [run(ma.Certified(F, NOISE), F, options.steps, seed) for seed in seeds]
     uniform = [options.steps * float(np.mean(f.max() - f)) for _, f in (problem(F, seed) for seed in seeds)]
     regret, covered = np.median([r for r, *_ in known]), sum(c for _, _, c, _ in known)
     print(f"norm {F:g} known: regret {regret:.1f} ({np.median(uniform):.1f} by chance), covered {covered}/{len(known)}")
     print("first guess   regret over known (geometric mean, worst)   norm at the end (median)   covered   disjoint")
     for factor in FACTORS:
-        runs = [run(ma.LogDet(factor * F, NOISE, double=True), F, options.steps, seed) for seed in seeds]
+        runs = [run(ma.Certified(factor * F, NOISE, double=True), F, options.steps, seed) for seed in seeds]
         ratios = np.array([mine[0] / theirs[0] for mine, theirs in zip(runs, known, strict=True)])
         norm, inside, apart = np.median([run[1] for run in runs]), sum(run[2] for run in runs), sum(run[3] for run in runs)
         print(

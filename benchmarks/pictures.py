@@ -17,16 +17,17 @@ STYLE = {"font.size": 9, "axes.titlesize": 10, "axes.titlelocation": "left", "ax
 FAMILIES = {
     "BKB and its kin": (
         "bkb",
-        "bkb-always",
-        "bkb-incremental",
-        "bkb-insertion",
+        "bkb-certified",
+        "algorithm1",
+        "incremental",
+        "insertion",
         "batch-bkb",
         "batch-bkb-local",
         "ts-sketch",
         "ei-sketch",
         "pi-sketch",
     ),
-    "exact": ("gpucb", "supkernelucb", "mini-ucb", "mini-ei", "mini-ts", "ei", "pi"),
+    "exact": ("gpucb", "gpucb-certified", "supkernelucb", "mini-ucb", "mini-ei", "mini-ts", "ei", "pi"),
     "fixed sketches": ("sor", "dtc", "rff-ucb", "rff-ts", "qff-ucb", "qff-ts"),
     "linear": ("bkb-linear", "oful", "soful-ucb", "soful-ts", "cbrap"),
 }
@@ -129,13 +130,18 @@ def _label(ax: Axes, points: list[tuple[float, float, str, str]]) -> None:
         ax.annotate(name, (x, y), offset, textcoords="offset points", fontsize=6.5, color=colour, annotation_clip=False)
 
 
-def growth(ax: Axes, series: dict[str, list[list[tuple[float, float]]]], exponents: dict[str, object], xlabel: str) -> None:
-    """Seconds against something: a line a seed, its points marked."""
+def growth(
+    ax: Axes,
+    series: dict[str, list[list[tuple[float, float]]]],
+    exponents: dict[str, object],
+    labels: tuple[str, str],
+) -> None:
+    """One thing against another: a line a seed, its points marked."""
     for number, (system, seeds) in enumerate(series.items()):
         for at, points in enumerate(seeds):
             x, y = zip(*sorted(points), strict=True)
             label = f"{system}: {exponents[system]}" if at == 0 else None
             ax.plot(x, y, "o-", ms=3, lw=0.9, color=style(number)["color"], label=label)
-    ax.set(xscale="log", yscale="log", xlabel=xlabel, ylabel="seconds")
+    ax.set(xscale="log", yscale="log", xlabel=labels[0], ylabel=labels[1])
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.legend(fontsize=7, title="exponents")

@@ -22,6 +22,7 @@ class Options:
     runs: Path
     jobs: int
     limit: float
+    budget: float
     seeds: int | None
     horizon: int | None
 

@@ -9,6 +9,7 @@ error.
 """
 
 import argparse
+import gc
 import json
 import os
 import platform
@@ -19,6 +20,7 @@ from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from time import process_time
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +60,7 @@ class Curve(NamedTuple):
 
     regret: np.ndarray  # (t,)
     seconds: np.ndarray  # (t,), a batch shared by its arms; the first includes construction
+    sizes: np.ndarray  # (t,) |W|, or 0
     policy: Any
 
 
@@ -66,7 +69,7 @@ def play(run: Run, bandit: Problem, limit: float = np.inf) -> Curve:
     system, rng, clock = SYSTEMS[run.system], np.random.default_rng([run.seed, 2]), Clock(process_time)
     with clock:
         policy = system.make(bandit, run.seed, run.horizon)
-    regret, seconds, before = list[float](), list[float](), 0.0
+    regret, seconds, sizes, before = list[float](), list[float](), list[int](), 0.0
     while len(regret) < run.horizon and (not regret or clock.seconds <= limit):
         with clock:
             arms = policy.choose(system.batch)
@@ -76,8 +79,28 @@ def play(run: Run, bandit: Problem, limit: float = np.inf) -> Curve:
             policy.observe(arms, rewards)
         regret += bandit.regret(arms).tolist()
         seconds += [(clock.seconds - before) / len(arms)] * len(arms)
+        sizes += [len(getattr(policy, "inducing", ()))] * len(arms)
         before = clock.seconds
-    return Curve(np.array(regret), np.array(seconds), policy)
+    return Curve(np.array(regret), np.array(seconds), np.array(sizes), policy)
+
+
+def held(thing: Any) -> int:
+    """Bytes of the arrays that an object holds, each once."""
+    found: dict[int, int] = {}
+    seen: set[int] = set()
+    left = [thing]
+    while left:
+        one = left.pop()
+        if id(one) in seen or isinstance(one, type | ModuleType | FunctionType):
+            continue
+        seen.add(id(one))
+        if isinstance(one, np.ndarray):
+            while isinstance(one.base, np.ndarray):
+                one = one.base
+            found[id(one)] = one.nbytes
+        else:
+            left += gc.get_referents(one)
+    return sum(found.values())
 
 
 def record(run: Run, limit: float = np.inf) -> dict:
@@ -106,7 +129,7 @@ def record(run: Run, limit: float = np.inf) -> dict:
     except ManyArmsError as error:
         return {**kept, "error": f"{type(error).__name__}: {error}"}
     at = thinned(len(curve.regret))
-    dictionary = getattr(curve.policy, "dictionary", getattr(curve.policy, "inducing", None))
+    inducing = getattr(curve.policy, "inducing", None)
     return {
         **kept,
         "completed": len(curve.regret),
@@ -114,7 +137,9 @@ def record(run: Run, limit: float = np.inf) -> dict:
         "regret": curve.regret.cumsum()[at - 1].tolist(),
         "elapsed": curve.seconds.cumsum()[at - 1].tolist(),
         "seconds": float(curve.seconds.sum()),
-        "dictionary": None if dictionary is None else len(dictionary),
+        "inducing": None if inducing is None else len(inducing),
+        "sizes": curve.sizes[at - 1].tolist(),
+        "bytes": held(curve.policy) - bandit.arms.nbytes,
         "arms pulled": int(np.count_nonzero(curve.policy.counts)),
         "effective dimension": float(curve.policy.effective_dimension),
     }
@@ -195,14 +220,14 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     wanted = runs(options.system, options.problem, options.horizon, options.seed)
     failures = run_all(wanted, options.output, limit=options.limit, jobs=options.jobs)
-    print(f"{'problem':<24}{'system':<18}{'seed':>4}{'steps':>9}{'seconds':>9}{'of uniform':>12}{'|S|':>6}")
+    print(f"{'problem':<24}{'system':<18}{'seed':>4}{'steps':>9}{'seconds':>9}{'of uniform':>12}{'|W|':>6}")
     for kept in read(wanted, options.output):
         head = f"{kept['problem']:<24}{kept['system']:<18}{kept['seed']:>4}"
         if "error" in kept:
             print(f"{head}  {kept['error']}")
             continue
         share = kept["regret"][-1] / (kept["completed"] * kept["uniform regret"])
-        size = "" if kept["dictionary"] is None else kept["dictionary"]
+        size = "" if kept["inducing"] is None else kept["inducing"]
         print(f"{head}{kept['completed']:>9,}{kept['seconds']:>9.2f}{share:>12.4f}{size:>6}")
     report(failures)
     return int(bool(failures))

@@ -65,17 +65,11 @@ class Coded:
     def __call__(self, evidence: "ma.Evidence") -> float:
         if self.batches:
             first = STARTS * np.log(STARTS) / (1 + LAMBDA)
-            later = _field(evidence, "log_det", "information") - STARTS * np.log1p(1 / LAMBDA)
+            later = evidence.log_det - STARTS * np.log1p(1 / LAMBDA)
             L = THRESHOLD * (first + max(0.0, later))
         else:
-            L = _field(evidence, "d_eff", "effective_dimension")
-            L *= np.log(max(1, _field(evidence, "n", "n_observations")))
+            L = evidence.effective_dimension * np.log(max(1, evidence.n_observations))
         return float(np.sqrt(LAMBDA) * self.norm + NOISE * np.sqrt(L - np.log(DELTA)))
-
-
-def _field(evidence, name, former):
-    """A field of the evidence by its name, or by the one it had in version 0.1."""
-    return getattr(evidence, name) if hasattr(evidence, name) else getattr(evidence, former)
 
 
 class Ours:
@@ -94,7 +88,7 @@ class Ours:
             regularization=LAMBDA,
             confidence=confidence,
             seed=run.seed,
-            **(_printed() if run.system == "ours, printed" else {}),
+            rule=ma.Sampled(OVERSAMPLING) if run.system == "ours, printed" else ma.Inserted(),
         )
 
     def choose(self) -> np.ndarray:
@@ -110,13 +104,6 @@ class Ours:
     @property
     def beta(self) -> float:
         return self.policy.beta
-
-
-def _printed():
-    """The options of ma.BKB that ask for Algorithm 1 as printed."""
-    if hasattr(ma, "Sampled"):
-        return {"rule": ma.Sampled(OVERSAMPLING)}
-    return {"resparsify": "always", "oversampling": OVERSAMPLING}
 
 
 def their_modules():

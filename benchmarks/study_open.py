@@ -60,8 +60,8 @@ def measure(path: str) -> None:
         study.ask(8)
     with timed("verify"):
         study.verify()
-    sketch = f"dictionary {len(study.policy.dictionary)}, working set {len(study.policy.inducing)}"
-    print(f"{len(study.history)} results, {study.n_events} events, {sketch}")
+    inducing = len(study.policy.inducing)
+    print(f"{len(study.history)} results, {study.n_events} events, {inducing} inducing arms")
 
 
 @contextmanager

@@ -43,7 +43,7 @@ def names(records: Iterable[dict], key: str) -> list[str]:
 
 
 def at(kept: dict, key: str, step: float) -> float:
-    """`regret` or `elapsed` of a run after so many steps."""
+    """`regret`, `elapsed` or `sizes` of a run after so many steps."""
     return float(np.interp(step, kept["steps"], kept[key]))
 
 
@@ -77,7 +77,9 @@ def exponent(x: Sequence[float], y: Sequence[float]) -> float:
 
 def markdown(rows: Sequence[dict]) -> str:
     """A table; columns are the keys of the first row."""
-    lines = [list(rows[0]), ["---"] * len(rows[0])] + [[_cell(row.get(key, "")) for key in rows[0]] for row in rows]
+    head = list(rows[0])
+    lines = [[_cell(key) for key in head], ["---"] * len(head)]
+    lines += [[_cell(row.get(key, "")) for key in head] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

@@ -22,7 +22,7 @@ def experiment(options: Options) -> None:
         bkb = of(here, system="bkb")
         for system in names(here, "system"):
             mine = of(here, system=system)
-            sizes = [kept["dictionary"] for kept in mine if kept["dictionary"] is not None]
+            sizes = [kept["inducing"] for kept in mine if kept["inducing"] is not None]
             rows.append(
                 {
                     "problem": spec,
@@ -30,7 +30,7 @@ def experiment(options: Options) -> None:
                     "regret / uniform": interval(map(relative, mine)),
                     "regret against BKB": interval(against(mine, bkb, "regret"), ratio=True),
                     "time against BKB": interval(against(mine, bkb, "elapsed"), ratio=True),
-                    "dictionary": interval(sizes).mean if sizes else "–",
+                    "|W|": interval(sizes).mean if sizes else "–",
                 }
             )
 

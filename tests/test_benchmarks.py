@@ -137,7 +137,7 @@ class TestRunner:
         assert len(kept["steps"]) == len(kept["regret"]) == len(kept["elapsed"]) <= runner.POINTS
         assert (np.diff(kept["regret"]) >= 0).all()
         assert kept["elapsed"][-1] == pytest.approx(kept["seconds"])
-        assert 0 < kept["dictionary"] <= kept["arms pulled"] <= 60
+        assert 0 < kept["inducing"] <= kept["arms pulled"] <= 60
         assert summary.relative(kept) < 0.3
 
     def test_regret_is_that_of_the_arms_pulled(self):

@@ -243,7 +243,7 @@ COVERED = {
 
 @pytest.mark.parametrize("case", COVERED)
 def test_f_is_inside_for_all_arms_and_steps(case):
-    """Statement 2 on few runs; `benchmarks/coverage.py` has a hundred of each, and larger ones."""
+    """Statement 2 on few runs; `benchmarks/covered.py` has a hundred of each, and larger ones."""
     options = dict(COVERED[case])
     radius = options.pop("radius", ma.Certified)
     noise_told = options.pop("noise_told", False)
