@@ -89,7 +89,9 @@ def rkhs(seed: int, n_arms=10_000, d=3, lengthscale=0.3, norm=4.0, noise=0.1, nu
     kernel = ma.kernels.Matern(lengthscale, nu=nu) if nu else ma.kernels.RBF(lengthscale)
     arms, centres, a = rng.random((n_arms, d)), rng.random((20, d)), rng.standard_normal(20)
     a *= norm / np.sqrt(a @ kernel(centres, centres) @ a)
-    return Problem(arms, _blockwise(lambda X: kernel(X, centres) @ a, arms), noise, kernel, noise**2, norm)
+    return Problem(
+        arms, _blockwise(lambda X: kernel(X, centres) @ a, arms), noise, kernel, noise**2, norm
+    )
 
 
 def gp(seed: int, n_arms=4_096, d=2, lengthscale=0.1, noise=0.1) -> Problem:
@@ -101,7 +103,10 @@ def gp(seed: int, n_arms=4_096, d=2, lengthscale=0.1, noise=0.1) -> Problem:
         Z, _ = embedding(arms, kernel.diag(arms))
         means = Z @ rng.standard_normal(Z.shape[1])
     else:
-        W, phase = rng.standard_normal((d, FREQUENCIES)) / lengthscale, rng.uniform(0, 2 * np.pi, FREQUENCIES)
+        W, phase = (
+            rng.standard_normal((d, FREQUENCIES)) / lengthscale,
+            rng.uniform(0, 2 * np.pi, FREQUENCIES),
+        )
         weights = np.sqrt(2 / FREQUENCIES) * rng.standard_normal(FREQUENCIES)
         means = _blockwise(lambda X: np.cos(X @ W + phase) @ weights, arms)
     return Problem(arms, means, noise, kernel, noise**2)
@@ -111,7 +116,14 @@ def linear(seed: int, n_arms=4_096, d=100, ratio=1.0, noise=0.1) -> Problem:
     """Unit vectors: directions of x_j = ratio^(j/2) g_j, g Gaussian; θ uniform on the sphere."""
     rng = np.random.default_rng([seed, 1])
     arms = _unit(rng.standard_normal((n_arms, d)) * ratio ** (np.arange(d) / 2))
-    return Problem(arms, arms @ _unit(rng.standard_normal((1, d)))[0], noise, ma.kernels.Linear(), noise**2, 1.0)
+    return Problem(
+        arms,
+        arms @ _unit(rng.standard_normal((1, d)))[0],
+        noise,
+        ma.kernels.Linear(),
+        noise**2,
+        1.0,
+    )
 
 
 def misspecified(seed: int, n_arms=256, d=10, gap=0.5, noise=0.1, rich=False) -> Problem:
@@ -153,7 +165,12 @@ def rastrigin(X: np.ndarray) -> np.ndarray:
 
 
 HARTMANN_A = np.array(
-    [[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]]
+    [
+        [10, 3, 17, 3.5, 1.7, 8],
+        [0.05, 10, 17, 0.1, 8, 14],
+        [3, 3.5, 1.7, 10, 17, 8],
+        [17, 8, 0.05, 10, 0.1, 14],
+    ]
 )
 HARTMANN_P = 1e-4 * np.array(
     [
@@ -171,11 +188,15 @@ def hartmann6(X: np.ndarray) -> np.ndarray:
     return -np.exp(-exponents) @ np.array([1.0, 1.2, 3.0, 3.2])
 
 
-def function(f: Callable[[np.ndarray], np.ndarray], seed: int, n_arms=4_096, d=2, noise=0.1) -> Problem:
+def function(
+    f: Callable[[np.ndarray], np.ndarray], seed: int, n_arms=4_096, d=2, noise=0.1
+) -> Problem:
     """A test function on about n_arms points of [0, 1]^d; the problem is the same for every seed."""
     if d <= 2:
         side = round(n_arms ** (1 / d))
-        X = np.stack(np.meshgrid(*[np.linspace(0, 1, side)] * d, indexing="ij"), axis=-1).reshape(-1, d)
+        X = np.stack(np.meshgrid(*[np.linspace(0, 1, side)] * d, indexing="ij"), axis=-1).reshape(
+            -1, d
+        )
     else:
         X = qmc.Sobol(d, rng=0).random(n_arms)
     means = _blockwise(lambda X: -f(X), X)
@@ -208,7 +229,10 @@ def _learned(given: Problem) -> Problem:
     some = rng.choice(len(X), size=min(LEARNED_FROM, len(X)), replace=False)
     rewards = given.pull(some, rng)
     unit = rewards.std()  # the fit expects standardised rewards
-    found = fit(Mixed(X.shape[1], 0, 0, rbf=True), Evidence(X[some], rewards / unit, np.ones(len(some)), 0.0, 0.0))
+    found = fit(
+        Mixed(X.shape[1], 0, 0, rbf=True),
+        Evidence(X[some], rewards / unit, np.ones(len(some)), 0.0, 0.0),
+    )
     return replace(given, arms=X / np.exp(found.theta), regularization=found.noise * unit**2)
 
 
@@ -216,7 +240,9 @@ def _unit(X: np.ndarray) -> np.ndarray:
     return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
-def _blockwise(f: Callable[[np.ndarray], np.ndarray], X: np.ndarray, rows: int = 8192) -> np.ndarray:
+def _blockwise(
+    f: Callable[[np.ndarray], np.ndarray], X: np.ndarray, rows: int = 8192
+) -> np.ndarray:
     return np.concatenate([f(X[start : start + rows]) for start in range(0, len(X), rows)])
 
 
@@ -244,7 +270,13 @@ def problem(spec: str, seed: int) -> Problem:
     if name not in PROBLEMS:
         raise ValueError(f"no problem {name!r}: there are {', '.join(PROBLEMS)}")
     pairs = (setting.split("=") for setting in settings.split(",") if setting)
-    return PROBLEMS[name](seed, **{key: float(value) if "." in value or "e" in value else int(value) for key, value in pairs})
+    return PROBLEMS[name](
+        seed,
+        **{
+            key: float(value) if "." in value or "e" in value else int(value)
+            for key, value in pairs
+        },
+    )
 
 
 def main():
@@ -256,7 +288,10 @@ def main():
         p = problem(spec, options.seed)
         told = f"λ {p.regularization:.3g}, norm {p.norm if p.norm is None else round(p.norm, 3)}, {p.kernel!r}"
         size = f"A {len(p.arms):,}, d {p.arms.shape[1]}"
-        print(f"{spec}: {size} | best {p.best:.4g}, uniform play loses {p.uniform_regret:.4g} a step | {told}", flush=True)
+        print(
+            f"{spec}: {size} | best {p.best:.4g}, uniform play loses {p.uniform_regret:.4g} a step | {told}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

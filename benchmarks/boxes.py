@@ -26,22 +26,36 @@ STARTS = 10
 
 
 def branin(x):
-    a, b = x[1] - 5.1 / (4 * np.pi**2) * x[0] ** 2 + 5 / np.pi * x[0] - 6, 10 * (1 - 1 / (8 * np.pi)) * np.cos(x[0])
+    a, b = (
+        x[1] - 5.1 / (4 * np.pi**2) * x[0] ** 2 + 5 / np.pi * x[0] - 6,
+        10 * (1 - 1 / (8 * np.pi)) * np.cos(x[0]),
+    )
     return a**2 + b + 10
 
 
 def hartmann(x):
-    return -np.array([1.0, 1.2, 3.0, 3.2]) @ np.exp(-(HARTMANN_A * (x - HARTMANN_P) ** 2).sum(axis=1))
+    return -np.array([1.0, 1.2, 3.0, 3.2]) @ np.exp(
+        -(HARTMANN_A * (x - HARTMANN_P) ** 2).sum(axis=1)
+    )
 
 
 def levy(x):
     w = 1 + (x - 1) / 4
     middle = (w[:-1] - 1) ** 2 * (1 + 10 * np.sin(np.pi * w[:-1] + 1) ** 2)
-    return np.sin(np.pi * w[0]) ** 2 + middle.sum() + (w[-1] - 1) ** 2 * (1 + np.sin(2 * np.pi * w[-1]) ** 2)
+    return (
+        np.sin(np.pi * w[0]) ** 2
+        + middle.sum()
+        + (w[-1] - 1) ** 2 * (1 + np.sin(2 * np.pi * w[-1]) ** 2)
+    )
 
 
 def ackley(x):
-    return -20 * np.exp(-0.2 * np.sqrt(np.mean(x**2))) - np.exp(np.mean(np.cos(2 * np.pi * x))) + 20 + np.e
+    return (
+        -20 * np.exp(-0.2 * np.sqrt(np.mean(x**2)))
+        - np.exp(np.mean(np.cos(2 * np.pi * x)))
+        + 20
+        + np.e
+    )
 
 
 @dataclass(frozen=True)
@@ -60,7 +74,9 @@ def _cube(function, d, low, high, least, budget):
 
 
 PROBLEMS = {
-    "branin": Problem(branin, np.array([-5.0, 0.0]), np.array([10.0, 15.0]), 0.39788735772973816, 300),
+    "branin": Problem(
+        branin, np.array([-5.0, 0.0]), np.array([10.0, 15.0]), 0.39788735772973816, 300
+    ),
     "hartmann-6": _cube(hartmann, 6, 0.0, 1.0, -3.3223680114155147, 300),
     "levy-8": _cube(levy, 8, -10.0, 10.0, 0.0, 300),
     "ackley-10": _cube(ackley, 10, -32.768, 32.768, 0.0, 300),
@@ -83,11 +99,18 @@ class Noisy:
     """The function with noise; what was evaluated."""
 
     def __init__(self, problem, seed):
-        self.problem, self.rng, self.points, self.values = problem, np.random.default_rng([seed, 2]), [], []
+        self.problem, self.rng, self.points, self.values = (
+            problem,
+            np.random.default_rng([seed, 2]),
+            [],
+            [],
+        )
 
     def __call__(self, x):
         self.points.append(np.asarray(x, dtype=float))
-        self.values.append(float(self.problem.function(self.points[-1])) + NOISE * self.rng.standard_normal())
+        self.values.append(
+            float(self.problem.function(self.points[-1])) + NOISE * self.rng.standard_normal()
+        )
         return self.values[-1]
 
 
@@ -108,7 +131,10 @@ def optuna_tpe(problem, f, seed, clock):
     for _ in range(problem.budget):
         with clock:
             trial = study.ask()
-            x = [trial.suggest_float(f"x{i}", *ends) for i, ends in enumerate(zip(problem.low, problem.high, strict=True))]
+            x = [
+                trial.suggest_float(f"x{i}", *ends)
+                for i, ends in enumerate(zip(problem.low, problem.high, strict=True))
+            ]
         value = f(x)
         with clock:
             study.tell(trial, value)
@@ -158,7 +184,9 @@ def manyarms_box(problem, f, seed, clock):
     import manyarms as ma  # noqa: PLC0415
 
     with clock:
-        optimizer = ma.Optimizer(ma.Box(np.column_stack([problem.low, problem.high])), direction="minimize", seed=seed)
+        optimizer = ma.Optimizer(
+            ma.Box(np.column_stack([problem.low, problem.high])), direction="minimize", seed=seed
+        )
     for _ in range(problem.budget):
         with clock:
             (x,) = optimizer.ask()
@@ -196,7 +224,10 @@ def record(name, peer, seed, budget):
         "regret": float(problem.function(np.asarray(recommended))) - problem.least,
         "best evaluated": min(regrets),
         "mean regret": float(np.mean(regrets)),
-        "versions": {"python": platform.python_version(), package: version(package) if package != "manyarms" else _ours()},
+        "versions": {
+            "python": platform.python_version(),
+            package: version(package) if package != "manyarms" else _ours(),
+        },
     }
 
 
@@ -230,36 +261,61 @@ def published(kept):
             regrets, seconds = sorted(run["regret"] for run in runs), _seconds(runs)
             ratio = f"{seconds / ours:.1f}" if peer != "manyarms" else ""
             shown = ", ".join(f"{regret:.2g}" for regret in regrets)
-            cells = [name, runs[0]["budget"], peer, len(runs), f"{np.median(regrets):.2g}", shown, f"{seconds:.1f}", ratio]
+            cells = [
+                name,
+                runs[0]["budget"],
+                peer,
+                len(runs),
+                f"{np.median(regrets):.2g}",
+                shown,
+                f"{seconds:.1f}",
+                ratio,
+            ]
             lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"
 
 
 def _seconds(runs):
     """The median of those that were measured."""
-    return float(np.median([run["seconds"] for run in runs if run["seconds"] is not None] or [np.nan]))
+    return float(
+        np.median([run["seconds"] for run in runs if run["seconds"] is not None] or [np.nan])
+    )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--function", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
-    parser.add_argument("--peer", nargs="+", choices=PEERS, default=["manyarms", "tpe", "random", "botorch"])
+    parser.add_argument(
+        "--peer", nargs="+", choices=PEERS, default=["manyarms", "tpe", "random", "botorch"]
+    )
     parser.add_argument("--seed", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--budget", type=int, help="evaluations, where not those of the function")
     parser.add_argument("--output", type=Path, default=Path("bench-output/boxes"))
-    parser.add_argument("--publish", type=Path, help="directory of boxes.md and boxes.json, made of all runs in the output")
+    parser.add_argument(
+        "--publish",
+        type=Path,
+        help="directory of boxes.md and boxes.json, made of all runs in the output",
+    )
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     for seed in options.seed:
         for name in options.function:
             for peer in options.peer:
-                path = options.output / f"{name}-{peer}-{options.budget or PROBLEMS[name].budget}-{seed}.json"
+                path = (
+                    options.output
+                    / f"{name}-{peer}-{options.budget or PROBLEMS[name].budget}-{seed}.json"
+                )
                 if not path.exists():
                     keep(path, json.dumps(record(name, peer, seed, options.budget)))
                 kept = json.loads(path.read_text())
-                print(f"{name:<12}{peer:<14}{seed:>3}{kept['seconds']:>10.1f}{kept['regret']:>12.5f}", flush=True)
+                print(
+                    f"{name:<12}{peer:<14}{seed:>3}{kept['seconds']:>10.1f}{kept['regret']:>12.5f}",
+                    flush=True,
+                )
     if options.publish:
-        everything = [json.loads(path.read_text()) for path in sorted(options.output.glob("*.json"))]
+        everything = [
+            json.loads(path.read_text()) for path in sorted(options.output.glob("*.json"))
+        ]
         options.publish.mkdir(parents=True, exist_ok=True)
         (options.publish / "boxes.json").write_text(json.dumps(everything, indent=1))
         (options.publish / "boxes.md").write_text(published(everything))

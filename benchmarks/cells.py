@@ -19,8 +19,14 @@ from test_tree import PROBLEMS, covers, run
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=100, help="of each dimension")
-    parser.add_argument("--dimension", type=int, nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
-    parser.add_argument("--depth", type=int, help="splits down to the smallest cells, where not those of the problem")
+    parser.add_argument(
+        "--dimension", type=int, nargs="+", choices=PROBLEMS, default=list(PROBLEMS)
+    )
+    parser.add_argument(
+        "--depth",
+        type=int,
+        help="splits down to the smallest cells, where not those of the problem",
+    )
     options = parser.parse_args()
     for d in options.dimension:
         kernel, noise, norm, horizon, depth = PROBLEMS[d]

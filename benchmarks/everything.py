@@ -34,18 +34,41 @@ def experiment(options: Options) -> None:
         return drawn
 
     size = len(problems), min(3, len(problems))
-    pictures.panels(*size, options.output / "everything.png", draw(pictures.regret_against_time), (5.6, 5.4))
-    pictures.panels(*size, options.output / "everything-curves.png", draw(pictures.curves), (5.6, 4.4))
+    pictures.panels(
+        *size, options.output / "everything.png", draw(pictures.regret_against_time), (5.6, 5.4)
+    )
+    pictures.panels(
+        *size, options.output / "everything-curves.png", draw(pictures.curves), (5.6, 4.4)
+    )
     longest = max((kept["limit"] for kept in of(records, system="bkb")), default=options.limit)
-    text = TEXT.format(horizon=horizon, seeds=seeds, limit=options.limit, bkb=longest, beaten=beaten(records, problems))
+    text = TEXT.format(
+        horizon=horizon,
+        seeds=seeds,
+        limit=options.limit,
+        bkb=longest,
+        beaten=beaten(records, problems),
+    )
     tables = {
-        "Every system": [row(system, records) for system in sorted(systems, key=lambda system: system not in measured)],
+        "Every system": [
+            row(system, records)
+            for system in sorted(systems, key=lambda system: system not in measured)
+        ],
         "Regret over that of uniform play, and seconds": [
-            {"system": system, **{spec: cell(of(records, system=system, problem=spec)) for spec in problems}}
+            {
+                "system": system,
+                **{spec: cell(of(records, system=system, problem=spec)) for spec in problems},
+            }
             for system in measured
         ],
     }
-    publish(options, "everything", "Every system on one runner", text, tables, ["everything.png", "everything-curves.png"])
+    publish(
+        options,
+        "everything",
+        "Every system on one runner",
+        text,
+        tables,
+        ["everything.png", "everything-curves.png"],
+    )
 
 
 def row(system: str, records: list[dict]) -> dict:
@@ -70,9 +93,13 @@ def works(records: list[dict]) -> str:
     ran = finished(records)
     short = [kept for kept in ran if kept["completed"] < kept["horizon"]]
     stopped, refused = names(short, "problem"), [kept for kept in records if "error" in kept]
-    said = [f"{len(set(names(ran, 'problem')) - set(stopped))} of {len(names(records, 'problem'))} problems"]
+    said = [
+        f"{len(set(names(ran, 'problem')) - set(stopped))} of {len(names(records, 'problem'))} problems"
+    ]
     if short:
-        said.append(f"{len(stopped)} stopped, after {min(kept['completed'] for kept in short):,} steps or more")
+        said.append(
+            f"{len(stopped)} stopped, after {min(kept['completed'] for kept in short):,} steps or more"
+        )
     if refused:
         kinds = sorted({kept["error"].split(":")[0] for kept in refused})
         said.append(f"{len(names(refused, 'problem'))} refused ({', '.join(kinds)})")
@@ -86,7 +113,9 @@ def cell(records: list[dict]) -> str:
         return "–"
     done = min(kept["completed"] for kept in ran)
     short = f" (t = {done:,})" if done < ran[0]["horizon"] else ""
-    return f"{interval(map(relative, ran))}, {np.mean([kept['seconds'] for kept in ran]):.3g} s{short}"
+    return (
+        f"{interval(map(relative, ran))}, {np.mean([kept['seconds'] for kept in ran]):.3g} s{short}"
+    )
 
 
 def beaten(records: list[dict], problems: list[str]) -> str:
@@ -100,5 +129,8 @@ def beaten(records: list[dict], problems: list[str]) -> str:
             if ratios and max(ratios) < 0.98:
                 better.append((interval(ratios, ratio=True).mean, system))
         if better:
-            said.append(f"on {spec} " + ", ".join(f"{system} ({ratio:.2f} of it)" for ratio, system in sorted(better)))
+            said.append(
+                f"on {spec} "
+                + ", ".join(f"{system} ({ratio:.2f} of it)" for ratio, system in sorted(better))
+            )
     return "; ".join(said) or "nothing, anywhere"

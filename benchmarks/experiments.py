@@ -30,13 +30,22 @@ EXPERIMENTS = {
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="+", choices=EXPERIMENTS, metavar="NAME", help=", ".join(EXPERIMENTS))
+    parser.add_argument(
+        "names", nargs="+", choices=EXPERIMENTS, metavar="NAME", help=", ".join(EXPERIMENTS)
+    )
     parser.add_argument("--quick", action="store_true", help="tiny problems: for tests")
     parser.add_argument("--output", type=Path, default=Path("docs/experiments"))
     parser.add_argument("--runs", type=Path, default=Path("bench-output/runs"))
     parser.add_argument("--jobs", type=int, default=1, help="processes (%(default)s)")
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds after which a run stops (%(default)s)")
-    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds after which coverage starts no run")
+    parser.add_argument(
+        "--limit", type=float, default=300.0, help="seconds after which a run stops (%(default)s)"
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        default=float("inf"),
+        help="seconds after which coverage starts no run",
+    )
     parser.add_argument("--seeds", type=int, help="how many, where not those published")
     parser.add_argument("--horizon", type=int, help="steps, where not those published")
     options = vars(parser.parse_args(arguments))

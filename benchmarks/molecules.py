@@ -70,10 +70,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args(arguments)
     for what, seconds in cost(options.molecules, options.steps).items():
-        print(f"{options.molecules:,} molecules × {N_BITS:,} bits, {what}: {seconds:.2f} s", flush=True)
+        print(
+            f"{options.molecules:,} molecules × {N_BITS:,} bits, {what}: {seconds:.2f} s",
+            flush=True,
+        )
     ratios = [ratio(options.steps, seed) for seed in range(options.seeds)]
     shown = ", ".join(f"{each:.2f}" for each in ratios)
-    print(f"AqSolDB, T = {options.steps}: mean regret {np.median(ratios):.2f} times better than random's (seeds: {shown})")
+    print(
+        f"AqSolDB, T = {options.steps}: mean regret {np.median(ratios):.2f} times better than random's (seeds: {shown})"
+    )
 
 
 if __name__ == "__main__":

@@ -27,7 +27,10 @@ def problem(norm, seed):
 def run(radius, norm, steps, seed):
     """Regret, the last norm in use, whether f was always covered, and whether intervals with one guess were disjoint."""
     arms, f = problem(norm, seed)
-    rng, policy = np.random.default_rng([seed, 6]), ma.BKB(arms, KERNEL, regularization=NOISE**2, confidence=radius, seed=seed)
+    rng, policy = (
+        np.random.default_rng([seed, 6]),
+        ma.BKB(arms, KERNEL, regularization=NOISE**2, confidence=radius, seed=seed),
+    )
     regret, covered, disjoint, guess = 0.0, True, False, None
     for _ in range(steps):
         chosen = policy.choose()
@@ -36,7 +39,11 @@ def run(radius, norm, steps, seed):
         mean, _, ucb = policy.scores()
         covered &= bool((np.abs(f - mean) <= (ucb - mean) + 1e-9).all())
         if guess != policy.evidence.norm:
-            guess, low, high = policy.evidence.norm, np.full(len(f), -np.inf), np.full(len(f), np.inf)
+            guess, low, high = (
+                policy.evidence.norm,
+                np.full(len(f), -np.inf),
+                np.full(len(f), np.inf),
+            )
         if guess is not None:
             low, high = np.maximum(low, 2 * mean - ucb), np.minimum(high, ucb)
             disjoint |= bool((low > high).any())
@@ -44,21 +51,36 @@ def run(radius, norm, steps, seed):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--norm", type=float, default=10.0)
     options = parser.parse_args()
     F, seeds = options.norm, range(options.seeds)
     known = [run(ma.Certified(F, NOISE), F, options.steps, seed) for seed in seeds]
-    uniform = [options.steps * float(np.mean(f.max() - f)) for _, f in (problem(F, seed) for seed in seeds)]
+    uniform = [
+        options.steps * float(np.mean(f.max() - f)) for _, f in (problem(F, seed) for seed in seeds)
+    ]
     regret, covered = np.median([r for r, *_ in known]), sum(c for _, _, c, _ in known)
-    print(f"norm {F:g} known: regret {regret:.1f} ({np.median(uniform):.1f} by chance), covered {covered}/{len(known)}")
-    print("first guess   regret over known (geometric mean, worst)   norm at the end (median)   covered   disjoint")
+    print(
+        f"norm {F:g} known: regret {regret:.1f} ({np.median(uniform):.1f} by chance), covered {covered}/{len(known)}"
+    )
+    print(
+        "first guess   regret over known (geometric mean, worst)   norm at the end (median)   covered   disjoint"
+    )
     for factor in FACTORS:
-        runs = [run(ma.Certified(factor * F, NOISE, double=True), F, options.steps, seed) for seed in seeds]
+        runs = [
+            run(ma.Certified(factor * F, NOISE, double=True), F, options.steps, seed)
+            for seed in seeds
+        ]
         ratios = np.array([mine[0] / theirs[0] for mine, theirs in zip(runs, known, strict=True)])
-        norm, inside, apart = np.median([run[1] for run in runs]), sum(run[2] for run in runs), sum(run[3] for run in runs)
+        norm, inside, apart = (
+            np.median([run[1] for run in runs]),
+            sum(run[2] for run in runs),
+            sum(run[3] for run in runs),
+        )
         print(
             f"{factor:>8.3f}·F   {np.exp(np.log(ratios).mean()):10.2f} {ratios.max():10.2f} {norm:27.3g} "
             f"{inside:20d}/{len(runs)} {apart:8d}/{len(runs)}",

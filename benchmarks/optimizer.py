@@ -24,7 +24,13 @@ from tables import SOURCES, load
 
 import manyarms as ma
 
-COLOURS = {"manyarms": "#0072b2", "botorch": "#d55e00", "tpe": "#009e73", "tpe-multivariate": "#56b4e9", "random": "#6e6e6e"}
+COLOURS = {
+    "manyarms": "#0072b2",
+    "botorch": "#d55e00",
+    "tpe": "#009e73",
+    "tpe-multivariate": "#56b4e9",
+    "random": "#6e6e6e",
+}
 
 
 def runs(folder: Path) -> dict[tuple[str, str, int], list[dict]]:
@@ -44,7 +50,12 @@ def summary(kept: list[dict], regret) -> dict:
         key: float(np.mean([run[key] for run in kept]))
         for key in ("mean regret", "best regret", "recommended regret", "seconds")
     }
-    return {"seeds": len(kept), **means, "first 200": float(np.mean(early)), "last 200": float(np.mean(late))}
+    return {
+        "seeds": len(kept),
+        **means,
+        "first 200": float(np.mean(early)),
+        "last 200": float(np.mean(late)),
+    }
 
 
 def verdicts(table: str, rows: dict[str, dict]) -> list[str]:
@@ -56,9 +67,13 @@ def verdicts(table: str, rows: dict[str, dict]) -> list[str]:
         theirs = rows["botorch"]
         for key in ("mean regret", "best regret"):
             ok = ours[key] <= theirs[key]
-            said.append(f"{'met' if ok else 'MISSED'}: {key} {ours[key]:.4f}, BoTorch {theirs[key]:.4f}")
+            said.append(
+                f"{'met' if ok else 'MISSED'}: {key} {ours[key]:.4f}, BoTorch {theirs[key]:.4f}"
+            )
         ratio = theirs["seconds"] / ours["seconds"]
-        said.append(f"{'met' if ratio >= 50 else 'MISSED'}: {ratio:.0f} times faster than BoTorch (bar 50)")
+        said.append(
+            f"{'met' if ratio >= 50 else 'MISSED'}: {ratio:.0f} times faster than BoTorch (bar 50)"
+        )
     for peer in ("tpe", "tpe-multivariate"):
         if peer in rows:
             ok = ours["mean regret"] < rows[peer]["mean regret"]
@@ -80,7 +95,10 @@ def markdown(results: dict) -> str:
     lines = ["| | " + " | ".join(COLOURS) + " |", "|---" * (len(COLOURS) + 1) + "|"]
     for name, result in results.items():
         rows = [result["200"].get(peer) for peer in COLOURS]
-        shown = (f"{r['mean regret']:.3f}, {r['best regret']:.3f}, {r['seconds']:.1f} s" if r else "—" for r in rows)
+        shown = (
+            f"{r['mean regret']:.3f}, {r['best regret']:.3f}, {r['seconds']:.1f} s" if r else "—"
+            for r in rows
+        )
         lines.append(f"| {name} | " + " | ".join(shown) + " |")
     return "\n".join(lines) + "\n"
 
@@ -131,7 +149,12 @@ def million(folder: Path) -> dict:
     chosen = time.perf_counter()
     path.unlink()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    return {"load": loaded - start, "first ask": asked - loaded, "next 12": chosen - asked, "peak GB": peak}
+    return {
+        "load": loaded - start,
+        "first ask": asked - loaded,
+        "next 12": chosen - asked,
+        "peak GB": peak,
+    }
 
 
 def main():
@@ -145,14 +168,21 @@ def main():
         seconds = million(options.output)
         met = seconds["load"] + seconds["first ask"] < 60 and seconds["peak GB"] < 4
         print(
-            f"{'met' if met else 'MISSED'} (60 s, 4 GB): " + ", ".join(f"{key} {value:.2f}" for key, value in seconds.items())
+            f"{'met' if met else 'MISSED'} (60 s, 4 GB): "
+            + ", ".join(f"{key} {value:.2f}" for key, value in seconds.items())
         )
         return
     found, results = runs(options.runs), {}
     for name in SOURCES:
         regret = load(name).regret
-        rows = {peer: summary(kept, regret) for (table, peer, budget), kept in found.items() if (table, budget) == (name, 200)}
-        print(f"\n{name}\n  {'200 evaluations':<22}{'seeds':>6}{'mean':>9}{'best':>9}{'recommended':>13}{'seconds':>9}")
+        rows = {
+            peer: summary(kept, regret)
+            for (table, peer, budget), kept in found.items()
+            if (table, budget) == (name, 200)
+        }
+        print(
+            f"\n{name}\n  {'200 evaluations':<22}{'seeds':>6}{'mean':>9}{'best':>9}{'recommended':>13}{'seconds':>9}"
+        )
         for peer, row in sorted(rows.items(), key=lambda pair: pair[1]["mean regret"]):
             regrets = f"{row['mean regret']:>9.4f}{row['best regret']:>9.4f}{row['recommended regret']:>13.4f}"
             print(f"  {peer:<22}{row['seeds']:>6}{regrets}{row['seconds']:>9.1f}")

@@ -75,7 +75,11 @@ def optuna_tpe(table: Table, budget: int, seed: int, multivariate: bool = False)
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     levels, codes = zip(
-        *(np.unique(column.to_numpy(), return_inverse=True) for column in table.frame.iter_columns()), strict=True
+        *(
+            np.unique(column.to_numpy(), return_inverse=True)
+            for column in table.frame.iter_columns()
+        ),
+        strict=True,
     )
     shape = tuple(map(len, levels))
     row_of = np.empty(np.prod(shape), dtype=int)
@@ -95,12 +99,17 @@ def optuna_tpe(table: Table, budget: int, seed: int, multivariate: bool = False)
     for _ in range(budget):
         with clock:
             trial = study.ask()
-            choice = [suggest(trial, column, n) for column, n in zip(table.frame.iter_columns(), shape, strict=True)]
+            choice = [
+                suggest(trial, column, n)
+                for column, n in zip(table.frame.iter_columns(), shape, strict=True)
+            ]
         chosen.append(int(row_of[np.ravel_multi_index(choice, shape)]))
         rewards.append(table.draw(chosen[-1], noise))
         with clock:
             study.tell(trial, rewards[-1])
-    return Trace(np.array(chosen), np.array(rewards), clock.seconds, chosen[study.best_trial.number])
+    return Trace(
+        np.array(chosen), np.array(rewards), clock.seconds, chosen[study.best_trial.number]
+    )
 
 
 def encode(table: Table) -> np.ndarray:
@@ -142,7 +151,9 @@ def botorch_ucb(table: Table, budget: int, seed: int) -> Trace:
 
     def fitted():
         kernel = ScaleKernel(_tanimoto()) if molecules else None
-        model = SingleTaskGP(X[chosen], torch.tensor(rewards, dtype=X.dtype)[:, None], covar_module=kernel)
+        model = SingleTaskGP(
+            X[chosen], torch.tensor(rewards, dtype=X.dtype)[:, None], covar_module=kernel
+        )
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
         return model
 
@@ -157,7 +168,9 @@ def botorch_ucb(table: Table, budget: int, seed: int) -> Trace:
             with clock:
                 model = fitted()
                 with torch.no_grad():
-                    chosen.append(int(torch.cat([ucb(model, block) for block in X.split(CHUNK)]).argmax()))
+                    chosen.append(
+                        int(torch.cat([ucb(model, block) for block in X.split(CHUNK)]).argmax())
+                    )
             rewards.append(table.draw(chosen[-1], noise))
         with clock:
             model = fitted()
@@ -186,7 +199,10 @@ def manyarms_optimizer(table: Table, budget: int, seed: int, **options) -> Trace
     """`ma.Optimizer` as it comes, on the table as a user has it."""
     import manyarms as ma  # noqa: PLC0415
 
-    pool, noise = ma.Pool.from_frame(table.frame, columns=table.columns), np.random.default_rng([seed, 1])
+    pool, noise = (
+        ma.Pool.from_frame(table.frame, columns=table.columns),
+        np.random.default_rng([seed, 1]),
+    )
     chosen, rewards, clock = [], [], Clock()
     with clock:
         optimizer = ma.Optimizer(pool, seed=seed, **options)
@@ -244,7 +260,11 @@ def record(table: Table, peer: str, budget: int, seed: int) -> dict | None:
         "recommended": trace.recommended,
         "chosen": trace.chosen.tolist(),
         "rewards": trace.rewards.tolist(),
-        "machine": {"cores": os.cpu_count(), "python": platform.python_version(), package: version(package)},
+        "machine": {
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            package: version(package),
+        },
     }
 
 
@@ -258,7 +278,9 @@ def keep(path: Path, text: str) -> None:
 def read(path: Path) -> tuple[dict, Trace]:
     """A run that was kept."""
     kept = json.loads(path.read_text())
-    return kept, Trace(np.array(kept["chosen"]), np.array(kept["rewards"]), kept["seconds"], kept["recommended"])
+    return kept, Trace(
+        np.array(kept["chosen"]), np.array(kept["rewards"]), kept["seconds"], kept["recommended"]
+    )
 
 
 def main():
@@ -273,7 +295,9 @@ def main():
         parser.error(f"--budget must be at least 1, got {options.budget}")
     options.output.mkdir(parents=True, exist_ok=True)
     print("regrets: 0 is the best candidate, 1 a median one")
-    print(f"{'table':<20}{'peer':<18}{'seed':>4}  {'seconds':>8}{'mean':>8}{'best':>8}{'recommended':>13}")
+    print(
+        f"{'table':<20}{'peer':<18}{'seed':>4}  {'seconds':>8}{'mean':>8}{'best':>8}{'recommended':>13}"
+    )
     for name in options.table:
         table = load(name)
         for peer in options.peer:
@@ -287,7 +311,9 @@ def main():
                     keep(path, json.dumps(kept))
                 kept, _ = read(path)
                 regrets = f"{kept['mean regret']:>8.3f}{kept['best regret']:>8.4f}{kept['recommended regret']:>13.4f}"
-                print(f"{name:<20}{peer:<18}{seed:>4}  {kept['seconds']:>8.2f}{regrets}", flush=True)
+                print(
+                    f"{name:<20}{peer:<18}{seed:>4}  {kept['seconds']:>8.2f}{regrets}", flush=True
+                )
 
 
 if __name__ == "__main__":

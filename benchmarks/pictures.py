@@ -13,7 +13,13 @@ from systems import SYSTEMS
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6e6e6e", "#000000")
 DASHES = ("-", "--", ":", "-.")
-STYLE = {"font.size": 9, "axes.titlesize": 10, "axes.titlelocation": "left", "axes.axisbelow": True, "legend.frameon": False}
+STYLE = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+}
 FAMILIES = {
     "BKB and its kin": (
         "bkb",
@@ -27,7 +33,16 @@ FAMILIES = {
         "ei-sketch",
         "pi-sketch",
     ),
-    "exact": ("gpucb", "gpucb-certified", "supkernelucb", "mini-ucb", "mini-ei", "mini-ts", "ei", "pi"),
+    "exact": (
+        "gpucb",
+        "gpucb-certified",
+        "supkernelucb",
+        "mini-ucb",
+        "mini-ei",
+        "mini-ts",
+        "ei",
+        "pi",
+    ),
     "fixed sketches": ("sor", "dtc", "rff-ucb", "rff-ts", "qff-ucb", "qff-ts"),
     "linear": ("bkb-linear", "oful", "soful-ucb", "soful-ts", "cbrap"),
 }
@@ -35,7 +50,11 @@ FAMILIES = {
 
 
 def panels(
-    n: int, columns: int, path: Path, draw: Callable[[list[Axes]], None], size: tuple[float, float] = (4.6, 3.6)
+    n: int,
+    columns: int,
+    path: Path,
+    draw: Callable[[list[Axes]], None],
+    size: tuple[float, float] = (4.6, 3.6),
 ) -> None:
     """A figure of n panels, drawn and saved."""
     rows = -(-n // columns)
@@ -60,7 +79,10 @@ def curves(ax: Axes, records: list[dict]) -> None:
     """Mean over seeds of R_t/R_t of uniform play, with a 95 % interval, one problem."""
     systems = names(records, "system")
     for system in systems:
-        mine, number = of(finished(records), system=system), list(SYSTEMS).index(system)  # one style in all panels
+        mine, number = (
+            of(finished(records), system=system),
+            list(SYSTEMS).index(system),
+        )  # one style in all panels
         if not mine:
             ax.plot([], [], label=system, **style(number))
             continue
@@ -70,13 +92,17 @@ def curves(ax: Axes, records: list[dict]) -> None:
     ax.axhline(1.0, color="#6e6e6e", lw=0.8, ls=":")
     ax.set(xscale="log", yscale="log", xlabel="steps", ylabel="regret / regret of uniform play")
     if ax.get_subplotspec().is_first_row() and ax.get_subplotspec().is_first_col():
-        ax.legend(fontsize=8 if len(systems) < 8 else 6, ncols=1 + len(systems) // 8, loc="lower left")
+        ax.legend(
+            fontsize=8 if len(systems) < 8 else 6, ncols=1 + len(systems) // 8, loc="lower left"
+        )
 
 
 def band(ax: Axes, x: np.ndarray, shown: Iterable, label: str, number: int) -> None:
     """A line through means and a band of their intervals."""
     mean, low, high = np.array(list(shown)).T
-    ax.fill_between(x, np.maximum(low, 1e-3 * mean), high, color=style(number)["color"], alpha=0.2, linewidth=0)
+    ax.fill_between(
+        x, np.maximum(low, 1e-3 * mean), high, color=style(number)["color"], alpha=0.2, linewidth=0
+    )
     ax.plot(x, mean, label=label, lw=1.5, **style(number))
 
 
@@ -92,13 +118,25 @@ def regret_against_time(ax: Axes, records: list[dict]) -> None:
         colour = COLOURS[family(system)]
         errors = [[[value.mean - value.low], [value.high - value.mean]] for value in (x, y)]
         ax.errorbar(x.mean, y.mean, yerr=errors[1], xerr=errors[0], color=colour, lw=0.7, alpha=0.7)
-        ax.plot(x.mean, y.mean, "o", ms=9 if system == "bkb" else 5, color=colour, mfc=colour if whole else "white")
+        ax.plot(
+            x.mean,
+            y.mean,
+            "o",
+            ms=9 if system == "bkb" else 5,
+            color=colour,
+            mfc=colour if whole else "white",
+        )
         points.append((x.mean, y.mean, system, colour))
     ax.set(xscale="log", yscale="log", xlabel="time / BKB's", ylabel="regret / BKB's")
     ax.axhline(1.0, color="#6e6e6e", lw=0.8, ls=":")
     ax.axvline(1.0, color="#6e6e6e", lw=0.8, ls=":")
-    for limits, values in ((ax.set_xlim, [x for x, *_ in points]), (ax.set_ylim, [y for _, y, *_ in points])):
-        limits(min(values, default=1.0) / 1.6, 3.5 * max(values, default=1.0))  # intervals of few seeds may be wide
+    for limits, values in (
+        (ax.set_xlim, [x for x, *_ in points]),
+        (ax.set_ylim, [y for _, y, *_ in points]),
+    ):
+        limits(
+            min(values, default=1.0) / 1.6, 3.5 * max(values, default=1.0)
+        )  # intervals of few seeds may be wide
     _label(ax, points)
     if ax.get_subplotspec().is_first_row() and ax.get_subplotspec().is_first_col():
         _family_legend(ax)
@@ -106,7 +144,10 @@ def regret_against_time(ax: Axes, records: list[dict]) -> None:
 
 def family(system: str) -> int:
     """The number of the family of a system."""
-    return next((number for number, members in enumerate(FAMILIES.values()) if system in members), len(FAMILIES))
+    return next(
+        (number for number, members in enumerate(FAMILIES.values()) if system in members),
+        len(FAMILIES),
+    )
 
 
 def _family_legend(ax: Axes) -> None:
@@ -127,7 +168,15 @@ def _label(ax: Axes, points: list[tuple[float, float, str, str]]) -> None:
             py += 3
         taken.append((px, py))
         offset = (6, (py - start) * 72 / ax.figure.dpi - 2.5)
-        ax.annotate(name, (x, y), offset, textcoords="offset points", fontsize=6.5, color=colour, annotation_clip=False)
+        ax.annotate(
+            name,
+            (x, y),
+            offset,
+            textcoords="offset points",
+            fontsize=6.5,
+            color=colour,
+            annotation_clip=False,
+        )
 
 
 def growth(

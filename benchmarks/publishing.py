@@ -30,7 +30,12 @@ class Options:
     def asked(self) -> str:
         """What of the command line the results depend on."""
         sizes = {"horizon": self.horizon, "seeds": self.seeds, "limit": self.limit}
-        return "".join([" --quick" * self.quick, *(f" --{name} {value:g}" for name, value in sizes.items() if value)])
+        return "".join(
+            [
+                " --quick" * self.quick,
+                *(f" --{name} {value:g}" for name, value in sizes.items() if value),
+            ]
+        )
 
     def scale(self, quick: Any, full: Any) -> Any:
         """A setting for tests, or the one that is published."""
@@ -42,16 +47,29 @@ class Options:
         return self.horizon or horizon, self.seeds or seeds
 
 
-def played(options: Options, systems: list[str], problems: list[str], horizon: int, seeds: int) -> list[dict]:
+def played(
+    options: Options, systems: list[str], problems: list[str], horizon: int, seeds: int
+) -> list[dict]:
     """The runs, made where they are not there."""
     wanted = runs(systems, problems, horizon, range(seeds))
     report(run_all(wanted, options.runs, limit=options.limit, jobs=options.jobs))
     return read(wanted, options.runs)
 
 
-def publish(options: Options, name: str, title: str, text: str, tables: dict[str, list[dict]], pictures: list[str]) -> None:
+def publish(
+    options: Options,
+    name: str,
+    title: str,
+    text: str,
+    tables: dict[str, list[dict]],
+    pictures: list[str],
+) -> None:
     """The JSON and the page, NAME.json and NAME.md; the pictures are there already."""
-    made = {"python": platform.python_version(), "manyarms": ma.__version__, "numpy": version("numpy")}
+    made = {
+        "python": platform.python_version(),
+        "manyarms": ma.__version__,
+        "numpy": version("numpy"),
+    }
     results = {"experiment": name, "quick": options.quick, "versions": made, "tables": tables}
     (options.output / f"{name}.json").write_text(json.dumps(results, indent=1, ensure_ascii=False))
     shown = {heading: markdown(rows) for heading, rows in tables.items() if rows}

@@ -26,7 +26,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from bandits import PROBLEMS, Problem, problem
 from peers import Clock, keep
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from systems import SYSTEMS, MissingSystemError
 from threadpoolctl import threadpool_limits
 
@@ -50,9 +57,16 @@ class Run(NamedTuple):
         return folder / f"{spec}-{self.system}-{self.horizon}-{self.seed}.json"
 
 
-def runs(systems: Iterable[str], problems: Iterable[str], horizon: int, seeds: Iterable[int]) -> list[Run]:
+def runs(
+    systems: Iterable[str], problems: Iterable[str], horizon: int, seeds: Iterable[int]
+) -> list[Run]:
     """All of them, those on one problem and seed together: a problem is made once."""
-    return [Run(system, spec, horizon, seed) for spec in problems for seed in seeds for system in systems]
+    return [
+        Run(system, spec, horizon, seed)
+        for spec in problems
+        for seed in seeds
+        for system in systems
+    ]
 
 
 class Curve(NamedTuple):
@@ -66,7 +80,11 @@ class Curve(NamedTuple):
 
 def play(run: Run, bandit: Problem, limit: float = np.inf) -> Curve:
     """Choose and observe, once at least, until the horizon or until the seconds are spent."""
-    system, rng, clock = SYSTEMS[run.system], np.random.default_rng([run.seed, 2]), Clock(process_time)
+    system, rng, clock = (
+        SYSTEMS[run.system],
+        np.random.default_rng([run.seed, 2]),
+        Clock(process_time),
+    )
     with clock:
         policy = system.make(bandit, run.seed, run.horizon)
     regret, seconds, sizes, before = list[float](), list[float](), list[int](), 0.0
@@ -171,11 +189,19 @@ def perform(run: Run, folder: Path, limit: float) -> str | None:
     return None
 
 
-def run_all(wanted: list[Run], folder: Path, *, limit: float = np.inf, jobs: int = 1) -> dict[Run, str]:
+def run_all(
+    wanted: list[Run], folder: Path, *, limit: float = np.inf, jobs: int = 1
+) -> dict[Run, str]:
     """Run what is not there yet, with a progress bar; what went wrong, by run."""
     folder.mkdir(parents=True, exist_ok=True)
     missing = [run for run in wanted if not is_done(run, folder, limit)]
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     failures = {}
     with Progress(*columns) as progress:
         bar = progress.add_task("runs", total=len(wanted), completed=len(wanted) - len(missing))
@@ -186,12 +212,16 @@ def run_all(wanted: list[Run], folder: Path, *, limit: float = np.inf, jobs: int
     return failures
 
 
-def _performed(missing: list[Run], folder: Path, limit: float, jobs: int) -> Iterator[tuple[Run, str | None]]:
+def _performed(
+    missing: list[Run], folder: Path, limit: float, jobs: int
+) -> Iterator[tuple[Run, str | None]]:
     if jobs == 1:
         for run in missing:
             yield run, perform(run, folder, limit)
         return
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:  # a fork would inherit BLAS's threads in any state
+    with ProcessPoolExecutor(
+        jobs, get_context("spawn")
+    ) as pool:  # a fork would inherit BLAS's threads in any state
         futures = {pool.submit(perform, run, folder, limit): run for run in missing}
         for future in as_completed(futures):
             yield futures[future], future.result()
@@ -199,7 +229,11 @@ def _performed(missing: list[Run], folder: Path, limit: float, jobs: int) -> Ite
 
 def read(wanted: list[Run], folder: Path) -> list[dict]:
     """Those of the runs that were kept."""
-    return [json.loads(path.read_text()) for path in (run.path(folder) for run in wanted) if path.exists()]
+    return [
+        json.loads(path.read_text())
+        for path in (run.path(folder) for run in wanted)
+        if path.exists()
+    ]
 
 
 def report(failures: dict[Run, str]) -> None:
@@ -210,17 +244,30 @@ def report(failures: dict[Run, str]) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--system", nargs="+", choices=SYSTEMS, default=["bkb"], metavar="NAME", help=", ".join(SYSTEMS))
-    parser.add_argument("--problem", nargs="+", default=["branin"], metavar="SPEC", help=", ".join(PROBLEMS))
+    parser.add_argument(
+        "--system",
+        nargs="+",
+        choices=SYSTEMS,
+        default=["bkb"],
+        metavar="NAME",
+        help=", ".join(SYSTEMS),
+    )
+    parser.add_argument(
+        "--problem", nargs="+", default=["branin"], metavar="SPEC", help=", ".join(PROBLEMS)
+    )
     parser.add_argument("--horizon", type=int, default=1000)
     parser.add_argument("--seed", nargs="+", type=int, default=[0])
-    parser.add_argument("--limit", type=float, default=np.inf, help="seconds after which a run stops")
+    parser.add_argument(
+        "--limit", type=float, default=np.inf, help="seconds after which a run stops"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--output", type=Path, default=Path("bench-output/runs"))
     options = parser.parse_args(arguments)
     wanted = runs(options.system, options.problem, options.horizon, options.seed)
     failures = run_all(wanted, options.output, limit=options.limit, jobs=options.jobs)
-    print(f"{'problem':<24}{'system':<18}{'seed':>4}{'steps':>9}{'seconds':>9}{'of uniform':>12}{'|W|':>6}")
+    print(
+        f"{'problem':<24}{'system':<18}{'seed':>4}{'steps':>9}{'seconds':>9}{'of uniform':>12}{'|W|':>6}"
+    )
     for kept in read(wanted, options.output):
         head = f"{kept['problem']:<24}{kept['system']:<18}{kept['seed']:>4}"
         if "error" in kept:

@@ -43,7 +43,9 @@ def experiment(options: Options) -> None:
     for seed in range(seeds):
         bandit, pulled, rewards = half_seen(seed, n_arms, t)
         x = bandit.arms[:, 0]
-        distances.append(np.abs(x[:, None] - x[np.unique(pulled)]).min(axis=1) / float(bandit.kernel.lengthscale))
+        distances.append(
+            np.abs(x[:, None] - x[np.unique(pulled)]).min(axis=1) / float(bandit.kernel.lengthscale)
+        )
         exact = ma.GPUCB(bandit.arms, bandit.kernel, regularization=bandit.regularization)
         exact.observe(pulled, rewards)
         for name, variance in believed(bandit, pulled, rewards, seed, missing).items():
@@ -57,16 +59,30 @@ def experiment(options: Options) -> None:
         bins = (distance / BIN).astype(int)
         filled = np.unique(bins)
         for number, (name, ratio) in enumerate(pooled.items()):
-            shown = [np.quantile(np.maximum(ratio[bins == b], 1e-6), [0.5, 0.1, 0.9]) for b in filled]
+            shown = [
+                np.quantile(np.maximum(ratio[bins == b], 1e-6), [0.5, 0.1, 0.9]) for b in filled
+            ]
             pictures.band(ax, (filled + 0.5) * BIN, shown, name, number)
         ax.axhspan(1 / 3, 3, color="#e6e6e6", zorder=0, label="Theorem 1, ε = ½")
-        ax.set(yscale="log", ylim=(1e-6, 30), xlabel="distance to the nearest observation / lengthscale", ylabel="σ̃² / σ²")
+        ax.set(
+            yscale="log",
+            ylim=(1e-6, 30),
+            xlabel="distance to the nearest observation / lengthscale",
+            ylabel="σ̃² / σ²",
+        )
         ax.legend(fontsize=8, loc="lower left")
 
     pictures.panels(1, 1, options.output / "starvation.png", draw, (6.5, 4.2))
     absent = f" Not in this installation: {', '.join(sorted(missing))}." if missing else ""
     text = TEXT.format(t=t, seeds=seeds, inducing=INDUCING, absent=absent)
-    publish(options, "starvation", "Variance starvation", text, {"Median σ̃²/σ² by distance": rows}, ["starvation.png"])
+    publish(
+        options,
+        "starvation",
+        "Variance starvation",
+        text,
+        {"Median σ̃²/σ² by distance": rows},
+        ["starvation.png"],
+    )
 
 
 def half_seen(seed: int, n_arms: int, t: int) -> tuple[Problem, np.ndarray, np.ndarray]:
@@ -76,7 +92,9 @@ def half_seen(seed: int, n_arms: int, t: int) -> tuple[Problem, np.ndarray, np.n
     return bandit, pulled, bandit.pull(pulled, rng)
 
 
-def believed(bandit: Problem, pulled: np.ndarray, rewards: np.ndarray, seed: int, missing: set[str]) -> dict[str, np.ndarray]:
+def believed(
+    bandit: Problem, pulled: np.ndarray, rewards: np.ndarray, seed: int, missing: set[str]
+) -> dict[str, np.ndarray]:
     """The variance of f at every arm that each system believes in, after these rewards came one at a time."""
     learned: dict[str, Any] = {}
 
@@ -105,7 +123,9 @@ def variational(bandit: Problem, pulled: np.ndarray, rewards: np.ndarray) -> np.
     embedding, _ = Embedding.fit(bandit.kernel, X[S], 1e-10)
     Z, _ = embedding(X, bandit.kernel.diag(X))
     posterior = Posterior.solve(embedding, Z, np.ones(len(X)), rewards, bandit.regularization)
-    return bandit.regularization * posterior.moments(bandit.arms, bandit.kernel.diag(bandit.arms))[1]
+    return (
+        bandit.regularization * posterior.moments(bandit.arms, bandit.kernel.diag(bandit.arms))[1]
+    )
 
 
 def by_distance(ratio: np.ndarray, distance: np.ndarray) -> dict[str, float]:

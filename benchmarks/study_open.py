@@ -33,10 +33,16 @@ def build(path: str, results: int, candidates: int, order: str) -> None:
     else:
         near = rng.random(results) > (500 / results if order == "concentrated" else 1.0)
         ids = np.where(near, rng.choice(best, results), rng.integers(candidates, size=results))
-        with study._store.writing() as transaction:  # the events of as many calls, in one transaction
+        with (
+            study._store.writing() as transaction
+        ):  # the events of as many calls, in one transaction
             for id in ids.tolist():
                 asked = {"ids": [id], "worker": "bench", "until": None, "learned": 0}
-                told = {"ids": [id], "values": [float(f[id] + NOISE * rng.normal())], "worker": "bench"}
+                told = {
+                    "ids": [id],
+                    "values": [float(f[id] + NOISE * rng.normal())],
+                    "worker": "bench",
+                }
                 transaction.append("ask", asked, time.time())
                 transaction.append("tell", told, time.time())
     with timed("learning what was told"):
@@ -69,11 +75,16 @@ def timed(what: str) -> Iterator[None]:
     """Print what a block took."""
     wall, cpu = time.perf_counter(), time.process_time()
     yield
-    print(f"{what}: {time.process_time() - cpu:.2f} s of the processor, {time.perf_counter() - wall:.2f} s", flush=True)
+    print(
+        f"{what}: {time.process_time() - cpu:.2f} s of the processor, {time.perf_counter() - wall:.2f} s",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["build", "open"])
     parser.add_argument("path")
     parser.add_argument("--results", type=int, default=5000)

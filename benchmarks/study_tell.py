@@ -18,7 +18,10 @@ import manyarms as ma
 def main(directory: str | None = None, number: int = 200) -> tuple[float, float]:
     """Print both medians and their ratio; returns the medians."""
     with tempfile.TemporaryDirectory(dir=directory) as folder:
-        study = ma.Study.create(Path(folder) / "study.db", ma.Pool.from_array(np.random.default_rng(0).random((62_208, 6))))
+        study = ma.Study.create(
+            Path(folder) / "study.db",
+            ma.Pool.from_array(np.random.default_rng(0).random((62_208, 6))),
+        )
         bare = sqlite3.connect(Path(folder) / "bare.db", isolation_level=None)
         bare.execute("PRAGMA journal_mode=TRUNCATE")
         bare.execute("PRAGMA synchronous=FULL")

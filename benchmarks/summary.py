@@ -15,14 +15,22 @@ class Interval(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        return f"{self.mean:.3g}" if self.low == self.high else f"{self.mean:.3g} [{self.low:.3g}, {self.high:.3g}]"
+        return (
+            f"{self.mean:.3g}"
+            if self.low == self.high
+            else f"{self.mean:.3g} [{self.low:.3g}, {self.high:.3g}]"
+        )
 
 
 def interval(values: Iterable[float], *, ratio: bool = False) -> Interval:
     """Student's interval of the mean, of the geometric one for ratios; fewer than three values have none worth giving."""
     x = np.log(list(values)) if ratio else np.array(list(values))
     mean = float(x.mean())
-    half = float(student.ppf(0.975, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x))) if len(x) > 2 else 0.0
+    half = (
+        float(student.ppf(0.975, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x)))
+        if len(x) > 2
+        else 0.0
+    )
     ends = mean, mean - half, mean + half
     return Interval(*np.exp(ends).tolist()) if ratio else Interval(*ends)
 
@@ -56,7 +64,9 @@ def relative(kept: dict, step: float | None = None) -> float:
 def late(kept: dict) -> float:
     """The same of the second half of the run alone: it tends to 0 if and only if regret grows less than linearly."""
     end = kept["completed"]
-    return (at(kept, "regret", end) - at(kept, "regret", end / 2)) / (end / 2 * kept["uniform regret"])
+    return (at(kept, "regret", end) - at(kept, "regret", end / 2)) / (
+        end / 2 * kept["uniform regret"]
+    )
 
 
 def against(records: list[dict], reference: list[dict], key: str) -> list[float]:

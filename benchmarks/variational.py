@@ -11,14 +11,18 @@ import numpy as np
 from manyarms.kernels import Kernel
 
 
-def inducing_inputs(kernel: Kernel, X: np.ndarray, y: np.ndarray, regularization: float, m: int) -> np.ndarray:
+def inducing_inputs(
+    kernel: Kernel, X: np.ndarray, y: np.ndarray, regularization: float, m: int
+) -> np.ndarray:
     """Rows of X (n, d) that make S, greedily, (m,) or fewer; y (n,) are the observations."""
     K, n = kernel(X, X), len(X)
     Z, r = np.zeros((n, 0)), np.diag(K).copy()
     chosen: list[int] = []
     while len(chosen) < min(m, n) and r.max() > 1e-10 * K.max():
         new = np.flatnonzero(r > 1e-10 * K.max())
-        E = (K[:, new] - Z @ Z[new].T) / np.sqrt(r[new])  # the coordinate each of them would add, (n, ·)
+        E = (K[:, new] - Z @ Z[new].T) / np.sqrt(
+            r[new]
+        )  # the coordinate each of them would add, (n, ·)
         gain = gains(Z, E, y, regularization)
         best = int(gain.argmax())
         if gain[best] <= 0:

@@ -17,7 +17,9 @@ from wheels import text_of
 
 import manyarms as ma
 
-KERNEL = reduce(add, (0.25 * ma.kernels.Spectrum(length, "ACGT", complement="TGCA") for length in (2, 3, 4, 5)))
+KERNEL = reduce(
+    add, (0.25 * ma.kernels.Spectrum(length, "ACGT", complement="TGCA") for length in (2, 3, 4, 5))
+)
 """Words are alike by the shorter words they share, on either strand."""
 
 
@@ -38,9 +40,15 @@ def load(protein: str) -> dict[str, float]:
     return {word: float(score) for word, _, score, *_ in lines}
 
 
-def search(scores: dict[str, float], kernel: ma.kernels.Kernel, budget: int, seed: int, noise: float = 0.0) -> Run:
+def search(
+    scores: dict[str, float], kernel: ma.kernels.Kernel, budget: int, seed: int, noise: float = 0.0
+) -> Run:
     """Evaluate `budget` of the strings, each chosen by what the ones before it told."""
-    strings, values, rng = list(scores), np.array(list(scores.values())), np.random.default_rng(seed)
+    strings, values, rng = (
+        list(scores),
+        np.array(list(scores.values())),
+        np.random.default_rng(seed),
+    )
 
     def measure(string: str) -> float:
         return scores[string] + noise * rng.standard_normal()
@@ -49,12 +57,18 @@ def search(scores: dict[str, float], kernel: ma.kernels.Kernel, budget: int, see
     pulled = [trial.id for trial in found.history if isinstance(trial.id, int)]
     best, regrets = max(pulled, key=values.__getitem__), values.max() - values
     rank = int((values > values[best]).sum())
-    return Run(strings[best], rank, float(regrets[pulled].mean()), float(regrets.mean()), found.seconds)
+    return Run(
+        strings[best], rank, float(regrets[pulled].mean()), float(regrets.mean()), found.seconds
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("proteins", nargs="*", default=["ARX_REF_R1", "EGR2_REF_R1", "POU4F3_REF_R1"])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "proteins", nargs="*", default=["ARX_REF_R1", "EGR2_REF_R1", "POU4F3_REF_R1"]
+    )
     parser.add_argument("--budget", type=int, default=500)
     parser.add_argument("--seeds", type=int, default=1)
     options = parser.parse_args(arguments)
@@ -62,10 +76,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         scores = load(protein)
         runs = [search(scores, KERNEL, options.budget, seed) for seed in range(options.seeds)]
         for run in runs:
-            print(f"{protein}: {run.best}, {run.rank} of {len(scores):,} words bind more strongly ({run.seconds:.0f} s)")
-        ratio, rank = (float(np.median(v)) for v in ([r.regret / r.random for r in runs], [r.rank for r in runs]))
+            print(
+                f"{protein}: {run.best}, {run.rank} of {len(scores):,} words bind more strongly ({run.seconds:.0f} s)"
+            )
+        ratio, rank = (
+            float(np.median(v))
+            for v in ([r.regret / r.random for r in runs], [r.rank for r in runs])
+        )
         worst = max(run.rank for run in runs)
-        print(f"{protein}: median mean regret {ratio:.3f} of random's; median rank {rank:g}, worst {worst}", flush=True)
+        print(
+            f"{protein}: median mean regret {ratio:.3f} of random's; median rank {rank:g}, worst {worst}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

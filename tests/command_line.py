@@ -23,7 +23,10 @@ class Said(NamedTuple):
 
 def said(*arguments) -> Said:
     """Run the program as it is run by a shell."""
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as out,
+        contextlib.redirect_stderr(io.StringIO()) as err,
+    ):
         code = main([str(argument) for argument in arguments])
     return Said(code, out.getvalue(), err.getvalue())
 

@@ -17,7 +17,9 @@ settings.load_profile("repeatable")
 def folder():
     """A directory in memory where there is one: a durable write costs tens of milliseconds on some disks."""
     memory = Path("/dev/shm")
-    path = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() and os.access(memory, os.W_OK) else None))
+    path = Path(
+        tempfile.mkdtemp(dir=memory if memory.is_dir() and os.access(memory, os.W_OK) else None)
+    )
     yield path
     shutil.rmtree(path)
 

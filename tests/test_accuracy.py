@@ -20,7 +20,14 @@ KERNELS = {
 }
 SCALES = (1e-12, 1.0, 1e12)
 LAMBDAS = (1.0, 1e-2, 1e-4, 1e-6, 1e-8)
-SPACINGS = (None, 1e-2, 1e-4, 1e-6, 1e-8, 1e-12)  # between near-duplicates; K's condition number goes from 1 to 1e16 and beyond
+SPACINGS = (
+    None,
+    1e-2,
+    1e-4,
+    1e-6,
+    1e-8,
+    1e-12,
+)  # between near-duplicates; K's condition number goes from 1 to 1e16 and beyond
 
 
 class Problem:
@@ -55,7 +62,9 @@ class Problem:
         return max(mean, variance) / max(self.bound, slack)
 
     def errors(self, found, expected):
-        return np.abs(found[0] - expected[0]) / np.abs(expected[0]).max(), np.abs(found[1] / expected[1] - 1)
+        return np.abs(found[0] - expected[0]) / np.abs(expected[0]).max(), np.abs(
+            found[1] / expected[1] - 1
+        )
 
 
 def seeds():
@@ -82,7 +91,9 @@ def test_gpucb_equals_the_exact_posterior(name):
         counts = np.bincount(at)
         sums = np.bincount(at, problem.rewards)
         lam = problem.regularization
-        expected = hp.exact_moments(problem.oracle, problem.arms[pulled], counts, sums, lam, problem.arms)
+        expected = hp.exact_moments(
+            problem.oracle, problem.arms[pulled], counts, sums, lam, problem.arms
+        )
         mean, variance, _ = gpucb.scores()
         check_sane(mean, variance)
         worst = max(worst, problem.excess((mean, variance), expected))
@@ -147,6 +158,8 @@ def test_many_arms_that_share_evidence(name, ratio):
     mean, variance, _ = policy.scores()
     check_sane(mean, variance)
     error = np.abs(variance / expected[1] - 1).max()
-    print(f"{name}, λ/k = {ratio}: {error / max(1e-9, 10 * EPS / ratio):.2f} of the bound with n_max")
+    print(
+        f"{name}, λ/k = {ratio}: {error / max(1e-9, 10 * EPS / ratio):.2f} of the bound with n_max"
+    )
     assert error <= bound
     assert np.abs(mean - expected[0]).max() <= bound * np.abs(expected[0]).max()

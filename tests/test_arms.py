@@ -30,7 +30,9 @@ def test_files_give_the_same_arms_as_memory(problem, options, tmp_path):
         tmp_path / "arms.parquet",
         np.asfortranarray(problem.arms),
     ):
-        np.testing.assert_array_equal(play(ma.BKB(source, KERNEL, **options), problem.pull, 40), expected)
+        np.testing.assert_array_equal(
+            play(ma.BKB(source, KERNEL, **options), problem.pull, 40), expected
+        )
 
 
 def test_a_mapped_file_is_not_read_into_memory(problem, tmp_path):
@@ -49,7 +51,9 @@ def test_single_precision_arms_are_computed_with_in_double(problem, kernel):
         policies = [ma.BKB(arms, kernel, **options) for arms in (single, single.astype(np.float64))]
         played = [play(policy, problem.pull, 30) for policy in policies]
         np.testing.assert_array_equal(*played)
-        np.testing.assert_allclose(policies[0].scores().variance, policies[1].scores().variance, rtol=1e-12)
+        np.testing.assert_allclose(
+            policies[0].scores().variance, policies[1].scores().variance, rtol=1e-12
+        )
 
 
 def test_bad_files_are_typed_errors(tmp_path):
@@ -57,7 +61,15 @@ def test_bad_files_are_typed_errors(tmp_path):
     (tmp_path / "broken.npy").write_bytes(b"not an array")
     (tmp_path / "broken.parquet").write_bytes(b"not a table")
     polars.DataFrame({"a": ["x", "y"]}).write_parquet(tmp_path / "text.parquet")
-    for name in ("objects.npy", "broken.npy", "broken.parquet", "text.parquet", "missing.npy", "missing.parquet", "arms.csv"):
+    for name in (
+        "objects.npy",
+        "broken.npy",
+        "broken.parquet",
+        "text.parquet",
+        "missing.npy",
+        "missing.parquet",
+        "arms.csv",
+    ):
         with pytest.raises(ArmsError):
             ma.BKB(tmp_path / name, KERNEL)
 

@@ -36,7 +36,9 @@ class TestProblems:
         for seed in range(400):
             p = bandits.gp(seed, 60, 1, 0.5)
             excess += np.outer(p.means, p.means) - kernel(p.arms, p.arms)
-        assert np.abs(excess / 400).max() < 0.35  # five standard deviations of an average of 400 products
+        assert (
+            np.abs(excess / 400).max() < 0.35
+        )  # five standard deviations of an average of 400 products
 
     @pytest.mark.parametrize(
         ("f", "where", "least"),
@@ -45,7 +47,11 @@ class TestProblems:
             (bandits.rastrigin, [0.5] * 3, 0.0),
             (bandits.branin, [(np.pi + 5) / 15, 2.275 / 15], 0.397887),
             (bandits.branin, [(5 - np.pi) / 15, 12.275 / 15], 0.397887),
-            (bandits.hartmann6, [0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573], -3.32237),
+            (
+                bandits.hartmann6,
+                [0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573],
+                -3.32237,
+            ),
         ],
     )
     def test_functions_have_their_published_minima(self, f, where, least):
@@ -80,7 +86,9 @@ class TestProblems:
         assert shares[1] > 0.5
 
     def test_one_arm_is_not_linear_and_a_rich_kernel_has_room_for_it(self):
-        plain, rich = (problem(f"misspecified{kind}:n_arms=50,d=5,gap=0.5", 0) for kind in ("", "-rich"))
+        plain, rich = (
+            problem(f"misspecified{kind}:n_arms=50,d=5,gap=0.5", 0) for kind in ("", "-rich")
+        )
         np.testing.assert_array_equal(plain.means, rich.means)
         best = int(plain.means.argmax())
         others = np.delete(np.arange(50), best)
@@ -93,7 +101,9 @@ class TestProblems:
 
     def test_a_table_gives_its_replicates(self, monkeypatch):
         frame = tables.pl.DataFrame({"x": np.linspace(0, 1, 40), "kind": ["a", "b"] * 20})
-        values = np.column_stack([np.sin(np.arange(40)), np.full(40, np.nan), np.sin(np.arange(40)) + 0.1])
+        values = np.column_stack(
+            [np.sin(np.arange(40)), np.full(40, np.nan), np.sin(np.arange(40)) + 0.1]
+        )
         values[5] = [np.nan, -1e9, np.nan]
         monkeypatch.setattr(bandits, "load", lambda name: tables.Table(name, frame, values))
         p = bandits.table("anything", 0)
@@ -118,17 +128,35 @@ class TestProblems:
 
 class TestRunner:
     def test_a_run_is_kept_and_is_not_run_again(self, tmp_path, capsys, monkeypatch):
-        arguments = ["--system", "bkb", "batch-bkb", "--problem", TINY, "--horizon", "30", "--output", str(tmp_path)]
+        arguments = [
+            "--system",
+            "bkb",
+            "batch-bkb",
+            "--problem",
+            TINY,
+            "--horizon",
+            "30",
+            "--output",
+            str(tmp_path),
+        ]
         assert runner.main(arguments) == 0
         first = capsys.readouterr().out
-        assert {path.name for path in tmp_path.iterdir()} == {f"rkhs_n_arms=60_d=1-{s}-30-0.json" for s in ("bkb", "batch-bkb")}
+        assert {path.name for path in tmp_path.iterdir()} == {
+            f"rkhs_n_arms=60_d=1-{s}-30-0.json" for s in ("bkb", "batch-bkb")
+        }
         monkeypatch.setattr(runner, "record", None)
         assert runner.main(arguments) == 0
         assert capsys.readouterr().out.splitlines()[1:] == first.splitlines()[1:]
 
     def test_what_is_kept(self):
         kept = json.loads(json.dumps(runner.record(Run("bkb", TINY, 300, 1))))
-        assert (kept["system"], kept["problem"], kept["horizon"], kept["seed"], kept["completed"]) == ("bkb", TINY, 300, 1, 300)
+        assert (
+            kept["system"],
+            kept["problem"],
+            kept["horizon"],
+            kept["seed"],
+            kept["completed"],
+        ) == ("bkb", TINY, 300, 1, 300)
         assert kept["config"]["arms"] == [60, 1]
         assert kept["config"]["norm"] == 4.0
         assert {"numpy", "scipy", "manyarms", "python"} <= set(kept["machine"])
@@ -173,7 +201,9 @@ class TestRunner:
             "breaks": "ZeroDivisionError: by accident",
             "lacks": "no such policy",
         }
-        assert [kept["error"] for kept in runner.read(wanted, tmp_path)] == ["KernelError: only linear kernels"]
+        assert [kept["error"] for kept in runner.read(wanted, tmp_path)] == [
+            "KernelError: only linear kernels"
+        ]
         assert [path.name for path in tmp_path.iterdir()] == ["rkhs_n_arms=60_d=1-refuses-5-0.json"]
 
     def test_a_system_that_is_not_there_says_so(self, monkeypatch):
@@ -191,7 +221,14 @@ class TestSummary:
         assert summary.interval([5.0]) == (5.0, 5.0, 5.0)
 
     def test_ratios_are_taken_after_as_many_steps(self):
-        whole = {"problem": "p", "seed": 0, "completed": 100, "steps": [1, 100], "regret": [1.0, 100.0], "uniform regret": 2.0}
+        whole = {
+            "problem": "p",
+            "seed": 0,
+            "completed": 100,
+            "steps": [1, 100],
+            "regret": [1.0, 100.0],
+            "uniform regret": 2.0,
+        }
         short = {**whole, "completed": 10, "steps": [1, 10], "regret": [3.0, 30.0]}
         assert summary.against([short], [whole], "regret") == pytest.approx([3.0])
         assert summary.relative(short) == pytest.approx(1.5)
@@ -209,7 +246,9 @@ def test_the_variational_bound_grows_by_the_gain():
 
     def bound(S):
         Q = K[:, S] @ np.linalg.solve(K[np.ix_(S, S)], K[S]) if S else np.zeros_like(K)
-        return multivariate_normal.logpdf(y, np.zeros(12), Q + lam * np.eye(12)) - np.trace(K - Q) / (2 * lam)
+        return multivariate_normal.logpdf(y, np.zeros(12), Q + lam * np.eye(12)) - np.trace(
+            K - Q
+        ) / (2 * lam)
 
     chosen = variational.inducing_inputs(kernel, X, y, lam, 3).tolist()
     for m, best in enumerate(chosen):
@@ -223,7 +262,9 @@ def test_the_variational_bound_grows_by_the_gain():
 
 @pytest.mark.parametrize("name", experiments.EXPERIMENTS)
 def test_an_experiment_leaves_a_json_a_page_and_a_picture(name, tmp_path):
-    experiments.main([name, "--quick", "--output", str(tmp_path / "docs"), "--runs", str(tmp_path / "runs")])
+    experiments.main(
+        [name, "--quick", "--output", str(tmp_path / "docs"), "--runs", str(tmp_path / "runs")]
+    )
     results = json.loads((tmp_path / "docs" / f"{name}.json").read_text())
     assert all(rows and rows[0]["system"] for rows in results["tables"].values())
     assert (tmp_path / "docs" / f"{name}.png").read_bytes().startswith(b"\x89PNG")

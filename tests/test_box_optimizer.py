@@ -20,12 +20,17 @@ def parabola(x):
 
 def loss(point):
     return (
-        abs(np.log10(point["lr"]) + 2) + abs(point["units"] - 128) / 128 + {"relu": 0.5, "tanh": 0.0, "gelu": 1.0}[point["act"]]
+        abs(np.log10(point["lr"]) + 2)
+        + abs(point["units"] - 128) / 128
+        + {"relu": 0.5, "tanh": 0.0, "gelu": 1.0}[point["act"]]
     )
 
 
 def run(box, f, n, **options):
-    optimizer, rng = ma.Optimizer(box, direction="minimize", **{"seed": 0, **options}), np.random.default_rng(0)
+    optimizer, rng = (
+        ma.Optimizer(box, direction="minimize", **{"seed": 0, **options}),
+        np.random.default_rng(0),
+    )
     for _ in range(n):
         (point,) = optimizer.ask()
         optimizer.tell(point, f(point) + 0.01 * rng.standard_normal())
@@ -80,7 +85,9 @@ def test_predictions_are_of_any_point(plain):
     assert (prediction.low < prediction.mean).all()
     assert (prediction.mean < prediction.high).all()
     assert plain.predict((0.7, -2.0)).ids == [(0.7, -2.0)]
-    assert [candidate.mean for candidate in plain.top(3)] == sorted(candidate.mean for candidate in plain.top(3))
+    assert [candidate.mean for candidate in plain.top(3)] == sorted(
+        candidate.mean for candidate in plain.top(3)
+    )
 
 
 def test_a_certificate_is_heuristic(plain):
@@ -169,7 +176,9 @@ def test_results_that_were_not_asked_for_do_not_stall_a_run(monkeypatch):
     optimizer = ma.Optimizer(ma.Box([[0, 1]]), seed=0)
     optimizer.tell(np.linspace(0, 1, 50)[:, None], -np.linspace(0, 1, 50))
     assert optimizer._state.model.search is None
-    given = ma.Optimizer(ma.Box([[0, 1]]), kernel=ma.kernels.RBF(0.3), noise=0.1, seed=0)  # what a theorem may cover
+    given = ma.Optimizer(
+        ma.Box([[0, 1]]), kernel=ma.kernels.RBF(0.3), noise=0.1, seed=0
+    )  # what a theorem may cover
     for _ in range(30):
         given.tell(given.ask(), 0.0)
     assert given._state.model.search is None
@@ -226,7 +235,12 @@ def test_points_that_a_user_changes_are_the_users_own():
         point["x"] = 7.0
     optimizer.ask(2)
     told = [dict(trial.id) for trial in optimizer.history]
-    for taken in (optimizer.best().id, optimizer.history[0].id, optimizer.pending[0], optimizer.top(2)[1].id):
+    for taken in (
+        optimizer.best().id,
+        optimizer.history[0].id,
+        optimizer.pending[0],
+        optimizer.top(2)[1].id,
+    ):
         taken["z"] = 1
         del taken["x"]
     assert [trial.id for trial in optimizer.history] == told
@@ -263,7 +277,9 @@ def test_a_radius_that_cannot_be_had_is_refused_before_anything_is_tried():
     with pytest.raises(ParameterError, match="finitely many"):
         ma.Optimizer(ma.Box([[0, 1]]), confidence=ma.Bayes())
     with pytest.raises(ParameterError, match="noise"):
-        ma.Optimizer(ma.Box([[0, 1]]), kernel=ma.kernels.RBF(0.3), noise=0.1, confidence=ma.LogDet(1.0, 0.2))
+        ma.Optimizer(
+            ma.Box([[0, 1]]), kernel=ma.kernels.RBF(0.3), noise=0.1, confidence=ma.LogDet(1.0, 0.2)
+        )
 
 
 @pytest.mark.parametrize("wrong", [np.zeros((3, 2)), None, "box"])
@@ -342,13 +358,20 @@ def test_a_maximiser_that_leaves_the_box_changes_nothing():
 
 def test_a_given_kernel_and_noise_are_not_learned():
     box = ma.Box([[0, 1]])
-    optimizer = ma.Optimizer(box, kernel=ma.kernels.RBF(0.3), noise=0.1, confidence=ma.Certified(2.0, 0.1), seed=0)
+    optimizer = ma.Optimizer(
+        box, kernel=ma.kernels.RBF(0.3), noise=0.1, confidence=ma.Certified(2.0, 0.1), seed=0
+    )
     for _ in range(6):
         (point,) = optimizer.ask()
         optimizer.tell(point, np.sin(5 * point[0]))
     policy = ma.domains.DomainBKB(box, ma.kernels.RBF(0.3), regularization=0.01)
-    policy.observe(box.encode([trial.id for trial in optimizer.history]), [trial.value for trial in optimizer.history])
-    np.testing.assert_allclose(optimizer.predict([(0.4,)]).mean, policy.predict([[0.4]]).mean, atol=1e-6)
+    policy.observe(
+        box.encode([trial.id for trial in optimizer.history]),
+        [trial.value for trial in optimizer.history],
+    )
+    np.testing.assert_allclose(
+        optimizer.predict([(0.4,)]).mean, policy.predict([[0.4]]).mean, atol=1e-6
+    )
     certificate = optimizer.certificate()
     assert certificate.probability is None
     assert "box" in certificate.reason
@@ -367,7 +390,13 @@ def test_maximize_takes_a_box():
     assert found.ended == "budget"
     assert found.best.id["kind"] == "b"
     assert abs(found.best.id["x"] - 0.3) < 0.1
-    row = ma.maximize(lambda x: float(x @ x), ma.Box([[-1, 1], [-1, 1]]), budget=12, direction="minimize", progress=False)
+    row = ma.maximize(
+        lambda x: float(x @ x),
+        ma.Box([[-1, 1], [-1, 1]]),
+        budget=12,
+        direction="minimize",
+        progress=False,
+    )
     assert len(row.history) == 12
     assert isinstance(row.best.id, tuple)
 
@@ -386,7 +415,12 @@ def test_ripples_do_not_pass_for_noise():
 
     def f(point):
         x = np.array(point)
-        return 20 - 20 * np.exp(-0.2 * np.sqrt(np.mean(x**2))) + np.e - np.exp(np.mean(np.cos(2 * np.pi * x)))
+        return (
+            20
+            - 20 * np.exp(-0.2 * np.sqrt(np.mean(x**2)))
+            + np.e
+            - np.exp(np.mean(np.cos(2 * np.pi * x)))
+        )
 
     optimizer = run(ma.Box([[-32.768, 32.768]] * 4), f, 100)
     drawn = [f(point) for point in np.random.default_rng(1).uniform(-32.768, 32.768, (100, 4))]

@@ -9,9 +9,21 @@ import manyarms as ma
 from manyarms import kernels as k
 from manyarms.domains import Box, DomainBKB, MultiStart
 from manyarms.domains.policy import supposing
-from manyarms.errors import ArmsError, KernelError, NumericalError, ObservationError, ParameterError, StateError
+from manyarms.errors import (
+    ArmsError,
+    KernelError,
+    NumericalError,
+    ObservationError,
+    ParameterError,
+    StateError,
+)
 
-MIXED = {"lr": (1e-4, 1e-1, "log"), "act": ["relu", "tanh", "gelu"], "units": (8, 512), "drop": (0.0, 0.5)}
+MIXED = {
+    "lr": (1e-4, 1e-1, "log"),
+    "act": ["relu", "tanh", "gelu"],
+    "units": (8, 512),
+    "drop": (0.0, 0.5),
+}
 
 
 def differences(f, x, h=1e-6):
@@ -62,12 +74,16 @@ def test_gradients_equal_finite_differences(name):
     Y = rng.random((7, 3))
     for x in (rng.random(3), Y[2]):  # where ρ = 0 too
         moving = [0, 1] if name == "some columns" else [0, 1, 2]
-        expected = np.array([differences(lambda z, y=y: kernel(z[None], y[None])[0, 0], x) for y in Y])
+        expected = np.array(
+            [differences(lambda z, y=y: kernel(z[None], y[None])[0, 0], x) for y in Y]
+        )
         V = np.vstack([np.eye(7), rng.standard_normal((2, 7))])
         gradient = kernel.gradient(np.repeat(x[None], len(V), axis=0), Y, V)
         np.testing.assert_allclose(gradient[:, moving], (V @ expected)[:, moving], atol=4e-6)
         diagonal = differences(lambda z: kernel.diag(z[None])[0], x)
-        np.testing.assert_allclose(kernel.diag_gradient(np.array([x, x]))[1, moving], diagonal[moving], atol=4e-6)
+        np.testing.assert_allclose(
+            kernel.diag_gradient(np.array([x, x]))[1, moving], diagonal[moving], atol=4e-6
+        )
 
 
 def test_gradients_of_a_kernel_made_elsewhere_are_used_and_checked():
@@ -81,7 +97,10 @@ def test_gradients_of_a_kernel_made_elsewhere_are_used_and_checked():
             return np.full(X.shape, np.nan)
 
     kernel, X = k.as_kernel(Wrong()), np.ones((2, 3))
-    for refused in (lambda: kernel.gradient(X, X, np.ones((2, 2))), lambda: kernel.diag_gradient(X)):
+    for refused in (
+        lambda: kernel.gradient(X, X, np.ones((2, 2))),
+        lambda: kernel.diag_gradient(X),
+    ):
         with pytest.raises(KernelError, match=r"shape|finite"):
             refused()
     with pytest.raises(KernelError, match="no gradient"):
@@ -89,7 +108,13 @@ def test_gradients_of_a_kernel_made_elsewhere_are_used_and_checked():
 
 
 @pytest.mark.parametrize(
-    "kernel", [k.Matern(0.3, nu=0.5), k.Tanimoto(), k.FromCallable(lambda X, Y: X @ Y.T), k.as_kernel(sk.RBF())]
+    "kernel",
+    [
+        k.Matern(0.3, nu=0.5),
+        k.Tanimoto(),
+        k.FromCallable(lambda X, Y: X @ Y.T),
+        k.as_kernel(sk.RBF()),
+    ],
 )
 def test_a_kernel_without_gradient_says_so(kernel):
     assert not kernel.differentiable
@@ -114,7 +139,10 @@ def test_points_survive_encoding():
     assert all(isinstance(point["units"], int) and 8 <= point["units"] <= 512 for point in points)
     assert 70 < sum(point["lr"] < 10**-2.5 for point in points) < 130  # half of a log scale
     ends = box.encode(
-        [{"lr": 1e-4, "act": "relu", "units": 512, "drop": 0.5}, {"lr": 1e-1, "act": "gelu", "units": 8, "drop": 0}]
+        [
+            {"lr": 1e-4, "act": "relu", "units": 512, "drop": 0.5},
+            {"lr": 1e-1, "act": "gelu", "units": 8, "drop": 0},
+        ]
     )
     np.testing.assert_array_equal(ends, [[0, 1, 1, 0], [1, 0, 0, 2]])
 
@@ -123,7 +151,9 @@ def test_an_array_of_bounds_makes_points_tuples():
     box = Box(np.array([[0, 2], [-5, 5]]))
     assert box.decode([[0.25, 0.5]]) == [(0.5, 0.0)]
     np.testing.assert_array_equal(box.encode((0.5, 0.0)), [[0.25, 0.5]])
-    np.testing.assert_array_equal(box.encode(np.array([[0.5, 0.0], [2.0, 5.0]])), [[0.25, 0.5], [1, 1]])
+    np.testing.assert_array_equal(
+        box.encode(np.array([[0.5, 0.0], [2.0, 5.0]])), [[0.25, 0.5], [1, 1]]
+    )
     assert "x1=(-5.0, 5.0)" in repr(box)
 
 
@@ -204,13 +234,17 @@ def told(domain, kernel, n=30, **options):
 def test_the_score_and_its_gradient(name, tolerance):
     """u is μ̃ + β̃σ̃ of the posterior's own moments, exact or sketched; its gradient that of finite differences."""
     lam = 1.0 if tolerance == 1.0 else 1e-3
-    policy = told(Box([[0, 1]] * 3), KERNELS[name], 60, rule=ma.Inserted(tolerance), regularization=lam)
+    policy = told(
+        Box([[0, 1]] * 3), KERNELS[name], 60, rule=ma.Inserted(tolerance), regularization=lam
+    )
     assert (len(policy.inducing) < 50) == (tolerance == 1.0)  # the sketch is one
     X = np.random.default_rng(2).random((5, 3))
     mean, std = policy.predict(X)
     np.testing.assert_allclose(policy.score(X), mean + policy.beta / np.sqrt(lam) * std, rtol=1e-8)
     expected = np.array([differences(lambda z: policy.score(z[None])[0], x) for x in X])
-    np.testing.assert_allclose(policy.score.gradient(X), expected, atol=1e-4 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        policy.score.gradient(X), expected, atol=1e-4 * np.abs(expected).max()
+    )
 
 
 def test_the_posterior_is_the_exact_one_where_nothing_is_sketched():
@@ -240,7 +274,13 @@ def test_the_default_maximiser_over_choices_and_whole_numbers():
     kernel = k.On(k.RBF(0.3), 0, 2) * k.On(k.Hamming(1.0), 2, 4)
     policy = told(box, kernel)
     everything = box.encode(
-        [{"a": a, "n": n, "c": c, "m": m} for a in "xyz" for n in range(10) for c in "pq" for m in range(1, 1001, 3)]
+        [
+            {"a": a, "n": n, "c": c, "m": m}
+            for a in "xyz"
+            for n in range(10)
+            for c in "pq"
+            for m in range(1, 1001, 3)
+        ]
     )
     (row,) = policy.choose()
     box.decode(row[None])
@@ -259,14 +299,18 @@ def test_choose_is_pure_and_batches_spread():
         _ = fresh.best
 
 
-@pytest.mark.parametrize("options", [{"raw": 0}, {"raw": -1}, {"starts": 0}, {"steps": 0}, {"starts": 1.5}])
+@pytest.mark.parametrize(
+    "options", [{"raw": 0}, {"raw": -1}, {"starts": 0}, {"steps": 0}, {"starts": 1.5}]
+)
 def test_a_maximiser_that_cannot_work_is_not_made(options):
     with pytest.raises(ParameterError, match="whole number from 1"):
         MultiStart(**options)
 
 
 def test_a_maximiser_of_one_row_works():
-    assert told(Box([[0, 1]] * 2), k.RBF(0.3), maximiser=MultiStart(raw=1, starts=1, steps=1)).choose().shape == (1, 2)
+    assert told(
+        Box([[0, 1]] * 2), k.RBF(0.3), maximiser=MultiStart(raw=1, starts=1, steps=1)
+    ).choose().shape == (1, 2)
 
 
 def test_a_users_maximiser_gets_u_and_its_gradient():
@@ -282,7 +326,9 @@ def test_a_users_maximiser_gets_u_and_its_gradient():
     assert seen == [((3,), (3, 2))]
 
 
-@pytest.mark.parametrize("bad", [[1.5, 0.5], [np.nan, 0.5], [0.5], [[0.5, 0.5]], [[0.5], [0.5, 0.5]], "ab"])
+@pytest.mark.parametrize(
+    "bad", [[1.5, 0.5], [np.nan, 0.5], [0.5], [[0.5, 0.5]], [[0.5], [0.5, 0.5]], "ab"]
+)
 def test_a_maximiser_that_leaves_the_box(bad):
     policy = told(Box([[0, 1]] * 2), k.RBF(0.3), maximiser=lambda u, box, rng: bad)
     before = policy._state
@@ -331,7 +377,11 @@ def test_a_guess_of_the_norm_is_doubled_as_by_other_policies(tolerance):
     rng, kernel, lam = np.random.default_rng(0), k.RBF(0.5), 1e-2
     X = rng.random((40, 2))
     y = 3 * np.sin(6 * X[:, 0]) + 0.1 * rng.standard_normal(40)
-    settings = {"regularization": lam, "rule": ma.Inserted(tolerance), "confidence": ma.Certified(0.1, 0.1, double=True)}
+    settings = {
+        "regularization": lam,
+        "rule": ma.Inserted(tolerance),
+        "confidence": ma.Certified(0.1, 0.1, double=True),
+    }
     policy = DomainBKB(Box([[0, 1]] * 2), kernel, **settings)
     table = ma.BKB(X, kernel, **settings)
     for some in (np.arange(20), np.arange(20, 40)):
@@ -343,7 +393,9 @@ def test_a_guess_of_the_norm_is_doubled_as_by_other_policies(tolerance):
     assert policy.beta == pytest.approx(table.beta)
 
 
-@pytest.mark.parametrize("radius", [ma.Certified(1.0, 0.1), ma.LogDet(1.0, 0.1), ma.Theory(1.0, 0.1), ma.Growing()])
+@pytest.mark.parametrize(
+    "radius", [ma.Certified(1.0, 0.1), ma.LogDet(1.0, 0.1), ma.Theory(1.0, 0.1), ma.Growing()]
+)
 def test_radii_need_no_horizon(radius):
     policy = told(Box([[0, 1]] * 2), k.RBF(0.3), regularization=0.01, confidence=radius)
     assert policy.evidence.n_arms == np.inf
@@ -354,7 +406,9 @@ def test_radii_need_no_horizon(radius):
 def test_what_is_decided_can_be_told_again():
     rng = np.random.default_rng(0)
     X, y = rng.random((50, 1)), rng.standard_normal(50)
-    one, other = (DomainBKB(Box([[0, 1]]), k.RBF(0.2), rule=ma.Inserted(rule)) for rule in (0.01, 1.0))
+    one, other = (
+        DomainBKB(Box([[0, 1]]), k.RBF(0.2), rule=ma.Inserted(rule)) for rule in (0.01, 1.0)
+    )
     record = one.observe(X, y)
     other.observe(X, y, record=record)
     np.testing.assert_array_equal(one.inducing, other.inducing)
@@ -368,27 +422,37 @@ def test_a_maximiser_is_a_value():
 def test_whole_numbers_are_drawn_alike():
     rng = np.random.default_rng(0)
     drawn = Box(x=(0, 2), y=(1, 3, "log")).sample(30_000, rng)
-    np.testing.assert_allclose(np.unique(drawn[:, 0], return_counts=True)[1] / 30_000, 1 / 3, atol=0.02)
+    np.testing.assert_allclose(
+        np.unique(drawn[:, 0], return_counts=True)[1] / 30_000, 1 / 3, atol=0.02
+    )
     widths = np.diff(np.log([0.5, 1.5, 2.5, 3.5]))
-    np.testing.assert_allclose(np.unique(drawn[:, 1], return_counts=True)[1] / 30_000, widths / widths.sum(), atol=0.02)
+    np.testing.assert_allclose(
+        np.unique(drawn[:, 1], return_counts=True)[1] / 30_000, widths / widths.sum(), atol=0.02
+    )
 
 
 @pytest.mark.parametrize(("variance", "error"), [(1e-6, 1e-7), (1e-8, 5e-6)])
 def test_a_score_is_accurate_where_noise_is_small(variance, error):
     rng = np.random.default_rng(0)
     X = np.vstack([rng.random((20, 2)), 0.5 + 0.02 * rng.standard_normal((30, 2))])
-    policy = DomainBKB(Box([[0, 1], [0, 1]]), k.Matern(0.5), regularization=variance, rule=ma.Inserted(0.0))
+    policy = DomainBKB(
+        Box([[0, 1], [0, 1]]), k.Matern(0.5), regularization=variance, rule=ma.Inserted(0.0)
+    )
     policy.observe(X, np.sin(3 * X).sum(axis=1))
     others = np.vstack([rng.random((10, 2)), 0.5 + 0.02 * rng.standard_normal((30, 2))])
     grams = high_precision.matern([0.5, 0.5], 2.5), X, np.ones(50), np.sin(3 * X).sum(axis=1)
     mean, squared = high_precision.exact_moments(*grams, variance, others)
-    np.testing.assert_allclose(policy.score(others), mean + policy.beta * np.sqrt(squared), rtol=error)
+    np.testing.assert_allclose(
+        policy.score(others), mean + policy.beta * np.sqrt(squared), rtol=error
+    )
 
 
 def test_rows_told_a_few_at_a_time_are_those_told_at_once():
     rng = np.random.default_rng(1)
     X, y = rng.random((60, 3)), rng.standard_normal(60)
-    one, all_at_once = (DomainBKB(Box([[0, 1]] * 3), k.Matern(0.5), rule=ma.Inserted(0.0)) for _ in range(2))
+    one, all_at_once = (
+        DomainBKB(Box([[0, 1]] * 3), k.Matern(0.5), rule=ma.Inserted(0.0)) for _ in range(2)
+    )
     for i in range(0, 60, 3):
         one.observe(X[i : i + 3], y[i : i + 3])
     all_at_once.observe(X, y)
@@ -400,12 +464,16 @@ def test_rows_told_a_few_at_a_time_are_those_told_at_once():
 def test_supposed_pulls_change_no_state_and_leave_the_means(tolerance):
     rng = np.random.default_rng(2)
     X = rng.random((120, 2))
-    policy = DomainBKB(Box([[0, 1]] * 2), k.RBF(0.2), regularization=0.1, rule=ma.Inserted(tolerance))
+    policy = DomainBKB(
+        Box([[0, 1]] * 2), k.RBF(0.2), regularization=0.1, rule=ma.Inserted(tolerance)
+    )
     for i in range(0, 120, 10):
         policy.observe(X[i : i + 10], np.sin(6 * X[i : i + 10, 0]))
     belief, others = policy.belief, rng.random((50, 2))
     supposed = supposing(belief, others[:1])
-    (mean, variance), (before, wider) = (each.moments(others, np.ones(50)) for each in (supposed, belief))
+    (mean, variance), (before, wider) = (
+        each.moments(others, np.ones(50)) for each in (supposed, belief)
+    )
     np.testing.assert_allclose(mean, before, atol=1e-9)
     assert (variance <= wider * (1 + 1e-9)).all()
     assert variance[0] < wider[0]
@@ -415,7 +483,9 @@ def test_supposed_pulls_change_no_state_and_leave_the_means(tolerance):
 def test_the_information_is_that_of_the_kernel_matrix():
     rng = np.random.default_rng(3)
     X, y = rng.random((30, 2)), rng.standard_normal(30)
-    policy = DomainBKB(Box([[0, 1]] * 2), k.RBF(0.3), rule=ma.Inserted(0.0), confidence=ma.LogDet(1.0, 0.1))
+    policy = DomainBKB(
+        Box([[0, 1]] * 2), k.RBF(0.3), rule=ma.Inserted(0.0), confidence=ma.LogDet(1.0, 0.1)
+    )
     for x, value in zip(X, y, strict=True):
         policy.observe(x[None], [value])
     log_det = np.linalg.slogdet(k.RBF(0.3)(X, X) / 0.01 + np.eye(30))[1]

@@ -23,7 +23,9 @@ def gpucb(arms=None, **options):
 
 def bkb(name, rule):
     def make(arms=None, **options):
-        return ma.BKB(arms, KERNEL, **{"regularization": LAMBDA, "rule": rule, **size_of(arms), **options})
+        return ma.BKB(
+            arms, KERNEL, **{"regularization": LAMBDA, "rule": rule, **size_of(arms), **options}
+        )
 
     make.__name__ = name
     return make
@@ -34,8 +36,15 @@ def size_of(arms):
 
 
 FULL = bkb("full", ma.Inserted(0.0))
-FROZEN = [bkb("inserted", ma.Inserted()), bkb("loose", ma.Inserted(0.5)), bkb("capped", ma.Inserted(most=5)), FULL]
-every_policy = pytest.mark.parametrize("policy", [*FROZEN, gpucb], ids=lambda policy: policy.__name__)
+FROZEN = [
+    bkb("inserted", ma.Inserted()),
+    bkb("loose", ma.Inserted(0.5)),
+    bkb("capped", ma.Inserted(most=5)),
+    FULL,
+]
+every_policy = pytest.mark.parametrize(
+    "policy", [*FROZEN, gpucb], ids=lambda policy: policy.__name__
+)
 with_or_without_table = pytest.mark.parametrize("table", [None, TABLE], ids=["no_table", "table"])
 
 
@@ -51,7 +60,9 @@ def frozen(W, rows, sizes, y, X):
     V = LAMBDA * np.eye(len(W)) + Z.T @ Z
     at = np.linalg.solve(L, KERNEL(W, X))
     outside = KERNEL.diag(X) - np.square(at).sum(axis=0)
-    return at.T @ np.linalg.solve(V, Z.T @ y), outside / LAMBDA + (at * np.linalg.solve(V, at)).sum(axis=0)
+    return at.T @ np.linalg.solve(V, Z.T @ y), outside / LAMBDA + (at * np.linalg.solve(V, at)).sum(
+        axis=0
+    )
 
 
 @every_policy
@@ -75,12 +86,20 @@ def test_on_random_subsets_choices_equal_a_computation_from_scratch(policy, tabl
         pulled = UNIVERSE[rng.integers(40, size=2)] if step % 10 == 9 else X[i]
         new = reward(pulled, rng)
         record = bandit.observe(pulled, new)
-        rows, sizes, y = np.vstack([rows, pulled]), [*sizes, *record.sizes], np.concatenate([y, new])
+        rows, sizes, y = (
+            np.vstack([rows, pulled]),
+            [*sizes, *record.sizes],
+            np.concatenate([y, new]),
+        )
         if table is not None and step % 5 == 0:
             assert bandit.choose()[0] == np.argmax(bandit.scores().ucb) == bandit.highest()
             own = np.unique(bandit.choose(2))
             record = bandit.observe(own, np.zeros(len(own)))
-            rows, sizes, y = np.vstack([rows, table[own]]), [*sizes, *record.sizes], np.append(y, np.zeros(len(own)))
+            rows, sizes, y = (
+                np.vstack([rows, table[own]]),
+                [*sizes, *record.sizes],
+                np.append(y, np.zeros(len(own))),
+            )
     mean, variance = dense_moments(UNIVERSE)
     predicted = bandit.predict(UNIVERSE)
     np.testing.assert_allclose(predicted.mean, mean, atol=1e-8)
@@ -123,7 +142,9 @@ def test_choosing_is_pure_and_repeatable(policy, table):
             X = rng.random((6, 2))
             before = fingerprint(bandit)
             batch = bandit.choose(3, arms=X)
-            assert [int(bandit.choose(arms=X, pending=X[batch[:j]])[0]) for j in range(3)] == batch.tolist()
+            assert [
+                int(bandit.choose(arms=X, pending=X[batch[:j]])[0]) for j in range(3)
+            ] == batch.tolist()
             assert not np.isin(bandit.choose(2, arms=X, exclude=batch), batch).any()
             rule = bandit.choose(None, arms=X)
             np.testing.assert_array_equal(bandit.choose(None, arms=X), rule)
@@ -150,7 +171,10 @@ def test_copies_that_see_other_rows_do_not_disturb_each_other(policy, table):
     start, paths, X = rng.random((12, 2)), rng.random((2, 20, 2)), rng.random((30, 2))
     bandit = policy(table)
     bandit.observe(start, reward(start, np.random.default_rng(0)))
-    together, alone = [copy.copy(bandit), copy.copy(bandit)], [copy.deepcopy(bandit), copy.deepcopy(bandit)]
+    together, alone = (
+        [copy.copy(bandit), copy.copy(bandit)],
+        [copy.deepcopy(bandit), copy.deepcopy(bandit)],
+    )
     for step in range(20):
         for one, path in zip(together, paths, strict=True):
             one.observe(path[step : step + 1], path[step, :1])
@@ -169,7 +193,14 @@ def test_bad_input_is_a_typed_error_and_changes_nothing(policy, table):
     bandit, X = policy(table), UNIVERSE[:4]
     for _ in range(2):
         before = fingerprint(bandit)
-        for arms in (np.zeros((0, 2)), np.zeros((3, 3)), np.zeros(2), [[0.0, np.nan]], [["a", "b"]], [[0.0, 1.0], [0.0]]):
+        for arms in (
+            np.zeros((0, 2)),
+            np.zeros((3, 3)),
+            np.zeros(2),
+            [[0.0, np.nan]],
+            [["a", "b"]],
+            [[0.0, 1.0], [0.0]],
+        ):
             with pytest.raises(ArmsError):
                 bandit.choose(arms=arms)
         with pytest.raises(ArmsError):
@@ -233,7 +264,11 @@ def test_a_kernel_that_fails_in_the_middle_changes_nothing():
 
 
 def test_wrong_kernels_are_found_at_the_first_choice():
-    for kernel in (lambda X, Y: -(X @ Y.T), ma.kernels.RBF([1.0, 2.0, 3.0]), lambda X, Y: np.exp(X[:, :1] - Y[:, :1].T)):
+    for kernel in (
+        lambda X, Y: -(X @ Y.T),
+        ma.kernels.RBF([1.0, 2.0, 3.0]),
+        lambda X, Y: np.exp(X[:, :1] - Y[:, :1].T),
+    ):
         with pytest.raises(KernelError):
             ma.BKB(None, kernel, n_features=2).choose(arms=UNIVERSE)
 
@@ -276,7 +311,9 @@ def test_the_bayes_radius_is_for_the_arms_of_now():
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("radius", [ma.Certified, ma.LogDet, ma.Theory], ids=lambda radius: radius.__name__)
+@pytest.mark.parametrize(
+    "radius", [ma.Certified, ma.LogDet, ma.Theory], ids=lambda radius: radius.__name__
+)
 def test_the_guarantee_holds_for_sets_that_change(radius, seed):
     """With the best arm of each set in the place of the best: f within μ̃ ± β̃σ̃ on all rows, R_T ≤ 2Σβ̃σ̃."""
     rng, T, noise, kernel = np.random.default_rng([seed, 1]), 60, 0.1, ma.kernels.RBF(0.3)
@@ -301,7 +338,10 @@ class TestContexts:
     def test_the_context_stands_in_front_of_every_arm(self):
         np.testing.assert_array_equal(ma.joined([7, 8], [[1.0], [2.0]]), [[7, 8, 1], [7, 8, 2]])
 
-    @pytest.mark.parametrize("context", [[[1.0]], 3.0, [], [np.nan], ["a"], [[1.0], [1.0, 2.0]], np.ma.array([1.0], mask=[1])])
+    @pytest.mark.parametrize(
+        "context",
+        [[[1.0]], 3.0, [], [np.nan], ["a"], [[1.0], [1.0, 2.0]], np.ma.array([1.0], mask=[1])],
+    )
     def test_a_context_that_is_none_is_a_typed_error(self, context):
         with pytest.raises(ArmsError):
             ma.joined(context, [[1.0]])
@@ -344,7 +384,9 @@ class TestContexts:
 def test_a_choice_costs_the_same_after_ten_thousand_rows():
     """Time of choose(arms=ten rows), 10,000 rows observed over 1,000 observed; `pytest -rP` prints it."""
     rng = np.random.default_rng(0)
-    bandit = ma.BKB(None, ma.kernels.RBF(0.7), n_features=2, regularization=0.05, rule=ma.Inserted(most=30))
+    bandit = ma.BKB(
+        None, ma.kernels.RBF(0.7), n_features=2, regularization=0.05, rule=ma.Inserted(most=30)
+    )
     costs = []
     for n in (1000, 9000):
         for rows in rng.random((n // 500, 500, 2)):
@@ -355,7 +397,9 @@ def test_a_choice_costs_the_same_after_ten_thousand_rows():
             bandit.choose(arms=X)
             spent.append(time.perf_counter() - start)
         costs.append(float(np.median(spent)))
-    print(f"choose(arms=10 rows): {costs[0] * 1e3:.3f} ms after 1,000 rows, {costs[1] * 1e3:.3f} ms after 10,000")
+    print(
+        f"choose(arms=10 rows): {costs[0] * 1e3:.3f} ms after 1,000 rows, {costs[1] * 1e3:.3f} ms after 10,000"
+    )
     assert bandit.evidence.n_observations == 10_000
     assert costs[1] < 2 * costs[0]
 

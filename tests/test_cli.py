@@ -26,7 +26,9 @@ ROOT = Path(__file__).parent.parent
 NAMES = [command.__name__.rstrip("_") for commands in COMMANDS.values() for command in commands]
 SOLVENTS = {"water": 0.0, "ethanol": 20.0, "toluene": 10.0}
 TABLE = "name,solvent,temperature,dose\n" + "".join(
-    f"{solvent}-{t},{solvent},{t},{0.5 + t / 7:.3f}\n" for solvent in SOLVENTS for t in range(20, 120, 10)
+    f"{solvent}-{t},{solvent},{t},{0.5 + t / 7:.3f}\n"
+    for solvent in SOLVENTS
+    for t in range(20, 120, 10)
 )
 
 
@@ -45,7 +47,9 @@ def template(tmp_path_factory):
     for batch in range(2):
         manyarms("suggest", lab, "-n", 6, "-o", folder / f"{batch}.csv")
         rows = pl.read_csv(folder / f"{batch}.csv")
-        values = ["failed" if batch == i == 1 else str(yield_of(id)) for i, id in enumerate(rows["name"])]
+        values = [
+            "failed" if batch == i == 1 else str(yield_of(id)) for i, id in enumerate(rows["name"])
+        ]
         rows.with_columns(pl.Series("value", values)).write_csv(folder / f"{batch}.csv")
         manyarms("tell", lab, folder / f"{batch}.csv")
     manyarms("suggest", lab, "-n", 2, "--worker", "Ada", "--lease", "2d")
@@ -77,7 +81,12 @@ def test_without_a_command_there_is_help():
 def options_of(name):
     """As they are written in full."""
     parameters = typer.main.get_command(app).commands[name].params
-    return {option for each in parameters for option in [*each.opts, *each.secondary_opts] if option.startswith("--")}
+    return {
+        option
+        for each in parameters
+        for option in [*each.opts, *each.secondary_opts]
+        if option.startswith("--")
+    }
 
 
 def test_the_page_lists_every_command_option_and_exit_code():
@@ -88,7 +97,9 @@ def test_the_page_lists_every_command_option_and_exit_code():
             section = re.search(rf"^### {name}\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
             assert section, name
             for option in options_of(name):
-                assert option in section.group(1) + page.split("\n## Commands")[0], f"{name} {option}"
+                assert option in section.group(1) + page.split("\n## Commands")[0], (
+                    f"{name} {option}"
+                )
     for code in (0, 1, 2, 3, 4, 5, 130):
         assert re.search(rf"^\| {code} \|", page, re.MULTILINE), code
 
@@ -100,7 +111,9 @@ def test_the_tutorial_runs(folder, monkeypatch):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     n_commands = 0
-    for kind, name, text in re.findall(r"^```(\w+) ?(\S*)\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+    for kind, name, text in re.findall(
+        r"^```(\w+) ?(\S*)\n(.*?)^```", page, re.MULTILINE | re.DOTALL
+    ):
         if kind == "sh":
             for line in text.strip().split("\n"):
                 program, *arguments = shlex.split(line)
@@ -117,16 +130,29 @@ def test_the_tutorial_runs(folder, monkeypatch):
 
 
 def test_words_of_the_library_become_those_of_the_program(lab):
-    sources = "".join(path.read_text() for path in (ROOT / "src" / "manyarms").rglob("*.py") if "cli" not in path.parts)
+    sources = "".join(
+        path.read_text()
+        for path in (ROOT / "src" / "manyarms").rglob("*.py")
+        if "cli" not in path.parts
+    )
     for message, expected in [
-        ("there is no study x; make one with Study.create, or check the path", "make one with `manyarms init`"),
+        (
+            "there is no study x; make one with Study.create, or check the path",
+            "make one with `manyarms init`",
+        ),
         ("no value was told yet: call tell() first", "manyarms tell"),
     ]:
         assert message.split("; ")[-1].split(": ")[-1] in sources
-        assert any(re.search(pattern, message) and expected in re.sub(pattern, words, message) for pattern, words in WORDS)
+        assert any(
+            re.search(pattern, message) and expected in re.sub(pattern, words, message)
+            for pattern, words in WORDS
+        )
     (lab.parent / "holes.csv").write_text("name,x\na,1\nb,\nc,3\n")
     assert (
-        "--missing drop" in manyarms("init", lab.parent / "n.db", "--pool", lab.parent / "holes.csv", "--minimize", code=2).err
+        "--missing drop"
+        in manyarms(
+            "init", lab.parent / "n.db", "--pool", lab.parent / "holes.csv", "--minimize", code=2
+        ).err
     )
 
 
@@ -149,7 +175,9 @@ def test_from_a_table_to_a_recommendation(lab):
         manyarms("suggest", lab, "-n", 4, "-o", next_file, "--force")
         rows = pl.read_csv(next_file)
         assert rows.columns == ["name", "solvent", "temperature", "dose", "batch", "value"]
-        rows.with_columns(pl.col("name").map_elements(yield_of, pl.Float64).alias("value")).write_csv(next_file)
+        rows.with_columns(
+            pl.col("name").map_elements(yield_of, pl.Float64).alias("value")
+        ).write_csv(next_file)
         manyarms("tell", lab, next_file)
     assert manyarms("status", lab, "--json").data["best"]["id"] == "ethanol-80"
     top = manyarms("top", lab, "-k", 3, "--json").data["top"]
@@ -168,9 +196,10 @@ def test_answers_are_those_of_the_library(lab):
             (t.id, "failed" if t.failed else t.value) for t in study.history
         ]
         known = study.top(5, 0.5)
-        assert [(each["id"], each["estimate"], each["low"], each["high"], each["results"]) for each in top] == [
-            (c.id, c.mean, c.low, c.high, c.n_results) for c in known
-        ]
+        assert [
+            (each["id"], each["estimate"], each["low"], each["high"], each["results"])
+            for each in top
+        ] == [(c.id, c.mean, c.low, c.high, c.n_results) for c in known]
         assert best["low"] == study.best(0.5).low
 
 
@@ -202,7 +231,9 @@ def test_the_same_value_of_another_batch_is_a_replicate(lab):
     """And a file of an earlier batch told again, while the candidate is pending anew, is none."""
     file, later = lab.parent / "a.csv", lab.parent / "b.csv"
     with ma.Study.open(lab) as study:
-        file.write_text(f"name,batch,value\nwater-20,{study.n_events},7\nwater-30,{study.n_events},\n")
+        file.write_text(
+            f"name,batch,value\nwater-20,{study.n_events},7\nwater-30,{study.n_events},\n"
+        )
         assert manyarms("tell", lab, file, "--json").data["told"] == 1
         later.write_text(f"name,batch,value\nwater-20,{study.n_events},7\n")
         assert manyarms("tell", lab, file, "--json").data["told"] == 0
@@ -216,7 +247,11 @@ def test_two_who_tell_the_same_file_at_once_tell_it_once(lab, monkeypatch):
     file = lab.parent / "results.csv"
     file.write_text("name,value\nwater-20,7\n")
     events = ma.Study.events
-    monkeypatch.setattr(ma.Study, "events", lambda study: [each for each in events(study) if "file" not in str(each.payload)])
+    monkeypatch.setattr(
+        ma.Study,
+        "events",
+        lambda study: [each for each in events(study) if "file" not in str(each.payload)],
+    )
     manyarms("tell", lab, file)
     manyarms("tell", lab, file)
     monkeypatch.undo()
@@ -226,7 +261,9 @@ def test_two_who_tell_the_same_file_at_once_tell_it_once(lab, monkeypatch):
 def test_noise_is_told_with_the_values_and_comes_back(lab):
     """In the column `noise` or another, empty where it is not known; a study of the exported results has learned the same."""
     folder = lab.parent
-    (folder / "a.csv").write_text("name,value,noise\nwater-20,5,0.25\nwater-30,6,\nwater-40,failed,\nwater-50,7, 0\n")
+    (folder / "a.csv").write_text(
+        "name,value,noise\nwater-20,5,0.25\nwater-30,6,\nwater-40,failed,\nwater-50,7, 0\n"
+    )
     (folder / "b.csv").write_text("name;mean;error;noise\nwater-60;8,5;0,75;loud\n")
     manyarms("tell", lab, folder / "a.csv")
     manyarms("tell", lab, folder / "b.csv", "--value", "mean", "--noise", "error", "--decimal", ",")
@@ -244,7 +281,9 @@ def test_noise_is_told_with_the_values_and_comes_back(lab):
     assert [row["noise"] for row in rows] == [0.75, 1.5]
     assert "noise" in manyarms("history", lab).out
     manyarms("history", lab, "-o", folder / "told.csv")
-    manyarms("init", folder / "copy.db", "--pool", folder / "recipes.csv", "--id", "name", "--maximize")
+    manyarms(
+        "init", folder / "copy.db", "--pool", folder / "recipes.csv", "--id", "name", "--maximize"
+    )
     manyarms("import", folder / "copy.db", folder / "told.csv")
     with ma.Study.open(lab) as study, ma.Study.open(folder / "copy.db") as copy:
         assert copy.history == study.history
@@ -284,23 +323,34 @@ def test_failed_release_retire_and_add(lab):
     assert manyarms("status", lab, "--json").data["best"]["id"] != best
     more = lab.parent / "more.csv"
     more.write_text("temperature;name;dose;solvent\n80;acetone-80;4,5;acetone\n")
-    assert manyarms("add", lab, more, "--decimal", ",", "--json").data == {"added": 1, "candidates": 31}
+    assert manyarms("add", lab, more, "--decimal", ",", "--json").data == {
+        "added": 1,
+        "candidates": 31,
+    }
     assert ma.Study.open(lab).pool.row("acetone-80")["dose"] == 4.5
 
 
 def test_predictions_by_id_and_by_features(lab):
     file = lab.parent / "other.csv"
-    file.write_text("name,solvent,temperature,dose,note\nwater-20,,,,by id\nnew,ethanol,82,12.2,by features\nwater-30,,,,\n")
+    file.write_text(
+        "name,solvent,temperature,dose,note\nwater-20,,,,by id\nnew,ethanol,82,12.2,by features\nwater-30,,,,\n"
+    )
     rows = manyarms("predict", lab, file, "--json").data["predictions"]
     with ma.Study.open(lab) as study:
         known = study.predict(["water-20", "water-30"])
-        new = study.predict_rows([{"name": "new", "solvent": "ethanol", "temperature": 82, "dose": 12.2}])
+        new = study.predict_rows(
+            [{"name": "new", "solvent": "ethanol", "temperature": 82, "dose": 12.2}]
+        )
         near = study.predict(["ethanol-80"]).mean[0]
     assert [row["id"] for row in rows] == ["water-20", "new", "water-30"]
-    assert [row["estimate"] for row in rows] == pytest.approx([known.mean[0], new.mean[0], known.mean[1]])
+    assert [row["estimate"] for row in rows] == pytest.approx(
+        [known.mean[0], new.mean[0], known.mean[1]]
+    )
     assert rows[1]["estimate"] == pytest.approx(near, rel=0.1)
     manyarms("predict", lab, file, "-o", lab.parent / "out.csv", "--decimal", ",")
-    assert (lab.parent / "out.csv").read_bytes().startswith(b"\xef\xbb\xbfname;estimate;sd;low;high\n")
+    assert (
+        (lab.parent / "out.csv").read_bytes().startswith(b"\xef\xbb\xbfname;estimate;sd;low;high\n")
+    )
     bare = lab.parent / "bare.csv"
     bare.write_text("name,solvent\nnobody,water\n")
     assert "'temperature'" in manyarms("predict", lab, bare, code=2).err
@@ -320,17 +370,28 @@ def test_rows_predicted_are_those_that_would_be_added(lab):
 
 
 @pytest.mark.parametrize("ids", ["numbers", "strings", "rows"])
-@pytest.mark.parametrize(("separator", "decimal"), [(",", "."), (";", ","), ("tab", "."), ("|", ",")])
+@pytest.mark.parametrize(
+    ("separator", "decimal"), [(",", "."), (";", ","), ("tab", "."), ("|", ",")]
+)
 def test_a_round_through_a_spreadsheet(folder, ids, separator, decimal):
     mark = "\t" if separator == "tab" else separator
-    names = {"numbers": [str(100 + i) for i in range(12)], "strings": [f"{i:03d} ä" for i in range(12)], "rows": range(12)}[ids]
-    rows = [["Probe", "Größe", "Menge"], *([name, f"{i / 8}".replace(".", decimal), i % 3] for i, name in enumerate(names))]
+    names = {
+        "numbers": [str(100 + i) for i in range(12)],
+        "strings": [f"{i:03d} ä" for i in range(12)],
+        "rows": range(12),
+    }[ids]
+    rows = [
+        ["Probe", "Größe", "Menge"],
+        *([name, f"{i / 8}".replace(".", decimal), i % 3] for i, name in enumerate(names)),
+    ]
     rows = [row[1:] for row in rows] if ids == "rows" else rows
     text = "\r\n".join(mark.join(map(str, row)) for row in rows) + "\r\n\r\n"
     (folder / "proben.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
     lab = folder / "lab.db"
     named = [] if ids == "rows" else ["--id", "Probe"]
-    manyarms("init", lab, "--pool", folder / "proben.csv", "--minimize", "--decimal", decimal, *named)
+    manyarms(
+        "init", lab, "--pool", folder / "proben.csv", "--minimize", "--decimal", decimal, *named
+    )
     asked = ["-o", folder / "next.csv", "--separator", separator, "--decimal", decimal]
     given = manyarms("suggest", lab, "-n", 3, *asked, "--json").data["ids"]
     header, *lines = (folder / "next.csv").read_text("utf-8-sig").strip("\r\n").split("\n")
@@ -340,18 +401,34 @@ def test_a_round_through_a_spreadsheet(folder, ids, separator, decimal):
     (folder / "next.csv").write_bytes(b"\xef\xbb\xbf" + filled.encode())
     manyarms("tell", lab, folder / "next.csv", "--decimal", decimal)
     with ma.Study.open(lab) as study:
-        assert [(t.id, t.value) for t in study.history] == [(id, i + 0.25) for i, id in enumerate(given)]
+        assert [(t.id, t.value) for t in study.history] == [
+            (id, i + 0.25) for i, id in enumerate(given)
+        ]
         assert isinstance(study.history[0].id, str if ids == "strings" else int)
     manyarms("history", lab, *asked[:1], folder / "told.csv", *asked[2:])
-    assert manyarms("tell", lab, folder / "told.csv", "--decimal", decimal, "--json").data["known"] == 3
+    assert (
+        manyarms("tell", lab, folder / "told.csv", "--decimal", decimal, "--json").data["known"]
+        == 3
+    )
 
 
 def test_columns_may_be_called_value_id_number_or_time(folder):
     (folder / "t.csv").write_text(
-        "id,value,number,time,worker\n" + "".join(f"{i},{i},{i * i},{i % 4},w{i}\n" for i in range(9))
+        "id,value,number,time,worker\n"
+        + "".join(f"{i},{i},{i * i},{i % 4},w{i}\n" for i in range(9))
     )
     lab = folder / "lab.db"
-    manyarms("init", lab, "--pool", folder / "t.csv", "--id", "number", "--maximize", "--column", "worker=ignore")
+    manyarms(
+        "init",
+        lab,
+        "--pool",
+        folder / "t.csv",
+        "--id",
+        "number",
+        "--maximize",
+        "--column",
+        "worker=ignore",
+    )
     manyarms("suggest", lab, "-o", folder / "next.csv")
     text = (folder / "next.csv").read_text()
     assert text.startswith("number,id,value,time,worker,batch,value_\n")
@@ -363,8 +440,19 @@ def test_columns_may_be_called_value_id_number_or_time(folder):
 
 
 def test_types_levels_and_settings_of_a_study(folder):
-    (folder / "t.csv").write_text("size,grade,x,bad\n" + "".join(f"{'SML'[i % 3]},{i % 4},{10**i},\n" for i in range(6)))
-    given = ["--column", "size=S,M,L", "--column", "grade=0,1,2,3", "--column", "x=log", "--column", "bad=ignore"]
+    (folder / "t.csv").write_text(
+        "size,grade,x,bad\n" + "".join(f"{'SML'[i % 3]},{i % 4},{10**i},\n" for i in range(6))
+    )
+    given = [
+        "--column",
+        "size=S,M,L",
+        "--column",
+        "grade=0,1,2,3",
+        "--column",
+        "x=log",
+        "--column",
+        "bad=ignore",
+    ]
     more = ["--noise", 0.5, "--kernel", "rbf", "--repeats", 2, "--seed", 3, "--maximize", "--json"]
     data = manyarms("init", folder / "lab.db", "--pool", folder / "t.csv", *given, *more).data
     assert data["columns"] == {"size": "ordered", "grade": "ordered", "x": "log", "bad": "ignore"}
@@ -379,7 +467,9 @@ def test_types_levels_and_settings_of_a_study(folder):
 def test_a_report_is_one_page_that_needs_nothing_and_runs_nothing_of_a_user(folder):
     evil = "</script><script>alert(1)</script>"
     rows = [{"name": f"{evil}{i}", f"<b>{evil}": i % 5, "x": float(i)} for i in range(20)]
-    with ma.Study.create(folder / "lab.db", ma.Pool.from_dicts(rows, id="name"), worker=evil) as study:
+    with ma.Study.create(
+        folder / "lab.db", ma.Pool.from_dicts(rows, id="name"), worker=evil
+    ) as study:
         manyarms("report", folder / "lab.db", "-o", folder / "empty.html")
         ids = study.ask(10)
         study.tell(ids[:9], [float(i) for i in range(9)])
@@ -403,7 +493,10 @@ def test_plots(lab, kind):
 
 def test_pictures_need_plotly_and_say_so(lab, monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    for arguments in (["plot", lab, "-o", lab.parent / "p.html"], ["report", lab, "-o", lab.parent / "r.html"]):
+    for arguments in (
+        ["plot", lab, "-o", lab.parent / "p.html"],
+        ["report", lab, "-o", lab.parent / "r.html"],
+    ):
         answer = manyarms(*arguments, code=2)
         assert "manyarms[plots]" in answer.err
     assert not list(lab.parent.glob("*.html"))
@@ -414,15 +507,23 @@ def test_an_export_makes_the_same_study(lab):
     manyarms("add", lab, lab.parent / "more.csv")
     manyarms("top", lab)
     manyarms("export", lab, "-o", lab.parent / "all")
-    assert {path.name for path in (lab.parent / "all").iterdir()} == {"study.json", "results.csv", "candidates.csv"}
+    assert {path.name for path in (lab.parent / "all").iterdir()} == {
+        "study.json",
+        "results.csv",
+        "candidates.csv",
+    }
     twin = lab.parent / "twin.db"
     manyarms("import", twin, lab.parent / "all" / "study.json")
     with ma.Study.open(lab) as mine, ma.Study.open(twin) as other:
         assert copied(mine) == copied(other)
         assert mine.ask(3) == other.ask(3)
     fresh = lab.parent / "fresh.db"
-    manyarms("init", fresh, "--pool", lab.parent / "all" / "candidates.csv", "--id", "name", "--maximize")
-    assert manyarms("import", fresh, lab.parent / "all" / "results.csv", "--json").data["told"] == 12
+    manyarms(
+        "init", fresh, "--pool", lab.parent / "all" / "candidates.csv", "--id", "name", "--maximize"
+    )
+    assert (
+        manyarms("import", fresh, lab.parent / "all" / "results.csv", "--json").data["told"] == 12
+    )
 
 
 @pytest.mark.parametrize("change", ["time", "table", "kind", "payload", "first", "no json", "list"])
@@ -453,7 +554,9 @@ def test_the_doctor_finds_damage_and_saves_what_is_whole(lab):
     assert healthy["results"] == 12
     with sqlite3.connect(lab) as base:
         number = base.execute("select max(number) from events where kind = 'tell'").fetchone()[0]
-        base.execute("update events set record = replace(record, '1', '2') where number = ?", (number,))
+        base.execute(
+            "update events set record = replace(record, '1', '2') where number = ?", (number,)
+        )
     base.close()
     assert manyarms("status", lab, code=3).err.count("\n") == 1
     answer = manyarms("doctor", lab, "--json", code=3).data
@@ -485,7 +588,9 @@ def test_a_study_in_postgresql_has_the_same_commands(lab, server):
     assert manyarms("status", place, "--json").data["results"] == 13
     assert manyarms("run", place, "--budget", 14, "--json", "--", "echo", "5").data["told"] == 1
     assert manyarms("doctor", place, "--json").data["whole"]
-    assert_one_line(manyarms("init", place, "--pool", lab.parent / "recipes.csv", "--maximize", code=2))
+    assert_one_line(
+        manyarms("init", place, "--pool", lab.parent / "recipes.csv", "--maximize", code=2)
+    )
 
 
 # Bad input: one line, exit code 2, nothing written
@@ -624,7 +729,11 @@ BAD = [
 
 def contents(folder):
     """All files but journals, which SQLite leaves empty."""
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".db-journal"}
+    return {
+        path: path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".db-journal"
+    }
 
 
 @pytest.mark.parametrize("line", BAD)
@@ -653,7 +762,11 @@ def test_an_untold_study_says_what_to_do(folder):
     manyarms("init", lab, "--pool", folder / "recipes.csv", "--id", "name", "--maximize")
     before = lab.read_bytes()
     assert "manyarms tell" in manyarms("status", lab).out
-    for arguments in (["top", lab], ["predict", lab, folder / "recipes.csv"], ["plot", lab, "-o", folder / "p.html"]):
+    for arguments in (
+        ["top", lab],
+        ["predict", lab, folder / "recipes.csv"],
+        ["plot", lab, "-o", folder / "p.html"],
+    ):
         answer = manyarms(*arguments, code=2)
         assert_one_line(answer)
         assert "manyarms tell" in answer.err
@@ -662,7 +775,9 @@ def test_an_untold_study_says_what_to_do(folder):
 
 def test_storage_that_refuses_has_its_own_exit_code(lab):
     with sqlite3.connect(lab) as base:
-        base.execute("create trigger full before insert on events begin select raise(abort, 'disk is full'); end")
+        base.execute(
+            "create trigger full before insert on events begin select raise(abort, 'disk is full'); end"
+        )
     base.close()
     before = lab.read_bytes()
     answer = said("tell", lab, "water-20", 5)
@@ -681,7 +796,10 @@ def test_a_file_that_cannot_be_written_is_named_and_not_left_behind(lab, monkeyp
 
     monkeypatch.setattr(pl.DataFrame, "write_csv", full)
     monkeypatch.setattr(Path, "write_text", full)
-    file, before = lab.parent / f"x.{'html' if command == 'report' else 'csv'}", ma.Study.open(lab).pending
+    file, before = (
+        lab.parent / f"x.{'html' if command == 'report' else 'csv'}",
+        ma.Study.open(lab).pending,
+    )
     answer = manyarms(command, lab, "-o", file, code=4)
     assert_one_line(answer)
     assert f"{file} could not be written: No space left on device" in answer.err
@@ -691,7 +809,10 @@ def test_a_file_that_cannot_be_written_is_named_and_not_left_behind(lab, monkeyp
 
 def test_an_unknown_id_is_told_with_its_row(lab):
     (lab.parent / "other.csv").write_text("name,value\nwater-20,1\nwater-3,2\nnobody,3\n")
-    assert "other.csv, row 3: no candidate has the id 'water-3'" in manyarms("tell", lab, lab.parent / "other.csv", code=2).err
+    assert (
+        "other.csv, row 3: no candidate has the id 'water-3'"
+        in manyarms("tell", lab, lab.parent / "other.csv", code=2).err
+    )
 
 
 def test_levels_are_not_rounded_to_certainty(lab):
@@ -720,13 +841,30 @@ def test_terminals_are_not_given_orders(folder):
 
 CELLS = st.one_of(
     st.sampled_from(
-        ["name", "value", "water-20", "water-30", "failed", "", "1.5", "-2", "nan", "1e400", '"', "a,b", "\ufeff", "'"]
+        [
+            "name",
+            "value",
+            "water-20",
+            "water-30",
+            "failed",
+            "",
+            "1.5",
+            "-2",
+            "nan",
+            "1e400",
+            '"',
+            "a,b",
+            "\ufeff",
+            "'",
+        ]
     ),
     st.text(max_size=8),
 )
 FILES = st.one_of(
     st.binary(max_size=200),
-    st.lists(st.lists(CELLS, min_size=1, max_size=4).map(",".join), max_size=6).map(lambda lines: "\n".join(lines).encode()),
+    st.lists(st.lists(CELLS, min_size=1, max_size=4).map(",".join), max_size=6).map(
+        lambda lines: "\n".join(lines).encode()
+    ),
     st.builds(
         lambda table, at, junk: table[:at] + junk + table[at:],
         st.sampled_from([TABLE.encode(), b"name,value\nwater-20,1\nwater-30,2\n"]),
@@ -738,12 +876,19 @@ FUZZ = settings(max_examples=60, suppress_health_check=[HealthCheck.function_sco
 
 
 @FUZZ
-@given(content=FILES, command=st.sampled_from(["init", "tell", "add", "predict", "import", "import json"]))
+@given(
+    content=FILES,
+    command=st.sampled_from(["init", "tell", "add", "predict", "import", "import json"]),
+)
 @example(content=b"", command="tell")
 @example(content=b"name,value\n\xff,1\n", command="tell")
 @example(content=b"PAR1", command="init")
 def test_any_bytes_in_a_file_give_an_answer_or_one_line(template, folder, content, command):
-    lab, file, new = folder / "lab.db", folder / ("x.json" if "json" in command else "x.csv"), folder / "new.db"
+    lab, file, new = (
+        folder / "lab.db",
+        folder / ("x.json" if "json" in command else "x.csv"),
+        folder / "new.db",
+    )
     shutil.copy(template / "lab.db", lab)
     file.write_bytes(content)
     before = lab.read_bytes()
@@ -762,14 +907,33 @@ def test_any_bytes_in_a_file_give_an_answer_or_one_line(template, folder, conten
 
 OPTIONS = sorted({option for name in NAMES for option in options_of(name)})
 WORDS_OF_A_LINE = st.one_of(
-    st.sampled_from(["lab.db", "0.csv", "recipes.csv", "water-20", "5", "-5", "0", "nan", ".", ",", "--", "next.csv", "1d"]),
+    st.sampled_from(
+        [
+            "lab.db",
+            "0.csv",
+            "recipes.csv",
+            "water-20",
+            "5",
+            "-5",
+            "0",
+            "nan",
+            ".",
+            ",",
+            "--",
+            "next.csv",
+            "1d",
+        ]
+    ),
     st.sampled_from([option for option in OPTIONS if option not in ("--force", "-o", "--output")]),
     st.text(max_size=6),
 )
 
 
 @FUZZ
-@given(name=st.sampled_from([name for name in NAMES if name != "run"]), words=st.lists(WORDS_OF_A_LINE, max_size=5))
+@given(
+    name=st.sampled_from([name for name in NAMES if name != "run"]),
+    words=st.lists(WORDS_OF_A_LINE, max_size=5),
+)
 @example(name="tell", words=["lab.db", "water-20", "-\ud800"])
 @example(name="status", words=["\0"])
 @example(name="status", words=["-" * 3])
@@ -785,7 +949,15 @@ def test_any_arguments_give_an_answer_or_one_line(template, folder, name, words,
         assert (folder / "lab.db").read_bytes() == before
 
 
-LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.just([]), st.just({}))
+LEAVES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=3),
+    st.just([]),
+    st.just({}),
+)
 
 
 @FUZZ

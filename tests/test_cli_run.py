@@ -34,7 +34,9 @@ def lab(folder):
 
 def run(lab, script, *options, code=0, arguments=("{x}",)):
     """Run a shell script as the objective; the answer in JSON."""
-    return manyarms("run", lab, "--json", *options, "--", "sh", "-c", script, "objective", *arguments, code=code)
+    return manyarms(
+        "run", lab, "--json", *options, "--", "sh", "-c", script, "objective", *arguments, code=code
+    )
 
 
 def told(lab):
@@ -138,15 +140,27 @@ def test_retries(lab, folder):
 
 def test_the_value_may_come_from_a_file(lab):
     run(lab, 'echo noise; echo "$1.25" > "$2"', "--budget", 2, arguments=["{x}", "{out}"])
-    run(lab, 'echo 7; [ $1 -lt 0 ] && echo 3 > "$2"; true', "--budget", 3, "--value-from", "file", arguments=["{x}", "{out}"])
-    assert [value is None or value == int(name[1:]) + 0.25 for name, value in told(lab).items()] == [True] * 3
+    run(
+        lab,
+        'echo 7; [ $1 -lt 0 ] && echo 3 > "$2"; true',
+        "--budget",
+        3,
+        "--value-from",
+        "file",
+        arguments=["{x}", "{out}"],
+    )
+    assert [
+        value is None or value == int(name[1:]) + 0.25 for name, value in told(lab).items()
+    ] == [True] * 3
     assert list(told(lab).values())[2] is None
 
 
 def test_a_command_that_is_wrong_does_not_use_up_the_candidates(lab):
     answer = run(lab, "exit 1", "--max-failures", 4, "--jobs", 2, code=5)
     assert "mend the command" in answer.data["ended"]
-    assert re.match("error: the last [45] trials failed", answer.err.splitlines()[-1])  # two may end at once
+    assert re.match(
+        "error: the last [45] trials failed", answer.err.splitlines()[-1]
+    )  # two may end at once
     assert not told(lab)
     assert not ma.Study.open(lab).pending
     run(lab, "echo $1")
@@ -249,7 +263,10 @@ def test_children_are_ended_when_the_storage_gives_up(lab, folder, monkeypatch):
 
 def test_a_command_that_is_the_same_for_all_is_remarked_upon(lab):
     assert "same for every candidate" in manyarms("run", lab, "--budget", 1, "--", "echo", "1").err
-    assert "same for every candidate" not in manyarms("run", lab, "--budget", 2, "--", "echo", "1", "{id}").err
+    assert (
+        "same for every candidate"
+        not in manyarms("run", lab, "--budget", 2, "--", "echo", "1", "{id}").err
+    )
 
 
 def test_output_is_read_from_its_end(tmp_path):

@@ -55,7 +55,9 @@ def test_theory_is_theorem_two():
     bias = (1 + np.sqrt(2)) * np.sqrt(0.04) * 2.0
     expected = 0.3 * np.sqrt(3 * (1 + np.log(1251)) * 9 + 2 * np.log(2 / 0.1)) + bias
     assert radius(SAMPLED) == pytest.approx(expected)
-    assert radius(EXACT) == pytest.approx(0.3 * np.sqrt((1 + np.log(1251)) * 9 + 2 * np.log(10)) + 0.2 * 2.0)
+    assert radius(EXACT) == pytest.approx(
+        0.3 * np.sqrt((1 + np.log(1251)) * 9 + 2 * np.log(10)) + 0.2 * 2.0
+    )
 
 
 def test_logdet_is_theorem_two_before_its_last_step():
@@ -74,7 +76,9 @@ def test_bayes_and_constant():
     assert ma.Bayes(0.1)(replace(SAMPLED, n_observations=0)) == pytest.approx(first)
     assert ma.Constant(3.0)(SAMPLED) == pytest.approx(0.6)
     assert ma.Growing(3.0, most=0.5)(SAMPLED) == pytest.approx(0.1)
-    assert ma.Growing(3.0)(SAMPLED) == pytest.approx(0.6 * np.sqrt(np.log1p(SAMPLED.n_observations)))
+    assert ma.Growing(3.0)(SAMPLED) == pytest.approx(
+        0.6 * np.sqrt(np.log1p(SAMPLED.n_observations))
+    )
 
 
 def test_failures_of_bayes_add_up_to_delta():
@@ -130,7 +134,11 @@ def test_wrong_radii_are_typed_errors(build):
 
 
 def test_any_function_of_the_evidence_is_a_radius():
-    policy = ma.BKB(np.linspace(0, 1, 9)[:, None], KERNEL, confidence=lambda evidence: 0.1 * (1 + evidence.n_observations))
+    policy = ma.BKB(
+        np.linspace(0, 1, 9)[:, None],
+        KERNEL,
+        confidence=lambda evidence: 0.1 * (1 + evidence.n_observations),
+    )
     policy.observe([1, 2], [0.0, 1.0])
     assert policy.beta == pytest.approx(0.3)
 
@@ -145,7 +153,9 @@ SYSTEMS = {
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_the_evidence_is_what_it_says(name):
     problem = RKHSProblem(KERNEL, n_arms=60, seed=3)
-    bandit = SYSTEMS[name](problem.arms, KERNEL, regularization=0.01, confidence=ma.LogDet(1.0, 0.1))
+    bandit = SYSTEMS[name](
+        problem.arms, KERNEL, regularization=0.01, confidence=ma.LogDet(1.0, 0.1)
+    )
     pulls = play(bandit, problem.pull, 30)
     evidence = bandit.evidence
     rows = problem.arms[pulls]
@@ -173,7 +183,9 @@ def test_a_norm_guessed_too_small_is_doubled_until_the_data_allow_it(name, radiu
     if radius is ma.Certified and name == "Sampled":
         radius = ma.Resampled
     problem = RKHSProblem(KERNEL, norm=200.0, noise=0.1, seed=1)
-    bandit = SYSTEMS[name](problem.arms, KERNEL, regularization=0.01, confidence=radius(0.5, 0.1, double=True))
+    bandit = SYSTEMS[name](
+        problem.arms, KERNEL, regularization=0.01, confidence=radius(0.5, 0.1, double=True)
+    )
     norms = []
     for _ in range(60):
         arms = bandit.choose()
@@ -190,7 +202,9 @@ def test_the_spread_of_the_mean_is_that_of_a_direction(name):
     """√(gᵀV⁻¹g), g = w/‖w‖, by dense formulas on the arms that were pulled."""
     problem = RKHSProblem(KERNEL, n_arms=60, norm=3.0, seed=3)
     options = {"rule": ma.Inserted(0.0)} if name == "BKB" else {}
-    policy = SYSTEMS[name](problem.arms, KERNEL, confidence=ma.LogDet(1.0, 0.1, double=True), **options)
+    policy = SYSTEMS[name](
+        problem.arms, KERNEL, confidence=ma.LogDet(1.0, 0.1, double=True), **options
+    )
     play(policy, problem.pull, 25)
     W = policy.inducing if name == "BKB" else policy.log.pulled
     L = np.linalg.cholesky(KERNEL(problem.arms[W], problem.arms[W]) + 1e-13 * np.eye(len(W)))
@@ -206,7 +220,12 @@ def test_the_spread_of_the_mean_is_that_of_a_direction(name):
 def test_an_optimizer_doubles_the_norm_too(policy):
     problem = RKHSProblem(KERNEL, n_arms=60, norm=50.0, seed=3)
     opt = ma.Optimizer(
-        problem.arms, kernel=KERNEL, noise=0.1, policy=policy, confidence=ma.LogDet(0.5, 0.1, double=True), repeats="allow"
+        problem.arms,
+        kernel=KERNEL,
+        noise=0.1,
+        policy=policy,
+        confidence=ma.LogDet(0.5, 0.1, double=True),
+        repeats="allow",
     )
     for _ in range(40):
         ids = opt.ask()

@@ -33,16 +33,36 @@ CASES = {
     "huge ridge": (GRID, RBF, 1e12, None),
     "tiny ridge": (GRID, RBF, 1e-10, None),
     "linear kernel of rank one": (GRID, ma.kernels.Linear(), 0.01, None),
-    "linear kernel of rank two": (np.random.default_rng(0).standard_normal((40, 2)), ma.kernels.Linear(), 1e-6, None),
-    "polynomial kernel": (np.random.default_rng(0).standard_normal((40, 2)), ma.kernels.Polynomial(2), 1e-4, None),
-    "an arm with k(x, x) = 0": (np.vstack([[[0.0, 0.0]], np.eye(2)]), zero_at_the_origin, 0.01, None),
+    "linear kernel of rank two": (
+        np.random.default_rng(0).standard_normal((40, 2)),
+        ma.kernels.Linear(),
+        1e-6,
+        None,
+    ),
+    "polynomial kernel": (
+        np.random.default_rng(0).standard_normal((40, 2)),
+        ma.kernels.Polynomial(2),
+        1e-4,
+        None,
+    ),
+    "an arm with k(x, x) = 0": (
+        np.vstack([[[0.0, 0.0]], np.eye(2)]),
+        zero_at_the_origin,
+        0.01,
+        None,
+    ),
     "all arms with k(x, x) = 0": (np.zeros((4, 2)), zero_at_the_origin, 0.01, None),
     "constant kernel": (GRID, lambda X, Y: np.ones((len(X), len(Y))), 0.01, None),
     "identity kernel": (GRID, lambda X, Y: (X == Y.T).astype(float), 0.01, None),
     "flat kernel": (GRID, ma.kernels.RBF(1e6), 0.01, None),
     "spiky kernel": (GRID, ma.kernels.RBF(1e-9), 0.01, None),
     "many features": (np.random.default_rng(0).random((20, 500)), ma.kernels.RBF(5.0), 0.01, None),
-    "large features": (1e8 * np.random.default_rng(0).random((20, 3)), ma.kernels.RBF(3e7), 0.01, None),
+    "large features": (
+        1e8 * np.random.default_rng(0).random((20, 3)),
+        ma.kernels.RBF(3e7),
+        0.01,
+        None,
+    ),
     "huge rewards": (GRID, RBF, 0.01, 1e150),
 }
 
@@ -74,7 +94,10 @@ def test_any_scale_of_the_kernel_works(policy, scale, ratio):
     assert (bandit.scores().variance > 0).all()
 
 
-@pytest.mark.parametrize("confidence", [ma.Theory(1.0, 0.1), ma.LogDet(1.0, 0.1, double=True), ma.Bayes(0.1), ma.Constant(0.0)])
+@pytest.mark.parametrize(
+    "confidence",
+    [ma.Theory(1.0, 0.1), ma.LogDet(1.0, 0.1, double=True), ma.Bayes(0.1), ma.Constant(0.0)],
+)
 def test_one_arm_and_one_observation_are_enough_for_every_radius(confidence):
     for policy in POLICIES:
         bandit = policy([[0.0]], RBF, confidence=confidence)

@@ -20,13 +20,24 @@ def problem() -> demo.Problem:
 
 
 def run(tmp_path: Path, *, budget: int = 15, seed: int = 0) -> list[demo.Step]:
-    return demo.main(["--budget", str(budget), "--seed", str(seed), "--output", str(tmp_path / "out")])
+    return demo.main(
+        ["--budget", str(budget), "--seed", str(seed), "--output", str(tmp_path / "out")]
+    )
 
 
-def test_prints_a_summary_and_draws_a_plot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prints_a_summary_and_draws_a_plot(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert len(run(tmp_path)) == 15
     printed = capsys.readouterr().out
-    for words in ("regret in loss", "normalised regret", "15, of", "inducing arms", "effective dimension", "demo.png"):
+    for words in (
+        "regret in loss",
+        "normalised regret",
+        "15, of",
+        "inducing arms",
+        "effective dimension",
+        "demo.png",
+    ):
         assert words in printed
     assert (tmp_path / "out" / "demo.png").read_bytes().startswith(b"\x89PNG")
 

@@ -44,7 +44,11 @@ def data(n, d, seed, repeats=0.3):
     rows = rng.random((n, d))
     again = rng.random(n) < repeats
     rows[again] = rows[rng.integers(n, size=again.sum())]
-    return rows, np.sin(5 * rows[:, 0]) + 0.1 * rng.standard_normal(n), rng.choice([1.0, 0.3, 4.0], size=n)
+    return (
+        rows,
+        np.sin(5 * rows[:, 0]) + 0.1 * rng.standard_normal(n),
+        rng.choice([1.0, 0.3, 4.0], size=n),
+    )
 
 
 def largest_left_out(belief, rows, sizes, weights):
@@ -133,7 +137,9 @@ def test_sizes_and_rows_of_w_are_all_that_a_belief_is(seed, tolerance, most):
     np.testing.assert_array_equal(again.after.W, running.W)
     np.testing.assert_array_equal(again.record.sizes, sizes)
     X = np.random.default_rng(seed).random((30, 2))
-    for found, expected in zip(again.after.moments(X, np.ones(30)), running.moments(X, np.ones(30)), strict=True):
+    for found, expected in zip(
+        again.after.moments(X, np.ones(30)), running.moments(X, np.ones(30)), strict=True
+    ):
         np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
 
 
@@ -147,7 +153,12 @@ def test_an_append_changes_no_score(kernel):
     z, r, _, _ = belief.inducing.feature(row, 1.0)
     inducing = belief.inducing.appended(row, -1, np.append(z, np.sqrt(r)))
     grown = type(belief)(
-        belief.rule, belief.noise, inducing, belief.factor.grown(), np.append(belief.w, 0.0), belief.left_out
+        belief.rule,
+        belief.noise,
+        inducing,
+        belief.factor.grown(),
+        np.append(belief.w, 0.0),
+        belief.left_out,
     )
     after = grown.moments(X, kernel.diag(X))
     np.testing.assert_allclose(after[0], before[0], atol=1e-12)
@@ -168,12 +179,20 @@ def test_no_variance_ever_rises(seed, regularization, most):
         variance = after
 
 
-@given(st.integers(0, 10_000), st.sampled_from([4.0, 0.01, 1e-4]), st.sampled_from([0.003, 0.01, 0.1]))
+@given(
+    st.integers(0, 10_000), st.sampled_from([4.0, 0.01, 1e-4]), st.sampled_from([0.003, 0.01, 0.1])
+)
 @settings(max_examples=25)
 def test_what_is_left_out_is_paid_from_information(seed, regularization, tolerance):
     """e ≤ ρ·ln det(V/λ), surely, at any λ and any weights."""
     rows, rewards, weights = data(200, 2, seed)
-    belief, _ = told(prior(RBF(0.4), 2, regularization, tolerance=tolerance), rows, rewards, weights, cuts=[50, 51])
+    belief, _ = told(
+        prior(RBF(0.4), 2, regularization, tolerance=tolerance),
+        rows,
+        rewards,
+        weights,
+        cuts=[50, 51],
+    )
     assert belief.left_out.total <= tolerance * belief.factor.log_det * (1 + 1e-6) + 1e-9
 
 
@@ -184,7 +203,9 @@ def test_accuracy_against_the_exact_posterior(seed, most):
     rows, rewards, weights = data(150, 2, seed)
     kernel = RBF(0.3)
     lam = 0.05
-    belief, sizes = told(prior(kernel, 2, lam, tolerance=0.1, most=most), rows, rewards, weights, cuts=range(150))
+    belief, sizes = told(
+        prior(kernel, 2, lam, tolerance=0.1, most=most), rows, rewards, weights, cuts=range(150)
+    )
     eta = largest_left_out(belief, rows, sizes, weights)
     assert eta <= belief.evidence.eta * (1 + 1e-9) + 1e-12
     assert belief.evidence.eta <= belief.left_out.total
@@ -197,7 +218,10 @@ def test_accuracy_against_the_exact_posterior(seed, most):
     assert ratio.max() <= (1 + theta) * (1 + 1e-7)
     assert ratio.min() >= 1 / (1 + theta) * (1 - 1e-7)
     log_det = np.linalg.slogdet(np.eye(150) + K / lam)[1]
-    assert abs(np.sqrt(belief.factor.log_det) - np.sqrt(log_det)) <= np.sqrt(belief.left_out.total) + 1e-9
+    assert (
+        abs(np.sqrt(belief.factor.log_det) - np.sqrt(log_det))
+        <= np.sqrt(belief.left_out.total) + 1e-9
+    )
     assert belief.evidence.information >= log_det - 1e-9
 
 
@@ -223,7 +247,9 @@ def test_size_is_bounded_by_information():
     """Statement 4: Σ_{p ∈ W} ln(1 + N_p r_p/λ) ≤ ℓ_K."""
     rows, rewards, weights = data(200, 2, 7)
     kernel = RBF(0.25)
-    belief, _ = told(prior(kernel, 2, 0.01, tolerance=0.01), rows, rewards, weights, cuts=range(200))
+    belief, _ = told(
+        prior(kernel, 2, 0.01, tolerance=0.01), rows, rewards, weights, cuts=range(200)
+    )
     residual = np.square(belief.L.diagonal)
     entered = [int(np.flatnonzero((rows == row).all(axis=1))[0]) for row in belief.W]
     gained = np.log1p(weights[entered] * residual / 0.01).sum()
@@ -261,7 +287,9 @@ def test_values_are_independent_of_each_other():
     alone, _ = told(prior(kernel, 2), rows[:60], rewards[:60], cuts=[30, *range(31, 60)])
     right, _ = told(root, rows[60:], rewards[60:], weights[60:], cuts=range(30))
     np.testing.assert_array_equal(root.moments(X, np.ones(20)), before)
-    for found, expected in zip(left.moments(X, np.ones(20)), alone.moments(X, np.ones(20)), strict=True):
+    for found, expected in zip(
+        left.moments(X, np.ones(20)), alone.moments(X, np.ones(20)), strict=True
+    ):
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-10)
     assert not np.array_equal(right.W[30:35], left.W[30:35])
 
@@ -312,7 +340,7 @@ def test_errors_say_what_to_do():
         ma.Inserted(tolerance=-1.0)
     with pytest.raises(ParameterError, match="most"):
         ma.Inserted(most=0)
-    belief, _ = told(prior(RBF(1.0), 1), rows, np.zeros(4))
+    _belief, _ = told(prior(RBF(1.0), 1), rows, np.zeros(4))
 
     class Wrong(RBF):
         def __call__(self, X, Y):
@@ -362,7 +390,13 @@ def test_blocks_bound_the_largest_eigenvalue():
         at = np.arange(start, min(start + 7, 700))
         e = np.square(parts[at]).sum(axis=1)
         rows = at[:, None].astype(float)
-        left_out = left_out.with_rows(rows, np.zeros(len(at), int), np.ones(len(at)), e, 0 * e, largest)
+        left_out = left_out.with_rows(
+            rows, np.zeros(len(at), int), np.ones(len(at)), e, 0 * e, largest
+        )
         seen = parts[: at[-1] + 1]
-        assert np.linalg.eigvalsh(seen.T @ seen)[-1] <= left_out.bound() * (1 + 1e-12) <= left_out.total * (1 + 1e-12)
+        assert (
+            np.linalg.eigvalsh(seen.T @ seen)[-1]
+            <= left_out.bound() * (1 + 1e-12)
+            <= left_out.total * (1 + 1e-12)
+        )
     assert left_out.kept.n == 700 % 256

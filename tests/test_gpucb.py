@@ -78,7 +78,9 @@ def test_the_evidence_is_that_of_dense_formulas():
     assert evidence.trace == pytest.approx(np.trace(K))
     assert evidence.log_det == pytest.approx(np.linalg.slogdet(K + np.eye(52))[1])
     assert evidence.information == evidence.log_det
-    assert evidence.effective_dimension == pytest.approx(np.trace(np.linalg.solve(K + np.eye(52), K)))
+    assert evidence.effective_dimension == pytest.approx(
+        np.trace(np.linalg.solve(K + np.eye(52), K))
+    )
 
 
 def test_scores_with_supposed_pulls_are_values():

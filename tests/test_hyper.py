@@ -13,17 +13,26 @@ MIXED = Mixed(numeric=2, codes=2, bits=5)
 
 def table(n, seed=0):
     rng = np.random.default_rng(seed)
-    return np.hstack([rng.random((n, 2)), rng.integers(3, size=(n, 2)), rng.integers(2, size=(n, 5))]).astype(float)
+    return np.hstack(
+        [rng.random((n, 2)), rng.integers(3, size=(n, 2)), rng.integers(2, size=(n, 5))]
+    ).astype(float)
 
 
 def by_arm(rows, values):
     """Evidence from a list of replicates for every row."""
-    means, counts = np.array([np.mean(v) for v in values]), np.array([len(v) for v in values], dtype=float)
+    means, counts = (
+        np.array([np.mean(v) for v in values]),
+        np.array([len(v) for v in values], dtype=float),
+    )
     within = sum(float(np.sum(np.square(v - np.mean(v)))) for v in values)
     return Evidence(rows, means, counts, within, float(counts.sum() - len(counts)))
 
 
-@pytest.mark.parametrize("shape", [MIXED, Mixed(2, 2, 5, rbf=True), Mixed(2, 0, 0), Mixed(0, 2, 0), Fixed(RBF(0.4))], ids=repr)
+@pytest.mark.parametrize(
+    "shape",
+    [MIXED, Mixed(2, 2, 5, rbf=True), Mixed(2, 0, 0), Mixed(0, 2, 0), Fixed(RBF(0.4))],
+    ids=repr,
+)
 def test_gram_is_the_kernel_and_gradients_are_those_of_differences(shape):
     X = table(12)
     if shape == Mixed(2, 0, 0):
@@ -35,7 +44,9 @@ def test_gram_is_the_kernel_and_gradients_are_those_of_differences(shape):
     rng = np.random.default_rng(2)
     evidence = by_arm(X, [rng.standard_normal(k) for k in rng.integers(1, 4, size=12)])
     x = np.append(theta, [0.3, -1.0])
-    off = check_grad(lambda x: likelihood(gram, evidence, x)[0], lambda x: likelihood(gram, evidence, x)[1], x)
+    off = check_grad(
+        lambda x: likelihood(gram, evidence, x)[0], lambda x: likelihood(gram, evidence, x)[1], x
+    )
     assert off < 1e-5
 
 
@@ -52,7 +63,9 @@ def test_the_likelihood_is_that_of_all_replicates():
         m = likelihood(gram, evidence, x)[2]
         return -multivariate_normal(np.full(len(which), m), S).logpdf(np.concatenate(values))
 
-    points = [np.array([0.1, -0.5, 0.2, 0.9, s, n]) for s, n in ((0.0, -1.0), (1.0, -2.0), (-0.5, 0.3))]
+    points = [
+        np.array([0.1, -0.5, 0.2, 0.9, s, n]) for s, n in ((0.0, -1.0), (1.0, -2.0), (-0.5, 0.3))
+    ]
     differences = [likelihood(gram, evidence, x)[0] - dense(x) for x in points]
     np.testing.assert_allclose(differences, differences[0], atol=1e-8)
 

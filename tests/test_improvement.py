@@ -28,7 +28,9 @@ def test_the_logarithm_of_expected_improvement_to_fifty_digits():
             if x > -40:
                 return mpmath.log(mpmath.npdf(x) + x * mpmath.ncdf(x))
             series = 1 - 3 / x**2 + 15 / x**4  # φ(u) + uΦ(u) = φ(u)/u² (1 − 3/u² + 15/u⁴ − …)
-            return mpmath.log(series) - 2 * mpmath.log(-x) - x**2 / 2 - mpmath.log(2 * mpmath.pi) / 2
+            return (
+                mpmath.log(series) - 2 * mpmath.log(-x) - x**2 / 2 - mpmath.log(2 * mpmath.pi) / 2
+            )
 
         expected = np.array([float(exact(mpmath.mpf(x))) for x in u.tolist()]) + np.log(0.01)
     found = log_expected_improvement(0.01 * u, np.full(len(u), 0.01))
@@ -36,7 +38,11 @@ def test_the_logarithm_of_expected_improvement_to_fifty_digits():
 
 
 def test_without_deviation_the_improvement_is_the_gain():
-    found = np.exp(log_expected_improvement(np.array([0.5, 2.0, 0.0, -1.0, 0.1]), np.array([0.0, 0.0, 0.0, 0.0, 1.0])))
+    found = np.exp(
+        log_expected_improvement(
+            np.array([0.5, 2.0, 0.0, -1.0, 0.1]), np.array([0.0, 0.0, 0.0, 0.0, 1.0])
+        )
+    )
     np.testing.assert_allclose(found[:2], [0.5, 2.0])
     assert (found[2:4] < 1e-90).all()
     assert np.isfinite(log_expected_improvement(np.zeros(3), np.zeros(3))).all()
@@ -103,4 +109,6 @@ def test_among_rows_given_by_value_the_incumbent_is_the_best_mean_of_them():
         values = dense_expected_improvement(mean - mean.max(), deviation)
         assert bandit.choose(arms=offers)[0] == np.argmax(values)
         values[np.argmax(values)] = -1.0
-        assert bandit.choose(arms=offers, exclude=bandit.choose(arms=offers))[0] == np.argmax(values)
+        assert bandit.choose(arms=offers, exclude=bandit.choose(arms=offers))[0] == np.argmax(
+            values
+        )

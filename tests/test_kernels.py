@@ -52,9 +52,13 @@ def test_stationary_kernels_are_accurate_near_and_far(kernel, oracle, offset, sp
     rng = np.random.default_rng(0)
     lengthscale = np.array([0.3, 2.0, 0.7])
     X = offset + rng.random((7, 3))
-    Y = np.vstack([X + spacing * rng.standard_normal((7, 3)), X[:3], 5 * rng.random((4, 3)) + offset])
+    Y = np.vstack(
+        [X + spacing * rng.standard_normal((7, 3)), X[:3], 5 * rng.random((4, 3)) + offset]
+    )
     error = np.abs(kernel(lengthscale)(X, Y) - as_floats(hp.gram(oracle(lengthscale), X, Y)))
-    assert error.max() < 50 * EPS  # Matérn-½ by ‖x‖² + ‖y‖² − 2xᵀy would be off by 1e-8 for near-duplicates
+    assert (
+        error.max() < 50 * EPS
+    )  # Matérn-½ by ‖x‖² + ‖y‖² − 2xᵀy would be off by 1e-8 for near-duplicates
 
 
 @pytest.mark.parametrize("kernel", [RBF(0.1), Matern(0.1, 0.5)])
@@ -95,7 +99,10 @@ def test_memory_never_holds_rows_times_rows_times_features():
         (Matern(0.4), sk.Matern(0.4, nu=2.5)),
         (Linear(0.25), sk.DotProduct(0.5)),
         (Polynomial(3, 0.25), sk.DotProduct(0.5) ** 3),
-        (2.0 * RBF(0.4) + Linear() * Matern(1.0), 2.0 * sk.RBF(0.4) + sk.DotProduct(0.0) * sk.Matern(1.0, nu=2.5)),
+        (
+            2.0 * RBF(0.4) + Linear() * Matern(1.0),
+            2.0 * sk.RBF(0.4) + sk.DotProduct(0.0) * sk.Matern(1.0, nu=2.5),
+        ),
     ],
 )
 def test_kernels_and_their_algebra_equal_scikit_learn(ours, theirs):
@@ -249,7 +256,9 @@ def test_packed_bits_are_the_same_bits(n_bits):
     packed = pack(X)
     assert packed.shape == (40, -(-n_bits // 52))
     np.testing.assert_array_equal(unpack(packed, n_bits), X)
-    np.testing.assert_allclose(Tanimoto(packed=True)(packed, packed[:7]), Tanimoto()(X, X[:7]), atol=1e-15)
+    np.testing.assert_allclose(
+        Tanimoto(packed=True)(packed, packed[:7]), Tanimoto()(X, X[:7]), atol=1e-15
+    )
     np.testing.assert_array_equal(Tanimoto(packed=True).diag(packed), np.ones(40))
     both = np.hstack([rng.random((40, 2)), packed, packed])
     seen = np.hstack([both[:, :2], X, X])
@@ -263,8 +272,14 @@ def test_a_kernel_of_some_columns():
     rng = np.random.default_rng(0)
     X = rng.random((20, 5))
     product = On(RBF([0.3, 0.4]), 0, 2) * On(Hamming(1.0), 2, 5)
-    np.testing.assert_allclose(product(X, X[:3]), RBF([0.3, 0.4])(X[:, :2], X[:3, :2]) * Hamming(1.0)(X[:, 2:], X[:3, 2:]))
+    np.testing.assert_allclose(
+        product(X, X[:3]), RBF([0.3, 0.4])(X[:, :2], X[:3, :2]) * Hamming(1.0)(X[:, 2:], X[:3, 2:])
+    )
     np.testing.assert_array_equal(product.diag(X), np.ones(20))
-    for build in (lambda: On(RBF(1.0), 2, 2), lambda: On(RBF(1.0), -1, 2), lambda: On(RBF(1.0), 3, 6)(X, X)):
+    for build in (
+        lambda: On(RBF(1.0), 2, 2),
+        lambda: On(RBF(1.0), -1, 2),
+        lambda: On(RBF(1.0), 3, 6)(X, X),
+    ):
         with pytest.raises(KernelError):
             build()

@@ -136,7 +136,10 @@ def test_a_polytope_of_too_many_vertices_says_that_it_is_not_exact(monkeypatch):
 
 def test_bandits_find_the_best_row():
     rng, theta = np.random.default_rng(0), np.array([1.0, -2.0, 0.5])
-    for domain, best in ((Ball(3), np.linalg.norm(theta)), (Polytope(np.vstack([np.eye(3), -np.eye(3)]), np.ones(6)), 3.5)):
+    for domain, best in (
+        (Ball(3), np.linalg.norm(theta)),
+        (Polytope(np.vstack([np.eye(3), -np.eye(3)]), np.ones(6)), 3.5),
+    ):
         policy = DomainBKB(domain, k.Linear(), regularization=0.01)
         for _ in range(15):
             x = policy.choose()

@@ -11,7 +11,13 @@ import polars as pl
 import pytest
 
 import manyarms as ma
-from manyarms.errors import ArmsError, ManyArmsError, ObservationError, ParameterError, UnknownArmError
+from manyarms.errors import (
+    ArmsError,
+    ManyArmsError,
+    ObservationError,
+    ParameterError,
+    UnknownArmError,
+)
 
 X = np.random.default_rng(0).random((60, 2))
 ROWS = [{"name": f"r{i}", "heat": float(x), "metal": "ab"[i % 2]} for i, x in enumerate(X[:, 0])]
@@ -58,11 +64,15 @@ def test_f_gets_rows_of_an_array():
 )
 def test_f_gets_mappings_of_a_table(arms):
     seen = []
-    found = maximize(lambda row: seen.append(row) or row["heat"] + (row["metal"] == "b"), arms, budget=25)
+    found = maximize(
+        lambda row: seen.append(row) or row["heat"] + (row["metal"] == "b"), arms, budget=25
+    )
     named = isinstance(arms, ma.Pool)
     for trial, row in zip(found.history, seen, strict=True):
         expected = dict(ROWS[int(trial.id[1:]) if named else trial.id])
-        assert row == {key: value for key, value in expected.items() if not (named and key == "name")}
+        assert row == {
+            key: value for key, value in expected.items() if not (named and key == "name")
+        }
     assert isinstance(found.best.id, str if named else int)
     best = found.optimizer.pool.row(found.best.id)
     assert best["metal"] == "b"
@@ -104,7 +114,8 @@ def test_it_is_ask_and_tell():
         loop.tell(name, height(X[name]))
     assert maximize(budget=20, seed=3).history == loop.history
     assert (
-        maximize(budget=20, seed=np.random.default_rng(3)).history == maximize(budget=20, seed=np.random.default_rng(3)).history
+        maximize(budget=20, seed=np.random.default_rng(3)).history
+        == maximize(budget=20, seed=np.random.default_rng(3)).history
     )
 
 
@@ -137,7 +148,9 @@ def test_a_tolerance_ends_it_early():
 def test_an_exhausted_pool(n_jobs, repeats):
     found = maximize(arms=X[:6], budget=50, repeats=repeats, n_jobs=n_jobs)
     assert found.ended == "exhausted"
-    assert sorted(t.id for t in found.history) == sorted(list(range(6)) * (1 if repeats == "never" else 2))
+    assert sorted(t.id for t in found.history) == sorted(
+        list(range(6)) * (1 if repeats == "never" else 2)
+    )
     assert found.optimizer.pending == []
     assert maximize(arms=X[:6], budget=6, repeats="never", n_jobs=n_jobs).ended == "budget"
 
@@ -213,7 +226,12 @@ def test_results_are_told_as_they_come():
 
 def test_callbacks_follow_every_result():
     seen, best = [], []
-    found = maximize(callbacks=(each for each in (lambda o: seen.append(len(o.history)), lambda o: best.append(o.best()))))
+    found = maximize(
+        callbacks=(
+            each
+            for each in (lambda o: seen.append(len(o.history)), lambda o: best.append(o.best()))
+        )
+    )
     assert seen == list(range(1, 13))
     assert best[-1] == found.best
 
@@ -236,7 +254,11 @@ def test_a_callback_may_add_candidates():
 
 
 def test_a_callback_may_retire_candidates():
-    found = maximize(budget=15, n_jobs=3, callbacks=[lambda o: o.retire(range(30)) if len(o.history) == 4 else None])
+    found = maximize(
+        budget=15,
+        n_jobs=3,
+        callbacks=[lambda o: o.retire(range(30)) if len(o.history) == 4 else None],
+    )
     assert all(t.id >= 30 for t in found.history[7:])
 
 
@@ -314,7 +336,13 @@ def test_a_real_signal():
         "found = ma.maximize(f, np.random.default_rng(0).random((40, 2)), budget=30, progress=False)\n"
         "print(found.ended, len(found.history), found.optimizer.pending)\n"
     )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.stdout.split() == ["interrupted", "5", "[]"], done.stderr
     assert done.stderr == ""
 

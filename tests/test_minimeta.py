@@ -23,7 +23,9 @@ def test_an_arm_is_evaluated_until_its_quota_is_observed(name):
     lengths = []
     while sum(lengths) < 40:  # the longer an arm was evaluated, the longer it will be
         arm = int(plain.choose()[0])
-        quota = max(1, int((1.5**2 - 1) / plain.belief.moments(problem.arms[[arm]], np.ones(1))[1][0]))
+        quota = max(
+            1, int((1.5**2 - 1) / plain.belief.moments(problem.arms[[arm]], np.ones(1))[1][0])
+        )
         lengths.append(quota)
         np.testing.assert_array_equal(policy.choose(None), np.full(quota, arm))
         assert len(policy.choose(None, pending=np.full(quota, arm))) == 0
@@ -65,7 +67,9 @@ def test_the_policy_given_is_left_alone():
 
 
 def test_an_excluded_arm_interrupts_its_epoch():
-    policy = MiniMeta(ma.GPUCB(np.linspace(0, 1, 20)[:, None], KERNEL, regularization=1.0), threshold=4.0)
+    policy = MiniMeta(
+        ma.GPUCB(np.linspace(0, 1, 20)[:, None], KERNEL, regularization=1.0), threshold=4.0
+    )
     policy.observe(5, 1.0)
     assert policy.choose() == 5
     assert policy.choose(exclude=[5]) != 5
@@ -80,7 +84,10 @@ def test_wrong_settings_are_typed_errors():
 
 def test_arms_given_by_value_have_no_epochs():
     arms = np.linspace(0, 1, 20)[:, None]
-    policy, plain = MiniMeta(ma.GPUCB(arms, KERNEL, regularization=1.0)), ma.GPUCB(arms, KERNEL, regularization=1.0)
+    policy, plain = (
+        MiniMeta(ma.GPUCB(arms, KERNEL, regularization=1.0)),
+        ma.GPUCB(arms, KERNEL, regularization=1.0),
+    )
     for bandit in (policy, plain):
         bandit.observe(arms[[5]] + 0.001, [1.0])
     np.testing.assert_array_equal(policy.choose(3, arms=arms[:8]), plain.choose(3, arms=arms[:8]))

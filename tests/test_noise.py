@@ -27,7 +27,9 @@ def test_the_likelihood_takes_told_noise_as_it_is():
         value, gradient, mean = likelihood(gram, evidence, x)
         assert (value, mean) == (pytest.approx(dense), pytest.approx(m))
         step = 1e-6 * np.array([0, 1])
-        slope = (likelihood(gram, evidence, x + step)[0] - likelihood(gram, evidence, x - step)[0]) / 2e-6
+        slope = (
+            likelihood(gram, evidence, x + step)[0] - likelihood(gram, evidence, x - step)[0]
+        ) / 2e-6
         assert gradient[1] == pytest.approx(slope, rel=1e-4)
     some = evidence.some(np.array([1, 4]))
     assert np.array_equal(some.known, [0.3, 0.0])
@@ -36,7 +38,11 @@ def test_the_likelihood_takes_told_noise_as_it_is():
 
 def test_told_noise_weighs_values_with_a_kernel_that_is_given():
     """The exact posterior of a regression whose observations have each their own variance."""
-    X, y, sd = np.linspace(0, 1, 6)[:, None], np.array([0.0, 1.0, 0.5, 2.0, 1.0, 0.0]), np.array([0.1, 0.5, 0.1, 2.0, 0.3, 0.1])
+    X, y, sd = (
+        np.linspace(0, 1, 6)[:, None],
+        np.array([0.0, 1.0, 0.5, 2.0, 1.0, 0.0]),
+        np.array([0.1, 0.5, 0.1, 2.0, 0.3, 0.1]),
+    )
     opt = ma.Optimizer(X, kernel=RBF(0.4), noise=0.1, policy=ma.GPUCB)
     opt.tell(list(range(6)), y, noise=[None, 0.5, None, 2.0, 0.3, 0.1])
     observed = Observations(X, np.ones(6), 0.01 / sd**2, 0.01 / sd**2 * y)
@@ -112,7 +118,9 @@ def test_the_noise_is_estimated_from_above_and_found(draw, make, repeats):
         rng = np.random.default_rng([seed, 1])
         arms = rng.random((60, 1))
         f = np.sin(6 * arms[:, 0])
-        bandit = EstimatedNoise(lambda sd, arms=arms: make(arms, RBF(0.3), regularization=sd**2), noise=3.0)
+        bandit = EstimatedNoise(
+            lambda sd, arms=arms: make(arms, RBF(0.3), regularization=sd**2), noise=3.0
+        )
         estimates = []
         for _ in range(12):
             chosen = np.repeat(rng.choice(60, 20 // repeats, replace=False), repeats)
@@ -200,7 +208,9 @@ def test_a_policy_made_anew_knows_all_that_was_observed():
     np.testing.assert_allclose(bandit.policy.scores().mean, fresh.scores().mean, atol=1e-8)
     assert bandit.policy.evidence.n_observations == 120
     means = np.bincount(told, heard, minlength=50) / np.maximum(np.bincount(told, minlength=50), 1)
-    assert bandit._state.told.within == pytest.approx(np.sum(np.square(np.array(heard) - means[told])))
+    assert bandit._state.told.within == pytest.approx(
+        np.sum(np.square(np.array(heard) - means[told]))
+    )
     with pytest.raises(ObservationError):
         bandit.observe([0], [np.inf])
     assert bandit.policy.evidence.n_observations == 120
@@ -214,7 +224,12 @@ def test_the_noise_of_arms_that_change_is_estimated(make, table):
     X = rng.random((40, 2))
 
     def made(sd):
-        return make(X[:5] if table else None, RBF(0.5), n_features=None if table else 2, regularization=sd**2)
+        return make(
+            X[:5] if table else None,
+            RBF(0.5),
+            n_features=None if table else 2,
+            regularization=sd**2,
+        )
 
     bandit, told, heard = EstimatedNoise(made, noise=2.0), [], []
     for _ in range(60):
@@ -228,10 +243,16 @@ def test_the_noise_of_arms_that_change_is_estimated(make, table):
     fresh.observe(X[told], heard)
     np.testing.assert_allclose(bandit.policy.predict(X).mean, fresh.predict(X).mean, atol=1e-6)
     means = np.bincount(told, heard, minlength=40) / np.maximum(np.bincount(told, minlength=40), 1)
-    assert bandit._state.told.within == pytest.approx(np.sum(np.square(np.array(heard) - means[told])))
+    assert bandit._state.told.within == pytest.approx(
+        np.sum(np.square(np.array(heard) - means[told]))
+    )
     before = bandit._state
     bandit.observe(np.zeros((0, 2)), [])
-    for arms, rewards, noise in ((X[:1, :1], [0.0], None), ([400], [0.0], None), (X[:1], [0.0], -1.0)):
+    for arms, rewards, noise in (
+        (X[:1, :1], [0.0], None),
+        ([400], [0.0], None),
+        (X[:1], [0.0], -1.0),
+    ):
         with pytest.raises((ArmsError, ObservationError)):
             bandit.observe(arms, rewards, noise=noise)
     assert bandit._state is before
@@ -263,7 +284,9 @@ def test_noise_that_is_told_stays_as_it_is_while_that_of_the_others_is_estimated
     assert bandit.policy.evidence.n_observations == 161
 
 
-@pytest.mark.parametrize("make", [None, lambda sd: 3, lambda sd: _used()], ids=["nothing", "no policy", "a used one"])
+@pytest.mark.parametrize(
+    "make", [None, lambda sd: 3, lambda sd: _used()], ids=["nothing", "no policy", "a used one"]
+)
 def test_wrong_makers_are_typed_errors(make):
     with pytest.raises(ParameterError):
         EstimatedNoise(make, noise=1.0)

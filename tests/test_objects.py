@@ -33,7 +33,9 @@ strings = st.lists(st.text(DNA, max_size=9), min_size=1, max_size=12)
 graphs = st.lists(
     st.integers(1, 6).flatmap(
         lambda n: st.builds(
-            lambda labels, edges: Graph(labels, sorted({(min(e), max(e)) for e in edges if e[0] != e[1]})),
+            lambda labels, edges: Graph(
+                labels, sorted({(min(e), max(e)) for e in edges if e[0] != e[1]})
+            ),
             st.lists(st.sampled_from("CNO"), min_size=n, max_size=n),
             st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=8),
         )
@@ -42,7 +44,9 @@ graphs = st.lists(
     max_size=8,
 )
 multisets = st.lists(
-    st.dictionaries(st.sampled_from(["a", "b", 1, (1, "a")]), st.integers(0, 3)).map(Counter), min_size=1, max_size=10
+    st.dictionaries(st.sampled_from(["a", "b", 1, (1, "a")]), st.integers(0, 3)).map(Counter),
+    min_size=1,
+    max_size=10,
 )
 
 
@@ -55,7 +59,9 @@ def cosine(features, objects):
     K = np.array([[sum(a[w] * b[w] for w in a) for b in counted] for a in counted], dtype=float)
     scale = np.sqrt(np.outer(np.diag(K), np.diag(K)))
     empty = np.diag(K) == 0
-    return np.where(np.outer(empty, empty), 1.0, np.divide(K, scale, out=np.zeros_like(K), where=scale > 0))
+    return np.where(
+        np.outer(empty, empty), 1.0, np.divide(K, scale, out=np.zeros_like(K), where=scale > 0)
+    )
 
 
 def words(x, k):
@@ -63,7 +69,11 @@ def words(x, k):
 
 
 def mismatch_features(x, k, m):
-    near = [sum(a != b for a, b in zip(u, w, strict=True)) <= m for u in product(DNA, repeat=k) for w in words(x, k)]
+    near = [
+        sum(a != b for a, b in zip(u, w, strict=True)) <= m
+        for u in product(DNA, repeat=k)
+        for w in words(x, k)
+    ]
     pairs = [("".join(u), w) for u in product(DNA, repeat=k) for w in words(x, k)]
     return Counter(u for (u, _), close in zip(pairs, near, strict=True) if close)
 
@@ -75,10 +85,16 @@ def opposite(x):
 def weisfeiler_lehman_features(graph, refinements):
     """Labels are the trees themselves."""
     labels, found = list(graph.labels), Counter()
-    around = [[b for a, b in [*graph.edges, *((j, i) for i, j in graph.edges)] if a == node] for node in range(len(labels))]
+    around = [
+        [b for a, b in [*graph.edges, *((j, i) for i, j in graph.edges)] if a == node]
+        for node in range(len(labels))
+    ]
     for level in range(refinements + 1):
         found.update((level, label) for label in labels)
-        labels = [(labels[node], tuple(sorted((labels[b] for b in near), key=repr))) for node, near in enumerate(around)]
+        labels = [
+            (labels[node], tuple(sorted((labels[b] for b in near), key=repr)))
+            for node, near in enumerate(around)
+        ]
     return found
 
 
@@ -105,8 +121,14 @@ def test_the_spectrum_kernel_is_its_definition(objects, k):
 @given(strings, st.integers(2, 3), st.integers(0, 2))
 def test_the_mismatch_kernel_is_its_definition(objects, k, m):
     m = min(m, k - 1)
-    check(Mismatch(k, DNA, mismatches=m), objects, cosine(lambda x: mismatch_features(x, k, m), objects))
-    both = cosine(lambda x: mismatch_features(x, k, m) + mismatch_features(opposite(x), k, m), objects)
+    check(
+        Mismatch(k, DNA, mismatches=m),
+        objects,
+        cosine(lambda x: mismatch_features(x, k, m), objects),
+    )
+    both = cosine(
+        lambda x: mismatch_features(x, k, m) + mismatch_features(opposite(x), k, m), objects
+    )
     check(Mismatch(k, **STRANDS, mismatches=m), objects, both)
 
 
@@ -139,11 +161,17 @@ def test_a_graph_has_the_same_row_beside_any_others(objects, refinements):
     together = kernel.encode(objects)
     for row, graph in zip(together, objects, strict=True):
         (alone,) = kernel.encode([graph])
-        np.testing.assert_array_equal(row, np.pad(alone, (0, len(row) - len(alone)), constant_values=-1))
+        np.testing.assert_array_equal(
+            row, np.pad(alone, (0, len(row) - len(alone)), constant_values=-1)
+        )
 
 
 def test_a_small_graph_that_comes_alone_is_the_arm_it_was_beside_a_large_one():
-    kernel, small, large = WeisfeilerLehman(2), Graph("CCO", [(0, 1), (1, 2)]), Graph("CCCCN", [(i, i + 1) for i in range(4)])
+    kernel, small, large = (
+        WeisfeilerLehman(2),
+        Graph("CCO", [(0, 1), (1, 2)]),
+        Graph("CCCCN", [(i, i + 1) for i in range(4)]),
+    )
     policy = ma.BKB([small, large], kernel)
     policy.observe(kernel.encode([small]), [1.0])
     by_number = ma.BKB([small, large], kernel)
@@ -156,7 +184,10 @@ def test_a_small_graph_that_comes_alone_is_the_arm_it_was_beside_a_large_one():
 def test_the_kernel_of_multisets_is_minmax_and_that_of_sets_jaccard(objects):
     names = sorted({name for x in objects for name in x}, key=repr) or ["none"]
     X = np.array([[x[name] for name in names] for x in objects], dtype=float)
-    expected = [[1.0 if not (x + y).any() else np.minimum(x, y).sum() / np.maximum(x, y).sum() for y in X] for x in X]
+    expected = [
+        [1.0 if not (x + y).any() else np.minimum(x, y).sum() / np.maximum(x, y).sum() for y in X]
+        for x in X
+    ]
     check(Jaccard(), objects, expected)
     np.testing.assert_allclose(MinMax()(X, X), expected)
     np.testing.assert_array_equal(MinMax().diag(X), np.ones(len(X)))
@@ -182,7 +213,12 @@ def test_blocks_and_sparse_counts_change_nothing(objects, entries):
 
 def test_equal_elements_are_one_and_hashes_are_the_same_everywhere():
     assert gram(Jaccard(), [{1, "a"}, [1.0, "a", "a"], (np.int64(1), "a"), {True, "a"}]).min() == 1
-    assert gram(Jaccard(), [{1, "a"}, {IntEnum("Whole", ["one"]).one, StrEnum("Letter", ["a"]).a}]).min() == 1
+    assert (
+        gram(
+            Jaccard(), [{1, "a"}, {IntEnum("Whole", ["one"]).one, StrEnum("Letter", ["a"]).a}]
+        ).min()
+        == 1
+    )
     assert gram(Jaccard(), [{1}, {"1"}, {(1,)}, {b"1"}, {None}]).sum() == 5
     assert Jaccard().encode([["ACGT"]])[0, 0] == 4354136964613618
 
@@ -195,7 +231,9 @@ def test_kernels_of_the_same_objects_combine():
     two, three = Spectrum(2, DNA), Mismatch(3, DNA)
     X = two.encode(objects)
     policy = ma.GPUCB(objects, 0.5 * two + two * three)
-    np.testing.assert_allclose(policy.kernel(policy.arms, policy.arms), 0.5 * two(X, X) + two(X, X) * three(X, X))
+    np.testing.assert_allclose(
+        policy.kernel(policy.arms, policy.arms), 0.5 * two(X, X) + two(X, X) * three(X, X)
+    )
 
 
 @pytest.mark.parametrize(
@@ -234,7 +272,9 @@ def test_a_kernel_of_objects_made_elsewhere(kernel):
 def test_squares_of_many_bags_of_large_numbers():
     rng = np.random.default_rng(0)
     rows = rng.choice([-1, 0, 7, bags.LARGEST - 1], (2500, 6))
-    expected = [sum(count**2 for word, count in Counter(row.tolist()).items() if word >= 0) for row in rows]
+    expected = [
+        sum(count**2 for word, count in Counter(row.tolist()).items() if word >= 0) for row in rows
+    ]
     np.testing.assert_array_equal(bags.Bags.of(rows).squares(), expected)
 
 
@@ -254,10 +294,14 @@ def overlap(x, y):
 
 
 @pytest.mark.parametrize(
-    "policy", [ma.BKB, ma.GPUCB, lambda *a, **k: ma.BKB(*a, rule=ma.Sampled(5.0), **k), ma.policies.Thompson]
+    "policy",
+    [ma.BKB, ma.GPUCB, lambda *a, **k: ma.BKB(*a, rule=ma.Sampled(5.0), **k), ma.policies.Thompson],
 )
 def test_policies_on_objects_are_those_on_their_rows(policy):
-    objects, rows = policy(WORDS, KERNEL, seed=1), policy(Spectrum(2, DNA).encode(WORDS), KERNEL, seed=1)
+    objects, rows = (
+        policy(WORDS, KERNEL, seed=1),
+        policy(Spectrum(2, DNA).encode(WORDS), KERNEL, seed=1),
+    )
     for _ in range(15):
         (i,), (j,) = objects.choose(), rows.choose()
         assert i == j
@@ -267,13 +311,17 @@ def test_policies_on_objects_are_those_on_their_rows(policy):
     np.testing.assert_allclose(mean[1], objects.predict().mean[3], atol=1e-9)
     assert mean[0] > 0.5
     assert (std > 0).all()
-    np.testing.assert_array_equal(objects.predict(np.array(WORDS[:2])).mean, objects.predict(WORDS[:2]).mean)
+    np.testing.assert_array_equal(
+        objects.predict(np.array(WORDS[:2])).mean, objects.predict(WORDS[:2]).mean
+    )
 
 
 @pytest.mark.parametrize("arms", [WORDS, np.array(WORDS)], ids=lambda x: type(x).__name__)
 def test_maximize_gives_f_the_object(arms):
     seen = []
-    found = ma.maximize(lambda x: seen.append(x) or strength(x), arms, budget=30, kernel=KERNEL, progress=False)
+    found = ma.maximize(
+        lambda x: seen.append(x) or strength(x), arms, budget=30, kernel=KERNEL, progress=False
+    )
     assert all(isinstance(x, str) and x in WORDS for x in seen)
     assert [WORDS[trial.id] for trial in found.history] == seen
     assert strength(WORDS[found.best.id]) == max(map(strength, WORDS))
@@ -282,10 +330,23 @@ def test_maximize_gives_f_the_object(arms):
 def test_objects_of_any_kind():
     rng = np.random.default_rng(0)
     sets = [frozenset(rng.choice(12, 4).tolist()) for _ in range(60)]
-    chains = [Graph(rng.choice(list("CNO"), n).tolist(), [(i, i + 1) for i in range(n - 1)]) for n in rng.integers(2, 9, 60)]
-    for objects, kernel in ((sets, Jaccard()), (chains, WeisfeilerLehman()), (sets, OnObjects(overlap))):
+    chains = [
+        Graph(rng.choice(list("CNO"), n).tolist(), [(i, i + 1) for i in range(n - 1)])
+        for n in rng.integers(2, 9, 60)
+    ]
+    for objects, kernel in (
+        (sets, Jaccard()),
+        (chains, WeisfeilerLehman()),
+        (sets, OnObjects(overlap)),
+    ):
         values = [float(len(x.labels) if isinstance(x, Graph) else sum(x)) for x in objects]
-        found = ma.maximize(lambda x: values[objects.index(x)], objects, budget=30, kernel=kernel, progress=False)  # noqa: B023
+        found = ma.maximize(
+            lambda x, values=values, objects=objects: values[objects.index(x)],
+            objects,
+            budget=30,
+            kernel=kernel,
+            progress=False,
+        )
         assert values[found.best.id] >= sorted(values)[-5]
 
 
@@ -339,7 +400,10 @@ def test_a_pool_of_objects_is_not_stored(tmp_path):
 def test_another_set_of_objects_at_every_choice(policy):
     """By value or encoded, padded to the width of the policy; one too large is refused."""
     rng, kernel = np.random.default_rng(0), Spectrum(2, DNA)
-    alone, beside = policy(None, kernel, n_features=9, seed=1), policy(["ACGTACGTA"], kernel, seed=1)
+    alone, beside = (
+        policy(None, kernel, n_features=9, seed=1),
+        policy(["ACGTACGTA"], kernel, seed=1),
+    )
     for _ in range(12):
         offers = ["".join(rng.choice(list(DNA), n)) for n in rng.integers(1, 10, 5)]
         rows = kernel.encode(offers)
@@ -356,12 +420,20 @@ def test_another_set_of_objects_at_every_choice(policy):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "thing"), [(Spectrum(2, DNA), "ACG"), (WeisfeilerLehman(1), Graph("CC", [(0, 1)])), (2.0 * Jaccard(), {1, 2})]
+    ("kernel", "thing"),
+    [
+        (Spectrum(2, DNA), "ACG"),
+        (WeisfeilerLehman(1), Graph("CC", [(0, 1)])),
+        (2.0 * Jaccard(), {1, 2}),
+    ],
 )
 @pytest.mark.parametrize("table", [False, True])
 def test_objects_given_in_place_of_their_rows_are_told_how(kernel, thing, table):
     policy = ma.BKB([thing], kernel) if table else ma.BKB(None, kernel, n_features=9)
-    for refused in (lambda: policy.observe([thing], [1.0]), lambda: policy.choose(arms=[thing], pending=[thing])):
+    for refused in (
+        lambda: policy.observe([thing], [1.0]),
+        lambda: policy.choose(arms=[thing], pending=[thing]),
+    ):
         with pytest.raises(ArmsError, match=r"kernel.encode\(objects\)") as error:
             refused()
         assert "-1" not in str(error.value)
@@ -373,7 +445,9 @@ def test_objects_given_in_place_of_their_rows_are_told_how(kernel, thing, table)
 def test_an_object_that_comes_again_has_the_number_it_had():
     kernel, sets = OnObjects(overlap), [{1, 2}, {2, 3}, {4}]
     np.testing.assert_array_equal(kernel.encode(sets), kernel.encode(sets))
-    np.testing.assert_array_equal(kernel.encode([sets[2], sets[0], {4}]), [[2], [0], [3]])  # equal, but another
+    np.testing.assert_array_equal(
+        kernel.encode([sets[2], sets[0], {4}]), [[2], [0], [3]]
+    )  # equal, but another
     assert kernel.encode([]).shape == (0, 1)
 
 
@@ -383,7 +457,11 @@ def test_an_object_that_comes_again_has_the_number_it_had():
 @pytest.mark.parametrize("policy", [ma.BKB, ma.GPUCB])
 def test_a_function_that_is_no_kernel_is_an_error_naming_two_objects_and_changes_nothing(policy):
     names = ["ant", "bee", "cow"]
-    K = {"antbee": 0.9, "beecow": 0.9, "antcow": 0.0}  # each pair is possible, the three together are not
+    K = {
+        "antbee": 0.9,
+        "beecow": 0.9,
+        "antcow": 0.0,
+    }  # each pair is possible, the three together are not
 
     def similarity(x, y):
         return 1.0 if x == y else K["".join(sorted([x, y]))]
@@ -391,7 +469,9 @@ def test_a_function_that_is_no_kernel_is_an_error_naming_two_objects_and_changes
     bandit = policy(names, OnObjects(similarity), regularization=1e-3)
     bandit.observe([0], [1.0])
     before = bandit.predict()
-    with pytest.raises(KernelError, match=r"not positive semi-definite.*x = '(ant|bee|cow)'.*y = '(ant|bee|cow)'"):
+    with pytest.raises(
+        KernelError, match=r"not positive semi-definite.*x = '(ant|bee|cow)'.*y = '(ant|bee|cow)'"
+    ):
         bandit.observe([2, 1], [1.0, 1.0])
     np.testing.assert_array_equal(bandit.predict(), before)
     assert bandit.counts.tolist() == [1, 0, 0]
@@ -474,11 +554,20 @@ def test_what_cannot_be_a_kernel_of_objects(build):
 )
 def test_rows_that_no_encoder_made(kernel, rows):
     X = np.array(rows)
-    for refused in (lambda: ma.BKB(X, kernel), lambda: ma.GPUCB(X, 2.0 * kernel), lambda: kernel(X, X), lambda: kernel.diag(X)):
+    for refused in (
+        lambda: ma.BKB(X, kernel),
+        lambda: ma.GPUCB(X, 2.0 * kernel),
+        lambda: kernel(X, X),
+        lambda: kernel.diag(X),
+    ):
         with pytest.raises(ArmsError, match=r"kernel.encode\(objects\)"):
             refused()
     policy = ma.BKB(None, kernel, n_features=X.shape[1])
-    for refused in (lambda: policy.observe(X, np.ones(len(X))), lambda: policy.choose(arms=X), lambda: policy.predict(X)):
+    for refused in (
+        lambda: policy.observe(X, np.ones(len(X))),
+        lambda: policy.choose(arms=X),
+        lambda: policy.predict(X),
+    ):
         with pytest.raises(ArmsError, match=r"kernel.encode\(objects\)"):
             refused()
     beside = np.hstack([X, np.ones((len(X), 1))])  # numbers beside the object
@@ -494,7 +583,10 @@ def test_predicting_a_larger_object_is_refused_and_a_smaller_one_is_not():
     assert policy.predict(["A"]).mean == 0
     assert Spectrum(2, DNA).encoder.show(policy.arms[1]) == "'CC'"
     assert (
-        WeisfeilerLehman().encoder.show(WeisfeilerLehman().encode([Graph("CC", []), Graph("C", [])])[1]) == "a graph of 1 nodes"
+        WeisfeilerLehman().encoder.show(
+            WeisfeilerLehman().encode([Graph("CC", []), Graph("C", [])])[1]
+        )
+        == "a graph of 1 nodes"
     )
     assert Jaccard().encoder.show(Jaccard().encode([{1, 2}, {1}])[1]) == "a set of 1 elements"
     assert repr(OnObjects(overlap)) == "OnObjects(overlap)"

@@ -56,7 +56,16 @@ def snapshot(found):
     except StateError:
         asked = []
     arrays = [array.tobytes() for array in predicted[1:]]
-    return found.history, found.pending, asked, arrays, found.sizes, found.pool.ids.tolist(), repr(found), found.noise
+    return (
+        found.history,
+        found.pending,
+        asked,
+        arrays,
+        found.sizes,
+        found.pool.ids.tolist(),
+        repr(found),
+        found.noise,
+    )
 
 
 # Asking
@@ -75,9 +84,13 @@ class TestAsking:
 
     def test_a_whole_pool_can_be_one_batch(self):
         assert sorted(optimizer(X[:20], repeats="never").ask(20)) == list(range(20))
-        assert sorted(optimizer(X[:20], repeats="never").ask(99)) == list(range(20)), "as many as there are"
+        assert sorted(optimizer(X[:20], repeats="never").ask(99)) == list(range(20)), (
+            "as many as there are"
+        )
 
-    @pytest.mark.parametrize(("n", "repeats"), [(0, "allow"), (0, "never"), (12, "never"), (30, 1), (12, "allow")])
+    @pytest.mark.parametrize(
+        ("n", "repeats"), [(0, "allow"), (0, "never"), (12, "never"), (30, 1), (12, "allow")]
+    )
     def test_asking_again_gives_others(self, n, repeats):
         found = told(n, repeats=repeats) if n else optimizer(repeats=repeats)
         first, second = found.ask(3), found.ask(3)
@@ -133,7 +146,10 @@ class TestAsking:
         asked = found.ask(9)
         assert sorted(asked) == [0, 1]
         for n in (2, 1):
-            with pytest.raises(StateError, match=f"nothing is left.*3 candidates 1 are retired, 0 failed, {n} are pending"):
+            with pytest.raises(
+                StateError,
+                match=f"nothing is left.*3 candidates 1 are retired, 0 failed, {n} are pending",
+            ):
                 found.ask()
             found.tell(asked.pop(), 1.0)
         with pytest.raises(StateError, match="nothing is left"):
@@ -170,7 +186,9 @@ class TestAsking:
 class TestSeeds:
     def test_same_seed_same_asks(self):
         assert run(optimizer(seed=4), 25) == run(optimizer(seed=4), 25)
-        assert run(optimizer(seed=np.random.default_rng(4)), 12) == run(optimizer(seed=np.random.default_rng(4)), 12)
+        assert run(optimizer(seed=np.random.default_rng(4)), 12) == run(
+            optimizer(seed=np.random.default_rng(4)), 12
+        )
         assert run(optimizer(seed=np.int64(4)), 12) == run(optimizer(seed=4), 12)
 
     def test_other_seeds_differ(self):
@@ -330,7 +348,12 @@ class TestDirection:
         np.testing.assert_array_equal(up.std, down.std)
         assert [t.value for t in low.history] == [-t.value for t in high.history]
         best, least = high.best(), low.best()
-        assert (best.id, best.mean, best.low, best.high) == (least.id, -least.mean, -least.high, -least.low)
+        assert (best.id, best.mean, best.low, best.high) == (
+            least.id,
+            -least.mean,
+            -least.high,
+            -least.low,
+        )
         assert [c.id for c in high.top(9)] == [c.id for c in low.top(9)]
         one, other = high.certificate(0.1), low.certificate(0.1)
         assert (one.id, one.rival, one.regret_bound) == (other.id, other.rival, other.regret_bound)
@@ -344,7 +367,9 @@ class TestDirection:
 
 
 class TestAffine:
-    @pytest.mark.parametrize(("a", "b"), [(2.0, 0.0), (1e-3, 5.0), (1e6, -3e6), (1e-12, 0.0), (1e12, 1e13)])
+    @pytest.mark.parametrize(
+        ("a", "b"), [(2.0, 0.0), (1e-3, 5.0), (1e6, -3e6), (1e-12, 0.0), (1e12, 1e13)]
+    )
     def test_the_units_of_the_values_do_not_matter(self, a, b):
         plain, scaled = optimizer(), optimizer()
         assert run(plain, 25) == run(scaled, 25, lambda y: a * y + b)
@@ -353,7 +378,9 @@ class TestAffine:
             np.testing.assert_allclose(y, a * x + b, rtol=1e-6, atol=1e-4 * a)
         np.testing.assert_allclose(other.std, a * one.std, rtol=1e-3, atol=1e-5 * a)
         assert scaled.noise == pytest.approx(a * plain.noise, rel=1e-3)
-        assert scaled.certificate().regret_bound == pytest.approx(a * plain.certificate().regret_bound, rel=1e-3)
+        assert scaled.certificate().regret_bound == pytest.approx(
+            a * plain.certificate().regret_bound, rel=1e-3
+        )
 
     @pytest.mark.parametrize("n", [1, 2, 3])
     def test_nor_while_few_results_are_in(self, n):
@@ -410,7 +437,13 @@ class TestRawUnits:
 
 class TestKernels:
     @pytest.mark.parametrize(
-        "kernel", ["linear", KERNEL, lambda A, B: np.exp(-np.abs(A[:, None] - B[None]).sum(2)), ma.kernels.Matern(0.5)]
+        "kernel",
+        [
+            "linear",
+            KERNEL,
+            lambda A, B: np.exp(-np.abs(A[:, None] - B[None]).sum(2)),
+            ma.kernels.Matern(0.5),
+        ],
     )
     def test_those_that_are_given_have_their_scale_learned(self, kernel):
         found = told(20, values=1000 + 50 * F, kernel=kernel)
@@ -418,19 +451,28 @@ class TestKernels:
         assert set(found.ask(4)) <= set(range(60))
         assert found.certificate().probability is None
 
-    @pytest.mark.parametrize("kernel", ["tanimoto", "linear", "matern", ma.kernels.Tanimoto(), ma.kernels.RBF(3.0)], ids=repr)
+    @pytest.mark.parametrize(
+        "kernel",
+        ["tanimoto", "linear", "matern", ma.kernels.Tanimoto(), ma.kernels.RBF(3.0)],
+        ids=repr,
+    )
     def test_kernels_on_bits(self, kernel):
         rng = np.random.default_rng(3)
         bits = (rng.random((50, 24)) < 0.3).astype(int)
         rows = [{"print": "".join(map(str, row)), "name": f"m{i}"} for i, row in enumerate(bits)]
-        weights, found = rng.standard_normal(24), ma.Optimizer(ma.Pool.from_dicts(rows, id="name"), kernel=kernel)
+        weights, found = (
+            rng.standard_normal(24),
+            ma.Optimizer(ma.Pool.from_dicts(rows, id="name"), kernel=kernel),
+        )
         for _ in range(15):
             (name,) = found.ask()
             found.tell(name, float(bits[int(name[1:])] @ weights))
         assert len({t.id for t in found.history}) > 5
         if kernel not in ("tanimoto", "matern"):  # which work on packed bits
             seen = ma.kernels.as_kernel(ma.kernels.Linear(1.0) if kernel == "linear" else kernel)
-            np.testing.assert_allclose(found.policy.kernel.kernel(found.pool.X, found.pool.X), seen(bits, bits), atol=1e-12)
+            np.testing.assert_allclose(
+                found.policy.kernel.kernel(found.pool.X, found.pool.X), seen(bits, bits), atol=1e-12
+            )
 
     def test_what_matters_is_found(self):
         rng = np.random.default_rng(2)
@@ -454,7 +496,11 @@ class TestKernels:
         ]
         value = {row["name"]: row["heat"] + 2 * (row["metal"] == "Ag") - row["dry"] for row in rows}
         for table in (rows, pl.DataFrame(rows)):
-            found = ma.Optimizer(ma.Pool.from_dicts(rows, id="name") if table is rows else ma.Pool.from_frame(table, id="name"))
+            found = ma.Optimizer(
+                ma.Pool.from_dicts(rows, id="name")
+                if table is rows
+                else ma.Pool.from_frame(table, id="name")
+            )
             for _ in range(25):
                 (name,) = found.ask()
                 found.tell(name, value[name])
@@ -476,7 +522,9 @@ class TestKnowledge:
         assert (narrow.high < wide.high).all()
         assert (narrow.std > 0).all()
         assert narrow.std[:20].mean() < narrow.std[20:].mean()
-        np.testing.assert_allclose(found.predict([5, 3, 5]).mean, found.predict(ALL).mean[[5, 3, 5]], rtol=1e-12)
+        np.testing.assert_allclose(
+            found.predict([5, 3, 5]).mean, found.predict(ALL).mean[[5, 3, 5]], rtol=1e-12
+        )
         assert found.predict(5).ids == [5]
 
     def test_nine_of_ten_intervals_hold(self):
@@ -530,15 +578,24 @@ class TestKnowledge:
 class TestCertificate:
     @pytest.mark.parametrize("direction", ["maximize", "minimize"])
     @pytest.mark.parametrize(
-        "options", [{}, {"policy": ma.GPUCB}, {"kernel": KERNEL, "noise": 0.05}], ids=["", "exact", "fixed"]
+        "options",
+        [{}, {"policy": ma.GPUCB}, {"kernel": KERNEL, "noise": 0.05}],
+        ids=["", "exact", "fixed"],
     )
     def test_the_bound_is_what_it_says(self, direction, options):
         found = told(25, direction=direction, confidence=ma.Constant(2.0), **options)
         found.retire([2, 40, found.top(1)[0].id])
-        certificate, live = found.certificate(), [i for i in range(60) if i not in found._state.retired.nonzero()[0]]
+        certificate, live = (
+            found.certificate(),
+            [i for i in range(60) if i not in found._state.retired.nonzero()[0]],
+        )
         predicted = found.predict(live, 2 * norm.cdf(2) - 1)
         at = predicted.ids.index(certificate.id)
-        most, least = (predicted.high, predicted.low) if direction == "maximize" else (-predicted.low, -predicted.high)
+        most, least = (
+            (predicted.high, predicted.low)
+            if direction == "maximize"
+            else (-predicted.low, -predicted.high)
+        )
         assert certificate.id == found.best().id
         assert certificate.regret_bound == pytest.approx(most.max() - least[at], rel=1e-6)
         assert most[predicted.ids.index(certificate.rival)] == pytest.approx(most.max())
@@ -547,14 +604,18 @@ class TestCertificate:
         assert certificate.estimate == pytest.approx(predicted.mean[at])
         assert certificate.n_results == 25
 
-    @pytest.mark.parametrize("name", ["Uniform", "EpsilonGreedy", "GPEI", "GPPI", "SketchEI", "Thompson", "SupKernelUCB"])
+    @pytest.mark.parametrize(
+        "name", ["Uniform", "EpsilonGreedy", "GPEI", "GPPI", "SketchEI", "Thompson", "SupKernelUCB"]
+    )
     def test_the_rival_has_the_largest_upper_bound_however_the_policy_chooses(self, name):
         options = {"kernel": KERNEL, "noise": 0.05, "confidence": ma.Constant(2.0)}
         found = told(25, policy=getattr(ma.baselines, name), **options)
         predicted, certificate = found.predict(ALL, 2 * norm.cdf(2) - 1), found.certificate()
         others = np.where(ALL == certificate.id, -np.inf, predicted.high)
         assert others[certificate.rival] == pytest.approx(others.max(), rel=1e-9)
-        assert certificate.regret_bound == pytest.approx(max(0.0, others.max() - predicted.low[certificate.id]), rel=1e-9)
+        assert certificate.regret_bound == pytest.approx(
+            max(0.0, others.max() - predicted.low[certificate.id]), rel=1e-9
+        )
 
     @pytest.mark.parametrize("policy", [ma.BKB, ma.GPUCB], ids=lambda p: p.__name__)
     def test_noise_that_is_told_counts_for_what_it_is(self, policy):
@@ -564,19 +625,25 @@ class TestCertificate:
         for _ in range(20):
             f = np.linalg.cholesky(gram) @ rng.standard_normal(60)
             size = float(np.sqrt(f @ np.linalg.solve(gram, f)))
-            found = optimizer(policy=policy, kernel=KERNEL, noise=0.05, confidence=ma.Certified(size, 0.05))
+            found = optimizer(
+                policy=policy, kernel=KERNEL, noise=0.05, confidence=ma.Certified(size, 0.05)
+            )
             holds = True
             for _ in range(15):
                 ids = rng.integers(60, size=4)
                 sd = rng.choice([0.01, 0.05, 0.5, 2.0], 4)
                 found.tell(ids, f[ids] + sd * rng.standard_normal(4), noise=sd)
-                _, low, high = found._state.model.interval(found.pool.arm_of, found._state.model.radius)
+                _, low, high = found._state.model.interval(
+                    found.pool.arm_of, found._state.model.radius
+                )
                 holds &= bool((low <= f).all() and (f <= high).all())
             inside += holds
             assert found.certificate().probability == pytest.approx(0.9)
         assert inside >= 19
 
-    @pytest.mark.parametrize("options", [{}, {"kernel": ma.kernels.RBF(0.3), "noise": 0.3}], ids=["learned", "given"])
+    @pytest.mark.parametrize(
+        "options", [{}, {"kernel": ma.kernels.RBF(0.3), "noise": 0.3}], ids=["learned", "given"]
+    )
     def test_after_ten_thousand_results_at_once(self, path, options):
         rng = np.random.default_rng(0)
         rows = rng.random((300, 2))
@@ -605,11 +672,20 @@ class TestCertificate:
             ({"kernel": KERNEL, "confidence": ma.LogDet(2.0, 0.1)}, None),
             ({"kernel": KERNEL, "noise": 0.1}, None),
             ({"kernel": KERNEL, "noise": 0.1, "confidence": lambda evidence: 0.3}, None),
-            ({"kernel": KERNEL, "noise": 0.1, "confidence": ma.LogDet(2.0, 0.1, double=True)}, None),
+            (
+                {"kernel": KERNEL, "noise": 0.1, "confidence": ma.LogDet(2.0, 0.1, double=True)},
+                None,
+            ),
             ({"kernel": KERNEL, "noise": 0.1, "confidence": ma.Theory(2.0, 0.1, delta=0.2)}, 0.8),
             ({"kernel": KERNEL, "noise": 0.1, "confidence": ma.LogDet(2.0, 0.1, delta=0.2)}, 0.8),
-            ({"kernel": KERNEL, "noise": 0.1, "confidence": ma.Certified(2.0, 0.1, delta=0.2)}, 0.8),
-            ({"kernel": KERNEL, "noise": 0.1, "confidence": ma.Certified(2.0, 0.1, double=True)}, None),
+            (
+                {"kernel": KERNEL, "noise": 0.1, "confidence": ma.Certified(2.0, 0.1, delta=0.2)},
+                0.8,
+            ),
+            (
+                {"kernel": KERNEL, "noise": 0.1, "confidence": ma.Certified(2.0, 0.1, double=True)},
+                None,
+            ),
             ({"kernel": KERNEL, "confidence": ma.Certified(2.0, 0.1)}, None),
             ({"kernel": KERNEL, "noise": 0.1, "confidence": ma.Bayes(0.05)}, 0.95),
         ],
@@ -652,7 +728,10 @@ class TestCertificate:
         assert "25 results" in text
 
     def test_the_bound_falls_and_holds(self):
-        found, exact = optimizer(kernel=KERNEL, noise=0.1, confidence=ma.Bayes(0.1), policy=ma.GPUCB), []
+        found, exact = (
+            optimizer(kernel=KERNEL, noise=0.1, confidence=ma.Bayes(0.1), policy=ma.GPUCB),
+            [],
+        )
         weights = np.random.default_rng(4).standard_normal(60)
         f = np.linalg.cholesky(KERNEL(found.pool.X, found.pool.X) + 1e-9 * np.eye(60)) @ weights
         for step in range(60):
@@ -708,8 +787,15 @@ class TestComings:
         assert found.policy.log is log
         assert found.policy.n_arms == 65
         after = found.certificate()
-        assert (after.id, after.low, after.high, after.probability) == (before.id, before.low, before.high, 0.9)
-        whole = ma.BKB(found.pool.X, KERNEL, regularization=0.1**2, confidence=ma.Certified(2.0, 0.1))
+        assert (after.id, after.low, after.high, after.probability) == (
+            before.id,
+            before.low,
+            before.high,
+            0.9,
+        )
+        whole = ma.BKB(
+            found.pool.X, KERNEL, regularization=0.1**2, confidence=ma.Certified(2.0, 0.1)
+        )
         whole.observe(ALL[:20], found.policy.log.rewards)
         np.testing.assert_allclose(found.policy.scores().ucb, whole.scores().ucb, rtol=1e-9)
 
@@ -732,7 +818,9 @@ class TestComings:
         assert 20 in [c.id for c in found.top(21)]
 
     def test_a_pool_with_ids_of_its_own(self):
-        found = ma.Optimizer(ma.Pool.from_dicts([{"id": f"a{i}", "x": float(i)} for i in range(9)], id="id"))
+        found = ma.Optimizer(
+            ma.Pool.from_dicts([{"id": f"a{i}", "x": float(i)} for i in range(9)], id="id")
+        )
         found.tell("a3", 1.0)
         found.add([{"id": "b", "x": 2.5}])
         found.tell("b", 2.0)
@@ -755,7 +843,9 @@ class TestComings:
         assert found.certificate().rival not in gone
         assert not gone & set(run(found, 15))
         assert not gone & set(found.ask(10))
-        assert found.predict(best).mean[0] == pytest.approx(F[best], abs=0.3), "what it taught stays"
+        assert found.predict(best).mean[0] == pytest.approx(F[best], abs=0.3), (
+            "what it taught stays"
+        )
 
     def test_a_pending_one_may_retire_and_still_be_told(self):
         found = told(10, repeats="never")
@@ -798,12 +888,16 @@ def test_the_number_of_fits_grows_like_the_logarithm_of_results(monkeypatch):
     assert sum(200 < n <= 400 for n in fits) <= 5
     assert sum(100 < n <= 200 for n in fits) <= 5
     gaps = np.diff(fits)
-    assert (gaps <= np.maximum(1, 0.25 * np.array(fits[:-1]))).all(), "and it is never long out of date"
+    assert (gaps <= np.maximum(1, 0.25 * np.array(fits[:-1]))).all(), (
+        "and it is never long out of date"
+    )
 
 
 def test_a_candidate_far_better_than_all_others_is_fitted_to_once(monkeypatch):
     fits, fit = [], model.fit
-    monkeypatch.setattr(model, "fit", lambda *args, **options: fits.append(1) or fit(*args, **options))
+    monkeypatch.setattr(
+        model, "fit", lambda *args, **options: fits.append(1) or fit(*args, **options)
+    )
     found = ma.Optimizer(X[:60], policy=ma.GPUCB)
     found.tell(range(50), F[:50])
     before = len(fits)
@@ -849,7 +943,10 @@ BUMP = np.array([0.7, 0.3])
     "f",
     [
         pytest.param(lambda P: np.exp(-8 * np.square(P - BUMP).sum(axis=1)), id="bump"),
-        pytest.param(lambda P: np.exp(-8 * np.square(P - BUMP).sum(axis=1)) + 0.5 * np.sin(6 * P[:, 0]), id="wave"),
+        pytest.param(
+            lambda P: np.exp(-8 * np.square(P - BUMP).sum(axis=1)) + 0.5 * np.sin(6 * P[:, 0]),
+            id="wave",
+        ),
     ],
 )
 def test_good_candidates_are_found(f):
@@ -866,7 +963,12 @@ def test_a_refit_is_as_good_as_any(monkeypatch):
     def compared(shape, evidence, *, noise, start, least, thorough):
         found = fit(shape, evidence, noise=noise, start=start, least=least, thorough=thorough)
         starts = [np.log([a, b, 1.0, 0.02]) for a in (0.1, 1.0) for b in (0.1, 1.0)]
-        gaps.append(found.loss - min(fit(shape, evidence, noise=noise, start=each, least=least).loss for each in starts))
+        gaps.append(
+            found.loss
+            - min(
+                fit(shape, evidence, noise=noise, start=each, least=least).loss for each in starts
+            )
+        )
         return found
 
     monkeypatch.setattr(model, "fit", compared)
@@ -894,7 +996,9 @@ class TestHardValues:
         found.tell([0, 0, 0, 1, 1, 2, 3, 4, 5, 6], [value] * 10)
         found.tell([0] * 5, [value] * 5)
         assert found.predict(np.arange(20)).mean == pytest.approx(value)
-        assert (found.predict(np.arange(20)).std > 1e-9 * value).all(), "nothing is known with certainty"
+        assert (found.predict(np.arange(20)).std > 1e-9 * value).all(), (
+            "nothing is known with certainty"
+        )
         assert np.isfinite(found.certificate().regret_bound)
 
     @pytest.mark.parametrize(
@@ -1167,7 +1271,9 @@ class Interrupted:
         return KERNEL(A, B)
 
 
-@pytest.mark.parametrize("options", [{}, {"noise": 0.1}, {"noise": 0.1, "policy": ma.GPUCB}, {"rule": ma.Sampled(5.0)}])
+@pytest.mark.parametrize(
+    "options", [{}, {"noise": 0.1}, {"noise": 0.1, "policy": ma.GPUCB}, {"rule": ma.Sampled(5.0)}]
+)
 def test_an_interrupted_call_changes_nothing(options):
     kernel = Interrupted()
     found, twin = told(19, kernel=kernel, **options), told(19, kernel=KERNEL, **options)

@@ -68,7 +68,10 @@ def test_nothing_is_marked_as_failed_where_nothing_failed():
 
 
 def test_a_tie_belongs_to_the_first():
-    assert traces(plots.best_so_far(optimizer(values=[1.0, 1.0])))["best so far"].text == ("c000", "c000")
+    assert traces(plots.best_so_far(optimizer(values=[1.0, 1.0])))["best so far"].text == (
+        "c000",
+        "c000",
+    )
 
 
 @BOTH
@@ -78,7 +81,9 @@ def test_regret(direction):
     drawn, value = traces(figure), np.array([v for v in VALUES if v is not None])
     running = np.maximum.accumulate(value) if sign > 0 else np.minimum.accumulate(value)
     np.testing.assert_allclose(drawn["of the best so far"].y, np.abs(known - running))
-    np.testing.assert_allclose(drawn["average"].y, [np.mean(sign * (known - value[: i + 1])) for i in range(len(value))])
+    np.testing.assert_allclose(
+        drawn["average"].y, [np.mean(sign * (known - value[: i + 1])) for i in range(len(value))]
+    )
     np.testing.assert_array_equal(drawn["average"].x, [1, 2, 3, 5, 6, 7, 8, 10])
     assert figure.layout.yaxis.type == "log"
     assert set(drawn) == {"of the best so far", "average"}
@@ -122,7 +127,9 @@ def test_fit(direction):
     np.testing.assert_allclose(dots.y + dots.error_y.array, predicted.high)
     np.testing.assert_allclose(dots.y - dots.error_y.arrayminus, predicted.low)
     assert min(dots.error_y.array.min(), dots.error_y.arrayminus.min()) >= 0
-    np.testing.assert_allclose(dots.customdata, np.column_stack([predicted.low, predicted.high, [1, 3] + 7 * [1]]))
+    np.testing.assert_allclose(
+        dots.customdata, np.column_stack([predicted.low, predicted.high, [1, 3] + 7 * [1]])
+    )
     np.testing.assert_array_equal(drawn["equal"].x, drawn["equal"].y)
     both = np.concatenate([dots.x, dots.y])
     np.testing.assert_allclose(drawn["equal"].x, [both.min(), both.max()])
@@ -137,13 +144,17 @@ def test_candidates(direction):
     assert list(figure.layout.yaxis.ticktext) == [each.id for each in top]
     assert figure.layout.yaxis.range[0] > figure.layout.yaxis.range[1]  # the best on top
     for name, was_tried in (("tried", True), ("not tried", False)):
-        rows = [(rank, each) for rank, each in enumerate(top, 1) if (each.n_results > 0) == was_tried]
+        rows = [
+            (rank, each) for rank, each in enumerate(top, 1) if (each.n_results > 0) == was_tried
+        ]
         trace = drawn[name]
         assert list(trace.text) == [each.id for _, each in rows]
         np.testing.assert_array_equal(trace.y, [rank for rank, _ in rows])
         np.testing.assert_allclose(trace.x, [each.mean for _, each in rows])
         np.testing.assert_allclose(trace.x + trace.error_x.array, [each.high for _, each in rows])
-        np.testing.assert_allclose(trace.x - trace.error_x.arrayminus, [each.low for _, each in rows])
+        np.testing.assert_allclose(
+            trace.x - trace.error_x.arrayminus, [each.low for _, each in rows]
+        )
     assert drawn["tried"].marker.symbol == "circle"
     assert drawn["not tried"].marker.symbol == "circle-open"
     assert "80 %" in figure.layout.xaxis.title.text
@@ -260,7 +271,9 @@ def test_an_optimizer_is_not_changed_by_its_figure(name):
 def test_thousands_of_results_with_whole_numbers_as_ids():
     rng = np.random.default_rng(0)
     X, ids = rng.random((1500, 2)), rng.integers(1500, size=2000)
-    made = ma.Optimizer(X, direction="minimize", kernel=RBF(0.5), noise=0.1)  # nothing is learned: that is quick
+    made = ma.Optimizer(
+        X, direction="minimize", kernel=RBF(0.5), noise=0.1
+    )  # nothing is learned: that is quick
     values = X[ids].sum(axis=1) + 0.1 * rng.standard_normal(2000)
     for part in np.array_split(np.arange(2000), 4):
         made.tell(ids[part], values[part], failed=part % 100 == 99)

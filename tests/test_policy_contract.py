@@ -200,11 +200,21 @@ UPPER = [*INSERTED, *DRAWN, local_batch, gpucb, *FIXED, *FEATURES]
 # Those whose choices are independent given what was observed: they may choose a pending arm again.
 BLIND = [uniform, epsilon_greedy, thompson, *THOMPSON]
 POLICIES = [*UPPER, *BLIND, gp_ei, gp_pi, sketch_ei, sketch_pi, sup_kernel_ucb, *REPEATING]
-EXACT = [full_bkb, full_lazy_bkb, full_dense_bkb, full_sampled, full_incremental, full_insertion, gpucb]
+EXACT = [
+    full_bkb,
+    full_lazy_bkb,
+    full_dense_bkb,
+    full_sampled,
+    full_incremental,
+    full_insertion,
+    gpucb,
+]
 every_policy = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.__name__)
 upper_policy = pytest.mark.parametrize("policy", UPPER, ids=lambda policy: policy.__name__)
 supposing_policy = pytest.mark.parametrize(
-    "policy", [policy for policy in POLICIES if policy not in BLIND + FIXED + REPEATING], ids=lambda policy: policy.__name__
+    "policy",
+    [policy for policy in POLICIES if policy not in BLIND + FIXED + REPEATING],
+    ids=lambda policy: policy.__name__,
 )
 # Those whose `choose(None)` is ended by Batch-BKB's global rule; on a fixed dictionary it is one arm.
 batch_policy = pytest.mark.parametrize(
@@ -213,14 +223,19 @@ batch_policy = pytest.mark.parametrize(
     ids=lambda policy: policy.__name__,
 )
 upper_batch_policy = pytest.mark.parametrize(
-    "policy", [policy for policy in UPPER if policy not in FIXED], ids=lambda policy: policy.__name__
+    "policy",
+    [policy for policy in UPPER if policy not in FIXED],
+    ids=lambda policy: policy.__name__,
 )
 exact_policy = pytest.mark.parametrize("policy", EXACT, ids=lambda policy: policy.__name__)
 
 
 def test_every_policy_is_here():
     public = [getattr(ma.baselines, name) for name in ma.baselines.__all__]
-    library = {found for found in public if issubclass(found, Policy | ma.baselines.MiniMeta)} | {ma.BKB, ma.GPUCB}
+    library = {found for found in public if issubclass(found, Policy | ma.baselines.MiniMeta)} | {
+        ma.BKB,
+        ma.GPUCB,
+    }
     assert {type(policy()) for policy in POLICIES} == library
 
 
@@ -253,7 +268,9 @@ def explores_eight_directions(policy):
 def trained(policy, steps=12, **options):
     bandit = policy(**options)
     rng = np.random.default_rng(5)
-    play(bandit, lambda arms: np.sin(5 * ARMS[arms, 0]) + 0.1 * rng.standard_normal(len(arms)), steps)
+    play(
+        bandit, lambda arms: np.sin(5 * ARMS[arms, 0]) + 0.1 * rng.standard_normal(len(arms)), steps
+    )
     return bandit
 
 
@@ -409,7 +426,9 @@ class TestObserving:
             ([1, 2], np.ma.array([1.0, 2.0], mask=[0, 1]), ObservationError),
         ],
     )
-    def test_bad_observations_are_typed_errors_and_change_nothing(self, policy, arms, rewards, error):
+    def test_bad_observations_are_typed_errors_and_change_nothing(
+        self, policy, arms, rewards, error
+    ):
         for bandit in (policy(), trained(policy)):
             before, choice = fingerprint(bandit), bandit.choose(3)
             with pytest.raises(error):
@@ -418,7 +437,20 @@ class TestObserving:
             np.testing.assert_array_equal(bandit.choose(3), choice)
 
     @pytest.mark.parametrize(
-        "noise", [0.0, -1.0, np.nan, np.inf, [0.1], [0.1, 0.1, 0.1], "0.1", 1e-300, 1e300, 1j, [[1.0], [1.0, 2.0]]]
+        "noise",
+        [
+            0.0,
+            -1.0,
+            np.nan,
+            np.inf,
+            [0.1],
+            [0.1, 0.1, 0.1],
+            "0.1",
+            1e-300,
+            1e300,
+            1j,
+            [[1.0], [1.0, 2.0]],
+        ],
     )
     def test_bad_noise_is_a_typed_error_and_changes_nothing(self, policy, noise):
         bandit = trained(policy)
@@ -530,7 +562,9 @@ class TestObserving:
         plain.observe([3, 3, 3, 3, 7], [1.0, 1.0, 1.0, 1.0, 0.0])
         weighted.observe([3, 7], [1.0, 0.0], noise=[0.1, 0.2])
         np.testing.assert_allclose(weighted.counts, plain.counts)
-        np.testing.assert_allclose(weighted.scores().mean, plain.scores().mean, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            weighted.scores().mean, plain.scores().mean, rtol=1e-9, atol=1e-12
+        )
         np.testing.assert_allclose(weighted.scores().variance, plain.scores().variance, rtol=1e-9)
 
 
@@ -582,7 +616,10 @@ class TestAnswers:
         pulled = np.flatnonzero(bandit.counts)
         assert bandit.best == pulled[np.argmax(lower[pulled])]
 
-    @pytest.mark.parametrize("X", [[[np.nan, 0.0]], [[0.0]], [0.0, 1.0], [["a", "b"]], np.zeros((0, 2)), [[0.0, 1.0], [0.0]]])
+    @pytest.mark.parametrize(
+        "X",
+        [[[np.nan, 0.0]], [[0.0]], [0.0, 1.0], [["a", "b"]], np.zeros((0, 2)), [[0.0, 1.0], [0.0]]],
+    )
     def test_rows_that_are_no_rows_are_typed_errors(self, policy, X):
         with pytest.raises(ArmsError):
             trained(policy).predict(X)
@@ -590,8 +627,14 @@ class TestAnswers:
             trained(policy, 3).predict(X)
 
 
-@pytest.mark.parametrize("policy", [policy for policy in POLICIES if policy is not sor], ids=lambda policy: policy.__name__)
-def test_before_any_observation_it_is_the_prior(policy):  # but for SoR, which has a prior of its own
+@pytest.mark.parametrize(
+    "policy",
+    [policy for policy in POLICIES if policy is not sor],
+    ids=lambda policy: policy.__name__,
+)
+def test_before_any_observation_it_is_the_prior(
+    policy,
+):  # but for SoR, which has a prior of its own
     takes_a_kernel(policy)
     mean, std = policy(kernel=4.0 * KERNEL).predict()
     assert (mean == 0).all()

@@ -79,8 +79,16 @@ def test_a_wide_range_of_positive_numbers_is_logarithmic():
 @pytest.mark.parametrize("n", [50, 5_000, 100_000])
 def test_numbers_spread_evenly_are_not_logarithmic(n):
     rng = np.random.default_rng(0)
-    table = {"even": rng.random(n), "whole": rng.integers(1, 1001, n), "decades": 10.0 ** rng.uniform(-3, 1, n)}
-    assert Pool.from_frame(pl.DataFrame(table)).columns == {"even": "continuous", "whole": "integer", "decades": "log"}
+    table = {
+        "even": rng.random(n),
+        "whole": rng.integers(1, 1001, n),
+        "decades": 10.0 ** rng.uniform(-3, 1, n),
+    }
+    assert Pool.from_frame(pl.DataFrame(table)).columns == {
+        "even": "continuous",
+        "whole": "integer",
+        "decades": "log",
+    }
 
 
 @pytest.mark.parametrize(
@@ -105,9 +113,36 @@ def test_scaling_is_exact_at_the_ends_of_the_range(values):
 
 def test_declared_types_overrule():
     rows = [
-        {"size": "S", "day": 3, "flag": "yes", "level": 2.0, "code": 7, "dose": 5.0, "note": "x", "n": "4"},
-        {"size": "L", "day": 1, "flag": "no", "level": 8.0, "code": 9, "dose": 50.0, "note": "y", "n": "8"},
-        {"size": "M", "day": 9, "flag": "no", "level": 4.0, "code": 7, "dose": 500.0, "note": "z", "n": "5"},
+        {
+            "size": "S",
+            "day": 3,
+            "flag": "yes",
+            "level": 2.0,
+            "code": 7,
+            "dose": 5.0,
+            "note": "x",
+            "n": "4",
+        },
+        {
+            "size": "L",
+            "day": 1,
+            "flag": "no",
+            "level": 8.0,
+            "code": 9,
+            "dose": 50.0,
+            "note": "y",
+            "n": "8",
+        },
+        {
+            "size": "M",
+            "day": 9,
+            "flag": "no",
+            "level": 4.0,
+            "code": 7,
+            "dose": 500.0,
+            "note": "z",
+            "n": "5",
+        },
     ]
     columns = {
         "size": ["S", "M", "L"],
@@ -141,18 +176,34 @@ def test_numbers_can_be_levels():
     pool = Pool.from_frame(frame, columns={"a": [4, 2, 1], "b": ["1", "2", "10+"]})
     np.testing.assert_array_equal(pool.X, [[1, 0], [0, 1], [0.5, 0.5]])
     assert Pool.from_array([[1], [2]], columns={"x0": ["1", "2"]}).X.tolist() == [[0], [1]]
-    assert Pool.from_array([[1], [2]], columns={"x0": np.array([1, 2, 3])}).X.tolist() == [[0], [0.5]]
+    assert Pool.from_array([[1], [2]], columns={"x0": np.array([1, 2, 3])}).X.tolist() == [
+        [0],
+        [0.5],
+    ]
 
 
 def test_booleans_are_recognised_in_many_spellings():
-    frame = pl.DataFrame({"a": [1, 0, 1], "b": ["Yes", "no", "Y"], "c": [0.0, 1.0, 1.0], "d": ["True", "False", "False"]})
+    frame = pl.DataFrame(
+        {
+            "a": [1, 0, 1],
+            "b": ["Yes", "no", "Y"],
+            "c": [0.0, 1.0, 1.0],
+            "d": ["True", "False", "False"],
+        }
+    )
     pool = Pool.from_frame(frame, columns=dict.fromkeys("abc", "boolean"))
     assert set(pool.columns.values()) == {"boolean"}
     np.testing.assert_array_equal(pool.X, [[1, 1, 0, 1], [0, 0, 1, 0], [1, 1, 1, 0]])
 
 
 def test_strings_are_categories_while_few():
-    assert [distinct_allowed(n) for n in (3, 1000, 2000, 20_000, 10**7)] == [50, 50, 100, 1000, 1000]
+    assert [distinct_allowed(n) for n in (3, 1000, 2000, 20_000, 10**7)] == [
+        50,
+        50,
+        100,
+        1000,
+        1000,
+    ]
     words = [f"word {i}" for i in range(51)]
     assert Pool.from_dicts([{"w": w} for w in words[:50]]).columns == {"w": "categorical"}
     mixed = Pool.from_dicts([{"w": w, "x": i} for i, w in enumerate(words)])
@@ -187,7 +238,10 @@ def test_short_strings_of_bits_are_declared(monkeypatch):
 
 
 def test_columns_of_one_value_are_kept_and_not_encoded():
-    rows = [{"a": 1, "t": 20.5, "s": "same", "p": "01010101", "l": [0, 1], "b": True}, {"a": 2, "t": 20.5, "s": "same"}]
+    rows = [
+        {"a": 1, "t": 20.5, "s": "same", "p": "01010101", "l": [0, 1], "b": True},
+        {"a": 2, "t": 20.5, "s": "same"},
+    ]
     rows[1] |= {"p": "01010101", "l": [0, 1], "b": True}
     pool = Pool.from_dicts(rows)
     assert pool.columns == {"a": "integer"} | dict.fromkeys("tsplb", "ignore")
@@ -291,7 +345,9 @@ def test_unknown_ids_are_named(ids, asked, words):
 
 
 def test_a_close_id_is_found_among_many():
-    pool = Pool.from_array(np.arange(20_000.0)[:, None], ids=[f"compound-{i}" for i in range(20_000)])
+    pool = Pool.from_array(
+        np.arange(20_000.0)[:, None], ids=[f"compound-{i}" for i in range(20_000)]
+    )
     with pytest.raises(UnknownArmError, match="did you mean 'compound-"):
         pool.row("compound-123x")
     with pytest.raises(UnknownArmError, match="such as 'compound-0'"):
@@ -332,9 +388,15 @@ def frames():
     yield "lazy", pl.LazyFrame(columns)
     yield "pandas", pd.DataFrame(columns, index=[7, 8, 9])
     yield "pandas of objects", pd.DataFrame(columns).astype({"name": object, "solvent": object})
-    yield "pandas of categories", pd.DataFrame(columns).astype({"name": "category", "solvent": "category"})
+    yield (
+        "pandas of categories",
+        pd.DataFrame(columns).astype({"name": "category", "solvent": "category"}),
+    )
     yield "arrow", pa.table(columns)
-    yield "arrow of dictionaries", pa.table(columns | {"solvent": pa.array(columns["solvent"]).dictionary_encode()})
+    yield (
+        "arrow of dictionaries",
+        pa.table(columns | {"solvent": pa.array(columns["solvent"]).dictionary_encode()}),
+    )
 
 
 @pytest.mark.parametrize("frame", [pytest.param(frame, id=name) for name, frame in frames()])
@@ -351,7 +413,10 @@ def test_files_give_the_same_pool(pool, tmp_path):
     frame = pl.DataFrame(ROWS)
     frame.write_csv(tmp_path / "t.csv")
     frame.write_parquet(tmp_path / "t.parquet")
-    for other in (Pool.from_csv(tmp_path / "t.csv", id="name"), Pool.from_parquet(str(tmp_path / "t.parquet"), id="name")):
+    for other in (
+        Pool.from_csv(tmp_path / "t.csv", id="name"),
+        Pool.from_parquet(str(tmp_path / "t.parquet"), id="name"),
+    ):
         np.testing.assert_array_equal(other.X, pool.X)
         assert other.features == pool.features
         assert other.row("b") == pool.row("b")
@@ -364,8 +429,16 @@ LEVELS = ["low", "mid", "high"]
     "frame",
     [
         pl.DataFrame({"a": pl.Series(["high", "low", "mid"], dtype=pl.Enum(LEVELS))}),
-        pd.DataFrame({"a": pd.Categorical(["high", "low", "mid"], categories=LEVELS, ordered=True)}),
-        pa.table({"a": pa.DictionaryArray.from_arrays(pa.array([2, 0, 1]), pa.array(LEVELS), ordered=True)}),
+        pd.DataFrame(
+            {"a": pd.Categorical(["high", "low", "mid"], categories=LEVELS, ordered=True)}
+        ),
+        pa.table(
+            {
+                "a": pa.DictionaryArray.from_arrays(
+                    pa.array([2, 0, 1]), pa.array(LEVELS), ordered=True
+                )
+            }
+        ),
     ],
 )
 def test_ordered_columns_of_frames_are_ordered(frame):
@@ -382,7 +455,10 @@ def test_ordered_numbers_and_enums_in_files(tmp_path):
     frame = pd.DataFrame({"a": pd.Categorical([3, 1, 2], categories=[3, 2, 1], ordered=True)})
     assert Pool.from_frame(frame).X.ravel().tolist() == [0, 1, 0.5]
     enums = pl.DataFrame(
-        {"a": pl.Series(["high", "low"], dtype=pl.Enum(LEVELS)), "b": pl.Series(["low"] * 2, dtype=pl.Enum(LEVELS))}
+        {
+            "a": pl.Series(["high", "low"], dtype=pl.Enum(LEVELS)),
+            "b": pl.Series(["low"] * 2, dtype=pl.Enum(LEVELS)),
+        }
     )
     enums.write_parquet(tmp_path / "t.parquet")
     assert Pool.from_parquet(tmp_path / "t.parquet").columns == {"a": "ordered", "b": "ignore"}
@@ -440,7 +516,9 @@ def test_csv_numbers_that_look_like_bits_at_first(tmp_path):
 
 
 def test_csv_types_are_those_of_all_rows(tmp_path):
-    pool = Pool.from_csv(write(tmp_path, "x,y\n" + "1,2\n" * 500 + "2.5,nan\n"), columns={"y": "ignore"})
+    pool = Pool.from_csv(
+        write(tmp_path, "x,y\n" + "1,2\n" * 500 + "2.5,nan\n"), columns={"y": "ignore"}
+    )
     assert (pool.columns, len(pool)) == ({"x": "continuous", "y": "ignore"}, 501)
     assert pool.row(0) == {"x": 1.0, "y": "2"}
     assert len(Pool.from_csv(tmp_path / "table.csv", missing="drop")) == 500
@@ -468,7 +546,9 @@ def test_csv_words_for_missing_numbers_can_be_categories(tmp_path):
 
 
 def test_array_options():
-    pool = Pool.from_array(np.float32([[1, 2], [3, 4]]), names=["a", "b"], columns={"b": "categorical"})
+    pool = Pool.from_array(
+        np.float32([[1, 2], [3, 4]]), names=["a", "b"], columns={"b": "categorical"}
+    )
     assert pool.columns == {"a": "continuous", "b": "categorical"}
     assert pool.row(1) == {"a": 3.0, "b": 4.0}
     assert Pool.from_array(np.array([[True], [False]])).columns == {"x0": "boolean"}
@@ -476,14 +556,20 @@ def test_array_options():
 
 
 def test_dicts_of_numpy_and_mixed_numbers():
-    rows = [{"a": np.int64(1), "b": np.bool_(True), "c": np.str_("x"), "d": 1}, {"a": 2, "b": False, "c": "y", "d": 2.5}]
+    rows = [
+        {"a": np.int64(1), "b": np.bool_(True), "c": np.str_("x"), "d": 1},
+        {"a": 2, "b": False, "c": "y", "d": 2.5},
+    ]
     pool = Pool.from_dicts(iter(rows))
     assert pool.columns == {"a": "integer", "b": "boolean", "c": "categorical", "d": "continuous"}
     assert pool.rows([0, 1]) == rows
 
 
 def test_repr(pool):
-    assert repr(pool) == "Pool(3 candidates, 5 columns: 1 continuous, 1 integer, 1 boolean, 1 categorical, 1 bits)"
+    assert (
+        repr(pool)
+        == "Pool(3 candidates, 5 columns: 1 continuous, 1 integer, 1 boolean, 1 categorical, 1 bits)"
+    )
     many = Pool.from_array(np.column_stack([np.arange(62_208.0), np.zeros(62_208)]))
     assert repr(many) == "Pool(62,208 candidates, 2 columns: 1 continuous, 1 ignored)"
     assert repr(Pool.from_array([[1.0]])) == "Pool(1 candidate, 1 column: 1 continuous)"
@@ -494,7 +580,11 @@ def test_repr(pool):
 
 @pytest.mark.parametrize("absent", [None, float("nan")])
 def test_missing_values_are_errors_or_dropped(absent):
-    rows = [{"id": "a", "x": 1.0, "s": "p"}, {"id": "b", "x": absent, "s": "q"}, {"id": "c", "x": 3.0, "s": absent}]
+    rows = [
+        {"id": "a", "x": 1.0, "s": "p"},
+        {"id": "b", "x": absent, "s": "q"},
+        {"id": "c", "x": 3.0, "s": absent},
+    ]
     rows += [{"id": "d", "x": 2.0, "s": "p"}]
     with pytest.raises(ArmsError, match=r"'x' misses a value in row 1 \(id 'b'\).*drop"):
         Pool.from_dicts(rows, id="id")
@@ -513,7 +603,11 @@ def test_missing_values_are_errors_or_dropped(absent):
 
 
 def test_missing_booleans_and_empty_columns_as_categories():
-    rows = [{"b": True, "e": None, "x": 1}, {"b": None, "e": None, "x": 1}, {"b": True, "e": None, "x": 1}]
+    rows = [
+        {"b": True, "e": None, "x": 1},
+        {"b": None, "e": None, "x": 1},
+        {"b": True, "e": None, "x": 1},
+    ]
     pool = Pool.from_dicts(rows, missing="category")
     assert pool.columns == {"b": "boolean", "e": "ignore", "x": "ignore"}
     assert pool.X.ravel().tolist() == [1, 2]
@@ -561,7 +655,11 @@ def test_infinity_is_an_error(value):
         ([{"x": 1.0}, {"x": -2.0}], {"x": "log"}, ["'x'", "above 0", "-2.0", "row 1"]),
         ([{"x": 1}, {"x": 2}], {"x": "boolean"}, ["'x'", "booleans", "2", "row 1"]),
         ([{"x": "yes"}, {"x": "maybe"}], {"x": "boolean"}, ["'x'", "booleans", "'maybe'", "row 1"]),
-        ([{"x": "S"}, {"x": "XL"}], {"x": ["S", "M"]}, ["'x'", "levels ['S', 'M']", "'XL'", "row 1"]),
+        (
+            [{"x": "S"}, {"x": "XL"}],
+            {"x": ["S", "M"]},
+            ["'x'", "levels ['S', 'M']", "'XL'", "row 1"],
+        ),
         ([{"x": 1.5}, {"x": 1}], {"x": [1, 2]}, ["'x'", "levels [1, 2]", "1.5", "row 0"]),
         ([{"x": "0110"}, {"x": "01"}], {"x": "bits"}, ["'x'", "4 of them", "'01'", "row 1"]),
         ([{"x": "0110"}, {"x": "01é"}], {"x": "bits"}, ["'x'", "0 and 1", "row 1"]),
@@ -578,9 +676,21 @@ def test_infinity_is_an_error(value):
         ([{"x": datetime.date(2024, 1, 1)}], None, ["'x'", "dates", "2024-01-01", "number"]),
         ([{"x": datetime.datetime(2024, 1, 1)}], {"x": "continuous"}, ["'x'", "dates", "number"]),
         ([{"x": datetime.timedelta(1)}], {"x": "boolean"}, ["'x'", "booleans", "Duration"]),
-        ([{"x": "2024-01-01"}, {"x": "2024-02-01T12:00"}], None, ["'x'", "dates", "2024-01-01", "categorical"]),
-        ([{"x": str(i)} for i in range(99)] + [{"x": "oops"}], None, ["'x'", "seems to hold numbers", "'oops'"]),
-        ([{"x": str(i)} for i in range(99)], None, ["'x'", "seems to hold numbers", "'0'", "continuous"]),
+        (
+            [{"x": "2024-01-01"}, {"x": "2024-02-01T12:00"}],
+            None,
+            ["'x'", "dates", "2024-01-01", "categorical"],
+        ),
+        (
+            [{"x": str(i)} for i in range(99)] + [{"x": "oops"}],
+            None,
+            ["'x'", "seems to hold numbers", "'oops'"],
+        ),
+        (
+            [{"x": str(i)} for i in range(99)],
+            None,
+            ["'x'", "seems to hold numbers", "'0'", "continuous"],
+        ),
         ([{"x": f"C{i}"} for i in range(99)], None, ["only text", "'x'", "bits", "categorical"]),
         ([{"x": "C"}], {"x": "text"}, ["only text", "'x'"]),
         ([{"x": "C", "y": 1}, {"x": "N", "y": 1}], {"x": "text"}, ["only text", "'x'"]),
@@ -662,7 +772,12 @@ def test_files_that_cannot_be_read(tmp_path):
             with pytest.raises(ArmsError, match="no file"):
                 read(path)
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "t.parquet")
-    for content in (b"", b"a,b\n1,2,3\n", bytes(range(128, 256)), (tmp_path / "t.parquet").read_bytes()):
+    for content in (
+        b"",
+        b"a,b\n1,2,3\n",
+        bytes(range(128, 256)),
+        (tmp_path / "t.parquet").read_bytes(),
+    ):
         with pytest.raises(ArmsError, match="cannot read"):
             Pool.from_csv(write(tmp_path, content))
     with pytest.raises(ArmsError, match="cannot read"):
@@ -683,10 +798,16 @@ def test_what_spreadsheets_write(tmp_path, mark, decimal):
     def number(text):
         return f'"{text}"' if mark == decimal else text
 
-    rows = [["name, first", "x", "n"], ["é;1", number(f"0{decimal}5"), "1"], ["b", number(f" -1{decimal}25"), "2"]]
+    rows = [
+        ["name, first", "x", "n"],
+        ["é;1", number(f"0{decimal}5"), "1"],
+        ["b", number(f" -1{decimal}25"), "2"],
+    ]
     quoted = [[f'"{cell}"' if j == 0 else cell for j, cell in enumerate(row)] for row in rows]
     text = "".join(mark.join(row) + "\r\n" for row in quoted)
-    pool = Pool.from_csv(write(tmp_path, b"\xef\xbb\xbf" + text.encode()), id="name, first", decimal=decimal)
+    pool = Pool.from_csv(
+        write(tmp_path, b"\xef\xbb\xbf" + text.encode()), id="name, first", decimal=decimal
+    )
     assert list(pool.ids) == ["é;1", "b"]
     assert pool.rows(["é;1", "b"]) == [{"x": 0.5, "n": 1}, {"x": -1.25, "n": 2}]
 
@@ -704,7 +825,9 @@ def check_extends(bigger: Pool, pool: Pool) -> None:
     assert bigger.X[:arms].tobytes() == pool.X.tobytes()
     np.testing.assert_array_equal(bigger.arm_of[:n], pool.arm_of)
     np.testing.assert_array_equal(bigger.ids[:n], pool.ids)
-    assert [(f.name, f.start, f.stop) for f in bigger.features] == [(f.name, f.start, f.stop) for f in pool.features]
+    assert [(f.name, f.start, f.stop) for f in bigger.features] == [
+        (f.name, f.start, f.stop) for f in pool.features
+    ]
     for old, new in zip(pool.features, bigger.features, strict=True):
         assert new.levels[: len(old.levels)] == old.levels
     assert bigger.rows(list(pool.ids)) == pool.rows(list(pool.ids))
@@ -712,8 +835,22 @@ def check_extends(bigger: Pool, pool: Pool) -> None:
 
 def test_adding_keeps_what_was_there(pool):
     new = [
-        {"print": "00110011", "dry": True, "steps": 1, "dose": 1.0, "solvent": "water", "name": "d"},
-        {"print": "00110011", "dry": False, "steps": 5, "dose": -1.0, "solvent": "acetone", "name": "e"},
+        {
+            "print": "00110011",
+            "dry": True,
+            "steps": 1,
+            "dose": 1.0,
+            "solvent": "water",
+            "name": "d",
+        },
+        {
+            "print": "00110011",
+            "dry": False,
+            "steps": 5,
+            "dose": -1.0,
+            "solvent": "acetone",
+            "name": "e",
+        },
     ]
     bigger = pool.add(new)
     check_extends(bigger, pool)
@@ -780,14 +917,20 @@ def test_text_ids_that_look_like_numbers_in_an_added_csv(tmp_path):
         ([{"name": "d", "x": "?", "s": "a", "k": 1, "o": "S"}], ["'x'", "'?'", "row 0 (id 'd')"]),
         ([{"name": "d", "x": 0, "s": "a", "k": 1, "o": "S"}], ["'x'", "above 0", "row 0"]),
         ([{"name": "d", "x": None, "s": "a", "k": 1, "o": "S"}], ["'x'", "misses"]),
-        ([{"name": "d", "x": 1, "s": "a", "k": 2, "o": "S"}], ["'k'", "was 1 in every row", "2", "row 0"]),
+        (
+            [{"name": "d", "x": 1, "s": "a", "k": 2, "o": "S"}],
+            ["'k'", "was 1 in every row", "2", "row 0"],
+        ),
         ([{"name": "d", "x": 1, "s": "a", "k": None, "o": "S"}], ["'k'", "misses"]),
         ([{"name": "d", "x": 1, "s": "a", "k": 1, "o": "XL"}], ["'o'", "levels", "'XL'"]),
         ([], ["missing"]),
     ],
 )
 def test_tables_that_cannot_be_added(table, words):
-    rows = [{"name": "a", "x": 1, "s": "a", "k": 1, "o": "S"}, {"name": "b", "x": 5000, "s": "b", "k": 1, "o": "L"}]
+    rows = [
+        {"name": "a", "x": 1, "s": "a", "k": 1, "o": "S"},
+        {"name": "b", "x": 5000, "s": "b", "k": 1, "o": "L"},
+    ]
     pool = Pool.from_dicts(rows, id="name", columns={"o": ["S", "L"]})
     with pytest.raises(ArmsError) as caught:
         pool.add(table)
@@ -831,7 +974,13 @@ def tables(numbers):
     return st.lists(st.fixed_dictionaries(columns), min_size=1, max_size=12)
 
 
-FIXED = {"real": "continuous", "whole": "integer", "flag": "boolean", "word": "categorical", "bits": "bits"}
+FIXED = {
+    "real": "continuous",
+    "whole": "integer",
+    "flag": "boolean",
+    "word": "categorical",
+    "bits": "bits",
+}
 
 
 @given(tables(NUMBERS), st.sampled_from([None, FIXED]))
@@ -869,11 +1018,18 @@ def test_adding_never_changes_what_was_there(first, second, third):
 
 @given(tables(NUMBERS))
 def test_csv_gives_back_what_was_written(rows):
-    plain = [{name: row[name] for name in ("real", "whole", "flag", "word")} | {"id": f"r{i}"} for i, row in enumerate(rows)]
+    plain = [
+        {name: row[name] for name in ("real", "whole", "flag", "word")} | {"id": f"r{i}"}
+        for i, row in enumerate(rows)
+    ]
     with tempfile.TemporaryDirectory() as folder:
         pl.DataFrame(plain).write_csv(Path(folder) / "t.csv", quote_style="non_numeric")
-        pool = Pool.from_csv(Path(folder) / "t.csv", id="id", columns={"word": "categorical", "real": "continuous"})
-    assert pool.rows([row["id"] for row in plain]) == [{k: v for k, v in row.items() if k != "id"} for row in plain]
+        pool = Pool.from_csv(
+            Path(folder) / "t.csv", id="id", columns={"word": "categorical", "real": "continuous"}
+        )
+    assert pool.rows([row["id"] for row in plain]) == [
+        {k: v for k, v in row.items() if k != "id"} for row in plain
+    ]
 
 
 def test_many_rows(tmp_path):
@@ -892,11 +1048,22 @@ def test_many_rows(tmp_path):
     )
     frame.write_csv(tmp_path / "t.csv")
     frame.write_parquet(tmp_path / "t.parquet")
-    pools = [Pool.from_csv(tmp_path / "t.csv", id="id"), Pool.from_parquet(tmp_path / "t.parquet", id="id")]
+    pools = [
+        Pool.from_csv(tmp_path / "t.csv", id="id"),
+        Pool.from_parquet(tmp_path / "t.parquet", id="id"),
+    ]
     np.testing.assert_array_equal(pools[0].X, pools[1].X)
     np.testing.assert_array_equal(pools[0].arm_of, pools[1].arm_of)
     pool = pools[0]
-    assert list(pool.columns.values()) == ["continuous", "log", "integer", "boolean", "categorical", "bits", "text"]
+    assert list(pool.columns.values()) == [
+        "continuous",
+        "log",
+        "integer",
+        "boolean",
+        "categorical",
+        "bits",
+        "text",
+    ]
     assert len(pool.X) == frame.n_unique(["real", "log", "whole", "flag", "word", "print"]) < n
     asked = rng.integers(0, n, 50)
     assert pool.rows([f"c{i}" for i in asked]) == frame.drop("id")[asked].to_dicts()

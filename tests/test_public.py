@@ -58,30 +58,43 @@ def imports(path: Path):
             yield from (alias.name for alias in node.names if alias.name.startswith("manyarms"))
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+@pytest.mark.parametrize(
+    "path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE))
+)
 def test_imports_go_one_way(path):
     module = ".".join(["manyarms", *path.relative_to(SOURCE).with_suffix("").parts])
     for imported in imports(path):
         if (module, imported) in UPWARD:
             continue
-        assert layer_of(imported) <= layer_of(module), f"{module} imports {imported}, which is above it"
+        assert layer_of(imported) <= layer_of(module), (
+            f"{module} imports {imported}, which is above it"
+        )
 
 
 def test_every_exception_is_one():
     for module, imported in UPWARD:
         path = SOURCE.joinpath(*module.split(".")[1:]).with_suffix(".py")
-        assert imported in imports(path), f"{module} does not import {imported} any more: delete the exception"
+        assert imported in imports(path), (
+            f"{module} does not import {imported} any more: delete the exception"
+        )
         assert layer_of(imported) > layer_of(module)
 
 
 def test_the_search_needs_no_belief_that_imports_it():
     """So the exceptions above make no cycle."""
-    needed = {name for path in (SOURCE / "search").glob("*.py") for name in imports(path) if "beliefs" in name}
+    needed = {
+        name
+        for path in (SOURCE / "search").glob("*.py")
+        for name in imports(path)
+        if "beliefs" in name
+    }
     assert not needed & {module for module, _ in UPWARD}
 
 
 def test_the_layers_are_drawn_in_the_architecture_page():
-    drawn = re.search(r"```text\n(errors.*?)```", (ROOT / "docs" / "architecture.md").read_text(), re.DOTALL).group(1)
+    drawn = re.search(
+        r"```text\n(errors.*?)```", (ROOT / "docs" / "architecture.md").read_text(), re.DOTALL
+    ).group(1)
     names = [name for names in LAYERS[:-1] for name in names]
     assert re.findall(r"\w+", drawn) == names
 
@@ -113,7 +126,9 @@ def test_what_the_theory_page_points_to_is_there():
 def documented(heading: str) -> set[str]:
     """Names in the first column of the table under a heading of docs/api.md."""
     page = (ROOT / "docs" / "api.md").read_text()
-    section = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL).group(1)
+    section = re.search(
+        rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL
+    ).group(1)
     return set(re.findall(r"^\| `(\w+)", section, re.MULTILINE))
 
 
@@ -138,7 +153,8 @@ def test_the_public_names_are_the_documented_ones(heading, module):
 
 
 @pytest.mark.parametrize(
-    ("name", "function"), [("BKB", ma.BKB.__init__), ("GPUCB", ma.GPUCB.__init__), ("choose", ma.BKB.choose)]
+    ("name", "function"),
+    [("BKB", ma.BKB.__init__), ("GPUCB", ma.GPUCB.__init__), ("choose", ma.BKB.choose)],
 )
 def test_the_documented_signatures_are_the_real_ones(name, function):
     page = (ROOT / "docs" / "api.md").read_text()
@@ -152,12 +168,20 @@ def public_members():
         for name in module.__all__:
             member = getattr(module, name)
             if inspect.isclass(member):
-                yield from ((f"{name}.{k}", v) for k, v in inspect.getmembers(member) if not k.startswith("_"))
+                yield from (
+                    (f"{name}.{k}", v)
+                    for k, v in inspect.getmembers(member)
+                    if not k.startswith("_")
+                )
             elif inspect.isfunction(member):
                 yield name, member
 
 
-@pytest.mark.parametrize(("name", "member"), list(public_members()), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("name", "member"),
+    list(public_members()),
+    ids=lambda value: value if isinstance(value, str) else "",
+)
 def test_public_functions_are_typed_and_documented(name, member):
     function = member.fget if isinstance(member, property) else member
     if not inspect.isfunction(function) or not function.__module__.startswith("manyarms"):
@@ -166,7 +190,9 @@ def test_public_functions_are_typed_and_documented(name, member):
     signature = inspect.signature(function)
     assert signature.return_annotation is not inspect.Signature.empty, name
     for parameter in signature.parameters.values():
-        assert parameter.name == "self" or parameter.annotation is not inspect.Parameter.empty, f"{name}({parameter.name})"
+        assert parameter.name == "self" or parameter.annotation is not inspect.Parameter.empty, (
+            f"{name}({parameter.name})"
+        )
 
 
 def fragments(page: str):

@@ -23,7 +23,10 @@ def written(path, content):
         ("a,b\n1,2\n3\n4,5,6\n", r"names 2 columns, got 3 fields in line 4; quote"),
         ('a;b\n1;"x\ny"\n4;5;6;7\n', r"names 2 columns, got 4 fields in line 4"),
         ("name,x\ncafé,1\n".encode("latin-1"), r"must be text in UTF-8, got other bytes; save it"),
-        (b"PK\x03\x04" + bytes(range(256)), r"is a workbook or another archive; save the sheet as CSV"),
+        (
+            b"PK\x03\x04" + bytes(range(256)),
+            r"is a workbook or another archive; save the sheet as CSV",
+        ),
         ("", r"empty CSV; check what it holds"),
     ],
 )
@@ -52,10 +55,13 @@ def test_paths_are_strings(path):
             read(path)
 
 
-@pytest.mark.parametrize("table", [None, 3, [[1, 2], [3, 4]], {"a": [1, 2]}, pd.Series([1, 2]), pl.Series([1, 2])])
+@pytest.mark.parametrize(
+    "table", [None, 3, [[1, 2], [3, 4]], {"a": [1, 2]}, pd.Series([1, 2]), pl.Series([1, 2])]
+)
 def test_what_is_no_table(table):
     with pytest.raises(
-        ArmsError, match=r"cannot read a table from \w+; give a data frame, a list of dicts, an array, or the path"
+        ArmsError,
+        match=r"cannot read a table from \w+; give a data frame, a list of dicts, an array, or the path",
     ):
         ma.Optimizer(table)
 
@@ -65,11 +71,20 @@ def test_what_is_no_table(table):
     [
         (pd.DataFrame({"x": [1, 2], "a": [1, "b"]}), "column 'a': .*; correct it"),
         (pd.DataFrame({"x": [1, 2], "a": [1j, 2]}), "column 'a': "),
-        (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), "unique column names, got: - 'a' 2 times"),
+        (
+            pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]),
+            "unique column names, got: - 'a' 2 times",
+        ),
         (pd.DataFrame({"a": pd.cut([1, 2, 3], 2)}), r"column 'a' must hold numbers, .* \"ignore\""),
-        (pd.DataFrame({"a": pd.period_range("2020", periods=3, freq="M")}), "column 'a' must hold numbers"),
+        (
+            pd.DataFrame({"a": pd.period_range("2020", periods=3, freq="M")}),
+            "column 'a' must hold numbers",
+        ),
         (pl.scan_csv("there-is-none.csv"), "cannot read a table from LazyFrame: "),
-        (pl.LazyFrame({"x": [1]}).select("y"), r"unable to find column \"y\"; valid columns: \[\"x\"\]; correct it"),
+        (
+            pl.LazyFrame({"x": [1]}).select("y"),
+            r"unable to find column \"y\"; valid columns: \[\"x\"\]; correct it",
+        ),
     ],
 )
 def test_frames_that_cannot_be_read(frame, message):
@@ -80,7 +95,10 @@ def test_frames_that_cannot_be_read(frame, message):
 
 def test_a_column_of_an_unknown_type_can_be_left_out():
     frame = pd.DataFrame({"x": [1, 2, 3], "when": pd.period_range("2020", periods=3, freq="M")})
-    assert Pool.from_frame(frame, columns={"when": "ignore"}).columns == {"x": "integer", "when": "ignore"}
+    assert Pool.from_frame(frame, columns={"when": "ignore"}).columns == {
+        "x": "integer",
+        "when": "ignore",
+    }
     for kind in ("categorical", "text"):
         with pytest.raises(ArmsError, match="only bits and ignore can be declared"):
             Pool.from_frame(frame, columns={"when": kind})
@@ -88,14 +106,18 @@ def test_a_column_of_an_unknown_type_can_be_left_out():
 
 def test_an_index_is_no_column():
     frame = pd.DataFrame({"x": [1, 2]}, index=pd.Index(["a", "b"], name="name"))
-    with pytest.raises(ParameterError, match="'name', which is the index and left out; call reset_index"):
+    with pytest.raises(
+        ParameterError, match="'name', which is the index and left out; call reset_index"
+    ):
         Pool.from_frame(frame, id="name")
     assert Pool.from_frame(frame.reset_index(), id="name").ids.tolist() == ["a", "b"]
     assert Pool.from_frame(frame).ids.tolist() == [0, 1]
 
 
 def test_categories_that_are_numbers_stay_categories():
-    frame = pd.DataFrame({"i": pd.Categorical([1, 2, 3]), "machine": pd.Categorical([3, 5, 3]), "y": [1.0, 2.0, 3.0]})
+    frame = pd.DataFrame(
+        {"i": pd.Categorical([1, 2, 3]), "machine": pd.Categorical([3, 5, 3]), "y": [1.0, 2.0, 3.0]}
+    )
     pool = Pool.from_frame(frame, id="i")
     assert pool.columns == {"machine": "categorical", "y": "continuous"}
     assert pool.row(2) == {"machine": 5, "y": 2.0}
@@ -113,14 +135,18 @@ def test_rows_of_an_array_that_miss_a_value_can_be_left_out():
 
 def test_a_column_that_appears_later():
     pool = Pool.from_dicts([{"x": 1}, {"x": 2}])
-    with pytest.raises(ArmsError, match="unexpected 'z': give the same columns, or make a new pool of all rows"):
+    with pytest.raises(
+        ArmsError, match="unexpected 'z': give the same columns, or make a new pool of all rows"
+    ):
         pool.add([{"x": 3, "z": 1}])
 
 
 def test_a_noise_that_is_no_number_is_not_called_a_value():
     optimizer = ma.Optimizer(np.arange(4.0)[:, None])
     for noise in ("0.1", [0.1, "high"], np.nan):
-        with pytest.raises(ObservationError, match=r"^noise must be standard deviations, finite numbers, got"):
+        with pytest.raises(
+            ObservationError, match=r"^noise must be standard deviations, finite numbers, got"
+        ):
             optimizer.tell([0, 1], [1.0, 2.0], noise=noise)
     with pytest.raises(ObservationError, match="FAILED"):
         optimizer.tell(0, pd.NA)

@@ -59,7 +59,12 @@ def test_a_disk_that_is_full_or_fails():
     if shutil.which("cc") is None or not sys.platform.startswith("linux"):
         pytest.skip("needs a C compiler and Linux")
     done = subprocess.run(
-        [sys.executable, "-m", "soak.disk", "--quick"], cwd=HERE, env=os.environ, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "soak.disk", "--quick"],
+        cwd=HERE,
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "faults" in done.stdout
@@ -77,7 +82,11 @@ def test_a_commit_whose_answer_is_lost(where, monkeypatch, took_place):
         raise sa.exc.OperationalError("COMMIT", None, Exception("the answer is lost"))
 
     monkeypatch.setattr(sa.Connection, "commit", lost)
-    with nullcontext() if took_place else pytest.raises(StudyStorageError, match="nothing was written"):
+    with (
+        nullcontext()
+        if took_place
+        else pytest.raises(StudyStorageError, match="nothing was written")
+    ):
         study.tell(0, [1.0])
     assert len(study.history) == took_place
     study.tell(1, [2.0])
@@ -125,7 +134,9 @@ if not os.fork():
     os._exit(0)
 print("ended", os.waitstatus_to_exitcode(os.wait()[1]))
 """
-    return subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_a_forked_child_goes_on_with_what_its_parent_opened(tmp_path, monkeypatch):
@@ -168,14 +179,18 @@ def test_wal_is_not_used(path):
         connection.execute("PRAGMA journal_mode=WAL")
     connection.close()
     study.tell(0, [1.0])
-    assert study._store._engine.raw_connection().execute("PRAGMA journal_mode").fetchone() == ("truncate",)
+    assert study._store._engine.raw_connection().execute("PRAGMA journal_mode").fetchone() == (
+        "truncate",
+    )
 
 
 # Salvage
 
 
 def a_study(path):
-    study = ma.Study.create(path, ma.Pool.from_array(np.random.default_rng(0).random((40, 2))), worker="w")
+    study = ma.Study.create(
+        path, ma.Pool.from_array(np.random.default_rng(0).random((40, 2))), worker="w"
+    )
     for id in range(30):
         study.tell(id, [float(id)])
     study.add(np.array([[3.0, 3.0]]))
@@ -195,13 +210,18 @@ def test_whole_events_behind_a_damaged_one_are_saved(folder):
     study = a_study(folder / "a.db")
     n = sum(event.kind not in ("insert", "refit") for event in study.events())
     study.close()
-    damaged_by(folder / "a.db", "UPDATE events SET record = replace(record, '12.0', '13.0') WHERE number = 14")
+    damaged_by(
+        folder / "a.db",
+        "UPDATE events SET record = replace(record, '12.0', '13.0') WHERE number = 14",
+    )
     with pytest.raises(StudyDamagedError):
         ma.Study.open(folder / "a.db")
     saved = salvage(folder / "a.db", folder / "b.db")
     assert (saved.events, saved.results, saved.lost) == (n - 1, 30, 1)
     again = ma.Study.open(folder / "b.db")
-    assert [trial.value for trial in again.history] == [float(id) for id in range(30) if id != 12] + [100.0]
+    assert [trial.value for trial in again.history] == [
+        float(id) for id in range(30) if id != 12
+    ] + [100.0]
     assert len(again.leases) == 1
     assert again.best().id == 40
     with pytest.raises(StudyError, match="already"):
@@ -214,7 +234,9 @@ def test_a_damaged_study_of_version_0_1_is_carried_over(folder):
     results = len(old.history)
     old.close()
     damaged_by(folder / "a.db", "UPDATE manyarms SET version = 1")
-    damaged_by(folder / "a.db", "UPDATE events SET record = replace(record, 'insert', '') WHERE number = 3")
+    damaged_by(
+        folder / "a.db", "UPDATE events SET record = replace(record, 'insert', '') WHERE number = 3"
+    )
     saved = salvage(folder / "a.db", folder / "b.db")
     assert saved.results == len(ma.Study.open(folder / "b.db").history) == results
 
@@ -222,7 +244,9 @@ def test_a_damaged_study_of_version_0_1_is_carried_over(folder):
 def test_what_is_lost_with_its_predecessor_and_its_candidates(folder):
     a_study(folder / "a.db")
     damaged_by(folder / "a.db", "DELETE FROM events WHERE number = 14")
-    assert salvage(folder / "a.db", folder / "b.db").lost == 2  # the next one's digest cannot be checked
+    assert (
+        salvage(folder / "a.db", folder / "b.db").lost == 2
+    )  # the next one's digest cannot be checked
     damaged_by(folder / "a.db", "DELETE FROM events WHERE kind = 'add'")
     saved = salvage(folder / "a.db", folder / "c.db")
     assert len(ma.Study.open(folder / "c.db").history) == saved.results == 28
@@ -252,6 +276,8 @@ def test_of_a_file_cut_off_what_is_there_is_saved(folder):
             continue
         found = ma.Study.open(folder / f"{i}.db").history
         assert len(found) == saved.results
-        assert {(trial.id, trial.value) for trial in found} <= {(trial.id, trial.value) for trial in history}
+        assert {(trial.id, trial.value) for trial in found} <= {
+            (trial.id, trial.value) for trial in history
+        }
         counts.append(len(found))
     assert counts[-1] > 0

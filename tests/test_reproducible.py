@@ -46,7 +46,9 @@ def test_the_search_changes_no_choice(tuning, confidence):
 
 
 def test_a_generator_is_a_seed():
-    by_number, by_generator = (ma.BKB(np.arange(50.0)[:, None], KERNEL, seed=s) for s in (5, np.random.default_rng(5)))
+    by_number, by_generator = (
+        ma.BKB(np.arange(50.0)[:, None], KERNEL, seed=s) for s in (5, np.random.default_rng(5))
+    )
     assert by_number.choose() == by_generator.choose()
 
 

@@ -41,12 +41,12 @@ def full(policy, barred=None):
 
 
 HARD = {
-    "certified": dict(n=300, d=2, kernel=RBF(0.1), regularization=0.01),
-    "tiny noise": dict(n=200, d=2, kernel=RBF(0.3), regularization=1e-6),
-    "large noise": dict(n=200, d=1, kernel=Matern(0.2, nu=0.5), regularization=1.0),
-    "rough": dict(n=250, d=3, kernel=Matern(0.2, nu=1.5), regularization=1e-4),
-    "linear": dict(n=150, d=4, kernel=Linear(), regularization=0.01),
-    "duplicates": dict(n=200, d=2, kernel=RBF(0.2), regularization=0.01, duplicates=100),
+    "certified": {"n": 300, "d": 2, "kernel": RBF(0.1), "regularization": 0.01},
+    "tiny noise": {"n": 200, "d": 2, "kernel": RBF(0.3), "regularization": 1e-6},
+    "large noise": {"n": 200, "d": 1, "kernel": Matern(0.2, nu=0.5), "regularization": 1.0},
+    "rough": {"n": 250, "d": 3, "kernel": Matern(0.2, nu=1.5), "regularization": 1e-4},
+    "linear": {"n": 150, "d": 4, "kernel": Linear(), "regularization": 0.01},
+    "duplicates": {"n": 200, "d": 2, "kernel": RBF(0.2), "regularization": 0.01, "duplicates": 100},
 }
 
 
@@ -60,7 +60,9 @@ def test_dense_lazy_and_full_choose_the_same_arm(case, radius):
     noise = np.sqrt(regularization)
     confidence = ma.Constant(2.0) if radius == "constant" else ma.Certified(norm, noise, 0.1)
     made = [
-        ma.BKB(X, kernel, regularization=regularization, confidence=confidence, tuning=tuning, seed=1)
+        ma.BKB(
+            X, kernel, regularization=regularization, confidence=confidence, tuning=tuning, seed=1
+        )
         for tuning in (DENSE, LAZY, DEEP)
     ]
     rng = np.random.default_rng(5)
@@ -148,7 +150,9 @@ def test_a_table_brought_forward_is_one_computed_anew(seed, portions, keep):
             waiting = ()
             mean, variance = belief.moments(X, np.ones(90))
             np.testing.assert_allclose(table.mean, mean, atol=1e-9 * max(1.0, np.abs(mean).max()))
-            assert (np.abs(table.variance - variance) <= table.slack(np.arange(90)) + 1e-9 * variance).all()
+            assert (
+                np.abs(table.variance - variance) <= table.slack(np.arange(90)) + 1e-9 * variance
+            ).all()
     part = table.part(np.arange(0, 90, 3))
     np.testing.assert_array_equal(part.mean, table.mean[::3])
     more = part.brought(waiting)

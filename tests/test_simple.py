@@ -18,7 +18,9 @@ def test_uniform_play_is_uniform():
     assert np.square(np.bincount(batch, minlength=10) - 200).sum() / 200 < 27.9
 
 
-@pytest.mark.parametrize("tuning", [ma.Tuning(), ma.Tuning(dense=0, shortlist=8)], ids=["dense", "lazy"])
+@pytest.mark.parametrize(
+    "tuning", [ma.Tuning(), ma.Tuning(dense=0, shortlist=8)], ids=["dense", "lazy"]
+)
 def test_epsilon_is_how_often_the_largest_mean_is_left(tuning):
     problem = RKHSProblem(KERNEL, n_arms=1000, seed=3)
     policy = ma.baselines.EpsilonGreedy(problem.arms, KERNEL, epsilon=0.3, tuning=tuning, seed=0)
@@ -64,7 +66,12 @@ def test_wrong_epsilon_is_a_typed_error():
 def test_memory_is_that_of_bkb():
     """Policies on BKB's sketch take half of the machine unless they are told, and refuse what cannot work."""
     arms = np.linspace(0, 1, 100)[:, None]
-    for policy in (ma.baselines.Uniform, ma.baselines.EpsilonGreedy, ma.baselines.SketchEI, ma.baselines.SketchPI):
+    for policy in (
+        ma.baselines.Uniform,
+        ma.baselines.EpsilonGreedy,
+        ma.baselines.SketchEI,
+        ma.baselines.SketchPI,
+    ):
         assert policy(arms, KERNEL).memory == ma.BKB(arms, KERNEL).memory
         assert policy(arms, KERNEL, memory=1e6).memory == 1e6
         with pytest.raises(MemoryBudgetError):

@@ -44,18 +44,32 @@ def assert_alike(one, other):
             assert number == pytest.approx(getattr(its[2], name), rel=1e-8, abs=1e-12), name
     assert mine[2].n_observations == its[2].n_observations
     assert mine[2].effective_dimension == pytest.approx(its[2].effective_dimension, rel=1e-8)
-    np.testing.assert_allclose(one.policy.predict().mean, other.policy.predict().mean, rtol=1e-8, atol=1e-9)
-    np.testing.assert_allclose(one.policy.predict().std, other.policy.predict().std, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        one.policy.predict().mean, other.policy.predict().mean, rtol=1e-8, atol=1e-9
+    )
+    np.testing.assert_allclose(
+        one.policy.predict().std, other.policy.predict().std, rtol=1e-6, atol=1e-9
+    )
 
 
 CASES = {
     "small": (X, {}),
     "given": (BIG, {"kernel": ma.kernels.RBF(0.2), "noise": 0.1}),
-    "certified": (BIG, {"kernel": ma.kernels.RBF(0.2), "noise": 0.1, "confidence": ma.Certified(2.0, 0.1)}),
+    "certified": (
+        BIG,
+        {"kernel": ma.kernels.RBF(0.2), "noise": 0.1, "confidence": ma.Certified(2.0, 0.1)},
+    ),
     "learned": (BIG, {}),
     "capped": (BIG, {"rule": ma.Inserted(most=6)}),
     "loose": (BIG, {"kernel": ma.kernels.RBF(0.2), "noise": 0.1, "rule": ma.Inserted(0.5)}),
-    "doubling": (BIG, {"kernel": ma.kernels.RBF(0.2), "noise": 0.1, "confidence": ma.Theory(0.1, 0.1, double=True)}),
+    "doubling": (
+        BIG,
+        {
+            "kernel": ma.kernels.RBF(0.2),
+            "noise": 0.1,
+            "confidence": ma.Theory(0.1, 0.1, double=True),
+        },
+    ),
 }
 
 
@@ -72,7 +86,9 @@ def test_a_state_from_a_snapshot_is_the_state_from_the_log(path, monkeypatch, na
     assert 0 < made.snapshot_bytes < 8 * 39**2 + 20_000
     taken = []
     original = replica.resume
-    monkeypatch.setattr(replica, "resume", lambda *given: taken.append(original(*given)) or taken[-1])
+    monkeypatch.setattr(
+        replica, "resume", lambda *given: taken.append(original(*given)) or taken[-1]
+    )
     with_snapshot = ma.Study.open(path)
     with_snapshot.best()
     assert taken[0] is not None
@@ -83,7 +99,9 @@ def test_a_state_from_a_snapshot_is_the_state_from_the_log(path, monkeypatch, na
     assert with_snapshot.ask(3) == from_log._replica.optimizer(from_log._replica._model).ask(3)
 
 
-@pytest.mark.parametrize("options", [{}, {"kernel": ma.kernels.RBF(0.2), "noise": 0.1}], ids=["learned", "given"])
+@pytest.mark.parametrize(
+    "options", [{}, {"kernel": ma.kernels.RBF(0.2), "noise": 0.1}], ids=["learned", "given"]
+)
 def test_a_snapshot_is_restored_without_observing_anything(path, monkeypatch, options):
     monkeypatch.setattr(replica, "EVERY", 1)
     made = ma.Study.create(path, ma.Pool.from_array(X), **options)
@@ -135,7 +153,9 @@ def test_one_snapshot_is_kept(path, monkeypatch):
     run(made, X, 0, 12)
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT count(*) FROM snapshots").fetchone() == (1,)
-        assert connection.execute("SELECT count(*) FROM blobs").fetchone() == (2,)  # the pool and the snapshot
+        assert connection.execute("SELECT count(*) FROM blobs").fetchone() == (
+            2,
+        )  # the pool and the snapshot
         (size,) = connection.execute("SELECT max(length(data)) FROM blobs").fetchone()
         assert made.snapshot_bytes <= size
     connection.close()
@@ -147,7 +167,9 @@ def test_a_snapshot_is_not_used_where_others_decided_at_its_steps(path, monkeypa
     run(made, X, 0, 12)
     made.best()
     with made._store.reading() as transaction:
-        assert snapshot.resume(transaction, made._replica.ledger, made._replica._prior, 0) is not None
+        assert (
+            snapshot.resume(transaction, made._replica.ledger, made._replica._prior, 0) is not None
+        )
         made._replica.ledger.records.pop(made._replica.ledger.steps[2].number)
         assert snapshot.resume(transaction, made._replica.ledger, made._replica._prior, 0) is None
 
@@ -173,7 +195,9 @@ def test_two_who_learn_the_same_agree(path):
     with one._replica.current() as ledger:
         stale = learning.learn(ledger, one._replica._model, one._replica._done, one._replica.resume)
     number = ledger.steps[-1].number
-    wrong = stale._replace(recorded=number - 1, made={number: ("insert", {"step": number, "entered": [0, 1]})})
+    wrong = stale._replace(
+        recorded=number - 1, made={number: ("insert", {"step": number, "entered": [0, 1]})}
+    )
     with one._replica.writing() as call:
         call.adopt(wrong)
         assert call.done == other.done  # it is dropped

@@ -42,7 +42,9 @@ def location(request, path):
 
 
 def values(ids, step, scale=0.05):
-    return F[np.asarray(ids, dtype=int)] + scale * np.random.default_rng([7, step]).normal(size=len(ids))
+    return F[np.asarray(ids, dtype=int)] + scale * np.random.default_rng([7, step]).normal(
+        size=len(ids)
+    )
 
 
 def state_of(study):
@@ -51,7 +53,11 @@ def state_of(study):
         return study.pending, study.history, study.pool.ids.tolist()
     policy = study.policy
     inducing = policy.inducing.tolist() if isinstance(policy, ma.BKB) else None
-    mean = study.predict(study.pool.ids).mean.tolist() if any(not trial.failed for trial in study.history) else None
+    mean = (
+        study.predict(study.pool.ids).mean.tolist()
+        if any(not trial.failed for trial in study.history)
+        else None
+    )
     return study.pending, study.history, study.pool.ids.tolist(), inducing, mean
 
 
@@ -120,7 +126,9 @@ def test_replay_neither_fits_nor_decides_nor_chooses(path, monkeypatch):
 def test_an_arm_enters_again_where_rounding_would_decide_otherwise(path, monkeypatch):
     """On another machine a threshold may be crossed or not: the log says what was decided."""
     big = np.random.default_rng(2).random((6000, 2))
-    study = ma.Study.create(path, ma.Pool.from_array(big), kernel=ma.kernels.RBF(0.3), noise=0.3, seed=1)
+    study = ma.Study.create(
+        path, ma.Pool.from_array(big), kernel=ma.kernels.RBF(0.3), noise=0.3, seed=1
+    )
     for _ in range(40):
         asked = study.ask()
         study.tell(asked, [float(np.sin(5 * big[asked[0]]).sum())])
@@ -167,7 +175,9 @@ def test_two_studies_on_one_file_see_each_other(location):
 def test_a_lease_runs_out_and_is_renewed(location, monkeypatch):
     now = [1000.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
-    gone = ma.Study.create(location, ma.Pool.from_array(X[:3]), worker="gone", lease=60, repeats="never")
+    gone = ma.Study.create(
+        location, ma.Pool.from_array(X[:3]), worker="gone", lease=60, repeats="never"
+    )
     here = ma.Study.open(location, worker="here")
     lost, kept = gone.ask(), here.ask()
     now[0] += 50
@@ -203,7 +213,15 @@ def test_a_token_makes_a_tell_repeatable(location):
         study.tell(1, [0.5], token="")
 
 
-BAD = [([0], [np.nan]), ([0], ["1"]), ([0], [None]), ([0], [1, 2]), ([99], [1.0]), (["0"], [1.0]), ([0], [1e200])]
+BAD = [
+    ([0], [np.nan]),
+    ([0], ["1"]),
+    ([0], [None]),
+    ([0], [1, 2]),
+    ([99], [1.0]),
+    (["0"], [1.0]),
+    ([0], [1e200]),
+]
 
 
 @pytest.mark.parametrize(("ids", "told"), BAD)
@@ -235,11 +253,18 @@ def test_nothing_left_is_said_and_the_study_goes_on(location):
 TABLES = {
     "csv": lambda folder: ma.Pool.from_csv(csv_in(folder), id="name"),
     "dicts": lambda folder: ma.Pool.from_dicts(
-        [{"a": i, "b": "uvw"[i % 3], "c": bool(i % 2), "d": 10.0**i} for i in range(9)], columns={"b": ["w", "v", "u"]}
+        [{"a": i, "b": "uvw"[i % 3], "c": bool(i % 2), "d": 10.0**i} for i in range(9)],
+        columns={"b": ["w", "v", "u"]},
     ),
-    "named": lambda folder: ma.Pool.from_array(X[:9], ids=[f"x{i}" for i in range(9)], columns={"x1": "log"}),
-    "dropped": lambda folder: ma.Pool.from_dicts([{"a": i if i != 3 else None, "id": 2 * i} for i in range(9)], missing="drop"),
-    "bits": lambda folder: ma.Pool.from_dicts([{"id": f"m{i}", "f": format(i * 37, "016b")} for i in range(9)], id="id"),
+    "named": lambda folder: ma.Pool.from_array(
+        X[:9], ids=[f"x{i}" for i in range(9)], columns={"x1": "log"}
+    ),
+    "dropped": lambda folder: ma.Pool.from_dicts(
+        [{"a": i if i != 3 else None, "id": 2 * i} for i in range(9)], missing="drop"
+    ),
+    "bits": lambda folder: ma.Pool.from_dicts(
+        [{"id": f"m{i}", "f": format(i * 37, "016b")} for i in range(9)], id="id"
+    ),
 }
 
 
@@ -383,7 +408,14 @@ def test_a_study_of_version_0_1_is_refused_and_its_export_is_carried_over(path):
     assert carried.best().id in [trial.id for trial in carried.history]
     assert carried.certificate().probability == pytest.approx(0.9)
     assert carried.verify() == carried.n_events
-    assert {event.kind for event in carried.events()} >= {"create", "ask", "tell", "add", "retire", "insert"}
+    assert {event.kind for event in carried.events()} >= {
+        "create",
+        "ask",
+        "tell",
+        "add",
+        "retire",
+        "insert",
+    }
 
 
 @pytest.mark.parametrize(
@@ -423,7 +455,10 @@ class Calls(RuleBasedStateMachine):
         self.folder = tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
         path, pool = f"{self.folder}/study.db", ma.Pool.from_array(X[:12])
         self.optimizer = ma.Optimizer(pool, seed=seed, repeats=repeats)
-        self.studies = [ma.Study.create(path, pool, seed=seed, repeats=repeats), ma.Study.open(path)]
+        self.studies = [
+            ma.Study.create(path, pool, seed=seed, repeats=repeats),
+            ma.Study.open(path),
+        ]
         self.path, self.n = path, 0
 
     def on_all(self, which, call):
@@ -440,10 +475,17 @@ class Calls(RuleBasedStateMachine):
     def ask(self, which, n):
         self.on_all(which, lambda each: each.ask(n))
 
-    @rule(which=st.integers(0, 1), ids=st.lists(st.integers(0, 13), min_size=1, max_size=3), failed=st.booleans())
+    @rule(
+        which=st.integers(0, 1),
+        ids=st.lists(st.integers(0, 13), min_size=1, max_size=3),
+        failed=st.booleans(),
+    )
     def tell(self, which, ids, failed):
         self.n += 1
-        told = [ma.FAILED if failed and i == 0 else float(np.sin(id + self.n)) for i, id in enumerate(ids)]
+        told = [
+            ma.FAILED if failed and i == 0 else float(np.sin(id + self.n))
+            for i, id in enumerate(ids)
+        ]
         self.on_all(which, lambda each: each.tell(ids, told))
 
     @rule(which=st.integers(0, 1), ids=st.lists(st.integers(0, 13), min_size=1, max_size=2))
@@ -500,7 +542,9 @@ def test_noise_that_was_told_survives(path):
         assert study.ask(2) == opt.ask(2)
     with ma.Study.open(path) as again:
         assert [trial.noise for trial in again.history] == [trial.noise for trial in opt.history]
-        np.testing.assert_allclose(again.predict(list(range(60))).mean, opt.predict(list(range(60))).mean, rtol=1e-9)
+        np.testing.assert_allclose(
+            again.predict(list(range(60))).mean, opt.predict(list(range(60))).mean, rtol=1e-9
+        )
         with pytest.raises(ObservationError):
             again.tell([33], [0.0], noise=-1.0)
 

@@ -25,7 +25,9 @@ def test_a_clearly_bad_arm_is_eliminated():
     bad = np.flatnonzero(chosen == 2)
     assert len(bad) <= 3
     assert bad[-1] < 12
-    first = policy.belief.levels[0].covariance  # its interval at level 1 excludes it: μ + βσ < max(μ + βσ) − 2·½κ
+    first = policy.belief.levels[
+        0
+    ].covariance  # its interval at level 1 excludes it: μ + βσ < max(μ + βσ) − 2·½κ
     upper = first.mean + policy.beta * np.sqrt(first.variance)
     assert upper[2] < upper.max() - 1.0
     assert np.mean(chosen[-100:] == 0) > 0.9
@@ -40,7 +42,9 @@ def test_which_arm_joins_a_level_does_not_depend_on_the_rewards_of_that_level():
     for _ in range(150):
         play(policy, problem.pull, 1)
         arm, state, belief = int(policy.choose()[0]), policy._state, policy.belief
-        s = belief.level_of(np.array([level.covariance.variance[[arm]] for level in belief.levels]))[0]
+        s = belief.level_of(
+            np.array([level.covariance.variance[[arm]] for level in belief.levels])
+        )[0]
         if s < 0:
             continue
         reached.add(s)
@@ -50,7 +54,9 @@ def test_which_arm_joins_a_level_does_not_depend_on_the_rewards_of_that_level():
             if history.n_observations:
                 u = len(history.pulled)
                 fake = rng.standard_normal(u) * 10
-                batch = Batch(policy.arms[history.pulled], np.ones(u), fake, history.counts, history.pulled, u)
+                batch = Batch(
+                    policy.arms[history.pulled], np.ones(u), fake, history.counts, history.pulled, u
+                )
                 prior = Exact().prior(KERNEL, table, 0.01, 0.1, rng)
                 levels[deeper] = prior.observed(batch).after
         policy._state = replace(state, belief=replace(belief, levels=tuple(levels)))
@@ -69,12 +75,18 @@ def test_the_levels_partition_what_was_observed():
     for sample in samples:
         np.add.at(counts, sample.pulled, sample.counts)
     assert (counts <= policy.counts).all()
-    for sample, level in zip(samples, policy.belief.levels, strict=True):  # each posterior is that of its own sample
+    for sample, level in zip(
+        samples, policy.belief.levels, strict=True
+    ):  # each posterior is that of its own sample
         alone = ma.GPUCB(problem.arms, KERNEL, regularization=0.01)
         if sample.n_observations:
-            alone.observe(sample.pulled, sample.sums / sample.counts, noise=0.1 / np.sqrt(sample.counts))
+            alone.observe(
+                sample.pulled, sample.sums / sample.counts, noise=0.1 / np.sqrt(sample.counts)
+            )
         np.testing.assert_allclose(level.covariance.mean, alone.scores().mean, atol=1e-8)
-        np.testing.assert_allclose(level.covariance.variance, alone.scores().variance, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(
+            level.covariance.variance, alone.scores().variance, rtol=1e-6, atol=1e-9
+        )
 
 
 def test_the_fixed_design_radius_covers():

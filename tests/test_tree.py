@@ -28,7 +28,9 @@ def rkhs(kernel, d, seed, norm=1.5):
         return kernel(rows, X) @ a
 
     grid = (
-        np.linspace(0, 1, 2001)[:, None] if d == 1 else np.stack(np.meshgrid(*[np.linspace(0, 1, 151)] * 2), -1).reshape(-1, 2)
+        np.linspace(0, 1, 2001)[:, None]
+        if d == 1
+        else np.stack(np.meshgrid(*[np.linspace(0, 1, 151)] * 2), -1).reshape(-1, 2)
     )
     best = grid[int(np.argmax(f(grid)))]
     for width in (1e-2, 1e-3, 1e-4, 1e-5):
@@ -43,7 +45,9 @@ def run(d, seed, steps=None, **options):
     kernel, noise, norm, horizon, depth = PROBLEMS[d]
     f, best = rkhs(kernel, d, seed, norm)
     settings = {"regularization": noise**2, "depth": depth, "seed": seed, **options}
-    policy = AdaBKB(Box([[0, 1]] * d), kernel, confidence=ma.Certified(norm, noise, delta=0.1), **settings)
+    policy = AdaBKB(
+        Box([[0, 1]] * d), kernel, confidence=ma.Certified(norm, noise, delta=0.1), **settings
+    )
     rng = np.random.default_rng([seed, 1])
     for _ in range(steps or horizon):
         x = policy.choose()
@@ -114,7 +118,9 @@ def test_the_index_bounds_f_over_the_cell():
     tree, rng = policy.tree, np.random.default_rng(0)
     leaves = tree.leaves
     reach = tree.norm * policy._reach[leaves.depth]
-    for low, high, cap, centre, inside in zip(leaves.low, leaves.high, leaves.cap, leaves.centre, reach, strict=True):
+    for low, high, cap, centre, inside in zip(
+        leaves.low, leaves.high, leaves.cap, leaves.centre, reach, strict=True
+    ):
         X = rng.uniform(low, high, (30, 2))
         values = f(X)
         assert values.max() <= cap + inside
@@ -146,7 +152,14 @@ def test_only_the_leaves_on_top_are_scored_and_the_choice_is_that_of_all():
 
 def hartmann(X):
     """Hartmann-6 with mean 0 and standard deviation 1 over the cube, and its maximum."""
-    A = np.array([[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]])
+    A = np.array(
+        [
+            [10, 3, 17, 3.5, 1.7, 8],
+            [0.05, 10, 17, 0.1, 8, 14],
+            [3, 3.5, 1.7, 10, 17, 8],
+            [17, 8, 0.05, 10, 0.1, 14],
+        ]
+    )
     P = [[1312, 1696, 5569, 124, 8283, 5886], [2329, 4135, 8307, 3736, 1004, 9991],
          [2348, 1451, 3522, 2883, 3047, 6650], [4047, 8828, 8732, 5743, 1091, 381]]  # fmt: skip
     distances = (A * np.square(X[:, None] - np.array(P) / 1e4)).sum(axis=2)
@@ -155,7 +168,9 @@ def hartmann(X):
 
 def test_a_norm_far_too_small_is_warned_of_once_and_loses_no_cell():
     """The tree of Hartmann-6 told F = 1 collapsed to some leaves, and ended with regret 0.4 to 1.7."""
-    policy = AdaBKB(Box([[0, 1]] * 6), k.RBF(0.5), regularization=1e-4, confidence=ma.Certified(1.0, 0.01))
+    policy = AdaBKB(
+        Box([[0, 1]] * 6), k.RBF(0.5), regularization=1e-4, confidence=ma.Certified(1.0, 0.01)
+    )
     highest = -np.inf
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -165,7 +180,9 @@ def test_a_norm_far_too_small_is_warned_of_once_and_loses_no_cell():
             highest = max(highest, hartmann(x)[0])
     assert [warning.category for warning in caught] == [NormWarning]
     assert policy.tree.refuted
-    assert np.prod(policy.tree.leaves.high - policy.tree.leaves.low, axis=1).sum() == pytest.approx(1.0)
+    assert np.prod(policy.tree.leaves.high - policy.tree.leaves.low, axis=1).sum() == pytest.approx(
+        1.0
+    )
     assert (3.32237 - 0.26) / 0.385 - highest < 0.2
 
 
@@ -187,7 +204,9 @@ def test_bad_settings():
         AdaBKB(box, k.RBF(0.3), confidence=ma.Constant(2.0))
     with pytest.raises(ParameterError):
         AdaBKB(box, k.RBF(0.3), confidence=radius, children=1)
-    policy = AdaBKB(box, 2.0 * k.RBF(0.3) * k.On(k.Matern(0.5), 0, 1), confidence=ma.Constant(2.0), norm=1.0)
+    policy = AdaBKB(
+        box, 2.0 * k.RBF(0.3) * k.On(k.Matern(0.5), 0, 1), confidence=ma.Constant(2.0), norm=1.0
+    )
     before = policy._state
     with pytest.raises(ArmsError):
         policy.observe([[1.5]], [0.0])

@@ -10,7 +10,11 @@ from manyarms.warp import Warp
 NEXT = float(np.nextafter(0.1, 1))
 values = st.one_of(
     st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=12),  # ties
-    st.lists(st.floats(-10, 10, allow_subnormal=False).map(lambda x: round(x, 6)), min_size=1, max_size=30),
+    st.lists(
+        st.floats(-10, 10, allow_subnormal=False).map(lambda x: round(x, 6)),
+        min_size=1,
+        max_size=30,
+    ),
 )
 
 
@@ -43,13 +47,19 @@ def test_it_is_strictly_increasing_and_undone_by_its_inverse(means):
     at_floor = float(warp.value(np.array([warp.floor]))[0])
     for at in (np.array(means), inside, outside[outside > at_floor]):
         rewards = warp.reward(at)
-        np.testing.assert_allclose(warp.value(rewards), at, rtol=1e-9, atol=1e-9 * (spread + np.abs(means).max()))
+        np.testing.assert_allclose(
+            warp.value(rewards), at, rtol=1e-9, atol=1e-9 * (spread + np.abs(means).max())
+        )
         apart = np.diff(np.sort(at)) > 1e-6 * spread
         assert (np.diff(warp.reward(np.sort(at)))[apart] > 0).all()
     far = np.array([-50.0, -5.0, 0.0, 5.0, 50.0])
     assert (np.diff(warp.value(far)) > 0).all()
-    np.testing.assert_allclose(warp.reward(warp.value(far)), np.maximum(far, warp.floor), rtol=1e-6, atol=1e-6)
-    assert (warp.reward(outside[outside <= at_floor]) == pytest.approx(warp.floor)) or at_floor < outside.min()
+    np.testing.assert_allclose(
+        warp.reward(warp.value(far)), np.maximum(far, warp.floor), rtol=1e-6, atol=1e-6
+    )
+    assert (
+        warp.reward(outside[outside <= at_floor]) == pytest.approx(warp.floor)
+    ) or at_floor < outside.min()
 
 
 @given(values)
@@ -57,9 +67,13 @@ def test_the_better_half_keeps_its_distances_and_the_worse_goes_by_rank(means):
     means = np.array(means)
     warp, median = check(means), np.median(means)
     better = np.concatenate([means[means >= median], median + np.array([0.0, 1.0, 7.0, 1e3])])
-    np.testing.assert_allclose(warp.reward(better), (better - median) * warp.slope, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        warp.reward(better), (better - median) * warp.slope, rtol=1e-9, atol=1e-9
+    )
     if (means > median).any():
-        assert np.sqrt(np.mean(np.square(warp.reward(means[means >= median])))) == pytest.approx(1.0)
+        assert np.sqrt(np.mean(np.square(warp.reward(means[means >= median])))) == pytest.approx(
+            1.0
+        )
     worse = np.unique(means[means < median])
     if len(worse):
         assert (warp.reward(worse) < 0).all()
@@ -72,7 +86,12 @@ def test_the_units_do_not_matter(means, scale, shift):
     if not np.ptp(means):
         return
     rewards = check(means).reward(means)
-    np.testing.assert_allclose(check(scale * (means + shift)).reward(scale * (means + shift)), rewards, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        check(scale * (means + shift)).reward(scale * (means + shift)),
+        rewards,
+        rtol=1e-6,
+        atol=1e-6,
+    )
 
 
 def test_knots():
@@ -128,7 +147,13 @@ def test_huge_values_are_a_finite_map(means):
 
 
 @pytest.mark.parametrize(
-    "means", [[0.1, 0.1, 0.1, NEXT], [0.1, NEXT, NEXT], [NEXT] * 5 + [0.1], [1e9 + 0.1, np.nextafter(1e9 + 0.1, 0)]]
+    "means",
+    [
+        [0.1, 0.1, 0.1, NEXT],
+        [0.1, NEXT, NEXT],
+        [NEXT] * 5 + [0.1],
+        [1e9 + 0.1, np.nextafter(1e9 + 0.1, 0)],
+    ],
 )
 def test_means_that_differ_by_rounding_are_one_value(means):
     """The mean of three times 0.1 is not 0.1."""

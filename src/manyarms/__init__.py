@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from manyarms.policies.policy import Prediction
     from manyarms.search.scores import Scores
     from manyarms.search.tuning import Tuning
-    from manyarms.sketch.confidence import Bayes, Certified, Constant, Growing, LogDet, Resampled, Theory
+    from manyarms.sketch.confidence import (
+        Bayes,
+        Certified,
+        Constant,
+        Growing,
+        LogDet,
+        Resampled,
+        Theory,
+    )
     from manyarms.sketch.dictionary import oversampling_for
     from manyarms.sketch.evidence import Evidence
     from manyarms.study import Study

@@ -29,7 +29,9 @@ def real(
     raise error(f"{name} must be {meaning}, got {value!r}")
 
 
-def whole(value: Any, name: str, *, at_least: int = 1, error: type[ManyArmsError] = ParameterError) -> int:
+def whole(
+    value: Any, name: str, *, at_least: int = 1, error: type[ManyArmsError] = ParameterError
+) -> int:
     """A whole number from `at_least`."""
     if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= at_least:
         return int(value)

@@ -20,7 +20,10 @@ class Stats:
         return _Timer(self, name)
 
     def __str__(self) -> str:
-        rows = (f"{name:<20}{n:>12,}{self.seconds.get(name, float('nan')):>12.3f}" for name, n in self.counts.items())
+        rows = (
+            f"{name:<20}{n:>12,}{self.seconds.get(name, float('nan')):>12.3f}"
+            for name, n in self.counts.items()
+        )
         return "\n".join([f"{'':<20}{'times':>12}{'seconds':>12}", *rows]).replace("nan", "   ")
 
 
@@ -31,7 +34,12 @@ class _Timer:
     def __enter__(self) -> None:
         self._start = perf_counter()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._stats.count(self._name)
         spent = perf_counter() - self._start
         self._stats.seconds[self._name] = self._stats.seconds.get(self._name, 0.0) + spent

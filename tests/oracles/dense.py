@@ -22,7 +22,9 @@ def sketched(kernel, arms, dictionary, pulls, rewards, regularization, X):
     Z, z = kernel(arms[pulls], S) @ embed, kernel(X, S) @ embed
     V = Z.T @ Z + regularization * np.eye(len(S))
     mean = z @ np.linalg.solve(V, Z.T @ rewards)
-    variance = (kernel.diag(X) - np.einsum("ij,ij->i", z @ (Z.T @ Z), np.linalg.solve(V, z.T).T)) / regularization
+    variance = (
+        kernel.diag(X) - np.einsum("ij,ij->i", z @ (Z.T @ Z), np.linalg.solve(V, z.T).T)
+    ) / regularization
     return mean, variance
 
 

@@ -63,7 +63,12 @@ class Grams:
 
     @classmethod
     def of(cls, kernel: Kernel, S, U, X) -> "Grams":
-        return cls(gram(kernel, S, S), gram(kernel, U, S), gram(kernel, X, S), [kernel(x, x) for x in rows(X)])
+        return cls(
+            gram(kernel, S, S),
+            gram(kernel, U, S),
+            gram(kernel, X, S),
+            [kernel(x, x) for x in rows(X)],
+        )
 
     def rounded(self, rng) -> "Grams":
         """Every kernel value off by up to ε: what a double precision algorithm has to start from."""
@@ -71,7 +76,12 @@ class Grams:
         def off(M, symmetric=False):
             noise = np.finfo(float).eps * rng.uniform(-1, 1, (M.rows, M.cols))
             noise = np.tril(noise) + np.tril(noise, -1).T if symmetric else noise
-            return mp.matrix([[M[i, j] * (1 + mp.mpf(noise[i, j])) for j in range(M.cols)] for i in range(M.rows)])
+            return mp.matrix(
+                [
+                    [M[i, j] * (1 + mp.mpf(noise[i, j])) for j in range(M.cols)]
+                    for i in range(M.rows)
+                ]
+            )
 
         return Grams(off(self.SS, symmetric=True), off(self.US), off(self.XS), self.diag)
 
@@ -84,7 +94,10 @@ def sketched_moments(grams: Grams, counts, sums, regularization):
     explained, uncertain = grams.XS * grams.SS**-1, grams.XS * M
     variance = []
     for i in range(grams.XS.rows):
-        dot = [sum(T[i, j] * grams.XS[i, j] for j in range(grams.XS.cols)) for T in (explained, uncertain)]
+        dot = [
+            sum(T[i, j] * grams.XS[i, j] for j in range(grams.XS.cols))
+            for T in (explained, uncertain)
+        ]
         variance.append((grams.diag[i] - dot[0]) / lam + dot[1])
     return _floats(mean), _floats(variance)
 
@@ -98,7 +111,9 @@ def exact_moments(kernel: Kernel, U, counts, sums, regularization, X):
     mean = K * (T * mp.matrix([a / b for a, b in zip(s, n, strict=True)]))
     B = K * T
     diag = [kernel(x, x) for x in rows(X)]
-    variance = [(diag[i] - sum(B[i, j] * K[i, j] for j in range(K.cols))) / lam for i in range(K.rows)]
+    variance = [
+        (diag[i] - sum(B[i, j] * K[i, j] for j in range(K.cols))) / lam for i in range(K.rows)
+    ]
     return _floats(mean), _floats(variance)
 
 

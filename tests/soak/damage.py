@@ -33,7 +33,9 @@ def small(path: Path) -> bytes:
     """The bytes of a small study, with a snapshot."""
     every, module.EVERY = module.EVERY, 4
     try:
-        study = ma.Study.create(path, ma.Pool.from_array(np.random.default_rng(0).random((12, 2))), worker="w")
+        study = ma.Study.create(
+            path, ma.Pool.from_array(np.random.default_rng(0).random((12, 2))), worker="w"
+        )
         for id in range(6):
             study.tell(id, [float(id)], token=f"job {id}")
         study.tell(6, failed=True)
@@ -75,7 +77,11 @@ def answers(path: Path) -> object:
 def cuts(path: Path, number: int | None = None, seed: int = 0) -> Outcome:
     """Cut the file at every byte, or at so many of them."""
     whole = small(path)
-    lengths = range(len(whole)) if number is None else random.Random(seed).sample(range(len(whole)), number)
+    lengths = (
+        range(len(whole))
+        if number is None
+        else random.Random(seed).sample(range(len(whole)), number)
+    )
     truth = answers(path)
     return _tried(path, (whole[:length] for length in lengths), truth)
 
@@ -113,7 +119,9 @@ def _tried(path: Path, copies: Iterable[bytes], truth: object) -> Outcome:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cuts", default="all", help="how many, or all")
     parser.add_argument("--flips", type=int, default=10_000)
     given = parser.parse_args()

@@ -108,7 +108,14 @@ def _creating(folder: Path, shim: ctypes.CDLL, number: int, once: int) -> int:
     raise AssertionError("faults without end")
 
 
-def _calling(folder: Path, shim: ctypes.CDLL, name: str, call: Callable[[ma.Study], object], number: int, once: int) -> int:
+def _calling(
+    folder: Path,
+    shim: ctypes.CDLL,
+    name: str,
+    call: Callable[[ma.Study], object],
+    number: int,
+    once: int,
+) -> int:
     path = folder / f"{name}{number}_{once}.db"
     study = ma.Study.create(path, pool())
     for id in range(9):
@@ -131,10 +138,14 @@ def _calling(folder: Path, shim: ctypes.CDLL, name: str, call: Callable[[ma.Stud
         reached = shim_calls(shim) > k
         shim.shim_fail(ctypes.c_long(-1), 0, 0)
         reopened = ma.Study.open(path)
-        assert [trial.value for trial in reopened.history][:9] == [float(id) for id in range(9)], "committed data is lost"
+        assert [trial.value for trial in reopened.history][:9] == [float(id) for id in range(9)], (
+            "committed data is lost"
+        )
         assert reopened.verify() == reopened.n_events
         if message is not None:
-            assert reopened.n_events == before or "not known" in message, "an error was raised, and something was written"
+            assert reopened.n_events == before or "not known" in message, (
+                "an error was raised, and something was written"
+            )
             assert not (once and "not known" in message)
         elif name != "best":
             assert reopened.n_events > before, "no error was raised, and nothing was written"
@@ -162,7 +173,9 @@ def built(folder: Path) -> Path | None:
         return None
     (folder / "shim.c").write_text(SHIM)
     library = folder / "shim.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, folder / "shim.c", "-ldl"], check=True)
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-o", library, folder / "shim.c", "-ldl"], check=True
+    )
     return library
 
 
@@ -178,7 +191,11 @@ def main() -> None:
         if library is None:
             sys.exit("this check needs Linux and a C compiler")
         environment = {**os.environ, "SOAK_SHIM": str(library), "LD_PRELOAD": str(library)}
-        sys.exit(subprocess.run([sys.executable, "-m", "soak.disk", *sys.argv[1:]], env=environment, check=False).returncode)
+        sys.exit(
+            subprocess.run(
+                [sys.executable, "-m", "soak.disk", *sys.argv[1:]], env=environment, check=False
+            ).returncode
+        )
 
 
 if __name__ == "__main__":

@@ -39,7 +39,14 @@ def kills(where: str | Path, number: int, seed: int = 0, longest: float = 0.15) 
 
     def so_far() -> Kills:
         clock, processor = zip(*took, strict=True)
-        return Kills(len(took), acknowledged, unanswered, statistics.median(clock), max(clock), max(processor))
+        return Kills(
+            len(took),
+            acknowledged,
+            unanswered,
+            statistics.median(clock),
+            max(clock),
+            max(processor),
+        )
 
     for i in range(number):
         if i % 50 == 0:
@@ -63,7 +70,11 @@ def kills(where: str | Path, number: int, seed: int = 0, longest: float = 0.15) 
         extra = set(values) - {*expected, *said, -1.0 - i}
         assert not {*expected, *said} - set(values), "an acknowledged result is lost"
         assert extra <= {said[-1] + 1 if said else 1e6 * i}, f"{extra} were never told"
-        acknowledged, unanswered, expected = acknowledged + len(said), unanswered + len(extra), values
+        acknowledged, unanswered, expected = (
+            acknowledged + len(said),
+            unanswered + len(extra),
+            values,
+        )
         if i % 50 == 49:
             assert study.verify() == study.n_events
             print(so_far(), flush=True)
@@ -92,7 +103,9 @@ def _received(reader: Connection) -> list[float]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--where", choices=["disk", "memory", "postgresql"], default="disk")
     given = parser.parse_args()

@@ -66,12 +66,19 @@ def _hold(location: str | Path, writer: Connection) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--processes", type=int, default=64)
     parser.add_argument("--tells", type=int, default=1000)
     parser.add_argument("--where", choices=["disk", "memory", "postgresql"], default="memory")
     given = parser.parse_args()
     with place(given.where) as where:
-        print(f"{given.where}: the next writer after one died with the lock waited {dies_with_lock(where):.3f} s", flush=True)
+        print(
+            f"{given.where}: the next writer after one died with the lock waited {dies_with_lock(where):.3f} s",
+            flush=True,
+        )
         seconds = writers(where, given.processes, given.tells)
-        print(f"{given.where}: {given.processes} processes × {given.tells} tells, each there once, in {seconds:.0f} s")
+        print(
+            f"{given.where}: {given.processes} processes × {given.tells} tells, each there once, in {seconds:.0f} s"
+        )

@@ -32,9 +32,13 @@ def as_rows(arms: "ArrayLike | str | Path | Checked", n_columns: int | None = No
         return arms.rows
     X = _read(Path(arms)) if isinstance(arms, str | Path) else _array(arms)
     if X.dtype.kind not in "fiub":
-        raise ArmsError(f"arms must be real numbers, got dtype {X.dtype}; encode other columns as numbers first")
+        raise ArmsError(
+            f"arms must be real numbers, got dtype {X.dtype}; encode other columns as numbers first"
+        )
     if X.ndim != 2:
-        raise ArmsError(f"arms must have shape (n_arms, n_features), got {X.shape}; a single feature is arms.reshape(-1, 1)")
+        raise ArmsError(
+            f"arms must have shape (n_arms, n_features), got {X.shape}; a single feature is arms.reshape(-1, 1)"
+        )
     if 0 in X.shape:
         raise ArmsError(f"arms must hold at least one arm and one feature, got shape {X.shape}")
     if n_columns is not None and X.shape[1] != n_columns:
@@ -44,7 +48,9 @@ def as_rows(arms: "ArrayLike | str | Path | Checked", n_columns: int | None = No
         bad = np.argwhere(~np.isfinite(rows[start : start + ROWS_CHECKED]))
         if len(bad):
             row, column = start + bad[0][0], bad[0][1]
-            raise ArmsError(f"arms must be finite, got {rows[row, column]} in row {row}, column {column}")
+            raise ArmsError(
+                f"arms must be finite, got {rows[row, column]} in row {row}, column {column}"
+            )
     rows.setflags(write=False)
     return rows
 
@@ -60,17 +66,25 @@ def _array(arms: Any) -> AnyArray:
 
 def _read(path: Path) -> AnyArray:
     if path.suffix == ".npy":
-        return _attempt(path, lambda: np.load(path, mmap_mode="r", allow_pickle=False), (OSError, ValueError))
+        return _attempt(
+            path, lambda: np.load(path, mmap_mode="r", allow_pickle=False), (OSError, ValueError)
+        )
     if path.suffix != ".parquet":
         raise ArmsError(f"arms come from a .npy or a .parquet file, got {path}")
     try:
         import polars  # noqa: PLC0415  an extra
     except ImportError as error:
-        raise ArmsError("reading .parquet files needs polars: pip install 'manyarms[tables]'") from error
-    return _attempt(path, lambda: polars.read_parquet(path).to_numpy(), (OSError, polars.exceptions.PolarsError))
+        raise ArmsError(
+            "reading .parquet files needs polars: pip install 'manyarms[tables]'"
+        ) from error
+    return _attempt(
+        path, lambda: polars.read_parquet(path).to_numpy(), (OSError, polars.exceptions.PolarsError)
+    )
 
 
-def _attempt(path: Path, read: Callable[[], AnyArray], failures: tuple[type[Exception], ...]) -> AnyArray:
+def _attempt(
+    path: Path, read: Callable[[], AnyArray], failures: tuple[type[Exception], ...]
+) -> AnyArray:
     try:
         return np.asarray(read())
     except failures as error:

@@ -43,12 +43,29 @@ class Bits(Column):
         """Blocks of rows of 0 and 1, each with its first position."""
         n_rows = max(1, ENTRIES_DECODED // self.n_bits)
         texts = not isinstance(values.dtype, pl.List | pl.Array)
-        plain = values.cast(pl.String) if texts else values if isinstance(values.dtype, pl.List) else values.arr.to_list()
+        plain = (
+            values.cast(pl.String)
+            if texts
+            else values
+            if isinstance(values.dtype, pl.List)
+            else values.arr.to_list()
+        )
         for start in range(0, len(values), n_rows):
             block = plain.slice(start, n_rows)
             lengths = (block.str.len_bytes() if texts else block.list.len()).to_numpy()
-            _raise_first(lengths != self.n_bits, start, self, values, f"{self.n_bits} of them as in the first row", label)
-            flat = np.frombuffer(block.str.join("").item().encode(), np.uint8) - ord("0") if texts else self._entries(block)
+            _raise_first(
+                lengths != self.n_bits,
+                start,
+                self,
+                values,
+                f"{self.n_bits} of them as in the first row",
+                label,
+            )
+            flat = (
+                np.frombuffer(block.str.join("").item().encode(), np.uint8) - ord("0")
+                if texts
+                else self._entries(block)
+            )
             bits = flat.reshape(len(block), self.n_bits)
             _raise_first(bits.max(axis=1) > 1, start, self, values, "0 and 1", label)
             yield start, bits
@@ -65,7 +82,9 @@ class Bits(Column):
         return Feature(self.name, "bits", start, start + self.width, "bits", n_bits=self.n_bits)
 
 
-def _raise_first(bad: AnyArray, start: int, column: Bits, values: pl.Series, expected: str, label: Label) -> None:
+def _raise_first(
+    bad: AnyArray, start: int, column: Bits, values: pl.Series, expected: str, label: Label
+) -> None:
     if bad.any():
         row = start + int(bad.argmax())
         raise ArmsError(

@@ -18,12 +18,32 @@ import numpy as np
 import polars as pl
 
 from manyarms.arms.objects import encoded
-from manyarms.arms.values import Label, as_booleans, as_numbers, as_python, codes_of, first_true, like, listed, plain_type
+from manyarms.arms.values import (
+    Label,
+    as_booleans,
+    as_numbers,
+    as_python,
+    codes_of,
+    first_true,
+    like,
+    listed,
+    plain_type,
+)
 from manyarms.errors import ArmsError
 from manyarms.kernels.base import Kernel
 from manyarms.typing import AnyArray, Array
 
-TYPES = ("continuous", "log", "integer", "boolean", "ordered", "categorical", "text", "bits", "ignore")
+TYPES = (
+    "continuous",
+    "log",
+    "integer",
+    "boolean",
+    "ordered",
+    "categorical",
+    "text",
+    "bits",
+    "ignore",
+)
 
 Kind = Literal["numeric", "categorical", "bits", "object"]
 
@@ -90,7 +110,9 @@ class Aside(Column):
 
     def encode(self, values: pl.Series, label: Label, out: Array) -> None:
         """Nothing to fill; a constant that changes is an error, since the features would not tell."""
-        if self.constant is None or (values.n_unique() == 1 and as_python(values[0]) == self.constant[0]):
+        if self.constant is None or (
+            values.n_unique() == 1 and as_python(values[0]) == self.constant[0]
+        ):
             return
         for row, value in enumerate(values.to_list()):
             if value != self.constant[0]:
@@ -127,7 +149,11 @@ class Numeric(Column):
             scaled = (np.log(numbers.astype(np.float64)) - low) / ((high - low) or 1.0)
         else:
             scale = 1.0 if np.isfinite(float(self.high) - float(self.low)) else 0.5
-            width = (float(self.high - self.low) if scale == 1.0 else self.high * scale - self.low * scale) or 1.0
+            width = (
+                float(self.high - self.low)
+                if scale == 1.0
+                else self.high * scale - self.low * scale
+            ) or 1.0
             with np.errstate(over="ignore"):
                 scaled = _minus(numbers, self.low, scale) / width
         bad = np.flatnonzero(~np.isfinite(scaled))
@@ -139,7 +165,9 @@ class Numeric(Column):
         out[:, 0] = scaled
 
     def feature(self, start: int) -> Feature:
-        return Feature(self.name, "numeric", start, start + 1, self.type, low=self.low, high=self.high)
+        return Feature(
+            self.name, "numeric", start, start + 1, self.type, low=self.low, high=self.high
+        )
 
 
 def _minus(numbers: AnyArray, low: float, scale: float) -> Array:
@@ -169,7 +197,9 @@ class Ordered(Column):
         np.divide(found.to_numpy(), max(len(self.levels) - 1, 1), out=out[:, 0])
 
     def feature(self, start: int) -> Feature:
-        return Feature(self.name, "numeric", start, start + 1, "ordered", tuple(self.levels.to_list()))
+        return Feature(
+            self.name, "numeric", start, start + 1, "ordered", tuple(self.levels.to_list())
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +212,9 @@ class Coded(Column):
     def fit(cls, values: pl.Series, name: str, type: str, label: Label) -> "Coded":
         empty = pl.Series([], dtype=pl.Boolean if type == "boolean" else plain_type(values.dtype))
         column = cls(name, type, empty)
-        return column.grown(pl.Series([False, True]) if type == "boolean" else values, label).grown(values, label)
+        return column.grown(pl.Series([False, True]) if type == "boolean" else values, label).grown(
+            values, label
+        )
 
     def _values(self, values: pl.Series, label: Label) -> pl.Series:
         if self.type == "boolean":
@@ -198,7 +230,9 @@ class Coded(Column):
 
     def grown(self, values: pl.Series, label: Label) -> Self:
         plain = self._values(values, label).unique()
-        new = plain.filter(~plain.is_in(self.levels.drop_nulls().to_list()) & plain.is_not_null()).sort()
+        new = plain.filter(
+            ~plain.is_in(self.levels.drop_nulls().to_list()) & plain.is_not_null()
+        ).sort()
         if plain.null_count() and not self.levels.null_count():
             new = new.extend(pl.Series([None], dtype=self.levels.dtype))
         return type(self)(self.name, self.type, pl.concat([self.levels, new])) if len(new) else self
@@ -210,7 +244,9 @@ class Coded(Column):
         out[:, 0] = found.to_numpy()
 
     def feature(self, start: int) -> Feature:
-        return Feature(self.name, "categorical", start, start + 1, self.type, tuple(self.levels.to_list()))
+        return Feature(
+            self.name, "categorical", start, start + 1, self.type, tuple(self.levels.to_list())
+        )
 
     def takes_missing(self) -> bool:
         return True

@@ -21,5 +21,7 @@ def joined(context: Any, arms: ArrayLike) -> Array:
     try:
         shared = as_rows([context])
     except ArmsError as error:
-        raise ArmsError(f"a context must be a flat sequence of finite numbers, got {context!r}") from error
+        raise ArmsError(
+            f"a context must be a flat sequence of finite numbers, got {context!r}"
+        ) from error
     return np.hstack([np.repeat(shared, len(rows), axis=0), rows]).astype(np.float64)

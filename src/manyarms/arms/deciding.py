@@ -9,7 +9,16 @@ import polars as pl
 from manyarms.arms.bits import Bits
 from manyarms.arms.columns import TYPES, Aside, Coded, Column, Numeric, Ordered
 from manyarms.arms.reading import Declared
-from manyarms.arms.values import Label, as_python, date_error, is_bits, is_text, like, listed, plain_type
+from manyarms.arms.values import (
+    Label,
+    as_python,
+    date_error,
+    is_bits,
+    is_text,
+    like,
+    listed,
+    plain_type,
+)
 from manyarms.errors import ArmsError, ParameterError
 
 SPREAD = 100
@@ -28,7 +37,9 @@ def checked_types(columns: Mapping[str, str | Sequence[Any]] | None) -> dict[str
     if columns is None:
         return {}
     if not isinstance(columns, Mapping):
-        raise ParameterError(f"columns must map names to types, such as {{'dose': 'log'}}, got {columns!r}")
+        raise ParameterError(
+            f"columns must map names to types, such as {{'dose': 'log'}}, got {columns!r}"
+        )
     return {name: _checked_type(name, declared) for name, declared in columns.items()}
 
 
@@ -40,10 +51,18 @@ def _checked_type(name: str, declared: Any) -> Declared:
             )
         return declared
     if not isinstance(declared, Sequence | np.ndarray | pl.Series):
-        raise ParameterError(f"columns[{name!r}] must be one of {', '.join(TYPES)}, or a list of levels; got {declared!r}")
+        raise ParameterError(
+            f"columns[{name!r}] must be one of {', '.join(TYPES)}, or a list of levels; got {declared!r}"
+        )
     levels = tuple(level.item() if isinstance(level, np.generic) else level for level in declared)
-    if not levels or len(set(map(repr, levels))) < len(levels) or not (_all_numbers(levels) or _all(levels, str)):
-        raise ParameterError(f"columns[{name!r}] must list distinct levels, all strings or all numbers; got {list(levels)!r}")
+    if (
+        not levels
+        or len(set(map(repr, levels))) < len(levels)
+        or not (_all_numbers(levels) or _all(levels, str))
+    ):
+        raise ParameterError(
+            f"columns[{name!r}] must list distinct levels, all strings or all numbers; got {list(levels)!r}"
+        )
     return levels
 
 
@@ -71,7 +90,9 @@ def decide(
     if declared == "ignore":
         return Aside(name, "ignore")
     if declared is None and dtype.is_temporal():
-        raise date_error(name, f"{dtype}", values.drop_nulls()[0] if values.null_count() < len(values) else None)
+        raise date_error(
+            name, f"{dtype}", values.drop_nulls()[0] if values.null_count() < len(values) else None
+        )
     if declared is None and not _can_be_typed(dtype):
         raise ArmsError(
             f"column {name!r} must hold numbers, booleans, strings or lists of bits, got {dtype}; "
@@ -81,10 +102,18 @@ def decide(
     if not len(known):
         if declared in ("text", "categorical", None):
             return Aside(name, "text") if declared == "text" else Aside(name, "ignore", (None,))
-        raise ArmsError(f"column {name!r} is declared {declared!r} and holds no value at all; fill it or ignore it")
+        raise ArmsError(
+            f"column {name!r} is declared {declared!r} and holds no value at all; fill it or ignore it"
+        )
     if declared is not None:
-        return _as_declared(known, values, name, levels if levels and declared == "ordered" else declared, label)
-    column = _as_declared(known, values, name, levels, label) if levels else _by_values(known, values, name, label)
+        return _as_declared(
+            known, values, name, levels if levels and declared == "ordered" else declared, label
+        )
+    column = (
+        _as_declared(known, values, name, levels, label)
+        if levels
+        else _by_values(known, values, name, label)
+    )
     if not keep_constant and _is_constant(column, values, label):
         return Aside(name, "ignore", (as_python(values[0]),))
     return column
@@ -98,7 +127,12 @@ def _can_be_typed(dtype: pl.DataType) -> bool:
 def _by_values(known: pl.Series, values: pl.Series, name: str, label: Label) -> Column:
     dtype = values.dtype
     if dtype.is_numeric():
-        column = Numeric.fit(known, name, "integer" if dtype.is_integer() else "continuous", _known_label(values, label))
+        column = Numeric.fit(
+            known,
+            name,
+            "integer" if dtype.is_integer() else "continuous",
+            _known_label(values, label),
+        )
         if column.low > 0:
             low, high = known.quantile(0.05, "lower"), known.quantile(0.95, "higher")
             if low and high and high >= SPREAD * low:
@@ -132,12 +166,16 @@ def _of_strings(known: pl.Series, values: pl.Series, name: str, label: Label) ->
     return Aside(name, "text")
 
 
-def _as_declared(known: pl.Series, values: pl.Series, name: str, declared: Declared, label: Label) -> Column:
+def _as_declared(
+    known: pl.Series, values: pl.Series, name: str, declared: Declared, label: Label
+) -> Column:
     if isinstance(declared, tuple):
         return Ordered(name, "ordered", pl.Series(declared, dtype=_level_type(declared)))
     if declared in ("continuous", "log", "integer"):
         return Numeric.fit(known, name, declared, _known_label(values, label))
-    nested = isinstance(values.dtype, pl.List | pl.Array) or not (_can_be_typed(values.dtype) or values.dtype.is_temporal())
+    nested = isinstance(values.dtype, pl.List | pl.Array) or not (
+        _can_be_typed(values.dtype) or values.dtype.is_temporal()
+    )
     if nested and declared != "bits":
         raise ArmsError(
             f"column {name!r} holds {values.dtype}, which cannot be {declared}; only bits and ignore can be declared"

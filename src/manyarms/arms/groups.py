@@ -45,4 +45,6 @@ def hashes_of(rows: Array) -> AnyArray:
 @lru_cache
 def _weights(columns: int) -> AnyArray:
     """Odd numbers of 64 bits, (columns,)."""
-    return np.asarray(np.random.default_rng(0).integers(0, 2**64, columns, dtype=np.uint64) | np.uint64(1))
+    return np.asarray(
+        np.random.default_rng(0).integers(0, 2**64, columns, dtype=np.uint64) | np.uint64(1)
+    )

@@ -40,7 +40,11 @@ class Ids:
 
     def known(self, array: AnyArray) -> Mask:
         """Which of some ids of the same type are among these."""
-        return np.array([id in self._index for id in array]) if self.are_strings else np.isin(array, self.array)
+        return (
+            np.array([id in self._index for id in array])
+            if self.are_strings
+            else np.isin(array, self.array)
+        )
 
     def positions(self, ids: Any) -> Indices:
         """The positions of one id, or of several."""
@@ -66,7 +70,11 @@ class Ids:
             return ids
         several = _several(ids)
         for id in several:
-            if not isinstance(id, Integral) or isinstance(id, bool) or not -(2**63) <= int(id) < 2**63:
+            if (
+                not isinstance(id, Integral)
+                or isinstance(id, bool)
+                or not -(2**63) <= int(id) < 2**63
+            ):
                 raise self._unknown(id)
         return np.array(several, dtype=np.int64)
 
@@ -85,13 +93,25 @@ class Ids:
     def _unknown(self, id: Any) -> UnknownArmError:
         strings, example = self.are_strings, plain(self.array[0])
         expected = "strings" if strings else "whole numbers"
-        if isinstance(id, str) == strings and (strings or (isinstance(id, Integral) and not isinstance(id, bool))):
+        if isinstance(id, str) == strings and (
+            strings or (isinstance(id, Integral) and not isinstance(id, bool))
+        ):
             near = _closest(id, self.array) if strings else None
-            known = f"did you mean {near!r}?" if near is not None else f"ids are {expected} such as {example!r}"
+            known = (
+                f"did you mean {near!r}?"
+                if near is not None
+                else f"ids are {expected} such as {example!r}"
+            )
             return UnknownArmError(f"no candidate has the id {plain(id)!r}; {known}")
         meant = _in_other_type(id, strings)
-        hint = f"; did you mean {meant!r}?" if meant is not None and self._has(meant) else f", such as {example!r}"
-        return UnknownArmError(f"the ids of this pool are {expected}, got {plain(id)!r} of type {type(id).__name__}{hint}")
+        hint = (
+            f"; did you mean {meant!r}?"
+            if meant is not None and self._has(meant)
+            else f", such as {example!r}"
+        )
+        return UnknownArmError(
+            f"the ids of this pool are {expected}, got {plain(id)!r} of type {type(id).__name__}{hint}"
+        )
 
     def _has(self, id: Any) -> bool:
         return id in self._index if isinstance(id, str) else bool((self.array == id).any())
@@ -100,7 +120,9 @@ class Ids:
 def given_ids(given: Sequence[Any] | AnyArray | None, n_rows: int) -> pl.Series:
     """Ids given beside a table, one for each of its rows."""
     series = (
-        pl.Series(given) if isinstance(given, np.ndarray) and given.dtype.kind in "iu" else as_series("ids", _several(given))
+        pl.Series(given)
+        if isinstance(given, np.ndarray) and given.dtype.kind in "iu"
+        else as_series("ids", _several(given))
     )
     if len(series) != n_rows:
         raise ArmsError(f"ids must be one for each of the {n_rows:,} rows, got {len(series):,}")
@@ -112,12 +134,18 @@ def checked_ids(series: pl.Series, rows: Indices) -> AnyArray:
     dtype = series.dtype
     if not dtype.is_integer() and not isinstance(dtype, pl.String | pl.Categorical | pl.Enum):
         advice = (
-            "make them whole numbers or strings, or give another column" if len(series) > series.null_count() else "fill them"
+            "make them whole numbers or strings, or give another column"
+            if len(series) > series.null_count()
+            else "fill them"
         )
-        raise ArmsError(f"ids, in {series.name!r}, must be strings or whole numbers, got {dtype}; {advice}")
+        raise ArmsError(
+            f"ids, in {series.name!r}, must be strings or whole numbers, got {dtype}; {advice}"
+        )
     if series.null_count():
         row = rows[series.is_null().arg_max() or 0]
-        raise ArmsError(f"every row needs an id in {series.name!r}, got none in row {row}; fill it, or give missing='drop'")
+        raise ArmsError(
+            f"every row needs an id in {series.name!r}, got none in row {row}; fill it, or give missing='drop'"
+        )
     twice = series.is_duplicated()
     if twice.any():
         value = series[twice.arg_max() or 0]
@@ -131,12 +159,18 @@ def checked_ids(series: pl.Series, rows: Indices) -> AnyArray:
     try:
         return series.cast(pl.Int64).to_numpy().copy()
     except pl.exceptions.PolarsError as error:
-        raise ArmsError(f"ids that are numbers must fit 64 bits, got {dtype} in {series.name!r}; make them strings") from error
+        raise ArmsError(
+            f"ids that are numbers must fit 64 bits, got {dtype} in {series.name!r}; make them strings"
+        ) from error
 
 
 def _several(ids: Any) -> list[Any]:
     """One id or several as a list."""
-    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable) or (isinstance(ids, np.ndarray) and ids.ndim == 0):
+    if (
+        isinstance(ids, str | bytes)
+        or not isinstance(ids, Iterable)
+        or (isinstance(ids, np.ndarray) and ids.ndim == 0)
+    ):
         return [ids[()] if isinstance(ids, np.ndarray) else ids]
     return list(ids)
 
@@ -146,7 +180,9 @@ def _closest(id: str, ids: AnyArray) -> str | None:
     held = pl.Series(ids.tolist(), dtype=pl.String)
     if len(held) > COMPARED:
         near = held.str.len_chars().cast(pl.Int64).is_between(len(id) - 2, len(id) + 2)
-        held = held.filter(near & (held.str.starts_with(id[:3]) | held.str.ends_with(id[-3:]))).head(COMPARED)
+        held = held.filter(
+            near & (held.str.starts_with(id[:3]) | held.str.ends_with(id[-3:]))
+        ).head(COMPARED)
     found = get_close_matches(id, held.to_list(), n=1)
     return found[0] if found else None
 

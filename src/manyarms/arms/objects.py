@@ -23,7 +23,9 @@ def encoded(arms: Any, kernel: Kernel, width: int | None = None) -> Any:
     if isinstance(arms, np.ndarray) and arms.ndim == 2 and arms.dtype.kind == "f":
         return widened(arms, width) if len(arms) else arms
     if isinstance(arms, str | bytes) or not isinstance(arms, Sequence | np.ndarray):
-        raise ArmsError(f"{kernel!r} takes a sequence of objects, such as a list, got {type(arms).__name__}")
+        raise ArmsError(
+            f"{kernel!r} takes a sequence of objects, such as a list, got {type(arms).__name__}"
+        )
     return widened(encoder.encode(list(arms)), width)
 
 

@@ -44,9 +44,15 @@ class Parts:
             array.setflags(write=False)
 
 
-def first_parts(origin: Origin, frame: pl.DataFrame, ids: AnyArray, label: Label, next_row: int) -> Parts:
+def first_parts(
+    origin: Origin, frame: pl.DataFrame, ids: AnyArray, label: Label, next_row: int
+) -> Parts:
     """Of a table from which ids and rows to leave out were taken."""
-    levels = {n: tuple(dtype.categories) for n, dtype in frame.schema.items() if isinstance(dtype, pl.Enum)} | origin.levels
+    levels = {
+        n: tuple(dtype.categories)
+        for n, dtype in frame.schema.items()
+        if isinstance(dtype, pl.Enum)
+    } | origin.levels
     columns = _decided(frame, origin.declared, levels, origin.missing, label)
     rows = _encode(frame, columns, label)
     first, arm_of = group(rows)
@@ -54,7 +60,9 @@ def first_parts(origin: Origin, frame: pl.DataFrame, ids: AnyArray, label: Label
     return Parts(origin, (frame,), columns, next_row, Ids(ids), X, arm_of)
 
 
-def grown_parts(parts: Parts, frame: pl.DataFrame, ids: AnyArray, label: Label, next_row: int) -> Parts:
+def grown_parts(
+    parts: Parts, frame: pl.DataFrame, ids: AnyArray, label: Label, next_row: int
+) -> Parts:
     """With a table more, from which ids and rows to leave out were taken."""
     columns = []
     for column in parts.columns:
@@ -75,7 +83,11 @@ def grown_parts(parts: Parts, frame: pl.DataFrame, ids: AnyArray, label: Label, 
 
 
 def _decided(
-    frame: pl.DataFrame, declared: dict[str, Declared], levels: dict[str, Levels], missing: str, label: Label
+    frame: pl.DataFrame,
+    declared: dict[str, Declared],
+    levels: dict[str, Levels],
+    missing: str,
+    label: Label,
 ) -> tuple[Column, ...]:
     def column(name: str, keep_constant: bool) -> Column:
         values = cleaned(frame[name])
@@ -96,13 +108,17 @@ def _decided(
             f'or declare columns={{{texts[0]!r}: "categorical"}}'
         )
     if not encoded_columns(columns):
-        raise ArmsError(f"a pool needs features, got only columns that are ignored or empty: {quoted(frame.columns)}")
+        raise ArmsError(
+            f"a pool needs features, got only columns that are ignored or empty: {quoted(frame.columns)}"
+        )
     return columns
 
 
 def check_missing(column: Column, values: pl.Series, missing: str, label: Label) -> None:
     """Raise ArmsError where a value is missing that is no level of the column."""
-    if not values.null_count() or (column.takes_missing() and (missing == "category" or column.type == "ignore")):
+    if not values.null_count() or (
+        column.takes_missing() and (missing == "category" or column.type == "ignore")
+    ):
         return
     row = values.is_null().arg_max() or 0
     advice = (
@@ -118,7 +134,9 @@ def check_missing(column: Column, values: pl.Series, missing: str, label: Label)
 def encoded_columns(columns: Iterable[Column]) -> list[Column]:
     """The columns that are encoded, in the order of the features."""
     order = {"boolean": 1, "categorical": 1, "bits": 2}
-    return sorted((column for column in columns if column.width), key=lambda column: order.get(column.type, 0))
+    return sorted(
+        (column for column in columns if column.width), key=lambda column: order.get(column.type, 0)
+    )
 
 
 def _encode(frame: pl.DataFrame, columns: Iterable[Column], label: Label) -> Array:

@@ -17,7 +17,15 @@ from manyarms.arms.groups import group
 from manyarms.arms.ids import Ids, as_objects, checked_ids, given_ids
 from manyarms.arms.objects import encoded
 from manyarms.arms.parts import Origin, Parts, counted, encoded_columns
-from manyarms.arms.reading import as_path, is_parquet, read_array, read_csv, read_dicts, read_frame, read_parquet
+from manyarms.arms.reading import (
+    as_path,
+    is_parquet,
+    read_array,
+    read_csv,
+    read_dicts,
+    read_frame,
+    read_parquet,
+)
 from manyarms.arms.tables import more_parts, new_parts
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
 from manyarms.kernels.base import Kernel
@@ -72,22 +80,44 @@ class Pool:
         bars, whichever the header has most of. `decimal` is the mark before the fraction of a number."""
         declared = checked_types(columns)
         texts = {name for name, kind in declared.items() if kind in ("bits", "text")}
-        kept = {name for name, kind in declared.items() if kind not in ("continuous", "log", "integer")}
-        return Pool(new_parts(read_csv(as_path(path), id, texts, kept, decimal), {}, id, declared, missing))
+        kept = {
+            name for name, kind in declared.items() if kind not in ("continuous", "log", "integer")
+        }
+        return Pool(
+            new_parts(read_csv(as_path(path), id, texts, kept, decimal), {}, id, declared, missing)
+        )
 
     @classmethod
     def from_parquet(
-        cls, path: str | Path, *, id: str | None = None, columns: Columns | None = None, missing: str = "error"
+        cls,
+        path: str | Path,
+        *,
+        id: str | None = None,
+        columns: Columns | None = None,
+        missing: str = "error",
     ) -> "Pool":
         """The rows of a Parquet file."""
         return Pool(new_parts(read_parquet(as_path(path)), {}, id, checked_types(columns), missing))
 
     @classmethod
-    def from_frame(cls, frame: Any, *, id: str | None = None, columns: Columns | None = None, missing: str = "error") -> "Pool":
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        id: str | None = None,
+        columns: Columns | None = None,
+        missing: str = "error",
+    ) -> "Pool":
         """The rows of a data frame of pandas, polars, pyarrow or what else narwhals knows. An index is left out."""
         table, levels, types = read_frame(frame)
-        if id is not None and id not in table.columns and id in getattr(getattr(frame, "index", None), "names", ()):
-            raise ParameterError(f"id must be a column, got {id!r}, which is the index and left out; call reset_index() first")
+        if (
+            id is not None
+            and id not in table.columns
+            and id in getattr(getattr(frame, "index", None), "names", ())
+        ):
+            raise ParameterError(
+                f"id must be a column, got {id!r}, which is the index and left out; call reset_index() first"
+            )
         types.pop(id or "", None)
         return Pool(new_parts(table, levels, id, types | checked_types(columns), missing))
 
@@ -117,7 +147,9 @@ class Pool:
         return Pool(new_parts(read_array(X, names), {}, None, checked_types(columns), missing, ids))
 
     @classmethod
-    def from_objects(cls, objects: Sequence[Any], kernel: Kernel, *, ids: Sequence[Any] | AnyArray | None = None) -> "Pool":
+    def from_objects(
+        cls, objects: Sequence[Any], kernel: Kernel, *, ids: Sequence[Any] | AnyArray | None = None
+    ) -> "Pool":
         """Objects of any kind that a kernel of objects can compare, such as strings and `kernels.Spectrum`.
 
         The object of a candidate is ``row(id)["object"]``; ids are 0, 1, … unless given.
@@ -130,8 +162,15 @@ class Pool:
         numbers = np.arange(len(rows))
         named = checked_ids(given_ids(numbers if ids is None else ids, len(rows)), numbers)
         first, arm_of = group(rows)
-        column, origin = Objects(OBJECT, OBJECT, kernel, rows.shape[1]), Origin(None, ids is None, "error", {}, {})
-        return Pool(Parts(origin, (_frame_of(objects),), (column,), len(rows), Ids(named), rows[first], arm_of))
+        column, origin = (
+            Objects(OBJECT, OBJECT, kernel, rows.shape[1]),
+            Origin(None, ids is None, "error", {}, {}),
+        )
+        return Pool(
+            Parts(
+                origin, (_frame_of(objects),), (column,), len(rows), Ids(named), rows[first], arm_of
+            )
+        )
 
     def add(self, table: Any, *, ids: Sequence[Any] | AnyArray | None = None) -> "Pool":
         """A pool with more candidates: a data frame, dicts, an array, the path of a .csv or .parquet file; or objects.
@@ -203,13 +242,21 @@ class Pool:
     @cached_property
     def text(self) -> dict[str, AnyArray]:
         """The text columns: a string for each candidate."""
-        tables, names = self._parts.tables, [name for name, kind in self.columns.items() if kind == "text"]
-        return {name: as_objects(chain.from_iterable(t[name].cast(pl.String).to_list() for t in tables)) for name in names}
+        tables, names = (
+            self._parts.tables,
+            [name for name, kind in self.columns.items() if kind == "text"],
+        )
+        return {
+            name: as_objects(chain.from_iterable(t[name].cast(pl.String).to_list() for t in tables))
+            for name in names
+        }
 
     def members(self, arm: int) -> Indices:
         """The positions of the candidates that are an arm."""
         if not isinstance(arm, Integral) or isinstance(arm, bool) or not 0 <= arm < len(self.X):
-            raise UnknownArmError(f"arm must be a row of X, from 0 to {len(self.X) - 1}, got {arm!r}")
+            raise UnknownArmError(
+                f"arm must be a row of X, from 0 to {len(self.X) - 1}, got {arm!r}"
+            )
         order, starts = self._by_arm
         return order[starts[arm] : starts[int(arm) + 1]]
 
@@ -238,7 +285,9 @@ class Pool:
         for index, table in enumerate(self._parts.tables):
             start = ends[index] - len(table)
             here = np.flatnonzero((positions >= start) & (positions < ends[index]))
-            columns = [column.gather(positions[here] - start).to_list() for column in table]  # without threads: see forked.py
+            columns = [
+                column.gather(positions[here] - start).to_list() for column in table
+            ]  # without threads: see forked.py
             for place, values in zip(here, zip(*columns, strict=True), strict=True):
                 rows[place] = dict(zip(table.columns, values, strict=True))
         return rows
@@ -248,7 +297,11 @@ class Pool:
 
     def __repr__(self) -> str:
         types = list(self.columns.values())
-        counts = ", ".join(f"{types.count(kind)} {_PLURAL.get(kind, kind)}" for kind in (*TYPES, OBJECT) if kind in types)
+        counts = ", ".join(
+            f"{types.count(kind)} {_PLURAL.get(kind, kind)}"
+            for kind in (*TYPES, OBJECT)
+            if kind in types
+        )
         same = f" ({len(self.X):,} distinct)" if len(self.X) < len(self) else ""
         return f"Pool({counted(len(self), 'candidate')}{same}, {counted(len(types), 'column')}: {counts})"
 

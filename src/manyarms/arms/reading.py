@@ -27,7 +27,15 @@ SEPARATORS = ",;\t|"
 """Of the columns of a CSV file; the first one wins a draw."""
 SAMPLED = 100
 """Rows of a CSV file looked at for strings of bits."""
-FOREIGN = (TypeError, ValueError, OverflowError, ImportError, NotImplementedError, OSError, pl.exceptions.PolarsError)
+FOREIGN = (
+    TypeError,
+    ValueError,
+    OverflowError,
+    ImportError,
+    NotImplementedError,
+    OSError,
+    pl.exceptions.PolarsError,
+)
 """What other libraries raise at a table that they cannot read."""
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 """How archives begin."""
@@ -47,30 +55,55 @@ def is_parquet(path: Path) -> bool:
     return path.suffix.lower() in (".parquet", ".pq")
 
 
-def read_csv(path: Path, id: str | None, texts: set[str], kept: set[str], decimal: str = ".") -> pl.DataFrame:
+def read_csv(
+    path: Path, id: str | None, texts: set[str], kept: set[str], decimal: str = "."
+) -> pl.DataFrame:
     """`texts` are read as strings, as is the id unless all are numbers written plainly; `kept` are not searched for numbers."""
     if decimal not in (".", ","):
         raise ParameterError(f'decimal must be "." or ",", got {decimal!r}')
-    parse = partial(pl.read_csv, path, separator=_separator(path), decimal_comma=decimal == ",", glob=False)
+    parse = partial(
+        pl.read_csv, path, separator=_separator(path), decimal_comma=decimal == ",", glob=False
+    )
     sample = _attempt(path, lambda: parse(infer_schema_length=0, n_rows=SAMPLED))
     _check_header(path, sample.columns)
-    bits = {name for name in sample.columns if len(known := sample[name].drop_nulls()) and is_bits(known)} - texts - {id}
-    strings = {name: pl.String() for name in sample.columns if name in texts or name in bits or name == id}
+    bits = (
+        {
+            name
+            for name in sample.columns
+            if len(known := sample[name].drop_nulls()) and is_bits(known)
+        }
+        - texts
+        - {id}
+    )
+    strings = {
+        name: pl.String() for name in sample.columns if name in texts or name in bits or name == id
+    }
 
     def read(length: int | None) -> pl.DataFrame:
         return parse(infer_schema_length=length, schema_overrides=strings)
 
     try:
         frame = read(TYPED)
-    except pl.exceptions.PolarsError:  # a row further down is of another type, or the file is broken
+    except (
+        pl.exceptions.PolarsError
+    ):  # a row further down is of another type, or the file is broken
         frame = _attempt(path, lambda: read(None))
     height = len(frame)
     while height and all(value is None for value in frame.row(height - 1)):
         height -= 1  # empty lines at the end
     frame = frame.head(height)
-    searched = [name for name, dtype in frame.schema.items() if dtype == pl.String and name not in kept and name != id]
+    searched = [
+        name
+        for name, dtype in frame.schema.items()
+        if dtype == pl.String and name not in kept and name != id
+    ]
     frame = frame.with_columns(_numbers_in(frame[name], name in bits, decimal) for name in searched)
-    if id is not None and id in frame.columns and id not in texts and frame[id].str.contains(r"^(0|-?[1-9]\d{0,17})$").all():
+    if (
+        id is not None
+        and id in frame.columns
+        and id not in texts
+        and frame[id].str.contains(r"^(0|-?[1-9]\d{0,17})$").all()
+    ):
         frame = frame.with_columns(pl.col(id).cast(pl.Int64))
     return frame
 
@@ -89,7 +122,12 @@ def _first_line(path: Path) -> str:
 
 def _opened(path: Path) -> IO[str]:
     """The text of a file, plain or gzipped."""
-    how: dict[str, Any] = {"mode": "rt", "encoding": "utf-8-sig", "errors": "replace", "newline": ""}
+    how: dict[str, Any] = {
+        "mode": "rt",
+        "encoding": "utf-8-sig",
+        "errors": "replace",
+        "newline": "",
+    }
     return cast(IO[str], gzip.open(path, **how) if _begins_with(path, GZIP) else path.open(**how))
 
 
@@ -109,7 +147,11 @@ def _numbers_in(texts: pl.Series, may_be_bits: bool, decimal: str) -> pl.Series:
     if may_be_bits and is_bits(known) and (len(known[0]) > 18 or known.str.starts_with("0").any()):
         return texts
     whole = plain.cast(pl.Int64, strict=False)
-    return whole if whole.null_count() == len(plain) - len(known) else plain.cast(pl.Float64, strict=False)
+    return (
+        whole
+        if whole.null_count() == len(plain) - len(known)
+        else plain.cast(pl.Float64, strict=False)
+    )
 
 
 def _check_header(path: Path, names: list[str]) -> None:
@@ -118,9 +160,15 @@ def _check_header(path: Path, names: list[str]) -> None:
         raise ArmsError(
             f"cannot read {path}: it must be a CSV file in UTF-8, got the header {strange[0][:40]!r}; convert it first"
         )
-    twice = [name for name in names if name.removesuffix("_duplicated_0") in names and name.endswith("_duplicated_0")]
+    twice = [
+        name
+        for name in names
+        if name.removesuffix("_duplicated_0") in names and name.endswith("_duplicated_0")
+    ]
     if twice:
-        raise ArmsError(f"{path} must name its columns differently, got {twice[0].removesuffix('_duplicated_0')!r} twice")
+        raise ArmsError(
+            f"{path} must name its columns differently, got {twice[0].removesuffix('_duplicated_0')!r} twice"
+        )
 
 
 def read_parquet(path: Path) -> pl.DataFrame:
@@ -147,7 +195,9 @@ def _why(path: Path, error: Exception) -> str:
         with _opened(path) as file:
             lines = csv.reader(file, delimiter=_separator(path))
             n = len(next(lines))
-            line, fields = next(((lines.line_num, len(row)) for row in lines if len(row) > n), (0, 0))
+            line, fields = next(
+                ((lines.line_num, len(row)) for row in lines if len(row) > n), (0, 0)
+            )
         if line:
             return f"its header names {n} columns, got {fields} fields in line {line}; quote fields that hold the separator"
     return f"{_said(error)}; check what it holds, or read it into a data frame yourself"
@@ -169,10 +219,16 @@ def read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels], dict[str, D
             ".csv or .parquet file"
         ) from error
     except FOREIGN as error:
-        raise ArmsError(f"cannot read a table from {type(frame).__name__}: {_said(error)}") from error
+        raise ArmsError(
+            f"cannot read a table from {type(frame).__name__}: {_said(error)}"
+        ) from error
     try:
         eager = native.collect("polars") if isinstance(native, nw.LazyFrame) else native
-        levels = {str(name): tuple(dtype.categories) for name, dtype in eager.schema.items() if isinstance(dtype, nw.Enum)}
+        levels = {
+            str(name): tuple(dtype.categories)
+            for name, dtype in eager.schema.items()
+            if isinstance(dtype, nw.Enum)
+        }
         if eager.implementation.is_pyarrow():
             levels |= _arrow_levels(eager.to_native())
         table = eager.to_polars()
@@ -182,7 +238,9 @@ def read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels], dict[str, D
             f"cannot read a table from {type(frame).__name__}: {where}{_said(error)}; correct it, or give a list of dicts"
         ) from error
     categories = [str(name) for name, dtype in eager.schema.items() if dtype == nw.Categorical]
-    types: dict[str, Declared] = {name: "categorical" for name in categories if table.schema[name].is_numeric()}
+    types: dict[str, Declared] = {
+        name: "categorical" for name in categories if table.schema[name].is_numeric()
+    }
     return table, {name: found for name, found in levels.items() if found}, types
 
 
@@ -199,28 +257,45 @@ def _unreadable(frame: "nw.DataFrame[Any]") -> str:
 def _arrow_levels(table: Any) -> dict[str, Levels]:
     ordered = [field.name for field in table.schema if getattr(field.type, "ordered", False)]
     columns = {name: table.column(name).unify_dictionaries() for name in ordered}
-    return {name: tuple(column.chunk(0).dictionary.to_pylist()) for name, column in columns.items() if column.num_chunks}
+    return {
+        name: tuple(column.chunk(0).dictionary.to_pylist())
+        for name, column in columns.items()
+        if column.num_chunks
+    }
 
 
 def read_dicts(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     dicts = list(rows) if isinstance(rows, Iterable) else rows
     if not isinstance(dicts, list) or not all(isinstance(row, Mapping) for row in dicts):
-        raise ArmsError(f"rows must be dicts, one for each candidate, got {type(rows).__name__} of other things")
+        raise ArmsError(
+            f"rows must be dicts, one for each candidate, got {type(rows).__name__} of other things"
+        )
     names = dict.fromkeys(chain.from_iterable(dicts))
     if not all(isinstance(name, str) for name in names):
-        raise ArmsError(f"keys must be strings, the names of columns, got {next(n for n in names if not isinstance(n, str))!r}")
+        raise ArmsError(
+            f"keys must be strings, the names of columns, got {next(n for n in names if not isinstance(n, str))!r}"
+        )
     return pl.DataFrame([as_series(name, [row.get(name) for row in dicts]) for name in names])
 
 
 def as_series(name: str, values: list[Any]) -> pl.Series:
     kinds = set(map(type, values)) - {type(None)}
     if any(issubclass(kind, np.generic) for kind in kinds):
-        return as_series(name, [value.item() if isinstance(value, np.generic) else value for value in values])
+        return as_series(
+            name, [value.item() if isinstance(value, np.generic) else value for value in values]
+        )
     if float in kinds and kinds - {float, int}:
-        values = [None if isinstance(value, float) and value != value else value for value in values]  # noqa: PLR0124  NaN
+        values = [
+            None if isinstance(value, float) and np.isnan(value) else value for value in values
+        ]
         kinds = set(map(type, values)) - {type(None)}
     try:
-        return pl.Series(name, values, dtype=pl.Float64() if kinds == {float, int} else None, strict=kinds != {float, int})
+        return pl.Series(
+            name,
+            values,
+            dtype=pl.Float64() if kinds == {float, int} else None,
+            strict=kinds != {float, int},
+        )
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
         came = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise ArmsError(
@@ -234,11 +309,27 @@ def read_array(X: ArrayLike, names: Sequence[str] | None) -> pl.DataFrame:
     except ValueError as error:
         raise ArmsError(f"X must be a rectangular table of numbers: {error}") from error
     if np.ma.is_masked(X) or array.dtype.kind not in "fiub":
-        raise ArmsError(f"X must be real numbers, got dtype {array.dtype}; other columns can come by from_frame or from_dicts")
+        raise ArmsError(
+            f"X must be real numbers, got dtype {array.dtype}; other columns can come by from_frame or from_dicts"
+        )
     if array.ndim != 2:
-        raise ArmsError(f"X must have shape (n_candidates, n_columns), got {array.shape}; a single column is X.reshape(-1, 1)")
+        raise ArmsError(
+            f"X must have shape (n_candidates, n_columns), got {array.shape}; a single column is X.reshape(-1, 1)"
+        )
     names = [f"x{j}" for j in range(array.shape[1])] if names is None else list(names)
-    if len(names) != array.shape[1] or len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
-        raise ParameterError(f"names must be {array.shape[1]} different strings, one for each column of X, got {names!r}")
-    array = array.astype(np.float64) if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8) else array
-    return pl.DataFrame([pl.Series(name, np.ascontiguousarray(array[:, j])) for j, name in enumerate(names)])
+    if (
+        len(names) != array.shape[1]
+        or len(set(names)) < len(names)
+        or not all(isinstance(name, str) for name in names)
+    ):
+        raise ParameterError(
+            f"names must be {array.shape[1]} different strings, one for each column of X, got {names!r}"
+        )
+    array = (
+        array.astype(np.float64)
+        if array.dtype.kind == "f" and array.dtype.itemsize not in (4, 8)
+        else array
+    )
+    return pl.DataFrame(
+        [pl.Series(name, np.ascontiguousarray(array[:, j])) for j, name in enumerate(names)]
+    )

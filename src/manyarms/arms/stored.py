@@ -20,11 +20,16 @@ PLAIN = (str, int, float, bool, type(None))
 def described(pool: Pool) -> dict[str, Any]:
     """What a pool was made of beside its tables, for JSON."""
     origin = pool._parts.origin
-    declared = {name: kind if isinstance(kind, str) else list(kind) for name, kind in origin.declared.items()}
+    declared = {
+        name: kind if isinstance(kind, str) else list(kind)
+        for name, kind in origin.declared.items()
+    }
     levels = {name: list(values) for name, values in origin.levels.items()}
     for values in [*declared.values(), *levels.values()]:
         if not all(isinstance(value, PLAIN) for value in values):
-            raise ParameterError(f"levels of a pool that is stored must be strings or numbers, got {values!r}")
+            raise ParameterError(
+                f"levels of a pool that is stored must be strings or numbers, got {values!r}"
+            )
     return {
         "id": origin.id,
         "numbered": origin.numbered,
@@ -38,7 +43,9 @@ def described(pool: Pool) -> dict[str, Any]:
 def table_of(pool: Pool, index: int) -> bytes:
     """A table of a pool, by its place, as a Parquet file with the ids in the first column."""
     if pool.kernel is not None:
-        raise ParameterError(f"a pool of objects cannot be stored, got {pool!r}; search it with an Optimizer")
+        raise ParameterError(
+            f"a pool of objects cannot be stored, got {pool!r}; search it with an Optimizer"
+        )
     check_threads()
     sizes = [len(frame) for frame in pool._parts.tables]
     start, frame = sum(sizes[:index]), pool._parts.tables[index]
@@ -57,10 +64,13 @@ def tables_of(pool: Pool) -> list[bytes]:
 def stored_pool(description: dict[str, Any], tables: Sequence[bytes]) -> Pool:
     """The pool of `described` and `tables_of`."""
     declared: dict[str, Declared] = {
-        name: kind if isinstance(kind, str) else tuple(kind) for name, kind in description["declared"].items()
+        name: kind if isinstance(kind, str) else tuple(kind)
+        for name, kind in description["declared"].items()
     }
     levels = {name: tuple(values) for name, values in description["levels"].items()}
-    origin = Origin(description["id"], description["numbered"], description["missing"], declared, levels)
+    origin = Origin(
+        description["id"], description["numbered"], description["missing"], declared, levels
+    )
     frame, ids = _opened(tables[0])
     pool = Pool(first_parts(origin, frame, ids, _label(ids), description["next_row"]))
     for table in tables[1:]:

@@ -9,7 +9,15 @@ import polars as pl
 from manyarms.arms.columns import Aside
 from manyarms.arms.forked import check_threads
 from manyarms.arms.ids import Ids, checked_ids, given_ids, plain
-from manyarms.arms.parts import Origin, Parts, check_missing, counted, first_parts, grown_parts, quoted
+from manyarms.arms.parts import (
+    Origin,
+    Parts,
+    check_missing,
+    counted,
+    first_parts,
+    grown_parts,
+    quoted,
+)
 from manyarms.arms.reading import Declared, Levels
 from manyarms.arms.values import Label, cleaned
 from manyarms.errors import ArmsError, ParameterError
@@ -34,7 +42,9 @@ def new_parts(
     names = [name for name in frame.columns if name != id]
     unknown = [name for name in declared if name not in names]
     if unknown:
-        raise ParameterError(f"columns must name columns of the table, {quoted(names)}; got {unknown[0]!r}")
+        raise ParameterError(
+            f"columns must name columns of the table, {quoted(names)}; got {unknown[0]!r}"
+        )
     ignored = {name for name, kind in declared.items() if kind == "ignore"}
     origin = Origin(id, id is None and ids is None, missing, declared, levels)
     ids = np.arange(len(frame)) if origin.numbered else ids
@@ -56,17 +66,27 @@ def more_parts(parts: Parts, frame: pl.DataFrame, ids: Sequence[Any] | AnyArray 
         )
     given = origin.id is None and not origin.numbered
     if given != (ids is not None):
-        raise ParameterError("ids must be given for a pool made from an array with ids, and only then")
+        raise ParameterError(
+            "ids must be given for a pool made from an array with ids, and only then"
+        )
     next_row = parts.next_row + len(frame)
     ids = np.arange(parts.next_row, next_row) if origin.numbered else ids
-    ignored = {c.name for c in parts.columns if isinstance(c, Aside) and c.type == "ignore" and c.constant is None}
+    ignored = {
+        c.name
+        for c in parts.columns
+        if isinstance(c, Aside) and c.type == "ignore" and c.constant is None
+    }
     frame, named, label = _candidates(frame, origin, ids, names, ignored)
     _check_new(parts.ids, named, label)
     return grown_parts(parts, frame, named, label, next_row)
 
 
 def _candidates(
-    frame: pl.DataFrame, origin: Origin, given: Sequence[Any] | AnyArray | None, names: list[str], ignored: set[str]
+    frame: pl.DataFrame,
+    origin: Origin,
+    given: Sequence[Any] | AnyArray | None,
+    names: list[str],
+    ignored: set[str],
 ) -> tuple[pl.DataFrame, AnyArray, Label]:
     """The table without ids and without rows to leave out, the ids, and how messages name a row."""
     check_threads()
@@ -74,7 +94,9 @@ def _candidates(
     if not names:
         raise ArmsError("a pool needs at least one column besides the id, got none")
     if not len(frame):
-        raise ArmsError(f"a pool needs at least one candidate, got a table of {counted(len(names), 'column')} and no row")
+        raise ArmsError(
+            f"a pool needs at least one candidate, got a table of {counted(len(names), 'column')} and no row"
+        )
     series = frame[id] if id is not None else given_ids(given, len(frame))
     rows = np.arange(len(frame))
     checked = {name: cleaned(frame[name]) for name in names if name not in ignored}
@@ -104,10 +126,14 @@ def _candidates(
 
 def _check_new(known: Ids, ids: AnyArray, label: Label) -> None:
     if ids.dtype != known.array.dtype:
-        kinds = ["strings" if array.dtype == object else "whole numbers" for array in (known.array, ids)]
+        kinds = [
+            "strings" if array.dtype == object else "whole numbers" for array in (known.array, ids)
+        ]
         raise ArmsError(
             f"the ids of this pool are {kinds[0]}, got {kinds[1]}, {plain(ids[0])!r} in {label(0)}; convert them first"
         )
     old = known.known(ids)
     if old.any():
-        raise ArmsError(f"ids must be new, got one that the pool has in {label(int(old.argmax()))}; leave it out or rename it")
+        raise ArmsError(
+            f"ids must be new, got one that the pool has in {label(int(old.argmax()))}; leave it out or rename it"
+        )

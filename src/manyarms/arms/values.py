@@ -26,14 +26,22 @@ def cleaned(values: pl.Series) -> pl.Series:
 def is_bits(texts: pl.Series) -> bool:
     """Whether strings are bits: of 0 and 1 alone, equally long, not short."""
     lengths = texts.str.len_bytes()
-    return lengths[0] >= SHORTEST_BITS and lengths.n_unique() == 1 and bool(texts.str.contains("^[01]+$").all())
+    return (
+        lengths[0] >= SHORTEST_BITS
+        and lengths.n_unique() == 1
+        and bool(texts.str.contains("^[01]+$").all())
+    )
 
 
 def as_numbers(values: pl.Series, name: str, type: str, label: Label) -> AnyArray:
     """The values as int64, uint64 or float64: finite, whole for the type "integer", positive for "log"."""
     dtype = values.dtype
     plain = pl.Int64() if dtype == pl.Boolean else plain_type(dtype)
-    numbers = values.cast(plain).to_numpy() if plain in (pl.Int64, pl.UInt64) else _floats(values, name, label)
+    numbers = (
+        values.cast(plain).to_numpy()
+        if plain in (pl.Int64, pl.UInt64)
+        else _floats(values, name, label)
+    )
     bad = ~np.isfinite(numbers)
     expected = "finite numbers"
     if not bad.any() and type == "integer" and numbers.dtype.kind == "f":
@@ -62,7 +70,9 @@ def _floats(values: pl.Series, name: str, label: Label) -> AnyArray:
     if values.dtype.is_temporal():
         raise date_error(name, f"{values.dtype}", values[0])
     if not values.dtype.is_numeric():
-        raise ArmsError(f"column {name!r} must hold numbers, got {values.dtype}; put its parts into columns of their own")
+        raise ArmsError(
+            f"column {name!r} must hold numbers, got {values.dtype}; put its parts into columns of their own"
+        )
     return values.cast(pl.Float64).to_numpy()
 
 
@@ -75,7 +85,9 @@ def as_booleans(values: pl.Series, name: str, label: Label) -> pl.Series:
     elif values.dtype.is_numeric():
         true, false = values == 1, values == 0
     else:
-        raise ArmsError(f"column {name!r} must hold booleans, got {values.dtype}; declare another type")
+        raise ArmsError(
+            f"column {name!r} must hold booleans, got {values.dtype}; declare another type"
+        )
     bad = first_true(~(true | false))
     if bad is not None:
         raise ArmsError(

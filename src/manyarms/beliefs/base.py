@@ -34,7 +34,12 @@ class Batch:
     def part(self, some: slice) -> "Batch":
         """Some of them."""
         return Batch(
-            self.rows[some], self.diag[some], self.rewards[some], self.weights[some], self.keys[some], 0
+            self.rows[some],
+            self.diag[some],
+            self.rewards[some],
+            self.weights[some],
+            self.keys[some],
+            0,
         )
 
 
@@ -93,6 +98,11 @@ class Rule(Protocol):
     """How a belief is made."""
 
     def prior(
-        self, kernel: Kernel, arms: Arms, regularization: float, noise: float, rng: np.random.Generator
+        self,
+        kernel: Kernel,
+        arms: Arms,
+        regularization: float,
+        noise: float,
+        rng: np.random.Generator,
     ) -> Belief:
         """The belief before anything is observed; the generator is its own."""

@@ -31,7 +31,16 @@ from manyarms.numbers import real, whole
 from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.sketch.factor import WAITING, Factor
 from manyarms.sketch.growing import Triangle
-from manyarms.sketch.linalg import EPS, TINY, cholesky, chunks, solve_lower, solve_transposed, solver, squares
+from manyarms.sketch.linalg import (
+    EPS,
+    TINY,
+    cholesky,
+    chunks,
+    solve_lower,
+    solve_transposed,
+    solver,
+    squares,
+)
 from manyarms.typing import Array, Indices, Mask
 
 BLOCK = 128
@@ -58,12 +67,24 @@ class Inserted:
             whole(self.most, "most")
 
     def prior(
-        self, kernel: Kernel, arms: Arms, regularization: float, noise: float, rng: np.random.Generator
+        self,
+        kernel: Kernel,
+        arms: Arms,
+        regularization: float,
+        noise: float,
+        rng: np.random.Generator,
     ) -> "Frozen":
         """The belief before anything is observed; it knows no table."""
         d = arms.rows.shape[1]
         nothing = LeftOut.nothing(d)
-        return Frozen(self, noise, Inducing.none(kernel, d), Factor.prior(regularization), np.zeros(0), nothing)
+        return Frozen(
+            self,
+            noise,
+            Inducing.none(kernel, d),
+            Factor.prior(regularization),
+            np.zeros(0),
+            nothing,
+        )
 
     def pays(self, left_out: float, explained: float) -> bool:
         """Whether a row that leaves out ωr/λ, and of which ωq was not known, may be left out."""
@@ -417,7 +438,10 @@ class Frozen:
     def _largest_left_out(self, rows: Array, sizes: Indices, weights: Array) -> float:
         """λ_max(RRᵀ)/λ of rows left out."""
         Z = self.L.solve(self.kernel(rows, self.W).T).T
-        return largest_eigenvalue(self.kernel(rows, rows), Z, sizes, np.sqrt(weights)) / self.regularization
+        return (
+            largest_eigenvalue(self.kernel(rows, rows), Z, sizes, np.sqrt(weights))
+            / self.regularization
+        )
 
 
 def _not_finite() -> NumericalError:

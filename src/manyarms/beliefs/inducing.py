@@ -26,11 +26,11 @@ class Feature(NamedTuple):
     z: Array  # (m,)
     r: float  # not negative
     spread: float  # ‖L⁻ᵀz‖₁, by which rounding of r is magnified
-    in_W: bool
+    known: bool  # the row is in W
 
     def rounding(self, kappa2: float) -> float:
         """u: r is right within 4u, u = ε κ²(1 + ‖L⁻ᵀz‖₁)²; 0 for a row in W."""
-        return 0.0 if self.in_W else EPS * kappa2 * (1 + self.spread) ** 2
+        return 0.0 if self.known else EPS * kappa2 * (1 + self.spread) ** 2
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,22 @@ class Inducing:
     _rows: Stack  # (m, d)
     _keys: Stack  # (m,)
     L: Triangle
-    _places: dict[bytes, int] = field(default_factory=dict)  # of rows; shared by all values, so checked when read
-    _recent_cache: dict[bytes, tuple[Triangle, "Feature"]] = field(default_factory=dict)  # a cache, shared as well
+    _places: dict[bytes, int] = field(
+        default_factory=dict
+    )  # of rows; shared by all values, so checked when read
+    _recent_cache: dict[bytes, tuple[Triangle, "Feature"]] = field(
+        default_factory=dict
+    )  # a cache, shared as well
 
     @classmethod
     def none(cls, kernel: Kernel, n_features: int) -> "Inducing":
         """No rows yet."""
-        return cls(kernel, Stack(np.zeros((0, n_features))), Stack(np.zeros(0, dtype=np.intp)), Triangle.empty())
+        return cls(
+            kernel,
+            Stack(np.zeros((0, n_features))),
+            Stack(np.zeros(0, dtype=np.intp)),
+            Triangle.empty(),
+        )
 
     @property
     def m(self) -> int:
@@ -69,7 +78,9 @@ class Inducing:
         self._places[row.tobytes()] = self.m
         rows = self._rows.appended(row[None])
         keys = self._keys.appended(np.array([key]))
-        return Inducing(self.kernel, rows, keys, self.L.appended(z), self._places, self._recent_cache)
+        return Inducing(
+            self.kernel, rows, keys, self.L.appended(z), self._places, self._recent_cache
+        )
 
     def place(self, row: Array) -> int:
         """Where a row is in W; −1 where it is not."""
@@ -128,7 +139,9 @@ class Inducing:
 
     def _refuse(self, row: Array, diag: float, z: Array, r: float) -> None:
         """Raise KernelError where a residual is negative beyond rounding."""
-        if r >= -NEGATIVE * diag - 100 * float(self.rounding(z, float(np.square(self.L.row(0)[0])) + diag)):
+        if r >= -NEGATIVE * diag - 100 * float(
+            self.rounding(z, float(np.square(self.L.row(0)[0])) + diag)
+        ):
             return
         near = int(np.abs(self.kernel(self.rows, row[None])[:, 0]).argmax())
         raise not_positive(self.kernel, row, r, self.rows[near])

@@ -35,7 +35,9 @@ class LeftOut:
     block: float = 0.0  # the same from the block that is being filled, as of its last doubling
     since: float = 0.0  # e of the rows since then
     rounding: float = 0.0  # of the block
-    asked: list[bool] = field(default_factory=lambda: [False])  # for η: shared by all that follow from one
+    asked: list[bool] = field(
+        default_factory=lambda: [False]
+    )  # for η: shared by all that follow from one
 
     @classmethod
     def nothing(cls, n_features: int) -> "LeftOut":
@@ -48,7 +50,13 @@ class LeftOut:
         return min(self.total, self.settled + self.block + self.since)
 
     def with_rows(
-        self, rows: Array, sizes: Indices, weights: Array, left_out: Array, rounding: Array, largest: LargestEigenvalue
+        self,
+        rows: Array,
+        sizes: Indices,
+        weights: Array,
+        left_out: Array,
+        rounding: Array,
+        largest: LargestEigenvalue,
     ) -> "LeftOut":
         """After these rows (k, d): each leaves out so much of e, and counts for so much more by rounding."""
         new = np.empty((len(rows), rows.shape[1] + 2))
@@ -86,7 +94,9 @@ class LeftOut:
         found = largest(kept[:, :-2], kept[:, -2].astype(np.intp), kept[:, -1]) + self.rounding
         block = min(found, self.block + self.since)
         if self.kept.n < BLOCK:
-            return LeftOut(self.kept, self.total, self.settled, block, 0.0, self.rounding, self.asked)
+            return LeftOut(
+                self.kept, self.total, self.settled, block, 0.0, self.rounding, self.asked
+            )
         empty = LeftOut.nothing(kept.shape[1] - 2).kept
         return LeftOut(empty, self.total, self.settled + block, asked=self.asked)
 

@@ -78,11 +78,17 @@ class Range(Column):
 
     def __post_init__(self) -> None:
         if not self.low < self.high:
-            raise ParameterError(f"{self.name!r} must have a low end below its high end, got {self.low} and {self.high}")
+            raise ParameterError(
+                f"{self.name!r} must have a low end below its high end, got {self.low} and {self.high}"
+            )
         if self.log and self.low <= 0:
-            raise ParameterError(f"{self.name!r} is on a log scale and must be above 0, got {self.low}")
+            raise ParameterError(
+                f"{self.name!r} is on a log scale and must be above 0, got {self.low}"
+            )
         if not np.isfinite(self.high - self.low):
-            raise ParameterError(f"{self.name!r} must be narrower than float64's range, got {self.low} to {self.high}")
+            raise ParameterError(
+                f"{self.name!r} must be narrower than float64's range, got {self.low} to {self.high}"
+            )
 
     def _codes(self, values: Array) -> Array:
         low, high, scaled = (np.log(x) if self.log else x for x in (self.low, self.high, values))
@@ -95,10 +101,14 @@ class Range(Column):
         return np.rint(values) if self.whole else values
 
     def check(self, value: Any) -> None:
-        number = real(value, repr(self.name), f"a number from {self.low:g} to {self.high:g}", error=ArmsError)
+        number = real(
+            value, repr(self.name), f"a number from {self.low:g} to {self.high:g}", error=ArmsError
+        )
         if not self.low <= number <= self.high or (self.whole and number != round(number)):
             kind = "a whole number" if self.whole else "a number"
-            raise ArmsError(f"{self.name!r} must be {kind} from {self.low:g} to {self.high:g}, got {value!r}")
+            raise ArmsError(
+                f"{self.name!r} must be {kind} from {self.low:g} to {self.high:g}, got {value!r}"
+            )
 
     def encode(self, value: Any) -> float:
         self.check(value)
@@ -117,7 +127,9 @@ class Range(Column):
             return rng.random(n)
         low, high = (np.log(x) if self.log else x for x in (self.low - 0.5, self.high + 0.5))
         drawn = low + rng.random(n) * (high - low)  # as much room for the ends as for the others
-        return self._codes(np.clip(np.rint(np.exp(drawn) if self.log else drawn), self.low, self.high))
+        return self._codes(
+            np.clip(np.rint(np.exp(drawn) if self.log else drawn), self.low, self.high)
+        )
 
     @property
     def size(self) -> float:
@@ -129,7 +141,9 @@ class Range(Column):
     def beside(self, code: float) -> list[float]:
         """The steps next to one, of whole numbers."""
         value = self.decode(code)
-        return [self.encode(other) for other in (value - 1, value + 1) if self.low <= other <= self.high]
+        return [
+            self.encode(other) for other in (value - 1, value + 1) if self.low <= other <= self.high
+        ]
 
 
 @dataclass(frozen=True)
@@ -143,9 +157,13 @@ class Choice(Column):
         try:
             different = len(self._codes)
         except TypeError as error:
-            raise ParameterError(f"{self.name!r} must have levels that can be hashed, a tuple for a list: {error}") from error
+            raise ParameterError(
+                f"{self.name!r} must have levels that can be hashed, a tuple for a list: {error}"
+            ) from error
         if len(self.levels) < 2 or different < len(self.levels):
-            raise ParameterError(f"{self.name!r} must have two or more different levels, got {list(self.levels)}")
+            raise ParameterError(
+                f"{self.name!r} must have two or more different levels, got {list(self.levels)}"
+            )
 
     @cached_property
     def _codes(self) -> dict[Any, int]:
@@ -155,7 +173,9 @@ class Choice(Column):
         try:
             return float(self._codes[value])
         except (KeyError, TypeError) as error:
-            raise ArmsError(f"{self.name!r} must be one of {list(self.levels)}, got {value!r}") from error
+            raise ArmsError(
+                f"{self.name!r} must be one of {list(self.levels)}, got {value!r}"
+            ) from error
 
     def decode(self, code: float) -> Any:
         return self.levels[int(code)]
@@ -192,12 +212,20 @@ class Box:
 
     def __init__(self, bounds: ArrayLike | None = None, /, **columns: Any) -> None:
         if (bounds is None) == (not columns):
-            raise ParameterError("a box takes either an array of bounds (d, 2) or columns by name: Box(x=(0.0, 1.0), …)")
+            raise ParameterError(
+                "a box takes either an array of bounds (d, 2) or columns by name: Box(x=(0.0, 1.0), …)"
+            )
         self.named = bounds is None
-        given = [_column(name, value) for name, value in columns.items()] if bounds is None else _ranges(bounds)
+        given = (
+            [_column(name, value) for name, value in columns.items()]
+            if bounds is None
+            else _ranges(bounds)
+        )
         self.columns: tuple[Range | Choice, ...] = tuple(given)
         order = sorted(range(len(given)), key=lambda i: isinstance(given[i], Choice))
-        self._order = np.array(order, dtype=np.intp)  # position of each encoded column among those given
+        self._order = np.array(
+            order, dtype=np.intp
+        )  # position of each encoded column among those given
         self._encoded = tuple(given[i] for i in order)
 
     @property
@@ -241,9 +269,15 @@ class Box:
     def _values(self, point: Any) -> list[Any]:
         if self.named:
             if not isinstance(point, Mapping) or set(point) != set(self.names):
-                raise ArmsError(f"a point of this box is a dict of the columns {self.names}, got {point!r}")
+                raise ArmsError(
+                    f"a point of this box is a dict of the columns {self.names}, got {point!r}"
+                )
             return [point[name] for name in self.names]
-        if not isinstance(point, Sequence | np.ndarray) or isinstance(point, str) or len(point) != len(self.columns):
+        if (
+            not isinstance(point, Sequence | np.ndarray)
+            or isinstance(point, str)
+            or len(point) != len(self.columns)
+        ):
             raise ArmsError(f"a point of this box has {len(self.columns)} numbers, got {point!r}")
         return list(point)
 
@@ -259,7 +293,9 @@ class Box:
         for row in self.checked(rows).tolist():
             values = [column.decode(code) for column, code in zip(self._encoded, row, strict=True)]
             in_order = [values[i] for i in np.argsort(self._order)]
-            decoded.append(dict(zip(self.names, in_order, strict=True)) if self.named else tuple(in_order))
+            decoded.append(
+                dict(zip(self.names, in_order, strict=True)) if self.named else tuple(in_order)
+            )
         return decoded
 
     def checked(self, rows: ArrayLike) -> Array:
@@ -272,13 +308,21 @@ class Box:
         if len(outside):
             row, j = outside[0]
             column = self._encoded[j]
-            kinds = "the codes of its levels" if isinstance(column, Choice) else "[0, 1], in steps where it is of whole numbers"
-            raise ArmsError(f"row {X[row]} is outside the box: {column.name!r} must be in {kinds}, got {X[row, j]}")
+            kinds = (
+                "the codes of its levels"
+                if isinstance(column, Choice)
+                else "[0, 1], in steps where it is of whole numbers"
+            )
+            raise ArmsError(
+                f"row {X[row]} is outside the box: {column.name!r} must be in {kinds}, got {X[row, j]}"
+            )
         return snapped
 
     def snap(self, rows: Array) -> Array:
         """The nearest rows inside the box."""
-        return np.column_stack([column.snap(codes) for column, codes in zip(self._encoded, rows.T, strict=True)])
+        return np.column_stack(
+            [column.snap(codes) for column, codes in zip(self._encoded, rows.T, strict=True)]
+        )
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """Rows drawn uniformly, (n, d)."""
@@ -314,11 +358,23 @@ class Box:
 def _column(name: str, value: Any) -> Range | Choice:
     if isinstance(value, list):
         return Choice(name, tuple(value))
-    if not isinstance(value, tuple) or len(value) not in (2, 3) or (len(value) == 3 and value[2] != "log"):
-        raise ParameterError(f'{name!r} must be (low, high), (low, high, "log") or a list of levels, got {value!r}')
+    if (
+        not isinstance(value, tuple)
+        or len(value) not in (2, 3)
+        or (len(value) == 3 and value[2] != "log")
+    ):
+        raise ParameterError(
+            f'{name!r} must be (low, high), (low, high, "log") or a list of levels, got {value!r}'
+        )
     low, high = (real(end, f"an end of {name!r}", "a finite number") for end in value[:2])
     whole = all(isinstance(end, Integral) for end in value[:2])
-    return Range(name, int(low) if whole else low, int(high) if whole else high, log=len(value) == 3, whole=whole)
+    return Range(
+        name,
+        int(low) if whole else low,
+        int(high) if whole else high,
+        log=len(value) == 3,
+        whole=whole,
+    )
 
 
 def _ranges(bounds: ArrayLike) -> list[Range | Choice]:
@@ -327,7 +383,9 @@ def _ranges(bounds: ArrayLike) -> list[Range | Choice]:
     except (TypeError, ValueError) as error:
         raise ParameterError(f"bounds must be numbers of shape (d, 2), got {bounds!r}") from error
     if array.ndim != 2 or array.shape[1] != 2 or not len(array) or not np.isfinite(array).all():
-        raise ParameterError(f"bounds must be finite and of shape (d, 2), lowest and highest of every column, got {bounds!r}")
+        raise ParameterError(
+            f"bounds must be finite and of shape (d, 2), lowest and highest of every column, got {bounds!r}"
+        )
     return [Range(f"x{i}", low, high) for i, (low, high) in enumerate(array.tolist())]
 
 
@@ -335,4 +393,6 @@ def _feature(i: int, column: Range | Choice) -> Feature:
     if isinstance(column, Choice):
         return Feature(column.name, "categorical", i, i + 1, "categorical", levels=column.levels)
     kind = "log" if column.log else "integer" if column.whole else "continuous"
-    return Feature(column.name, "numeric", i, i + 1, kind, low=float(column.low), high=float(column.high))
+    return Feature(
+        column.name, "numeric", i, i + 1, kind, low=float(column.low), high=float(column.high)
+    )

@@ -50,7 +50,9 @@ class Ball:
         X = np.array(as_rows(rows, self.dimension), dtype=np.float64)
         norms = np.linalg.norm(X, axis=1)
         if norms.max() > self.radius * (1 + TOLERANCE):
-            raise ArmsError(f"row {X[int(np.argmax(norms))]} is outside the ball: its norm {norms.max()} exceeds {self.radius}")
+            raise ArmsError(
+                f"row {X[int(np.argmax(norms))]} is outside the ball: its norm {norms.max()} exceeds {self.radius}"
+            )
         return X
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
@@ -66,7 +68,9 @@ class Ball:
         """
         constant, bias = _linear(score.kernel)
         if bias:
-            raise KernelError(f"over a ball the kernel is Linear() without a bias, got {score.kernel!r}")
+            raise KernelError(
+                f"over a ball the kernel is Linear() without a bias, got {score.kernel!r}"
+            )
         belief = score.belief
         B = constant * belief.W  # k_W(x) = Bx and z = L⁻¹Bx
         theta = B.T @ score.alpha
@@ -93,7 +97,11 @@ def on_sphere(d: Array, b: Array) -> Array:
         v = np.where(rest, b / np.where(rest, top - d, 1.0), 0.0)
         v[int(np.argmax(d))] += np.sqrt(max(0.0, 1.0 - float(v @ v)))
     else:
-        v = b / (brentq(excess, low, high, xtol=1e-15 * high) - d) if excess(high) < 0 else b / (high - d)
+        v = (
+            b / (brentq(excess, low, high, xtol=1e-15 * high) - d)
+            if excess(high) < 0
+            else b / (high - d)
+        )
     return np.asarray(v / np.linalg.norm(v))
 
 
@@ -117,9 +125,18 @@ class Polytope:
         try:
             A, b = np.array(self.A, dtype=np.float64), np.array(self.b, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise ParameterError(f"a polytope takes numbers, A (m, d) and b (m,): {error}") from error
-        if A.ndim != 2 or 0 in A.shape or b.shape != (len(A),) or not (np.isfinite(A).all() and np.isfinite(b).all()):
-            raise ParameterError(f"a polytope takes finite A (m, d) and b (m,), got shapes {A.shape} and {b.shape}")
+            raise ParameterError(
+                f"a polytope takes numbers, A (m, d) and b (m,): {error}"
+            ) from error
+        if (
+            A.ndim != 2
+            or 0 in A.shape
+            or b.shape != (len(A),)
+            or not (np.isfinite(A).all() and np.isfinite(b).all())
+        ):
+            raise ParameterError(
+                f"a polytope takes finite A (m, d) and b (m,), got shapes {A.shape} and {b.shape}"
+            )
         object.__setattr__(self, "A", A)
         object.__setattr__(self, "b", b)
         _ = self._extents  # which raises where the polytope is empty or not bounded
@@ -138,7 +155,9 @@ class Polytope:
         slack = TOLERANCE * (1 + np.abs(self.b) + np.abs(X).max() * np.abs(self.A).sum(axis=1))
         if (excess > slack).any():
             row, side = np.argwhere(excess > slack)[0]
-            raise ArmsError(f"row {X[row]} is outside the polytope: side {side} is exceeded by {excess[row, side]}")
+            raise ArmsError(
+                f"row {X[row]} is outside the polytope: side {side} is exceeded by {excess[row, side]}"
+            )
         return X
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
@@ -193,11 +212,15 @@ class Polytope:
 
     def _farthest(self, direction: Array) -> Array:
         """The vertex farthest in a direction."""
-        found = linprog(-direction, A_ub=self.A, b_ub=self.b, bounds=(None, None), method="highs-ds")
+        found = linprog(
+            -direction, A_ub=self.A, b_ub=self.b, bounds=(None, None), method="highs-ds"
+        )
         if found.status == 2:
             raise ParameterError("the polytope is empty: no x has Ax ≤ b")
         if found.status != 0:
-            raise ParameterError(f"the polytope must be bounded, it is not along {direction}: {found.message}")
+            raise ParameterError(
+                f"the polytope must be bounded, it is not along {direction}: {found.message}"
+            )
         return np.asarray(found.x)
 
     def maximise(self, score: Score, _: "Polytope", rng: np.random.Generator) -> Array:
@@ -233,4 +256,6 @@ def _linear(kernel: Kernel) -> tuple[float, float]:
         return kernel.constant * constant, bias
     if isinstance(kernel, Linear):
         return 1.0, kernel.bias
-    raise KernelError(f"a ball or a polytope takes a linear kernel, got {kernel!r}; use a Box and its maximiser")
+    raise KernelError(
+        f"a ball or a polytope takes a linear kernel, got {kernel!r}; use a Box and its maximiser"
+    )

@@ -43,13 +43,17 @@ class MultiStart:
         """A row of large u."""
         far = box.sample(self.raw - self.raw // 3, rng)
         near = _near(score.incumbents(8), self.raw // 3, box, rng)
-        X, values = self._climbed(score, box, np.vstack([self._top(score, X) for X in (far, near) if len(X)]), rng)
+        X, values = self._climbed(
+            score, box, np.vstack([self._top(score, X) for X in (far, near) if len(X)]), rng
+        )
         x, value = X[int(np.argmax(values))], float(values.max())
         for _ in range(MOVES):
             beside = box.neighbours(x)
             if not len(beside):
                 break
-            (best,), (gained,) = self._climbed(score, box, beside[[int(np.argmax(score(beside)))]], rng)
+            (best,), (gained,) = self._climbed(
+                score, box, beside[[int(np.argmax(score(beside)))]], rng
+            )
             if not gained > value:
                 break
             x, value = best, gained
@@ -58,7 +62,9 @@ class MultiStart:
     def _top(self, score: Score, X: Array) -> Array:
         return X[np.argsort(-score(X), kind="stable")[: self.starts]]
 
-    def _climbed(self, score: Score, box: Box, X: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    def _climbed(
+        self, score: Score, box: Box, X: Array, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
         """Better rows than these, or these, inside the box, and their scores."""
         before = score(X)
         climb = self._ascended if score.differentiable else self._wandered
@@ -66,7 +72,9 @@ class MultiStart:
         after = score(climbed)
         return np.where((after >= before)[:, None], climbed, X), np.maximum(after, before)
 
-    def _ascended(self, score: Score, box: Box, X: Array, values: Array, _: np.random.Generator) -> Array:
+    def _ascended(
+        self, score: Score, box: Box, X: Array, values: Array, _: np.random.Generator
+    ) -> Array:
         """L-BFGS-B on the sum of all rows' scores: one evaluation serves them all."""
         n, a = len(X), box.n_numeric
         if not a:
@@ -83,16 +91,27 @@ class MultiStart:
             return -float(values.sum()) / scale, -gradients[:, :a].ravel() / scale
 
         options = {"maxiter": self.steps, "maxfun": 2 * self.steps, "ftol": GAIN}
-        found = minimize(loss, X[:, :a].ravel(), jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * (n * a), options=options)
+        found = minimize(
+            loss,
+            X[:, :a].ravel(),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(0.0, 1.0)] * (n * a),
+            options=options,
+        )
         return placed(np.clip(found.x, 0.0, 1.0))
 
-    def _wandered(self, score: Score, box: Box, X: Array, values: Array, rng: np.random.Generator) -> Array:
+    def _wandered(
+        self, score: Score, box: Box, X: Array, values: Array, rng: np.random.Generator
+    ) -> Array:
         """The best of steps of half the size each time."""
         X, values = X.copy(), values.copy()
         for halvings in range(12):
             for i, x in enumerate(X):
                 steps = np.repeat(x[None], 16, axis=0)
-                steps[:, : box.n_numeric] += 0.3 * 0.5**halvings * rng.standard_normal((16, box.n_numeric))
+                steps[:, : box.n_numeric] += (
+                    0.3 * 0.5**halvings * rng.standard_normal((16, box.n_numeric))
+                )
                 steps = box.snap(steps)
                 gains = score(steps)
                 if gains.max() > values[i]:

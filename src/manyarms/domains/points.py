@@ -34,10 +34,19 @@ class Points:
                 new.setdefault(_key(point), point)
         if not new:
             return self
-        at = self._at if len(self._at) == len(self.ids) else {_key(point): i for i, point in enumerate(self.ids)}
+        at = (
+            self._at
+            if len(self._at) == len(self.ids)
+            else {_key(point): i for i, point in enumerate(self.ids)}
+        )
         for i, key in enumerate(new):
             at[key] = len(self.ids) + i
-        return Points(self.box, (*self.ids, *new.values()), np.vstack([self.X, self.box.encode(list(new.values()))]), at)
+        return Points(
+            self.box,
+            (*self.ids, *new.values()),
+            np.vstack([self.X, self.box.encode(list(new.values()))]),
+            at,
+        )
 
     def positions(self, points: Any) -> Indices:
         """Where these points are, (n,)."""

@@ -200,7 +200,9 @@ class DomainBKB:
             self._state, record = self._learned(self._state, batch, record)
         return record
 
-    def _learned(self, state: Learned, batch: Batch, record: Record | None) -> tuple[Learned, Record]:
+    def _learned(
+        self, state: Learned, batch: Batch, record: Record | None
+    ) -> tuple[Learned, Record]:
         """The state after these observations, and what was decided."""
         step = state.belief.observed(batch, record)
         belief: Frozen = step.after  # type: ignore[assignment]

@@ -211,7 +211,9 @@ class AdaBKB(DomainBKB):
         unknown = replace(tree.leaves, width=np.full(len(tree.leaves), np.nan))
         return self._grown(belief, replace(tree, leaves=unknown), beta)
 
-    def _learned(self, state: Learned, batch: Batch, record: Record | None) -> tuple[Learned, Record]:
+    def _learned(
+        self, state: Learned, batch: Batch, record: Record | None
+    ) -> tuple[Learned, Record]:
         """The state after these observations, its tree pruned, and what was decided."""
         tree, _ = self._split()
         told, record = super()._learned(state, batch, record)

@@ -27,7 +27,9 @@ class FromCallable(Kernel):
         X, Y = as_blocks(X, Y)
         K = np.empty((len(X), len(Y)))
         for rows in row_blocks(len(X), len(Y)):
-            K[rows] = self._checked(partial(self._block, X[rows], Y), (rows.stop - rows.start, len(Y)))
+            K[rows] = self._checked(
+                partial(self._block, X[rows], Y), (rows.stop - rows.start, len(Y))
+            )
         return K
 
     def diag(self, X: Array) -> Array:
@@ -55,7 +57,9 @@ class FromCallable(Kernel):
             )
         K = K.astype(np.float64)
         if not np.isfinite(K).all():
-            raise KernelError(f"{self!r} gave {K[~np.isfinite(K)][0]}; a kernel must be finite on all arms")
+            raise KernelError(
+                f"{self!r} gave {K[~np.isfinite(K)][0]}; a kernel must be finite on all arms"
+            )
         return K
 
     def __repr__(self) -> str:

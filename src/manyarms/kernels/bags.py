@@ -40,17 +40,24 @@ class Bags(NamedTuple):
         step = 2**62 // most
         for start in range(0, n, step):  # a bag and a number fit one of 64 bits
             bounds = self.starts[start : start + step + 1]
-            keys = np.repeat(np.arange(len(bounds) - 1) * most, np.diff(bounds)) + self.numbers[bounds[0] : bounds[-1]]
+            keys = (
+                np.repeat(np.arange(len(bounds) - 1) * most, np.diff(bounds))
+                + self.numbers[bounds[0] : bounds[-1]]
+            )
             keys.sort()
             first = np.flatnonzero(np.diff(keys, prepend=-1))
             counts = np.diff(first, append=len(keys))
-            total[start : start + step] = np.bincount(keys[first] // most, np.square(counts), len(bounds) - 1)
+            total[start : start + step] = np.bincount(
+                keys[first] // most, np.square(counts), len(bounds) - 1
+            )
         return total
 
 
 def checked(rows: Array, below: int = LARGEST) -> Array:
     """Rows as an encoder makes them, whole numbers from −1 on and below some number, or ArmsError."""
-    if rows.size and not (rows.min() >= -1 and rows.max() < below and (np.floor(rows) == rows).all()):
+    if rows.size and not (
+        rows.min() >= -1 and rows.max() < below and (np.floor(rows) == rows).all()
+    ):
         bad = rows[~((rows >= -1) & (rows < below) & (np.floor(rows) == rows))]
         raise ArmsError(
             f"rows of objects are those that kernel.encode(objects) gives, whole numbers from -1 to {below - 1}, got {bad[0]}; "

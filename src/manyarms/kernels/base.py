@@ -29,7 +29,9 @@ class Kernel(ABC):
 
     def gradient(self, X: Array, Y: Array, V: Array) -> Array:
         """Σ_j V_ij ∂k(x_i, y_j)/∂x_i for rows X (n, d), Y (m, d) and weights V (n, m), shape (n, d)."""
-        raise KernelError(f"{self!r} has no gradient; use RBF, Matern with nu 1.5 or 2.5, Linear or Polynomial")
+        raise KernelError(
+            f"{self!r} has no gradient; use RBF, Matern with nu 1.5 or 2.5, Linear or Polynomial"
+        )
 
     def diag_gradient(self, X: Array) -> Array:
         """∇k(x, x) for every row x of X (n, d), shape (n, d): by symmetry twice ∂k(x, y)/∂x at y = x."""
@@ -38,7 +40,9 @@ class Kernel(ABC):
     def __add__(self, other: "Kernel") -> "Kernel":
         if isinstance(other, Kernel):
             return Sum(self, other)
-        raise KernelError(f"cannot add {other!r} to {self!r}: wrap it in manyarms.kernels.as_kernel first")
+        raise KernelError(
+            f"cannot add {other!r} to {self!r}: wrap it in manyarms.kernels.as_kernel first"
+        )
 
     __radd__ = __add__
 
@@ -47,7 +51,9 @@ class Kernel(ABC):
             return Product(self, other)
         if isinstance(other, Real) and not isinstance(other, bool):
             return Scaled(self, float(other))
-        raise KernelError(f"cannot multiply {self!r} by {other!r}: give a number, or wrap it in manyarms.kernels.as_kernel")
+        raise KernelError(
+            f"cannot multiply {self!r} by {other!r}: give a number, or wrap it in manyarms.kernels.as_kernel"
+        )
 
     __rmul__ = __mul__
 
@@ -126,5 +132,7 @@ def as_blocks(X: ArrayLike, Y: ArrayLike) -> tuple[Array, Array]:
     """Both blocks of rows as float64 arrays of as many columns."""
     X, Y = np.asarray(X, dtype=np.float64), np.asarray(Y, dtype=np.float64)
     if X.ndim != 2 or Y.ndim != 2 or X.shape[1] != Y.shape[1]:
-        raise KernelError(f"a kernel takes two blocks of rows with as many columns, got shapes {X.shape} and {Y.shape}")
+        raise KernelError(
+            f"a kernel takes two blocks of rows with as many columns, got shapes {X.shape} and {Y.shape}"
+        )
     return X, Y

@@ -24,7 +24,12 @@ class On(Kernel):
         if not isinstance(self.kernel, Kernel):
             object.__setattr__(self, "kernel", as_kernel(self.kernel))
         whole(self.start, "start", at_least=0, error=KernelError)
-        whole(self.stop, "stop (the column after the last)", at_least=self.start + 1, error=KernelError)
+        whole(
+            self.stop,
+            "stop (the column after the last)",
+            at_least=self.start + 1,
+            error=KernelError,
+        )
 
     def __call__(self, X: Array, Y: Array) -> Array:
         X, Y = as_blocks(X, Y)
@@ -71,5 +76,8 @@ class Unpacked(Kernel):
         widths = [-(-b // BITS) for b in self.n_bits]
         start = X.shape[1] - sum(widths)
         ends = np.cumsum([start, *widths])
-        words = [unpack(X[:, low:high], b) for low, high, b in zip(ends, ends[1:], self.n_bits, strict=False)]
+        words = [
+            unpack(X[:, low:high], b)
+            for low, high, b in zip(ends, ends[1:], self.n_bits, strict=False)
+        ]
         return np.hstack([X[:, :start], *words])

@@ -108,7 +108,9 @@ def pack(bits: ArrayLike) -> Array:
         padded[:, :b] = bits[rows]
         other = (padded != 0) & (padded != 1)
         if other.any():
-            raise ArmsError(f"bits must be 0 or 1, got {padded[other][0]}; a threshold makes bits of numbers: X > 0.5")
+            raise ArmsError(
+                f"bits must be 0 or 1, got {padded[other][0]}; a threshold makes bits of numbers: X > 0.5"
+            )
         words[rows] = padded.reshape(-1, width, BITS) @ powers
     return words
 
@@ -121,7 +123,9 @@ def _rows_of_bits(bits: ArrayLike) -> AnyArray:
     except ValueError as error:
         raise ArmsError(f"bits must be rows of 0 and 1, (n, b): {error}") from error
     if array.ndim != 2 or not array.shape[1] or array.dtype.kind not in "fiub":
-        raise ArmsError(f"bits must be rows of 0 and 1, (n, b), got {array.dtype} of shape {array.shape}")
+        raise ArmsError(
+            f"bits must be rows of 0 and 1, (n, b), got {array.dtype} of shape {array.shape}"
+        )
     return array
 
 
@@ -145,4 +149,6 @@ def _shared(X: Array, Y: Array) -> Array:
 
 def _check_counts(X: Array) -> None:
     if X.min(initial=0.0) < 0:
-        raise KernelError(f"Tanimoto and MinMax take bits or counts, got {X.min()}; use another kernel for real-valued columns")
+        raise KernelError(
+            f"Tanimoto and MinMax take bits or counts, got {X.min()}; use another kernel for real-valued columns"
+        )

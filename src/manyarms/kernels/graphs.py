@@ -40,7 +40,9 @@ class Graphs:
             np.add.at(around, edges[:, 0], _mixed(labels, 1)[edges[:, 1]])
             labels = _mixed(labels + _mixed(around, 2), 3)
             levels.append(labels)
-        codes = np.concatenate([_mixed(labels, level) >> np.uint64(12) for level, labels in enumerate(levels)])
+        codes = np.concatenate(
+            [_mixed(labels, level) >> np.uint64(12) for level, labels in enumerate(levels)]
+        )
         graph = np.tile(np.repeat(np.arange(len(sizes)), sizes), len(levels))
         rows = np.full((len(sizes), len(levels) * int(sizes.max(initial=1))), NOTHING)
         held = np.arange(rows.shape[1]) < len(levels) * sizes[:, None]
@@ -78,17 +80,25 @@ class WeisfeilerLehman(ObjectKernel):
 
 def _union(objects: Sequence[Any]) -> tuple[Indices, AnyArray, Indices]:
     """Of all graphs side by side: nodes of each (n,), hashed labels (v,), edges in both directions (e, 2)."""
-    sizes, labels, edges = np.zeros(len(objects), dtype=np.intp), list[int](), [np.zeros((0, 2), dtype=np.intp)]
+    sizes, labels, edges = (
+        np.zeros(len(objects), dtype=np.intp),
+        list[int](),
+        [np.zeros((0, 2), dtype=np.intp)],
+    )
     for i, each in enumerate(objects):
         try:
             names, pairs = each
             sizes[i] = len(names)
             ends = np.asarray(pairs) if len(pairs) else np.zeros((0, 2), dtype=np.intp)
         except (TypeError, ValueError) as error:
-            raise ArmsError(f"a graph is its labels and its edges, pairs of nodes; got {shortened(each)} at {i}") from error
+            raise ArmsError(
+                f"a graph is its labels and its edges, pairs of nodes; got {shortened(each)} at {i}"
+            ) from error
         pairwise = ends.ndim == 2 and ends.shape[1] == 2 and ends.dtype.kind in "iu"
         if ends.size and not (pairwise and ends.min() >= 0 and ends.max() < len(names)):
-            raise ArmsError(f"edges must be pairs of nodes from 0 to {len(names) - 1}, got {shortened(pairs)} at {i}")
+            raise ArmsError(
+                f"edges must be pairs of nodes from 0 to {len(names) - 1}, got {shortened(pairs)} at {i}"
+            )
         edges.append(ends + len(labels))
         labels += [number(name) for name in names]
     joined = np.concatenate(edges).astype(np.intp)

@@ -77,11 +77,15 @@ class Numbered:
         for each in objects:
             if self._numbers.setdefault(id(each), len(self._objects)) == len(self._objects):
                 self._objects.append(each)
-        return np.array([[self._numbers[id(each)]] for each in objects], dtype=np.float64).reshape(-1, 1)
+        return np.array([[self._numbers[id(each)]] for each in objects], dtype=np.float64).reshape(
+            -1, 1
+        )
 
     def __getitem__(self, row: Array) -> Any:
         if len(row) != 1 or not 0 <= row[0] < len(self._objects) or row[0] != int(row[0]):
-            raise KernelError(f"a row must be a number that encode() gave, below {len(self._objects)}; got {row}")
+            raise KernelError(
+                f"a row must be a number that encode() gave, below {len(self._objects)}; got {row}"
+            )
         return self._objects[int(row[0])]
 
     def show(self, row: Array) -> str:
@@ -99,7 +103,9 @@ def encoder_of(kernel: Kernel) -> Encoder | None:
         case Sum(first, second) | Product(first, second):
             one, other = encoder_of(first), encoder_of(second)
             if one != other:
-                raise KernelError(f"{first!r} and {second!r} take different objects; combine kernels of the same ones")
+                raise KernelError(
+                    f"{first!r} and {second!r} take different objects; combine kernels of the same ones"
+                )
             return one
     return None
 

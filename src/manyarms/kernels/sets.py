@@ -22,7 +22,10 @@ class Sets:
 
     def encode(self, objects: Sequence[Any]) -> Array:
         """The elements of each set, (n, most elements)."""
-        bags = [sorted({number(element) >> 12 for element in _elements(each, i)}) for i, each in enumerate(objects)]
+        bags = [
+            sorted({number(element) >> 12 for element in _elements(each, i)})
+            for i, each in enumerate(objects)
+        ]
         rows = np.full((len(bags), max(map(len, bags), default=1) or 1), NOTHING)
         for row, bag in zip(rows, bags, strict=True):
             row[: len(bag)] = bag
@@ -76,10 +79,18 @@ def number(thing: Any) -> int:
 
 def _elements(each: Any, at: int) -> Iterable[Any]:
     if isinstance(each, str | bytes) or not isinstance(each, Iterable):
-        raise ArmsError(f"arms must be sets, lists or counters of elements, got {shortened(each)} at {at}")
+        raise ArmsError(
+            f"arms must be sets, lists or counters of elements, got {shortened(each)} at {at}"
+        )
     if not isinstance(each, Mapping):
         return each
     for element, count in each.items():
         if not isinstance(count, int | np.integer) or count < 0:
-            raise ArmsError(f"counts must be whole numbers from 0 on, got {count!r} of {shortened(element)} at {at}")
-    return [("copy", j, element) if j else element for element, count in each.items() for j in range(count)]
+            raise ArmsError(
+                f"counts must be whole numbers from 0 on, got {count!r} of {shortened(element)} at {at}"
+            )
+    return [
+        ("copy", j, element) if j else element
+        for element, count in each.items()
+        for j in range(count)
+    ]

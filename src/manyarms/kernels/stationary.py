@@ -15,9 +15,13 @@ def as_lengthscale(lengthscale: ArrayLike) -> Array:
     try:
         scales = np.array(lengthscale, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise KernelError(f"lengthscale must be one number or one per column, got {lengthscale!r}") from error
+        raise KernelError(
+            f"lengthscale must be one number or one per column, got {lengthscale!r}"
+        ) from error
     if scales.ndim > 1 or scales.size == 0 or not np.all(np.isfinite(scales) & (scales > 0)):
-        raise KernelError(f"lengthscale must be positive: one number, or one per column; got {lengthscale!r}")
+        raise KernelError(
+            f"lengthscale must be positive: one number, or one per column; got {lengthscale!r}"
+        )
     scales.setflags(write=False)
     return scales
 
@@ -96,7 +100,9 @@ class Matern(Stationary):
     def __init__(self, lengthscale: ArrayLike, nu: float = 2.5) -> None:
         super().__init__(lengthscale)
         if not isinstance(nu, float | int) or nu not in (0.5, 1.5, 2.5):
-            raise KernelError(f"nu must be 0.5, 1.5 or 2.5, got {nu!r}; for other values pass scikit-learn's Matern")
+            raise KernelError(
+                f"nu must be 0.5, 1.5 or 2.5, got {nu!r}; for other values pass scikit-learn's Matern"
+            )
         self.nu = nu
 
     def _of_squared_distance(self, D: Array) -> Array:

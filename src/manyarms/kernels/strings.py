@@ -26,14 +26,22 @@ class Strings:
     alphabet: str
 
     def __post_init__(self) -> None:
-        if not isinstance(self.alphabet, str) or not self.alphabet or len(set(self.alphabet)) < len(self.alphabet):
-            raise KernelError(f'alphabet must be a string of different letters, such as "ACGT", got {self.alphabet!r}')
+        if (
+            not isinstance(self.alphabet, str)
+            or not self.alphabet
+            or len(set(self.alphabet)) < len(self.alphabet)
+        ):
+            raise KernelError(
+                f'alphabet must be a string of different letters, such as "ACGT", got {self.alphabet!r}'
+            )
 
     def encode(self, objects: Sequence[Any]) -> Array:
         """The letters of each string, (n, longest)."""
         for i, each in enumerate(objects):
             if not isinstance(each, str):
-                raise ArmsError(f"arms must be strings, got {shortened(each)} of type {type(each).__name__} at {i}")
+                raise ArmsError(
+                    f"arms must be strings, got {shortened(each)} of type {type(each).__name__} at {i}"
+                )
         longest = max(map(len, objects), default=1) or 1
         rows = np.full((len(objects), longest), NOTHING)
         for row, letters in zip(rows, objects, strict=True):
@@ -74,7 +82,9 @@ class Spectrum(ObjectKernel):
         whole(self.length, "length", error=KernelError)
         letters = len(self.encoder.alphabet)
         if letters**self.length > LARGEST:
-            raise KernelError(f"words must be fewer than 2⁵², got {letters}^{self.length}; give a shorter length")
+            raise KernelError(
+                f"words must be fewer than 2⁵², got {letters}^{self.length}; give a shorter length"
+            )
         if self.complement is not None:
             opposite = self._opposite
             if len(opposite) != letters or (opposite[opposite] != np.arange(letters)).any():
@@ -105,7 +115,9 @@ class Spectrum(ObjectKernel):
         at = np.arange(ends[-1]) + np.repeat(starts[:-1] - ends[:-1], sizes)
         words = self._words([codes[at + j] for j in range(self.length)])
         if self.complement:
-            words += self._words([self._opposite[codes[at + j]] for j in reversed(range(self.length))])
+            words += self._words(
+                [self._opposite[codes[at + j]] for j in reversed(range(self.length))]
+            )
         return Bags(np.stack(words, axis=1).ravel(), ends * len(words))
 
     def _words(self, letters: list[Numbers]) -> list[Numbers]:
@@ -129,7 +141,9 @@ class Mismatch(Spectrum):
     def __post_init__(self) -> None:
         super().__post_init__()
         if whole(self.mismatches, "mismatches", at_least=0, error=KernelError) >= self.length:
-            raise KernelError(f"mismatches must be fewer than the length {self.length}, got {self.mismatches}")
+            raise KernelError(
+                f"mismatches must be fewer than the length {self.length}, got {self.mismatches}"
+            )
 
     def _words(self, letters: list[Numbers]) -> list[Numbers]:
         """All words that differ in so few letters."""
@@ -140,6 +154,8 @@ class Mismatch(Spectrum):
                     changed = number.copy()
                     for place, step in zip(places, steps, strict=True):
                         letter = letters[place]
-                        changed += ((letter + step) % size - letter) * size ** (self.length - 1 - place)
+                        changed += ((letter + step) % size - letter) * size ** (
+                            self.length - 1 - place
+                        )
                     words.append(changed)
         return words

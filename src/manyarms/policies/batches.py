@@ -1,4 +1,7 @@
-"""What ends a batch of no given size, `choose(None)`: Batch-BKB (Calandriello, Carratino, Lazaric, Valko, Rosasco; ICML 2020)."""
+"""What ends a batch of no given size, `choose(None)`.
+
+The rule is that of Batch-BKB (Calandriello, Carratino, Lazaric, Valko, Rosasco; ICML 2020).
+"""
 
 from dataclasses import dataclass
 from typing import Protocol

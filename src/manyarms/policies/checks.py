@@ -21,13 +21,21 @@ def as_arms(arms: Any, n_arms: int) -> Indices:
     if array.dtype.kind not in "iu":
         came = f"got {_example(array)} ({array.dtype})"
         if not n_arms:
-            raise ArmsError(f"arms are given by value, as rows (n, d), while none has a number; {came}")
-        raise ArmsError(f"arms are whole numbers from 0 to {n_arms - 1}, {came}; by value, rows (n, d)")
+            raise ArmsError(
+                f"arms are given by value, as rows (n, d), while none has a number; {came}"
+            )
+        raise ArmsError(
+            f"arms are whole numbers from 0 to {n_arms - 1}, {came}; by value, rows (n, d)"
+        )
     outside = (array < 0) | (array >= n_arms)
     if outside.any() and not n_arms:
-        raise UnknownArmError(f"there is no arm {array[outside][0]}: no arm has a number yet, give rows (n, d)")
+        raise UnknownArmError(
+            f"there is no arm {array[outside][0]}: no arm has a number yet, give rows (n, d)"
+        )
     if outside.any():
-        raise UnknownArmError(f"there is no arm {array[outside][0]}: arms are numbered from 0 to {n_arms - 1}")
+        raise UnknownArmError(
+            f"there is no arm {array[outside][0]}: arms are numbered from 0 to {n_arms - 1}"
+        )
     return array.astype(np.intp)
 
 
@@ -56,7 +64,12 @@ def as_excluded(exclude: Any, n_arms: int) -> Mask | None:
 
 def as_rewards(rewards: Any, n: int) -> Array:
     """Rewards (n,): finite real numbers, one for each arm."""
-    return _reals(rewards, n, "rewards", "leave a trial that failed out, or observe it when its value is known")
+    return _reals(
+        rewards,
+        n,
+        "rewards",
+        "leave a trial that failed out, or observe it when its value is known",
+    )
 
 
 def as_weights(noise: Any, n: int, regularization: float) -> Array:
@@ -64,20 +77,28 @@ def as_weights(noise: Any, n: int, regularization: float) -> Array:
     if noise is None:
         return np.ones(n)
     array = _vector(noise, "noise", ObservationError)
-    sd = np.broadcast_to(_reals(array, 1 if np.ndim(noise) == 0 else n, "noise", "give a standard deviation"), n)
+    sd = np.broadcast_to(
+        _reals(array, 1 if np.ndim(noise) == 0 else n, "noise", "give a standard deviation"), n
+    )
     if n and sd.min() <= 0:
-        raise ObservationError(f"noise is a standard deviation and must be positive, got {sd.min()}")
+        raise ObservationError(
+            f"noise is a standard deviation and must be positive, got {sd.min()}"
+        )
     with np.errstate(over="ignore", divide="ignore"):
         weights = regularization / np.square(sd)
     if n and not (np.isfinite(weights).all() and weights.min() > 0):
-        raise ObservationError(f"noise from {sd.min()} to {sd.max()} gives weights beyond float64; rescale the rewards")
+        raise ObservationError(
+            f"noise from {sd.min()} to {sd.max()} gives weights beyond float64; rescale the rewards"
+        )
     return weights
 
 
 def as_radius(confidence: Any) -> Radius:
     """A radius, or another function of the evidence."""
     if isinstance(confidence, type) or not callable(confidence):
-        raise ParameterError(f"confidence must be a radius such as Constant(2.0) or a function, got {confidence!r}")
+        raise ParameterError(
+            f"confidence must be a radius such as Constant(2.0) or a function, got {confidence!r}"
+        )
     radius: Radius = confidence
     return radius
 
@@ -92,9 +113,13 @@ def as_generator(seed: Any) -> np.random.Generator:
 def _reals(values: Any, n: int, name: str, advice: str) -> Array:
     array = _vector(values, name, ObservationError)
     if array.size and array.dtype.kind not in "fiub":
-        raise ObservationError(f"{name} must be real numbers, got {_example(array)} ({array.dtype}); {advice}")
+        raise ObservationError(
+            f"{name} must be real numbers, got {_example(array)} ({array.dtype}); {advice}"
+        )
     if len(array) != n:
-        raise ObservationError(f"{name} must have one value for each of the {n} arms, got {len(array)}")
+        raise ObservationError(
+            f"{name} must have one value for each of the {n} arms, got {len(array)}"
+        )
     with np.errstate(over="ignore"):
         reals = array.astype(np.float64)
     if not np.isfinite(reals).all():
@@ -111,7 +136,9 @@ def _vector(values: Any, name: str, error: type[Exception]) -> AnyArray:
     except ValueError as cause:
         raise error(f"{name} must be a number or a flat sequence of numbers: {cause}") from cause
     if array.ndim != 1:
-        raise error(f"{name} must be a number or a flat sequence of numbers, got shape {array.shape}")
+        raise error(
+            f"{name} must be a number or a flat sequence of numbers, got shape {array.shape}"
+        )
     return array
 
 

@@ -1,7 +1,7 @@
 """A policy: the arms of a table, a belief about them, and a chooser. The only object here that changes.
 
-    choose:   belief, table → scores → radius → chooser → arm
-    observe:  arm, reward → belief (W grows) → evidence; the scores follow
+choose:   belief, table → scores → radius → chooser → arm
+observe:  arm, reward → belief (W grows) → evidence; the scores follow
 """
 
 from copy import copy
@@ -15,12 +15,27 @@ from manyarms.arms import as_rows
 from manyarms.arms.array import Checked
 from manyarms.arms.objects import encoded
 from manyarms.beliefs.base import Arms, Batch, Belief, Record, Rule
-from manyarms.errors import ArmsError, KernelError, ObservationError, ParameterError, StateError, UnknownArmError
+from manyarms.errors import (
+    ArmsError,
+    KernelError,
+    ObservationError,
+    ParameterError,
+    StateError,
+    UnknownArmError,
+)
 from manyarms.kernels import Kernel, as_kernel
 from manyarms.kernels.objects import encoder_of, shown
 from manyarms.numbers import real, whole
 from manyarms.policies.batches import BatchRule, GlobalRule
-from manyarms.policies.checks import as_arms, as_excluded, as_generator, as_radius, as_rewards, as_weights, is_rows
+from manyarms.policies.checks import (
+    as_arms,
+    as_excluded,
+    as_generator,
+    as_radius,
+    as_rewards,
+    as_weights,
+    is_rows,
+)
 from manyarms.policies.choosers import Chooser, View
 from manyarms.search import check_memory, scores_of
 from manyarms.search.estimate import half_the_machine
@@ -78,17 +93,27 @@ class Policy:
     ) -> None:
         self.kernel: Kernel = as_kernel(kernel)
         self.arms = _table(encoded(arms, self.kernel), n_features)
-        self.regularization = real(regularization, "regularization", "a positive variance, for instance noise**2", above=0)
+        self.regularization = real(
+            regularization, "regularization", "a positive variance, for instance noise**2", above=0
+        )
         own = np.sqrt(self.regularization)
-        self.noise = float(own) if noise is None else real(noise, "noise", "a positive standard deviation", above=0)
-        self._noise_variance = self.regularization if noise is None else self.noise**2  # √λ squared is not λ in float64
+        self.noise = (
+            float(own)
+            if noise is None
+            else real(noise, "noise", "a positive standard deviation", above=0)
+        )
+        self._noise_variance = (
+            self.regularization if noise is None else self.noise**2
+        )  # √λ squared is not λ in float64
         self.confidence = as_radius(confidence)
         check_noise(self.confidence, self.noise)
         self.rule = rule
         self.chooser = chooser
         self.batches = batches
         wanted = "a positive number of bytes"
-        self.memory = half_the_machine() if memory is None else real(memory, "memory", wanted, above=0)
+        self.memory = (
+            half_the_machine() if memory is None else real(memory, "memory", wanted, above=0)
+        )
         check_memory(self.n_arms, self.memory)
         self.tuning = tuning
         self._diag = self._diagonal(self.arms)
@@ -99,14 +124,21 @@ class Policy:
         self._first_arm = self._chance.integer(self.n_arms or 2)
         self._scores_cache: tuple[State, ArmScores] | None = None
         self._moments_cache: tuple[State, Array, Array] | None = None
-        belief = rule.prior(self.kernel, Arms(self.arms, self._diag), self.regularization, self.noise, rng)
+        belief = rule.prior(
+            self.kernel, Arms(self.arms, self._diag), self.regularization, self.noise, rng
+        )
         self._state = State(belief, Log(), 0, first_norm(self.confidence))
         self.confidence_is_valid()
 
     # Observing
 
     def observe(
-        self, arms: ArrayLike, rewards: ArrayLike, *, noise: ArrayLike | None = None, record: Record | None = None
+        self,
+        arms: ArrayLike,
+        rewards: ArrayLike,
+        *,
+        noise: ArrayLike | None = None,
+        record: Record | None = None,
     ) -> Record:
         """Learn the rewards (n,) of arms (n,), repeats included, in one step or not at all.
 
@@ -145,7 +177,14 @@ class Policy:
             rows = self._given(arms)
             n = len(rows)
             values = as_rewards(rewards, n)
-            return Batch(rows, self._diagonal(rows), values, as_weights(noise, n, variance), np.full(n, -1), n)
+            return Batch(
+                rows,
+                self._diagonal(rows),
+                values,
+                as_weights(noise, n, variance),
+                np.full(n, -1),
+                n,
+            )
         numbers = self._numbers(arms)
         n = len(numbers)
         values = as_rewards(rewards, n)
@@ -160,7 +199,12 @@ class Policy:
     # Choosing
 
     def choose(
-        self, n: int | None = 1, *, arms: ArrayLike | None = None, pending: ArrayLike = (), exclude: ArrayLike = ()
+        self,
+        n: int | None = 1,
+        *,
+        arms: ArrayLike | None = None,
+        pending: ArrayLike = (),
+        exclude: ArrayLike = (),
     ) -> Indices:
         """The n arms to pull next, (n,).
 
@@ -195,7 +239,12 @@ class Policy:
             log = Log()
             X = np.vstack([X, waiting])
             if len(waiting):  # rows behind those of now, which are not chosen
-                barred = np.concatenate([np.zeros(k, dtype=bool) if barred is None else barred, np.ones(len(waiting), bool)])
+                barred = np.concatenate(
+                    [
+                        np.zeros(k, dtype=bool) if barred is None else barred,
+                        np.ones(len(waiting), bool),
+                    ]
+                )
             scores = self._scored(Arms(X, self._diagonal(X)))
         observed = self._state.n_observations
         chosen: list[int] = []
@@ -205,7 +254,9 @@ class Policy:
             return np.array(chosen, dtype=np.intp)
         with self.stats.timed("choices"), one_thread():
             beta = self._radius(k)
-            view = View(scores, beta, self.regularization, barred, k, log, observed, 0, self._chance)
+            view = View(
+                scores, beta, self.regularization, barred, k, log, observed, 0, self._chance
+            )
             self._fill(chosen, size, outstanding, view)
         return np.array(chosen, dtype=np.intp)
 
@@ -329,7 +380,9 @@ class Policy:
     def over(self, arms: ArrayLike | Checked) -> Self:
         """The same policy over a table that has grown: the belief, the log and the norm go on, and numbers stay."""
         if isinstance(self.belief, KeepsScores):
-            raise StateError("this belief is about the arms of its own table: make the policy anew over the other one")
+            raise StateError(
+                "this belief is about the arms of its own table: make the policy anew over the other one"
+            )
         twin = self.resumed(self._state)
         twin.arms = _table(encoded(arms, self.kernel), None)
         twin._diag = self._diagonal(twin.arms)
@@ -353,7 +406,12 @@ class Policy:
 
     def _radius(self, n_arms: float) -> float:
         evidence = self._state.belief.evidence.of(n_arms, self._state.norm)
-        return real(self.confidence(evidence), "what confidence returns", "a finite non-negative radius", at_least=0)
+        return real(
+            self.confidence(evidence),
+            "what confidence returns",
+            "a finite non-negative radius",
+            at_least=0,
+        )
 
     def confidence_is_valid(self) -> None:
         """Raise ParameterError where the radius is not for such a belief."""
@@ -369,11 +427,16 @@ class Policy:
         except ArmsError as error:
             if isinstance(error, UnknownArmError) or encoder_of(self.kernel) is None:
                 raise
-            raise ArmsError(f"objects are given by their rows, kernel.encode(objects), or by number: {error}") from error
+            raise ArmsError(
+                f"objects are given by their rows, kernel.encode(objects), or by number: {error}"
+            ) from error
 
     def _given(self, arms: ArrayLike) -> Array:
         """Rows given by value, checked; −0 is 0."""
-        X = as_rows(encoded(arms, self.kernel, self.n_features), self.n_features).astype(np.float64) + 0.0
+        X = (
+            as_rows(encoded(arms, self.kernel, self.n_features), self.n_features).astype(np.float64)
+            + 0.0
+        )
         if not self.n_arms and not self._state.n_observations:
             self._check_kernel(X, self._diagonal(X))
         return X
@@ -386,7 +449,9 @@ class Policy:
 
     def _check_table(self) -> None:
         if not self.n_arms:
-            raise ArmsError("the policy was made without arms: pass those of now, as choose(arms=X) or predict(X)")
+            raise ArmsError(
+                "the policy was made without arms: pass those of now, as choose(arms=X) or predict(X)"
+            )
 
     def _check_kernel(self, X: Array, diag: Array) -> None:
         """Raise KernelError before the first trial where the kernel cannot work on these rows."""
@@ -398,7 +463,12 @@ class Policy:
     def _diagonal(self, X: Array) -> Array:
         """k(x, x) of rows, (n,)."""
         blocks = [X[start : start + ROWS] for start in range(0, len(X), ROWS)]
-        diag = np.concatenate([np.zeros(0), *(self.kernel.diag(block.astype(np.float64, copy=False)) for block in blocks)])
+        diag = np.concatenate(
+            [
+                np.zeros(0),
+                *(self.kernel.diag(block.astype(np.float64, copy=False)) for block in blocks),
+            ]
+        )
         bad = ~(np.isfinite(diag) & (diag >= 0))
         if bad.any():
             raise KernelError(
@@ -412,13 +482,17 @@ def _table(arms: Any, n_features: int | None) -> Array:
     if arms is None:
         return np.zeros((0, whole(n_features, "n_features (where arms are None)")))
     if n_features is not None:
-        raise ParameterError(f"n_features is for policies without arms of their own, got {n_features!r} and arms too")
+        raise ParameterError(
+            f"n_features is for policies without arms of their own, got {n_features!r} and arms too"
+        )
     return as_rows(arms)
 
 
 def check_noise(confidence: Radius, noise: float) -> None:
     """Raise ParameterError where the radius is made for another noise than that by which observations are weighed."""
-    if isinstance(confidence, Promise) and not np.isclose(confidence.noise, noise, rtol=1e-6, atol=0):
+    if isinstance(confidence, Promise) and not np.isclose(
+        confidence.noise, noise, rtol=1e-6, atol=0
+    ):
         raise ParameterError(
             f"{confidence!r} is for noise of standard deviation {confidence.noise:g}, the policy weighs observations by "
             f"{noise:g}: pass noise={confidence.noise:g} to the policy as well (or regularization={confidence.noise**2:g})"

@@ -22,12 +22,16 @@ def check_memory(n_arms: int, memory: float) -> None:
         )
 
 
-def scores_of(belief: Belief, arms: Arms, memory: float | None, tuning: Tuning, stats: Stats) -> ArmScores:
+def scores_of(
+    belief: Belief, arms: Arms, memory: float | None, tuning: Tuning, stats: Stats
+) -> ArmScores:
     """The scores of arms at a belief: dense where they are few, lazy where they are many."""
     if isinstance(belief, KeepsScores):
         return belief.scores(arms)
     if not isinstance(belief, Frozen):
-        raise TypeError(f"a belief is of frozen features, or keeps the scores of arms itself; got {belief!r}")
+        raise TypeError(
+            f"a belief is of frozen features, or keeps the scores of arms itself; got {belief!r}"
+        )
     n = len(arms.rows)
     room = float("inf") if memory is None else memory - PER_ARM * n
     if n <= tuning.dense:

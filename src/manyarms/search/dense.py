@@ -45,7 +45,9 @@ class Dense:
         """The table, up to date."""
         if self.table is None:
             with self.stats.timed("passes"):
-                self.table = Table.at(self.arms, self.belief, room=self.room, threaded=self.threaded)
+                self.table = Table.at(
+                    self.arms, self.belief, room=self.room, threaded=self.threaded
+                )
         elif self._waiting:
             self.table = self.table.brought(self._waiting)
         self._waiting = ()
@@ -92,7 +94,9 @@ def may_be_best(table: Table, acquisition: Acquisition, barred: Mask | None) -> 
         best = int(np.argmax(values))
         if values[best] == -np.inf:  # all arms of a short list are barred
             return np.zeros(0, dtype=np.intp)
-        margin = 2 * acquisition.beta * float(np.sqrt(table.largest_slack)) + 8 * float(tolerance[best])
+        margin = 2 * acquisition.beta * float(np.sqrt(table.largest_slack)) + 8 * float(
+            tolerance[best]
+        )
         some = np.flatnonzero(values >= values[best] - margin)
         if len(some) == 1:
             return some

@@ -81,7 +81,9 @@ class Lazy:
     levels: list[Level]  # at the last real belief; shared with what is supposed beyond it
     supposed: tuple[Followed, ...] = ()
     patience: dict[int, float] = field(default_factory=dict)  # of each depth; shared by all values
-    _front: tuple[Table, int, Table] | None = None  # the last table, and how many supposed steps it follows
+    _front: tuple[Table, int, Table] | None = (
+        None  # the last table, and how many supposed steps it follows
+    )
 
     @classmethod
     def over(cls, belief: Frozen, arms: Arms, room: float, tuning: Tuning, stats: Stats) -> "Lazy":
@@ -98,11 +100,15 @@ class Lazy:
     def after(self, step: Step) -> "Lazy":
         """At the belief after one more step."""
         levels = [replace(level, waiting=following(level.waiting, step)) for level in self.levels]
-        return Lazy(levels[0].waiting[-1].belief, self.tuning, self.stats, levels, (), self.patience)
+        return Lazy(
+            levels[0].waiting[-1].belief, self.tuning, self.stats, levels, (), self.patience
+        )
 
     def supposing(self, positions: Indices) -> "Lazy":
         """If these arms were pulled once more each."""
-        supposed = following(self.supposed, supposed_step(self.belief, self.levels[0].table.arms, positions))
+        supposed = following(
+            self.supposed, supposed_step(self.belief, self.levels[0].table.arms, positions)
+        )
         return replace(self, belief=supposed[-1].belief, supposed=supposed)
 
     def current(self) -> tuple[Array, Array]:
@@ -146,7 +152,9 @@ class Lazy:
 
     def _first_broken(self, beta: float, barred: Mask | None) -> int | None:
         """The first list whose promise no longer holds; None where all do."""
-        for depth, (above, level) in enumerate(zip(self.levels, self.levels[1:], strict=False), start=1):
+        for depth, (above, level) in enumerate(
+            zip(self.levels, self.levels[1:], strict=False), start=1
+        ):
             promise = level.promise
             if promise is None or beta > promise.most_beta:
                 return depth

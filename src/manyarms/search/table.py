@@ -140,7 +140,9 @@ class Table:
         """Computed from nothing."""
         n = len(arms.rows)
         none = np.zeros(n)
-        return cls(arms, belief, none, none, none, 0.0, 0, threaded, room, _Store(n))._computed(belief, 0)
+        return cls(arms, belief, none, none, none, 0.0, 0, threaded, room, _Store(n))._computed(
+            belief, 0
+        )
 
     def part(self, positions: Indices) -> "Table":
         """Of fewer arms."""
@@ -176,7 +178,9 @@ class Table:
     def _rounding(self) -> tuple[float, float]:
         """Of what was computed last, as a part of it; of the residuals r/λ."""
         belief = self.belief
-        return 8 * EPS * (1 + self.n_steps + belief.m), 32 * belief.rounding_seen / belief.regularization
+        return 8 * EPS * (
+            1 + self.n_steps + belief.m
+        ), 32 * belief.rounding_seen / belief.regularization
 
     def brought(self, steps: Sequence[Followed]) -> "Table":
         """At the belief after these steps."""
@@ -187,7 +191,13 @@ class Table:
         changes = [step.change for step in steps if step.change is not None]
         lowered = sum(len(change.surprise) for change in changes)
         store = self._store
-        if store is None or not self._keeps(belief) or len(changes) < len(steps) or not p or 2 * lowered > belief.m + 4:
+        if (
+            store is None
+            or not self._keeps(belief)
+            or len(changes) < len(steps)
+            or not p
+            or 2 * lowered > belief.m + 4
+        ):
             return self._computed(belief, p)
         return self._lowered(belief, changes, lowered, store.with_room(p, belief.m))
 
@@ -204,10 +214,11 @@ class Table:
         self._settle()
         solve, _ = self.belief.solvers(len(self.mean))
         for i, chunk in enumerate(self._chunks()):
-            if self._store is None:
-                Z = solve(self._kernel_columns(chunk, self.belief, 0))
-            else:
-                Z = self._store.Z[i][: self.belief.m]
+            Z = (
+                solve(self._kernel_columns(chunk, self.belief, 0))
+                if self._store is None
+                else self._store.Z[i][: self.belief.m]
+            )
             yield chunk, Z, np.maximum(self.arms.diag[chunk] - squares(Z), 0.0)
 
     def _chunks(self) -> list[slice]:
@@ -271,9 +282,13 @@ class Table:
         if store is not None:
             store.settled = m
         largest = float(variance.max(initial=0.0))
-        return replace(made, mean=mean, variance=variance, computed=variance, largest=largest, n_steps=0)
+        return replace(
+            made, mean=mean, variance=variance, computed=variance, largest=largest, n_steps=0
+        )
 
-    def _lowered(self, belief: Frozen, changes: list[Change], lowered: int, store: _Store) -> "Table":
+    def _lowered(
+        self, belief: Frozen, changes: list[Change], lowered: int, store: _Store
+    ) -> "Table":
         """The product with all changes at once."""
         p = self.belief.m
         m = belief.m
@@ -304,7 +319,9 @@ class Table:
             i, chunk = task
             Z = store.Z[i][:m]
             if m > p:
-                Z[p:] = self._kernel_columns(chunk, belief, p) if columns is None else columns[:, chunk]
+                Z[p:] = (
+                    self._kernel_columns(chunk, belief, p) if columns is None else columns[:, chunk]
+                )
             H = _product(M, Z)
             if means_anew:
                 mean[chunk] = H[-1]
@@ -315,13 +332,25 @@ class Table:
 
         self._run(work, list(enumerate(store.chunks)))
         made = Table(
-            self.arms, belief, mean, variance, self.computed, self.largest, n_steps, self.threaded, self.room, store, last
+            self.arms,
+            belief,
+            mean,
+            variance,
+            self.computed,
+            self.largest,
+            n_steps,
+            self.threaded,
+            self.room,
+            store,
+            last,
         )
         if m - store.settled >= COLUMNS:
             made._settle()
         return made
 
-    def _run(self, work: Callable[[tuple[int, slice]], None], tasks: list[tuple[int, slice]]) -> None:
+    def _run(
+        self, work: Callable[[tuple[int, slice]], None], tasks: list[tuple[int, slice]]
+    ) -> None:
         if self.threaded:
             in_parallel(work, tasks)
         else:

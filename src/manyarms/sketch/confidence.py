@@ -76,7 +76,9 @@ class Resampled(Promise):
 
     def __call__(self, evidence: Evidence) -> float:
         if evidence.guarantee == "certified":
-            raise ParameterError("Resampled is for dictionaries that are drawn again; for frozen features use Certified")
+            raise ParameterError(
+                "Resampled is for dictionaries that are drawn again; for frozen features use Certified"
+            )
         eta = evidence.eta
         bias = (1 + np.sqrt(eta)) * np.sqrt(evidence.regularization) * self.norm_in(evidence)
         return float(self.deviation(evidence.log_det + evidence.left_out, self.delta) + bias)
@@ -121,7 +123,9 @@ class Theory(TheoremTwo):
         alpha = self.alpha if sampled else 1.0
         bound = alpha * (1 + np.log1p(evidence.trace)) * evidence.effective_dimension
         # Of frozen features d̃ is not the exact one, and ln det(V/λ) is known: the larger bound holds.
-        return self._radius(evidence, max(bound, evidence.log_det if evidence.guarantee == "certified" else 0.0))
+        return self._radius(
+            evidence, max(bound, evidence.log_det if evidence.guarantee == "certified" else 0.0)
+        )
 
 
 class LogDet(TheoremTwo):
@@ -149,7 +153,9 @@ class Bayes:
 
     def __call__(self, evidence: Evidence) -> float:
         if evidence.n_arms == np.inf:
-            raise ParameterError("Bayes is a bound over finitely many arms; over a box use Certified, Constant or Growing")
+            raise ParameterError(
+                "Bayes is a bound over finitely many arms; over a box use Certified, Constant or Growing"
+            )
         step = evidence.n_observations + 1
         union = np.log(evidence.n_arms) + 2 * np.log(step) + np.log(np.pi**2 / (6 * self.delta))
         return float(np.sqrt(evidence.regularization * 2 * union))
@@ -181,7 +187,9 @@ class Growing:
     def __post_init__(self) -> None:
         real(self.c, "c", "a non-negative number of standard deviations", at_least=0)
         if not isinstance(self.most, Real) or not self.most >= 0:
-            raise ParameterError(f"most must be a non-negative number of standard deviations, or infinity, got {self.most!r}")
+            raise ParameterError(
+                f"most must be a non-negative number of standard deviations, or infinity, got {self.most!r}"
+            )
 
     def __call__(self, evidence: Evidence) -> float:
         grown = self.c * np.sqrt(np.log1p(max(1, evidence.n_observations)))

@@ -58,7 +58,9 @@ class Factor:
     regularization: float  # λ
     C: Triangle
     R: Triangle  # (J, J) of the rows waiting
-    _rows: Stack  # (J, ≥ m) B beside Y, the rows ψ: (J, 2, ≥ m), zero beyond the coordinates of then
+    _rows: (
+        Stack  # (J, ≥ m) B beside Y, the rows ψ: (J, 2, ≥ m), zero beyond the coordinates of then
+    )
     log_det: float  # ln det(V/λ)
 
     @classmethod

@@ -39,7 +39,9 @@ class Stack:
             grown._buffer = self._buffer
             grown._written = self._written
         else:
-            grown._buffer = np.empty((SPARE + stop + n // 2, *self._buffer.shape[1:]), dtype=self._buffer.dtype)
+            grown._buffer = np.empty(
+                (SPARE + stop + n // 2, *self._buffer.shape[1:]), dtype=self._buffer.dtype
+            )
             grown._buffer[:n] = self.items
             grown._written = [n]
         grown._buffer[n:stop] = more

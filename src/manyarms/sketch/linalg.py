@@ -35,7 +35,9 @@ def check_rounding(regularization: float, diag: Array, counts: Array) -> None:
         )
 
 
-def represented_below(n_inducing: int, kappa2: float, regularization: float, max_count: float) -> float:
+def represented_below(
+    n_inducing: int, kappa2: float, regularization: float, max_count: float
+) -> float:
     """Largest residual r(x) of an arm that the inducing arms already represent: max(2mε κ², 1e-10·λ/n_max).
 
     What must vanish is n·r/λ, the error on the arm pulled most, so a tolerance relative to k alone would be wrong at small λ
@@ -45,7 +47,9 @@ def represented_below(n_inducing: int, kappa2: float, regularization: float, max
     return float(max(rounding, 1e-10 * regularization / max(1.0, max_count)))
 
 
-def pivoted_cholesky(K: Array, tolerance: float, *, keep_all: bool = False) -> tuple[Array, Indices, Array]:
+def pivoted_cholesky(
+    K: Array, tolerance: float, *, keep_all: bool = False
+) -> tuple[Array, Indices, Array]:
     """L, pivots and what is left: K[pivots][:, pivots] = L Lᵀ, largest residual first, while one exceeds `tolerance`.
 
     The pivots are a true sub-dictionary: L is the exact factor for those points. With `keep_all` the others stay too, each
@@ -117,7 +121,9 @@ def solver(L: Array) -> Callable[[Array], Array]:
         for start in range(0, len(L), BLOCK):
             rows, stop = X[start : start + BLOCK], start + BLOCK
             rows -= L[start:stop, :start] @ X[:start]
-            blas.dtrsm(1.0, L[start:stop, start:stop], rows.T, side=1, lower=1, trans_a=1, overwrite_b=1)  # in place
+            blas.dtrsm(
+                1.0, L[start:stop, start:stop], rows.T, side=1, lower=1, trans_a=1, overwrite_b=1
+            )  # in place
         return X
 
     return solve
@@ -127,14 +133,18 @@ def solve_lower(L: Array, B: Array) -> Array:
     """L⁻¹B for a lower triangular L, B (m,) or (m, n); a column-major B is overwritten."""
     if not B.size:
         return B
-    return np.asarray(blas.dtrsm(1.0, L, B.reshape(len(B), -1), lower=1, overwrite_b=1)).reshape(B.shape)
+    return np.asarray(blas.dtrsm(1.0, L, B.reshape(len(B), -1), lower=1, overwrite_b=1)).reshape(
+        B.shape
+    )
 
 
 def solve_transposed(L: Array, B: Array) -> Array:
     """L⁻ᵀB for a lower triangular L, B (m,) or (m, n); a column-major B is overwritten."""
     if not B.size:
         return B
-    return np.asarray(blas.dtrsm(1.0, L, B.reshape(len(B), -1), lower=1, trans_a=1, overwrite_b=1)).reshape(B.shape)
+    return np.asarray(
+        blas.dtrsm(1.0, L, B.reshape(len(B), -1), lower=1, trans_a=1, overwrite_b=1)
+    ).reshape(B.shape)
 
 
 def solve_cholesky(C: Array, b: Array) -> Array:
