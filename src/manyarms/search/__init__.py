@@ -36,4 +36,4 @@ def scores_of(
     room = float("inf") if memory is None else memory - PER_ARM * n
     if n <= tuning.dense:
         return Dense(belief, arms, room, n >= tuning.threaded, stats)
-    return Lazy.over(belief, arms, room, tuning, stats)
+    return Lazy(belief, arms, room, tuning, stats)

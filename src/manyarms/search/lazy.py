@@ -76,39 +76,25 @@ class Lazy:
     """Levels from all arms down to a short list."""
 
     belief: Frozen
+    arms: Arms  # all of them
+    room: float  # bytes that embeddings may take
     tuning: Tuning
     stats: Stats
-    levels: list[Level]  # at the last real belief; shared with what is supposed beyond it
-    supposed: tuple[Followed, ...] = ()
+    levels: list[Level] = field(default_factory=list)  # at the last real belief; made when needed
+    supposed: tuple[Followed, ...] = ()  # steps beyond it
     patience: dict[int, float] = field(default_factory=dict)  # of each depth; shared by all values
-    _front: tuple[Table, int, Table] | None = (
-        None  # the last table, and how many supposed steps it follows
-    )
-
-    @classmethod
-    def over(cls, belief: Frozen, arms: Arms, room: float, tuning: Tuning, stats: Stats) -> "Lazy":
-        """Of all arms, at a belief."""
-        with stats.timed("passes"):
-            table = Table.at(arms, belief, room=room, threaded=True)
-        return cls(belief, tuning, stats, [Level(None, table, None)])
-
-    @property
-    def arms(self) -> Arms:
-        """All of them."""
-        return self.levels[0].table.arms
+    _front: tuple[Table, int, Table] | None = None  # the last list's, with some supposed steps
 
     def after(self, step: Step) -> "Lazy":
         """At the belief after one more step."""
+        belief = following((), step)[-1].belief
         levels = [replace(level, waiting=following(level.waiting, step)) for level in self.levels]
-        return Lazy(
-            levels[0].waiting[-1].belief, self.tuning, self.stats, levels, (), self.patience
-        )
+        return replace(self, belief=belief, levels=levels, supposed=(), _front=None)
 
     def supposing(self, positions: Indices) -> "Lazy":
-        """If these arms were pulled once more each."""
-        supposed = following(
-            self.supposed, supposed_step(self.belief, self.levels[0].table.arms, positions)
-        )
+        """If these arms were pulled once more each. What is real is shared with this value."""
+        self._start()
+        supposed = following(self.supposed, supposed_step(self.belief, self.arms, positions))
         return replace(self, belief=supposed[-1].belief, supposed=supposed)
 
     def current(self) -> tuple[Array, Array]:
@@ -118,21 +104,32 @@ class Lazy:
 
     def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
         """μ̃ and σ̃² of some arms, or of all."""
-        return moments_of(self.belief, self.levels[0].table.arms, positions)
+        return moments_of(self.belief, self.arms, positions)
 
     def embedded(self) -> Iterator[tuple[slice, Array, Array]]:
         """Positions, z (m, k) and r (k,) of all arms, some at a time."""
         return self._brought(0).table.embedded()
+
+    def _start(self) -> None:
+        """The level of all arms, if there is none yet."""
+        if not self.levels:
+            with self.stats.timed("passes"):
+                table = Table.at(self.arms, self.belief, room=self.room, threaded=True)
+            self.levels.append(Level(None, table, None))
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         """The arm of largest value."""
         if not isinstance(acquisition, Upper):
             table = self._brought(0).table.brought(self.supposed)
             return scored_best(table, may_be_best(table, acquisition, barred), acquisition)
+        self._start()
         depth = self._first_broken(acquisition.beta, barred)
         if depth is not None:
             del self.levels[depth:]
             self._extend(acquisition, barred)
+        if self.supposed and len(self.levels) == 1:
+            # The table of all arms follows no step that is only supposed: others would have to copy it.
+            return self._by_bounds(0, acquisition, barred)
         while True:
             last = self.levels[-1]
             table = self._front_table()
@@ -190,6 +187,7 @@ class Lazy:
 
     def _brought(self, depth: int) -> Level:
         """A level brought to the last real belief."""
+        self._start()
         level = self.levels[depth]
         if level.waiting:
             with self.stats.timed("passes" if depth == 0 else f"passes over list {depth}"):
@@ -216,7 +214,9 @@ class Lazy:
             level = self.levels[-1]
             if len(level.table.mean) <= 2 * self.tuning.shortlist:
                 return
-            made = self._list(level, acquisition, barred) if level.waiting else None
+            made = None
+            if level.waiting or self.supposed:
+                made = self._list(level, acquisition, barred)
             if made is None:
                 self._brought(len(self.levels) - 1)
                 return
@@ -263,7 +263,7 @@ class Lazy:
 
     def _by_bounds(self, depth: int, acquisition: Upper, barred: Mask | None) -> int:
         """The best arm of a level by scoring its arms, best bound first, until no bound is above the best score."""
-        level = self.levels[depth]
+        level = self._brought(depth)
         table = level.table
         bound = table.mean + acquisition.beta * np.sqrt(table.variance + table.largest_slack)
         shut = level.shut(barred)
