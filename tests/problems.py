@@ -41,7 +41,7 @@ def read_only(array):
     return array
 
 
-CACHES = ("stats", "_places", "asked")
+CACHES = ("stats", "_places")
 """What does not determine what a policy does next, beside names that end in `_cache`."""
 
 

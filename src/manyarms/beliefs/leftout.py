@@ -8,7 +8,7 @@ over blocks b of rows. For s before t, W_s ⊆ W_t, so that ⟨ρ_s, ρ_t⟩ = k
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import eigh
@@ -35,9 +35,6 @@ class LeftOut:
     block: float = 0.0  # the same from the block that is being filled, as of its last doubling
     since: float = 0.0  # e of the rows since then
     rounding: float = 0.0  # of the block
-    asked: list[bool] = field(
-        default_factory=lambda: [False]
-    )  # for η: shared by all that follow from one
 
     @classmethod
     def nothing(cls, n_features: int) -> "LeftOut":
@@ -45,8 +42,7 @@ class LeftOut:
         return cls(Stack(np.zeros((0, n_features + 2))))
 
     def bound(self) -> float:
-        """A bound on η. Once it is asked for, a block that is being filled has its eigenvalue at every doubling."""
-        self.asked[0] = True
+        """A bound on η."""
         return min(self.total, self.settled + self.block + self.since)
 
     def with_rows(
@@ -81,9 +77,8 @@ class LeftOut:
                 made.block,
                 made.since + e,
                 made.rounding + by_rounding,
-                made.asked,
             )
-            if made.kept.n == stop and (made.asked[0] or stop == BLOCK):
+            if made.kept.n == stop:
                 made = made._settled(largest)
             start = some.stop
         return made
@@ -94,11 +89,9 @@ class LeftOut:
         found = largest(kept[:, :-2], kept[:, -2].astype(np.intp), kept[:, -1]) + self.rounding
         block = min(found, self.block + self.since)
         if self.kept.n < BLOCK:
-            return LeftOut(
-                self.kept, self.total, self.settled, block, 0.0, self.rounding, self.asked
-            )
+            return LeftOut(self.kept, self.total, self.settled, block, 0.0, self.rounding)
         empty = LeftOut.nothing(kept.shape[1] - 2).kept
-        return LeftOut(empty, self.total, self.settled + block, asked=self.asked)
+        return LeftOut(empty, self.total, self.settled + block)
 
 
 def largest_eigenvalue(K: Array, Z: Array, sizes: Indices, roots: Array) -> float:

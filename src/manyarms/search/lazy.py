@@ -160,7 +160,9 @@ class Lazy:
             if above.moved(self.belief) > promise.most_moved:
                 self._learn(depth, 2.0, beta)
                 return depth
-        return 1 if len(self.levels) == 1 else None
+        # A last list that is long wants another one below it.
+        long = len(self.levels[-1].table.mean) > 2 * self.tuning.shortlist
+        return len(self.levels) if long else None
 
     def _first_above(self, least: float) -> int | None:
         """The first list that leaves out arms which may score more than so much."""
