@@ -36,7 +36,7 @@ Series = dict[str, list[Points]]
 
 def experiment(options: Options) -> None:
     """Panels, and tables of exponents."""
-    sizes = options.scale([50, 100], [1_000, 3_162, 10_000, 31_623])
+    sizes = options.scale([50, 100], [1_000, 3_162, 10_000, 31_623, 100_000])
     lengthscales = options.scale([0.5, 0.3], [0.7, 0.45, 0.3, 0.22, 0.16])
     standard, longest = options.scale((100, 32), (2_000, 4_000))
     horizon, seeds = options.size((16, 1), (500, 5))
