@@ -33,12 +33,10 @@ class Evidence:
     log_det: float = 0.0  # ℓ = ln det(V/λ) of the features as they entered; of the exact posterior ln det(K_t/λ + I)
     left_out: float = 0.0  # e = Σ ω r/λ over the observations
     information: float = 0.0  # a bound on ln det(K_t/λ + I) that theorems of the paper use
-    largest: Callable[[], float] = (
-        _nothing  # η, λ_max of what is left out, or a bound on it that is at most e
-    )
-    mean: Callable[[], tuple[float, float]] = (
-        _zero  # ‖μ̃_t‖ in the RKHS, and σ̃ of ⟨f, μ̃_t/‖μ̃_t‖⟩; O(m²)
-    )
+    # η, the largest eigenvalue of what is left out, or a bound on it that is at most e.
+    largest: Callable[[], float] = _nothing
+    # ‖μ̃_t‖ in the RKHS, and σ̃ of ⟨f, μ̃_t/‖μ̃_t‖⟩; O(m²).
+    mean: Callable[[], tuple[float, float]] = _zero
     dimension: Callable[[], float] = _nothing  # d̃ = Σ ω σ̃²(x_s); O(m³)
 
     @property
