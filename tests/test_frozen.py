@@ -11,6 +11,7 @@ from manyarms.beliefs.base import Arms, Batch, Record
 from manyarms.beliefs.leftout import LeftOut
 from manyarms.errors import KernelError, NumericalError, ParameterError
 from manyarms.kernels import RBF, Linear, Matern
+from manyarms.progress import Progress
 from manyarms.sketch.growing import Stack, Triangle
 
 
@@ -328,6 +329,38 @@ def test_degenerate_rows():
     assert variance[0] == 0
     again, _ = told(prior(kernel, 2), rows, np.arange(5.0))
     np.testing.assert_allclose(again.moments(rows, kernel.diag(rows))[0], mean, atol=1e-12)
+
+
+def test_many_results_that_are_interrupted_leave_no_trace():
+    class Interrupted(RBF):
+        calls = 0
+
+        def __call__(self, X, Y):
+            self.calls += 1
+            if self.calls > 40:
+                raise KeyboardInterrupt
+            return super().__call__(X, Y)
+
+    rng = np.random.default_rng(0)
+    X = rng.random((2000, 2))
+    policy = ma.BKB(X, Interrupted(0.1))
+    policy.observe([1, 2], [0.0, 1.0])
+    state = policy._state
+    with pytest.raises(KeyboardInterrupt):
+        policy.observe(np.arange(2000), rng.random(2000))
+    assert policy._state is state
+    assert policy.evidence.n_observations == 2
+    assert policy.belief.m == 2
+
+
+def test_progress_is_shown_after_seconds_on_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    with Progress("results", 100) as progress:
+        progress.at(1)
+        assert not capsys.readouterr().err
+        progress._last -= 10.0  # as if seconds had passed
+        progress.at(50)
+    assert "learned 50 of 100 results" in capsys.readouterr().err
 
 
 def test_errors_say_what_to_do():

@@ -28,6 +28,7 @@ from manyarms.beliefs.leftout import LeftOut, largest_eigenvalue
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.numbers import real, whole
+from manyarms.progress import Progress
 from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.sketch.factor import WAITING, Factor
 from manyarms.sketch.growing import Triangle
@@ -217,7 +218,7 @@ class Frozen:
         if self.regularization <= EPS * most:
             raise NumericalError(
                 f"λ = {self.regularization:.3g} is below the rounding of k(x, x) times the weight of an arm, {most:.3g}: "
-                "raise `regularization`, or give a larger `noise`"
+                "raise `regularization`, give a larger `noise`, or divide the columns by their size"
             )
 
     def _observed_one(self, batch: Batch, told: bool | None) -> Step:
@@ -292,11 +293,14 @@ class Frozen:
         belief = self
         entered = np.zeros(len(batch), dtype=bool)
         sizes = np.zeros(len(batch), dtype=np.intp)
-        for start in range(0, len(batch), BLOCK):
-            some = slice(start, start + BLOCK)
-            told = None if forced is None else forced[some]
-            n = batch.n_observations if start == 0 else 0
-            belief, entered[some], sizes[some], change = belief._absorbed(batch.part(some), n, told)
+        with Progress("results", len(batch)) as progress:
+            for start in range(0, len(batch), BLOCK):
+                some = slice(start, start + BLOCK)
+                told = None if forced is None else forced[some]
+                n = batch.n_observations if start == 0 else 0
+                part = batch.part(some)
+                belief, entered[some], sizes[some], change = belief._absorbed(part, n, told)
+                progress.at(start + len(part))
         if not np.isfinite(belief.w).all():
             raise _not_finite()
         decided = Record(np.flatnonzero(entered), sizes)

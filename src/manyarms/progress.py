@@ -1,0 +1,49 @@
+"""A line on the terminal about work that takes seconds: how far it is, and how long it may take."""
+
+import sys
+from time import perf_counter
+from types import TracebackType
+
+PATIENCE = 2.0
+"""Seconds of work before anything is shown."""
+BETWEEN = 0.2
+"""Seconds between two lines."""
+
+
+class Progress:
+    """A context: ``with Progress("results", 100_000) as progress: progress.at(5_000)``.
+
+    Nothing is shown where standard error is no terminal, or before the work has taken seconds.
+    """
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what = what
+        self._total = total
+        self._shown = False
+
+    def __enter__(self) -> "Progress":
+        self._start = perf_counter()
+        self._last = self._start + PATIENCE - BETWEEN
+        return self
+
+    def at(self, done: int) -> None:
+        """So many are done."""
+        now = perf_counter()
+        if now - self._last < BETWEEN or not sys.stderr.isatty():
+            return
+        left = (now - self._start) * (self._total - done) / max(1, done)
+        text = f"learned {done:,} of {self._total:,} {self._what}, about {left:.0f} s left"
+        sys.stderr.write(f"\r{text:<70}")
+        sys.stderr.flush()
+        self._shown = True
+        self._last = now
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._shown:
+            sys.stderr.write(f"\r{'':<70}\r")
+            sys.stderr.flush()
