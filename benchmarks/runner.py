@@ -97,9 +97,17 @@ def play(run: Run, bandit: Problem, limit: float = np.inf) -> Curve:
             policy.observe(arms, rewards)
         regret += bandit.regret(arms).tolist()
         seconds += [(clock.seconds - before) / len(arms)] * len(arms)
-        sizes += [len(getattr(policy, "inducing", ()))] * len(arms)
+        sizes += [size(policy) or 0] * len(arms)
         before = clock.seconds
     return Curve(np.array(regret), np.array(seconds), np.array(sizes), policy)
+
+
+def size(policy: Any) -> int | None:
+    """|W|, or |S|; None where there is none."""
+    inducing = getattr(policy, "inducing", None)
+    if inducing is None:
+        inducing = getattr(getattr(policy, "belief", None), "keys", None)
+    return None if inducing is None else len(inducing)
 
 
 def held(thing: Any) -> int:
@@ -147,7 +155,6 @@ def record(run: Run, limit: float = np.inf) -> dict:
     except ManyArmsError as error:
         return {**kept, "error": f"{type(error).__name__}: {error}"}
     at = thinned(len(curve.regret))
-    inducing = getattr(curve.policy, "inducing", None)
     return {
         **kept,
         "completed": len(curve.regret),
@@ -155,7 +162,7 @@ def record(run: Run, limit: float = np.inf) -> dict:
         "regret": curve.regret.cumsum()[at - 1].tolist(),
         "elapsed": curve.seconds.cumsum()[at - 1].tolist(),
         "seconds": float(curve.seconds.sum()),
-        "inducing": None if inducing is None else len(inducing),
+        "inducing": size(curve.policy),
         "sizes": curve.sizes[at - 1].tolist(),
         "bytes": held(curve.policy) - bandit.arms.nbytes,
         "arms pulled": int(np.count_nonzero(curve.policy.counts)),
@@ -274,8 +281,8 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{head}  {kept['error']}")
             continue
         share = kept["regret"][-1] / (kept["completed"] * kept["uniform regret"])
-        size = "" if kept["inducing"] is None else kept["inducing"]
-        print(f"{head}{kept['completed']:>9,}{kept['seconds']:>9.2f}{share:>12.4f}{size:>6}")
+        inducing = "" if kept["inducing"] is None else kept["inducing"]
+        print(f"{head}{kept['completed']:>9,}{kept['seconds']:>9.2f}{share:>12.4f}{inducing:>6}")
     report(failures)
     return int(bool(failures))
 
