@@ -29,12 +29,14 @@ from manyarms.search.parallel import in_parallel
 from manyarms.sketch.linalg import EPS, solve_transposed, solver, squares
 from manyarms.typing import Array, Indices
 
-NARROW = 1024
-"""Arms to a chunk of a small table: what two products with vectors read stays in cache between them."""
 WIDE = 4096
-"""Arms to a chunk of a large one, which is brought forward in products of matrices."""
+"""Arms to a chunk."""
 LARGE = 1 << 15
-"""Arms from which a table is large."""
+"""Arms up to which a kernel column is computed in one call, before any chunk."""
+FEW_PRODUCTS = 1 << 21
+"""Multiplications that turn kernel columns into coordinates at once, should no other come: about what a step takes."""
+RESERVED = 1 << 26
+"""Bytes that a small table reserves for coordinates to come."""
 SPARE = 64
 """Coordinates that a store has room for at first."""
 COLUMNS = 32
@@ -57,9 +59,10 @@ class _Store:
     """
 
     def __init__(self, n: int) -> None:
-        width = NARROW if n <= LARGE else WIDE
-        self.chunks = [slice(start, min(start + width, n)) for start in range(0, n, width)]
-        self.Z = [np.empty((SPARE, chunk.stop - chunk.start)) for chunk in self.chunks]
+        self.chunks = [slice(start, min(start + WIDE, n)) for start in range(0, n, WIDE)]
+        # Rows that are not written to take no memory: a small table has room for many at once.
+        rows = max(SPARE, min(1024, RESERVED // max(1, 8 * n)))
+        self.Z = [np.empty((rows, chunk.stop - chunk.start)) for chunk in self.chunks]
         self.claimed = 0
         self.settled = 0
 
@@ -344,7 +347,9 @@ class Table:
             store,
             last,
         )
-        if m - store.settled >= COLUMNS:
+        columns_left = m - store.settled
+        at_once = m == p and columns_left * m * len(mean) <= FEW_PRODUCTS
+        if columns_left >= COLUMNS or (columns_left and at_once):
             made._settle()
         return made
 
