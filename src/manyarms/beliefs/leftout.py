@@ -78,7 +78,8 @@ class LeftOut:
                 made.since + e,
                 made.rounding + by_rounding,
             )
-            if made.kept.n == stop:
+            # Where the next doubling is reached in this call, its eigenvalue supersedes this one.
+            if made.kept.n == stop and (stop == BLOCK or len(new) - some.stop < stop):
                 made = made._settled(largest)
             start = some.stop
         return made
