@@ -27,6 +27,7 @@ class Batch:
     weights: Array  # (n,) ω = ξ²/ξ_s²
     keys: Indices  # (n,) the number of the arm, −1 for a row given by value
     n_observations: int  # rewards that these stand for: those of one arm are merged into one
+    supposed: bool = False  # rewards are not known: each is taken for the mean, which then stays
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -40,6 +41,7 @@ class Batch:
             self.weights[some],
             self.keys[some],
             0,
+            self.supposed,
         )
 
 

@@ -211,6 +211,11 @@ class Frozen:
             return self._observed_one(batch, None if record is None else len(record.entered) > 0)
         return self._observed_many(batch, record)
 
+    def supposing(self, rows: Array, diag: Array) -> Step:
+        """If each of these rows were pulled once more, and gave its mean: means stay, variances fall."""
+        n = len(rows)
+        return self.observed(Batch(rows, diag, np.zeros(n), np.ones(n), np.full(n, -1), n, True))
+
     def _check_rounding(self, batch: Batch) -> None:
         """Raise NumericalError where the evidence ωk(x, x)/λ of a row leaves float64 no digits."""
         with np.errstate(over="ignore"):
@@ -263,7 +268,9 @@ class Frozen:
         root = np.sqrt(weight)
         pivot = np.sqrt(1.0 + weight * q)
         lowering = factor.C.solve_transposed(c) * (root / pivot)
-        surprise = root * (float(batch.rewards[0]) - float(z @ w)) / pivot
+        surprise = 0.0
+        if not batch.supposed:
+            surprise = root * (float(batch.rewards[0]) - float(z @ w)) / pivot
         if not np.isfinite(surprise):
             raise _not_finite()
         w = w + surprise * lowering
@@ -360,7 +367,9 @@ class Frozen:
 
         # w′ = w + V′⁻¹Σ ω ψ(y − ψᵀw) = w + G·N⁻¹√Ω(y − Ψw), G = V⁻¹Ψᵀ√Ω N⁻ᵀ.
         with np.errstate(over="ignore", invalid="ignore"):
-            surprise = solve_lower(N, roots * block.rewards - Y @ w)
+            surprise = np.zeros(len(Y))
+            if not block.supposed:
+                surprise = solve_lower(N, roots * block.rewards - Y @ w)
             change = None
             if len(Y) <= WAITING:
                 lowering = factor.C.solve_transposed(solve_lower(N, half.c.T.copy(order="F")).T)

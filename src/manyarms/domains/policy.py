@@ -294,9 +294,5 @@ def supposing(belief: Frozen, rows: Array) -> Frozen:
     """As if each of the rows (n, d) had been pulled and had given its mean."""
     if not len(rows):
         return belief
-    diag = belief.kernel.diag(rows)
-    mean, _ = belief.moments(rows, diag)
-    n = len(rows)
-    batch = Batch(rows, diag, mean, np.ones(n), np.full(n, -1), n)
-    supposed: Frozen = belief.observed(batch).after  # type: ignore[assignment]
+    supposed: Frozen = belief.supposing(rows, belief.kernel.diag(rows)).after  # type: ignore[assignment]
     return supposed

@@ -228,6 +228,7 @@ class Policy:
             barred = as_excluded(exclude, k)
             first = self._first_arm
             log = self._state.log
+            diag = self._diag
             scores = self._scores
         else:
             X = self._given(arms)
@@ -245,7 +246,8 @@ class Policy:
                         np.ones(len(waiting), bool),
                     ]
                 )
-            scores = self._scored(Arms(X, self._diagonal(X)))
+            diag = self._diagonal(X)
+            scores = self._scored(Arms(X, diag))
         observed = self._state.n_observations
         chosen: list[int] = []
         if not observed and not len(outstanding):
@@ -257,10 +259,12 @@ class Policy:
             view = View(
                 scores, beta, self.regularization, barred, k, log, observed, 0, self._chance
             )
-            self._fill(chosen, size, outstanding, view)
+            self._fill(chosen, size, outstanding, view, diag)
         return np.array(chosen, dtype=np.intp)
 
-    def _fill(self, chosen: list[int], n: int | None, outstanding: Indices, view: View) -> None:
+    def _fill(
+        self, chosen: list[int], n: int | None, outstanding: Indices, view: View, diag: Array
+    ) -> None:
         """Choose until there are n, or until the rule ends the batch, each with those before it supposed pulled."""
         scores = view.scores
         batch = self.batches.started(scores) if n is None else None
@@ -274,8 +278,8 @@ class Policy:
             number = len(outstanding) + len(chosen)
             supposed = np.array([self.chooser.pick(view._replace(scores=scores, number=number))])
             chosen.append(int(supposed[0]))
-            # Where f is known nothing would end the batch.
-            known = batch is not None and not scores.moments(supposed)[1].any()
+            # Where k(x, x) = 0 f is known, and nothing would end the batch.
+            known = not diag[supposed[0]]
 
     def highest(self, *, exclude: ArrayLike = ()) -> int:
         """The arm of largest upper bound μ̃ + β̃σ̃, however the policy chooses."""

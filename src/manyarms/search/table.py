@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms, Batch, Change, Step
+from manyarms.beliefs.base import Arms, Change, Step
 from manyarms.beliefs.frozen import Frozen
 from manyarms.beliefs.inducing import FEW
 from manyarms.search.parallel import in_parallel
@@ -374,12 +374,9 @@ def following(waiting: tuple[Followed, ...], step: Step) -> tuple[Followed, ...]
 
 
 def supposed_step(belief: Frozen, arms: Arms, positions: Indices) -> Step:
-    """The step if these arms were pulled once more each, with their means for rewards: means stay, variances fall."""
+    """The step if these arms were pulled once more each."""
     rows = arms.rows[positions].astype(np.float64, copy=False)
-    diag = arms.diag[positions]
-    mean, _ = belief.moments(rows, diag)
-    n = len(positions)
-    return belief.observed(Batch(rows, diag, mean, np.ones(n), np.full(n, -1), n))
+    return belief.supposing(rows, arms.diag[positions])
 
 
 def _product(M: Array, Z: Array) -> Array:
