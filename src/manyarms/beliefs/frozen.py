@@ -185,6 +185,11 @@ class Frozen:
 
     def moments(self, rows: Array, diag: Array) -> tuple[Array, Array]:
         """μ̃ and σ̃² (leverage units) of rows, (n,) each: the one function that scores."""
+        if len(rows) == 1:
+            row = rows[0].astype(np.float64, copy=False)
+            one = self.inducing.feature(row, float(diag[0]))
+            quad = self.factor.half(one.z).quad
+            return np.array([one.z @ self.w]), np.array([one.r / self.regularization + quad])
         mean = np.empty(len(rows))
         variance = np.empty(len(rows))
         for some in chunks(len(rows), max(1, self.m)):
