@@ -147,7 +147,7 @@ deviation 1, noise of standard deviation {noise}, λ = {lam}, δ = {delta}, q̄ 
 Seconds are CPU seconds on one thread. m is the number of inducing arms at the end. Radii: "coded"
 is the authors' formula on both sides, from each side's own figures; "constant" is 2√λ on both
 sides; "certified" is ours with `ma.Certified`, beside theirs as coded. The column "radius" is β
-at the end, before any factor by which `choose(None)` widens it."""
+at the end."""
 
 
 def page(runs: list[Run], rows: dict[Run, dict], options: argparse.Namespace) -> str:
