@@ -105,7 +105,7 @@ class Unbiased(ma.Certified):
     """`Certified` as if nothing were left out: its term √(λη)F is missing, so it promises nothing."""
 
     def __call__(self, evidence: Any) -> float:
-        return super().__call__(replace(evidence, eta=0.0))
+        return super().__call__(replace(evidence, largest=lambda: 0.0))
 
 
 class Figures(NamedTuple):
