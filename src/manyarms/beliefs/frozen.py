@@ -19,6 +19,7 @@ sparse online Gaussian processes (Csató and Opper 2002). docs/theory.md has the
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -266,7 +267,12 @@ class Frozen:
             share = batch.weights / lam
             sizes = np.array([self.m])
             left_out = left_out.with_rows(
-                batch.rows, sizes, batch.weights, share * r, share * 4 * u, self._largest_left_out
+                batch.rows,
+                sizes,
+                batch.weights,
+                share * r,
+                share * 4 * u,
+                partial(_largest_left_out, inducing, lam),
             )
 
         # V gains ωzzᵀ; with g = V⁻¹z and a = 1 + ωq: w += ωg(y − zᵀw)/a, and σ̃² falls by ω(gᵀz(x))²/a.
@@ -343,18 +349,6 @@ class Frozen:
 
         # What the others leave out counts in e, with the rounding of r. Rows that are in W leave out nothing.
         out = ~(entered | in_W)
-        grown = Frozen(
-            self.rule,
-            self.noise,
-            inducing,
-            factor,
-            w,
-            self.left_out,
-            self.n_observations + n_observations,
-            self.trace + float(block.weights @ block.diag) / lam,
-            kappa2,
-            max(self.rounding_seen, float(rounding.max())),
-        )
         share = block.weights[out] / lam
         left_out = self.left_out.with_rows(
             block.rows[out],
@@ -362,7 +356,7 @@ class Frozen:
             block.weights[out],
             share * outside[out],
             share * 4 * rounding[out],
-            grown._largest_left_out,
+            partial(_largest_left_out, inducing, lam),
         )
 
         # V gains Σ ω ψψᵀ, ψ with zeros in the coordinates that came after it.
@@ -384,16 +378,16 @@ class Frozen:
                 w = w + factor.C.solve_transposed(half.c @ solve_transposed(N, surprise.copy()))
         factor = factor.observed(Y, half, N)
         after = Frozen(
-            grown.rule,
-            grown.noise,
+            self.rule,
+            self.noise,
             inducing,
             factor,
             w,
             left_out,
-            grown.n_observations,
-            grown.trace,
-            grown.kappa2,
-            grown.rounding_seen,
+            self.n_observations + n_observations,
+            self.trace + float(block.weights @ block.diag) / lam,
+            kappa2,
+            max(self.rounding_seen, float(rounding.max())),
         )
         return after, entered, sizes, change
 
@@ -453,13 +447,15 @@ class Frozen:
             S[i:, i:] -= np.outer(column, column) / (1.0 + column[0])
         return entered, np.array(zetas).reshape(-1, k), outside
 
-    def _largest_left_out(self, rows: Array, sizes: Indices, weights: Array) -> float:
-        """λ_max(RRᵀ)/λ of rows left out."""
-        Z = self.L.solve(self.kernel(rows, self.W).T).T
-        return (
-            largest_eigenvalue(self.kernel(rows, rows), Z, sizes, np.sqrt(weights))
-            / self.regularization
-        )
+
+def _largest_left_out(
+    inducing: Inducing, regularization: float, rows: Array, sizes: Indices, weights: Array
+) -> float:
+    """λ_max(RRᵀ)/λ of rows left out."""
+    kernel = inducing.kernel
+    Z = inducing.L.solve(kernel(rows, inducing.rows).T).T
+    largest = largest_eigenvalue(kernel(rows, rows), Z, sizes, np.sqrt(weights))
+    return largest / regularization
 
 
 def _not_finite() -> NumericalError:

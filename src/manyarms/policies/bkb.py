@@ -9,12 +9,11 @@ import numpy as np
 from manyarms.beliefs.base import Belief, Rule, Sketched
 from manyarms.beliefs.frozen import Inserted
 from manyarms.errors import ParameterError
-from manyarms.numbers import real, whole
+from manyarms.numbers import whole
 from manyarms.policies.batches import BatchRule, GlobalRule
 from manyarms.policies.choosers import UpperBound
 from manyarms.policies.policy import Policy
-from manyarms.search import check_memory
-from manyarms.search.estimate import Estimate, estimate, half_the_machine
+from manyarms.search.estimate import Estimate, estimate
 from manyarms.search.tuning import Tuning
 from manyarms.sketch.confidence import Constant, Radius
 from manyarms.typing import ArrayLike, Indices, Seed
@@ -66,8 +65,6 @@ class BKB(Policy):
         seed: Seed = 0,
         n_features: int | None = None,
     ) -> None:
-        if memory is None:
-            memory = half_the_machine()
         super().__init__(
             arms,
             kernel,
@@ -79,10 +76,9 @@ class BKB(Policy):
             confidence=confidence,
             seed=seed,
             n_features=n_features,
-            memory=real(memory, "memory", "a positive number of bytes", above=0),
+            memory=memory,
             tuning=tuning,
         )
-        check_memory(self.n_arms, memory)
 
     @property
     def inducing(self) -> Indices:
