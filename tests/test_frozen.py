@@ -11,7 +11,7 @@ from manyarms.beliefs.base import Arms, Batch, Record
 from manyarms.beliefs.leftout import LeftOut
 from manyarms.errors import KernelError, NumericalError, ParameterError
 from manyarms.kernels import RBF, Linear, Matern
-from manyarms.progress import Progress
+from manyarms.progress import Meter
 from manyarms.sketch.growing import Stack, Triangle
 
 
@@ -355,7 +355,7 @@ def test_many_results_that_are_interrupted_leave_no_trace():
 
 def test_progress_is_shown_after_seconds_on_a_terminal(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    with Progress("results", 100) as progress:
+    with Meter("results", 100) as progress:
         progress.at(1)
         assert not capsys.readouterr().err
         progress._last -= 10.0  # as if seconds had passed

@@ -10,8 +10,8 @@ BETWEEN = 0.2
 """Seconds between two lines."""
 
 
-class Progress:
-    """A context: ``with Progress("results", 100_000) as progress: progress.at(5_000)``.
+class Meter:
+    """A context: ``with Meter("results", 100_000) as progress: progress.at(5_000)``.
 
     Nothing is shown where standard error is no terminal, or before the work has taken seconds.
     """
@@ -21,7 +21,7 @@ class Progress:
         self._total = total
         self._shown = False
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "Meter":
         self._start = perf_counter()
         self._last = self._start + PATIENCE - BETWEEN
         return self

@@ -89,7 +89,7 @@ class Belief(Protocol):
 
 
 @runtime_checkable
-class Sketched(Protocol):
+class HasInducing(Protocol):
     """A belief that rests on inducing rows W."""
 
     @property

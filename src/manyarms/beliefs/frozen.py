@@ -29,7 +29,7 @@ from manyarms.beliefs.leftout import LeftOut, largest_eigenvalue
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.numbers import real, whole
-from manyarms.progress import Progress
+from manyarms.progress import Meter
 from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.sketch.factor import WAITING, Factor
 from manyarms.sketch.growing import Triangle
@@ -311,7 +311,7 @@ class Frozen:
         belief = self
         entered = np.zeros(len(batch), dtype=bool)
         sizes = np.zeros(len(batch), dtype=np.intp)
-        with Progress("results", len(batch)) as progress:
+        with Meter("results", len(batch)) as progress:
             for start in range(0, len(batch), BLOCK):
                 some = slice(start, start + BLOCK)
                 told = None if forced is None else forced[some]

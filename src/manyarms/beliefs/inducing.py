@@ -20,7 +20,7 @@ NEGATIVE = 1e-6
 """A residual below minus this part of k(x, x) is no rounding: the kernel is not positive semi-definite."""
 
 
-class Feature(NamedTuple):
+class Embedded(NamedTuple):
     """The embedding of a row: of one that is in W as L has it, with r = 0 exactly."""
 
     z: Array  # (m,)
@@ -44,7 +44,7 @@ class Inducing:
     _places: dict[bytes, int] = field(
         default_factory=dict
     )  # of rows; shared by all values, so checked when read
-    _recent_cache: dict[bytes, tuple[Triangle, "Feature"]] = field(
+    _recent_cache: dict[bytes, tuple[Triangle, "Embedded"]] = field(
         default_factory=dict
     )  # a cache, shared as well
 
@@ -87,7 +87,7 @@ class Inducing:
         place = self._places.get(row.tobytes(), self.m)
         return place if place < self.m and np.array_equal(self.rows[place], row) else -1
 
-    def feature(self, row: Array, diag: float) -> "Feature":
+    def feature(self, row: Array, diag: float) -> "Embedded":
         """The embedding of one row (d,). An arm that is pulled again and again is embedded once while W stays as it is."""
         key = row.tobytes()
         known = self._recent_cache.get(key)
@@ -99,19 +99,19 @@ class Inducing:
         self._recent_cache[key] = (self.L, found)
         return found
 
-    def _feature(self, row: Array, diag: float) -> "Feature":
+    def _feature(self, row: Array, diag: float) -> "Embedded":
         place = self.place(row)
         if place >= 0:
             z = np.zeros(self.m)
             z[: place + 1] = self.L.row(place)
-            return Feature(z, 0.0, 0.0, True)
+            return Embedded(z, 0.0, 0.0, True)
         if not self.m:
-            return Feature(np.zeros(0), diag, 0.0, False)
+            return Embedded(np.zeros(0), diag, 0.0, False)
         z = self.L.solve(self.kernel(self.rows, row[None])[:, 0])
         r = diag - float(z @ z)
         if r < -NEGATIVE * diag:
             self._refuse(row, diag, z, r)
-        return Feature(z, max(r, 0.0), float(np.abs(self.L.solve_transposed(z)).sum()), False)
+        return Embedded(z, max(r, 0.0), float(np.abs(self.L.solve_transposed(z)).sum()), False)
 
     def features(self, rows: Array, diag: Array) -> tuple[Array, Array, Mask]:
         """Of rows (n, d): z (n, m), r (n,), in W (n,)."""

@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from manyarms.beliefs.base import Belief, Rule, Sketched
+from manyarms.beliefs.base import Belief, HasInducing, Rule
 from manyarms.beliefs.frozen import Inserted
 from manyarms.errors import ParameterError
 from manyarms.numbers import whole
@@ -84,7 +84,7 @@ class BKB(Policy):
     def inducing(self) -> Indices:
         """The arms of the table in W, in index order."""
         belief = self._state.belief
-        keys = belief.keys if isinstance(belief, Sketched) else np.zeros(0, dtype=np.intp)
+        keys = belief.keys if isinstance(belief, HasInducing) else np.zeros(0, dtype=np.intp)
         return np.sort(keys[keys >= 0])
 
     @property
