@@ -244,6 +244,23 @@ def test_at_once_or_in_order_within_the_two_accuracies(seed):
     assert max(ratio.max(), 1 / ratio.min()) <= within * (1 + 1e-7)
 
 
+@pytest.mark.parametrize("most", [None, 6])
+@pytest.mark.parametrize("regularization", [1.0, 0.01])
+def test_variances_add_up_to_information(regularization, most):
+    """Statement 3: Σ ωσ̃²(x_s), each before x_s, is at most c/ln(1 + c)·ℓ + e, c = max ωk(x, x)/λ."""
+    rows, rewards, weights = data(120, 2, 11)
+    belief = prior(RBF(0.2), 2, regularization, tolerance=0.05, most=most)
+    total = 0.0
+    for i in range(120):
+        _, variance = belief.moments(rows[i : i + 1], np.ones(1))
+        total += weights[i] * variance[0]
+        belief, _ = told(belief, rows[i : i + 1], rewards[i : i + 1], weights[i : i + 1])
+    c = weights.max() / regularization
+    bound = c / np.log1p(c) * belief.factor.log_det + belief.left_out.total
+    assert total <= bound * (1 + 1e-9)
+    assert total >= 0.1 * bound
+
+
 def test_size_is_bounded_by_information():
     """Statement 4: Σ_{p ∈ W} ln(1 + N_p r_p/λ) ≤ ℓ_K."""
     rows, rewards, weights = data(200, 2, 7)
