@@ -171,6 +171,27 @@ def test_supposed_pulls_leave_what_is_real_as_it_is():
             policy.observe(arms, f[arms])
 
 
+def test_lists_do_not_outlive_the_table_they_were_made_from():
+    """What is asked of all arms in between brings their table forward, not the lists made from it."""
+    X, f, norm = problem(400, 2, RBF(0.1), 4)
+    rng = np.random.default_rng(3)
+    plain, asked = (
+        ma.BKB(X, RBF(0.1), tuning=LAZY, confidence=ma.Certified(norm, 0.1, 0.1)) for _ in range(2)
+    )
+    for step in range(120):
+        arms = plain.choose()
+        np.testing.assert_array_equal(asked.choose(), arms)
+        if step:
+            assert int(arms[0]) == full(plain)
+        reward = f[arms] + 0.1 * rng.standard_normal(1)
+        for policy in (plain, asked):
+            policy.observe(arms, reward)
+        if step % 2:
+            asked._scores.current()
+            lists = [level.table.belief for level in asked._scores.levels]
+            assert all(belief is lists[0] for belief in lists[1:])
+
+
 def test_many_steps_without_a_choice_are_followed():
     X, f, _ = problem(300, 2, RBF(0.2), 1)
     rng = np.random.default_rng(0)

@@ -194,7 +194,8 @@ class Lazy:
         if level.waiting:
             with self.stats.timed("passes" if depth == 0 else f"passes over list {depth}"):
                 level = replace(level, table=level.table.brought(level.waiting), waiting=())
-            self.levels[depth] = level
+            # What lists below it promise was measured from the table of before.
+            self.levels[depth:] = [level]
         return level
 
     def _front_table(self) -> Table:
