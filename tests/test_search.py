@@ -192,6 +192,36 @@ def test_lists_do_not_outlive_the_table_they_were_made_from():
             assert all(belief is lists[0] for belief in lists[1:])
 
 
+def test_a_choice_that_is_interrupted_leaves_no_half_table():
+    class Interrupted(RBF):
+        left = 10**9
+
+        def __call__(self, X, Y):
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+            return super().__call__(X, Y)
+
+    X, f, _ = problem(9000, 2, RBF(0.1), 5)
+    for tuning in (DENSE, ma.Tuning(dense=0, shortlist=64)):
+        kernel = Interrupted(0.1)
+        policy = ma.BKB(X, kernel, tuning=tuning, confidence=ma.Constant(3.0))
+        policy.observe([0, 1], f[:2])
+        interrupted = 0
+        for step in range(40):
+            kernel.left = 1 + step % 4
+            try:
+                arms = policy.choose()
+            except KeyboardInterrupt:
+                interrupted += 1
+                kernel.left = 10**9
+                arms = policy.choose()
+            kernel.left = 10**9
+            assert int(arms[0]) == full(policy)
+            policy.observe(arms, f[arms])
+        assert interrupted > 5
+
+
 def test_many_steps_without_a_choice_are_followed():
     X, f, _ = problem(300, 2, RBF(0.2), 1)
     rng = np.random.default_rng(0)

@@ -259,7 +259,12 @@ class Policy:
             view = View(
                 scores, beta, self.regularization, barred, k, log, observed, 0, self._chance
             )
-            self._fill(chosen, size, outstanding, view, diag)
+            try:
+                self._fill(chosen, size, outstanding, view, diag)
+            except BaseException:
+                # A pass that was interrupted may have left half of a table behind.
+                self._scores_cache = None
+                raise
         return np.array(chosen, dtype=np.intp)
 
     def _fill(
