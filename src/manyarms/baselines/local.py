@@ -19,7 +19,6 @@ from manyarms.errors import ParameterError
 from manyarms.numbers import real
 from manyarms.policies.batches import GlobalRule, RunningBatch
 from manyarms.policies.bkb import BKB
-from manyarms.search.dense import Dense
 from manyarms.search.lazy import Lazy
 from manyarms.search.scores import ArmScores
 from manyarms.typing import Array, Indices
@@ -35,7 +34,7 @@ class LocalRule:
         real(self.threshold, "threshold", "a number C above 1", above=1)
 
     def started(self, scores: ArmScores) -> "_Sums":
-        if not isinstance(scores, Dense | Lazy):
+        if not isinstance(scores, Lazy):
             raise ParameterError(
                 "LocalRule needs the embeddings of all arms: use it with rule=Inserted()"
             )
@@ -45,7 +44,7 @@ class LocalRule:
 class _Sums:
     """The sums over a batch, at every arm."""
 
-    def __init__(self, threshold: float, scores: Dense | Lazy) -> None:
+    def __init__(self, threshold: float, scores: Lazy) -> None:
         self._threshold = threshold
         self._scores = scores
         self._global: RunningBatch = GlobalRule(threshold).started(scores)

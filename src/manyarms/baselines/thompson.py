@@ -19,7 +19,6 @@ from manyarms.errors import ParameterError
 from manyarms.policies.batches import BatchRule, GlobalRule
 from manyarms.policies.choosers import View
 from manyarms.policies.policy import Policy
-from manyarms.search.dense import Dense
 from manyarms.search.lazy import Lazy
 from manyarms.search.tuning import Tuning
 from manyarms.sketch.confidence import Constant, Radius
@@ -34,14 +33,14 @@ class ThompsonChooser:
     looks: ClassVar[bool] = False
 
     def pick(self, view: View) -> int:
-        if not isinstance(view.scores, Dense | Lazy):
+        if not isinstance(view.scores, Lazy):
             raise ParameterError(
                 "Thompson sampling needs the embeddings of all arms: use rule=Inserted()"
             )
         dice = view.chance.at(view.n_observations, view.number)
         return allowed_best(self.values(view.scores, view.beta, dice), view.barred)
 
-    def values(self, scores: Dense | Lazy, beta: float, dice: np.random.Generator) -> Array:
+    def values(self, scores: Lazy, beta: float, dice: np.random.Generator) -> Array:
         """f̃ of every arm, (A,)."""
         belief = scores.belief
         # cov(C⁻ᵀg) = C⁻ᵀC⁻¹ = V⁻¹

@@ -3,7 +3,6 @@
 from manyarms.beliefs.base import Arms, Belief
 from manyarms.beliefs.frozen import Frozen
 from manyarms.errors import MemoryBudgetError
-from manyarms.search.dense import Dense
 from manyarms.search.lazy import Lazy
 from manyarms.search.scores import ArmScores, KeepsScores
 from manyarms.search.tuning import Tuning
@@ -25,7 +24,7 @@ def check_memory(n_arms: int, memory: float) -> None:
 def scores_of(
     belief: Belief, arms: Arms, memory: float | None, tuning: Tuning, stats: Stats
 ) -> ArmScores:
-    """The scores of arms at a belief: dense where they are few, lazy where they are many."""
+    """The scores of arms at a belief: by lists where they are many."""
     if isinstance(belief, KeepsScores):
         return belief.scores(arms)
     if not isinstance(belief, Frozen):
@@ -34,6 +33,4 @@ def scores_of(
         )
     n = len(arms.rows)
     room = float("inf") if memory is None else memory - PER_ARM * n
-    if n <= tuning.dense:
-        return Dense(belief, arms, room, n >= tuning.threaded, stats)
     return Lazy(belief, arms, room, tuning, stats)

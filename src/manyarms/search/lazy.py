@@ -4,14 +4,18 @@ Let a table be of time τ. Ã only grows, so that at a later time t, appends inc
 
     u_t(x) ≤ μ̃_τ(x) + (D + β̃_t) σ̃_τ(x),    D = ‖w̃_t − w̃_τ‖ in Ã_τ = √(‖Δw‖²_{V_τ} + λ‖w₊‖²),
 
-w₊ the coordinates that are new. A *list* of arms comes with a promise: no arm of the table it was made from that is left out
-scores above θ while D ≤ D_max and β̃ ≤ β_max. Lists are nested, each made from the one above; the last is short and is brought
-forward at every step. While its best arm is above every θ, and every promise holds, that arm is the best of all. Otherwise
-another list is made from the table above the first broken promise, as long as one that is short enough leaves out no arm that
-may be best; else that table is brought forward, and answers itself.
+w₊ the coordinates that are new. A *list* of arms comes with a promise: no arm of the table it was
+made from that is left out scores above θ while D ≤ D_max and β̃ ≤ β_max. Lists are nested, each made
+from the one above; the last is short and is brought forward at every step. While its best arm is
+above every θ, and every promise holds, that arm is the best of all. Otherwise another list is made
+from the table above the first broken promise, as long as one that is short enough leaves out no arm
+that may be best; else that table is brought forward, and answers itself.
 
-Pulls that are only supposed leave the means as they are and lower the variances: the same bounds hold. So only the last list
-follows them, and what is made anew on the way serves the next real step too.
+Where arms are few there are no lists: the table of all arms is brought forward at every step.
+
+Pulls that are only supposed leave the means as they are and lower the variances: the same bounds
+hold. So only the last list follows them, and what is made anew on the way serves the next real step
+too.
 """
 
 from collections.abc import Iterator
@@ -21,9 +25,8 @@ import numpy as np
 
 from manyarms.beliefs.base import Arms, Step
 from manyarms.beliefs.frozen import Frozen
-from manyarms.search.dense import may_be_best, moments_of, scored_best
 from manyarms.search.scores import Acquisition, Upper, best_of
-from manyarms.search.table import Followed, Table, following, supposed_step
+from manyarms.search.table import Store, Table
 from manyarms.search.tuning import Tuning
 from manyarms.stats import Stats
 from manyarms.typing import Array, Indices, Mask
@@ -31,33 +34,31 @@ from manyarms.typing import Array, Indices, Mask
 AHEAD = 0.1
 """How much a radius may grow while a list lasts, in units of D_max."""
 PATIENCE = 0.25
-"""D_max of the first list, in units of β̃. It is halved when a list turns out too short, doubled when one ends too early."""
+"""D_max of the first list, in units of β̃. A list that is too short halves it, one that ends too
+early doubles it."""
 LEAST_PATIENCE = 2.0**-10
 MOST_PATIENCE = 1.0
 SOME = 16
 """Arms that are scored to see whether a list is short enough."""
 FIRST_BLOCK = 64
 """Arms scored at a time when a list is of no use, best bound first; each time four times as many."""
-
-
-@dataclass(frozen=True)
-class Pledge:
-    """No arm outside the list scores above θ while D ≤ `most_moved` and β̃ ≤ `most_beta`."""
-
-    theta: float
-    most_moved: float
-    most_beta: float
-    barred: Indices  # arms that were barred, and are not on the list for that
+MANY = 64
+"""Arms that may be best, above which variances are computed anew: rounding may be why."""
+STEPS = 4
+"""Steps that are kept beyond those that a table follows, half as many as W has rows."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """The table of a list, and the steps it has still to follow."""
+    """The table of a list, and its promise: no arm outside scores above θ while D and β̃ allow it."""
 
     numbers: Indices | None  # (n,) its arms; None for all
     table: Table
-    promise: Pledge | None  # None for all arms
-    waiting: tuple[Followed, ...] = ()
+    at: int  # the step that the table is of
+    theta: float = -np.inf  # of all arms: none is outside
+    most_moved: float = np.inf  # D_max
+    most_beta: float = np.inf
+    barred: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))  # and left out so
 
     def moved(self, belief: Frozen) -> float:
         """D from the table's time to the belief's."""
@@ -70,6 +71,10 @@ class Level:
         """Which of its arms must not be chosen."""
         return barred if barred is None or self.numbers is None else barred[self.numbers]
 
+    def arm(self, position: int) -> int:
+        """The number of the arm at a position."""
+        return position if self.numbers is None else int(self.numbers[position])
+
 
 @dataclass
 class Lazy:
@@ -80,66 +85,134 @@ class Lazy:
     room: float  # bytes that embeddings may take
     tuning: Tuning
     stats: Stats
-    levels: list[Level] = field(default_factory=list)  # at the last real belief; made when needed
-    supposed: tuple[Followed, ...] = ()  # steps beyond it
+    levels: list[Level] = field(default_factory=list)  # made when needed, by real steps only
+    now: int = 0  # real steps so far
+    trail: tuple[Step, ...] = ()  # the last of them
+    supposed: tuple[Step, ...] = ()  # steps beyond them
     patience: dict[int, float] = field(default_factory=dict)  # of each depth; shared by all values
-    _front: tuple[Table, int, Table] | None = None  # the last list's, with some supposed steps
+    _front: tuple[Table, int, Table] | None = None  # of a level, with some supposed steps
 
     def after(self, step: Step) -> "Lazy":
         """At the belief after one more step."""
-        belief = following((), step)[-1].belief
-        levels = [replace(level, waiting=following(level.waiting, step)) for level in self.levels]
-        return replace(self, belief=belief, levels=levels, supposed=(), _front=None)
+        belief: Frozen = step.after  # type: ignore[assignment]
+        trail = (*self.trail, step)[-(belief.m // 2 + STEPS) :]
+        return Lazy(
+            belief,
+            self.arms,
+            self.room,
+            self.tuning,
+            self.stats,
+            self.levels.copy(),
+            self.now + 1,
+            trail,
+            patience=self.patience,
+        )
 
     def supposing(self, positions: Indices) -> "Lazy":
         """If these arms were pulled once more each. What is real is shared with this value."""
-        self._start()
-        supposed = following(self.supposed, supposed_step(self.belief, self.arms, positions))
-        return replace(self, belief=supposed[-1].belief, supposed=supposed)
+        if self._dense or not self.levels:
+            self._brought(0)
+        rows = self.arms.rows[positions].astype(np.float64, copy=False)
+        step = self.belief.supposing(rows, self.arms.diag[positions])
+        belief: Frozen = step.after  # type: ignore[assignment]
+        return replace(self, belief=belief, supposed=(*self.supposed, step))
 
     def current(self) -> tuple[Array, Array]:
         """μ̃ and σ̃² of all arms, as they are kept."""
-        table = self._brought(0).table.brought(self.supposed)
+        table = self._front_table(0)
         return table.mean, table.variance
 
     def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
         """μ̃ and σ̃² of some arms, or of all."""
-        return moments_of(self.belief, self.arms, positions)
+        some: Indices | slice = slice(None) if positions is None else positions
+        return self.belief.moments(self.arms.rows[some], self.arms.diag[some])
 
     def embedded(self) -> Iterator[tuple[slice, Array, Array]]:
         """Positions, z (m, k) and r (k,) of all arms, some at a time."""
         return self._brought(0).table.embedded()
 
-    def _start(self) -> None:
-        """The level of all arms, if there is none yet."""
-        if not self.levels:
-            with self.stats.timed("passes"):
-                table = Table.at(self.arms, self.belief, room=self.room, threaded=True)
-            self.levels.append(Level(None, table, None))
+    @property
+    def _dense(self) -> bool:
+        """All arms are brought forward at every step."""
+        return len(self.arms.rows) <= self.tuning.dense
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         """The arm of largest value."""
-        if not isinstance(acquisition, Upper):
-            table = self._brought(0).table.brought(self.supposed)
-            return scored_best(table, may_be_best(table, acquisition, barred), acquisition)
-        self._start()
+        if self._dense or not isinstance(acquisition, Upper):
+            table = self._front_table(0)
+            some = table.may_be_best(acquisition, barred)
+            if len(some) > MANY and table.n_steps and not self.supposed:
+                table = Table.at(table.store, table.belief, table.belief.m)
+                self.levels[:] = [Level(None, table, self.now)]
+                some = table.may_be_best(acquisition, barred)
+            return table.best_of(some, acquisition)
+        return self._by_lists(acquisition, barred)
+
+    # Tables
+
+    def _brought(self, depth: int) -> Level:
+        """A level brought to the last real belief."""
+        if not self.levels:
+            self.stats.count("passes")
+            store = Store(self.arms, self.room, len(self.arms.rows) >= self.tuning.threaded)
+            self.levels.append(Level(None, Table.at(store, self._real), self.now))
+        level = self.levels[depth]
+        behind = self.now - level.at
+        if behind:
+            self.stats.count(f"passes over list {depth}" if depth else "passes")
+            table = level.table
+            if behind <= len(self.trail):
+                table = table.brought(self.trail[-behind:])
+            else:
+                table = Table.at(table.store, self._real, table.belief.m)
+            level = replace(level, table=table, at=self.now)
+            # What lists below it promise was measured from the table of before.
+            self.levels[depth:] = [level]
+        return level
+
+    @property
+    def _real(self) -> Frozen:
+        """The belief without what is only supposed."""
+        real: Frozen = self.trail[-1].after if self.supposed else self.belief  # type: ignore[assignment]
+        return real
+
+    def _front_table(self, depth: int) -> Table:
+        """The table of a level, at the belief of now."""
+        table = self._brought(depth).table
+        if not self.supposed:
+            return table
+        done = 0
+        front = table
+        if self._front is not None and self._front[0] is table:
+            _, done, front = self._front
+        if done < len(self.supposed):
+            front = front.brought(self.supposed[done:])
+        self._front = (table, len(self.supposed), front)
+        return front
+
+    # Lists
+
+    def _by_lists(self, acquisition: Upper, barred: Mask | None) -> int:
+        """The arm of largest upper bound."""
+        if not self.levels:
+            self._brought(0)
         depth = self._first_broken(acquisition.beta, barred)
         if depth is not None:
             del self.levels[depth:]
             self._extend(acquisition, barred)
         if self.supposed and len(self.levels) == 1:
-            # The table of all arms follows no step that is only supposed: others would have to copy it.
+            # The table of all arms follows no step that is only supposed: it would have to be copied.
             return self._by_bounds(0, acquisition, barred)
         while True:
+            table = self._front_table(len(self.levels) - 1)
             last = self.levels[-1]
-            table = self._front_table()
-            some = may_be_best(table, acquisition, last.shut(barred))
-            depth = self._first_above(self._least(table, some, acquisition))
+            some = table.may_be_best(acquisition, last.shut(barred))
+            depth = self._first_above(_least(table, some, acquisition))
             if depth is None:
-                best = scored_best(table, some, acquisition)
-                return best if last.numbers is None else int(last.numbers[best])
-            if not self.levels[depth - 1].waiting:
-                # The table above is of now, and still leaves out too much: because of what is supposed, or of ties.
+                return last.arm(table.best_of(some, acquisition))
+            above = self.levels[depth - 1]
+            if above.at == self.now:
+                # It is of now, and still leaves out too much: because of what is supposed, or of ties.
                 return self._by_bounds(depth - 1, acquisition, barred)
             self._learn(depth, 0.5, acquisition.beta)
             del self.levels[depth:]
@@ -149,15 +222,12 @@ class Lazy:
 
     def _first_broken(self, beta: float, barred: Mask | None) -> int | None:
         """The first list whose promise no longer holds; None where all do."""
-        for depth, (above, level) in enumerate(
-            zip(self.levels, self.levels[1:], strict=False), start=1
-        ):
-            promise = level.promise
-            if promise is None or beta > promise.most_beta:
+        for depth, level in enumerate(self.levels[1:], start=1):
+            if beta > level.most_beta:
                 return depth
-            if len(promise.barred) and (barred is None or not barred[promise.barred].all()):
+            if len(level.barred) and (barred is None or not barred[level.barred].all()):
                 return depth
-            if above.moved(self.belief) > promise.most_moved:
+            if self.levels[depth - 1].moved(self.belief) > level.most_moved:
                 self._learn(depth, 2.0, beta)
                 return depth
         # A last list that is long wants another one below it.
@@ -167,58 +237,24 @@ class Lazy:
     def _first_above(self, least: float) -> int | None:
         """The first list that leaves out arms which may score more than so much."""
         for depth, level in enumerate(self.levels[1:], start=1):
-            if level.promise is not None and level.promise.theta >= least:
+            if level.theta >= least:
                 return depth
         return None
 
-    def _least(self, table: Table, some: Indices, acquisition: Upper) -> float:
-        """A lower bound on the largest score of these arms, less what counts as a tie."""
-        if not len(some):
-            return -np.inf
-        low = np.maximum(table.variance[some] - table.slack(some), 0.0)
-        values, tolerance = acquisition(table.mean[some], np.sqrt(low))
-        best = int(np.argmax(values))
-        return float(values[best] - 4 * tolerance[best])
-
     def _learn(self, depth: int, factor: float, beta: float) -> None:
-        """Lists of this depth ended too early, or were too short: the next one allows for more movement, or for less."""
-        promise = self.levels[depth].promise
-        if promise is not None and beta > 0:
-            patience = factor * promise.most_moved / beta
+        """Lists of this depth ended too early, or were too short: the next one allows for more movement, or less."""
+        if beta > 0:
+            patience = factor * self.levels[depth].most_moved / beta
             self.patience[depth] = min(MOST_PATIENCE, max(LEAST_PATIENCE, patience))
 
-    def _brought(self, depth: int) -> Level:
-        """A level brought to the last real belief."""
-        self._start()
-        level = self.levels[depth]
-        if level.waiting:
-            with self.stats.timed("passes" if depth == 0 else f"passes over list {depth}"):
-                level = replace(level, table=level.table.brought(level.waiting), waiting=())
-            # What lists below it promise was measured from the table of before.
-            self.levels[depth:] = [level]
-        return level
-
-    def _front_table(self) -> Table:
-        """The table of the last list, at the belief of now."""
-        table = self._brought(len(self.levels) - 1).table
-        if not self.supposed:
-            return table
-        done = 0
-        front = table
-        if self._front is not None and self._front[0] is table:
-            _, done, front = self._front
-        front = front.brought(self.supposed[done:])
-        self._front = (table, len(self.supposed), front)
-        return front
-
     def _extend(self, acquisition: Upper, barred: Mask | None) -> None:
-        """Make lists below the last level while that pays; where it does not, bring that level forward."""
+        """Make lists below the last level while that pays; else bring that level forward."""
         while True:
             level = self.levels[-1]
             if len(level.table.mean) <= 2 * self.tuning.shortlist:
                 return
             made = None
-            if level.waiting or self.supposed:
+            if level.at < self.now or self.supposed:
                 made = self._list(level, acquisition, barred)
             if made is None:
                 self._brought(len(self.levels) - 1)
@@ -226,17 +262,16 @@ class Lazy:
             self.levels.append(made)
 
     def _list(self, level: Level, acquisition: Upper, barred: Mask | None) -> Level | None:
-        """A list of the arms of largest bound; None where that would leave out arms which may be best now."""
+        """A list of the arms of largest bound; None where it would leave out arms which may be best."""
         table = level.table
-        depth = len(self.levels)
         length = max(self.tuning.shortlist, int(self.tuning.share * len(table.mean)))
         moved = level.moved(self.belief)
         sd = np.sqrt(table.variance + table.largest_slack)
         shut = level.shut(barred)
         mean = table.mean if shut is None else np.where(shut, -np.inf, table.mean)
-        best = self._score_of_some(level, mean + (moved + acquisition.beta) * sd, acquisition)
+        best = self._score_of_some(table, mean + (moved + acquisition.beta) * sd, acquisition)
         # As much movement as is usual, or a little more than there was: what leaves out no arm above the best one.
-        usual = self.patience.get(depth, PATIENCE) * acquisition.beta
+        usual = self.patience.get(len(self.levels), PATIENCE) * acquisition.beta
         for most_moved in (max(usual, 2 * moved), 1.25 * moved):
             beta = acquisition.beta + AHEAD * most_moved
             bound = mean + (most_moved + beta) * sd
@@ -246,23 +281,27 @@ class Lazy:
         else:
             return None
         positions = np.flatnonzero(bound > theta)
-        numbers = positions if level.numbers is None else level.numbers[positions]
-        gone = np.zeros(0, dtype=np.intp)
-        if shut is not None:
-            gone = np.flatnonzero(shut)
-            gone = gone if level.numbers is None else level.numbers[gone]
-        promise = Pledge(theta, most_moved, beta, gone)
-        return Level(numbers, table.part(positions), promise, level.waiting)
+        gone = np.zeros(0, dtype=np.intp) if shut is None else np.flatnonzero(shut)
+        numbers = positions
+        if level.numbers is not None:
+            numbers = level.numbers[positions]
+            gone = level.numbers[gone]
+        return Level(numbers, table.part(positions), level.at, theta, most_moved, beta, gone)
 
-    def _score_of_some(self, level: Level, bound: Array, acquisition: Upper) -> float:
+    def _score_of_some(self, table: Table, bound: Array, acquisition: Upper) -> float:
         """The largest score of now among some arms of large bound: that of the best arm is not less."""
         n = min(SOME, len(bound))
         some = np.argpartition(bound, -n)[-n:]
         some = some[np.isfinite(bound[some])]
-        mean, variance = moments_of(self.belief, level.table.arms, some)
-        values, tolerance = acquisition(mean, np.sqrt(variance))
+        values, tolerance = self._scored(table, some, acquisition)
         best = int(np.argmax(values))
         return float(values[best] - 8 * tolerance[best])
+
+    def _scored(self, table: Table, some: Indices, acquisition: Upper) -> tuple[Array, Array]:
+        """Values of now of arms at some positions of a table of then, and by how much they may tie."""
+        arms = table.store.arms
+        mean, variance = self.belief.moments(arms.rows[some], arms.diag[some])
+        return acquisition(mean, np.sqrt(variance))
 
     def _by_bounds(self, depth: int, acquisition: Upper, barred: Mask | None) -> int:
         """The best arm of a level by scoring its arms, best bound first, until no bound is above the best score."""
@@ -283,8 +322,7 @@ class Lazy:
                 if bound[order[scored]] < values[best] - 4 * tolerance[best]:
                     break
             some = order[scored : scored + size]
-            mean, variance = moments_of(self.belief, table.arms, some)
-            more, ties = acquisition(mean, np.sqrt(variance))
+            more, ties = self._scored(table, some, acquisition)
             values = np.concatenate([values, np.where(np.isinf(bound[some]), -np.inf, more)])
             tolerance = np.concatenate([tolerance, ties])
             scored += len(some)
@@ -292,5 +330,14 @@ class Lazy:
         self.stats.count("arms scored by bounds", scored)
         positions = order[:scored]
         in_order = np.argsort(positions)
-        best = int(positions[in_order][best_of(values[in_order], tolerance[in_order])])
-        return best if level.numbers is None else int(level.numbers[best])
+        return level.arm(int(positions[in_order][best_of(values[in_order], tolerance[in_order])]))
+
+
+def _least(table: Table, some: Indices, acquisition: Upper) -> float:
+    """A lower bound on the largest score of these arms, less what counts as a tie."""
+    if not len(some):
+        return -np.inf
+    low = np.maximum(table.variance[some] - table.slack(some), 0.0)
+    values, tolerance = acquisition(table.mean[some], np.sqrt(low))
+    best = int(np.argmax(values))
+    return float(values[best] - 4 * tolerance[best])

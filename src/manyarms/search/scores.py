@@ -23,11 +23,12 @@ class Upper:
 
     def __call__(self, mean: Array, deviation: Array) -> tuple[Array, Array]:
         width = self.beta * deviation
-        tolerance = np.abs(mean)
-        tolerance += width
-        tolerance *= TIE
-        width += mean
-        return width, tolerance
+        return mean + width, TIE * (np.abs(mean) + width)
+
+    @staticmethod
+    def tie(mean: float, value: float) -> float:
+        """By how much rounding may change the value of one arm."""
+        return TIE * (abs(mean) + value - mean)
 
 
 class Scores(NamedTuple):
