@@ -24,31 +24,23 @@ from functools import partial
 import numpy as np
 
 from manyarms.beliefs.base import Arms, Batch, Change, Record, Step
-from manyarms.beliefs.inducing import NEGATIVE, Inducing, not_positive
-from manyarms.beliefs.leftout import LeftOut, largest_eigenvalue
+from manyarms.beliefs.bulk import SMALLEST, largest_left_out, not_finite, observed_many
+from manyarms.beliefs.inducing import Inducing
+from manyarms.beliefs.leftout import LeftOut
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.numbers import real, whole
-from manyarms.progress import Meter
 from manyarms.sketch.evidence import Evidence, Guarantee
-from manyarms.sketch.factor import WAITING, Factor
+from manyarms.sketch.factor import Factor
 from manyarms.sketch.growing import Triangle
 from manyarms.sketch.linalg import (
     EPS,
     TINY,
-    cholesky,
     chunks,
-    solve_lower,
-    solve_transposed,
     solver,
     squares,
 )
-from manyarms.typing import Array, Indices, Mask
-
-BLOCK = 128
-"""Rows absorbed at a time: one update of the factor of V, and decisions on a matrix that stays in cache."""
-SMALLEST = 1e-10
-"""A row enters W only where r exceeds this part of k(x, x): L is factored in the order of arrival, without pivoting."""
+from manyarms.typing import Array, Indices
 
 
 @dataclass(frozen=True)
@@ -215,7 +207,7 @@ class Frozen:
         self._check_rounding(batch)
         if len(batch) == 1:
             return self._observed_one(batch, None if record is None else len(record.entered) > 0)
-        return self._observed_many(batch, record)
+        return observed_many(self, batch, record)
 
     def supposing(self, rows: Array, diag: Array) -> Step:
         """If each of these rows were pulled once more, and gave its mean: means stay, variances fall."""
@@ -272,7 +264,7 @@ class Frozen:
                 batch.weights,
                 share * r,
                 share * 4 * u,
-                partial(_largest_left_out, inducing, lam),
+                partial(largest_left_out, inducing, lam),
             )
 
         # V gains ωzzᵀ; with g = V⁻¹z and a = 1 + ωq: w += ωg(y − zᵀw)/a, and σ̃² falls by ω(gᵀz(x))²/a.
@@ -283,7 +275,7 @@ class Frozen:
         if not batch.supposed:
             surprise = root * (float(batch.rewards[0]) - float(z @ w)) / pivot
         if not np.isfinite(surprise):
-            raise _not_finite()
+            raise not_finite()
         w = w + surprise * lowering
         factor = factor.observed_one(root * z, root * b, root * t, pivot)
         after = Frozen(
@@ -301,162 +293,3 @@ class Frozen:
         entered = np.zeros(int(enters), dtype=np.intp)
         record = Record(entered, np.array([inducing.m]))
         return Step(after, record, Change(lowering[:, None], np.array([surprise])))
-
-    def _observed_many(self, batch: Batch, record: Record | None) -> Step:
-        """After several observations, in blocks: what is decided is the same as one by one."""
-        forced = None
-        if record is not None:
-            forced = np.zeros(len(batch), dtype=bool)
-            forced[record.entered] = True
-        belief = self
-        entered = np.zeros(len(batch), dtype=bool)
-        sizes = np.zeros(len(batch), dtype=np.intp)
-        with Meter("results", len(batch)) as progress:
-            for start in range(0, len(batch), BLOCK):
-                some = slice(start, start + BLOCK)
-                told = None if forced is None else forced[some]
-                n = batch.n_observations if start == 0 else 0
-                part = batch.part(some)
-                belief, entered[some], sizes[some], change = belief._absorbed(part, n, told)
-                progress.at(start + len(part))
-        if not np.isfinite(belief.w).all():
-            raise _not_finite()
-        decided = Record(np.flatnonzero(entered), sizes)
-        return Step(belief, decided, change if len(batch) <= BLOCK else None)
-
-    def _absorbed(
-        self, block: Batch, n_observations: int, forced: Mask | None
-    ) -> tuple["Frozen", Mask, Indices, Change | None]:
-        """After a block of rows: the belief, which rows entered, |W| of each, and what it does to scores."""
-        lam = self.regularization
-        roots = np.sqrt(block.weights)
-        kappa2 = max(self.kappa2, float(block.diag.max()))
-        Z, r, in_W = self.inducing.features(block.rows, block.diag)
-        rounding = self.inducing.rounding(Z.T, kappa2)
-        rounding[in_W] = 0.0
-        half = self.factor.half(Z.T).scaled(roots)
-        smallest = np.maximum(SMALLEST * block.diag, 100 * rounding)
-        entered, zeta, outside = self._decided(block, Z, r, half.gram, smallest, forced)
-        sizes = self.m + np.cumsum(entered)
-
-        inducing = self.inducing
-        factor = self.factor
-        for number, i in enumerate(np.flatnonzero(entered)):
-            z = np.concatenate([Z[i], zeta[: number + 1, i]])
-            inducing = inducing.appended(block.rows[i], int(block.keys[i]), z)
-            factor = factor.grown()
-        w = np.concatenate([self.w, np.zeros(len(zeta))])
-
-        # What the others leave out counts in e, with the rounding of r. Rows that are in W leave out nothing.
-        out = ~(entered | in_W)
-        share = block.weights[out] / lam
-        left_out = self.left_out.with_rows(
-            block.rows[out],
-            sizes[out],
-            block.weights[out],
-            share * outside[out],
-            share * 4 * rounding[out],
-            partial(_largest_left_out, inducing, lam),
-        )
-
-        # V gains Σ ω ψψᵀ, ψ with zeros in the coordinates that came after it.
-        Y = roots[:, None] * np.hstack([Z, zeta.T])
-        half = half.extended(roots * zeta, lam)
-        N = cholesky(np.eye(len(Y)) + half.gram)
-
-        # w′ = w + V′⁻¹Σ ω ψ(y − ψᵀw) = w + G·N⁻¹√Ω(y − Ψw), G = V⁻¹Ψᵀ√Ω N⁻ᵀ.
-        with np.errstate(over="ignore", invalid="ignore"):
-            surprise = np.zeros(len(Y))
-            if not block.supposed:
-                surprise = solve_lower(N, roots * block.rewards - Y @ w)
-            change = None
-            if len(Y) <= WAITING:
-                lowering = factor.C.solve_transposed(solve_lower(N, half.c.T.copy(order="F")).T)
-                w = w + lowering @ surprise
-                change = Change(lowering, surprise)
-            else:
-                w = w + factor.C.solve_transposed(half.c @ solve_transposed(N, surprise.copy()))
-        factor = factor.observed(Y, half, N)
-        after = Frozen(
-            self.rule,
-            self.noise,
-            inducing,
-            factor,
-            w,
-            left_out,
-            self.n_observations + n_observations,
-            self.trace + float(block.weights @ block.diag) / lam,
-            kappa2,
-            max(self.rounding_seen, float(rounding.max())),
-        )
-        return after, entered, sizes, change
-
-    def _decided(
-        self, block: Batch, Z: Array, r: Array, S: Array, smallest: Array, forced: Mask | None
-    ) -> tuple[Mask, Array, Array]:
-        """Which rows of a block enter W, one after the other; their coordinates ζ (j, k) in it; r (k,) as they were seen.
-
-        S = √Ω ZV⁻¹Zᵀ√Ω and G = K − ZZᵀ, both (k, k), follow what happens: when row i enters, ζ = G_i/√G_ii,
-        G −= ζζᵀ and S += √Ωζ(√Ωζ)ᵀ/λ; when it is observed, S −= S_iS_iᵀ/(1 + S_ii).
-        """
-        k = len(block)
-        lam = self.regularization
-        entered = np.zeros(k, dtype=bool)
-        if forced is not None:
-            wanted = forced
-        elif not self.rule.has_room(self.m):
-            wanted = entered
-        else:
-            # What a row explains once the whole block is observed, ωq/(1 + ωq) or less: none enters that would not by this.
-            inverse = solve_lower(cholesky(np.eye(k) + S), np.eye(k, order="F"))
-            explained = 1.0 - np.square(inverse).sum(axis=0)
-            wanted = (r > smallest) & (block.weights * r / lam > self.rule.tolerance * explained)
-        if not wanted.any():
-            return entered, np.zeros((0, k)), r
-
-        G = self.kernel(block.rows, block.rows) - Z @ Z.T
-        G[np.diag_indices(k)] = r
-        S = S.copy()
-        roots = np.sqrt(block.weights)
-        zetas: list[Array] = []
-        outside = r.copy()
-        for i in range(k):
-            residual = max(float(G[i, i]), 0.0)
-            if G[i, i] < -NEGATIVE * block.diag[i] - smallest[i]:
-                near = int(np.abs(np.array(zetas)[:, i]).argmax())
-                x, y = block.rows[i], block.rows[np.flatnonzero(entered)[near]]
-                raise not_positive(self.kernel, x, float(G[i, i]), y)
-            outside[i] = residual
-            if forced is not None:
-                enters = bool(forced[i])
-            else:
-                pays = self.rule.pays(block.weights[i] * residual / lam, max(float(S[i, i]), 0.0))
-                can = residual > smallest[i] and self.rule.has_room(self.m + len(zetas))
-                enters = bool(wanted[i] and can and not pays)
-            if enters:
-                zeta = np.zeros(k)
-                zeta[i] = np.sqrt(max(residual, TINY))
-                zeta[i + 1 :] = G[i + 1 :, i] / zeta[i]
-                G[i:, i:] -= np.outer(zeta[i:], zeta[i:])
-                weighted = roots[i:] * zeta[i:]
-                S[i:, i:] += np.outer(weighted, weighted) / lam
-                entered[i] = True
-                outside[i] = 0.0
-                zetas.append(zeta)
-            column = S[i:, i].copy()
-            S[i:, i:] -= np.outer(column, column) / (1.0 + column[0])
-        return entered, np.array(zetas).reshape(-1, k), outside
-
-
-def _largest_left_out(
-    inducing: Inducing, regularization: float, rows: Array, sizes: Indices, weights: Array
-) -> float:
-    """λ_max(RRᵀ)/λ of rows left out."""
-    kernel = inducing.kernel
-    Z = inducing.L.solve(kernel(rows, inducing.rows).T).T
-    largest = largest_eigenvalue(kernel(rows, rows), Z, sizes, np.sqrt(weights))
-    return largest / regularization
-
-
-def _not_finite() -> NumericalError:
-    return NumericalError("the posterior mean is not finite in float64; rescale the rewards")
