@@ -122,7 +122,7 @@ def of_child(script):
     code = f"""
 import os, signal, sys
 import manyarms as ma, numpy as np
-from manyarms.search.parallel import in_parallel
+from manyarms.search.work import in_parallel
 from manyarms.errors import ArmsError
 in_parallel(print, [" "] * 8)
 X = np.random.default_rng(0).random((300, 2))

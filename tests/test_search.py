@@ -13,7 +13,7 @@ from manyarms.kernels import RBF, Linear, Matern
 from manyarms.search.lazy import Level
 from manyarms.search.scores import Upper, best_of
 from manyarms.search.table import Store, Table
-from manyarms.stats import Stats
+from manyarms.search.work import Stats
 
 DENSE = ma.Tuning(dense=10**9)
 LAZY = ma.Tuning(dense=0, shortlist=8, share=1 / 4)

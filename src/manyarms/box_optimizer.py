@@ -20,7 +20,7 @@ from manyarms.errors import ParameterError, StateError
 from manyarms.model import Model
 from manyarms.numbers import whole
 from manyarms.optimizer import START, Direction, Optimizer, Predictions, State
-from manyarms.search.parallel import blas
+from manyarms.search.work import blas
 from manyarms.sketch.confidence import Constant, Radius
 from manyarms.trials import CandidateId, Trial
 from manyarms.typing import Array, Indices, Mask, Seed

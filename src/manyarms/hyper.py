@@ -21,7 +21,7 @@ from scipy.linalg import lapack
 from scipy.optimize import OptimizeResult, minimize
 
 from manyarms.kernels import RBF, Hamming, Kernel, Matern, On, Tanimoto
-from manyarms.search.parallel import blas
+from manyarms.search.work import blas
 from manyarms.typing import Array, Indices
 
 MOST = 256

@@ -13,8 +13,7 @@ import numpy as np
 
 from manyarms.errors import ParameterError
 from manyarms.policies.batches import GlobalRule
-from manyarms.policies.choosers import Chooser, UpperBound, View
-from manyarms.search.scores import TIE, best_of
+from manyarms.search.scores import TIE, Chooser, UpperBound, View, best_of
 from manyarms.sketch.confidence import Constant, Radius
 from manyarms.typing import Array, Mask
 

@@ -26,9 +26,8 @@ from scipy.special import erfcx, ndtr
 from manyarms.beliefs.exact import Exact
 from manyarms.beliefs.frozen import Inserted
 from manyarms.numbers import real
-from manyarms.policies.choosers import View
 from manyarms.policies.policy import Policy
-from manyarms.search.scores import TIE
+from manyarms.search.scores import TIE, View
 from manyarms.sketch.confidence import Constant, Radius
 from manyarms.typing import Array, ArrayLike
 

@@ -13,9 +13,8 @@ import numpy as np
 
 from manyarms.beliefs.frozen import Inserted
 from manyarms.numbers import real
-from manyarms.policies.choosers import View
 from manyarms.policies.policy import Policy
-from manyarms.search.scores import Upper
+from manyarms.search.scores import Upper, View
 from manyarms.typing import ArrayLike
 
 

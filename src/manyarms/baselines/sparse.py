@@ -23,9 +23,8 @@ from manyarms.errors import ParameterError
 from manyarms.kernels import Kernel
 from manyarms.numbers import whole
 from manyarms.policies.checks import as_arms
-from manyarms.policies.choosers import UpperBound
 from manyarms.policies.policy import Policy
-from manyarms.search.scores import ArmScores
+from manyarms.search.scores import ArmScores, UpperBound
 from manyarms.sketch.confidence import Constant, Radius
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.linalg import chunks, represented_below

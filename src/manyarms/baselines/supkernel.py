@@ -25,9 +25,8 @@ from manyarms.beliefs.exact import Exact, ExactBelief, ExactScores
 from manyarms.errors import ArmsError, ParameterError
 from manyarms.kernels import Kernel
 from manyarms.numbers import real, whole
-from manyarms.policies.choosers import View
 from manyarms.policies.policy import Policy
-from manyarms.search.scores import TIE, Upper, best_of
+from manyarms.search.scores import TIE, Upper, View, best_of
 from manyarms.sketch.confidence import Constant, Radius, first_norm
 from manyarms.sketch.dictionary import check_probability
 from manyarms.sketch.evidence import Evidence

@@ -17,9 +17,9 @@ from manyarms.beliefs.base import Rule
 from manyarms.beliefs.frozen import Inserted
 from manyarms.errors import ParameterError
 from manyarms.policies.batches import BatchRule, GlobalRule
-from manyarms.policies.choosers import View
 from manyarms.policies.policy import Policy
 from manyarms.search.lazy import Lazy
+from manyarms.search.scores import View
 from manyarms.search.tuning import Tuning
 from manyarms.sketch.confidence import Constant, Radius
 from manyarms.typing import Array, ArrayLike, Seed

@@ -20,6 +20,7 @@ sparse online Gaussian processes (Csató and Opper 2002). docs/theory.md has the
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite, log1p, sqrt
 
 import numpy as np
 
@@ -73,6 +74,7 @@ class Inserted:
         nothing = LeftOut.nothing(d)
         return Frozen(
             self,
+            regularization,
             noise,
             Inducing.none(kernel, d),
             Factor.prior(regularization),
@@ -82,7 +84,7 @@ class Inserted:
 
     def pays(self, left_out: float, explained: float) -> bool:
         """Whether a row that leaves out ωr/λ, and of which ωq was not known, may be left out."""
-        return left_out <= self.tolerance * float(np.log1p(explained))
+        return left_out <= self.tolerance * log1p(explained)
 
     def has_room(self, m: int) -> bool:
         """Whether W may have more than m rows."""
@@ -94,6 +96,7 @@ class Frozen:
     """What is known of f. Successive values share buffers: an observation costs O(m²) and copies O(m)."""
 
     rule: Inserted
+    regularization: float  # λ
     noise: float  # ξ
     inducing: Inducing  # W
     factor: Factor  # V
@@ -108,11 +111,6 @@ class Frozen:
     def kernel(self) -> Kernel:
         """k."""
         return self.inducing.kernel
-
-    @property
-    def regularization(self) -> float:
-        """λ."""
-        return self.factor.regularization
 
     @property
     def guarantee(self) -> Guarantee:
@@ -202,11 +200,13 @@ class Frozen:
 
     def observed(self, batch: Batch, record: Record | None = None) -> Step:
         """The belief after these observations; with a record, as was decided then."""
-        if not len(batch):
-            return Step(self, Record.nothing(), Change(np.zeros((self.m, 0)), np.zeros(0)))
-        self._check_rounding(batch)
-        if len(batch) == 1:
+        n = len(batch.rows)
+        if n == 1:
             return self._observed_one(batch, None if record is None else len(record.entered) > 0)
+        if not n:
+            return Step(self, Record.nothing(), Change(np.zeros((self.m, 0)), np.zeros(0)))
+        with np.errstate(over="ignore"):
+            self._check_rounding(float((batch.weights * batch.diag).max()))
         return observed_many(self, batch, record)
 
     def supposing(self, rows: Array, diag: Array) -> Step:
@@ -214,10 +214,8 @@ class Frozen:
         n = len(rows)
         return self.observed(Batch(rows, diag, np.zeros(n), np.ones(n), np.full(n, -1), n, True))
 
-    def _check_rounding(self, batch: Batch) -> None:
+    def _check_rounding(self, most: float) -> None:
         """Raise NumericalError where the evidence ωk(x, x)/λ of a row leaves float64 no digits."""
-        with np.errstate(over="ignore"):
-            most = float((batch.weights * batch.diag).max())
         if self.regularization <= EPS * most:
             raise NumericalError(
                 f"λ = {self.regularization:.3g} is below the rounding of k(x, x) times the weight of an arm, {most:.3g}: "
@@ -230,37 +228,36 @@ class Frozen:
         row = batch.rows[0]
         diag = float(batch.diag[0])
         weight = float(batch.weights[0])
+        self._check_rounding(weight * diag)
         kappa2 = max(self.kappa2, diag)
         inducing = self.inducing
         factor = self.factor
         w = self.w
         left_out = self.left_out
 
-        feature = inducing.feature(row, diag)
-        z, r, _, in_W = feature
-        u = feature.rounding(kappa2)
+        z, r, spread, in_W = inducing.feature(row, diag)
+        u = 0.0 if in_W else EPS * kappa2 * (1 + spread) ** 2  # r is right within 4u
         b, t, y, c = factor.half(z)
         q = float(c @ c + y @ y)  # zᵀV⁻¹z
         enters = told
         if enters is None:
-            can = r > max(SMALLEST * diag, 100 * u) and self.rule.has_room(self.m)
+            can = r > max(SMALLEST * diag, 100 * u) and self.rule.has_room(len(w))
             enters = can and not self.rule.pays(weight * r / lam, weight * q)
         if enters:
             # A new coordinate √r, in which V is λ: no score changes.
-            more = np.sqrt(max(r, TINY))
-            z = np.append(z, more)
-            b = np.append(b, more / np.sqrt(lam))
-            c = np.append(c, more / np.sqrt(lam))
+            more = sqrt(max(r, TINY))
+            z = np.concatenate((z, (more,)))
+            b = np.concatenate((b, (more / sqrt(lam),)))
+            c = np.concatenate((c, (more / sqrt(lam),)))
             q += r / lam
-            w = np.append(w, 0.0)
+            w = np.concatenate((w, (0.0,)))
             inducing = inducing.appended(row, int(batch.keys[0]), z)
             factor = factor.grown()
         elif not in_W:
             share = batch.weights / lam
-            sizes = np.array([self.m])
             left_out = left_out.with_rows(
                 batch.rows,
-                sizes,
+                np.array([len(w)]),
                 batch.weights,
                 share * r,
                 share * 4 * u,
@@ -268,18 +265,21 @@ class Frozen:
             )
 
         # V gains ωzzᵀ; with g = V⁻¹z and a = 1 + ωq: w += ωg(y − zᵀw)/a, and σ̃² falls by ω(gᵀz(x))²/a.
-        root = np.sqrt(weight)
-        pivot = np.sqrt(1.0 + weight * q)
+        root = sqrt(weight)
+        pivot = sqrt(1.0 + weight * q)
         lowering = factor.C.solve_transposed(c) * (root / pivot)
         surprise = 0.0
         if not batch.supposed:
             surprise = root * (float(batch.rewards[0]) - float(z @ w)) / pivot
-        if not np.isfinite(surprise):
-            raise not_finite()
-        w = w + surprise * lowering
-        factor = factor.observed_one(root * z, root * b, root * t, pivot)
+            if not isfinite(surprise):
+                raise not_finite()
+            w = w + surprise * lowering
+        if weight != 1.0:
+            z, b, t = root * z, root * b, root * t
+        factor = factor.observed_one(z, b, t, pivot)
         after = Frozen(
             self.rule,
+            lam,
             self.noise,
             inducing,
             factor,
@@ -290,6 +290,5 @@ class Frozen:
             kappa2,
             max(self.rounding_seen, u),
         )
-        entered = np.zeros(int(enters), dtype=np.intp)
-        record = Record(entered, np.array([inducing.m]))
+        record = Record(np.zeros(int(enters), dtype=np.intp), np.array([len(w)]))
         return Step(after, record, Change(lowering[:, None], np.array([surprise])))

@@ -28,10 +28,6 @@ class Embedded(NamedTuple):
     spread: float  # ‖L⁻ᵀz‖₁, by which rounding of r is magnified
     known: bool  # the row is in W
 
-    def rounding(self, kappa2: float) -> float:
-        """u: r is right within 4u, u = ε κ²(1 + ‖L⁻ᵀz‖₁)²; 0 for a row in W."""
-        return 0.0 if self.known else EPS * kappa2 * (1 + self.spread) ** 2
-
 
 @dataclass(frozen=True)
 class Inducing:

@@ -69,6 +69,7 @@ def unpacked(prior: Frozen, arrays: Arrays, W: Array) -> Frozen:
     )
     return Frozen(
         prior.rule,
+        prior.regularization,
         prior.noise,
         inducing,
         Factor.of(prior.regularization, Triangle(m, Stack(arrays["C"])), log_det),

@@ -83,16 +83,20 @@ class ScaledPoints:
 
 def few_squared_distances(X: Array, Y: Array, lengthscale: Array) -> Array:
     """‖(x − y)/ℓ‖² for a few rows of Y, by subtraction, shape (n, m)."""
-    D = np.empty((len(Y), len(X)))
-    at_once = max(1, BLOCK_PAIRS // max(1, X.size))
     with np.errstate(over="ignore"):
-        for start in range(0, len(Y), at_once):
-            difference = X - Y[start : start + at_once, None]
-            difference /= lengthscale
-            np.einsum("ijk,ijk->ij", difference, difference, out=D[start : start + at_once])
-    if not np.isfinite(D).all():
+        if X.size * len(Y) <= BLOCK_PAIRS:
+            D = _by_subtraction(X, Y, lengthscale)
+        else:
+            D = np.vstack([_by_subtraction(X, y[None], lengthscale) for y in Y])
+    if not D.max(initial=0.0) < np.inf:
         raise _overflow(lengthscale)
     return D.T
+
+
+def _by_subtraction(X: Array, Y: Array, lengthscale: Array) -> Array:
+    difference = X - Y[:, None]
+    difference /= lengthscale
+    return np.asarray(np.einsum("ijk,ijk->ij", difference, difference))
 
 
 def _overflow(lengthscale: Array) -> KernelError:

@@ -23,7 +23,7 @@ from manyarms.optimizer.state import (
     start_order,
 )
 from manyarms.policies import BKB
-from manyarms.search.parallel import blas
+from manyarms.search.work import blas
 from manyarms.sketch.confidence import Radius
 from manyarms.trials import CandidateId, Trial, as_noise, as_told
 from manyarms.typing import Array, Indices, Seed

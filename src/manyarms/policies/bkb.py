@@ -11,9 +11,9 @@ from manyarms.beliefs.frozen import Inserted
 from manyarms.errors import ParameterError
 from manyarms.numbers import whole
 from manyarms.policies.batches import BatchRule, GlobalRule
-from manyarms.policies.choosers import UpperBound
 from manyarms.policies.policy import Policy
 from manyarms.search.estimate import Estimate, estimate
+from manyarms.search.scores import UpperBound
 from manyarms.search.tuning import Tuning
 from manyarms.sketch.confidence import Constant, Radius
 from manyarms.typing import ArrayLike, Indices, Seed

@@ -10,14 +10,20 @@ from manyarms.numbers import whole
 from manyarms.sketch.confidence import Radius
 from manyarms.typing import AnyArray, Array, Indices, Mask
 
+NO_ARMS = np.zeros(0, dtype=np.intp)
+NO_ARMS.setflags(write=False)
+
 
 def as_arms(arms: Any, n_arms: int) -> Indices:
     """Arm indices (n,) from an integer or a sequence of integers."""
-    if isinstance(arms, tuple | list | np.ndarray) and not len(arms):
-        return np.zeros(0, dtype=np.intp)
+    if type(arms) is np.ndarray and arms.dtype == np.intp and arms.shape == (1,):
+        if 0 <= arms[0] < n_arms:  # what `choose` returned: most calls
+            return arms
+    elif isinstance(arms, tuple | list | np.ndarray) and not len(arms):
+        return NO_ARMS
     array = _vector(arms, "arms", ArmsError)
     if array.size == 0:
-        return np.zeros(0, dtype=np.intp)
+        return NO_ARMS
     if array.dtype.kind not in "iu":
         came = f"got {_example(array)} ({array.dtype})"
         if not n_arms:
@@ -129,6 +135,8 @@ def _reals(values: Any, n: int, name: str, advice: str) -> Array:
 
 
 def _vector(values: Any, name: str, error: type[Exception]) -> AnyArray:
+    if type(values) is np.ndarray and values.ndim == 1:
+        return values
     if np.ma.is_masked(values):
         raise error(f"{name} must not be masked; leave the masked ones out")
     try:

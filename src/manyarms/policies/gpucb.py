@@ -5,8 +5,8 @@ from typing import Any
 
 from manyarms.beliefs.exact import Exact
 from manyarms.policies.batches import BatchRule, GlobalRule
-from manyarms.policies.choosers import UpperBound
 from manyarms.policies.policy import Policy
+from manyarms.search.scores import UpperBound
 from manyarms.sketch.confidence import Constant, Radius
 from manyarms.typing import ArrayLike, Seed
 

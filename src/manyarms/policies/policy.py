@@ -36,19 +36,17 @@ from manyarms.policies.checks import (
     as_weights,
     is_rows,
 )
-from manyarms.policies.choosers import Chooser, View
 from manyarms.search import check_memory, scores_of
 from manyarms.search.estimate import half_the_machine
-from manyarms.search.parallel import one_thread
-from manyarms.search.scores import ArmScores, KeepsScores, Scores, Upper
+from manyarms.search.scores import ArmScores, Chooser, KeepsScores, Scores, Upper, View
 from manyarms.search.tuning import Tuning
+from manyarms.search.work import Stats
 from manyarms.sketch.confidence import Constant, Promise, Radius, first_norm, updated_norm
 from manyarms.sketch.dictionary import Chance
 from manyarms.sketch.embedding import check_kernel
 from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.sketch.history import by_arm
 from manyarms.sketch.log import Log
-from manyarms.stats import Stats
 from manyarms.typing import Array, ArrayLike, Indices, Mask, Seed
 
 ROWS = 1 << 16
@@ -96,15 +94,11 @@ class Policy:
         self.regularization = real(
             regularization, "regularization", "a positive variance, for instance noise**2", above=0
         )
-        own = np.sqrt(self.regularization)
-        self.noise = (
-            float(own)
-            if noise is None
-            else real(noise, "noise", "a positive standard deviation", above=0)
-        )
-        self._noise_variance = (
-            self.regularization if noise is None else self.noise**2
-        )  # √λ squared is not λ in float64
+        self.noise = float(np.sqrt(self.regularization))
+        self._noise_variance = self.regularization  # √λ squared is not λ in float64
+        if noise is not None:
+            self.noise = real(noise, "noise", "a positive standard deviation", above=0)
+            self._noise_variance = self.noise**2
         self.confidence = as_radius(confidence)
         check_noise(self.confidence, self.noise)
         self.rule = rule
@@ -149,12 +143,12 @@ class Policy:
         Returns what was decided. Given back as `record` with the same observations, nothing is decided again.
         """
         batch = self._batch(arms, rewards, noise)
-        return self._learn(batch, record) if len(batch) else Record.nothing()
+        return self._learn(batch, record) if len(batch.rows) else Record.nothing()
 
     def _learn(self, batch: Batch, record: Record | None = None) -> Record:
         """Observe a batch of arms by number, or of rows by value."""
         state = self._state
-        with self.stats.timed("observations"), one_thread():
+        with self.stats.timed("observations"):
             step = state.belief.observed(batch, record)
             log = state.log
             if batch.keys[0] >= 0:
@@ -172,29 +166,27 @@ class Policy:
 
     def _batch(self, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None) -> Batch:
         """Observations, checked."""
-        variance = self._noise_variance
-        if is_rows(arms):
+        by_value = is_rows(arms)
+        if by_value:
             rows = self._given(arms)
-            n = len(rows)
-            values = as_rewards(rewards, n)
-            return Batch(
-                rows,
-                self._diagonal(rows),
-                values,
-                as_weights(noise, n, variance),
-                np.full(n, -1),
-                n,
-            )
-        numbers = self._numbers(arms)
+            diag = self._diagonal(rows)
+            numbers = np.full(len(rows), -1)
+        else:
+            numbers = self._numbers(arms)
         n = len(numbers)
         values = as_rewards(rewards, n)
-        distinct, means, weights = by_arm(numbers, values, as_weights(noise, n, variance))
-        if not (np.isfinite(means).all() and np.isfinite(weights).all()):
-            raise ObservationError(
-                "the rewards of an arm, times their weights ξ²/noise², add up beyond float64; rescale the rewards"
-            )
-        rows = self.arms[distinct].astype(np.float64, copy=False)
-        return Batch(rows, self._diag[distinct], means, weights, distinct, n)
+        weights = as_weights(noise, n, self._noise_variance)
+        if not by_value:
+            if n > 1:
+                numbers, values, weights = by_arm(numbers, values, weights)
+                if not (np.isfinite(values).all() and np.isfinite(weights).all()):
+                    raise ObservationError(
+                        "the rewards of an arm, times their weights ξ²/noise², add up beyond "
+                        "float64; rescale the rewards"
+                    )
+            rows = self.arms[numbers].astype(np.float64, copy=False)
+            diag = self._diag[numbers]
+        return Batch(rows, diag, values, weights, numbers, n)
 
     # Choosing
 
@@ -233,19 +225,15 @@ class Policy:
         else:
             X = self._given(arms)
             k = len(X)
-            barred = as_excluded(exclude, k)
             waiting = self._rows_of(pending)
             outstanding = np.arange(k, k + len(waiting))
+            barred = as_excluded(exclude, k)
+            if len(waiting):  # rows behind those of now, which are not chosen
+                own = np.zeros(k, dtype=bool) if barred is None else barred
+                barred = np.concatenate([own, np.ones(len(waiting), dtype=bool)])
+                X = np.vstack([X, waiting])
             first = self._chance.integer(k)
             log = Log()
-            X = np.vstack([X, waiting])
-            if len(waiting):  # rows behind those of now, which are not chosen
-                barred = np.concatenate(
-                    [
-                        np.zeros(k, dtype=bool) if barred is None else barred,
-                        np.ones(len(waiting), bool),
-                    ]
-                )
             diag = self._diagonal(X)
             scores = self._scored(Arms(X, diag))
         observed = self._state.n_observations
@@ -254,11 +242,10 @@ class Policy:
             chosen.append(_next_allowed(first, k, barred))
         if len(chosen) == size or (size is None and not observed):
             return np.array(chosen, dtype=np.intp)
-        with self.stats.timed("choices"), one_thread():
+        with self.stats.timed("choices"):
             beta = self._radius(k)
-            view = View(
-                scores, beta, self.regularization, barred, k, log, observed, 0, self._chance
-            )
+            lam = self.regularization
+            view = View(scores, beta, lam, barred, k, log, observed, 0, self._chance)
             try:
                 self._fill(chosen, size, outstanding, view, diag)
             except BaseException:
@@ -271,20 +258,22 @@ class Policy:
         self, chosen: list[int], n: int | None, outstanding: Indices, view: View, diag: Array
     ) -> None:
         """Choose until there are n, or until the rule ends the batch, each with those before it supposed pulled."""
-        scores = view.scores
-        batch = self.batches.started(scores) if n is None else None
-        known = False
-        supposed = np.concatenate([outstanding, np.array(chosen, dtype=np.intp)])
-        while (n is not None and len(chosen) < n) or (
-            batch is not None and batch.goes_on(supposed) and not known
-        ):
-            if len(supposed) and self.chooser.looks:
-                scores = scores.supposing(supposed)
-            number = len(outstanding) + len(chosen)
-            supposed = np.array([self.chooser.pick(view._replace(scores=scores, number=number))])
-            chosen.append(int(supposed[0]))
+        batch = self.batches.started(view.scores) if n is None else None
+        supposed = outstanding
+        if chosen:
+            supposed = np.array(chosen)
+        while len(chosen) != n:
+            if batch is not None and not batch.goes_on(supposed):
+                return
+            if len(supposed):
+                scores = view.scores.supposing(supposed) if self.chooser.looks else view.scores
+                view = view._replace(scores=scores, number=len(outstanding) + len(chosen))
+            arm = self.chooser.pick(view)
+            chosen.append(arm)
+            supposed = np.array(chosen[-1:])
             # Where k(x, x) = 0 f is known, and nothing would end the batch.
-            known = not diag[supposed[0]]
+            if batch is not None and not diag[arm]:
+                return
 
     def highest(self, *, exclude: ArrayLike = ()) -> int:
         """The arm of largest upper bound μ̃ + β̃σ̃, however the policy chooses."""
@@ -299,8 +288,8 @@ class Policy:
         state = self._state
         cached = self._moments_cache
         if cached is None or cached[0] is not state:
-            with self.stats.timed("full scorings"):
-                cached = self._moments_cache = (state, *self._scores.moments())
+            self.stats.count("full scorings")
+            cached = self._moments_cache = (state, *self._scores.moments())
         _, mean, variance = cached
         scores = Scores(mean, variance, mean + self.beta * np.sqrt(variance))
         for array in scores:
@@ -414,13 +403,11 @@ class Policy:
         return scores_of(self._state.belief, arms, self.memory, self.tuning, self.stats)
 
     def _radius(self, n_arms: float) -> float:
-        evidence = self._state.belief.evidence.of(n_arms, self._state.norm)
-        return real(
-            self.confidence(evidence),
-            "what confidence returns",
-            "a finite non-negative radius",
-            at_least=0,
-        )
+        beta = self.confidence(self._state.belief.evidence.of(n_arms, self._state.norm))
+        if type(beta) is float and 0 <= beta < np.inf:
+            return beta
+        meaning = "a finite non-negative radius"
+        return real(beta, "what confidence returns", meaning, at_least=0)
 
     def confidence_is_valid(self) -> None:
         """Raise ParameterError where the radius is not for such a belief."""

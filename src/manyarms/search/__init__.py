@@ -6,7 +6,7 @@ from manyarms.errors import MemoryBudgetError
 from manyarms.search.lazy import Lazy
 from manyarms.search.scores import ArmScores, KeepsScores
 from manyarms.search.tuning import Tuning
-from manyarms.stats import Stats
+from manyarms.search.work import Stats
 
 PER_ARM = 64
 """Bytes an arm takes beside its row and its embedding: means, variances, lists."""

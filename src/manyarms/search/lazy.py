@@ -28,7 +28,7 @@ from manyarms.beliefs.frozen import Frozen
 from manyarms.search.scores import Acquisition, Upper, best_of
 from manyarms.search.table import Store, Table
 from manyarms.search.tuning import Tuning
-from manyarms.stats import Stats
+from manyarms.search.work import Stats
 from manyarms.typing import Array, Indices, Mask
 
 AHEAD = 0.1

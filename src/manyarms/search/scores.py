@@ -1,11 +1,17 @@
-"""What a policy asks of the scores of its arms: who is best. Held as a cache beside the belief, never part of the state."""
+"""What a policy asks of the scores of its arms, and how it picks one: the largest upper bound, or otherwise.
+
+Scores are held as a cache beside the belief. They are never part of the state.
+"""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, Self, runtime_checkable
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from manyarms.beliefs.base import Arms, Step
+from manyarms.sketch.dictionary import Chance
+from manyarms.sketch.log import Log
 from manyarms.typing import Array, Indices, Mask
 
 TIE = 1e-9
@@ -77,3 +83,35 @@ def best_scored(mean: Array, variance: Array, acquisition: Acquisition, barred: 
     if barred is not None:
         values[barred] = -np.inf
     return best_of(values, tolerance)
+
+
+class View(NamedTuple):
+    """What a chooser may look at."""
+
+    scores: ArmScores  # with the pulls before this one supposed, where the chooser looks at them
+    beta: float  # β̃
+    regularization: float  # λ
+    barred: Mask | None  # arms that must not be picked
+    n_arms: int  # that may be picked; behind them there may be arms that are only pending
+    log: Log  # what was observed of the arms that are scored; empty where they were given by value
+    n_observations: int
+    number: int  # arms pending or picked before this one in the same batch
+    chance: Chance  # of the policy; a chooser draws by `chance.at(n_observations, number)`
+
+
+class Chooser(Protocol):
+    """Picks one arm: the other half of a policy beside its belief."""
+
+    looks: ClassVar[bool]  # at scores; False where they need not be brought forward for it
+
+    def pick(self, view: View) -> int: ...
+
+
+@dataclass(frozen=True)
+class UpperBound:
+    """The arm of largest μ̃ + β̃σ̃ (line 5 of Algorithm 1)."""
+
+    looks: ClassVar[bool] = True
+
+    def pick(self, view: View) -> int:
+        return view.scores.arg_max(Upper(view.beta), view.barred)

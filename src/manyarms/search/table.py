@@ -25,8 +25,8 @@ import numpy as np
 
 from manyarms.beliefs.base import Arms, Step
 from manyarms.beliefs.frozen import Frozen
-from manyarms.search.parallel import in_parallel
 from manyarms.search.scores import Acquisition, Upper, best_of
+from manyarms.search.work import in_parallel
 from manyarms.sketch.linalg import EPS, solve_transposed, solver, squares
 from manyarms.typing import Array, Indices, Mask
 

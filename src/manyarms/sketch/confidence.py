@@ -6,6 +6,7 @@ Any function ``Evidence -> float`` is a radius too.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import sqrt
 from numbers import Real
 
 import numpy as np
@@ -171,7 +172,7 @@ class Constant:
         real(self.c, "c", "a non-negative number of standard deviations", at_least=0)
 
     def __call__(self, evidence: Evidence) -> float:
-        return float(self.c * np.sqrt(evidence.regularization))
+        return self.c * sqrt(evidence.regularization)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ two sums of squares, nothing that cancels. (‖b‖² − ‖R⁻¹Bb‖² would
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import log
 from typing import NamedTuple
 
 import numpy as np
@@ -98,9 +99,8 @@ class Factor:
         """Of columns z (m, k), or of one (m,)."""
         b = self.C.solve(Z)
         if not self.R.n:
-            none = np.zeros((0, *Z.shape[1:]))
-            return Half(b, none, none, b)
-        B = self._B
+            return Half(b, b[:0], b[:0], b)
+        B = self._rows.items[:, 0, : self.C.n]
         t = self.R.solve(B @ b)
         y = self.R.solve_transposed(t)
         return Half(b, t, y, b - B.T @ y)
@@ -130,12 +130,12 @@ class Factor:
         """V + ψψᵀ, given what `half` says of ψ (m,), and √(1 + ψᵀV⁻¹ψ)."""
         if self.R.n == WAITING:
             return self._folded(psi[None])
-        m = self.m
+        m = len(psi)
         row = np.zeros((1, 2, self._rows.items.shape[2]))
         row[0, 0, :m] = b
         row[0, 1, :m] = psi
-        R = self.R.appended(np.append(t, pivot))
-        log_det = self.log_det + 2 * float(np.log(pivot))
+        R = self.R.appended(np.concatenate((t, (pivot,))))
+        log_det = self.log_det + 2 * log(pivot)
         return Factor(self.regularization, self.C, R, self._rows.appended(row), log_det)
 
     @cached_property

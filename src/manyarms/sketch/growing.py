@@ -1,8 +1,5 @@
 """Arrays and triangles that only grow: successive values share one buffer, so that a step copies O(m) and not O(m²)."""
 
-from dataclasses import dataclass
-from functools import cached_property
-
 import numpy as np
 from scipy.linalg import blas, lapack
 
@@ -51,12 +48,13 @@ class Stack:
         return grown
 
 
-@dataclass(frozen=True)
 class Triangle:
     """A lower triangular matrix T (n, n) that grows by rows. Its rows lie one behind the other: packed storage."""
 
-    n: int
-    packed: Stack  # n(n + 1)/2 numbers
+    def __init__(self, n: int, packed: Stack) -> None:
+        self.n = n
+        self.packed = packed  # n(n + 1)/2 numbers
+        self._upper_cache: Array | None = None
 
     @classmethod
     def empty(cls) -> "Triangle":
@@ -71,7 +69,7 @@ class Triangle:
         upper = np.asfortranarray(lower.T)
         packed, _ = lapack.dtrttp(upper, uplo="U")
         made = cls(len(lower), Stack(packed))
-        made.__dict__["upper"] = upper  # a cached property that is known already
+        made._upper_cache = upper
         return made
 
     def appended(self, row: Array) -> "Triangle":
@@ -94,11 +92,12 @@ class Triangle:
             corner[i, : i + 1] = row[p:]
         return ahead, corner
 
-    @cached_property
+    @property
     def upper(self) -> Array:
         """Tᵀ as a full matrix (n, n), column-major."""
-        full, _ = lapack.dtpttr(self.n, self.packed.items, uplo="U")
-        return np.asarray(full)
+        if self._upper_cache is None:
+            self._upper_cache, _ = lapack.dtpttr(self.n, self.packed.items, uplo="U")
+        return np.asarray(self._upper_cache)
 
     @property
     def diagonal(self) -> Array:

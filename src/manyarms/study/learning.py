@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from manyarms.arms import as_rows
 from manyarms.model import GROWTH, NOTHING, Model
 from manyarms.optimizer import is_size_due, size_of
-from manyarms.search.parallel import blas
+from manyarms.search.work import blas
 from manyarms.study.ledger import Ledger, Step
 from manyarms.study.log import read_lesson, written_lesson
 

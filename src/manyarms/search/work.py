@@ -1,0 +1,90 @@
+"""How work is done, and what it costs: chunks of many arms on all cores, counts and seconds."""
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from time import perf_counter
+from typing import TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+T = TypeVar("T")
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="manyarms")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+
+
+@cache
+def blas() -> ThreadpoolController:
+    """NumPy and SciPy bring a BLAS each; their threads must not fight over the cores."""
+    return ThreadpoolController()
+
+
+class OneThread:
+    """A context with one BLAS thread: for matrices as small as ours more only wait for each other.
+
+    It takes two microseconds, where `blas().limit` takes a dozen.
+    """
+
+    def __enter__(self) -> None:
+        threads = [(library, library.get_num_threads()) for library in blas().lib_controllers]
+        self._before = [(library, n) for library, n in threads if n != 1]
+        for library, _ in self._before:
+            library.set_num_threads(1)
+
+    def __exit__(self, *_: object) -> None:
+        for library, n in self._before:
+            library.set_num_threads(n)
+
+
+def in_parallel(work: Callable[[T], None], tasks: Iterable[T]) -> None:
+    """Work on all tasks on all cores, with one BLAS thread each."""
+    with OneThread():
+        for _ in _pool().map(work, tasks):
+            pass
+
+
+class Stats:
+    """Counts and seconds by name. `print(policy.stats)` shows them as a table."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.seconds: dict[str, float] = {}
+
+    def count(self, name: str, n: int = 1) -> None:
+        """Something was done n times."""
+        self.counts[name] = self.counts.get(name, 0) + n
+
+    def timed(self, name: str) -> "_Timed":
+        """A context with one BLAS thread that counts once and adds its seconds."""
+        return _Timed(self, name)
+
+    def __str__(self) -> str:
+        rows = (
+            f"{name:<20}{n:>12,}{self.seconds.get(name, float('nan')):>12.3f}"
+            for name, n in self.counts.items()
+        )
+        return "\n".join([f"{'':<20}{'times':>12}{'seconds':>12}", *rows]).replace("nan", "   ")
+
+
+class _Timed(OneThread):
+    def __init__(self, stats: Stats, name: str) -> None:
+        self._stats = stats
+        self._name = name
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self._start = perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        spent = perf_counter() - self._start
+        self._stats.count(self._name)
+        self._stats.seconds[self._name] = self._stats.seconds.get(self._name, 0.0) + spent
