@@ -19,6 +19,7 @@ scored by `Belief.moments`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,8 +65,14 @@ class Store:
         rows = max(SPARE, min(1024, RESERVED // max(1, 8 * n)))
         self.Z = [np.empty((rows, chunk.stop - chunk.start)) for chunk in self.chunks]
         self.claimed = 0
-        self.settled = 0
-        self._last: tuple[object, Array, Array] | None = None
+        self.settle_at(0)
+
+    def settle_at(self, m: int) -> None:
+        """The first m are coordinates now, and no row of L behind them is at hand."""
+        self.settled = m
+        self._n_last = 0
+        self._ahead = np.zeros((COLUMNS, m))
+        self._corner = np.zeros((COLUMNS, COLUMNS))
 
     def keeps(self, m: int) -> bool:
         """Whether m coordinates of every arm fit."""
@@ -75,9 +82,9 @@ class Store:
         """A store whose first p coordinates are these, and which may be written to up to m."""
         made = self
         if self.claimed > p:
-            made = object.__new__(Store)
-            made.__dict__.update(self.__dict__, settled=min(self.settled, p), _last=None)
+            made = copy(self)
             made.Z = [_grown(Z, p, max(m, len(Z))) for Z in self.Z]
+            made.settle_at(min(self.settled, p))
         elif self.Z and len(self.Z[0]) < m:
             self.Z[:] = [_grown(Z, p, m + m // 2 + SPARE) for Z in self.Z]
         made.claimed = m
@@ -85,8 +92,10 @@ class Store:
 
     def without_Z(self) -> "Store":
         """The same arms, whose coordinates do not fit. W only grows, so they never will again."""
-        made = object.__new__(Store)
-        made.__dict__.update(self.__dict__, Z=[], claimed=0, settled=0, _last=None)
+        made = copy(self)
+        made.Z = []
+        made.claimed = 0
+        made.settle_at(0)
         return made
 
     def part(self, positions: Indices, m: int) -> "Store":
@@ -95,7 +104,7 @@ class Store:
         made = Store(Arms(arms.rows[positions], arms.diag[positions]), self.room, self.threaded)
         if not self.keeps(m):
             return made.without_Z()
-        made.with_room(0, m).settled = m
+        made.with_room(0, m).settle_at(m)
         for chunk, Z in zip(self.chunks, self.Z, strict=True):
             first, last = np.searchsorted(positions, (chunk.start, chunk.stop))
             for mine, target in zip(made.chunks, made.Z, strict=True):
@@ -108,18 +117,27 @@ class Store:
 
     def last_rows(self, belief: Frozen) -> tuple[Array, Array]:
         """The rows of L that are not settled: L₊ (j, p) and L₊₊ (j, j)."""
-        if self._last is None or self._last[0] is not belief.L:
-            self._last = (belief.L, *belief.L.last_rows(self.settled))
-        return self._last[1:]
+        p = self.settled
+        j = len(belief.w) - p
+        if j > len(self._corner):
+            return belief.L.last_rows(p)
+        for i in range(self._n_last, j):
+            row = belief.L.row(p + i)
+            self._ahead[i] = row[:p]
+            self._corner[i, : i + 1] = row[p:]
+        self._n_last = max(self._n_last, j)
+        return self._ahead[:j], self._corner[:j, :j]
 
     def on_columns(self, belief: Frozen, G: Array) -> Array:
         """Rows G (k, m) for coordinates, as rows for what is stored."""
         p = self.settled
-        if p == belief.m:
+        if p == len(belief.w):
             return G
         ahead, corner = self.last_rows(belief)
-        a = solve_transposed(corner, np.array(G[:, p:].T, order="F")).T
-        return np.hstack([G[:, :p] - a @ ahead, a])
+        M = np.empty(G.shape)
+        M[:, p:] = solve_transposed(corner, np.array(G[:, p:].T, order="F")).T
+        np.subtract(G[:, :p], M[:, p:] @ ahead, out=M[:, :p])
+        return M
 
     def kernel_columns(self, chunk: slice, belief: Frozen, p: int) -> Array:
         """k(w, x) (m − p, k) of the rows of W from p on."""
@@ -129,7 +147,7 @@ class Store:
     def settle(self, belief: Frozen) -> None:
         """Turn all kernel columns into coordinates: Z₊ = L₊₊⁻¹(K₊ − L₊Z)."""
         p = self.settled
-        m = belief.m
+        m = len(belief.w)
         if p >= m or not self.keeps(m):
             return
         ahead, corner = self.last_rows(belief)
@@ -140,8 +158,7 @@ class Store:
             Z[p:m] = solve(Z[p:m] - ahead @ Z[:p])
 
         self.each(work)
-        self.settled = m
-        self._last = None
+        self.settle_at(m)
 
     def each(self, work: Callable[[int], None]) -> None:
         """Do some work on the chunks, by their numbers."""
@@ -174,7 +191,7 @@ class Table:
     def at(cls, store: Store, belief: Frozen, p: int = 0) -> "Table":
         """Everything computed but the first p coordinates, where they are kept: O(n m²)."""
         arms = store.arms
-        m = belief.m
+        m = len(belief.w)
         keeps = store.keeps(m)
         store = store.with_room(p, m) if keeps else store.without_Z()
         mean = np.empty(len(arms.diag))
@@ -198,7 +215,7 @@ class Table:
 
         store.each(work)
         if keeps:
-            store.settled = m
+            store.settle_at(m)
         largest = float(variance.max(initial=0.0))
         return cls(store, belief, mean, variance, variance, largest, 0)
 
@@ -206,7 +223,7 @@ class Table:
         """Of fewer arms."""
         self.store.settle(self.belief)
         return Table(
-            self.store.part(positions, self.belief.m),
+            self.store.part(positions, len(self.belief.w)),
             self.belief,
             self.mean[positions],
             self.variance[positions],
@@ -220,15 +237,15 @@ class Table:
         if not steps:
             return self
         belief: Frozen = steps[-1].after  # type: ignore[assignment]
-        p = self.belief.m
+        p = len(self.belief.w)
         changes = [step.change for step in steps if step.change is not None]
         lowered = sum(len(change.surprise) for change in changes)
-        follows = len(changes) == len(steps) and 2 * lowered <= belief.m + 4
-        if not (follows and p and self.store.keeps(belief.m)):
+        follows = len(changes) == len(steps) and 2 * lowered <= len(belief.w) + 4
+        if not (follows and p and self.store.keeps(len(belief.w))):
             return Table.at(self.store, belief, p)
         G, surprise = changes[0].lowering.T, changes[0].surprise
         if len(changes) > 1:
-            G = np.zeros((lowered, belief.m))
+            G = np.zeros((lowered, len(belief.w)))
             start = 0
             for change in changes:
                 size, k = change.lowering.shape
@@ -239,8 +256,8 @@ class Table:
 
     def _lowered(self, belief: Frozen, G: Array, surprise: Array) -> "Table":
         """The product with all changes at once."""
-        p = self.belief.m
-        m = belief.m
+        p = len(self.belief.w)
+        m = len(belief.w)
         store = self.store.with_room(p, m)
         n_steps = self.n_steps + len(surprise)
         means_anew = n_steps // MEANS_ANEW > self.n_steps // MEANS_ANEW
@@ -287,7 +304,7 @@ class Table:
     def _rounding(self) -> tuple[float, float]:
         """Of what was computed last, as a part of it; of the residuals r/λ."""
         belief = self.belief
-        subtracted = 8 * EPS * (1 + self.n_steps + belief.m)
+        subtracted = 8 * EPS * (1 + self.n_steps + len(belief.w))
         return subtracted, 32 * belief.rounding_seen / belief.regularization
 
     # Who is best
@@ -335,7 +352,7 @@ class Table:
     def embedded(self) -> Iterator[tuple[slice, Array, Array]]:
         """Positions, z (m, k) and r (k,) of all arms, some at a time."""
         store = self.store
-        m = self.belief.m
+        m = len(self.belief.w)
         store.settle(self.belief)
         keeps = store.keeps(m)
         solve, _ = self.belief.solvers(len(self.mean))
