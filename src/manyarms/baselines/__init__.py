@@ -4,31 +4,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from manyarms.baselines.cbrap import CBRAP
     from manyarms.baselines.estimated import EstimatedNoise
+    from manyarms.baselines.fourier import QFF, RFF
     from manyarms.baselines.improvement import GPEI, GPPI, SketchEI, SketchPI
     from manyarms.baselines.incremental import Incremental, Insertion
+    from manyarms.baselines.linear import CBRAP, OFUL, SOFUL
     from manyarms.baselines.local import LocalBatch
     from manyarms.baselines.minimeta import MiniMeta
-    from manyarms.baselines.oful import OFUL
-    from manyarms.baselines.qff import QFF
-    from manyarms.baselines.rff import RFF
-    from manyarms.baselines.simple import EpsilonGreedy, Uniform
-    from manyarms.baselines.soful import SOFUL
+    from manyarms.baselines.randomised import EpsilonGreedy, Thompson, Uniform
     from manyarms.baselines.sparse import DTC, SoR
     from manyarms.baselines.supkernel import FixedDesign, SupKernelUCB
-    from manyarms.baselines.thompson import Thompson
 
 _HOME = {
-    "CBRAP": "cbrap",
+    "CBRAP": "linear",
     "DTC": "sparse",
     "GPEI": "improvement",
     "GPPI": "improvement",
-    "OFUL": "oful",
-    "QFF": "qff",
-    "RFF": "rff",
-    "SOFUL": "soful",
-    "EpsilonGreedy": "simple",
+    "OFUL": "linear",
+    "QFF": "fourier",
+    "RFF": "fourier",
+    "SOFUL": "linear",
+    "EpsilonGreedy": "randomised",
     "EstimatedNoise": "estimated",
     "FixedDesign": "supkernel",
     "Incremental": "incremental",
@@ -39,8 +35,8 @@ _HOME = {
     "SketchPI": "improvement",
     "SoR": "sparse",
     "SupKernelUCB": "supkernel",
-    "Thompson": "thompson",
-    "Uniform": "simple",
+    "Thompson": "randomised",
+    "Uniform": "randomised",
 }
 """The module of each name. It is imported when the name is asked for."""
 

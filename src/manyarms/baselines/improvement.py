@@ -17,7 +17,6 @@ not for the plain deviation, nor for PI, nor on a sketch. Rates of plain EI are 
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,7 +29,7 @@ from manyarms.policies.choosers import View
 from manyarms.policies.policy import Policy
 from manyarms.search.scores import TIE
 from manyarms.sketch.confidence import Constant, Radius
-from manyarms.typing import Array, ArrayLike
+from manyarms.typing import Array, TableLike
 
 ROOT_TAU = np.sqrt(2 * np.pi)
 
@@ -98,7 +97,7 @@ class GPEI(Policy):
 
     def __init__(
         self,
-        arms: ArrayLike | str | Path | None,
+        arms: TableLike | None,
         kernel: Any,
         *,
         confidence: Radius = Constant(1.0),
@@ -119,7 +118,7 @@ class SketchEI(Policy):
 
     def __init__(
         self,
-        arms: ArrayLike | str | Path | None,
+        arms: TableLike | None,
         kernel: Any,
         *,
         rule: Inserted = Inserted(),
@@ -140,7 +139,7 @@ class GPPI(Policy):
 
     def __init__(
         self,
-        arms: ArrayLike | str | Path | None,
+        arms: TableLike | None,
         kernel: Any,
         *,
         margin: float = 0.1,
@@ -159,7 +158,7 @@ class SketchPI(Policy):
 
     def __init__(
         self,
-        arms: ArrayLike | str | Path | None,
+        arms: TableLike | None,
         kernel: Any,
         *,
         rule: Inserted = Inserted(),

@@ -15,7 +15,6 @@ rewards in Ψ_s are independent, so that a radius of order √ln(AT) is enough w
 """
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,7 +30,7 @@ from manyarms.search.scores import TIE, Upper, best_of
 from manyarms.sketch.confidence import Constant, Radius, first_norm
 from manyarms.sketch.dictionary import check_probability
 from manyarms.sketch.evidence import Evidence
-from manyarms.typing import Array, ArrayLike, Indices, Mask
+from manyarms.typing import Array, Indices, Mask, TableLike
 
 
 @dataclass(frozen=True)
@@ -221,7 +220,7 @@ class SupKernelUCB(Policy):
 
     def __init__(
         self,
-        arms: ArrayLike | str | Path,
+        arms: TableLike,
         kernel: Any,
         *,
         horizon: int = 10_000,

@@ -14,13 +14,13 @@ import numpy as np
 from manyarms.arms.seen import Catalogue
 from manyarms.beliefs.base import Arms, Batch, Record, Step
 from manyarms.kernels import Kernel
-from manyarms.search.scores import Acquisition, best_of
+from manyarms.search.scores import AllScored
 from manyarms.sketch.covariance import Covariance
 from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.sketch.exact import ExactPosterior
 from manyarms.sketch.history import History, by_arm
 from manyarms.sketch.linalg import check_rounding
-from manyarms.typing import Array, Indices, Mask
+from manyarms.typing import Array, Indices
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class ExactBelief:
 
 
 @dataclass(frozen=True)
-class ExactScores:
+class ExactScores(AllScored):
     """Scores of arms, the first that a covariance knows."""
 
     covariance: Covariance
@@ -142,16 +142,3 @@ class ExactScores:
         """μ and σ² of all arms."""
         n = len(self.arms.rows)
         return self.covariance.mean[:n], self.covariance.variance[:n]
-
-    def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
-        """μ and σ² of some arms, or of all."""
-        mean, variance = self.current()
-        return (mean, variance) if positions is None else (mean[positions], variance[positions])
-
-    def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
-        """The arm of largest value; of those that tie with it, the lowest index."""
-        mean, variance = self.current()
-        values, tolerance = acquisition(mean, np.sqrt(variance))
-        if barred is not None:
-            values[barred] = -np.inf
-        return best_of(values, tolerance)

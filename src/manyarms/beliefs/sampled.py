@@ -31,7 +31,7 @@ from manyarms.beliefs.distinct import Distinct
 from manyarms.beliefs.leftout import largest_eigenvalue
 from manyarms.kernels import Kernel
 from manyarms.numbers import real
-from manyarms.search.scores import Acquisition, best_scored
+from manyarms.search.scores import AllScored
 from manyarms.sketch.dictionary import (
     Chance,
     alpha_of,
@@ -297,7 +297,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class DrawnScores:
+class DrawnScores(AllScored):
     """Line 4: μ̃ and σ̃² of all arms for a dictionary. Kernel columns of rows that stay are kept."""
 
     belief: Drawn
@@ -368,15 +368,8 @@ class DrawnScores:
         """Those that scores at a later belief need: rows keep their places."""
         return {i: self.columns[i] for i in belief.inducing.tolist() if i in self.columns}
 
-    def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
-        return best_scored(*self._moments, acquisition, barred)
-
     def current(self) -> tuple[Array, Array]:
         return self._moments
-
-    def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
-        mean, variance = self._moments
-        return (mean, variance) if positions is None else (mean[positions], variance[positions])
 
 
 def _solve_rows(L: Array, Z: Array) -> None:
