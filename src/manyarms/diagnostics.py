@@ -14,10 +14,10 @@ from manyarms.arms import as_rows
 from manyarms.beliefs.sampled import Drawn
 from manyarms.errors import ParameterError, StateError
 from manyarms.kernels import as_kernel
-from manyarms.numbers import real, whole
+from manyarms.numbers import check_probability, real, whole
 from manyarms.policies.policy import Policy
 from manyarms.sketch.confidence import Theory
-from manyarms.sketch.dictionary import alpha_of, check_probability
+from manyarms.sketch.dictionary import alpha_of
 from manyarms.sketch.evidence import Evidence
 from manyarms.sketch.exact import ExactPosterior
 from manyarms.sketch.history import by_arm
@@ -104,7 +104,7 @@ def sandwich(policy: Policy) -> Sandwich:
 def sketch_accuracy(policy: HasEvidence) -> SketchAccuracy:
     """The accuracy of the sketch on the data seen, without Theorem 1's ε: for every rule."""
     evidence = policy.evidence
-    if evidence.exact:
+    if evidence.guarantee == "exact":
         raise ParameterError(f"only a sketch has an accuracy, the posterior of {policy!r} is exact")
     if not evidence.n_observations:
         raise StateError("no arm was observed yet: call observe() first")

@@ -17,12 +17,11 @@ from manyarms.beliefs.base import Arms
 from manyarms.beliefs.linear import FeatureMap, LinearScores, OnFeatures
 from manyarms.errors import ParameterError
 from manyarms.kernels import Kernel, Linear
-from manyarms.numbers import real, whole
+from manyarms.numbers import whole
 from manyarms.policies.choosers import Chooser, UpperBound, View
 from manyarms.policies.policy import Policy
 from manyarms.search.scores import best_drawn
-from manyarms.sketch.confidence import Constant, Radius
-from manyarms.sketch.dictionary import check_probability
+from manyarms.sketch.confidence import Constant, Promise, Radius
 from manyarms.sketch.evidence import Evidence
 from manyarms.sketch.ridge import SketchedRidge
 from manyarms.typing import Array, Seed, TableLike
@@ -146,8 +145,7 @@ class Projection:
         return np.asarray(X, dtype=np.float64) @ self.M.T, np.zeros(len(X))
 
 
-@dataclass(frozen=True)
-class Sketched:
+class Sketched(Promise):
     """ξ√((1 + ρ̄/λ)(log det(V/λ) + 2 ln 1/δ)) + max(1, ρ̄/λ − 1)√λF; ρ̄/λ is `Evidence.eta`.
 
     It contains f(x) = xᵀθ for all arms and all steps with probability 1 − δ when ‖θ‖ ≤ F = ``norm``
@@ -155,24 +153,14 @@ class Sketched:
     spectrum has a tail beyond the sketch.
     """
 
-    norm: float
-    noise: float
-    delta: float = 0.1
-
-    def __post_init__(self) -> None:
-        real(self.norm, "norm", "a positive bound on the norm of the weights", above=0)
-        real(self.noise, "noise", "a non-negative standard deviation", at_least=0)
-        check_probability("delta", self.delta)
-
     def __call__(self, evidence: Evidence) -> float:
         if evidence.guarantee != "none":
             raise ParameterError(
                 "the radius Sketched is for SOFUL only: use Certified or LogDet with other policies"
             )
-        information = evidence.log_det - 2 * np.log(self.delta)
-        deviation = self.noise * np.sqrt((1 + evidence.eta) * information)
-        bias = max(1.0, evidence.eta - 1) * np.sqrt(evidence.regularization) * self.norm
-        return float(deviation + bias)
+        deviation = np.sqrt(1 + evidence.eta) * self.deviation(evidence.log_det, self.delta)
+        bias = max(1.0, evidence.eta - 1) * np.sqrt(evidence.regularization)
+        return float(deviation + bias * self.norm_in(evidence))
 
 
 class SOFUL(Policy):

@@ -23,12 +23,11 @@ from manyarms.beliefs.base import Arms, Batch, Record, Step
 from manyarms.beliefs.exact import Exact, ExactBelief, ExactScores
 from manyarms.errors import ArmsError, ParameterError
 from manyarms.kernels import Kernel
-from manyarms.numbers import real, whole
+from manyarms.numbers import check_probability, real, whole
 from manyarms.policies.choosers import View
 from manyarms.policies.policy import Policy
 from manyarms.search.scores import TIE, Upper, best_of
 from manyarms.sketch.confidence import Constant, Radius, first_norm
-from manyarms.sketch.dictionary import check_probability
 from manyarms.sketch.evidence import Evidence
 from manyarms.typing import Array, Indices, Mask, TableLike
 

@@ -30,12 +30,11 @@ from manyarms.beliefs.base import Arms, Batch, Record, Step
 from manyarms.beliefs.leftout import largest_eigenvalue
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
-from manyarms.numbers import real
+from manyarms.numbers import check_probability, real
 from manyarms.search.scores import AllScored
 from manyarms.sketch.dictionary import (
     Chance,
     alpha_of,
-    check_probability,
     draw_dictionary,
     inclusion_probability,
 )

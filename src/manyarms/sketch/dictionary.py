@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.numbers import real, whole
+from manyarms.numbers import check_probability, whole
 from manyarms.typing import Array, Indices
 
 
@@ -79,8 +79,3 @@ def oversampling_for(epsilon: float, delta: float, horizon: int) -> float:
 def alpha_of(epsilon: float) -> float:
     """α = (1 + ε)/(1 − ε)."""
     return (1 + epsilon) / (1 - epsilon)
-
-
-def check_probability(name: str, value: float) -> None:
-    """Raise ParameterError unless 0 < value < 1."""
-    real(value, name, "strictly between 0 and 1", above=0, below=1)

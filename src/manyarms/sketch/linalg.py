@@ -147,11 +147,6 @@ def solve_transposed(L: Array, B: Array) -> Array:
     ).reshape(B.shape)
 
 
-def solve_cholesky(C: Array, b: Array) -> Array:
-    """(CCᵀ)⁻¹b."""
-    return solve_transposed(C, solve_lower(C, b))
-
-
 def squares(B: Array) -> Array:
     """Column sums of squares; `einsum` would not leave other threads the interpreter."""
     return np.asarray(np.add.reduce(np.square(B), axis=0))
