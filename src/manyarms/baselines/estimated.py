@@ -81,31 +81,14 @@ class Replicates:
         within, freedom = _within(self.plain, at, values)
         return Replicates(plain, self.weighted, self.within + within, self.freedom + freedom)
 
-    def batches(self, variance: float) -> list[Batch]:
-        """All observations, weighed for noise of this variance: the table's arms, then others."""
+    def for_noise(self, variance: float) -> History:
+        """All observations, weighed for noise of this variance."""
         known = self.weighted
         means = known.sums / known.counts
         weights = variance * known.counts
-        history, _ = self.plain.added(
+        return self.plain.added(
             known.rows, known.diag, means, weights, known.keys, known.n_observations
-        )
-        means = history.sums / history.counts
-        inside = history.keys >= 0
-        parts = [own for own in (inside, ~inside) if own.any()]
-        # How many rewards each arm had is not kept: one each, the last batch has the others.
-        sizes = [int(own.sum()) for own in parts]
-        sizes[-1] += history.n_observations - len(means)
-        return [
-            Batch(
-                history.rows[own],
-                history.diag[own],
-                means[own],
-                history.counts[own],
-                history.keys[own],
-                n,
-            )
-            for own, n in zip(parts, sizes, strict=True)
-        ]
+        )[0]
 
 
 @dataclass(frozen=True)
@@ -200,8 +183,17 @@ class EstimatedNoise:
     def _made_anew(self, noise: float, told: Replicates) -> Policy:
         """A policy for this noise that has observed everything."""
         policy = self._make(noise)
-        for batch in told.batches(policy._noise_variance):
-            policy._learn(batch)
+        history = told.for_noise(policy._noise_variance)
+        means = history.sums / history.counts
+        batch = Batch(history.rows, history.diag, means, history.counts, history.keys, 0)
+        inside = history.keys >= 0
+        # How many rewards each arm had is not kept: one each, and the first batch has the others.
+        others = history.n_observations - len(means)
+        for own in (inside, ~inside):
+            if own.any():
+                n = int(own.sum()) + others
+                policy._learn(replace(batch.part(own), n_observations=n))
+                others = 0
         return policy
 
 

@@ -103,9 +103,13 @@ class GPEI(Policy):
         confidence: Radius = Constant(1.0),
         **options: Any,
     ) -> None:
-        chooser = ExpectedImprovement()
         super().__init__(
-            arms, kernel, rule=Exact(), chooser=chooser, confidence=confidence, **options
+            arms,
+            kernel,
+            rule=Exact(),
+            chooser=ExpectedImprovement(),
+            confidence=confidence,
+            **options,
         )
 
 
@@ -125,8 +129,9 @@ class SketchEI(Policy):
         confidence: Radius = Constant(1.0),
         **options: Any,
     ) -> None:
-        chooser = ExpectedImprovement()
-        super().__init__(arms, kernel, rule=rule, chooser=chooser, confidence=confidence, **options)
+        super().__init__(
+            arms, kernel, rule=rule, chooser=ExpectedImprovement(), confidence=confidence, **options
+        )
 
 
 class GPPI(Policy):
@@ -145,8 +150,9 @@ class GPPI(Policy):
         margin: float = 0.1,
         **options: Any,
     ) -> None:
-        chooser = ProbabilityOfImprovement(margin)
-        super().__init__(arms, kernel, rule=Exact(), chooser=chooser, **options)
+        super().__init__(
+            arms, kernel, rule=Exact(), chooser=ProbabilityOfImprovement(margin), **options
+        )
 
 
 class SketchPI(Policy):
@@ -165,8 +171,9 @@ class SketchPI(Policy):
         margin: float = 0.1,
         **options: Any,
     ) -> None:
-        chooser = ProbabilityOfImprovement(margin)
-        super().__init__(arms, kernel, rule=rule, chooser=chooser, **options)
+        super().__init__(
+            arms, kernel, rule=rule, chooser=ProbabilityOfImprovement(margin), **options
+        )
 
 
 def log_expected_improvement(gain: Array, deviation: Array) -> Array:

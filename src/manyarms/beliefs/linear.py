@@ -84,19 +84,19 @@ class LinearBelief:
     @cached_property
     def evidence(self) -> Evidence:
         """What a radius is a function of."""
-        log_det = self.regression.log_det
+        regression = self.regression
         return Evidence(
             self.regularization,
             self.noise,
             self.rule.radius_guarantee,
             n_observations=self.n_observations,
             trace=self.trace,
-            log_det=log_det,
+            log_det=regression.log_det,
             left_out=self.left_out,
-            largest=lambda: self.left_out + self.regression.error,
-            information=float(np.square(np.sqrt(log_det) + np.sqrt(self.left_out))),
-            mean=lambda: self.regression.mean_norm,
-            dimension=lambda: self.regression.dimension + self.left_out,
+            largest=lambda: self.left_out + regression.error,
+            information=float(np.square(np.sqrt(regression.log_det) + np.sqrt(self.left_out))),
+            mean=lambda: regression.mean_norm,
+            dimension=lambda: regression.dimension + self.left_out,
         )
 
     def features(self, rows: Array, diag: Array) -> tuple[Array, Array]:
@@ -110,8 +110,6 @@ class LinearBelief:
 
     def observed(self, batch: Batch, record: Record | None = None) -> Step:
         """The belief after these observations. There is nothing to decide."""
-        if not len(batch):
-            return Step(self, Record.nothing())
         features, outside = self.features(batch.rows, batch.diag)
         squares = np.einsum("ij,ij->i", features, features)
         check_rounding(self.regularization, squares, batch.weights)

@@ -84,15 +84,11 @@ class DrawRule:
         rng: np.random.Generator,
     ) -> "Drawn":
         """The belief before anything is observed; it knows no table."""
-        d = arms.rows.shape[1]
-        nowhere = np.zeros(0, dtype=np.intp)
-        empty = np.zeros(0)
-        embedding = Embedding(kernel, np.zeros((0, d)), np.zeros((0, 0)))
+        seen = History.none(arms.rows.shape[1])
+        embedding = Embedding(kernel, seen.rows, np.zeros((0, 0)))
         regression = Ridge.prior(regularization, 0)
-        dictionary = (nowhere, nowhere, embedding, regression, empty, empty, empty)
-        return Drawn(
-            self, kernel, regularization, noise, Chance.of(rng), History.none(d), *dictionary
-        )
+        nothing = (seen.keys, seen.keys, embedding, regression, seen.sums, seen.sums, seen.sums)
+        return Drawn(self, kernel, regularization, noise, Chance.of(rng), seen, *nothing)
 
     def inclusion(self, candidates: Candidates) -> Array:
         """Line 7: p̃ (u,) of rows of weight n."""
@@ -187,11 +183,8 @@ class Drawn:
         The record holds S as positions among all rows observed so far, in the order of their first
         observation.
         """
-        if not len(batch):
-            return Step(self, Record.nothing())
         told, at = self._told(batch)
-        fresh = np.zeros(len(told.variance))
-        np.add.at(fresh, at, batch.weights)
+        fresh = np.bincount(at, batch.weights, len(told.variance)).astype(np.float64)
         alpha = alpha_of(self.rule.epsilon)
         more = float(np.log1p(alpha * batch.weights * told.variance[at]).sum())
         after = replace(told._drawn(fresh, record), information=self.information + more)
@@ -219,7 +212,7 @@ class Drawn:
         inclusion = self.rule.inclusion(rows)
         probability = self.rule.draws(rows, inclusion)
         # Lines 8 and 9: S_{t+1} holds the rows with q_{t+1,i} = 1.
-        S, chance = draw_dictionary(np.arange(len(fresh)), probability, self.chance)
+        S, chance = draw_dictionary(probability, self.chance)
         if record is not None:
             S = record.entered
         return replace(self, chance=chance, inclusion=inclusion).on(S)
@@ -258,8 +251,8 @@ class Drawn:
         # A solve would give the embeddings of the inducing rows back only up to rounding over the
         # smallest pivot.
         Z[inducing] = embedding.L
-        r[inducing] = 0.0
         r = np.maximum(r, 0.0)
+        r[inducing] = 0.0
         regression = Ridge.fit(Z, seen.counts, seen.sums, lam)
         if not np.isfinite(regression.w).all():
             raise NumericalError("the posterior mean is not finite in float64; rescale the rewards")
@@ -288,11 +281,6 @@ class Drawn:
             inside = self.regression.leverage(Z)
             variance[some] = np.maximum(r / self.regularization + inside, 0.0)
         return mean, variance
-
-    def supposing(self, batch: Batch) -> "Drawn":
-        """If these rows were observed and entered S: what S did not represent, it does then."""
-        told, at = self._told(batch)
-        return told.on(np.union1d(told.dictionary, at))
 
     def scores(self, arms: Arms) -> "DrawnScores":
         """The scores of arms."""
@@ -365,7 +353,8 @@ class DrawnScores(AllScored):
         n = len(positions)
         keys = np.full(n, -1)
         batch = Batch(rows, self.arms.diag[positions], mean[positions], np.ones(n), keys, n)
-        belief = self.belief.supposing(batch)
+        told, at = self.belief._told(batch)
+        belief = told.on(np.union1d(told.dictionary, at))  # what S did not represent, it does then
         return replace(self, belief=belief, columns=self._columns_for(belief), mean=mean)
 
     def _columns_for(self, belief: Drawn) -> dict[int, Array]:

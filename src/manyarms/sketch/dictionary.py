@@ -29,14 +29,9 @@ class Chance:
     _state: dict[str, Any]
 
     @classmethod
-    def of(cls, rng: np.random.Generator, state: dict[str, Any] | None = None) -> "Chance":
-        """What this generator, which is used up, would draw, from a state where one is given."""
-        return cls(rng, dict(rng.bit_generator.state if state is None else state))
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """Of the generator."""
-        return self._state
+    def of(cls, rng: np.random.Generator) -> "Chance":
+        """What this generator, which is used up, would draw."""
+        return cls(rng, dict(rng.bit_generator.state))
 
     def random(self, n: int) -> tuple[Array, "Chance"]:
         """Uniform numbers in [0, 1), (n,)."""
@@ -54,13 +49,11 @@ class Chance:
         return np.random.default_rng([int(uniform[0] * 2**53), *numbers])
 
 
-def draw_dictionary(arms: Indices, probability: Array, chance: Chance) -> tuple[Indices, Chance]:
-    """The arms kept by one Bernoulli draw each; an empty draw keeps the most probable one."""
-    uniform, chance = chance.random(len(arms))
-    kept = uniform < probability
-    if not kept.any():
-        kept[int(np.argmax(probability))] = True
-    return arms[kept], chance
+def draw_dictionary(probability: Array, chance: Chance) -> tuple[Indices, Chance]:
+    """The places kept by one Bernoulli draw each; an empty draw keeps the most probable one."""
+    uniform, chance = chance.random(len(probability))
+    kept = np.flatnonzero(uniform < probability)
+    return kept if len(kept) else np.array([np.argmax(probability)]), chance
 
 
 def oversampling_for(epsilon: float, delta: float, horizon: int) -> float:
