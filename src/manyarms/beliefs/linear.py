@@ -14,12 +14,11 @@ from functools import cached_property
 import numpy as np
 
 from manyarms.beliefs.base import Arms, Batch, Record, Step
-from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.search.scores import AllScored
 from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.sketch.history import by_arm
-from manyarms.sketch.linalg import check_rounding
+from manyarms.sketch.linalg import check_finite, check_rounding
 from manyarms.sketch.ridge import Ridge, SketchedRidge
 from manyarms.typing import Array, Indices
 
@@ -114,8 +113,7 @@ class LinearBelief:
         squares = np.einsum("ij,ij->i", features, features)
         check_rounding(self.regularization, squares, batch.weights)
         regression = self.regression.observed(features, batch.rewards, batch.weights)
-        if not np.isfinite(regression.w).all():
-            raise NumericalError("the posterior mean is not finite in float64; rescale the rewards")
+        check_finite(regression.w)
         after = replace(
             self,
             regression=regression,

@@ -28,7 +28,6 @@ from scipy.linalg import blas
 
 from manyarms.beliefs.base import Arms, Batch, Record, Step
 from manyarms.beliefs.leftout import largest_eigenvalue
-from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.numbers import check_probability, real
 from manyarms.search.scores import AllScored
@@ -41,7 +40,7 @@ from manyarms.sketch.dictionary import (
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.sketch.history import History
-from manyarms.sketch.linalg import check_rounding, chunks, represented_below
+from manyarms.sketch.linalg import check_finite, check_rounding, chunks, represented_below
 from manyarms.sketch.ridge import Ridge
 from manyarms.typing import Array, Indices, Mask
 
@@ -254,8 +253,7 @@ class Drawn:
         r = np.maximum(r, 0.0)
         r[inducing] = 0.0
         regression = Ridge.fit(Z, seen.counts, seen.sums, lam)
-        if not np.isfinite(regression.w).all():
-            raise NumericalError("the posterior mean is not finite in float64; rescale the rewards")
+        check_finite(regression.w)
         return replace(
             self,
             dictionary=S,
@@ -301,45 +299,40 @@ class DrawnScores(AllScored):
     def _moments(self) -> tuple[Array, Array]:
         embedding = self.belief.embedding
         regression = self.belief.regression
+        columns = self._all_columns()
         n = len(self.arms.rows)
         mean = np.empty(n)
         outside = np.empty(n)
         inside = np.empty(n)
-        self._complete_columns()
         for start in range(0, n, ARMS):
             some = slice(start, min(start + ARMS, n))
-            Z = self._kernel_of(some)
+            if columns is None:
+                rows = self.arms.rows[some].astype(np.float64, copy=False)
+                Z = np.asfortranarray(self.belief.kernel(rows, embedding.inducing_rows))
+            else:
+                K = np.array([each[some] for each in columns])  # k_S(x) of every arm x
+                Z = K.reshape(len(columns), some.stop - some.start).T
             _solve_rows(embedding.L, Z)  # z = L⁻¹k_S(x)
             mean[some] = Z @ regression.w  # μ̃ = zᵀw
-            outside[some] = self.arms.diag[some] - _row_squares(Z)  # r
+            outside[some] = self.arms.diag[some] - np.einsum("ij,ij->i", Z, Z)  # r
             _solve_rows(regression.C, Z)
-            inside[some] = _row_squares(Z)  # zᵀV⁻¹z
+            inside[some] = np.einsum("ij,ij->i", Z, Z)  # zᵀV⁻¹z
         if n:
             embedding.check(self.arms.rows, self.arms.diag, outside)
         variance = np.maximum(outside, 0.0) / self.belief.regularization + inside  # σ̃²
         return mean if self.mean is None else self.mean, variance
 
-    def _kernel_of(self, some: slice) -> Array:
-        """k(x, s) of some arms x and the inducing rows s, (n, m), column-major."""
-        inducing = self.belief.inducing
-        if self._keeps:
-            columns = [self.columns[i][some] for i in inducing.tolist()]
-            return np.asarray(np.array(columns).reshape(len(inducing), some.stop - some.start).T)
-        rows = self.arms.rows[some].astype(np.float64, copy=False)
-        return np.asfortranarray(self.belief.kernel(rows, self.belief.seen.rows[inducing]))
-
-    @property
-    def _keeps(self) -> bool:
-        """Whether columns are kept."""
-        return len(self.arms.rows) * len(self.belief.inducing) <= self.room
-
-    def _complete_columns(self) -> None:
-        """Compute the columns of S that are not known."""
-        missing = [i for i in self.belief.inducing.tolist() if i not in self.columns]
-        if missing and self._keeps:
+    def _all_columns(self) -> list[Array] | None:
+        """The kernel columns (A,) of the inducing rows; None where they take too much room."""
+        inducing = self.belief.inducing.tolist()
+        if len(self.arms.rows) * len(inducing) > self.room:
+            return None
+        missing = [i for i in inducing if i not in self.columns]
+        if missing:
             rows = self.arms.rows.astype(np.float64, copy=False)
             K = self.belief.kernel(rows, self.belief.seen.rows[missing])
             self.columns.update((i, K[:, j].copy()) for j, i in enumerate(missing))
+        return [self.columns[i] for i in inducing]
 
     def after(self, step: Step) -> "DrawnScores":
         if not isinstance(step.after, Drawn):
@@ -369,8 +362,3 @@ def _solve_rows(L: Array, Z: Array) -> None:
     """L⁻¹z for every row z of Z (n, m), column-major, in place."""
     if Z.size:
         blas.dtrsm(1.0, L, Z, side=1, lower=1, trans_a=1, overwrite_b=1)
-
-
-def _row_squares(Z: Array) -> Array:
-    """‖z‖² of every row, (n,)."""
-    return np.asarray(np.einsum("ij,ij->i", Z, Z))

@@ -20,13 +20,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from manyarms.errors import KernelError, NumericalError
 from manyarms.kernels import Kernel
-from manyarms.kernels.objects import shown
-from manyarms.sketch.embedding import PSD_TOLERANCE, ridged_factor
+from manyarms.sketch.embedding import PSD_TOLERANCE, not_positive, ridged_factor
 from manyarms.sketch.growing import Stack
 from manyarms.sketch.history import History
-from manyarms.sketch.linalg import EPS, TINY, chunks, solve_lower
+from manyarms.sketch.linalg import EPS, TINY, check_finite, chunks, solve_lower
 from manyarms.typing import Array, Indices
 
 SPARE_ROWS = 32
@@ -156,8 +154,7 @@ class Covariance:
             posterior = self.posterior(history)
             pulls = np.column_stack([np.sort(history.keys), np.diag(posterior.G), posterior.b])
             made = made._holding(posterior.coordinates(self.arms), pulls, posterior.rows[-1])
-        if not np.isfinite(made.mean).all():
-            raise NumericalError("the posterior mean is not finite in float64; rescale the rewards")
+        check_finite(made.mean)
         return made, before
 
     def posterior(self, history: History) -> ExactPosterior:
@@ -200,12 +197,7 @@ class Covariance:
         left = diagonal - squares
         worst = int(left.argmin())
         if left[worst] < -PSD_TOLERANCE * self.diag.max():
-            x = shown(self.kernel, self.arms[worst])
-            y = shown(self.kernel, observed)
-            raise KernelError(
-                f"the kernel is not positive semi-definite: x = {x} has the negative variance "
-                f"{left[worst]:.3g} once y = {y} is observed; use a kernel that is a covariance"
-            )
+            raise not_positive(self.kernel, self.arms[worst], left[worst], observed)
         return np.maximum(left, 0.0, out=left)
 
     def mean_in_norm(self, history: History) -> tuple[float, float]:

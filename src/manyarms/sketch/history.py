@@ -46,11 +46,8 @@ class History:
         at = np.array([places.setdefault(each, len(places)) for each in contents], dtype=np.intp)
         new = np.flatnonzero(at >= len(self.keys))
         new = new[np.unique(at[new], return_index=True)[1]]
-        known = self.rows, self.diag
-        if len(new):
-            known = np.vstack([self.rows, rows[new]]), np.concatenate([self.diag, diag[new]])
-        keys_now = np.concatenate([self.keys, keys[new]])
-        keys_now[at] = np.maximum(keys_now[at], keys)
+        numbers = np.concatenate([self.keys, keys[new]])
+        numbers[at] = np.maximum(numbers[at], keys)
         with np.errstate(over="ignore", invalid="ignore"):
             counts = _added(self.counts, at, weights, len(places))
             sums = _added(self.sums, at, weights * rewards, len(places))
@@ -59,8 +56,16 @@ class History:
                 "the rewards of an arm, times their weights ξ²/noise², add up beyond float64; "
                 "rescale the rewards"
             )
-        n = self.n_observations + n_observations
-        return History(*known, keys_now, counts, sums, n, places), at
+        history = History(
+            np.vstack([self.rows, rows[new]]),
+            np.concatenate([self.diag, diag[new]]),
+            numbers,
+            counts,
+            sums,
+            self.n_observations + n_observations,
+            places,
+        )
+        return history, at
 
 
 def _added(before: Array, at: Indices, more: Array, n: int) -> Array:

@@ -35,6 +35,12 @@ def check_rounding(regularization: float, diag: Array, counts: Array) -> None:
         )
 
 
+def check_finite(found: Array) -> None:
+    """Raise NumericalError unless a posterior mean, or what it is made of, is finite."""
+    if not np.isfinite(found).all():
+        raise NumericalError("the posterior mean is not finite in float64; rescale the rewards")
+
+
 def represented_below(
     n_inducing: int, kappa2: float, regularization: float, max_count: float
 ) -> float:

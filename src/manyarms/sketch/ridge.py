@@ -17,9 +17,9 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import lapack, norm
 
-from manyarms.errors import NumericalError
 from manyarms.sketch.linalg import (
     TINY,
+    check_finite,
     cholesky,
     chunks,
     solve_lower,
@@ -62,8 +62,8 @@ class Ridge:
         C, rotated = updated_cholesky(self.C, Y, self.c[:, None])
         with np.errstate(over="ignore", invalid="ignore"):
             c = rotated[:, 0] + solve_lower(C, Y.T @ (roots * rewards))
-        if not (np.isfinite(C).all() and np.isfinite(c).all()):
-            raise NumericalError("the posterior is not finite in float64; rescale the rewards")
+        check_finite(C)
+        check_finite(c)
         return Ridge(self.regularization, C, c, (self.C, Y))
 
     def lowered(self, features: Array, variance: Array, settled: float) -> tuple[Array, float]:
