@@ -12,7 +12,7 @@ from variational import inducing_inputs
 
 import manyarms as ma
 from manyarms.sketch.embedding import Embedding
-from manyarms.sketch.posterior import Posterior
+from manyarms.sketch.ridge import Ridge
 
 COMPARED = ("bkb", "algorithm1", "qff-ucb")
 FIXED = {
@@ -122,10 +122,9 @@ def variational(bandit: Problem, pulled: np.ndarray, rewards: np.ndarray) -> np.
     S = inducing_inputs(bandit.kernel, X, rewards, bandit.regularization, INDUCING)
     embedding, _ = Embedding.fit(bandit.kernel, X[S], 1e-10)
     Z, _ = embedding(X, bandit.kernel.diag(X))
-    posterior = Posterior.solve(embedding, Z, np.ones(len(X)), rewards, bandit.regularization)
-    return (
-        bandit.regularization * posterior.moments(bandit.arms, bandit.kernel.diag(bandit.arms))[1]
-    )
+    ridge = Ridge.fit(Z, np.ones(len(X)), rewards, bandit.regularization)
+    Z, r = embedding(bandit.arms, bandit.kernel.diag(bandit.arms))
+    return np.maximum(r, 0.0) + bandit.regularization * ridge.leverage(Z)
 
 
 def by_distance(ratio: np.ndarray, distance: np.ndarray) -> dict[str, float]:

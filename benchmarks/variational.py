@@ -3,7 +3,7 @@
     F(S) = log N(y | 0, Q + λI) − Tr(K − Q)/2λ,   Q = ZZᵀ,
 
 grown one observed input at a time, each time by the one that raises F most. Given S the optimal posterior has the mean and the
-variance of DTC, as BKB has (`Posterior.moments`): what differs is only how S is found. Nothing is promised about it.
+variance of DTC, as BKB has (`Drawn.moments`): what differs is only how S is found. Nothing is promised about it.
 """
 
 import numpy as np

@@ -104,7 +104,7 @@ def test_longer_horizon_redraws_with_a_larger_oversampling():
     policy.redraw()
     small, information, beta = len(dictionary(policy)), policy.evidence.information, policy.beta
     belief = policy.belief
-    expected = inclusion_probability(belief.variance, belief.data.counts, 20.0).sum()
+    expected = inclusion_probability(belief.variance, belief.seen.counts, 20.0).sum()
     policy.redraw(oversampling=20.0)
     assert policy.belief.rule == ma.Sampled(20.0)
     assert len(dictionary(policy)) > 3 * small

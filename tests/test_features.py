@@ -10,22 +10,21 @@ from scipy.stats import norm
 
 import manyarms as ma
 from manyarms.baselines import CBRAP, OFUL, QFF, RFF, SOFUL, fourier
-from manyarms.baselines.qff import (
+from manyarms.baselines.fourier import (
     ACCURACY,
     MOST_FEATURES,
+    draw,
     grid,
     kernel_error,
     nodes_for,
     quadrature,
 )
-from manyarms.baselines.rff import draw
-from manyarms.baselines.soful import Sketched
+from manyarms.baselines.linear import Sketched
 from manyarms.beliefs.base import Arms
 from manyarms.beliefs.linear import LinearScores
 from manyarms.errors import KernelError, MemoryBudgetError, NumericalError, ParameterError
 from manyarms.kernels import RBF, Linear, Matern, On
-from manyarms.sketch.frequent import FrequentDirections
-from manyarms.sketch.ridge import Ridge
+from manyarms.sketch.ridge import Ridge, SketchedRidge
 
 RNG = np.random.default_rng(3)
 ARMS = RNG.standard_normal((60, 5)) / np.sqrt(5)
@@ -46,13 +45,14 @@ def dense(features, pulls, rewards, regularization, X):
 def scored(features, regularization):
     """Scores of arms with these features, nothing observed."""
     ridge = Ridge.prior(regularization, features.shape[1])
-    return LinearScores(ridge, features, np.zeros(len(features)), ridge.leverage(features), 0.0)
+    nothing = np.zeros(len(features))
+    return LinearScores(features, nothing, ridge, nothing, ridge.leverage(features), 0.0)
 
 
 def followed(scores, arms, rewards, weights):
     """The scores after observations."""
     ridge = scores.regression.observed(scores.features[arms], rewards, weights)
-    return scores._brought(ridge, None)
+    return scores._brought(ridge, scores.features @ ridge.w)
 
 
 def features_of(policy, X):
@@ -89,7 +89,7 @@ class TestRidge:
         )
         ridge = scores.regression
         np.testing.assert_allclose(scores.mean, mean, atol=1e-9)
-        np.testing.assert_allclose(scores.variance, variance, rtol=1e-9)
+        np.testing.assert_allclose(scores.current()[1], variance, rtol=1e-9)
         np.testing.assert_allclose(
             ridge.log_det, np.linalg.slogdet(V / regularization)[1], rtol=1e-9, atol=1e-9
         )
@@ -103,7 +103,7 @@ class TestRidge:
         for _ in range(1500):
             scores = followed(scores, rng.integers(60, size=1), np.ones(1), np.ones(1))
             settled.add(scores.settled)
-        np.testing.assert_allclose(scores.variance, scores.regression.leverage(ARMS), rtol=1e-10)
+        np.testing.assert_allclose(scores.inside, scores.regression.leverage(ARMS), rtol=1e-10)
         assert (
             len(settled) <= scores.regression.log_det / np.log(16) + 1 < 60
         )  # of 1,500: the rest was subtracted
@@ -228,38 +228,41 @@ class TestFrequentDirections:
     def test_the_covariance_error_bound(self, m, seed, decay, block):
         """0 ⪯ AᵀA − BᵀB ⪯ ρ̄I and ρ̄ ≤ ‖A − A_k‖²_F/(m − k) for all k < m, by eigenvalues."""
         A = np.random.default_rng(seed).standard_normal((40, 8)) * np.arange(1.0, 9.0) ** -decay
-        sketch = FrequentDirections.empty(m, 8)
+        sketch = SketchedRidge.prior(m, 1.0, 8)
         for start in range(0, 40, block):
-            sketch = sketch.add(A[start : start + block])
+            rows = A[start : start + block]
+            sketch = sketch.observed(rows, np.zeros(len(rows)), np.ones(len(rows)))
         B = np.sqrt(sketch.values)[:, None] * sketch.directions
         assert len(B) <= m
         error = np.linalg.eigvalsh(A.T @ A - B.T @ B)
         rounding = 1e-12 * np.square(A).sum()
         assert -rounding <= error[0]
-        assert error[-1] <= sketch.error + rounding
+        assert error[-1] <= sketch.lost + rounding
         tails = np.cumsum(np.square(np.linalg.svd(A)[1])[::-1])[::-1]  # ‖A − A_k‖²_F, k = 0, 1, …
         for k in range(min(m, 8)):
             assert (
-                sketch.error
+                sketch.lost
                 <= tails[k] / (m + 1 - k) + rounding
                 <= tails[k] / (m - k) + 2 * rounding
             )
         if m >= 8:
-            assert sketch.error == 0
+            assert sketch.lost == 0
             np.testing.assert_allclose(B.T @ B, A.T @ A, atol=rounding)
 
     def test_its_ridge_is_the_dense_one(self):
         rng = np.random.default_rng(0)
-        for rows in (1, 3, 30):
-            sketch = FrequentDirections.empty(4, 6).add(rng.standard_normal((rows, 6)))
+        for n in (1, 3, 30):
+            rows, y, weights = rng.standard_normal((n, 6)), rng.standard_normal(n), rng.random(n)
+            sketch = SketchedRidge.prior(4, 0.3, 6).observed(rows, y, weights)
             V = 0.3 * np.eye(6) + (sketch.directions.T * sketch.values) @ sketch.directions
             X, x = rng.standard_normal((7, 6)), rng.standard_normal(6)
             np.testing.assert_allclose(
-                sketch.leverage(X, 0.3), np.einsum("ij,jk,ik->i", X, np.linalg.inv(V), X)
+                sketch.leverage(X), np.einsum("ij,jk,ik->i", X, np.linalg.inv(V), X)
             )
-            np.testing.assert_allclose(sketch.power(x, 0.3, -1), np.linalg.solve(V, x))
-            half = sketch.power(x, 0.3, -0.5)
-            np.testing.assert_allclose(sketch.power(half, 0.3, -0.5), np.linalg.solve(V, x))
+            np.testing.assert_allclose(sketch.w, np.linalg.solve(V, rows.T @ (weights * y)))
+            np.testing.assert_allclose(sketch.power(x, -1), np.linalg.solve(V, x))
+            half = sketch.drawn(x)
+            np.testing.assert_allclose(sketch.drawn(half), np.linalg.solve(V, x))
 
 
 class TestSOFUL:
@@ -286,7 +289,7 @@ class TestSOFUL:
     def test_the_weights_are_the_sketched_ones_with_the_whole_sum_of_rewards(self):
         bandit = SOFUL(ARMS, size=2, regularization=0.3)
         pulls, rewards = played(bandit, 30)
-        sketch = bandit.belief.regression.sketch
+        sketch = bandit.belief.regression
         V = 0.3 * np.eye(5) + (sketch.directions.T * sketch.values) @ sketch.directions
         np.testing.assert_allclose(
             bandit.scores().mean, ARMS @ np.linalg.solve(V, ARMS[pulls].T @ rewards)

@@ -83,7 +83,7 @@ def test_redrawing_incrementally_has_the_new_law():
     policy.redraw(1e300)
     belief = policy.belief
     assert len(belief.dictionary) == np.count_nonzero(policy.counts)
-    expected = inclusion_probability(belief.variance, belief.data.counts, 1.0).sum()
+    expected = inclusion_probability(belief.variance, belief.seen.counts, 1.0).sum()
     policy.redraw(1.0)
     assert len(policy.belief.dictionary) == pytest.approx(expected, abs=5 * np.sqrt(expected))
 

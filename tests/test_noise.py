@@ -9,7 +9,6 @@ from manyarms.errors import ArmsError, ObservationError, ParameterError
 from manyarms.hyper import Evidence, Fixed, fit, likelihood
 from manyarms.kernels import RBF
 from manyarms.sketch.exact import ExactPosterior
-from manyarms.sketch.observations import Observations
 
 
 def test_the_likelihood_takes_told_noise_as_it_is():
@@ -45,8 +44,9 @@ def test_told_noise_weighs_values_with_a_kernel_that_is_given():
     )
     opt = ma.Optimizer(X, kernel=RBF(0.4), noise=0.1, policy=ma.GPUCB)
     opt.tell(list(range(6)), y, noise=[None, 0.5, None, 2.0, 0.3, 0.1])
-    observed = Observations(X, np.ones(6), 0.01 / sd**2, 0.01 / sd**2 * y)
-    mean, variance = ExactPosterior.fit(RBF(0.4), observed, 0.01).moments(X, np.ones(6))
+    weights = 0.01 / sd**2
+    posterior = ExactPosterior.fit(RBF(0.4), X, weights, weights * y, 0.01)
+    mean, variance = posterior.moments(X, np.ones(6))
     predicted = opt.predict(list(range(6)))
     np.testing.assert_allclose(predicted.mean, mean, rtol=1e-9)
     np.testing.assert_allclose(predicted.std, np.sqrt(0.01 * variance), rtol=1e-9)

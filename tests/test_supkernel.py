@@ -52,10 +52,10 @@ def test_which_arm_joins_a_level_does_not_depend_on_the_rewards_of_that_level():
         for deeper in range(s, len(levels)):
             history = levels[deeper].history
             if history.n_observations:
-                u = len(history.pulled)
+                u = len(history.keys)
                 fake = rng.standard_normal(u) * 10
                 batch = Batch(
-                    policy.arms[history.pulled], np.ones(u), fake, history.counts, history.pulled, u
+                    policy.arms[history.keys], np.ones(u), fake, history.counts, history.keys, u
                 )
                 prior = Exact().prior(KERNEL, table, 0.01, 0.1, rng)
                 levels[deeper] = prior.observed(batch).after
@@ -73,7 +73,7 @@ def test_the_levels_partition_what_was_observed():
     assert sum(sample.n_observations for sample in samples) <= 120
     counts = np.zeros(60)
     for sample in samples:
-        np.add.at(counts, sample.pulled, sample.counts)
+        np.add.at(counts, sample.keys, sample.counts)
     assert (counts <= policy.counts).all()
     for sample, level in zip(
         samples, policy.belief.levels, strict=True
@@ -81,7 +81,7 @@ def test_the_levels_partition_what_was_observed():
         alone = ma.GPUCB(problem.arms, KERNEL, regularization=0.01)
         if sample.n_observations:
             alone.observe(
-                sample.pulled, sample.sums / sample.counts, noise=0.1 / np.sqrt(sample.counts)
+                sample.keys, sample.sums / sample.counts, noise=0.1 / np.sqrt(sample.counts)
             )
         np.testing.assert_allclose(level.covariance.mean, alone.scores().mean, atol=1e-8)
         np.testing.assert_allclose(
@@ -123,7 +123,7 @@ def test_levels_that_were_decided_are_not_decided_again():
         other.observe(arms, y, record=policy.observe(arms, y))
     assert policy.log.sizes.max() > 1
     for one, two in zip(policy.belief.levels, other.belief.levels, strict=True):
-        np.testing.assert_array_equal(one.history.pulled, two.history.pulled)
+        np.testing.assert_array_equal(one.history.keys, two.history.keys)
         np.testing.assert_array_equal(one.covariance.mean, two.covariance.mean)
 
 

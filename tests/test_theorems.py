@@ -59,7 +59,9 @@ def test_the_sandwich_needs_oversampling():
     policy = ma.BKB(arms, kernel, regularization=1.0, rule=ma.Sampled(), seed=0)
     policy.observe(np.arange(3000), np.zeros(3000))
     belief = policy.belief
-    _, exact = ExactPosterior.fit(kernel, belief.data, 1.0).moments(arms, np.ones(3000))
+    seen = belief.seen
+    known = ExactPosterior.fit(kernel, seen.rows, seen.counts, seen.sums, 1.0)
+    _, exact = known.moments(arms, np.ones(3000))
     rng = np.random.default_rng(1)
 
     def draw(oversampling):

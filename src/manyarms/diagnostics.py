@@ -14,14 +14,13 @@ from manyarms.arms import as_rows
 from manyarms.beliefs.sampled import Drawn
 from manyarms.errors import ParameterError, StateError
 from manyarms.kernels import as_kernel
-from manyarms.numbers import real, whole
+from manyarms.numbers import check_probability, real, whole
 from manyarms.policies.policy import Policy
 from manyarms.sketch.confidence import Theory
-from manyarms.sketch.dictionary import alpha_of, check_probability
+from manyarms.sketch.dictionary import alpha_of
 from manyarms.sketch.evidence import Evidence
 from manyarms.sketch.exact import ExactPosterior
 from manyarms.sketch.history import by_arm
-from manyarms.sketch.observations import Observations
 from manyarms.typing import Array, ArrayLike
 
 __all__ = [
@@ -92,7 +91,7 @@ def information_gain(
 
 def sandwich(policy: Policy) -> Sandwich:
     """How far the sketched variances of all arms are from the exact ones, given all observed."""
-    exact = ExactPosterior.fit(policy.kernel, _observations(policy), policy.regularization)
+    exact = ExactPosterior.fit(policy.kernel, *_observations(policy), policy.regularization)
     sketched = policy.scores().variance
     _, variance = exact.moments(policy.arms, policy.kernel.diag(policy.arms))
     positive = variance > 0
@@ -105,7 +104,7 @@ def sandwich(policy: Policy) -> Sandwich:
 def sketch_accuracy(policy: HasEvidence) -> SketchAccuracy:
     """The accuracy of the sketch on the data seen, without Theorem 1's ε: for every rule."""
     evidence = policy.evidence
-    if evidence.exact:
+    if evidence.guarantee == "exact":
         raise ParameterError(f"only a sketch has an accuracy, the posterior of {policy!r} is exact")
     if not evidence.n_observations:
         raise StateError("no arm was observed yet: call observe() first")
@@ -205,24 +204,24 @@ def _kappa2(value: Any) -> float:
     return real(value, "kappa2", "a positive bound on k(x, x)", above=0)
 
 
-def _observations(policy: Policy) -> Observations:
-    """Everything that a policy has observed, each row once."""
+def _observations(policy: Policy) -> tuple[Array, Array, Array]:
+    """The rows (u, d) that a policy has observed, each once, with weight and reward sum (u,)."""
     evidence = policy.evidence
     if not evidence.n_observations:
         raise StateError("no arm was observed yet: call observe() first")
     if isinstance(policy.belief, Drawn):
-        return policy.belief.data
+        seen = policy.belief.seen
+        return seen.rows, seen.counts, seen.sums
     log = policy.log
     pulled, rewards, weights = by_arm(log.arms, log.rewards, log.weights)
     rows = policy.arms[pulled].astype(np.float64, copy=False)
-    diag = policy.kernel.diag(rows)
-    known = float(weights @ diag) / policy.regularization
+    known = float(weights @ policy.kernel.diag(rows)) / policy.regularization
     if not np.isclose(known, evidence.trace, rtol=1e-6):
         raise StateError(
             "the policy has observed rows that were given by value, which it does not keep: the "
             "exact posterior of all it has observed is not known"
         )
-    return Observations(rows, diag, weights, weights * rewards)
+    return rows, weights, weights * rewards
 
 
 def _spectrum(X: ArrayLike, kernel: Any, counts: ArrayLike | None) -> Array:

@@ -36,3 +36,8 @@ def whole(
     if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= at_least:
         return int(value)
     raise error(f"{name} must be a whole number from {at_least}, got {value!r}")
+
+
+def check_probability(name: str, value: float) -> None:
+    """Raise ParameterError unless 0 < value < 1."""
+    real(value, name, "strictly between 0 and 1", above=0, below=1)

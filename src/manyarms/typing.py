@@ -1,5 +1,6 @@
 """Array types used across the package."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,5 +10,6 @@ Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
 ArrayLike = npt.ArrayLike
+TableLike = ArrayLike | str | Path  # rows, or the file that holds them
 Seed = int | np.random.Generator
 AnyArray = npt.NDArray[Any]

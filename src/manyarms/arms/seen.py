@@ -116,17 +116,6 @@ class Catalogue:
         n = len(before.seen.diag)
         return self.seen.rows[n:], self.seen.diag[n:]
 
-    def arms(self, numbers: Indices) -> tuple[Array, Array]:
-        """Rows (n, d) and k(x, x) (n,) of arms by number."""
-        n_table = len(self.table.diag)
-        inside = numbers < n_table
-        rows = np.empty((len(numbers), self.seen.rows.shape[1]))
-        diag = np.empty(len(numbers))
-        for known, start, own in ((self.table, 0, inside), (self.seen, n_table, ~inside)):
-            rows[own] = known.rows[numbers[own] - start]
-            diag[own] = known.diag[numbers[own] - start]
-        return rows, diag
-
 
 def _hashes(rows: Array) -> AnyArray:
     return hashes_of(rows.astype(np.float64) + 0.0)  # −0 is 0

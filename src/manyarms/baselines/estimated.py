@@ -32,13 +32,12 @@ tr(P(I − H)P)² ≥ N − 2 tr PHP all the same.
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import lambertw
 
-from manyarms.arms.seen import Catalogue
 from manyarms.beliefs.base import Batch
 from manyarms.errors import ParameterError
 from manyarms.numbers import real
@@ -60,11 +59,10 @@ LEAST = 1e-10
 
 @dataclass(frozen=True)
 class Replicates:
-    """What was observed, by the numbers of a catalogue: equal rows are replicates of one arm."""
+    """What was observed: equal rows are replicates of one arm."""
 
-    catalogue: Catalogue
-    plain: History = field(default_factory=History)  # observations whose noise is to be estimated
-    weighted: History = field(default_factory=History)  # whose noise was told: weight 1/noise²
+    plain: History  # observations whose noise is to be estimated
+    weighted: History  # whose noise was told: weight 1/noise²
     within: float = 0.0  # W
     freedom: float = 0.0  # ν of W
 
@@ -72,53 +70,25 @@ class Replicates:
         self, policy: Policy, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None
     ) -> "Replicates":
         """With the observations of one call, which the policy has checked."""
-        catalogue, numbers = _numbered(self.catalogue, policy, arms)
-        values = as_rewards(rewards, len(numbers))
-        merged = by_arm(numbers, values, as_weights(noise, len(numbers), 1.0))
+        rows = policy._rows_of(arms)
+        n = len(rows)
+        keys = np.full(n, -1) if is_rows(arms) else policy._numbers(arms)
+        values = as_rewards(rewards, n)
+        told = (rows, policy._diagonal(rows), values, as_weights(noise, n, 1.0), keys, n)
         if noise is not None:
-            return replace(
-                self, catalogue=catalogue, weighted=self.weighted.add(*merged, len(numbers))
-            )
-        within, freedom = _within(self.plain, numbers, values)
-        return replace(
-            self,
-            catalogue=catalogue,
-            plain=self.plain.add(*merged, len(numbers)),
-            within=self.within + within,
-            freedom=self.freedom + freedom,
-        )
+            return replace(self, weighted=self.weighted.added(*told)[0])
+        plain, at = self.plain.added(*told)
+        within, freedom = _within(self.plain, at, values)
+        return Replicates(plain, self.weighted, self.within + within, self.freedom + freedom)
 
-    def batches(self, variance: float) -> list[Batch]:
-        """All observations, weighed for noise of this variance: the table's arms, then others."""
-        history = self.plain
-        if len(self.weighted.pulled):
-            known = self.weighted
-            weights = variance * known.counts
-            history = history.add(
-                known.pulled, known.sums / known.counts, weights, known.n_observations
-            )
-        numbers = history.pulled
-        rows, diag = self.catalogue.arms(numbers)
-        inside = numbers < len(self.catalogue.table.diag)
-        keys = np.where(inside, numbers, -1)
-        means = history.sums / history.counts
-        parts = [own for own in (inside, ~inside) if own.any()]
-        left = history.n_observations
-        found = []
-        for own in parts:
-            # How many rewards each arm had is not kept: one each, the last batch has the others.
-            n = left if own is parts[-1] else int(own.sum())
-            left -= n
-            found.append(Batch(rows[own], diag[own], means[own], history.counts[own], keys[own], n))
-        return found
-
-
-def _numbered(catalogue: Catalogue, policy: Policy, arms: ArrayLike) -> tuple[Catalogue, Indices]:
-    """Numbers of arms given by number or by value."""
-    if not is_rows(arms):
-        return catalogue, policy._numbers(arms)
-    rows = policy._given(arms)
-    return catalogue.numbered(rows, policy._diagonal(rows), np.full(len(rows), -1))
+    def for_noise(self, variance: float) -> History:
+        """All observations, weighed for noise of this variance."""
+        known = self.weighted
+        means = known.sums / known.counts
+        weights = variance * known.counts
+        return self.plain.added(
+            known.rows, known.diag, means, weights, known.keys, known.n_observations
+        )[0]
 
 
 @dataclass(frozen=True)
@@ -167,8 +137,8 @@ class EstimatedNoise:
                 f"make must return a policy that has observed nothing, got {policy!r}"
             )
         self._make = make
-        told = Replicates(Catalogue.over(policy.arms, policy._diag))
-        self._state = EstimatedState(policy, first, told)
+        nothing = History.none(policy.n_features)
+        self._state = EstimatedState(policy, first, Replicates(nothing, nothing))
 
     @property
     def policy(self) -> Policy:
@@ -213,8 +183,17 @@ class EstimatedNoise:
     def _made_anew(self, noise: float, told: Replicates) -> Policy:
         """A policy for this noise that has observed everything."""
         policy = self._make(noise)
-        for batch in told.batches(policy._noise_variance):
-            policy._learn(batch)
+        history = told.for_noise(policy._noise_variance)
+        means = history.sums / history.counts
+        batch = Batch(history.rows, history.diag, means, history.counts, history.keys, 0)
+        inside = history.keys >= 0
+        # How many rewards each arm had is not kept: one each, and the first batch has the others.
+        others = history.n_observations - len(means)
+        for own in (inside, ~inside):
+            if own.any():
+                n = int(own.sum()) + others
+                policy._learn(replace(batch.part(own), n_observations=n))
+                others = 0
         return policy
 
 
@@ -227,8 +206,7 @@ def estimated_noise(policy: Policy, told: Replicates, delta: float) -> float | N
     counts = history.counts
     if not len(counts):
         return None
-    rows, diag = told.catalogue.arms(history.pulled)
-    mean, variance = policy.belief.moments(rows, diag)
+    mean, variance = policy.belief.moments(history.rows, history.diag)
     around = told.within + float(counts @ np.square(history.sums / counts - mean))
     sums = np.array([told.within, around])
     freedoms = np.array([told.freedom, counts.sum() - 2 * float(counts @ variance)])
@@ -237,7 +215,7 @@ def estimated_noise(policy: Policy, told: Replicates, delta: float) -> float | N
         return None
     # The smaller of two bounds fails where either does: each has half of δ.
     bounds = sums[usable] / lower_quantile(freedoms[usable], delta / 2)
-    return float(np.sqrt(max(float(bounds.min()), LEAST * float(diag.max()))))
+    return float(np.sqrt(max(float(bounds.min()), LEAST * float(history.diag.max()))))
 
 
 def lower_quantile(freedom: Array, delta: float) -> Array:
@@ -250,19 +228,16 @@ def lower_quantile(freedom: Array, delta: float) -> Array:
     return np.asarray(freedom * np.maximum(x, TINY))
 
 
-def _within(history: History, arms: Indices, rewards: Array) -> tuple[float, float]:
-    """What these rewards, of one call, add to W, and to its ν."""
-    if not len(arms):
-        return 0.0, 0.0
-    distinct, means, counts = by_arm(arms, rewards, np.ones(len(arms)))
-    among = float(np.square(rewards - means[np.searchsorted(distinct, arms)]).sum())
-    at = history.positions(distinct)
-    known = at >= 0
-    at = at[known]
-    old = history.counts[at]
+def _within(history: History, at: Indices, rewards: Array) -> tuple[float, float]:
+    """What the rewards of one call, of arms at these places, add to W, and to its ν."""
+    distinct, means, counts = by_arm(at, rewards, np.ones(len(at)))
+    among = float(np.square(rewards - means[np.searchsorted(distinct, at)]).sum())
+    known = distinct < len(history.counts)
+    places = distinct[known]
+    old = history.counts[places]
     new = counts[known]
-    before = history.sums[at] / old
+    before = history.sums[places] / old
     shared = old * new / (old + new)
     within = among + float(shared @ np.square(means[known] - before))
-    freedom = len(arms) - len(distinct) + float((old / (old + new)).sum())
+    freedom = len(at) - len(distinct) + float((old / (old + new)).sum())
     return within, freedom

@@ -17,7 +17,6 @@ not for the plain deviation, nor for PI, nor on a sketch. Rates of plain EI are 
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,7 +28,7 @@ from manyarms.numbers import real
 from manyarms.policies.policy import Policy
 from manyarms.search.scores import TIE, View
 from manyarms.sketch.confidence import Constant, Radius
-from manyarms.typing import Array, ArrayLike
+from manyarms.typing import Array, TableLike
 
 ROOT_TAU = np.sqrt(2 * np.pi)
 
@@ -97,15 +96,19 @@ class GPEI(Policy):
 
     def __init__(
         self,
-        arms: ArrayLike | str | Path | None,
+        arms: TableLike | None,
         kernel: Any,
         *,
         confidence: Radius = Constant(1.0),
         **options: Any,
     ) -> None:
-        chooser = ExpectedImprovement()
         super().__init__(
-            arms, kernel, rule=Exact(), chooser=chooser, confidence=confidence, **options
+            arms,
+            kernel,
+            rule=Exact(),
+            chooser=ExpectedImprovement(),
+            confidence=confidence,
+            **options,
         )
 
 
@@ -118,15 +121,16 @@ class SketchEI(Policy):
 
     def __init__(
         self,
-        arms: ArrayLike | str | Path | None,
+        arms: TableLike | None,
         kernel: Any,
         *,
         rule: Inserted = Inserted(),
         confidence: Radius = Constant(1.0),
         **options: Any,
     ) -> None:
-        chooser = ExpectedImprovement()
-        super().__init__(arms, kernel, rule=rule, chooser=chooser, confidence=confidence, **options)
+        super().__init__(
+            arms, kernel, rule=rule, chooser=ExpectedImprovement(), confidence=confidence, **options
+        )
 
 
 class GPPI(Policy):
@@ -139,14 +143,15 @@ class GPPI(Policy):
 
     def __init__(
         self,
-        arms: ArrayLike | str | Path | None,
+        arms: TableLike | None,
         kernel: Any,
         *,
         margin: float = 0.1,
         **options: Any,
     ) -> None:
-        chooser = ProbabilityOfImprovement(margin)
-        super().__init__(arms, kernel, rule=Exact(), chooser=chooser, **options)
+        super().__init__(
+            arms, kernel, rule=Exact(), chooser=ProbabilityOfImprovement(margin), **options
+        )
 
 
 class SketchPI(Policy):
@@ -158,15 +163,16 @@ class SketchPI(Policy):
 
     def __init__(
         self,
-        arms: ArrayLike | str | Path | None,
+        arms: TableLike | None,
         kernel: Any,
         *,
         rule: Inserted = Inserted(),
         margin: float = 0.1,
         **options: Any,
     ) -> None:
-        chooser = ProbabilityOfImprovement(margin)
-        super().__init__(arms, kernel, rule=rule, chooser=chooser, **options)
+        super().__init__(
+            arms, kernel, rule=rule, chooser=ProbabilityOfImprovement(margin), **options
+        )
 
 
 def log_expected_improvement(gain: Array, deviation: Array) -> Array:

@@ -12,7 +12,7 @@ holds for it: what the arms in S do not represent counts in e, which grows with 
 """
 
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,10 +25,9 @@ from manyarms.numbers import whole
 from manyarms.policies.checks import as_arms
 from manyarms.policies.policy import Policy
 from manyarms.search.scores import ArmScores, UpperBound
-from manyarms.sketch.confidence import Constant, Radius
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.linalg import chunks, represented_below
-from manyarms.typing import Array, ArrayLike, Indices, Seed
+from manyarms.typing import Array, ArrayLike, Indices, TableLike
 
 
 class DTC(Policy):
@@ -38,32 +37,16 @@ class DTC(Policy):
     forever: there is no regret guarantee. `choose(None)` is one arm.
 
     inducing : the inducing arms by index, or how many to draw uniformly at random (all, if there
-    are fewer). Other parameters as for `GPUCB`.
+        are fewer).
+    options : those of `GPUCB`, without `batches`.
     """
 
     def __init__(
-        self,
-        arms: ArrayLike | str | Path,
-        kernel: Any,
-        *,
-        inducing: ArrayLike = 100,
-        regularization: float = 0.01,
-        noise: float | None = None,
-        confidence: Radius = Constant(2.0),
-        seed: Seed = 0,
+        self, arms: TableLike, kernel: Any, *, inducing: ArrayLike = 100, **options: Any
     ) -> None:
-        dictionary = FixedDictionary(inducing, regularization, residual=True)
-        super().__init__(
-            arms,
-            kernel,
-            rule=OnFeatures(dictionary, guarantee="certified", radius_guarantee="certified"),
-            chooser=UpperBound(),
-            batches=OneArm(),
-            regularization=regularization,
-            noise=noise,
-            confidence=confidence,
-            seed=seed,
-        )
+        made = partial(on_dictionary, inducing, True)
+        rule = OnFeatures(made, guarantee="certified", radius_guarantee="certified")
+        super().__init__(arms, kernel, rule=rule, chooser=UpperBound(), batches=OneArm(), **options)
 
     @property
     def inducing(self) -> Indices:
@@ -80,27 +63,10 @@ class SoR(Policy):
     """
 
     def __init__(
-        self,
-        arms: ArrayLike | str | Path,
-        kernel: Any,
-        *,
-        inducing: ArrayLike = 100,
-        regularization: float = 0.01,
-        noise: float | None = None,
-        confidence: Radius = Constant(2.0),
-        seed: Seed = 0,
+        self, arms: TableLike, kernel: Any, *, inducing: ArrayLike = 100, **options: Any
     ) -> None:
-        super().__init__(
-            arms,
-            kernel,
-            rule=OnFeatures(FixedDictionary(inducing, regularization, residual=False)),
-            chooser=UpperBound(),
-            batches=OneArm(),
-            regularization=regularization,
-            noise=noise,
-            confidence=confidence,
-            seed=seed,
-        )
+        rule = OnFeatures(partial(on_dictionary, inducing, False))
+        super().__init__(arms, kernel, rule=rule, chooser=UpperBound(), batches=OneArm(), **options)
 
     @property
     def inducing(self) -> Indices:
@@ -114,28 +80,25 @@ def inducing_of(policy: Policy) -> Indices:
     return np.asarray(coordinates.inducing.copy())
 
 
-@dataclass(frozen=True)
-class FixedDictionary:
-    """Gives the coordinates z of a dictionary that is asked for by index, or by size."""
-
-    asked: ArrayLike
-    regularization: float
-    residual: bool  # whether r/λ counts in the variance
-
-    def __call__(self, kernel: Kernel, arms: Arms, rng: np.random.Generator) -> "Coordinates":
-        S = self._dictionary(len(arms.rows), rng)
-        tolerance = represented_below(len(S), float(arms.diag[S].max()), self.regularization, 1.0)
-        embedding, kept = Embedding.fit(kernel, arms.rows[S], tolerance)
-        return Coordinates(embedding, np.sort(S[kept]), self.regularization, self.residual)
-
-    def _dictionary(self, n_arms: int, rng: np.random.Generator) -> Indices:
-        """S, as it was asked for."""
-        if np.ndim(self.asked) == 0:
-            return rng.permutation(n_arms)[: whole(self.asked, "inducing (unless arms by index)")]
-        arms = np.unique(as_arms(self.asked, n_arms))
-        if not len(arms):
-            raise ParameterError("inducing must hold at least one arm, got none")
-        return arms
+def on_dictionary(
+    asked: ArrayLike,
+    residual: bool,
+    kernel: Kernel,
+    arms: Arms,
+    regularization: float,
+    rng: np.random.Generator,
+) -> "Coordinates":
+    """The coordinates z of a dictionary S that is asked for by index, or by size."""
+    n_arms = len(arms.rows)
+    if np.ndim(asked) == 0:
+        S = rng.permutation(n_arms)[: whole(asked, "inducing (unless arms by index)")]
+    else:
+        S = np.unique(as_arms(asked, n_arms))
+    if not len(S):
+        raise ParameterError("inducing must hold at least one arm, got none")
+    tolerance = represented_below(len(S), float(arms.diag[S].max()), regularization, 1.0)
+    embedding, kept = Embedding.fit(kernel, arms.rows[S], tolerance)
+    return Coordinates(embedding, np.sort(S[kept]), regularization, residual)
 
 
 @dataclass(frozen=True)
@@ -145,7 +108,7 @@ class Coordinates:
     embedding: Embedding
     inducing: Indices
     regularization: float
-    residual: bool
+    residual: bool  # whether r/λ counts in the variance
 
     def __call__(self, X: Array, diag: Array) -> tuple[Array, Array]:
         m = len(self.inducing)

@@ -15,7 +15,6 @@ rewards in Ψ_s are independent, so that a radius of order √ln(AT) is enough w
 """
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,13 +23,12 @@ from manyarms.beliefs.base import Arms, Batch, Record, Step
 from manyarms.beliefs.exact import Exact, ExactBelief, ExactScores
 from manyarms.errors import ArmsError, ParameterError
 from manyarms.kernels import Kernel
-from manyarms.numbers import real, whole
+from manyarms.numbers import check_probability, real, whole
 from manyarms.policies.policy import Policy
 from manyarms.search.scores import TIE, Upper, View, best_of
 from manyarms.sketch.confidence import Constant, Radius, first_norm
-from manyarms.sketch.dictionary import check_probability
 from manyarms.sketch.evidence import Evidence
-from manyarms.typing import Array, ArrayLike, Indices, Mask
+from manyarms.typing import Array, Indices, TableLike
 
 
 @dataclass(frozen=True)
@@ -84,9 +82,9 @@ class Levels:
                 "give its arms when it is made, or use GPUCB, which does without"
             )
         prior = Exact().prior(kernel, arms, regularization, noise, rng)
-        kappa = float(np.sqrt(arms.diag.max()))
-        levels = (prior,) * n_levels(self.horizon)
-        return LevelledBelief(**vars(prior), rule=self, kappa=kappa, levels=levels)
+        S = n_levels(self.horizon)
+        limits = np.sqrt(arms.diag.max()) * 2.0 ** -np.arange(1, S + 1)
+        return LevelledBelief(**vars(prior), rule=self, limits=limits, levels=(prior,) * S)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +92,7 @@ class LevelledBelief(ExactBelief):
     """What all observations say, exactly, and what those of each level do."""
 
     rule: Levels
-    kappa: float  # κ
+    limits: Array  # (S,) κ2⁻ˢ, s from 1
     levels: tuple[ExactBelief, ...]  # the posterior given Ψ_s, s from 0
 
     @property
@@ -103,17 +101,12 @@ class LevelledBelief(ExactBelief):
         n_arms = len(self.catalogue.table.diag)
         return float(self.rule.confidence(self.evidence.of(n_arms, None)))
 
-    def limit(self, s: int) -> float:
-        """κ2⁻ˢ for level s counted from 1, given from 0."""
-        return float(self.kappa * 2.0 ** -(s + 1))
-
     def level_of(self, variances: Array) -> Indices:
         """The level (from 0) that a pull joins, −1 where the arm is known well enough at all.
 
         variances : (S, n) σ² of n arms on each level.
         """
-        limits = np.array([self.limit(s) for s in range(len(self.levels))])
-        wide = self.beta * np.sqrt(variances) > limits[:, None]
+        wide = self.beta * np.sqrt(variances) > self.limits[:, None]
         return np.where(wide.any(axis=0), wide.argmax(axis=0), -1)
 
     def observed(self, batch: Batch, record: Record | None = None) -> Step:
@@ -124,7 +117,8 @@ class LevelledBelief(ExactBelief):
             joined = record.sizes - 1
         levels = list(self.levels)
         for s in np.unique(joined[joined >= 0]).tolist():
-            levels[s] = levels[s].conditioned(_part(batch, joined == s))
+            own = batch.part(joined == s)
+            levels[s] = levels[s].conditioned(replace(own, n_observations=len(own)))
         after = replace(self.conditioned(batch), levels=tuple(levels))
         return Step(after, Record(np.zeros(0, dtype=np.intp), joined + 1))
 
@@ -132,18 +126,6 @@ class LevelledBelief(ExactBelief):
         """Of all observations, and of each level."""
         levels = tuple(level.scores(arms) for level in self.levels)
         return LevelScores(**vars(super().scores(arms)), belief=self, levels=levels)
-
-
-def _part(batch: Batch, own: Mask) -> Batch:
-    """Some rows of a batch, each for one observation."""
-    return Batch(
-        batch.rows[own],
-        batch.diag[own],
-        batch.rewards[own],
-        batch.weights[own],
-        batch.keys[own],
-        int(own.sum()),
-    )
 
 
 def _variance(belief: ExactBelief, batch: Batch) -> Array:
@@ -184,19 +166,18 @@ class Elimination:
         if not isinstance(scores, LevelScores):
             raise TypeError(f"elimination needs the levels of SupKernelUCB, got {scores!r}")
         left = np.arange(view.n_arms) if view.barred is None else np.flatnonzero(~view.barred)
-        enough = scores.belief.limit(len(scores.levels) - 1)
-        for s, level in enumerate(scores.levels):
+        limits = scores.belief.limits
+        for limit, level in zip(limits, scores.levels, strict=True):
             mean, variance = level.moments(left)
             deviation = np.sqrt(variance)
             width = view.beta * deviation
             ucb, tie = Upper(view.beta)(mean, deviation)
-            limit = scores.belief.limit(s)
-            if width.max() <= enough:
+            if width.max() <= limits[-1]:
                 break
             if width.max() > limit:
                 return int(left[best_of(width, TIE * width)])
             left = left[ucb >= ucb.max() - 2 * limit]
-        # The limit of the last level is `enough`: one of its two ends was taken.
+        # At the last level either the arm was wide, or all were known well enough.
         return int(left[best_of(ucb, tie)])
 
 
@@ -220,7 +201,7 @@ class SupKernelUCB(Policy):
 
     def __init__(
         self,
-        arms: ArrayLike | str | Path,
+        arms: TableLike,
         kernel: Any,
         *,
         horizon: int = 10_000,

@@ -7,7 +7,7 @@ import numpy as np
 
 from manyarms.kernels import Kernel
 from manyarms.sketch.evidence import Evidence, Guarantee
-from manyarms.typing import Array, Indices
+from manyarms.typing import Array, Indices, Mask
 
 
 class Arms(NamedTuple):
@@ -32,7 +32,7 @@ class Batch:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def part(self, some: slice) -> "Batch":
+    def part(self, some: slice | Mask) -> "Batch":
         """Some of them."""
         return Batch(
             self.rows[some],

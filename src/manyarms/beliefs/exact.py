@@ -14,13 +14,12 @@ import numpy as np
 from manyarms.arms.seen import Catalogue
 from manyarms.beliefs.base import Arms, Batch, Record, Step
 from manyarms.kernels import Kernel
-from manyarms.search.scores import Acquisition, best_of
-from manyarms.sketch.covariance import Covariance
+from manyarms.search.scores import AllScored
 from manyarms.sketch.evidence import Evidence, Guarantee
-from manyarms.sketch.exact import ExactPosterior
+from manyarms.sketch.exact import Covariance, ExactPosterior
 from manyarms.sketch.history import History, by_arm
 from manyarms.sketch.linalg import check_rounding
-from manyarms.typing import Array, Indices, Mask
+from manyarms.typing import Array, Indices
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,11 @@ class Exact:
         rng: np.random.Generator,
     ) -> "ExactBelief":
         """The belief before anything is observed."""
-        covariance = Covariance.prior(arms.rows, arms.diag, kernel, regularization)
-        catalogue = Catalogue.over(arms.rows, arms.diag)
-        return ExactBelief(kernel, regularization, noise, catalogue, History(), covariance)
+        covariance = Covariance.prior(*arms, kernel, regularization)
+        history = History.none(arms.rows.shape[1])
+        return ExactBelief(
+            kernel, regularization, noise, Catalogue.over(*arms), history, covariance
+        )
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class ExactBelief:
     regularization: float  # λ
     noise: float  # ξ
     catalogue: Catalogue
-    history: History
+    history: History  # keys are numbers of the catalogue
     covariance: Covariance  # at all arms of the catalogue
     information: float = 0.0  # ln det(K_t/λ + I) = Σ ln(1 + ωσ²), each σ² as it was before
 
@@ -62,8 +63,7 @@ class ExactBelief:
     def evidence(self) -> Evidence:
         """What a radius is a function of."""
         history = self.history
-        covariance = self.covariance
-        trace = float(history.counts @ covariance.diag[history.pulled]) / self.regularization
+        trace = float(history.counts @ history.diag) / self.regularization
         return Evidence(
             self.regularization,
             self.noise,
@@ -72,16 +72,9 @@ class ExactBelief:
             trace=trace,
             log_det=self.information,
             information=self.information,
-            mean=self._mean,
-            dimension=self._dimension,
+            mean=lambda: self.covariance.mean_in_norm(history),
+            dimension=lambda: float(history.counts @ self.covariance.variance[history.keys]),
         )
-
-    def _mean(self) -> tuple[float, float]:
-        return self.covariance.mean_in_norm(self.history)
-
-    def _dimension(self) -> float:
-        """Σ n σ² over the distinct arms observed."""
-        return float(self.history.counts @ self.covariance.variance[self.history.pulled])
 
     def observed(self, batch: Batch, record: Record | None = None) -> Step:
         """The step to the belief after these observations."""
@@ -91,9 +84,12 @@ class ExactBelief:
         """The belief after these observations. Rewards of equal rows count as those of one arm."""
         catalogue, numbers = self.catalogue.numbered(batch.rows, batch.diag, batch.keys)
         arms, rewards, weights = by_arm(numbers, batch.rewards, batch.weights)
-        history = self.history.add(arms, rewards, weights, batch.n_observations)
         known = self.covariance.joined(*catalogue.since(self.catalogue))
-        check_rounding(self.regularization, known.diag[history.pulled], history.counts)
+        rows = known.arms[arms].astype(np.float64, copy=False)
+        history, _ = self.history.added(
+            rows, known.diag[arms], rewards, weights, arms, batch.n_observations
+        )
+        check_rounding(self.regularization, history.diag, history.counts)
         covariance, before = known.observed(history, arms, rewards, weights)
         return replace(
             self,
@@ -111,8 +107,7 @@ class ExactBelief:
 
     @cached_property
     def _posterior(self) -> ExactPosterior:
-        observed = self.covariance.observations(self.history)
-        return ExactPosterior.fit(self.kernel, observed, self.regularization)
+        return self.covariance.posterior(self.history)
 
     def scores(self, arms: Arms) -> "ExactScores":
         """The scores of the table's arms, which are kept, or of others."""
@@ -122,7 +117,7 @@ class ExactBelief:
 
 
 @dataclass(frozen=True)
-class ExactScores:
+class ExactScores(AllScored):
     """Scores of arms, the first that a covariance knows."""
 
     covariance: Covariance
@@ -142,16 +137,3 @@ class ExactScores:
         """μ and σ² of all arms."""
         n = len(self.arms.rows)
         return self.covariance.mean[:n], self.covariance.variance[:n]
-
-    def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
-        """μ and σ² of some arms, or of all."""
-        mean, variance = self.current()
-        return (mean, variance) if positions is None else (mean[positions], variance[positions])
-
-    def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
-        """The arm of largest value; of those that tie with it, the lowest index."""
-        mean, variance = self.current()
-        values, tolerance = acquisition(mean, np.sqrt(variance))
-        if barred is not None:
-            values[barred] = -np.inf
-        return best_of(values, tolerance)

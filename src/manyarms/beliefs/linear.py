@@ -10,43 +10,25 @@ projection leaves out.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, Self
 
 import numpy as np
 
 from manyarms.beliefs.base import Arms, Batch, Record, Step
-from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
-from manyarms.search.scores import Acquisition, best_scored
+from manyarms.search.scores import AllScored
 from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.sketch.history import by_arm
-from manyarms.sketch.linalg import check_rounding
-from manyarms.sketch.ridge import Ridge
-from manyarms.typing import Array, Indices, Mask
+from manyarms.sketch.linalg import check_finite, check_rounding
+from manyarms.sketch.ridge import Ridge, SketchedRidge
+from manyarms.typing import Array, Indices
 
 FeatureMap = Callable[[Array, Array], tuple[Array, Array]]
 """Of rows (n, d) and their k(x, x) (n,): features φ (n, m) and o (n,), float64."""
-MakesMap = Callable[[Kernel, Arms, np.random.Generator], FeatureMap]
-"""φ for a kernel and a table of arms, drawn where it is random."""
+MakesMap = Callable[[Kernel, Arms, float, np.random.Generator], FeatureMap]
+"""φ for a kernel, a table of arms and λ, drawn where it is random."""
 
 
-class Regression(Protocol):
-    """Weights and their covariance, as a value: `Ridge`, or a sketch of it."""
-
-    @property
-    def w(self) -> Array: ...
-    @property
-    def log_det(self) -> float: ...
-    @property
-    def error(self) -> float: ...
-    @property
-    def spread(self) -> float: ...
-    @property
-    def dimension(self) -> float: ...
-    def observed(self, features: Array, rewards: Array, weights: Array) -> Self: ...
-    def lowered(self, features: Array, variance: Array, settled: float) -> tuple[Array, float]: ...
-    def leverage(self, features: Array) -> Array: ...
-    def drawn(self, normal: Array) -> Array: ...
+Regression = Ridge | SketchedRidge
 
 
 @dataclass(frozen=True)
@@ -73,7 +55,7 @@ class OnFeatures:
         rng: np.random.Generator,
     ) -> "LinearBelief":
         """The belief before anything is observed."""
-        feature_map = self.makes_map(kernel, arms, rng)
+        feature_map = self.makes_map(kernel, arms, regularization, rng)
         features, _ = feature_map(arms.rows[:1].astype(np.float64), arms.diag[:1])
         regression = self.regression(regularization, features.shape[1])
         return LinearBelief(self, kernel, regularization, noise, feature_map, regression)
@@ -101,19 +83,19 @@ class LinearBelief:
     @cached_property
     def evidence(self) -> Evidence:
         """What a radius is a function of."""
-        log_det = self.regression.log_det
+        regression = self.regression
         return Evidence(
             self.regularization,
             self.noise,
             self.rule.radius_guarantee,
             n_observations=self.n_observations,
             trace=self.trace,
-            log_det=log_det,
+            log_det=regression.log_det,
             left_out=self.left_out,
-            largest=lambda: self.left_out + self.regression.error,
-            information=float(np.square(np.sqrt(log_det) + np.sqrt(self.left_out))),
-            mean=lambda: (float(np.linalg.norm(self.regression.w)), self.regression.spread),
-            dimension=lambda: self.regression.dimension + self.left_out,
+            largest=lambda: self.left_out + regression.error,
+            information=float(np.square(np.sqrt(regression.log_det) + np.sqrt(self.left_out))),
+            mean=lambda: regression.mean_norm,
+            dimension=lambda: regression.dimension + self.left_out,
         )
 
     def features(self, rows: Array, diag: Array) -> tuple[Array, Array]:
@@ -127,14 +109,11 @@ class LinearBelief:
 
     def observed(self, batch: Batch, record: Record | None = None) -> Step:
         """The belief after these observations. There is nothing to decide."""
-        if not len(batch):
-            return Step(self, Record.nothing())
         features, outside = self.features(batch.rows, batch.diag)
         squares = np.einsum("ij,ij->i", features, features)
         check_rounding(self.regularization, squares, batch.weights)
         regression = self.regression.observed(features, batch.rewards, batch.weights)
-        if not np.isfinite(regression.w).all():
-            raise NumericalError("the posterior mean is not finite in float64; rescale the rewards")
+        check_finite(regression.w)
         after = replace(
             self,
             regression=regression,
@@ -152,56 +131,41 @@ class LinearBelief:
     def scores(self, arms: Arms) -> "LinearScores":
         """The scores of arms, whose features are kept: 8·A·m bytes."""
         features, outside = self.features(arms.rows, arms.diag)
-        inside = self.regression.leverage(features)
-        return LinearScores(self.regression, features, outside, inside, self.regression.log_det)
+        regression = self.regression
+        mean = _product(features, regression.w)
+        inside = regression.leverage(features)
+        return LinearScores(features, outside, regression, mean, inside, regression.log_det)
 
 
 @dataclass(frozen=True)
-class LinearScores:
+class LinearScores(AllScored):
     """Scores of arms, brought forward at every observation: O(A·m)."""
 
-    regression: Regression  # with what is supposed
     features: Array  # (A, m)
     outside: Array  # (A,) o
+    regression: Regression  # with what is supposed
+    mean: Array  # (A,) μ, without what is supposed
     inside: Array  # (A,) φᵀV⁻¹φ
     settled: float  # log det(V/λ) when the variances were computed anew last
-    known: Regression | None = None  # without what is supposed, where something is: means stay
-
-    @cached_property
-    def mean(self) -> Array:
-        """μ, (A,)."""
-        return _product(self.features, (self.known or self.regression).w)
-
-    @cached_property
-    def variance(self) -> Array:
-        """σ², (A,)."""
-        return self.outside + self.inside
 
     def after(self, step: Step) -> "LinearScores":
         if not isinstance(step.after, LinearBelief):
             raise TypeError(f"these scores follow a linear belief, got {step.after!r}")
-        return self._brought(step.after.regression, None)
+        regression = step.after.regression
+        return self._brought(regression, _product(self.features, regression.w))
 
     def supposing(self, positions: Indices) -> "LinearScores":
         n = len(positions)
         arms, rewards, weights = by_arm(positions, np.zeros(n), np.ones(n))
         supposed = self.regression.observed(self.features[arms], rewards, weights)
-        return self._brought(supposed, self.known or self.regression)
+        return self._brought(supposed, self.mean)
 
-    def _brought(self, regression: Regression, known: Regression | None) -> "LinearScores":
+    def _brought(self, regression: Regression, mean: Array) -> "LinearScores":
         inside, settled = regression.lowered(self.features, self.inside, self.settled)
-        return LinearScores(regression, self.features, self.outside, inside, settled, known)
-
-    def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
-        return best_scored(self.mean, self.variance, acquisition, barred)
+        return LinearScores(self.features, self.outside, regression, mean, inside, settled)
 
     def current(self) -> tuple[Array, Array]:
-        return self.mean, self.variance
-
-    def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
-        if positions is None:
-            return self.mean, self.variance
-        return self.mean[positions], self.variance[positions]
+        return self.mean, self.outside + self.inside
 
     def drawn(self, beta: float, dice: np.random.Generator) -> Array:
         """φᵀθ of all arms, θ ~ N(w, β²V⁻¹), V with what is supposed, (A,)."""

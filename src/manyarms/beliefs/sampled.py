@@ -27,23 +27,21 @@ import numpy as np
 from scipy.linalg import blas
 
 from manyarms.beliefs.base import Arms, Batch, Record, Step
-from manyarms.beliefs.distinct import Distinct
 from manyarms.beliefs.leftout import largest_eigenvalue
 from manyarms.kernels import Kernel
-from manyarms.numbers import real
-from manyarms.search.scores import Acquisition, best_scored
+from manyarms.numbers import check_probability, real
+from manyarms.search.scores import AllScored
 from manyarms.sketch.dictionary import (
     Chance,
     alpha_of,
-    check_probability,
     draw_dictionary,
     inclusion_probability,
 )
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.evidence import Evidence, Guarantee
-from manyarms.sketch.linalg import check_rounding, represented_below, solve_lower, squares
-from manyarms.sketch.observations import Observations
-from manyarms.sketch.posterior import Posterior
+from manyarms.sketch.history import History
+from manyarms.sketch.linalg import check_finite, check_rounding, chunks, represented_below
+from manyarms.sketch.ridge import Ridge
 from manyarms.typing import Array, Indices, Mask
 
 LARGE = 500
@@ -85,12 +83,11 @@ class DrawRule:
         rng: np.random.Generator,
     ) -> "Drawn":
         """The belief before anything is observed; it knows no table."""
-        d = arms.rows.shape[1]
-        posterior = Posterior.prior(kernel, d, regularization)
-        nowhere = np.zeros(0, dtype=np.intp)
-        empty = np.zeros(0)
-        dictionary = (posterior, nowhere, nowhere, empty, empty, empty)
-        return Drawn(self, noise, Chance.of(rng), Distinct.none(d), *dictionary)
+        seen = History.none(arms.rows.shape[1])
+        embedding = Embedding(kernel, seen.rows, np.zeros((0, 0)))
+        regression = Ridge.prior(regularization, 0)
+        nothing = (seen.keys, seen.keys, embedding, regression, seen.sums, seen.sums, seen.sums)
+        return Drawn(self, kernel, regularization, noise, Chance.of(rng), seen, *nothing)
 
     def inclusion(self, candidates: Candidates) -> Array:
         """Line 7: p̃ (u,) of rows of weight n."""
@@ -120,34 +117,19 @@ class Drawn:
     """What is known of f, through a dictionary S that is drawn from the rows observed."""
 
     rule: DrawRule
+    kernel: Kernel
+    regularization: float  # λ
     noise: float  # ξ
     chance: Chance
-    seen: Distinct  # u rows
-    posterior: Posterior  # on S
+    seen: History  # u rows
     dictionary: Indices  # positions of S among the rows
-    inducing: (
-        Indices  # S without the rows that the others represent, in the order of the coordinates z
-    )
-    inclusion: Array  # (u,) the probability of each row in the last draw
+    inducing: Indices  # S without rows that the others represent, in the order of the coordinates z
+    embedding: Embedding  # z, r
+    regression: Ridge  # on z: C, w
     residual: Array  # (u,) r
     variance: Array  # (u,) σ̃²
-    n_observations: int = 0
+    inclusion: Array  # (u,) the probability of each row in the last draw
     information: float = 0.0  # Σ ln(1 + ασ̃²(x_s)), each variance as before x_s
-
-    @property
-    def data(self) -> Observations:
-        """Rows, k(x, x), n and s of what was observed, (u,) each."""
-        return self.seen.observations
-
-    @property
-    def kernel(self) -> Kernel:
-        """k."""
-        return self.posterior.embedding.kernel
-
-    @property
-    def regularization(self) -> float:
-        """λ."""
-        return self.posterior.regularization
 
     @property
     def guarantee(self) -> Guarantee:
@@ -162,36 +144,35 @@ class Drawn:
     @cached_property
     def evidence(self) -> Evidence:
         """What a radius is a function of: ℓ, e and η of the rows as they are projected now."""
-        n = self.data.counts
+        n = self.seen.counts
         lam = self.regularization
-        left_out = float(n @ self.residual) / lam
         return Evidence(
             lam,
             self.noise,
             self.guarantee,
-            n_observations=self.n_observations,
-            trace=float(n @ self.data.diag) / lam,
-            log_det=self.posterior.log_det,
-            left_out=left_out,
+            n_observations=self.seen.n_observations,
+            trace=float(n @ self.seen.diag) / lam,
+            log_det=self.regression.log_det,
+            left_out=float(n @ self.residual) / lam,
             largest=self._eta,
             information=self.information,
-            mean=lambda: (self.posterior.norm, self.posterior.spread),
+            mean=lambda: self.regression.mean_norm,
             dimension=lambda: float(n @ self.variance),
         )
 
     def _eta(self) -> float:
         """η = λ_max of what is left out, or e where there are too many rows: O(u³)."""
-        n = self.data.counts
         outside = np.flatnonzero(self.residual > 0)
         if len(outside) > LARGE:
-            return float(n @ self.residual) / self.regularization
+            return self.evidence.left_out
         if not len(outside):
             return 0.0
-        rows = self.data.rows[outside]
-        Z, _ = self.posterior.embedding(rows, self.data.diag[outside])
+        rows = self.seen.rows[outside]
+        roots = np.sqrt(self.seen.counts[outside])
+        Z, _ = self.embedding(rows, self.seen.diag[outside])
         sizes = np.full(len(outside), Z.shape[1])
         K = self.kernel(rows, rows)
-        return largest_eigenvalue(K, Z, sizes, np.sqrt(n[outside])) / self.regularization
+        return largest_eigenvalue(K, Z, sizes, roots) / self.regularization
 
     # Lines 6 to 9: `observed` and `_drawn`
 
@@ -201,18 +182,11 @@ class Drawn:
         The record holds S as positions among all rows observed so far, in the order of their first
         observation.
         """
-        if not len(batch):
-            return Step(self, Record.nothing())
         told, at = self._told(batch)
-        fresh = np.zeros(len(told.variance))
-        np.add.at(fresh, at, batch.weights)
+        fresh = np.bincount(at, batch.weights, len(told.variance)).astype(np.float64)
         alpha = alpha_of(self.rule.epsilon)
         more = float(np.log1p(alpha * batch.weights * told.variance[at]).sum())
-        after = replace(
-            told._drawn(fresh, record),
-            n_observations=self.n_observations + batch.n_observations,
-            information=self.information + more,
-        )
+        after = replace(told._drawn(fresh, record), information=self.information + more)
         sizes = np.full(len(batch), len(after.inducing))
         return Step(after, Record(after.dictionary, sizes))
 
@@ -224,7 +198,7 @@ class Drawn:
         made = self
         if oversampling is not None:
             made = replace(self, rule=replace(self.rule, oversampling=oversampling))
-        if not self.n_observations:
+        if not self.seen.n_observations:
             return made
         return made._drawn(np.zeros(len(self.variance)), None)
 
@@ -232,23 +206,29 @@ class Drawn:
         """On the next dictionary, `fresh` (u,) being the weight that came in since the last."""
         inside = np.zeros(len(fresh), dtype=bool)
         inside[self.dictionary] = True
-        rows = Candidates(self.variance, self.data.counts, fresh, self.inclusion, inside)
+        rows = Candidates(self.variance, self.seen.counts, fresh, self.inclusion, inside)
         # Lines 6 and 7, for all rows at once: p̃_{t+1,i} = q̄ · σ̃²_t(x̃_i), times the row's weight.
         inclusion = self.rule.inclusion(rows)
         probability = self.rule.draws(rows, inclusion)
         # Lines 8 and 9: S_{t+1} holds the rows with q_{t+1,i} = 1.
-        S, chance = draw_dictionary(np.arange(len(fresh)), probability, self.chance)
+        S, chance = draw_dictionary(probability, self.chance)
         if record is not None:
             S = record.entered
         return replace(self, chance=chance, inclusion=inclusion).on(S)
 
     def _told(self, batch: Batch) -> tuple["Drawn", Indices]:
         """With a batch among what was observed, and its places there; S stays that of before."""
-        seen, at = self.seen.with_batch(batch)
-        data = seen.observations
-        check_rounding(self.regularization, data.diag, data.counts)
+        seen, at = self.seen.added(
+            batch.rows,
+            batch.diag,
+            batch.rewards,
+            batch.weights,
+            batch.keys,
+            batch.n_observations,
+        )
+        check_rounding(self.regularization, seen.diag, seen.counts)
         u = len(self.variance)
-        _, more = self.moments(data.rows[u:], data.diag[u:])
+        _, more = self.moments(seen.rows[u:], seen.diag[u:])
         variance = np.concatenate([self.variance, more])
         inclusion = np.concatenate([self.inclusion, np.zeros(len(more))])
         return replace(self, seen=seen, inclusion=inclusion, variance=variance), at
@@ -257,39 +237,48 @@ class Drawn:
 
     def on(self, S: Indices) -> "Drawn":
         """The same observations on the dictionary S: positions of rows."""
-        rows, diag, counts, sums = self.data
+        seen = self.seen
         lam = self.regularization
         # Where S holds all rows, the posterior is the exact one and is kept whole.
         tolerance = None
-        if len(S) < len(rows):
-            tolerance = represented_below(len(S), float(diag[S].max()), lam, float(counts.max()))
-        embedding, kept = Embedding.fit(self.kernel, rows[S], tolerance)
+        if len(S) < len(seen.rows):
+            kappa2 = float(seen.diag[S].max())
+            tolerance = represented_below(len(S), kappa2, lam, float(seen.counts.max()))
+        embedding, kept = Embedding.fit(self.kernel, seen.rows[S], tolerance)
         inducing = S[kept]
-        Z, r = embedding(rows, diag)
+        Z, r = embedding(seen.rows, seen.diag)
         # A solve would give the embeddings of the inducing rows back only up to rounding over the
         # smallest pivot.
         Z[inducing] = embedding.L
-        r[inducing] = 0.0
         r = np.maximum(r, 0.0)
-        posterior = Posterior.solve(embedding, Z, counts, sums, lam)
-        variance = r / lam + squares(solve_lower(posterior.C, np.array(Z.T, order="F")))
+        r[inducing] = 0.0
+        regression = Ridge.fit(Z, seen.counts, seen.sums, lam)
+        check_finite(regression.w)
         return replace(
             self,
-            posterior=posterior,
             dictionary=S,
             inducing=inducing,
+            embedding=embedding,
+            regression=regression,
             residual=r,
-            variance=variance,
+            variance=r / lam + regression.leverage(Z),
         )
 
     def moments(self, rows: Array, diag: Array) -> tuple[Array, Array]:
-        """μ̃ and σ̃² of rows, (n,) each."""
-        return self.posterior.moments(rows, diag)
+        """μ̃ = z(x)ᵀw and σ̃² = r(x)/λ + ‖C⁻¹z(x)‖² of rows, (n,) each: the paper's Eq. (3).
 
-    def supposing(self, batch: Batch) -> "Drawn":
-        """If these rows were observed and entered S: what S did not represent, it does then."""
-        told, at = self._told(batch)
-        return told.on(np.union1d(told.dictionary, at))
+        The paper writes σ̃² = (k(x, x) − zᵀZᵀZV⁻¹z)/λ. With ZᵀZ = V − λI that is r/λ + zᵀV⁻¹z: the
+        part outside the span of the dictionary, which no observation shrinks, and the part inside.
+        Both are non-negative but for rounding.
+        """
+        mean = np.empty(len(rows))
+        variance = np.empty(len(rows))
+        for some in chunks(len(rows), len(self.inducing)):
+            Z, r = self.embedding(rows[some], diag[some])
+            mean[some] = Z @ self.regression.w
+            inside = self.regression.leverage(Z)
+            variance[some] = np.maximum(r / self.regularization + inside, 0.0)
+        return mean, variance
 
     def scores(self, arms: Arms) -> "DrawnScores":
         """The scores of arms."""
@@ -297,7 +286,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class DrawnScores:
+class DrawnScores(AllScored):
     """Line 4: μ̃ and σ̃² of all arms for a dictionary. Kernel columns of rows that stay are kept."""
 
     belief: Drawn
@@ -308,46 +297,42 @@ class DrawnScores:
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
-        posterior = self.belief.posterior
+        embedding = self.belief.embedding
+        regression = self.belief.regression
+        columns = self._all_columns()
         n = len(self.arms.rows)
         mean = np.empty(n)
         outside = np.empty(n)
         inside = np.empty(n)
-        self._complete_columns()
         for start in range(0, n, ARMS):
             some = slice(start, min(start + ARMS, n))
-            Z = self._kernel_of(some)
-            _solve_rows(posterior.embedding.L, Z)  # z = L⁻¹k_S(x)
-            mean[some] = Z @ posterior.w  # μ̃ = zᵀw
-            outside[some] = self.arms.diag[some] - _row_squares(Z)  # r
-            _solve_rows(posterior.C, Z)
-            inside[some] = _row_squares(Z)  # zᵀV⁻¹z
+            if columns is None:
+                rows = self.arms.rows[some].astype(np.float64, copy=False)
+                Z = np.asfortranarray(self.belief.kernel(rows, embedding.inducing_rows))
+            else:
+                K = np.array([each[some] for each in columns])  # k_S(x) of every arm x
+                Z = K.reshape(len(columns), some.stop - some.start).T
+            _solve_rows(embedding.L, Z)  # z = L⁻¹k_S(x)
+            mean[some] = Z @ regression.w  # μ̃ = zᵀw
+            outside[some] = self.arms.diag[some] - np.einsum("ij,ij->i", Z, Z)  # r
+            _solve_rows(regression.C, Z)
+            inside[some] = np.einsum("ij,ij->i", Z, Z)  # zᵀV⁻¹z
         if n:
-            posterior.embedding.check(self.arms.rows, self.arms.diag, outside)
-        variance = np.maximum(outside, 0.0) / posterior.regularization + inside  # σ̃²
+            embedding.check(self.arms.rows, self.arms.diag, outside)
+        variance = np.maximum(outside, 0.0) / self.belief.regularization + inside  # σ̃²
         return mean if self.mean is None else self.mean, variance
 
-    def _kernel_of(self, some: slice) -> Array:
-        """k(x, s) of some arms x and the inducing rows s, (n, m), column-major."""
-        inducing = self.belief.inducing
-        if self._keeps:
-            columns = [self.columns[i][some] for i in inducing.tolist()]
-            return np.asarray(np.array(columns).reshape(len(inducing), some.stop - some.start).T)
-        rows = self.arms.rows[some].astype(np.float64, copy=False)
-        return np.asfortranarray(self.belief.kernel(rows, self.belief.data.rows[inducing]))
-
-    @property
-    def _keeps(self) -> bool:
-        """Whether columns are kept."""
-        return len(self.arms.rows) * len(self.belief.inducing) <= self.room
-
-    def _complete_columns(self) -> None:
-        """Compute the columns of S that are not known."""
-        missing = [i for i in self.belief.inducing.tolist() if i not in self.columns]
-        if missing and self._keeps:
+    def _all_columns(self) -> list[Array] | None:
+        """The kernel columns (A,) of the inducing rows; None where they take too much room."""
+        inducing = self.belief.inducing.tolist()
+        if len(self.arms.rows) * len(inducing) > self.room:
+            return None
+        missing = [i for i in inducing if i not in self.columns]
+        if missing:
             rows = self.arms.rows.astype(np.float64, copy=False)
-            K = self.belief.kernel(rows, self.belief.data.rows[missing])
+            K = self.belief.kernel(rows, self.belief.seen.rows[missing])
             self.columns.update((i, K[:, j].copy()) for j, i in enumerate(missing))
+        return [self.columns[i] for i in inducing]
 
     def after(self, step: Step) -> "DrawnScores":
         if not isinstance(step.after, Drawn):
@@ -361,30 +346,19 @@ class DrawnScores:
         n = len(positions)
         keys = np.full(n, -1)
         batch = Batch(rows, self.arms.diag[positions], mean[positions], np.ones(n), keys, n)
-        belief = self.belief.supposing(batch)
+        told, at = self.belief._told(batch)
+        belief = told.on(np.union1d(told.dictionary, at))  # what S did not represent, it does then
         return replace(self, belief=belief, columns=self._columns_for(belief), mean=mean)
 
     def _columns_for(self, belief: Drawn) -> dict[int, Array]:
         """Those that scores at a later belief need: rows keep their places."""
         return {i: self.columns[i] for i in belief.inducing.tolist() if i in self.columns}
 
-    def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
-        return best_scored(*self._moments, acquisition, barred)
-
     def current(self) -> tuple[Array, Array]:
         return self._moments
-
-    def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
-        mean, variance = self._moments
-        return (mean, variance) if positions is None else (mean[positions], variance[positions])
 
 
 def _solve_rows(L: Array, Z: Array) -> None:
     """L⁻¹z for every row z of Z (n, m), column-major, in place."""
     if Z.size:
         blas.dtrsm(1.0, L, Z, side=1, lower=1, trans_a=1, overwrite_b=1)
-
-
-def _row_squares(Z: Array) -> Array:
-    """‖z‖² of every row, (n,)."""
-    return np.asarray(np.einsum("ij,ij->i", Z, Z))

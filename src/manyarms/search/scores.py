@@ -64,6 +64,21 @@ class ArmScores(Protocol):
         """μ̃ and σ̃² of some arms, or of all, by the one function that scores."""
 
 
+class AllScored(ArmScores, Protocol):
+    """Scores of arms that are all known: the other methods follow from `current`."""
+
+    def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
+        mean, variance = self.current()
+        return (mean, variance) if positions is None else (mean[positions], variance[positions])
+
+    def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
+        mean, variance = self.current()
+        values, tolerance = acquisition(mean, np.sqrt(variance))
+        if barred is not None:
+            values[barred] = -np.inf
+        return best_of(values, tolerance)
+
+
 @runtime_checkable
 class KeepsScores(Protocol):
     """A belief that keeps the scores of arms itself."""
@@ -77,12 +92,10 @@ def best_of(values: Array, tolerance: Array) -> int:
     return int(np.argmax(values >= values[best] - tolerance[best]))
 
 
-def best_scored(mean: Array, variance: Array, acquisition: Acquisition, barred: Mask | None) -> int:
-    """The position of the arm of largest value that may be chosen, of arms that are all scored."""
-    values, tolerance = acquisition(mean, np.sqrt(variance))
-    if barred is not None:
-        values[barred] = -np.inf
-    return best_of(values, tolerance)
+def best_drawn(values: Array, barred: Mask | None) -> int:
+    """The position of the largest of values that are drawn; of ties, the lowest that may be chosen."""
+    tolerance = TIE * np.abs(values)
+    return best_of(values if barred is None else np.where(barred, -np.inf, values), tolerance)
 
 
 class View(NamedTuple):

@@ -12,8 +12,8 @@ from numbers import Real
 import numpy as np
 
 from manyarms.errors import ParameterError
-from manyarms.numbers import real
-from manyarms.sketch.dictionary import alpha_of, check_probability
+from manyarms.numbers import check_probability, real
+from manyarms.sketch.dictionary import alpha_of
 from manyarms.sketch.evidence import Evidence
 
 Radius = Callable[[Evidence], float]

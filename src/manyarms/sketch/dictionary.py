@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.numbers import real, whole
+from manyarms.numbers import check_probability, whole
 from manyarms.typing import Array, Indices
 
 
@@ -29,14 +29,9 @@ class Chance:
     _state: dict[str, Any]
 
     @classmethod
-    def of(cls, rng: np.random.Generator, state: dict[str, Any] | None = None) -> "Chance":
-        """What this generator, which is used up, would draw, from a state where one is given."""
-        return cls(rng, dict(rng.bit_generator.state if state is None else state))
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """Of the generator."""
-        return self._state
+    def of(cls, rng: np.random.Generator) -> "Chance":
+        """What this generator, which is used up, would draw."""
+        return cls(rng, dict(rng.bit_generator.state))
 
     def random(self, n: int) -> tuple[Array, "Chance"]:
         """Uniform numbers in [0, 1), (n,)."""
@@ -54,13 +49,11 @@ class Chance:
         return np.random.default_rng([int(uniform[0] * 2**53), *numbers])
 
 
-def draw_dictionary(arms: Indices, probability: Array, chance: Chance) -> tuple[Indices, Chance]:
-    """The arms kept by one Bernoulli draw each; an empty draw keeps the most probable one."""
-    uniform, chance = chance.random(len(arms))
-    kept = uniform < probability
-    if not kept.any():
-        kept[int(np.argmax(probability))] = True
-    return arms[kept], chance
+def draw_dictionary(probability: Array, chance: Chance) -> tuple[Indices, Chance]:
+    """The places kept by one Bernoulli draw each; an empty draw keeps the most probable one."""
+    uniform, chance = chance.random(len(probability))
+    kept = np.flatnonzero(uniform < probability)
+    return kept if len(kept) else np.array([np.argmax(probability)]), chance
 
 
 def oversampling_for(epsilon: float, delta: float, horizon: int) -> float:
@@ -79,8 +72,3 @@ def oversampling_for(epsilon: float, delta: float, horizon: int) -> float:
 def alpha_of(epsilon: float) -> float:
     """α = (1 + ε)/(1 − ε)."""
     return (1 + epsilon) / (1 - epsilon)
-
-
-def check_probability(name: str, value: float) -> None:
-    """Raise ParameterError unless 0 < value < 1."""
-    real(value, name, "strictly between 0 and 1", above=0, below=1)

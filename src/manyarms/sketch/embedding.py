@@ -45,7 +45,7 @@ class Embedding:
         )
         worst = int(residual.argmin())
         if residual[worst] < -PSD_TOLERANCE * kappa2:
-            raise _negative_variance(
+            raise not_positive(
                 kernel, rows[worst], residual[worst], rows[kept[np.abs(K[worst, kept]).argmax()]]
             )
         return cls(kernel, rows[kept], L), kept
@@ -82,7 +82,7 @@ class Embedding:
         size = np.sqrt(diag[worst]) + np.abs(a) @ np.sqrt(inducing)
         if r[worst] < -allowed - 10 * len(self.L) * EPS * np.square(size):
             against = self.inducing_rows[np.abs(self.L @ Z[worst]).argmax()]
-            raise _negative_variance(self.kernel, X[worst], r[worst], against)
+            raise not_positive(self.kernel, X[worst], r[worst], against)
 
     def check(self, X: Array, diag: Array, r: Array) -> None:
         """Raise KernelError where a residual r (n,) of rows is negative beyond rounding."""
@@ -105,11 +105,12 @@ def ridged_factor(kernel: Kernel, rows: Array, ridge: Array) -> Array:
         raise
 
 
-def _negative_variance(kernel: Kernel, x: Array, variance: float, y: Array) -> KernelError:
+def not_positive(kernel: Kernel, x: Array, variance: float, y: Array) -> KernelError:
+    """What to say of a row x whose variance is negative given others, y being one of them."""
     return KernelError(
-        "the kernel is not positive semi-definite: given the inducing rows, "
-        f"x = {shown(kernel, x)} has the negative variance {variance:.3g}, most of it against "
-        f"y = {shown(kernel, y)}; use a kernel that is a covariance"
+        f"the kernel is not positive semi-definite: x = {shown(kernel, x)} has the negative "
+        f"variance {variance:.3g} given rows such as y = {shown(kernel, y)}; "
+        "use a kernel that is a covariance"
     )
 
 

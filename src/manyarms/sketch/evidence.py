@@ -40,11 +40,6 @@ class Evidence:
     dimension: Callable[[], float] = _nothing  # d̃ = Σ ω σ̃²(x_s); O(m³)
 
     @property
-    def exact(self) -> bool:
-        """The posterior is the exact one."""
-        return self.guarantee == "exact"
-
-    @property
     def eta(self) -> float:
         """η, or a bound on it: how far the sketch is from the exact posterior on what was observed."""
         return self.largest()

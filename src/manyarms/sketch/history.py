@@ -1,6 +1,6 @@
 """What was observed, as sufficient statistics: a value, so that nothing is ever half done."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -8,60 +8,71 @@ from manyarms.errors import ObservationError
 from manyarms.typing import Array, Indices
 
 
-def _no_arms() -> Indices:
-    return np.zeros(0, dtype=np.intp)
-
-
-def _no_numbers() -> Array:
-    return np.zeros(0)
-
-
 @dataclass(frozen=True)
 class History:
-    """Distinct arms pulled, in the order of their numbers, with weight n and reward sum s of each.
+    """The different rows observed, each once, in the order of their first observation.
 
-    An observation with noise ξ_i weighs ξ²/ξ_i² (1 where no noise is given), so that by default n
-    counts pulls and s adds rewards.
+    An observation with noise ξ_i weighs ω = ξ²/ξ_i² (1 where no noise is given), so that by default
+    n counts pulls and s adds rewards.
     """
 
-    pulled: Indices = field(default_factory=_no_arms)  # (u,)
-    counts: Array = field(default_factory=_no_numbers)  # (u,)
-    sums: Array = field(default_factory=_no_numbers)  # (u,)
-    n_observations: int = 0
+    rows: Array  # (u, d)
+    diag: Array  # (u,) k(x, x)
+    keys: Indices  # (u,) numbers of arms, −1 for rows that were only given by value
+    counts: Array  # (u,) n = Σ ω
+    sums: Array  # (u,) s = Σ ω y
+    n_observations: int
+    places: dict[bytes, int]  # of the rows, by content
 
-    def positions(self, arms: Indices) -> Indices:
-        """Where these arms are among those pulled; −1 for those that are not."""
-        at = np.searchsorted(self.pulled, arms)
-        found = np.append(self.pulled, -1)[at] == arms
-        return np.where(found, at, -1)
+    @classmethod
+    def none(cls, n_features: int) -> "History":
+        """Nothing was observed."""
+        empty = np.zeros(0)
+        nowhere = np.zeros(0, dtype=np.intp)
+        return cls(np.zeros((0, n_features)), empty, nowhere, empty, empty, 0, {})
 
-    def add(
-        self, arms: Indices, rewards: Array, weights: Array, n_observations: int | None = None
-    ) -> "History":
-        """With more rewards, each arm once, for one observation each or `n_observations` in all."""
-        new = np.searchsorted(self.pulled, arms)
-        if len(self.pulled) and np.array_equal(self.pulled.take(new, mode="clip"), arms):
-            pulled = self.pulled
-            counts = self.counts.copy()
-            sums = self.sums.copy()
-        else:
-            pulled = np.union1d(self.pulled, arms)
-            old = np.searchsorted(pulled, self.pulled)
-            new = np.searchsorted(pulled, arms)
-            counts = np.zeros(len(pulled))
-            counts[old] = self.counts
-            sums = np.zeros(len(pulled))
-            sums[old] = self.sums
+    def added(
+        self,
+        rows: Array,
+        diag: Array,
+        rewards: Array,
+        weights: Array,
+        keys: Indices,
+        n_observations: int,
+    ) -> tuple["History", Indices]:
+        """With more observations, (n, d) and (n,), for so many rewards, and the places (n,) of the rows."""
+        places = dict(self.places)
+        contents = [row.tobytes() for row in rows + 0.0]  # −0 is 0
+        at = np.array([places.setdefault(each, len(places)) for each in contents], dtype=np.intp)
+        new = np.flatnonzero(at >= len(self.keys))
+        new = new[np.unique(at[new], return_index=True)[1]]
+        numbers = np.concatenate([self.keys, keys[new]])
+        numbers[at] = np.maximum(numbers[at], keys)
         with np.errstate(over="ignore", invalid="ignore"):
-            counts[new] += weights
-            sums[new] += weights * rewards
+            counts = _added(self.counts, at, weights, len(places))
+            sums = _added(self.sums, at, weights * rewards, len(places))
         if not (np.isfinite(counts).all() and np.isfinite(sums).all()):
             raise ObservationError(
                 "the rewards of an arm, times their weights ξ²/noise², add up beyond float64; "
                 "rescale the rewards"
             )
-        n = self.n_observations + (len(arms) if n_observations is None else n_observations)
-        return History(pulled, counts, sums, n)
+        history = History(
+            np.vstack([self.rows, rows[new]]),
+            np.concatenate([self.diag, diag[new]]),
+            numbers,
+            counts,
+            sums,
+            self.n_observations + n_observations,
+            places,
+        )
+        return history, at
+
+
+def _added(before: Array, at: Indices, more: Array, n: int) -> Array:
+    """(n,): what was there before, and more (k,) at these places."""
+    total = np.bincount(at, more, minlength=n).astype(np.float64)
+    total[: len(before)] += before
+    return total
 
 
 def by_arm(arms: Indices, rewards: Array, weights: Array) -> tuple[Indices, Array, Array]:

@@ -35,6 +35,12 @@ def check_rounding(regularization: float, diag: Array, counts: Array) -> None:
         )
 
 
+def check_finite(found: Array) -> None:
+    """Raise NumericalError unless a posterior mean, or what it is made of, is finite."""
+    if not np.isfinite(found).all():
+        raise NumericalError("the posterior mean is not finite in float64; rescale the rewards")
+
+
 def represented_below(
     n_inducing: int, kappa2: float, regularization: float, max_count: float
 ) -> float:
@@ -145,11 +151,6 @@ def solve_transposed(L: Array, B: Array) -> Array:
     return np.asarray(
         blas.dtrsm(1.0, L, B.reshape(len(B), -1), lower=1, trans_a=1, overwrite_b=1)
     ).reshape(B.shape)
-
-
-def solve_cholesky(C: Array, b: Array) -> Array:
-    """(CCᵀ)⁻¹b."""
-    return solve_transposed(C, solve_lower(C, b))
 
 
 def squares(B: Array) -> Array:

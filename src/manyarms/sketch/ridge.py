@@ -11,15 +11,15 @@ No variance shrinks by more than det V_t/det V_τ since a time τ (Abbasi-Yadkor
 log det(V/λ)/ln SHRUNK times, and subtracting never costs digits.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from scipy.linalg import lapack, norm
 
-from manyarms.errors import NumericalError
 from manyarms.sketch.linalg import (
     TINY,
+    check_finite,
     cholesky,
     chunks,
     solve_lower,
@@ -47,6 +47,14 @@ class Ridge:
         C = np.asfortranarray(np.sqrt(regularization) * np.eye(m))
         return cls(regularization, C, np.zeros(m))
 
+    @classmethod
+    def fit(cls, features: Array, counts: Array, sums: Array, regularization: float) -> "Ridge":
+        """The regression on features (u, m), given the weight n and the reward sum s (u,) of each."""
+        V = (features * counts[:, None]).T @ features
+        V[np.diag_indices_from(V)] += regularization
+        C = cholesky(V)
+        return cls(regularization, C, solve_lower(C, features.T @ sums))
+
     def observed(self, features: Array, rewards: Array, weights: Array) -> "Ridge":
         """The regression with these observations, (k, m) and (k,)."""
         roots = np.sqrt(weights)
@@ -54,8 +62,8 @@ class Ridge:
         C, rotated = updated_cholesky(self.C, Y, self.c[:, None])
         with np.errstate(over="ignore", invalid="ignore"):
             c = rotated[:, 0] + solve_lower(C, Y.T @ (roots * rewards))
-        if not (np.isfinite(C).all() and np.isfinite(c).all()):
-            raise NumericalError("the posterior is not finite in float64; rescale the rewards")
+        check_finite(C)
+        check_finite(c)
         return Ridge(self.regularization, C, c, (self.C, Y))
 
     def lowered(self, features: Array, variance: Array, settled: float) -> tuple[Array, float]:
@@ -90,9 +98,9 @@ class Ridge:
         return 0.0
 
     @property
-    def spread(self) -> float:
-        """σ of ⟨θ, w/‖w‖⟩: √(wᵀV⁻¹w)/‖w‖."""
-        return float(norm(solve_lower(self.C, self.w.copy()))) / max(float(norm(self.w)), TINY)
+    def mean_norm(self) -> tuple[float, float]:
+        """‖w‖, and σ of ⟨θ, w/‖w‖⟩: √(wᵀV⁻¹w)/‖w‖."""
+        return _norm_and_spread(self.w, solve_lower(self.C, self.w.copy()))
 
     @property
     def dimension(self) -> float:
@@ -111,3 +119,114 @@ class Ridge:
             B = solve_lower(self.C, np.array(features[rows].T, order="F"))
             variance[rows] = np.einsum("ij,ij->j", B, B)
         return variance
+
+
+@dataclass(frozen=True)
+class SketchedRidge:
+    """The same with Ṽ = λI + BᵀB in place of V, B of m rows: frequent directions.
+
+    (Liberty 2013; Ghashami, Liberty, Phillips, Woodruff 2016.)
+    Rows of A, the √ω φ, are added to the sketch B; where more than m remain after a singular value
+    decomposition, all squared singular values are lowered by the (m + 1)-th, ρ, and the m largest
+    are kept. With ρ̄ the sum of the ρ so far,
+
+        0 ⪯ AᵀA − BᵀB ⪯ ρ̄I,   ρ̄ ≤ ‖A − A_k‖²_F/(m + 1 − k) for every k ≤ m,
+
+    A_k the best approximation of rank k: every shrink takes at least (m + 1)ρ from ‖B‖²_F, and at
+    most kρ of that in the top k directions of A. Papers that count the row just added call this a
+    sketch of m + 1 rows.
+    """
+
+    size: int  # m
+    regularization: float
+    values: Array  # (k,) v, not negative, largest first, k ≤ m: BᵀB = Σ_i v_i d_i d_iᵀ
+    directions: Array  # (k, d) d_i, orthonormal
+    lost: float  # ρ̄
+    b: Array  # (d,) Σ ω y φ
+
+    @classmethod
+    def prior(cls, size: int, regularization: float, d: int) -> "SketchedRidge":
+        """Nothing observed."""
+        return cls(size, regularization, np.zeros(0), np.zeros((0, d)), 0.0, np.zeros(d))
+
+    def observed(self, features: Array, rewards: Array, weights: Array) -> "SketchedRidge":
+        """The regression with these observations, (k, d) and (k,); the sketch shrinks at most once."""
+        m = self.size
+        with np.errstate(over="ignore", invalid="ignore"):
+            b = self.b + features.T @ (weights * rewards)
+        rows = np.sqrt(weights)[:, None] * features
+        B = np.vstack([np.sqrt(self.values)[:, None] * self.directions, rows])
+        _, roots, directions = np.linalg.svd(B, full_matrices=False)
+        values = np.square(roots)
+        shrink = float(values[m]) if len(values) > m else 0.0
+        return replace(
+            self,
+            values=np.maximum(values[:m] - shrink, 0.0),
+            directions=directions[:m],
+            lost=self.lost + shrink,
+            b=b,
+        )
+
+    def lowered(self, features: Array, variance: Array, settled: float) -> tuple[Array, float]:
+        """σ̃² of rows (n, d), anew: a sketch that shrinks can raise them."""
+        return self.leverage(features), settled
+
+    @property
+    def complete(self) -> bool:
+        """The directions span all of the space."""
+        return len(self.directions) == len(self.b)
+
+    def power(self, x: Array, exponent: float) -> Array:
+        """Ṽ^exponent x, (d,): the parts inside and outside the directions."""
+        z = self.directions @ x
+        inside = self.directions.T @ ((self.values + self.regularization) ** exponent * z)
+        if self.complete:
+            return np.asarray(inside)
+        return np.asarray(inside + self.regularization**exponent * (x - self.directions.T @ z))
+
+    def leverage(self, features: Array) -> Array:
+        """σ̃² = φᵀṼ⁻¹φ of rows (n, d)."""
+        Z = np.square(features @ self.directions.T)
+        inside = np.asarray(Z @ (1 / (self.values + self.regularization)))
+        if self.complete:
+            return inside
+        outside = np.einsum("ij,ij->i", features, features) - Z.sum(axis=1)
+        return np.asarray(np.maximum(outside, 0.0) / self.regularization + inside)
+
+    @cached_property
+    def w(self) -> Array:
+        """w̃ = Ṽ⁻¹b, (d,)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.power(self.b, -1)
+
+    @property
+    def log_det(self) -> float:
+        """A bound on log det(V/λ), by AᵀA ⪯ BᵀB + ρ̄I."""
+        eigenvalues = np.zeros(len(self.b))
+        eigenvalues[: len(self.values)] = self.values
+        return float(np.log1p((eigenvalues + self.lost) / self.regularization).sum())
+
+    @property
+    def error(self) -> float:
+        """ρ̄/λ: no direction has lost more of V/λ."""
+        return self.lost / self.regularization
+
+    @property
+    def mean_norm(self) -> tuple[float, float]:
+        """‖w̃‖, and σ̃ of ⟨θ, w̃/‖w̃‖⟩."""
+        return _norm_and_spread(self.w, self.power(self.w, -0.5))
+
+    @property
+    def dimension(self) -> float:
+        """Tr BᵀB(λI + BᵀB)⁻¹, of the rows that the sketch stands for."""
+        return float((self.values / (self.values + self.regularization)).sum())
+
+    def drawn(self, normal: Array) -> Array:
+        """Ṽ^{−½}g of g (d,) standard normal."""
+        return self.power(normal, -0.5)
+
+
+def _norm_and_spread(w: Array, half: Array) -> tuple[float, float]:
+    """‖w‖ and ‖V^{−½}w‖/‖w‖."""
+    length = float(norm(w))
+    return length, float(norm(half)) / max(length, TINY)
