@@ -35,14 +35,24 @@ def test_threads_change_no_choice(policy, confidence):
     [
         ma.Tuning(dense=0),
         ma.Tuning(dense=0, shortlist=16, share=0.2),
-        ma.Tuning(dense=0, shortlist=50, threaded=1),
-        ma.Tuning(threaded=1),
     ],
     ids=repr,
 )
 def test_the_search_changes_no_choice(tuning, confidence):
     expected = arms_played(ma.BKB, confidence)
     np.testing.assert_array_equal(arms_played(ma.BKB, confidence, tuning=tuning), expected)
+
+
+def test_passes_over_many_arms_on_several_threads_change_no_choice():
+    rng = np.random.default_rng(2)
+    X = rng.random((40_000, 2))  # ten chunks
+    f = np.sin(7 * X[:, 0]) * np.cos(5 * X[:, 1])
+    played = []
+    for tuning in (ma.Tuning(dense=10**6), ma.Tuning(dense=0), ma.Tuning(dense=0, shortlist=64)):
+        bandit = ma.BKB(X, KERNEL, confidence=ma.Constant(3.0), tuning=tuning, seed=1)
+        played.append(play(bandit, lambda chosen: f[chosen], 40))
+    np.testing.assert_array_equal(played[0], played[1])
+    np.testing.assert_array_equal(played[0], played[2])
 
 
 def test_a_generator_is_a_seed():

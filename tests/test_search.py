@@ -118,7 +118,7 @@ def test_bounds_hold_across_observations_and_appends(seed, regularization):
     arms = Arms(X, np.ones(80))
     policy.observe(rng.integers(80, size=5), rng.standard_normal(5))
     then = policy.belief
-    level = Level(None, Table.at(Store(arms, np.inf, False), then), 0)
+    level = Level(None, Table.at(Store(arms, np.inf), then), 0)
     for _ in range(10):
         policy.observe(rng.integers(80, size=2), 3 * rng.standard_normal(2))
         mean, variance = policy.belief.moments(X, np.ones(80))
@@ -136,7 +136,7 @@ def test_a_table_brought_forward_is_one_computed_anew(seed, portions, keep):
     policy = ma.BKB(X, RBF(0.2), regularization=0.01)
     arms = Arms(X, np.ones(90))
     policy.observe([0], [1.0])
-    table = Table.at(Store(arms, np.inf if keep else 0.0, False), policy.belief)
+    table = Table.at(Store(arms, np.inf if keep else 0.0), policy.belief)
     belief = policy.belief
     waiting = ()
     for n in portions:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from manyarms.errors import KernelError, ManyArmsError
-from manyarms.kernels.base import Kernel, as_blocks
-from manyarms.kernels.distances import row_blocks
+from manyarms.kernels.base import Kernel
+from manyarms.kernels.distances import as_blocks, row_blocks
 from manyarms.typing import AnyArray, Array
 
 DIAGONAL_BLOCK = 32

@@ -8,7 +8,7 @@ import numpy as np
 
 from manyarms.errors import KernelError
 from manyarms.numbers import real
-from manyarms.typing import Array, ArrayLike
+from manyarms.typing import Array
 
 
 class Kernel(ABC):
@@ -126,13 +126,3 @@ class Product(Kernel):
     def gradient(self, X: Array, Y: Array, V: Array) -> Array:
         first, second = self.first(Y, X).T, self.second(Y, X).T
         return self.first.gradient(X, Y, V * second) + self.second.gradient(X, Y, V * first)
-
-
-def as_blocks(X: ArrayLike, Y: ArrayLike) -> tuple[Array, Array]:
-    """Both blocks of rows as float64 arrays of as many columns."""
-    X, Y = np.asarray(X, dtype=np.float64), np.asarray(Y, dtype=np.float64)
-    if X.ndim != 2 or Y.ndim != 2 or X.shape[1] != Y.shape[1]:
-        raise KernelError(
-            f"a kernel takes two blocks of rows with as many columns, got shapes {X.shape} and {Y.shape}"
-        )
-    return X, Y

@@ -6,8 +6,9 @@ import numpy as np
 
 from manyarms.errors import KernelError
 from manyarms.kernels.adapters import as_kernel
-from manyarms.kernels.base import Kernel, as_blocks
+from manyarms.kernels.base import Kernel
 from manyarms.kernels.discrete import BITS, unpack
+from manyarms.kernels.distances import as_blocks
 from manyarms.numbers import whole
 from manyarms.typing import Array
 

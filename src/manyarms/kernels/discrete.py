@@ -3,8 +3,8 @@
 import numpy as np
 
 from manyarms.errors import ArmsError, KernelError
-from manyarms.kernels.base import Kernel, as_blocks
-from manyarms.kernels.distances import row_blocks
+from manyarms.kernels.base import Kernel
+from manyarms.kernels.distances import as_blocks, row_blocks
 from manyarms.kernels.stationary import as_lengthscale, check_lengthscale
 from manyarms.typing import AnyArray, Array, ArrayLike
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from manyarms.errors import KernelError
-from manyarms.typing import Array
+from manyarms.typing import Array, ArrayLike
 
 BLOCK_PAIRS = 1 << 16
 """Pairs computed at a time: 512 KiB of float64, so that a block's passes stay in cache."""
@@ -28,6 +28,16 @@ LARGEST = 1e150
 
 FEW = 8
 """Columns up to which subtracting is cheaper than splitting."""
+
+
+def as_blocks(X: ArrayLike, Y: ArrayLike) -> tuple[Array, Array]:
+    """Both blocks of rows as float64 arrays of as many columns."""
+    X, Y = np.asarray(X, dtype=np.float64), np.asarray(Y, dtype=np.float64)
+    if X.ndim != 2 or Y.ndim != 2 or X.shape[1] != Y.shape[1]:
+        raise KernelError(
+            f"a kernel takes two blocks of rows with as many columns, got shapes {X.shape} and {Y.shape}"
+        )
+    return X, Y
 
 
 def row_blocks(n_rows: int, n_columns: int) -> list[slice]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyarms.errors import KernelError
-from manyarms.kernels.base import Kernel, as_blocks
+from manyarms.kernels.base import Kernel
+from manyarms.kernels.distances import as_blocks
 from manyarms.numbers import real, whole
 from manyarms.typing import Array
 

@@ -5,8 +5,8 @@ from abc import abstractmethod
 import numpy as np
 
 from manyarms.errors import KernelError
-from manyarms.kernels.base import Kernel, as_blocks
-from manyarms.kernels.distances import FEW, ScaledPoints, few_squared_distances
+from manyarms.kernels.base import Kernel
+from manyarms.kernels.distances import FEW, ScaledPoints, as_blocks, few_squared_distances
 from manyarms.typing import Array, ArrayLike
 
 

@@ -36,7 +36,7 @@ def estimate(n_arms: int, n_features: int, m: int) -> Estimate:
     spent = []
     for _ in range(2):  # the first warms up
         start = perf_counter()
-        Table.at(Store(arms, 0.0, True), after)
+        Table.at(Store(arms, 0.0), after)
         spent.append(perf_counter() - start)
     least = PER_ARM * n_arms + 8 * m**2
     return Estimate(least, least + 8 * m * n_arms, min(spent) * n_arms / len(rows))

@@ -38,7 +38,7 @@ PATIENCE = 0.25
 early doubles it."""
 LEAST_PATIENCE = 2.0**-10
 MOST_PATIENCE = 1.0
-SOME = 16
+SOME = 8
 """Arms that are scored to see whether a list is short enough."""
 FIRST_BLOCK = 64
 """Arms scored at a time when a list is of no use, best bound first; each time four times as many."""
@@ -154,12 +154,13 @@ class Lazy:
         """A level brought to the last real belief."""
         if not self.levels:
             self.stats.count("passes")
-            store = Store(self.arms, self.room, len(self.arms.rows) >= self.tuning.threaded)
+            store = Store(self.arms, self.room)
             self.levels.append(Level(None, Table.at(store, self._real), self.now))
         level = self.levels[depth]
         behind = self.now - level.at
         if behind:
-            self.stats.count(f"passes over list {depth}" if depth else "passes")
+            if not self._dense:
+                self.stats.count(f"passes over list {depth}" if depth else "passes")
             table = level.table
             if behind <= len(self.trail):
                 table = table.brought(self.trail[-behind:])

@@ -23,16 +23,17 @@ from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import blas
 
 from manyarms.beliefs.base import Arms, Step
 from manyarms.beliefs.frozen import Frozen
 from manyarms.search.scores import Acquisition, Upper, best_of
 from manyarms.search.work import in_parallel
-from manyarms.sketch.linalg import EPS, solve_transposed, solver, squares
+from manyarms.sketch.linalg import EPS, solver, squares
 from manyarms.typing import Array, Indices, Mask
 
 LARGE = 1 << 15
-"""Arms up to which all are one chunk: calls cost more than a cache that is missed."""
+"""Arms up to which all are one chunk: calls and threads cost more than a cache that is missed."""
 WIDE = 4096
 """Arms to a chunk where there are more: their coordinates stay in cache."""
 RESERVED = 1 << 26
@@ -54,12 +55,11 @@ class Store:
     them are coordinates, those behind them kernel columns still.
     """
 
-    def __init__(self, arms: Arms, room: float, threaded: bool) -> None:
+    def __init__(self, arms: Arms, room: float) -> None:
         n = len(arms.rows)
         width = WIDE if n > LARGE else max(1, n)
         self.arms = arms
         self.room = room  # bytes that z of all arms may take
-        self.threaded = threaded
         self.chunks = [slice(start, min(start + width, n)) for start in range(0, n, width)]
         # What is not written to takes no memory: a small table has room for many at once.
         rows = max(SPARE, min(1024, RESERVED // max(1, 8 * n)))
@@ -101,7 +101,7 @@ class Store:
     def part(self, positions: Indices, m: int) -> "Store":
         """Of fewer arms, at positions that ascend, with m coordinates that are settled."""
         arms = self.arms
-        made = Store(Arms(arms.rows[positions], arms.diag[positions]), self.room, self.threaded)
+        made = Store(Arms(arms.rows[positions], arms.diag[positions]), self.room)
         if not self.keeps(m):
             return made.without_Z()
         made.with_room(0, m).settle_at(m)
@@ -135,7 +135,7 @@ class Store:
             return G
         ahead, corner = self.last_rows(belief)
         M = np.empty(G.shape)
-        M[:, p:] = solve_transposed(corner, np.array(G[:, p:].T, order="F")).T
+        M[:, p:] = blas.dtrsm(1.0, corner, G[:, p:].T, lower=1, trans_a=1).T  # aᵀ = g₊ᵀL₊₊⁻¹
         np.subtract(G[:, :p], M[:, p:] @ ahead, out=M[:, :p])
         return M
 
@@ -162,11 +162,10 @@ class Store:
 
     def each(self, work: Callable[[int], None]) -> None:
         """Do some work on the chunks, by their numbers."""
-        if self.threaded:
+        if len(self.chunks) > 1:
             in_parallel(work, range(len(self.chunks)))
-            return
-        for i in range(len(self.chunks)):
-            work(i)
+        elif self.chunks:
+            work(0)
 
 
 def _grown(Z: Array, p: int, room: int) -> Array:

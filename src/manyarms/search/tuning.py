@@ -13,16 +13,13 @@ class Tuning:
         over by bounds. Measured with `benchmarks/core.py`: below some ten thousand arms a pass costs less than the lists.
     shortlist : arms on the last list, which are brought forward at every observation.
     share : a list has at most this part of the arms it was made from.
-    threaded : arms from which a pass is shared between threads.
     """
 
     dense: int = 32_768
     shortlist: int = 1024
     share: float = 1 / 16
-    threaded: int = 65_536
 
     def __post_init__(self) -> None:
         whole(self.dense, "dense", at_least=0)
         whole(self.shortlist, "shortlist")
         real(self.share, "share", "a fraction between 0 and 1", above=0, below=1)
-        whole(self.threaded, "threaded")
