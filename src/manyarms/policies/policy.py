@@ -28,6 +28,7 @@ from manyarms.kernels.objects import encoder_of, shown
 from manyarms.numbers import real, whole
 from manyarms.policies.batches import BatchRule, GlobalRule
 from manyarms.policies.checks import (
+    NO_ARMS,
     as_arms,
     as_excluded,
     as_generator,
@@ -51,6 +52,8 @@ from manyarms.typing import Array, ArrayLike, Indices, Mask, Seed
 
 ROWS = 1 << 16
 """Rows whose k(x, x) is computed at a time."""
+NOTHING: tuple[int, ...] = ()
+"""No arms. This very object needs no check: most calls have no other."""
 
 
 class Prediction(NamedTuple):
@@ -195,8 +198,8 @@ class Policy:
         n: int | None = 1,
         *,
         arms: ArrayLike | None = None,
-        pending: ArrayLike = (),
-        exclude: ArrayLike = (),
+        pending: ArrayLike = NOTHING,
+        exclude: ArrayLike = NOTHING,
     ) -> Indices:
         """The n arms to pull next, (n,).
 
@@ -212,12 +215,12 @@ class Policy:
         `exclude`; `pending` is then as in `observe`, by value too. What a radius promises holds for sets that change (the
         paper's appendix A): `Certified`, `Theory` and `LogDet` contain f everywhere; `Bayes` is taken for k arms.
         """
-        size = None if n is None else whole(n, "n")
+        size = n if n is None or (type(n) is int and n > 0) else whole(n, "n")
         if arms is None:
             self._check_table()
-            k = self.n_arms
-            outstanding = as_arms(pending, k)
-            barred = as_excluded(exclude, k)
+            k = len(self.arms)
+            outstanding = NO_ARMS if pending is NOTHING else as_arms(pending, k)
+            barred = None if exclude is NOTHING else as_excluded(exclude, k)
             first = self._first_arm
             log = self._state.log
             diag = self._diag
@@ -444,7 +447,7 @@ class Policy:
         return self.arms[self._numbers(arms)].astype(np.float64, copy=False)
 
     def _check_table(self) -> None:
-        if not self.n_arms:
+        if not len(self.arms):
             raise ArmsError(
                 "the policy was made without arms: pass those of now, as choose(arms=X) or predict(X)"
             )
