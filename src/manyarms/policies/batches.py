@@ -6,6 +6,8 @@ The rule is that of Batch-BKB (Calandriello, Carratino, Lazaric, Valko, Rosasco;
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from manyarms.numbers import real
 from manyarms.search.scores import ArmScores
 from manyarms.typing import Indices
@@ -47,10 +49,13 @@ class _Sum:
     def __init__(self, threshold: float, scores: ArmScores) -> None:
         self._threshold = threshold
         self._scores = scores
+        self._variance: dict[int, float] = {}  # of arms in the batch, many of them more than once
         self._shrunk = 1.0
 
     def goes_on(self, positions: Indices) -> bool:
-        if len(positions):
-            _, variance = self._scores.moments(positions)
-            self._shrunk += float(variance.sum())
+        new = [arm for arm in positions.tolist() if arm not in self._variance]
+        if new:
+            _, variance = self._scores.moments(np.array(new))
+            self._variance.update(zip(new, variance.tolist(), strict=True))
+        self._shrunk += sum(self._variance[arm] for arm in positions.tolist())
         return self._shrunk <= self._threshold

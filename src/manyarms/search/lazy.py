@@ -19,6 +19,7 @@ too.
 """
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -44,6 +45,8 @@ FIRST_BLOCK = 64
 """Arms scored at a time when a list is of no use, best bound first; each time four times as many."""
 MANY = 64
 """Arms that may be best, above which variances are computed anew: rounding may be why."""
+FEW = 3
+"""Supposed pulls that the table of all arms follows where it is small. More of them pay for a list."""
 STEPS = 4
 """Steps that are kept beyond those that a table follows, half as many as W has rows."""
 
@@ -94,19 +97,14 @@ class Lazy:
 
     def after(self, step: Step) -> "Lazy":
         """At the belief after one more step."""
-        belief: Frozen = step.after  # type: ignore[assignment]
-        trail = (*self.trail, step)[-(belief.m // 2 + STEPS) :]
-        return Lazy(
-            belief,
-            self.arms,
-            self.room,
-            self.tuning,
-            self.stats,
-            self.levels.copy(),
-            self.now + 1,
-            trail,
-            patience=self.patience,
-        )
+        made = copy(self)
+        made.belief = step.after  # type: ignore[assignment]
+        made.levels = self.levels.copy()
+        made.now = self.now + 1
+        made.trail = (*self.trail, step)[-(len(made.belief.w) // 2 + STEPS) :]
+        made.supposed = ()
+        made._front = None
+        return made
 
     def supposing(self, positions: Indices) -> "Lazy":
         """If these arms were pulled once more each. What is real is shared with this value."""
@@ -114,8 +112,10 @@ class Lazy:
             self._brought(0)
         rows = self.arms.rows[positions].astype(np.float64, copy=False)
         step = self.belief.supposing(rows, self.arms.diag[positions])
-        belief: Frozen = step.after  # type: ignore[assignment]
-        return replace(self, belief=belief, supposed=(*self.supposed, step))
+        made = copy(self)
+        made.belief = step.after  # type: ignore[assignment]
+        made.supposed = (*self.supposed, step)
+        return made
 
     def current(self) -> tuple[Array, Array]:
         """μ̃ and σ̃² of all arms, as they are kept."""
@@ -138,7 +138,9 @@ class Lazy:
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         """The arm of largest value."""
-        if self._dense or not isinstance(acquisition, Upper):
+        # A long batch has lists even where arms are few: they hold as long as it lasts.
+        many = len(self.arms.rows) > 2 * self.tuning.shortlist and len(self.supposed) > FEW
+        if not isinstance(acquisition, Upper) or (self._dense and not many):
             table = self._front_table(0)
             some = table.may_be_best(acquisition, barred)
             if len(some) > MANY and table.n_steps and not self.supposed:
@@ -228,7 +230,9 @@ class Lazy:
                 return depth
             if len(level.barred) and (barred is None or not barred[level.barred].all()):
                 return depth
-            if self.levels[depth - 1].moved(self.belief) > level.most_moved:
+            above = self.levels[depth - 1]
+            # What is only supposed leaves the means where they are.
+            if above.at < self.now and above.moved(self.belief) > level.most_moved:
                 self._learn(depth, 2.0, beta)
                 return depth
         # A last list that is long wants another one below it.
@@ -266,7 +270,7 @@ class Lazy:
         """A list of the arms of largest bound; None where it would leave out arms which may be best."""
         table = level.table
         length = max(self.tuning.shortlist, int(self.tuning.share * len(table.mean)))
-        moved = level.moved(self.belief)
+        moved = level.moved(self.belief) if level.at < self.now else 0.0
         sd = np.sqrt(table.variance + table.largest_slack)
         shut = level.shut(barred)
         mean = table.mean if shut is None else np.where(shut, -np.inf, table.mean)
