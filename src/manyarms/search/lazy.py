@@ -21,6 +21,7 @@ too.
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, field, replace
+from math import sqrt
 
 import numpy as np
 
@@ -339,10 +340,10 @@ class Lazy:
 
 
 def _least(table: Table, some: Indices, acquisition: Upper) -> float:
-    """A lower bound on the largest score of these arms, less what counts as a tie."""
+    """A lower bound on the largest score of these arms, which nearly tie, less what is a tie."""
     if not len(some):
         return -np.inf
-    low = np.maximum(table.variance[some] - table.slack(some), 0.0)
-    values, tolerance = acquisition(table.mean[some], np.sqrt(low))
-    best = int(np.argmax(values))
-    return float(values[best] - 4 * tolerance[best])
+    mean = float(table.mean[some[0]])
+    variance = float(table.variance[some[0]]) - float(table.slack(some[0]))
+    value = mean + acquisition.beta * sqrt(max(variance, 0.0))
+    return value - 4 * acquisition.tie(mean, value)

@@ -290,9 +290,10 @@ class Table:
     # Rounding
 
     def slack(self, positions: Indices) -> Array:
-        """How far the variances of some arms may be from the true ones by rounding, (k,)."""
+        """How far the variances of arms may be from the true ones by rounding; of some, or of one."""
         subtracted, outside = self._rounding()
-        return np.asarray(subtracted * self.computed[positions] + outside)
+        slack: Array = subtracted * self.computed[positions] + outside
+        return slack
 
     @property
     def largest_slack(self) -> float:
