@@ -9,6 +9,7 @@ import pytest
 import manyarms as ma
 from manyarms import kernels as k
 from manyarms.domains import AdaBKB, Box
+from manyarms.domains.tree import SPLITS
 from manyarms.errors import ArmsError, KernelError, NormWarning, ParameterError
 
 PROBLEMS = {
@@ -56,7 +57,7 @@ def run(d, seed, steps=None, **options):
 
 
 def covers(tree, x):
-    return bool(tree.leaves.cover(x).any())
+    return tree.covers(x)
 
 
 @pytest.mark.parametrize(("d", "seeds", "share"), [(1, 14, 0.2), (2, 6, 0.2)])
@@ -104,12 +105,14 @@ def test_leaves_tile_what_was_not_dropped():
     tree = policy.tree
     rng = np.random.default_rng(0)
     X = rng.random((500, 2))
-    low, high = tree.leaves.low, tree.leaves.high
+    low, high = tree.leaves["low"], tree.leaves["high"]
     inside = ((low[:, None] < X) & (X < high[:, None])).all(axis=2)
     assert inside.sum(axis=0).max() <= 1
     without = run(2, 1, 3)[0].tree  # early: nothing dropped yet
     if not without.n_dropped:
-        assert np.prod(without.leaves.high - without.leaves.low, axis=1).sum() == pytest.approx(1.0)
+        assert np.prod(
+            without.leaves["high"] - without.leaves["low"], axis=1
+        ).sum() == pytest.approx(1.0)
     assert len(tree.leaves) + tree.n_dropped <= tree.n_cells
 
 
@@ -117,9 +120,9 @@ def test_the_index_bounds_f_over_the_cell():
     policy, f, _ = run(2, 3, 40)
     tree, rng = policy.tree, np.random.default_rng(0)
     leaves = tree.leaves
-    reach = tree.norm * policy._reach[leaves.depth]
+    reach = tree.norm * policy._reach[leaves["depth"]]
     for low, high, cap, centre, inside in zip(
-        leaves.low, leaves.high, leaves.cap, leaves.centre, reach, strict=True
+        leaves["low"], leaves["high"], leaves["cap"], tree.centres, reach, strict=True
     ):
         X = rng.uniform(low, high, (30, 2))
         values = f(X)
@@ -144,46 +147,109 @@ def test_a_coarse_sketch_serves_as_well():
 def test_only_the_leaves_on_top_are_scored_and_the_choice_is_that_of_all():
     policy, _, _ = run(2, 5, 40)
     tree = policy.tree
-    cap, width = policy._bounds(policy.belief, tree.leaves, policy.beta, refuted=False)
-    everything = replace(tree.leaves, cap=cap, width=width)
+    everything = policy._bounded(policy.belief, tree.leaves, policy.beta, refuted=False)
     full, at = policy._grown(policy.belief, replace(tree, leaves=everything), policy.beta)
-    np.testing.assert_array_equal(policy.choose()[0], full.leaves.centre[at])
+    np.testing.assert_array_equal(policy.choose()[0], full.centres[at])
+
+
+HARTMANN = {
+    3: (
+        [[3, 10, 30], [0.1, 10, 35], [3, 10, 30], [0.1, 10, 35]],
+        [[3689, 1170, 2673], [4699, 4387, 7470], [1091, 8732, 5547], [381, 5743, 8828]],
+        (3.86278, 0.942, 0.954),
+    ),
+    6: (
+        [[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14], [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]],
+        [[1312, 1696, 5569, 124, 8283, 5886], [2329, 4135, 8307, 3736, 1004, 9991],
+         [2348, 1451, 3522, 2883, 3047, 6650], [4047, 8828, 8732, 5743, 1091, 381]],
+        (3.32237, 0.257, 0.382),
+    ),
+}  # fmt: skip
+"""Of each dimension: A, 10⁴P, and the largest value, the mean and the standard deviation over the cube."""
 
 
 def hartmann(X):
-    """Hartmann-6 with mean 0 and standard deviation 1 over the cube, and its maximum."""
-    A = np.array(
-        [
-            [10, 3, 17, 3.5, 1.7, 8],
-            [0.05, 10, 17, 0.1, 8, 14],
-            [3, 3.5, 1.7, 10, 17, 8],
-            [17, 8, 0.05, 10, 0.1, 14],
-        ]
-    )
-    P = [[1312, 1696, 5569, 124, 8283, 5886], [2329, 4135, 8307, 3736, 1004, 9991],
-         [2348, 1451, 3522, 2883, 3047, 6650], [4047, 8828, 8732, 5743, 1091, 381]]  # fmt: skip
-    distances = (A * np.square(X[:, None] - np.array(P) / 1e4)).sum(axis=2)
-    return (np.exp(-distances) @ [1.0, 1.2, 3.0, 3.2] - 0.26) / 0.385
+    """How far Hartmann's function is below its maximum, in standard deviations over the cube, (n,) and ≤ 0."""
+    A, P, (largest, _, deviation) = HARTMANN[X.shape[1]]
+    distances = (np.array(A) * np.square(X[:, None] - 1e-4 * np.array(P))).sum(axis=2)
+    return (np.exp(-distances) @ [1.0, 1.2, 3.0, 3.2] - largest) / deviation
 
 
-def test_a_norm_far_too_small_is_warned_of_once_and_loses_no_cell():
-    """The tree of Hartmann-6 told F = 1 collapsed to some leaves, and ended with regret 0.4 to 1.7."""
-    policy = AdaBKB(
-        Box([[0, 1]] * 6), k.RBF(0.5), regularization=1e-4, confidence=ma.Certified(1.0, 0.01)
-    )
-    highest = -np.inf
+def searched(f, level, d, steps=200, seed=0, **options):
+    """AdaBKB on a function with f ≤ 0 = max f, level above which its mean is: the policy, the least regret and the warnings."""
+    settings = {"confidence": ma.Certified(1.0, 0.01), **options}
+    policy = AdaBKB(Box([[0, 1]] * d), k.RBF(0.5), regularization=1e-4, **settings)
+    rng = np.random.default_rng(seed)
+    regret = np.inf
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for _ in range(200):
+        for _ in range(steps):
             x = policy.choose()
-            policy.observe(x, hartmann(x))
-            highest = max(highest, hartmann(x)[0])
+            value = f(x)
+            policy.observe(x, value + level + 0.01 * rng.standard_normal(1))
+            regret = min(regret, -value[0])
+    return policy, regret, caught
+
+
+def on_hartmann(d, **options):
+    """The same on Hartmann's function of mean 0 and standard deviation 1."""
+    largest, mean, deviation = HARTMANN[d][2]
+    return searched(hartmann, (largest - mean) / deviation, d, **options)
+
+
+@pytest.mark.parametrize(
+    ("d", "norm", "bar"), [(3, 1.0, 0.03), (3, 3.0, 0.03), (6, 1.0, 0.1), (6, 3.0, 0.1)]
+)
+def test_a_norm_far_too_small_is_warned_of_once_and_the_search_goes_on(d, norm, bar):
+    """Hartmann-3 told F = 1 stayed in its second basin (regret 0.81), Hartmann-6 told F = 3 ended with 0.31."""
+    policy, regret, caught = on_hartmann(d, confidence=ma.Certified(norm, 0.01))
+    assert [warning.category for warning in caught] == [NormWarning]
+    assert caught[0].filename == __file__
+    assert policy.tree.refuted
+    volumes = np.prod(policy.tree.leaves["high"] - policy.tree.leaves["low"], axis=1)
+    assert volumes.sum() == pytest.approx(1.0)
+    assert regret < bar
+
+
+def test_a_norm_is_refuted_with_a_radius_that_promises_nothing_too():
+    """Five leaves were left, none near the maximum, and nothing was said."""
+    policy, regret, caught = on_hartmann(3, seed=1, confidence=ma.Constant(2.0), norm=1.0)
     assert [warning.category for warning in caught] == [NormWarning]
     assert policy.tree.refuted
-    assert np.prod(policy.tree.leaves.high - policy.tree.leaves.low, axis=1).sum() == pytest.approx(
-        1.0
+    assert regret < 0.1
+
+
+@pytest.mark.parametrize(
+    "radius", [ma.Certified(100.0, 0.01), ma.Certified(1.0, 0.01, double=True)]
+)
+def test_a_large_norm_splits_a_bounded_number_of_cells(radius):
+    """A choice took minutes: millions of cells were split before the first pull."""
+    policy, _, caught = on_hartmann(3, steps=8, confidence=radius)
+    assert not caught
+    assert policy.norm >= 8
+    assert policy.tree.n_cells <= 1 + 8 * SPLITS * policy.children
+
+
+def test_one_cell_that_is_left_is_warned_of():
+    """f is steep at the edge where it is largest, so that its neighbours are dropped."""
+    kernel = k.RBF(0.1)
+    policy = AdaBKB(
+        Box([[0, 1]]), kernel, regularization=1e-6, confidence=ma.Certified(1.5, 1e-3), depth=3
     )
-    assert (3.32237 - 0.26) / 0.385 - highest < 0.2
+
+    def tell(x):
+        policy.observe(x, 1.5 * kernel(x, np.array([[-0.1]]))[:, 0])
+
+    def tell_some():
+        tell(np.linspace(0, 1, 21)[:, None])
+        for _ in range(8):
+            tell(policy.choose())
+
+    with pytest.warns(NormWarning, match="one cell is left") as caught:
+        tell_some()
+    assert len(caught) == 1
+    assert len(policy.tree.leaves) == 1
+    assert covers(policy.tree, np.zeros(1))
 
 
 def test_a_true_norm_is_not_refuted():

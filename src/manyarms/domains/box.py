@@ -10,7 +10,6 @@
 Encoded rows have the numbers first, in the order given, then the choices.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,43 +30,8 @@ TOLERANCE = 1e-9
 """How far outside [0, 1], or off a step, an encoded number may be by rounding."""
 
 
-class Column(ABC):
-    """One side of a box."""
-
-    name: str
-
-    @abstractmethod
-    def encode(self, value: Any) -> float:
-        """The encoded value; ArmsError where it is not of this column."""
-
-    def check(self, value: Any) -> None:
-        """Raise ArmsError where it is not of this column."""
-        self.encode(value)
-
-    @abstractmethod
-    def decode(self, code: float) -> Any:
-        """The value."""
-
-    @abstractmethod
-    def snap(self, codes: Array) -> Array:
-        """The nearest codes that stand for values."""
-
-    @abstractmethod
-    def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """Codes drawn uniformly, (n,)."""
-
-    @property
-    @abstractmethod
-    def size(self) -> float:
-        """How many values there are."""
-
-    @abstractmethod
-    def grid(self) -> Array:
-        """The codes of all values, of which there are finitely many."""
-
-
 @dataclass(frozen=True)
-class Range(Column):
+class Range:
     """Numbers from low to high."""
 
     name: str
@@ -90,52 +54,59 @@ class Range(Column):
                 f"{self.name!r} must be narrower than float64's range, got {self.low} to {self.high}"
             )
 
+    def _scaled(self, values: Any) -> Any:
+        """Numbers, or their logarithms."""
+        return np.log(values) if self.log else values
+
     def _codes(self, values: Array) -> Array:
-        low, high, scaled = (np.log(x) if self.log else x for x in (self.low, self.high, values))
-        return np.clip((scaled - low) / (high - low), 0.0, 1.0)
+        low = self._scaled(self.low)
+        return np.clip((self._scaled(values) - low) / (self._scaled(self.high) - low), 0.0, 1.0)
 
     def _values(self, codes: Array) -> Array:
-        low, high = (np.log(x) if self.log else x for x in (self.low, self.high))
-        scaled = low + codes * (high - low)
+        low = self._scaled(self.low)
+        scaled = low + codes * (self._scaled(self.high) - low)
         values = np.clip(np.exp(scaled) if self.log else scaled, self.low, self.high)
         return np.rint(values) if self.whole else values
 
     def check(self, value: Any) -> None:
-        number = real(
-            value, repr(self.name), f"a number from {self.low:g} to {self.high:g}", error=ArmsError
-        )
+        """Raise ArmsError where the value is not of this column."""
+        kind = "a whole number" if self.whole else "a number"
+        expected = f"{kind} from {self.low:g} to {self.high:g}"
+        number = real(value, repr(self.name), expected, error=ArmsError)
         if not self.low <= number <= self.high or (self.whole and number != round(number)):
-            kind = "a whole number" if self.whole else "a number"
-            raise ArmsError(
-                f"{self.name!r} must be {kind} from {self.low:g} to {self.high:g}, got {value!r}"
-            )
+            raise ArmsError(f"{self.name!r} must be {expected}, got {value!r}")
 
     def encode(self, value: Any) -> float:
-        self.check(value)
+        """The encoded value, of one that was checked."""
         return float(self._codes(np.array([float(value)]))[0])
 
     def decode(self, code: float) -> float | int:
+        """The value."""
         value = float(self._values(np.array([code]))[0])
         return int(value) if self.whole else value
 
     def snap(self, codes: Array) -> Array:
+        """The nearest codes that stand for values."""
         codes = np.clip(codes, 0.0, 1.0)
         return self._codes(self._values(codes)) if self.whole else codes
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
+        """Codes drawn uniformly, (n,)."""
         if not self.whole:
             return rng.random(n)
-        low, high = (np.log(x) if self.log else x for x in (self.low - 0.5, self.high + 0.5))
-        drawn = low + rng.random(n) * (high - low)  # as much room for the ends as for the others
-        return self._codes(
-            np.clip(np.rint(np.exp(drawn) if self.log else drawn), self.low, self.high)
-        )
+        # As much room for the ends as for the others.
+        low = self._scaled(self.low - 0.5)
+        drawn = low + rng.random(n) * (self._scaled(self.high + 0.5) - low)
+        values = np.rint(np.exp(drawn) if self.log else drawn)
+        return self._codes(np.clip(values, self.low, self.high))
 
     @property
     def size(self) -> float:
+        """How many values there are."""
         return self.high - self.low + 1 if self.whole else np.inf
 
     def grid(self) -> Array:
+        """The codes of all values, of whole numbers."""
         return self._codes(np.arange(self.low, self.high + 1, dtype=np.float64))
 
     def beside(self, code: float) -> list[float]:
@@ -147,7 +118,7 @@ class Range(Column):
 
 
 @dataclass(frozen=True)
-class Choice(Column):
+class Choice:
     """One of some levels."""
 
     name: str
@@ -169,7 +140,12 @@ class Choice(Column):
     def _codes(self) -> dict[Any, int]:
         return {level: code for code, level in enumerate(self.levels)}
 
+    def check(self, value: Any) -> None:
+        """Raise ArmsError where the value is not of this column."""
+        self.encode(value)
+
     def encode(self, value: Any) -> float:
+        """The code; ArmsError where the value is not of this column."""
         try:
             return float(self._codes[value])
         except (KeyError, TypeError) as error:
@@ -178,19 +154,24 @@ class Choice(Column):
             ) from error
 
     def decode(self, code: float) -> Any:
+        """The value."""
         return self.levels[int(code)]
 
     def snap(self, codes: Array) -> Array:
+        """The nearest codes that stand for values."""
         return np.clip(np.rint(codes), 0, len(self.levels) - 1)
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
+        """Codes drawn uniformly, (n,)."""
         return rng.integers(len(self.levels), size=n).astype(np.float64)
 
     @property
     def size(self) -> float:
+        """How many values there are."""
         return len(self.levels)
 
     def grid(self) -> Array:
+        """The codes of all values."""
         return np.arange(len(self.levels), dtype=np.float64)
 
     def beside(self, code: float) -> list[float]:
@@ -252,9 +233,7 @@ class Box:
         """One point or several as a list, each checked: dicts, or tuples where the box has no names."""
         if isinstance(points, Mapping):
             return [self._point(points)]
-        if not isinstance(points, Sequence | np.ndarray) or isinstance(points, str):
-            raise ArmsError(f"expected a point of {self!r}, or several, got {points!r}")
-        if isinstance(points, np.ndarray) and not points.ndim:
+        if not _is_sequence(points):
             raise ArmsError(f"expected a point of {self!r}, or several, got {points!r}")
         one = not self.named and len(points) and not isinstance(points[0], Sequence | np.ndarray)
         return [self._point(point) for point in ([points] if one else points)]
@@ -273,11 +252,7 @@ class Box:
                     f"a point of this box is a dict of the columns {self.names}, got {point!r}"
                 )
             return [point[name] for name in self.names]
-        if (
-            not isinstance(point, Sequence | np.ndarray)
-            or isinstance(point, str)
-            or len(point) != len(self.columns)
-        ):
+        if not _is_sequence(point) or len(point) != len(self.columns):
             raise ArmsError(f"a point of this box has {len(self.columns)} numbers, got {point!r}")
         return list(point)
 
@@ -353,6 +328,13 @@ class Box:
             return f"{column.name}={ends}"
 
         return f"Box({', '.join(map(shown, self.columns))})"
+
+
+def _is_sequence(value: Any) -> bool:
+    """Several values: neither a string nor an array of one number."""
+    if isinstance(value, np.ndarray):
+        return value.ndim > 0
+    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _column(name: str, value: Any) -> Range | Choice:
