@@ -204,8 +204,7 @@ class Drawn:
 
     def _drawn(self, fresh: Array, record: Record | None) -> "Drawn":
         """On the next dictionary, `fresh` (u,) being the weight that came in since the last."""
-        inside = np.zeros(len(fresh), dtype=bool)
-        inside[self.dictionary] = True
+        inside = np.isin(np.arange(len(fresh)), self.dictionary)
         rows = Candidates(self.variance, self.seen.counts, fresh, self.inclusion, inside)
         # Lines 6 and 7, for all rows at once: p̃_{t+1,i} = q̄ · σ̃²_t(x̃_i), times the row's weight.
         inclusion = self.rule.inclusion(rows)
