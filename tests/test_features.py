@@ -24,7 +24,7 @@ from manyarms.beliefs.base import Arms
 from manyarms.beliefs.linear import LinearScores
 from manyarms.errors import KernelError, MemoryBudgetError, NumericalError, ParameterError
 from manyarms.kernels import RBF, Linear, Matern, On
-from manyarms.sketch.ridge import Ridge, SketchedRidge
+from manyarms.sketch.ridge import Ridge, SketchedRidge, mean_norm
 
 RNG = np.random.default_rng(3)
 ARMS = RNG.standard_normal((60, 5)) / np.sqrt(5)
@@ -96,6 +96,10 @@ class TestRidge:
         np.testing.assert_allclose(ridge.leverage(features[:4]), variance[:4], rtol=1e-8, atol=1e-9)
         weights = np.diag(features @ np.linalg.inv(V) @ features.T)[np.array(pulls, dtype=int)]
         assert ridge.dimension == pytest.approx(weights.sum(), rel=1e-6, abs=1e-9)
+        length, spread = mean_norm(ridge)
+        assert length == pytest.approx(np.linalg.norm(ridge.w))
+        expected = np.sqrt(ridge.w @ np.linalg.solve(V, ridge.w))
+        assert length * spread == pytest.approx(expected, rel=1e-8)
 
     def test_lowered_variances_keep_their_digits(self):
         scores, rng = scored(ARMS, 1e-6), np.random.default_rng(1)
@@ -261,6 +265,9 @@ class TestFrequentDirections:
             )
             np.testing.assert_allclose(sketch.w, np.linalg.solve(V, rows.T @ (weights * y)))
             np.testing.assert_allclose(sketch.power(x, -1), np.linalg.solve(V, x))
+            length, spread = mean_norm(sketch)
+            expected = np.sqrt(sketch.w @ np.linalg.solve(V, sketch.w))
+            assert length * spread == pytest.approx(expected)
             half = sketch.drawn(x)
             np.testing.assert_allclose(sketch.drawn(half), np.linalg.solve(V, x))
 

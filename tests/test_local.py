@@ -5,7 +5,7 @@ import pytest
 from problems import RKHSProblem, play
 
 import manyarms as ma
-from manyarms.baselines.local import LocalBatch, LocalRule
+from manyarms.baselines.variants import LocalBatch, LocalRule
 from manyarms.errors import ParameterError
 
 KERNEL = ma.kernels.RBF(0.1)

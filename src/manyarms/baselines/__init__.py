@@ -3,13 +3,12 @@
 from manyarms.baselines.estimated import EstimatedNoise
 from manyarms.baselines.fourier import QFF, RFF
 from manyarms.baselines.improvement import GPEI, GPPI, SketchEI, SketchPI
-from manyarms.baselines.incremental import Incremental, Insertion
 from manyarms.baselines.linear import CBRAP, OFUL, SOFUL
-from manyarms.baselines.local import LocalBatch
 from manyarms.baselines.minimeta import MiniMeta
 from manyarms.baselines.randomised import EpsilonGreedy, Thompson, Uniform
 from manyarms.baselines.sparse import DTC, SoR
 from manyarms.baselines.supkernel import FixedDesign, SupKernelUCB
+from manyarms.baselines.variants import Incremental, Insertion, LocalBatch
 
 __all__ = [
     "CBRAP",

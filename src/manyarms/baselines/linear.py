@@ -19,7 +19,7 @@ from manyarms.errors import ParameterError
 from manyarms.kernels import Kernel, Linear
 from manyarms.numbers import whole
 from manyarms.policies.policy import Policy
-from manyarms.search.scores import Chooser, UpperBound, View, best_drawn
+from manyarms.search.scores import TIE, Chooser, UpperBound, View, best_of
 from manyarms.sketch.confidence import Constant, Promise, Radius
 from manyarms.sketch.evidence import Evidence
 from manyarms.sketch.ridge import SketchedRidge
@@ -38,7 +38,8 @@ class DrawnWeights:
                 f"{type(view.scores).__name__} cannot be drawn from: choose by upper bounds"
             )
         dice = view.chance.at(view.n_observations, view.number)
-        return best_drawn(view.scores.drawn(view.beta, dice), view.barred)
+        values = view.scores.drawn(view.beta, dice)
+        return best_of(values, TIE * np.abs(values), view.barred)
 
 
 CHOICES: dict[str, tuple[Chooser, Radius]] = {

@@ -17,7 +17,7 @@ from manyarms.errors import ParameterError
 from manyarms.numbers import real
 from manyarms.policies.policy import Policy
 from manyarms.search.lazy import Lazy
-from manyarms.search.scores import Upper, View, best_drawn
+from manyarms.search.scores import TIE, Upper, View, best_of
 from manyarms.sketch.confidence import Constant, Radius
 from manyarms.typing import Array, TableLike
 
@@ -126,7 +126,8 @@ class ThompsonChooser:
                 "Thompson sampling needs the embeddings of all arms: use rule=Inserted()"
             )
         dice = view.chance.at(view.n_observations, view.number)
-        return best_drawn(self.values(view.scores, view.beta, dice), view.barred)
+        values = self.values(view.scores, view.beta, dice)
+        return best_of(values, TIE * np.abs(values), view.barred)
 
     def values(self, scores: Lazy, beta: float, dice: np.random.Generator) -> Array:
         """f̃ of every arm, (A,)."""

@@ -7,7 +7,7 @@ each when they are new.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -52,12 +52,8 @@ class ExactBelief:
     catalogue: Catalogue
     history: History  # keys are numbers of the catalogue
     covariance: Covariance  # at all arms of the catalogue
+    guarantee: ClassVar[Guarantee] = "exact"
     information: float = 0.0  # ln det(K_t/λ + I) = Σ ln(1 + ωσ²), each σ² as it was before
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """It is the posterior itself."""
-        return "exact"
 
     @cached_property
     def evidence(self) -> Evidence:

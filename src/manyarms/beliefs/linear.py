@@ -19,16 +19,13 @@ from manyarms.search.scores import AllScored
 from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.sketch.history import by_arm
 from manyarms.sketch.linalg import check_finite, check_rounding
-from manyarms.sketch.ridge import Ridge, SketchedRidge
+from manyarms.sketch.ridge import Regression, Ridge, mean_norm
 from manyarms.typing import Array, Indices
 
 FeatureMap = Callable[[Array, Array], tuple[Array, Array]]
 """Of rows (n, d) and their k(x, x) (n,): features φ (n, m) and o (n,), float64."""
 MakesMap = Callable[[Kernel, Arms, float, np.random.Generator], FeatureMap]
 """φ for a kernel, a table of arms and λ, drawn where it is random."""
-
-
-Regression = Ridge | SketchedRidge
 
 
 @dataclass(frozen=True)
@@ -94,7 +91,7 @@ class LinearBelief:
             left_out=self.left_out,
             largest=lambda: self.left_out + regression.error,
             information=float(np.square(np.sqrt(regression.log_det) + np.sqrt(self.left_out))),
-            mean=lambda: regression.mean_norm,
+            mean=lambda: mean_norm(regression),
             dimension=lambda: regression.dimension + self.left_out,
         )
 

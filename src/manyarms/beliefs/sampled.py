@@ -41,7 +41,7 @@ from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.sketch.history import History
 from manyarms.sketch.linalg import check_finite, check_rounding, chunks, represented_below
-from manyarms.sketch.ridge import Ridge
+from manyarms.sketch.ridge import Ridge, mean_norm
 from manyarms.typing import Array, Indices, Mask
 
 LARGE = 500
@@ -156,7 +156,7 @@ class Drawn:
             left_out=float(n @ self.residual) / lam,
             largest=self._eta,
             information=self.information,
-            mean=lambda: self.regression.mean_norm,
+            mean=lambda: mean_norm(self.regression),
             dimension=lambda: float(n @ self.variance),
         )
 
@@ -204,8 +204,7 @@ class Drawn:
 
     def _drawn(self, fresh: Array, record: Record | None) -> "Drawn":
         """On the next dictionary, `fresh` (u,) being the weight that came in since the last."""
-        inside = np.zeros(len(fresh), dtype=bool)
-        inside[self.dictionary] = True
+        inside = np.isin(np.arange(len(fresh)), self.dictionary)
         rows = Candidates(self.variance, self.seen.counts, fresh, self.inclusion, inside)
         # Lines 6 and 7, for all rows at once: p̃_{t+1,i} = q̄ · σ̃²_t(x̃_i), times the row's weight.
         inclusion = self.rule.inclusion(rows)

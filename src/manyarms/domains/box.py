@@ -60,13 +60,14 @@ class Range:
 
     def _codes(self, values: Array) -> Array:
         low = self._scaled(self.low)
-        return np.clip((self._scaled(values) - low) / (self._scaled(self.high) - low), 0.0, 1.0)
+        codes = (self._scaled(values) - low) / (self._scaled(self.high) - low)
+        return np.asarray(np.clip(codes, 0.0, 1.0))
 
     def _values(self, codes: Array) -> Array:
         low = self._scaled(self.low)
         scaled = low + codes * (self._scaled(self.high) - low)
         values = np.clip(np.exp(scaled) if self.log else scaled, self.low, self.high)
-        return np.rint(values) if self.whole else values
+        return np.asarray(np.rint(values) if self.whole else values)
 
     def check(self, value: Any) -> None:
         """Raise ArmsError where the value is not of this column."""

@@ -73,10 +73,7 @@ class AllScored(ArmScores, Protocol):
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         mean, variance = self.current()
-        values, tolerance = acquisition(mean, np.sqrt(variance))
-        if barred is not None:
-            values[barred] = -np.inf
-        return best_of(values, tolerance)
+        return best_of(*acquisition(mean, np.sqrt(variance)), barred)
 
 
 @runtime_checkable
@@ -86,16 +83,15 @@ class KeepsScores(Protocol):
     def scores(self, arms: Arms) -> ArmScores: ...
 
 
-def best_of(values: Array, tolerance: Array) -> int:
-    """The position of the largest value; of those within its tolerance, the lowest."""
+def best_of(values: Array, tolerance: Array, barred: Mask | None = None) -> int:
+    """The position of the largest value that may be chosen; of those within its tolerance, the lowest.
+
+    The values are the caller's to give away.
+    """
+    if barred is not None:
+        values[barred] = -np.inf
     best = int(np.argmax(values))
     return int(np.argmax(values >= values[best] - tolerance[best]))
-
-
-def best_drawn(values: Array, barred: Mask | None) -> int:
-    """The position of the largest of values that are drawn; of ties, the lowest that may be chosen."""
-    tolerance = TIE * np.abs(values)
-    return best_of(values if barred is None else np.where(barred, -np.inf, values), tolerance)
 
 
 class View(NamedTuple):

@@ -7,7 +7,6 @@ Any function ``Evidence -> float`` is a radius too.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import sqrt
-from numbers import Real
 
 import numpy as np
 
@@ -187,9 +186,12 @@ class Growing:
 
     def __post_init__(self) -> None:
         real(self.c, "c", "a non-negative number of standard deviations", at_least=0)
-        if not isinstance(self.most, Real) or not self.most >= 0:
-            raise ParameterError(
-                f"most must be a non-negative number of standard deviations, or infinity, got {self.most!r}"
+        if self.most != np.inf:
+            real(
+                self.most,
+                "most",
+                "a non-negative number of standard deviations, or infinity",
+                at_least=0,
             )
 
     def __call__(self, evidence: Evidence) -> float:

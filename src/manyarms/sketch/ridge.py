@@ -98,11 +98,6 @@ class Ridge:
         return 0.0
 
     @property
-    def mean_norm(self) -> tuple[float, float]:
-        """‖w‖, and σ of ⟨θ, w/‖w‖⟩: √(wᵀV⁻¹w)/‖w‖."""
-        return _norm_and_spread(self.w, solve_lower(self.C, self.w.copy()))
-
-    @property
     def dimension(self) -> float:
         """Σ ω σ²(x_s) over what was observed: m − λ Tr V⁻¹."""
         inverse, _ = lapack.dtrtri(self.C, lower=1)
@@ -212,11 +207,6 @@ class SketchedRidge:
         return self.lost / self.regularization
 
     @property
-    def mean_norm(self) -> tuple[float, float]:
-        """‖w̃‖, and σ̃ of ⟨θ, w̃/‖w̃‖⟩."""
-        return _norm_and_spread(self.w, self.power(self.w, -0.5))
-
-    @property
     def dimension(self) -> float:
         """Tr BᵀB(λI + BᵀB)⁻¹, of the rows that the sketch stands for."""
         return float((self.values / (self.values + self.regularization)).sum())
@@ -226,7 +216,11 @@ class SketchedRidge:
         return self.power(normal, -0.5)
 
 
-def _norm_and_spread(w: Array, half: Array) -> tuple[float, float]:
-    """‖w‖ and ‖V^{−½}w‖/‖w‖."""
-    length = float(norm(w))
-    return length, float(norm(half)) / max(length, TINY)
+Regression = Ridge | SketchedRidge
+
+
+def mean_norm(regression: Regression) -> tuple[float, float]:
+    """‖w‖, and σ of ⟨θ, w/‖w‖⟩: what is known of the direction of the mean."""
+    length = float(norm(regression.w))
+    direction = regression.w / max(length, TINY)
+    return length, float(np.sqrt(regression.leverage(direction[None])[0]))

@@ -1,0 +1,130 @@
+"""Variants of BKB: dictionaries that are updated instead of drawn anew, and longer batches.
+
+`Incremental` and `Insertion` are rules. Both cost what Algorithm 1 costs, O(A m²) a step: they are
+here to compare dictionaries, not times. `LocalBatch` is Batch-BKB with its local rule.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from manyarms.beliefs.sampled import Candidates, DrawRule
+from manyarms.errors import ParameterError
+from manyarms.numbers import real
+from manyarms.policies.batches import GlobalRule, RunningBatch
+from manyarms.policies.bkb import BKB
+from manyarms.search.lazy import Lazy
+from manyarms.search.scores import ArmScores
+from manyarms.sketch.dictionary import inclusion_probability
+from manyarms.typing import Array, Indices
+
+
+class Incremental(DrawRule):
+    """The paper's remark: a row of S_t stays with probability p_{t+1}/p_t.
+
+    p = min(1, n·q̄·σ̃²) for a row of weight n. Where p grows, as it does with n, a row of S stays,
+    and one outside enters with probability (p_{t+1} − p_t)/(1 − p_t). Were the p fixed beforehand,
+    a row would be in S_t with probability p_t. But they depend on the draws before, which is why
+    the paper leaves the question open: there is no guarantee. Parameters as for `Sampled`.
+    """
+
+    def draws(self, candidates: Candidates, inclusion: Array) -> Array:
+        """From p_t to p_{t+1}."""
+        before = candidates.before
+        with np.errstate(divide="ignore", invalid="ignore"):
+            enters = np.where(inclusion > before, (inclusion - before) / (1 - before), 0.0)
+            stays = np.where(inclusion < before, inclusion / before, 1.0)
+        return np.where(candidates.inside, stays, enters)
+
+
+class Insertion(DrawRule):
+    """A pull enters S with probability min(1, n·q̄·τ̃), τ̃ = σ̃²/(1 + σ̃²), and stays.
+
+    KORS (Calandriello, Lazaric, Valko; ICML 2017), used for bandits by EK-UCB (Zenati, Bietti,
+    Diemert, Mairal, Martin, Gaillard; AISTATS 2022), who prove regret of the exact method's order
+    for it. As the projection on S only grows, and each draw depends on the past alone, the
+    martingale argument holds that is missing for `Incremental`. Here τ̃ is BKB's estimate, not that
+    of KORS, so the constants of those proofs do not carry over. `BKB.redraw` sets q̄ for the pulls
+    to come. Parameters as for `Sampled`.
+    """
+
+    def inclusion(self, candidates: Candidates) -> Array:
+        """Of the weight that just came in."""
+        leverage = candidates.variance / (1 + candidates.variance)
+        return inclusion_probability(leverage, candidates.fresh, self.oversampling)
+
+    def draws(self, candidates: Candidates, inclusion: Array) -> Array:
+        """Rows of S stay."""
+        return np.where(candidates.inside, 1.0, inclusion)
+
+
+@dataclass(frozen=True)
+class LocalRule:
+    """A batch goes on while no variance may have shrunk by more than C; for ``rule=Inserted()``.
+
+    The global rule knows that from 1 + Σσ̃²(x_s) ≤ C. The local one (Calandriello et al., ICML 2020)
+    asks it of every arm x by itself, with the posterior covariance of when the batch began:
+
+        1 + Σ_s k̃²(x, x_s)/σ̃²(x) ≤ C,    k̃(x, y) = (k(x, y) − z(x)ᵀz(y))/λ + z(x)ᵀV⁻¹z(y)
+
+    which the global rule implies (k̃²(x, y) ≤ σ̃²(x)σ̃²(y)). So it is only looked at where that one
+    would end the batch: O(A m) for an arm of the batch.
+    """
+
+    threshold: float = 2.0
+
+    def __post_init__(self) -> None:
+        real(self.threshold, "threshold", "a number C above 1", above=1)
+
+    def started(self, scores: ArmScores) -> "_Sums":
+        if not isinstance(scores, Lazy):
+            raise ParameterError(
+                "LocalRule needs the embeddings of all arms: use it with rule=Inserted()"
+            )
+        return _Sums(self.threshold, scores)
+
+
+class _Sums:
+    """The sums over a batch, at every arm."""
+
+    def __init__(self, threshold: float, scores: Lazy) -> None:
+        self._threshold = threshold
+        self._scores = scores
+        self._global: RunningBatch = GlobalRule(threshold).started(scores)
+        self._waiting: list[Indices] = []  # arms whose part in the sums is not computed
+        self._sums: Array = np.zeros(len(scores.arms.rows))
+
+    def goes_on(self, positions: Indices) -> bool:
+        self._waiting.append(positions)
+        if self._global.goes_on(positions):
+            return True
+        self._add(np.concatenate(self._waiting))
+        self._waiting = []
+        _, variance = self._scores.current()
+        return bool((self._sums <= (self._threshold - 1) * variance).all())
+
+    def _add(self, positions: Indices) -> None:
+        """Σ k̃²(x, x_s) over these arms, for every arm x."""
+        belief = self._scores.belief
+        arms = self._scores.arms
+        rows = arms.rows[positions].astype(np.float64, copy=False)
+        Z, _ = belief.features(rows, arms.diag[positions])
+        factor = belief.factor
+        solved = factor.C.solve_transposed(factor.half(Z.T).c)  # V⁻¹z
+        G = solved - Z.T / belief.regularization
+        for some, Y, _ in self._scores.embedded():
+            K = belief.kernel(arms.rows[some].astype(np.float64, copy=False), rows)
+            covariance = K / belief.regularization + Y.T @ G
+            self._sums[some] += np.einsum("ij,ij->i", covariance, covariance)
+
+
+class LocalBatch(BKB):
+    """BKB whose batches of no given size end by the local rule; regret as `BKB`, up to constants.
+
+    threshold : C.
+    options : those of `BKB`.
+    """
+
+    def __init__(self, arms: Any, kernel: Any, *, threshold: float = 2.0, **options: Any) -> None:
+        super().__init__(arms, kernel, batches=LocalRule(threshold), **options)
