@@ -14,7 +14,7 @@ SOURCE = ROOT / "src" / "manyarms"
 
 # Each layer may import from itself and from those before it. docs/architecture.md draws the same list.
 LAYERS = [
-    ["errors", "typing", "numbers", "progress", "stats"],
+    ["errors", "typing", "numbers", "progress"],
     ["kernels"],
     ["arms"],
     ["sketch"],

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
         Bayes,
         Certified,
         Constant,
+        Evidence,
         Growing,
         LogDet,
         Resampled,
         Theory,
     )
     from manyarms.sketch.dictionary import oversampling_for
-    from manyarms.sketch.evidence import Evidence
     from manyarms.study import Study
     from manyarms.trials import FAILED, Trial
 
@@ -47,7 +47,7 @@ _HOME = {
     "Certificate": "certificate",
     "Certified": "sketch.confidence",
     "Constant": "sketch.confidence",
-    "Evidence": "sketch.evidence",
+    "Evidence": "sketch.confidence",
     "GlobalRule": "policies.batches",
     "Growing": "sketch.confidence",
     "Inserted": "beliefs.frozen",

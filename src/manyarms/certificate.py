@@ -6,9 +6,8 @@ from math import sqrt
 from typing import Any
 
 from manyarms.model import Model
-from manyarms.sketch.confidence import Bayes, Promise, Radius, TheoremTwo
+from manyarms.sketch.confidence import Bayes, Guarantee, Promise, Radius, TheoremTwo
 from manyarms.sketch.dictionary import oversampling_for
-from manyarms.sketch.evidence import Guarantee
 from manyarms.trials import CandidateId
 
 

@@ -16,9 +16,8 @@ from manyarms.errors import ParameterError, StateError
 from manyarms.kernels import as_kernel
 from manyarms.numbers import check_probability, real, whole
 from manyarms.policies.policy import Policy
-from manyarms.sketch.confidence import Theory
+from manyarms.sketch.confidence import Evidence, Theory
 from manyarms.sketch.dictionary import alpha_of
-from manyarms.sketch.evidence import Evidence
 from manyarms.sketch.exact import ExactPosterior
 from manyarms.sketch.history import by_arm
 from manyarms.typing import Array, ArrayLike

@@ -20,8 +20,7 @@ from manyarms.kernels import Kernel, Linear
 from manyarms.numbers import whole
 from manyarms.policies.policy import Policy
 from manyarms.search.scores import TIE, Chooser, UpperBound, View, best_of
-from manyarms.sketch.confidence import Constant, Promise, Radius
-from manyarms.sketch.evidence import Evidence
+from manyarms.sketch.confidence import Constant, Evidence, Promise, Radius
 from manyarms.sketch.ridge import SketchedRidge
 from manyarms.typing import Array, Seed, TableLike
 

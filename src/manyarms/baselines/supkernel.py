@@ -26,8 +26,7 @@ from manyarms.kernels import Kernel
 from manyarms.numbers import check_probability, real, whole
 from manyarms.policies.policy import Policy
 from manyarms.search.scores import TIE, Upper, View, best_of
-from manyarms.sketch.confidence import Constant, Radius, first_norm
-from manyarms.sketch.evidence import Evidence
+from manyarms.sketch.confidence import Constant, Evidence, Radius, first_norm
 from manyarms.typing import Array, Indices, TableLike
 
 

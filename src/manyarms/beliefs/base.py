@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from manyarms.kernels import Kernel
-from manyarms.sketch.evidence import Evidence, Guarantee
+from manyarms.sketch.confidence import Evidence, Guarantee
 from manyarms.typing import Array, Indices, Mask
 
 

@@ -15,7 +15,7 @@ from manyarms.arms.seen import Catalogue
 from manyarms.beliefs.base import Arms, Batch, Record, Step
 from manyarms.kernels import Kernel
 from manyarms.search.scores import AllScored
-from manyarms.sketch.evidence import Evidence, Guarantee
+from manyarms.sketch.confidence import Evidence, Guarantee
 from manyarms.sketch.exact import Covariance, ExactPosterior
 from manyarms.sketch.history import History, by_arm
 from manyarms.sketch.linalg import check_rounding

@@ -31,7 +31,7 @@ from manyarms.beliefs.leftout import LeftOut
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.numbers import real, whole
-from manyarms.sketch.evidence import Evidence, Guarantee
+from manyarms.sketch.confidence import Evidence, Guarantee
 from manyarms.sketch.factor import Factor
 from manyarms.sketch.growing import Triangle
 from manyarms.sketch.linalg import (

@@ -16,7 +16,7 @@ import numpy as np
 from manyarms.beliefs.base import Arms, Batch, Record, Step
 from manyarms.kernels import Kernel
 from manyarms.search.scores import AllScored
-from manyarms.sketch.evidence import Evidence, Guarantee
+from manyarms.sketch.confidence import Evidence, Guarantee
 from manyarms.sketch.history import by_arm
 from manyarms.sketch.linalg import check_finite, check_rounding
 from manyarms.sketch.ridge import Regression, Ridge, mean_norm

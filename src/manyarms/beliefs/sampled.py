@@ -31,6 +31,7 @@ from manyarms.beliefs.leftout import largest_eigenvalue
 from manyarms.kernels import Kernel
 from manyarms.numbers import check_probability, real
 from manyarms.search.scores import AllScored
+from manyarms.sketch.confidence import Evidence, Guarantee
 from manyarms.sketch.dictionary import (
     Chance,
     alpha_of,
@@ -38,7 +39,6 @@ from manyarms.sketch.dictionary import (
     inclusion_probability,
 )
 from manyarms.sketch.embedding import Embedding
-from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.sketch.history import History
 from manyarms.sketch.linalg import check_finite, check_rounding, chunks, represented_below
 from manyarms.sketch.ridge import Ridge, mean_norm

@@ -17,10 +17,16 @@ from manyarms.numbers import real, whole
 from manyarms.policies.checks import as_generator, as_radius, as_rewards, as_weights
 from manyarms.policies.policy import Prediction, check_noise
 from manyarms.search.work import Stats
-from manyarms.sketch.confidence import Constant, Radius, first_norm, updated_norm
+from manyarms.sketch.confidence import (
+    Constant,
+    Evidence,
+    Guarantee,
+    Radius,
+    first_norm,
+    updated_norm,
+)
 from manyarms.sketch.dictionary import Chance
 from manyarms.sketch.embedding import check_kernel
-from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.sketch.growing import Stack
 from manyarms.typing import Array, ArrayLike, Seed
 

@@ -42,10 +42,17 @@ from manyarms.search.estimate import half_the_machine
 from manyarms.search.scores import ArmScores, Chooser, KeepsScores, Scores, Upper, View
 from manyarms.search.tuning import Tuning
 from manyarms.search.work import Stats
-from manyarms.sketch.confidence import Constant, Promise, Radius, first_norm, updated_norm
+from manyarms.sketch.confidence import (
+    Constant,
+    Evidence,
+    Guarantee,
+    Promise,
+    Radius,
+    first_norm,
+    updated_norm,
+)
 from manyarms.sketch.dictionary import Chance
 from manyarms.sketch.embedding import check_kernel
-from manyarms.sketch.evidence import Evidence, Guarantee
 from manyarms.sketch.history import by_arm
 from manyarms.sketch.log import Log
 from manyarms.typing import Array, ArrayLike, Indices, Mask, Seed
