@@ -169,7 +169,7 @@ def draw_trials(ax: Axes, losses: Array, trace: Sequence[Step]) -> None:
     ax.set(title="Loss of each trial and of the answer", xlabel="trials", yscale="log")
     ax.set_xlim(0, 1.42 * len(t))
     mark(ax, "y")  # before the limits, which it would widen
-    ax.set_ylim(0.95 * losses.min(), 1.05 * max(tried.max(), random[0]))
+    ax.set_ylim(LOSSES[0], 1.05 * max(tried.max(), random[0]))
     ax.set_xticks(np.linspace(0, len(t), 5).round())
     end = 1.02 * len(t)
     ax.text(end, recommended[-1], "manyarms,\nits answer", color=BLUE, va="center")
