@@ -15,6 +15,7 @@ import resource
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -63,7 +64,8 @@ def summary(kept: list[dict], regret) -> dict:
 
 def verdicts(table: str, rows: dict[str, dict]) -> list[str]:
     """The bars at 200 evaluations."""
-    ours, said = rows.get("manyarms"), []
+    ours = rows.get("manyarms")
+    said: list[str] = []
     if not ours:
         return said
     if "botorch" in rows:
@@ -134,7 +136,7 @@ def draw_table(ax: Axes, curves: dict[str, np.ndarray]) -> None:
     lowest = -np.inf  # where the next name may stand, as a share of the axis: names do not overlap
     for end, peer in sorted(ends):
         lowest = max((np.log(end) - low) / (high - low), lowest)
-        place = {"transform": ax.transAxes, "color": COLOURS[peer], "fontsize": 8}
+        place: dict[str, Any] = {"transform": ax.transAxes, "color": COLOURS[peer], "fontsize": 8}
         ax.text(1.01, lowest, f"{peer} ({end:.2g})", va="center", **place)
         lowest += 0.055
     ax.set_xlim(0, None)
@@ -193,7 +195,8 @@ def main():
             + ", ".join(f"{key} {value:.2f}" for key, value in seconds.items())
         )
         return
-    found, results = runs(options.runs), {}
+    found = runs(options.runs)
+    results: dict[str, dict] = {}
     for name in SOURCES:
         regret = load(name).regret
         rows = {
