@@ -25,9 +25,9 @@ from math import isfinite, log1p, sqrt
 import numpy as np
 
 from manyarms.beliefs.base import Arms, Batch, Change, Record, Step
-from manyarms.beliefs.bulk import SMALLEST, largest_left_out, not_finite, observed_many
+from manyarms.beliefs.bulk import SMALLEST, not_finite, observed_many
 from manyarms.beliefs.inducing import Inducing
-from manyarms.beliefs.leftout import LeftOut
+from manyarms.beliefs.leftout import LeftOut, largest_left_out
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.numbers import real, whole

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import blas
 
 from manyarms.errors import KernelError
 from manyarms.kernels import Kernel
@@ -69,13 +70,18 @@ class Inducing:
         """The numbers of the arms in W, (m,), −1 for rows given by value."""
         return self._keys.items
 
-    def appended(self, row: Array, key: int, z: Array) -> "Inducing":
-        """With one more row (d,), whose coordinates (m + 1,) end with √r: a row of L."""
-        self._places[row.tobytes()] = self.m
-        rows = self._rows.appended(row[None])
-        keys = self._keys.appended(np.array([key]))
+    def appended(self, rows: Array, keys: Indices | int, z: Array) -> "Inducing":
+        """With one more row (d,), or several (j, d). z are their rows of L, one behind the other; each ends with √r."""
+        rows = np.atleast_2d(rows)
+        for i, row in enumerate(rows, start=self.m):
+            self._places[row.tobytes()] = i
         return Inducing(
-            self.kernel, rows, keys, self.L.appended(z), self._places, self._recent_cache
+            self.kernel,
+            self._rows.appended(rows),
+            self._keys.appended(np.atleast_1d(keys)),
+            Triangle(self.m + len(rows), self.L.packed.appended(z)),
+            self._places,
+            self._recent_cache,
         )
 
     def place(self, row: Array) -> int:
@@ -116,9 +122,9 @@ class Inducing:
             return np.zeros((len(rows), 0)), diag.copy(), in_W
         K = self.kernel(self.rows, rows) if len(rows) <= FEW else self.kernel(rows, self.rows).T
         Z = self.L.solve(K).T
-        r = diag - np.square(Z).sum(axis=1)
-        for i, row in enumerate(rows):
-            place = self.place(row)
+        r = diag - np.einsum("ij,ij->i", Z, Z)
+        for i in [i for i, row in enumerate(rows) if row.tobytes() in self._places]:
+            place = self.place(rows[i])
             if place >= 0:
                 in_W[i] = True
                 Z[i] = 0.0
@@ -129,14 +135,18 @@ class Inducing:
         return Z, np.maximum(r, 0.0), in_W
 
     def rounding(self, z: Array, kappa2: float) -> Array:
-        """u of columns z (m, k), or of one (m,), none of them of a row in W."""
-        alpha = self.L.solve_transposed(z)
-        return np.asarray(EPS * kappa2 * np.square(1 + np.abs(alpha).sum(axis=0)))
+        """u of columns z (m, k), none of them of a row in W: L⁻ᵀz in float32, twice as fast and right to some digits."""
+        spread = np.zeros(z.shape[1])
+        if z.size:
+            L = self.L.upper.astype(np.float32)
+            alpha = blas.strsm(1.0, L, z.astype(np.float32), overwrite_b=1)
+            spread = np.abs(alpha, out=alpha).sum(axis=0)
+        return np.asarray(EPS * kappa2 * np.square(1 + spread))
 
     def _refuse(self, row: Array, diag: float, z: Array, r: float) -> None:
         """Raise KernelError where a residual is negative beyond rounding."""
         if r >= -NEGATIVE * diag - 100 * float(
-            self.rounding(z, float(np.square(self.L.row(0)[0])) + diag)
+            self.rounding(z[:, None], float(np.square(self.L.row(0)[0])) + diag)[0]
         ):
             return
         near = int(np.abs(self.kernel(self.rows, row[None])[:, 0]).argmax())
