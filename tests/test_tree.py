@@ -1,7 +1,6 @@
 """Ada-BKB: the tree covers what was not dropped, bounds hold, and no cell with the maximum is dropped."""
 
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -142,14 +141,6 @@ def test_a_coarse_sketch_serves_as_well():
     policy, f, best = run(1, 4, rule=ma.Inserted(0.1))
     assert covers(policy.tree, best)
     assert f(best[None])[0] - f(policy.best[None])[0] < 0.1
-
-
-def test_only_the_leaves_on_top_are_scored_and_the_choice_is_that_of_all():
-    policy, _, _ = run(2, 5, 40)
-    tree = policy.tree
-    everything = policy._bounded(policy.belief, tree.leaves, policy.beta, refuted=False)
-    full, at = policy._grown(policy.belief, replace(tree, leaves=everything), policy.beta)
-    np.testing.assert_array_equal(policy.choose()[0], full.centres[at])
 
 
 HARTMANN = {

@@ -60,13 +60,14 @@ class Range:
 
     def _codes(self, values: Array) -> Array:
         low = self._scaled(self.low)
-        return np.clip((self._scaled(values) - low) / (self._scaled(self.high) - low), 0.0, 1.0)
+        codes = (self._scaled(values) - low) / (self._scaled(self.high) - low)
+        return np.asarray(np.clip(codes, 0.0, 1.0))
 
     def _values(self, codes: Array) -> Array:
         low = self._scaled(self.low)
         scaled = low + codes * (self._scaled(self.high) - low)
         values = np.clip(np.exp(scaled) if self.log else scaled, self.low, self.high)
-        return np.rint(values) if self.whole else values
+        return np.asarray(np.rint(values) if self.whole else values)
 
     def check(self, value: Any) -> None:
         """Raise ArmsError where the value is not of this column."""
@@ -275,9 +276,7 @@ class Box:
 
     def checked(self, rows: ArrayLike) -> Array:
         """Encoded rows (n, d), each of them inside the box, or ArmsError."""
-        if np.size(rows) == 0:
-            return np.zeros((0, self.dimension))
-        X = np.array(as_rows(rows, self.dimension), dtype=np.float64)
+        X = finite_rows(rows, self.dimension)
         snapped = self.snap(X)
         outside = np.argwhere(np.abs(X - snapped) > TOLERANCE)
         if len(outside):
@@ -328,6 +327,13 @@ class Box:
             return f"{column.name}={ends}"
 
         return f"Box({', '.join(map(shown, self.columns))})"
+
+
+def finite_rows(rows: ArrayLike, dimension: int) -> Array:
+    """A copy (n, d) of rows that are given, n = 0 where there are none."""
+    if isinstance(rows, tuple | list | np.ndarray) and not len(rows):
+        return np.zeros((0, dimension))
+    return np.array(as_rows(rows, dimension), dtype=np.float64)
 
 
 def _is_sequence(value: Any) -> bool:

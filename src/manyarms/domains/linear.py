@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from scipy.optimize import brentq, linprog
 
-from manyarms.arms.array import as_rows
+from manyarms.domains.box import finite_rows
 from manyarms.domains.score import Score
 from manyarms.domains.vertices import all_vertices
 from manyarms.errors import ArmsError, KernelError, ParameterError
@@ -45,11 +45,9 @@ class Ball:
 
     def checked(self, rows: ArrayLike) -> Array:
         """Rows (n, d), all inside, or ArmsError."""
-        if np.size(rows) == 0:
-            return np.zeros((0, self.dimension))
-        X = np.array(as_rows(rows, self.dimension), dtype=np.float64)
+        X = finite_rows(rows, self.dimension)
         norms = np.linalg.norm(X, axis=1)
-        if norms.max() > self.radius * (1 + TOLERANCE):
+        if norms.max(initial=0.0) > self.radius * (1 + TOLERANCE):
             raise ArmsError(
                 f"row {X[int(np.argmax(norms))]} is outside the ball: its norm {norms.max()} exceeds {self.radius}"
             )
@@ -148,11 +146,11 @@ class Polytope:
 
     def checked(self, rows: ArrayLike) -> Array:
         """Rows (n, d), all inside, or ArmsError."""
-        if np.size(rows) == 0:
-            return np.zeros((0, self.dimension))
-        X = np.array(as_rows(rows, self.dimension), dtype=np.float64)
+        X = finite_rows(rows, self.dimension)
         excess = X @ self.A.T - self.b
-        slack = TOLERANCE * (1 + np.abs(self.b) + np.abs(X).max() * np.abs(self.A).sum(axis=1))
+        slack = TOLERANCE * (
+            1 + np.abs(self.b) + np.abs(X).max(initial=0.0) * np.abs(self.A).sum(axis=1)
+        )
         if (excess > slack).any():
             row, side = np.argwhere(excess > slack)[0]
             raise ArmsError(
