@@ -188,25 +188,22 @@ class Polytope:
             found = self.checked(found)
         except ArmsError:
             return None
-        farthest = (found @ self._directions.T).max(axis=0)
-        expected = (self._corners_found * self._directions).sum(axis=1)
-        size = np.abs(found).max() * np.abs(self._directions).sum(axis=1)
+        directions, corners = self._found
+        farthest = (found @ directions.T).max(axis=0)
+        expected = (corners * directions).sum(axis=1)
+        size = np.abs(found).max() * np.abs(directions).sum(axis=1)
         return found if (farthest >= expected - TOLERANCE * (1 + size)).all() else None
 
     @cached_property
-    def _directions(self) -> Array:
-        """Random directions (n, d) in which a few vertices are looked for."""
-        return np.random.default_rng(0).standard_normal((VERTICES, self.dimension))
+    def _found(self) -> tuple[Array, Array]:
+        """Random directions (n, d), and the vertex that is farthest in each of them, (n, d)."""
+        directions = np.random.default_rng(0).standard_normal((VERTICES, self.dimension))
+        return directions, np.array([self._farthest(direction) for direction in directions])
 
-    @cached_property
-    def _corners_found(self) -> Array:
-        """The vertex that is farthest in each of the directions, (n, d)."""
-        return np.array([self._farthest(direction) for direction in self._directions])
-
-    @cached_property
+    @property
     def _corners(self) -> Array:
-        """The same, each once."""
-        return np.unique(self._corners_found, axis=0)
+        """These vertices, each once."""
+        return np.unique(self._found[1], axis=0)
 
     def _farthest(self, direction: Array) -> Array:
         """The vertex farthest in a direction."""

@@ -119,7 +119,7 @@ class DomainBKB:
         rng = as_generator(seed)
         some = domain.sample(8, rng)
         check_kernel(self.kernel, some, self.kernel.diag(some))
-        self._first_row = some[0]
+        self._first_row: Array = some[0]
         self._chance = Chance.of(as_generator(rng))
         policy = BKB(
             None,
@@ -151,21 +151,22 @@ class DomainBKB:
         Pure; `pending` and the rows before in a batch are supposed to give their mean.
         """
         n = whole(n, "n")
-        beta = self.beta
-        observed = self.belief.n_observations
         waiting = self.domain.checked(pending)
         chosen: list[Array] = []
         with self.stats.timed("choices"):
             belief = supposing(self.belief, waiting)
             for number in range(len(waiting), len(waiting) + n):
-                if belief.n_observations:
-                    rng = self._chance.at(observed, number)
-                    chosen.append(self._maximised(self._score(belief, beta), rng))
-                else:
-                    chosen.append(self._first_row)
+                chosen.append(self._next(belief, number))
                 if len(chosen) < n:
                     belief = supposing(belief, chosen[-1][None])
         return np.array(chosen)
+
+    def _next(self, belief: Frozen, number: int) -> Array:
+        """The row (d,) to pull next by this belief, with so many pulls supposed in it."""
+        if not belief.n_observations:
+            return self._first_row
+        rng = self._chance.at(self.belief.n_observations, number)
+        return self._maximised(self._score(belief), rng)
 
     def _maximised(self, score: Score, rng: np.random.Generator) -> Array:
         found = self.maximiser(score, self.domain, rng)
@@ -220,12 +221,12 @@ class DomainBKB:
     @property
     def score(self) -> Score:
         """u = μ̃ + β̃σ̃ now, with its gradient."""
-        return self._score(self.belief, self.beta)
+        return self._score(self.belief)
 
-    def _score(self, belief: Frozen, beta: float) -> Score:
-        """u of this belief, in which more may be supposed, with this radius."""
+    def _score(self, belief: Frozen) -> Score:
+        """u of this belief, in which more may be supposed, with the radius of now."""
         recent = self._state.told.items[-RECENT:]
-        return Score(belief, beta, recent[:, :-2], recent[:, -1])
+        return Score(belief, self.beta, recent[:, :-2], recent[:, -1])
 
     @property
     def belief(self) -> Frozen:

@@ -28,13 +28,13 @@ import numpy as np
 
 from manyarms.beliefs.frozen import Frozen, Inserted
 from manyarms.domains.box import Box, Range
-from manyarms.domains.policy import DomainBKB, Learned, supposing
+from manyarms.domains.policy import DomainBKB, Learned
 from manyarms.errors import KernelError, NormWarning, ParameterError
 from manyarms.kernels import Kernel, On, Product, Scaled, Sum
 from manyarms.kernels.stationary import Stationary
 from manyarms.numbers import real, whole
 from manyarms.sketch.confidence import Certified, Promise, Radius, updated_norm
-from manyarms.typing import AnyArray, Array, ArrayLike, Mask, Seed
+from manyarms.typing import AnyArray, Array, Mask, Seed
 
 SPLITS = 100
 """Cells split for one choice, at most; then the best is pulled. A norm that is far too large for the
@@ -56,15 +56,6 @@ class Tree:
     lowest: float = -np.inf  # the largest lower bound seen: the maximum of f is not below it
     top: Array | None = None  # (d,) the row that has it
     refuted: bool = False  # F is too small
-
-    @property
-    def centres(self) -> Array:
-        """Of the leaves, (n, d)."""
-        return centres(self.leaves)
-
-    def covers(self, row: Array) -> bool:
-        """A leaf holds the row (d,)."""
-        return bool(holding(self.leaves, row).any())
 
 
 def cell_type(d: int) -> np.dtype[Any]:
@@ -185,27 +176,13 @@ class AdaBKB(DomainBKB):
         """The leaves now."""
         return self._state.tree
 
-    def choose(self, n: int = 1, *, pending: ArrayLike = ()) -> Array:
-        """The n centres to pull next, (n, d). Pure."""
-        n = whole(n, "n")
-        beta = self.beta
-        waiting = self.domain.checked(pending)
-        chosen: list[Array] = []
-        with self.stats.timed("choices"):
-            tree, at = self._split()
-            if len(waiting):
-                tree, at = self._supposing(tree, waiting, beta)
-            while True:
-                chosen.append(tree.centres[at])
-                if len(chosen) == n:
-                    return np.array(chosen)
-                tree, at = self._supposing(tree, np.vstack([waiting, *chosen]), beta)
-
-    def _supposing(self, tree: Tree, rows: Array, beta: float) -> tuple[Tree, int]:
-        """The next leaf if each of these rows (n, d) had given its mean, and the tree with it."""
-        belief = supposing(self.belief, rows)
-        leaves = self._bounded(belief, tree.leaves, beta, tree.refuted)
-        return self._grown(belief, replace(tree, leaves=leaves), beta)
+    def _next(self, belief: Frozen, number: int) -> Array:
+        """The centre (d,) to pull next by this belief, in which pulls may be supposed."""
+        tree, at = self._split()
+        if number:
+            leaves = self._bounded(belief, tree.leaves, self.beta, tree.refuted)
+            tree, at = self._grown(belief, replace(tree, leaves=leaves), self.beta)
+        return np.asarray(centres(tree.leaves)[at])
 
     def _learned(self, state: Learned, rows: Array) -> Grown:
         """The state after observations of these rows (n, d), its tree pruned."""
