@@ -169,12 +169,19 @@ def test_an_append_changes_no_score(kernel):
     before = belief.moments(X, kernel.diag(X))
     row = np.array([0.123, 0.456])
     z, r, _, _ = belief.inducing.feature(row, 1.0)
-    inducing = belief.inducing.appended(row, -1, np.append(z, np.sqrt(r)))
+    inducing = belief.inducing.appended(row[None], np.array([-1]), np.append(z, np.sqrt(r)))
     w = np.append(belief.w, 0.0)
     grown = replace(belief, inducing=inducing, factor=belief.factor.grown(), w=w)
     after = grown.moments(X, kernel.diag(X))
     np.testing.assert_allclose(after[0], before[0], atol=1e-12)
     np.testing.assert_allclose(after[1], before[1], rtol=1e-10)
+
+
+def test_rounding_of_nearly_dependent_rows_is_no_fault_of_the_kernel():
+    rows = np.linspace(0, 1, 41)[:, None]
+    belief, _ = told(prior(RBF(0.1), 1, 1e-6), rows, np.sin(rows[:, 0]), np.ones(41))
+    mean, _ = belief.moments(rows, np.ones(41))
+    np.testing.assert_allclose(mean, np.sin(rows[:, 0]), atol=1e-3)
 
 
 @given(st.integers(0, 10_000), st.sampled_from([1.0, 0.01, 1e-4]), st.sampled_from([None, 5]))

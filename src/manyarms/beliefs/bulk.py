@@ -21,16 +21,16 @@ import numpy as np
 from scipy.linalg import lapack
 
 from manyarms.beliefs.base import Batch, Change, Record, Step
-from manyarms.beliefs.inducing import NEGATIVE, Inducing, not_positive
 from manyarms.beliefs.leftout import LeftOut, largest_left_out, of_upper
 from manyarms.errors import NumericalError
 from manyarms.progress import Meter
-from manyarms.sketch.factor import WAITING, Fold
+from manyarms.sketch.embedding import PSD_TOLERANCE, not_positive
+from manyarms.sketch.growing import WAITING, Fold
 from manyarms.sketch.linalg import cholesky, solve_lower, squares
 from manyarms.typing import Array, Indices, Mask
 
 if TYPE_CHECKING:
-    from manyarms.beliefs.frozen import Frozen
+    from manyarms.beliefs.frozen import Frozen, Inducing
 
 FEW = 16
 """Rows up to which one by one is as fast as a block (m from 80 to 1,500)."""
@@ -170,7 +170,7 @@ def _absorbed(belief: "Frozen", block: Batch, forced: Indices | None) -> _Absorb
     too_small = np.square(pivots) <= smallest[entered]
     if forced is None and (too_small.any() or (owed > paid and belief.rule.has_room(inducing.m))):
         return None
-    wrong = np.flatnonzero(outside < -NEGATIVE * block.diag - smallest)
+    wrong = np.flatnonzero(outside < -PSD_TOLERANCE * block.diag - smallest)
     if len(wrong):
         i = wrong[0]
         near = entered[np.abs(frozen[:, i]).argmax()]
@@ -279,8 +279,8 @@ def _decided(
 
 
 def _grown(
-    inducing: Inducing, block: Batch, entered: Indices, Z: Array, r: Array
-) -> tuple[Inducing, Array] | None:
+    inducing: "Inducing", block: Batch, entered: Indices, Z: Array, r: Array
+) -> tuple["Inducing", Array] | None:
     """W with some rows of a block, and the coordinates ζ (j, k) of all its rows in what is new.
 
     None where rounding leaves no factor.
@@ -299,7 +299,7 @@ def _grown(
 
 def _left_out(
     made: LeftOut,
-    inducing: Inducing,
+    inducing: "Inducing",
     block: Batch,
     out: Indices,
     coordinates: tuple[Array, Array, Array],

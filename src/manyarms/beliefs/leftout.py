@@ -9,13 +9,16 @@ over blocks b of rows. For s before t, W_s ⊆ W_t, so that ⟨ρ_s, ρ_t⟩ = k
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import eigh
 
-from manyarms.beliefs.inducing import Inducing
 from manyarms.sketch.growing import Stack
 from manyarms.typing import Array, Indices
+
+if TYPE_CHECKING:
+    from manyarms.beliefs.frozen import Inducing
 
 BLOCK = 256
 """Rows to a block: its Gram matrix takes 512 KiB, and its largest eigenvalue some milliseconds in 256 observations."""
@@ -88,7 +91,7 @@ class LeftOut:
 
 
 def largest_left_out(
-    inducing: Inducing, regularization: float, rows: Array, sizes: Indices, weights: Array
+    inducing: "Inducing", regularization: float, rows: Array, sizes: Indices, weights: Array
 ) -> float:
     """λ_max(RRᵀ)/λ of rows left out."""
     kernel = inducing.kernel
