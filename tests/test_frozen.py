@@ -177,11 +177,25 @@ def test_an_append_changes_no_score(kernel):
     np.testing.assert_allclose(after[1], before[1], rtol=1e-10)
 
 
-def test_rounding_of_nearly_dependent_rows_is_no_fault_of_the_kernel():
+@pytest.mark.parametrize("regularization", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("at_once", [1, 7, 41])
+def test_rows_on_a_line_in_order_keep_the_factor_accurate(regularization, at_once):
+    """Each row is nearly explained by those before it: errors of the factor must not feed on each other."""
     rows = np.linspace(0, 1, 41)[:, None]
-    belief, _ = told(prior(RBF(0.1), 1, 1e-6), rows, np.sin(rows[:, 0]), np.ones(41))
-    mean, _ = belief.moments(rows, np.ones(41))
-    np.testing.assert_allclose(mean, np.sin(rows[:, 0]), atol=1e-3)
+    rewards = np.sin(rows[:, 0])
+    cuts = range(at_once, 41, at_once)
+    belief, sizes = told(prior(RBF(0.1), 1, regularization), rows, rewards, cuts=cuts)
+    # Features are the first |W_s| coordinates on the last W. V by a QR factorisation of all rows.
+    Z, r = belief.features(rows, np.ones(41))
+    Y = np.where(np.arange(belief.m) < sizes[:, None], Z, 0.0)
+    R = np.linalg.qr(np.vstack([np.sqrt(regularization) * np.eye(belief.m), Y]), mode="r")
+    log_det = 2 * np.log(np.abs(np.diag(R)) / np.sqrt(regularization)).sum()
+    w = np.linalg.solve(R, np.linalg.solve(R.T, Y.T @ rewards))
+    mean, variance = belief.moments(rows, np.ones(41))
+    assert belief.factor.log_det == pytest.approx(log_det, rel=1e-6)
+    np.testing.assert_allclose(mean, Z @ w, atol=1e-5)
+    inside = np.square(np.linalg.solve(R.T, Z.T)).sum(axis=0)
+    np.testing.assert_allclose(variance, r / regularization + inside, rtol=1e-5)
 
 
 @given(st.integers(0, 10_000), st.sampled_from([1.0, 0.01, 1e-4]), st.sampled_from([None, 5]))

@@ -12,7 +12,7 @@ two sums of squares, nothing that cancels. (‖b‖² − ‖R⁻¹Bb‖² would
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import log
+from math import log, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -236,7 +236,10 @@ class Factor:
         row = np.zeros((1, 2, self._rows.items.shape[2]))
         row[0, 0, :m] = b
         row[0, 1, :m] = psi
-        R = self.R.appended(np.concatenate((t, (pivot,))))
+        # Of M = I + BBᵀ, as Cholesky has it. With 1 + ψᵀV⁻¹ψ in its place, which is more accurate,
+        # the errors of R would grow from row to row.
+        corner = sqrt(max(1.0, 1.0 + float(b @ b) - float(t @ t)))
+        R = self.R.appended(np.concatenate((t, (corner,))))
         log_det = self.log_det + 2 * log(pivot)
         return Factor(self.regularization, self.C, R, self._rows.appended(row), log_det)
 
