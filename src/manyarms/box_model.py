@@ -78,6 +78,7 @@ class BoxModel(Model):
     progress: Progress = NONE
     search: Search | None = None
     n_thorough: int = 0  # results at the last fit that was thorough
+    patience: int = STALLED
 
     _least_noise: ClassVar[float] = 1e-6  # near a maximum differences are small parts of a unit
     _growth: ClassVar[float] = GROWTH
@@ -109,7 +110,7 @@ class BoxModel(Model):
         """
         progress = self.progress.after(self, new[1], n_asked)
         if self.search is None:
-            if progress.stalled < max(STALLED, self.n_results // SHARE):
+            if progress.stalled < max(self.patience, self.n_results // SHARE):
                 return replace(self, progress=progress)
             fresh = BoxModel.prior(self.settings, Checked(self.arms))
             return replace(
@@ -123,7 +124,7 @@ class BoxModel(Model):
             search = search._replace(
                 model=model, progress=search.progress.after(model, values, n_asked)
             )
-        if search.progress.stalled < STALLED:
+        if search.progress.stalled < self.patience:
             return replace(self, progress=progress, search=search)
         return replace(self, progress=Progress(progress.top, 0), search=None)
 

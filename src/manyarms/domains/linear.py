@@ -180,10 +180,14 @@ class Polytope:
     def _vertices(self) -> Array | None:
         """All vertices (v, d), or None where they cannot be had."""
         found = all_vertices(self.A, self.b, *self._extents)
-        if found is None:
-            return None
-        # Qhull works in floating point. Its answer is taken if all vertices are inside and if none
-        # of the corners that linear programs find lies beyond them, along its own direction.
+        return None if found is None else self._confirmed(found)
+
+    def _confirmed(self, found: Array) -> Array | None:
+        """Vertices (v, d) that Qhull has found, or None where it has missed some or is wrong.
+
+        Qhull works in floating point. Its answer is taken if all vertices are inside and if none of
+        the corners that linear programs find lies beyond them, along its own direction.
+        """
         try:
             found = self.checked(found)
         except ArmsError:

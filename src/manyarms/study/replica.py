@@ -43,6 +43,7 @@ class Replica:
         self._prior: Model  # before any step
         self._done: int  # steps the model has taken
         self._kept: int  # results of the last snapshot
+        self.snapshot_every = EVERY
         self._unwritten: Learned | None = None  # steps taken of which nothing is written yet
         with self.current():
             pass
@@ -184,7 +185,8 @@ class Replica:
         """Whether a snapshot is to be taken."""
         refitted = any(kind == "refit" for kind, _ in found.made.values())
         n = found.model.n_results
-        return n >= self._kept + EVERY or (refitted and n >= EVERY)
+        every = self.snapshot_every
+        return n >= self._kept + every or (refitted and n >= every)
 
     def optimizer(self, model: Model, leases: list[Lease] | None = None) -> Optimizer:
         """The optimizer in the state that the log says, with a model."""
