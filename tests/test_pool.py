@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyarms.arms import groups
-from manyarms.arms.deciding import distinct_allowed
-from manyarms.arms.pool import Feature, Pool
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
 from manyarms.kernels import unpack
+from manyarms.pool.deciding import distinct_allowed
+from manyarms.pool.pool import Feature, Pool
 
 ROWS = [
     {"name": "a", "solvent": "water", "dose": 1.0, "steps": 1, "dry": True, "print": "00110011"},
@@ -232,7 +232,7 @@ def test_lists_of_zeros_and_ones_are_bits(prints):
 def test_short_strings_of_bits_are_declared(monkeypatch):
     rows = [{"p": "011"}, {"p": "101"}, {"p": "001"}]
     assert Pool.from_dicts(rows).columns == {"p": "categorical"}
-    monkeypatch.setattr("manyarms.arms.bits.ENTRIES_DECODED", 4)  # a row at a time
+    monkeypatch.setattr("manyarms.pool.bits.ENTRIES_DECODED", 4)  # a row at a time
     packed = Pool.from_dicts(rows, columns={"p": "bits"}).X
     np.testing.assert_array_equal(unpack(packed, 3), [[0, 1, 1], [1, 0, 1], [0, 0, 1]])
 

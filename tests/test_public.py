@@ -17,6 +17,7 @@ LAYERS = [
     ["errors", "typing", "numbers", "progress"],
     ["kernels"],
     ["arms"],
+    ["pool"],
     ["sketch"],
     ["beliefs"],
     ["search"],

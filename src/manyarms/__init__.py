@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from manyarms import baselines, diagnostics, domains, errors, kernels, plots, policies
     from manyarms.arms.contexts import joined
-    from manyarms.arms.pool import Pool
     from manyarms.beliefs.frozen import Inserted
     from manyarms.beliefs.sampled import Sampled
     from manyarms.box_optimizer import BoxOptimizer
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from manyarms.policies.bkb import BKB
     from manyarms.policies.gpucb import GPUCB
     from manyarms.policies.policy import Prediction
+    from manyarms.pool.pool import Pool
     from manyarms.search.scores import Scores
     from manyarms.search.tuning import Tuning
     from manyarms.sketch.confidence import (
@@ -53,7 +53,7 @@ _HOME = {
     "Inserted": "beliefs.frozen",
     "LogDet": "sketch.confidence",
     "Optimizer": "optimizer",
-    "Pool": "arms.pool",
+    "Pool": "pool.pool",
     "Prediction": "policies.policy",
     "Predictions": "optimizer",
     "Resampled": "sketch.confidence",

@@ -20,11 +20,11 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from manyarms.arms.pool import OBJECT, Pool
 from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, ParameterError, StateError
 from manyarms.numbers import real, whole
 from manyarms.optimizer import Candidate, Direction, Optimizer, as_pool
+from manyarms.pool.pool import OBJECT, Pool
 from manyarms.trials import CandidateId, Trial
 from manyarms.typing import Seed
 

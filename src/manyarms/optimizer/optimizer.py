@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from manyarms.arms.pool import Pool
 from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, StateError
 from manyarms.model import Model, Settings
@@ -23,6 +22,7 @@ from manyarms.optimizer.state import (
     start_order,
 )
 from manyarms.policies import BKB
+from manyarms.pool.pool import Pool
 from manyarms.search.work import blas
 from manyarms.sketch.confidence import Radius
 from manyarms.trials import CandidateId, Trial, as_noise, as_told

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyarms.arms.ids import plain
 from manyarms.model import Model
+from manyarms.pool.ids import plain
 from manyarms.trials import CandidateId, Trial
 from manyarms.typing import Indices, Mask
 

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyarms.arms.pool import Pool
-from manyarms.arms.stored import stored_pool, with_table
 from manyarms.model import Results
 from manyarms.optimizer import Size, grown_order, start_order
+from manyarms.pool.pool import Pool
+from manyarms.pool.stored import stored_pool, with_table
 from manyarms.study.log import LEARNING, Event
 from manyarms.trials import CandidateId
 from manyarms.typing import Indices

@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from manyarms.arms.pool import Pool
-from manyarms.arms.stored import described, table_of, tables_of
 from manyarms.certificate import Certificate
 from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, ParameterError
 from manyarms.numbers import real, whole
 from manyarms.optimizer import Candidate, Direction, Predictions, Size, as_pool, as_told, size_of
 from manyarms.policies import BKB
+from manyarms.pool.pool import Pool
+from manyarms.pool.stored import described, table_of, tables_of
 from manyarms.sketch.confidence import Radius
 from manyarms.study.ledger import Lease, Ledger, unexpired
 from manyarms.study.log import START, Event
