@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import manyarms as ma
-from manyarms import box_model
+from manyarms.campaign import box_model
 from manyarms.errors import ArmsError, ObservationError, ParameterError, StateError
 
 MIXED = {"lr": (1e-4, 1e-1, "log"), "units": (8, 512), "act": ["relu", "tanh", "gelu"]}

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 import manyarms as ma
-from manyarms import model
+from manyarms.campaign import model
 from manyarms.errors import (
     ArmsError,
     KernelError,

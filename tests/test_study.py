@@ -117,7 +117,7 @@ def test_replay_neither_fits_nor_decides_nor_chooses(path, monkeypatch):
     def never(*_, **__):
         raise AssertionError("replay must not do this")
 
-    monkeypatch.setattr("manyarms.model.fit", never)
+    monkeypatch.setattr("manyarms.campaign.model.fit", never)
     monkeypatch.setattr(ma.BKB, "choose", never)
     monkeypatch.setattr(ma.Inserted, "pays", never)
     assert_same(state_of(ma.Study.open(path)), expected)
