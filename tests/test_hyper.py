@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import check_grad
 from scipy.stats import multivariate_normal
 
-from manyarms.hyper import Evidence, Fixed, Mixed, fit, likelihood
+from manyarms.campaign.fitting import Evidence, Fixed, Mixed, fit, likelihood
 from manyarms.kernels import RBF
 
 MIXED = Mixed(numeric=2, codes=2, bits=5)

@@ -5,8 +5,8 @@ import pytest
 
 import manyarms as ma
 from manyarms.baselines.estimated import EstimatedNoise, lower_quantile
+from manyarms.campaign.fitting import Evidence, Fixed, fit, likelihood
 from manyarms.errors import ArmsError, ObservationError, ParameterError
-from manyarms.hyper import Evidence, Fixed, fit, likelihood
 from manyarms.kernels import RBF
 from manyarms.sketch.exact import ExactPosterior
 

@@ -11,6 +11,7 @@ from scipy import optimize
 from scipy.stats import norm
 
 import manyarms as ma
+from manyarms.campaign.fitting import Fit
 from manyarms.errors import (
     ArmsError,
     KernelError,
@@ -20,7 +21,6 @@ from manyarms.errors import (
     StateError,
     UnknownArmError,
 )
-from manyarms.hyper import Fit
 
 X = np.random.default_rng(0).random((60, 2))
 F = np.sin(5 * X[:, 0]) + X[:, 1]

@@ -10,19 +10,22 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from manyarms.arms.array import Checked
-from manyarms.box_model import BoxModel
-from manyarms.certificate import Certificate
+from manyarms.campaign.answers import Predictions
+from manyarms.campaign.box_model import BoxModel
+from manyarms.campaign.candidates import Points
+from manyarms.campaign.certificate import Certificate
+from manyarms.campaign.ledger import State
+from manyarms.campaign.model import Model
+from manyarms.campaign.settings import Direction
+from manyarms.campaign.trials import CandidateId, Trial
 from manyarms.domains.box import Box
 from manyarms.domains.multistart import MultiStart
-from manyarms.domains.points import Points
 from manyarms.domains.policy import DomainBKB
 from manyarms.errors import ParameterError, StateError
-from manyarms.model import Model
 from manyarms.numbers import whole
-from manyarms.optimizer import START, Direction, Optimizer, Predictions, State
+from manyarms.optimizer import START, Optimizer
 from manyarms.search.work import blas
 from manyarms.sketch.confidence import Constant, Radius
-from manyarms.trials import CandidateId, Trial
 from manyarms.typing import Array, Indices, Mask, Seed
 
 RADIUS = Constant(2.0)

@@ -20,12 +20,14 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from manyarms.arms.pool import OBJECT, Pool
+from manyarms.campaign.answers import Candidate
+from manyarms.campaign.settings import Direction, as_pool
+from manyarms.campaign.trials import CandidateId, Trial
 from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, ParameterError, StateError
 from manyarms.numbers import real, whole
-from manyarms.optimizer import Candidate, Direction, Optimizer, as_pool
-from manyarms.trials import CandidateId, Trial
+from manyarms.optimizer import Optimizer
+from manyarms.pool.pool import OBJECT, Pool
 from manyarms.typing import Seed
 
 TURN = 0.1

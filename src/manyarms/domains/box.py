@@ -19,9 +19,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from manyarms.arms.array import as_rows
-from manyarms.arms.columns import Feature
 from manyarms.errors import ArmsError, ParameterError
 from manyarms.numbers import real
+from manyarms.pool.columns import Feature
 from manyarms.typing import Array, ArrayLike
 
 Point = dict[str, Any] | tuple[Any, ...]

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from manyarms.arms import as_rows
-from manyarms.model import GROWTH, NOTHING, Model
-from manyarms.optimizer import is_size_due, size_of
+from manyarms.campaign.ledger import is_size_due, size_of
+from manyarms.campaign.model import GROWTH, NOTHING, Model
 from manyarms.search.work import blas
 from manyarms.study.ledger import Ledger, Step
 from manyarms.study.log import read_lesson, written_lesson

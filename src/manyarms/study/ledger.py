@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyarms.arms.pool import Pool
-from manyarms.arms.stored import stored_pool, with_table
-from manyarms.model import Results
-from manyarms.optimizer import Size, grown_order, start_order
+from manyarms.campaign.ledger import Size, grown_order, start_order
+from manyarms.campaign.model import Results
+from manyarms.campaign.trials import CandidateId
+from manyarms.pool.pool import Pool
+from manyarms.pool.stored import stored_pool, with_table
 from manyarms.study.log import LEARNING, Event
-from manyarms.trials import CandidateId
 from manyarms.typing import Indices
 
 Fetch = Callable[[str], bytes]

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyarms.beliefs.base import Record
+from manyarms.campaign.fitting import Fit
+from manyarms.campaign.model import Lesson
+from manyarms.campaign.units import Warp
 from manyarms.errors import StudyDamagedError
-from manyarms.hyper import Fit
-from manyarms.model import Lesson
 from manyarms.typing import AnyArray
-from manyarms.warp import Warp
 
 FIRST = "manyarms"
 """What the first event has in place of a predecessor's digest."""

@@ -16,8 +16,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
+from manyarms.campaign.model import Model
 from manyarms.errors import StudyDamagedError, StudyStorageError
-from manyarms.model import Model
 from manyarms.optimizer import Optimizer
 from manyarms.study.learning import Learned, Resume, learn
 from manyarms.study.ledger import Lease, Ledger

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from manyarms.beliefs.packing import NAMES, Arrays
+from manyarms.campaign.model import Fitted, Model, Past
 from manyarms.errors import StudyDamagedError
-from manyarms.model import Fitted, Model, Past
 from manyarms.study.learning import Learned
 from manyarms.study.ledger import Ledger
 from manyarms.study.log import read_lesson

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from manyarms import baselines, kernels
-from manyarms.arms.pool import Pool
 from manyarms.beliefs.frozen import Inserted
 from manyarms.beliefs.sampled import Sampled
 from manyarms.errors import ParameterError, StudyError
@@ -15,6 +14,7 @@ from manyarms.kernels import Kernel
 from manyarms.optimizer import Optimizer
 from manyarms.policies import BKB, GPUCB
 from manyarms.policies.batches import GlobalRule
+from manyarms.pool.pool import Pool
 from manyarms.search.tuning import Tuning
 from manyarms.sketch.confidence import (
     Bayes,

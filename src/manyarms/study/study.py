@@ -14,21 +14,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from manyarms.arms.pool import Pool
-from manyarms.arms.stored import described, table_of, tables_of
-from manyarms.certificate import Certificate
+from manyarms.campaign.answers import Candidate, Predictions
+from manyarms.campaign.certificate import Certificate
+from manyarms.campaign.ledger import Size, size_of
+from manyarms.campaign.settings import Direction, as_pool
+from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
 from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, ParameterError
 from manyarms.numbers import real, whole
-from manyarms.optimizer import Candidate, Direction, Predictions, Size, as_pool, as_told, size_of
 from manyarms.policies import BKB
+from manyarms.pool.pool import Pool
+from manyarms.pool.stored import described, table_of, tables_of
 from manyarms.sketch.confidence import Radius
 from manyarms.study.ledger import Lease, Ledger, unexpired
 from manyarms.study.log import START, Event
 from manyarms.study.replica import Replica
 from manyarms.study.spec import optimizer_of, written, written_policy
 from manyarms.study.storage import Store, Transaction
-from manyarms.trials import CandidateId, Trial, as_noise
 from manyarms.typing import Seed
 
 TOKEN = 200

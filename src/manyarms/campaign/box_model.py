@@ -14,9 +14,9 @@ import numpy as np
 
 from manyarms.arms.array import Checked
 from manyarms.beliefs.base import Record
-from manyarms.model import Model, Results
+from manyarms.campaign.model import Model, Results
+from manyarms.campaign.units import Warp
 from manyarms.typing import Array, Indices
-from manyarms.warp import Warp
 
 NOISES = 10.0
 """Standard deviations of the noise in a unit of reward, at least, while that is less than the

@@ -5,16 +5,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from manyarms.arms.pool import Pool
-from manyarms.arms.reading import is_parquet
+from manyarms.campaign.fitting import Fixed, Mixed, Shape
+from manyarms.campaign.model import Settings
+from manyarms.campaign.trials import LARGEST
 from manyarms.errors import ParameterError
-from manyarms.hyper import Fixed, Mixed, Shape
 from manyarms.kernels import Kernel, Linear, Tanimoto, Unpacked, as_kernel
 from manyarms.kernels.objects import encoder_of
-from manyarms.model import Settings
 from manyarms.numbers import real, whole
+from manyarms.pool.pool import Pool
+from manyarms.pool.reading import is_parquet
 from manyarms.sketch.confidence import Growing
-from manyarms.trials import LARGEST
 
 RADIUS = Growing(1.3, most=3.0)
 """Chosen by benchmark, see docs/optimizer.md."""

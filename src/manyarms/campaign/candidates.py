@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.arms.columns import Feature
 from manyarms.domains.box import Box, Point
 from manyarms.errors import UnknownArmError
+from manyarms.pool.columns import Feature
 from manyarms.typing import Array, Indices
 
 

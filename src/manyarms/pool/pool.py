@@ -11,13 +11,16 @@ import numpy as np
 import polars as pl
 
 from manyarms.arms.array import as_rows
-from manyarms.arms.columns import TYPES, Feature, Objects
-from manyarms.arms.deciding import checked_types
 from manyarms.arms.groups import group
-from manyarms.arms.ids import Ids, as_objects, checked_ids, given_ids
 from manyarms.arms.objects import encoded
-from manyarms.arms.parts import Origin, Parts, counted, encoded_columns
-from manyarms.arms.reading import (
+from manyarms.errors import ArmsError, ParameterError, UnknownArmError
+from manyarms.kernels.base import Kernel
+from manyarms.kernels.objects import encoder_of
+from manyarms.pool.columns import TYPES, Feature, Objects
+from manyarms.pool.deciding import checked_types
+from manyarms.pool.ids import Ids, as_objects, checked_ids, given_ids
+from manyarms.pool.parts import Origin, Parts, counted, encoded_columns
+from manyarms.pool.reading import (
     as_path,
     is_parquet,
     read_array,
@@ -26,10 +29,7 @@ from manyarms.arms.reading import (
     read_frame,
     read_parquet,
 )
-from manyarms.arms.tables import more_parts, new_parts
-from manyarms.errors import ArmsError, ParameterError, UnknownArmError
-from manyarms.kernels.base import Kernel
-from manyarms.kernels.objects import encoder_of
+from manyarms.pool.tables import more_parts, new_parts
 from manyarms.typing import AnyArray, Array, ArrayLike, Indices
 
 __all__ = ["Feature", "Pool"]

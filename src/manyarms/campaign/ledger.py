@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyarms.arms.ids import plain
-from manyarms.model import Model
-from manyarms.trials import CandidateId, Trial
+from manyarms.campaign.model import Model
+from manyarms.campaign.trials import CandidateId, Trial
+from manyarms.pool.ids import plain
 from manyarms.typing import Indices, Mask
 
 

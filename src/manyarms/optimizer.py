@@ -6,14 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from manyarms.arms.pool import Pool
-from manyarms.domains.box import Box
-from manyarms.errors import ObservationError, StateError
-from manyarms.model import Model, Settings
-from manyarms.numbers import whole
-from manyarms.optimizer.knowledge import Knowledge
-from manyarms.optimizer.settings import Direction, as_most, as_pool, as_settings, as_sign
-from manyarms.optimizer.state import (
+from manyarms.campaign.answers import Knowledge
+from manyarms.campaign.ledger import (
     Size,
     State,
     Told,
@@ -22,10 +16,16 @@ from manyarms.optimizer.state import (
     size_of,
     start_order,
 )
+from manyarms.campaign.model import Model, Settings
+from manyarms.campaign.settings import Direction, as_most, as_pool, as_settings, as_sign
+from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
+from manyarms.domains.box import Box
+from manyarms.errors import ObservationError, StateError
+from manyarms.numbers import whole
 from manyarms.policies import BKB
+from manyarms.pool.pool import Pool
 from manyarms.search.work import blas
 from manyarms.sketch.confidence import Radius
-from manyarms.trials import CandidateId, Trial, as_noise, as_told
 from manyarms.typing import Array, Indices, Seed
 
 START = 8

@@ -6,12 +6,12 @@ from typing import Any
 
 import polars as pl
 
-from manyarms.arms.forked import check_threads
-from manyarms.arms.ids import as_objects
-from manyarms.arms.parts import Origin, first_parts, grown_parts
-from manyarms.arms.pool import Pool
-from manyarms.arms.reading import Declared
 from manyarms.errors import ArmsError, ParameterError
+from manyarms.pool.forked import check_threads
+from manyarms.pool.ids import as_objects
+from manyarms.pool.parts import Origin, first_parts, grown_parts
+from manyarms.pool.pool import Pool
+from manyarms.pool.reading import Declared
 from manyarms.typing import AnyArray
 
 PLAIN = (str, int, float, bool, type(None))

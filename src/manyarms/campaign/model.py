@@ -18,7 +18,8 @@ from manyarms.arms.array import Checked, as_rows
 from manyarms.beliefs.base import Record
 from manyarms.beliefs.frozen import Frozen, Inserted
 from manyarms.beliefs.packing import Arrays, packed, unpacked
-from manyarms.hyper import LEAST_NOISE, MOST, NOISE_PRIOR, Evidence, Fit, Shape, fit
+from manyarms.campaign.fitting import LEAST_NOISE, MOST, NOISE_PRIOR, Evidence, Fit, Shape, fit
+from manyarms.campaign.units import Warp
 from manyarms.kernels import Kernel
 from manyarms.policies.bkb import BKB
 from manyarms.policies.checks import as_weights
@@ -28,7 +29,6 @@ from manyarms.sketch.confidence import Promise, Radius
 from manyarms.sketch.history import by_arm
 from manyarms.sketch.log import Log
 from manyarms.typing import Array, Indices
-from manyarms.warp import Warp
 
 SURPRISE = 5.0
 """Refit at once when a reward beats the best one known at the last fit by this much: the scaling is

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from manyarms.arms.ids import plain
-from manyarms.arms.pool import Pool
-from manyarms.certificate import Certificate, accuracy, promise
+from manyarms.campaign.certificate import Certificate, accuracy, promise
+from manyarms.campaign.ledger import State
+from manyarms.campaign.trials import CandidateId
 from manyarms.errors import StateError
 from manyarms.numbers import real, whole
-from manyarms.optimizer.state import State
 from manyarms.policies.policy import Policy
-from manyarms.trials import CandidateId
+from manyarms.pool.ids import plain
+from manyarms.pool.pool import Pool
 from manyarms.typing import Array, Indices, Mask
 
 
