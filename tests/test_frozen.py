@@ -136,7 +136,8 @@ def test_many_at_once_are_as_many_in_w_as_one_by_one(kernel):
     one_by_one, _ = told(start, rows, rows[:, 0], cuts=range(600))
     at_once, _ = told(start, rows, rows[:, 0])
     assert abs(at_once.m - one_by_one.m) <= 0.05 * one_by_one.m
-    assert at_once.left_out.total <= 1.5 * one_by_one.left_out.total
+    paid = 0.003 * at_once.factor.log_det
+    assert at_once.left_out.total <= max(paid, 1.1 * one_by_one.left_out.total)
     assert at_once.factor.log_det == pytest.approx(one_by_one.factor.log_det, rel=1e-3)
 
 
@@ -385,7 +386,7 @@ def test_many_results_that_are_interrupted_leave_no_trace():
 
         def __call__(self, X, Y):
             self.calls += 1
-            if self.calls > 40:
+            if self.calls > 12:
                 raise KeyboardInterrupt
             return super().__call__(X, Y)
 

@@ -14,177 +14,160 @@ they are cut into calls.
 """
 
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, cast
+from math import sqrt
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
-from scipy.linalg import lapack
 
 from manyarms.beliefs.base import Batch, Change, Record, Step
-from manyarms.beliefs.leftout import LeftOut, largest_left_out, of_upper
+from manyarms.beliefs.leftout import LeftOut, of_upper
 from manyarms.errors import NumericalError
+from manyarms.kernels import Kernel
 from manyarms.progress import Meter
-from manyarms.sketch.embedding import PSD_TOLERANCE, not_positive
-from manyarms.sketch.growing import WAITING, Fold
-from manyarms.sketch.linalg import cholesky, solve_lower, squares
+from manyarms.sketch.growing import Fold
+from manyarms.sketch.linalg import TINY, cholesky, solve_lower, squares
 from manyarms.typing import Array, Indices, Mask
 
 if TYPE_CHECKING:
-    from manyarms.beliefs.frozen import Frozen, Inducing
+    from manyarms.beliefs.frozen import Frozen
 
-FEW = 16
-"""Rows up to which one by one is as fast as a block (m from 80 to 1,500)."""
+FEW = 64
+"""Rows that are taken one by one: up to a few dozens that is as fast, and a table of scores can follow."""
 SMALL = 128
 """Rows of the first block: few enough that all may be candidates."""
 LARGE = 512
 """Rows of a block where few are candidates. Products and solves gain little from more (m from 500 to 1,200)."""
 TOGETHER = 128
-"""Rows left out together whose largest eigenvalue counts in η; fewer than half as many wait for others."""
+"""Rows left out of a block whose largest eigenvalue is a term of the bound on η: 0.3 ms."""
 SMALLEST = 1e-10
 """A row enters W only where r exceeds this part of k(x, x): L is factored in the order of arrival, without pivoting."""
 FIRM = 1e-12
 """Added to the diagonal of I − S, which rounding may leave without a factor: what is explained counts for 1/FIRM at most."""
 
 
-UNCLEAR = 1e4
-"""Rounding is looked at before rows enter where r is less than so many times the largest u seen, and after it in any case."""
-
-
-class _Absorbed(NamedTuple):
-    """After a block of rows."""
-
-    belief: "Frozen"
-    entered: Indices  # (j,) places in the block
-    n_candidates: int
-    change: Change | None
-
-
 def observed_many(belief: "Frozen", batch: Batch, record: Record | None) -> Step:
     """After several observations; with a record, as was decided then."""
+    told = None if record is None else np.isin(np.arange(len(batch)), record.entered)
+    absorb = _one_by_one if len(batch) <= FEW else _in_blocks
+    after, decided, change = absorb(belief, batch, told)
     n_observations = belief.n_observations + batch.n_observations
+    return Step(replace(cast("Frozen", after), n_observations=n_observations), decided, change)
+
+
+def _one_by_one(belief: "Frozen", batch: Batch, told: Mask | None) -> Step:
+    """After some rows, each decided by itself; `told` says which enter, where that was decided before."""
     m = belief.m
-    told = np.zeros(len(batch), dtype=bool)
-    if record is not None:
-        told[record.entered] = True
-    enters = np.zeros(len(batch), dtype=bool)
-    changes: list[Change | None] = []
+    sizes = []
+    changes = []
+    for i in range(len(batch)):
+        one = slice(i, i + 1)
+        record = None if told is None else Record(np.flatnonzero(told[one]), np.array([m]))
+        with np.errstate(over="ignore", invalid="ignore"):
+            step = belief.observed(batch.part(one), record)
+        belief = cast("Frozen", step.after)
+        sizes.append(belief.m)
+        changes.append(cast(Change, step.change))
+    # A change says nothing of coordinates that came after it.
+    columns = [np.pad(G, ((0, belief.m - len(G)), (0, 0))) for G, _ in changes]
+    change = Change(np.hstack(columns), np.concatenate([surprise for _, surprise in changes]))
+    return Step(belief, _record(m, np.array(sizes)), change)
+
+
+def _in_blocks(belief: "Frozen", batch: Batch, told: Mask | None) -> Step:
+    """After many rows, in blocks that are larger the fewer rows enter."""
+    m = belief.m
+    sizes = np.zeros(len(batch), dtype=np.intp)
     start = 0
-    size = min(SMALL, len(batch))
+    size = SMALL
     with Meter("results", len(batch)) as progress:
         while start < len(batch):
             # The last block takes in what would be less than half a block.
             stop = start + size if 2 * (len(batch) - start) >= 3 * size else len(batch)
             some = slice(start, stop)
-            forced = None if record is None else np.flatnonzero(told[some])
             absorb = _one_by_one if size <= FEW else _absorbed
-            found = absorb(belief, batch.part(some), forced)
-            if found is None:
+            step = absorb(belief, batch.part(some), None if told is None else told[some])
+            if step is None:
                 size //= 2
                 continue
-            belief = found.belief
-            enters[start + found.entered] = True
-            changes.append(found.change)
+            entered = len(step.record.entered)
+            if entered < SMALL // 4:
+                size = min(LARGE, 2 * size)
+            elif entered > SMALL // 2:
+                size = max(SMALL, size // 2)
+            belief = cast("Frozen", step.after)
+            sizes[some] = step.record.sizes
             start = stop
             progress.at(start)
-            if found.n_candidates < SMALL // 2:
-                size = min(LARGE, 2 * size)
-            elif found.n_candidates > SMALL:
-                size = max(SMALL, size // 2)
     if not np.isfinite(belief.w).all():
         raise not_finite()
-    decided = Record(np.flatnonzero(enters), m + np.cumsum(enters))
-    return Step(replace(belief, n_observations=n_observations), decided, _joined(changes, belief.m))
+    return Step(belief, _record(m, sizes))
 
 
-def _joined(changes: list[Change | None], m: int) -> Change | None:
-    """The change of several steps, one after the other, that end with |W| = m."""
-    known = [change for change in changes if change is not None]
-    if len(known) < len(changes):
-        return None
-    # A change says nothing of coordinates that came after it.
-    columns = [np.pad(G, ((0, m - len(G)), (0, 0))) for G, _ in known]
-    return Change(np.hstack(columns), np.concatenate([surprise for _, surprise in known]))
+def _record(m: int, sizes: Indices) -> Record:
+    """What was decided, given |W| before and at each of some rows."""
+    return Record(np.flatnonzero(np.diff(sizes, prepend=m)), sizes)
 
 
-def _one_by_one(belief: "Frozen", block: Batch, forced: Indices | None) -> _Absorbed:
-    """After some rows, each decided by itself."""
-    m = belief.m
-    sizes = []
-    changes = []
-    for i in range(len(block)):
-        told = None if forced is None else Record(np.flatnonzero(forced == i), forced)
-        with np.errstate(over="ignore", invalid="ignore"):
-            step = belief.observed(block.part(slice(i, i + 1)), told)
-        belief = cast("Frozen", step.after)
-        sizes.append(belief.m)
-        changes.append(step.change)
-    entered = np.flatnonzero(np.diff(sizes, prepend=m))
-    return _Absorbed(belief, entered, len(block), _joined(changes, belief.m))
+def _absorbed(belief: "Frozen", block: Batch, told: Mask | None) -> Step | None:
+    """After a block of rows; `told` says which enter, where that was decided before.
 
-
-def _absorbed(belief: "Frozen", block: Batch, forced: Indices | None) -> _Absorbed | None:
-    """After a block of rows; `forced` are those that enter, where that was decided before.
-
-    None where they are to be taken in smaller blocks: what entered made L ill-conditioned, or does not pay.
+    None where they are to be taken in smaller blocks: what entered makes L ill-conditioned, or too much is left out.
     """
-    lam = belief.regularization
-    share = block.weights / lam
+    rule = belief.rule
+    share = block.weights / belief.regularization
     roots = np.sqrt(block.weights)[:, None]
     kappa2 = max(belief.kappa2, float(block.diag.max()))
     Z, r, in_W = belief.inducing.features(block.rows, block.diag)
     Y = roots * Z
     fold = belief.factor.fold(Y)
-    candidates = entered = np.zeros(0, dtype=np.intp) if forced is None else forced
-    if forced is None and belief.rule.has_room(belief.m):
-        possible = r > SMALLEST * block.diag
-        candidates, S = _candidates(belief.rule.tolerance, fold, Y, share * r, possible)
-        entered = _decided(belief, block, candidates, Z, r, S, kappa2)
-    grown = _grown(belief.inducing, block, entered, Z, r)
-    if grown is None:
-        return None
-    inducing, zeta = grown
+    if told is None:
+        possible = (r > SMALLEST * block.diag) & rule.has_room(belief.m)
+        at, S = _candidates(rule.tolerance, fold, Y, share * r, possible)
+    else:
+        at = np.flatnonzero(told)
+        S = np.zeros((len(at), len(at)))
+    entered, zeta = _decided(belief, block, at, S, Z, r, kappa2, told is not None)
 
     # The feature of a row has no coordinates in what enters after it.
     places = np.arange(len(block))
+    sizes = belief.m + np.searchsorted(entered, places, side="right")
     frozen = np.where(places >= entered[:, None], zeta, 0.0)
     outside = r - squares(frozen)
     more = roots * frozen.T
     factor = fold.with_coordinates(more)
+    inducing = belief.inducing
+    if len(entered):
+        L = [part for j, i in enumerate(entered) for part in (Z[i], zeta[: j + 1, i])]
+        keys = block.keys[entered]
+        inducing = inducing.appended(block.rows[entered], keys, np.concatenate(L))
 
     # u of all rows on W as it is now. Of one that entered it counts when it did: with e its unit vector, 1 + ‖L⁻ᵀz‖₁ of then
     # is √r‖L⁻ᵀe‖₁ of now.
-    z = np.hstack([Z, zeta.T])
     new = np.arange(len(entered))
     pivots = zeta[new, entered]
+    z = np.hstack([Z, zeta.T])
     z[entered] = 0.0
     z[entered, belief.m + new] = pivots
-    rounding = inducing.rounding(z.T, kappa2)
-    rounding[in_W] = 0.0
+    rounding = np.where(in_W, 0.0, inducing.rounding(z.T, kappa2))
     smallest = np.maximum(SMALLEST * block.diag, 100 * rounding)
 
     # Rows that are in W leave out nothing. The others pay for it, but for what is too small to enter.
     out = ~in_W
     out[entered] = False
     owed = share @ np.where(out & (outside > smallest), outside, 0.0)
-    paid = belief.rule.tolerance * (factor.log_det - belief.factor.log_det)
-    too_small = np.square(pivots) <= smallest[entered]
-    if forced is None and (too_small.any() or (owed > paid and belief.rule.has_room(inducing.m))):
+    paid = rule.tolerance * (factor.log_det - belief.factor.log_det)
+    wrong = (np.square(pivots) <= smallest[entered]).any()
+    if told is None and (wrong or (owed > paid and rule.has_room(inducing.m))):
         return None
-    wrong = np.flatnonzero(outside < -PSD_TOLERANCE * block.diag - smallest)
-    if len(wrong):
-        i = wrong[0]
-        near = entered[np.abs(frozen[:, i]).argmax()]
-        raise not_positive(belief.kernel, block.rows[i], float(outside[i]), block.rows[near])
+    inducing.check_positive(block.rows, block.diag, z, outside)
     left_out = _left_out(
         belief.left_out,
-        inducing,
-        block,
-        np.flatnonzero(out),
-        (Z, zeta, frozen),
-        belief.m + np.searchsorted(entered, places, side="right"),
-        share * np.maximum(outside, 0.0),
-        share * 4 * rounding,
-        lam,
+        belief.kernel,
+        block.rows[out],
+        (Z[out], zeta[:, out], frozen[:, out]),
+        share[out],
+        np.maximum(outside[out], 0.0),
+        4 * rounding[out],
     )
 
     # w′ = w + V′⁻¹Σ ω ψ(y − ψᵀw), w being 0 in what is new.
@@ -192,7 +175,6 @@ def _absorbed(belief: "Frozen", block: Batch, forced: Indices | None) -> _Absorb
         surprise = np.zeros(len(block))
         if not block.supposed:
             surprise = roots[:, 0] * block.rewards - Y @ belief.w
-        change = _change(belief, Y, more, surprise) if len(block) <= WAITING else None
         b = factor.C.solve(np.concatenate([surprise @ Y, surprise @ more]))
         w = np.append(belief.w, np.zeros(len(entered))) + factor.C.solve_transposed(b)
     after = replace(
@@ -205,7 +187,7 @@ def _absorbed(belief: "Frozen", block: Batch, forced: Indices | None) -> _Absorb
         kappa2=kappa2,
         rounding_seen=max(belief.rounding_seen, float(rounding.max())),
     )
-    return _Absorbed(after, entered, len(candidates), change)
+    return Step(after, Record(entered, sizes))
 
 
 def _candidates(
@@ -214,7 +196,7 @@ def _candidates(
     """Of the rows Y (k, m) that may enter by rounding, those that may by the rule, and S = YV′⁻¹Yᵀ of these."""
     at = np.flatnonzero(possible)
     m = Y.shape[1]
-    for p in (m // 4, m // 2, m):
+    for p in (m // 4, m):
         # The first coordinates explain less than all, and enough for most rows.
         b = fold.solve(Y[at, :p].T)
         wanted = left_out[at] > tolerance * squares(b)
@@ -227,119 +209,73 @@ def _decided(
     belief: "Frozen",
     block: Batch,
     at: Indices,
+    S: Array,
     Z: Array,
     r: Array,
-    S: Array,
     kappa2: float,
-) -> Indices:
-    """Those of the candidates `at` (c,) that enter W, one after the other, given Z (k, m), r (k,), S = YV′⁻¹Yᵀ (c, c).
+    told: bool,
+) -> tuple[Indices, Array]:
+    """Those of the candidates `at` (c,) that enter W, one after the other (all of them if `told`), and ζ (j, k) in what is new.
 
-    S and G = K − ZZᵀ follow what happens: when row i enters, ζ = G_i/√G_ii, G −= ζζᵀ and S += √Ωζ(√Ωζ)ᵀ/λ; when it is
-    observed, S −= S_iS_iᵀ/(1 + S_ii). Of these sums only row i is computed.
+    Given S = YV′⁻¹Yᵀ (c, c) of the candidates, and Z (k, m), r (k,) of all rows. S and G = K − ZZᵀ follow what happens: when
+    row i enters, ζ = G_i/√G_ii, G −= ζζᵀ and S += √Ωζ(√Ωζ)ᵀ/λ; when it is observed, S −= S_iS_iᵀ/(1 + S_ii). Of these sums, S
+    divided by √Ω/√λ on both sides, only row i is computed, at its turn.
     """
     c = len(at)
+    zetas = np.zeros((c, len(block)))
     if not c:
-        return at
+        return at, zetas
     rule = belief.rule
     share = block.weights[at] / belief.regularization
     roots = np.sqrt(share)
-    rows = block.rows[at]
     z = Z[at]
-    r = r[at]
-    smallest = SMALLEST * block.diag[at]
-    if r.min() < UNCLEAR * belief.rounding_seen:
-        smallest = np.maximum(smallest, 100 * belief.inducing.rounding(z.T, kappa2))
-    G = belief.kernel(rows, rows) - z @ z.T
+    G = belief.kernel(block.rows[at], block.rows) - z @ Z.T
+    smallest = np.maximum(SMALLEST * block.diag[at], 100 * belief.inducing.rounding(z.T, kappa2))
     # V′ without the candidates: I + S″ = (I − S)⁻¹.
     inverse = solve_lower(cholesky((1 + FIRM) * np.eye(c) - S), np.eye(c, order="F"))
-    S = inverse.T @ inverse - np.eye(c)
-    terms = np.zeros((2 * c, c))
-    signed = np.zeros((c, 2 * c))
-    zetas = np.zeros((c, c))
+    S = (inverse.T @ inverse - np.eye(c)) / np.outer(roots, roots)
+    seen = np.zeros((c, c))
     entered: list[int] = []
-    n = 0
-    for i in range(c):
-        row = S[i, i:] + signed[i, :n] @ terms[:n, i:]
+    r = r.copy()
+    for i, place in enumerate(at):
         j = len(entered)
-        pays = rule.pays(share[i] * r[i], max(row[0], 0.0))
-        if r[i] > smallest[i] and not pays and rule.has_room(belief.m + j):
-            zeta = (G[i, i:] - zetas[:j, i] @ zetas[:j, i:]) / np.sqrt(r[i])
-            zeta[0] = np.sqrt(r[i])
-            zetas[j, i:] = zeta
-            terms[n, i:] = roots[i:] * zeta
-            signed[i:, n] = terms[n, i:]
-            row += terms[n, i] * terms[n, i:]
-            r[i:] -= np.square(zeta)
-            entered.append(i)
-            n += 1
-        terms[n, i:] = row / np.sqrt(1.0 + max(row[0], 0.0))
-        signed[i:, n] = -terms[n, i:]
-        n += 1
-    return at[entered]
-
-
-def _grown(
-    inducing: "Inducing", block: Batch, entered: Indices, Z: Array, r: Array
-) -> tuple["Inducing", Array] | None:
-    """W with some rows of a block, and the coordinates ζ (j, k) of all its rows in what is new.
-
-    None where rounding leaves no factor.
-    """
-    if not len(entered):
-        return inducing, np.zeros((0, len(block)))
-    G = inducing.kernel(block.rows[entered], block.rows) - Z[entered] @ Z.T
-    G[np.arange(len(entered)), entered] = r[entered]
-    corner, singular = lapack.dpotrf(G[:, entered], lower=1, clean=1)
-    if singular:
-        return None
-    z = [part for j, i in enumerate(entered) for part in (Z[i], corner[j, : j + 1])]
-    grown = inducing.appended(block.rows[entered], block.keys[entered], np.concatenate(z))
-    return grown, solve_lower(corner, np.asfortranarray(G))
+        known = zetas[:j, place] @ zetas[:j]
+        q = S[i] + known[at] - seen[:i, i] @ seen[:i]
+        pays = rule.pays(share[i] * r[place], share[i] * max(q[i], 0.0))
+        if told or (r[place] > smallest[i] and not pays and rule.has_room(belief.m + j)):
+            pivot = sqrt(max(r[place], TINY))
+            zetas[j] = (G[i] - known) / pivot
+            zetas[j, place] = pivot
+            q += pivot * zetas[j, at]
+            r -= np.square(zetas[j])
+            entered.append(place)
+        seen[i] = q / sqrt(1.0 / share[i] + max(q[i], 0.0))
+    return np.array(entered, dtype=np.intp), zetas[: len(entered)]
 
 
 def _left_out(
     made: LeftOut,
-    inducing: "Inducing",
-    block: Batch,
-    out: Indices,
+    kernel: Kernel,
+    rows: Array,
     coordinates: tuple[Array, Array, Array],
-    sizes: Indices,
+    share: Array,
     outside: Array,
     rounding: Array,
-    lam: float,
 ) -> LeftOut:
-    """What is left out after the rows `out` of a block.
+    """What is left out after these rows (k, d).
 
-    Of all rows of the block: Z, ζ and ζ as the features have it; |W|, ωr/λ and its rounding, (k,) each.
+    Given are Z (k, m), and ζ (j, k) as it is and as the features have it; of each row ω/λ, r and what r may be wrong by.
     """
-    if 2 * len(out) < TOGETHER:
-        return made.with_rows(
-            block.rows[out],
-            sizes[out],
-            block.weights[out],
-            outside[out],
-            rounding[out],
-            partial(largest_left_out, inducing, lam),
-        )
     Z, zeta, frozen = coordinates
-    for some in np.array_split(out, -(-len(out) // TOGETHER)):
-        rows = block.rows[some]
-        z = Z[some]
-        roots = np.sqrt(block.weights[some] / lam)
+    for start in range(0, len(rows), TOGETHER):
+        some = slice(start, start + TOGETHER)
         # Above the diagonal, the later of two rows is that of the column.
-        G = inducing.kernel(rows, rows) - z @ z.T - zeta[:, some].T @ frozen[:, some]
-        by_rounding = float(rounding[some].sum())
-        largest = of_upper(G * np.outer(roots, roots)) + by_rounding
-        made = made.with_block(float(outside[some].sum()) + by_rounding, largest)
+        G = kernel(rows[some], rows[some]) - Z[some] @ Z[some].T - zeta[:, some].T @ frozen[:, some]
+        roots = np.sqrt(share[some])
+        by_rounding = float(share[some] @ rounding[some])
+        e = float(share[some] @ outside[some]) + by_rounding
+        made = made.with_block(e, of_upper(G * np.outer(roots, roots)) + by_rounding)
     return made
-
-
-def _change(belief: "Frozen", Y: Array, more: Array, surprise: Array) -> Change:
-    """G = V⁻¹Ψᵀ N⁻ᵀ and N⁻¹(surprise), NNᵀ = I + ΨV⁻¹Ψᵀ, for rows Ψ = [Y, more] and V before them."""
-    half = belief.factor.half(Y.T)
-    N = cholesky(np.eye(len(Y)) + half.gram + more @ more.T / belief.regularization)
-    known = np.vstack([belief.factor.C.solve_transposed(half.c), more.T / belief.regularization])
-    return Change(solve_lower(N, known.T.copy(order="F")).T, solve_lower(N, surprise.copy()))
 
 
 def not_finite() -> NumericalError:

@@ -187,7 +187,7 @@ class Inducing:
         z = self.L.solve(self.kernel(self.rows, row[None])[:, 0])
         r = diag - float(z @ z)
         if r < -PSD_TOLERANCE * diag:
-            self._refuse(row, diag, z, r)
+            self.check_positive(row[None], np.array([diag]), z[None], np.array([r]))
         return Embedded(z, max(r, 0.0), float(np.abs(self.L.solve_transposed(z)).sum()), False)
 
     def features(self, rows: Array, diag: Array) -> tuple[Array, Array, Mask]:
@@ -205,8 +205,7 @@ class Inducing:
                 Z[i] = 0.0
                 Z[i, : place + 1] = self.L.row(place)
         r[in_W] = 0.0
-        for at in np.flatnonzero(r < -PSD_TOLERANCE * diag):
-            self._refuse(rows[at], float(diag[at]), Z[at], float(r[at]))
+        self.check_positive(rows, diag, Z, r)
         return Z, np.maximum(r, 0.0), in_W
 
     def rounding(self, z: Array, kappa2: float) -> Array:
@@ -218,14 +217,14 @@ class Inducing:
             spread = np.abs(alpha, out=alpha).sum(axis=0)
         return np.asarray(EPS * kappa2 * np.square(1 + spread))
 
-    def _refuse(self, row: Array, diag: float, z: Array, r: float) -> None:
-        """Raise KernelError where a residual is negative beyond rounding."""
-        if r >= -PSD_TOLERANCE * diag - 100 * float(
-            self.rounding(z[:, None], float(np.square(self.L.row(0)[0])) + diag)[0]
-        ):
-            return
-        near = int(np.abs(self.kernel(self.rows, row[None])[:, 0]).argmax())
-        raise not_positive(self.kernel, row, r, self.rows[near])
+    def check_positive(self, rows: Array, diag: Array, Z: Array, r: Array) -> None:
+        """Raise KernelError where k(x, x) − ‖z‖² of a row is negative beyond rounding."""
+        for i in np.flatnonzero(r < -PSD_TOLERANCE * diag):
+            kappa2 = float(np.square(self.L.row(0)[0]) + diag[i])
+            rounding = self.rounding(Z[i][:, None], kappa2)[0]
+            if r[i] < -PSD_TOLERANCE * diag[i] - 100 * rounding:
+                near = np.abs(self.kernel(self.rows, rows[i : i + 1])[:, 0]).argmax()
+                raise not_positive(self.kernel, rows[i], r[i], self.rows[near])
 
 
 @dataclass(frozen=True)
