@@ -589,7 +589,7 @@ class TestCertificate:
         found.retire([2, 40, found.top(1)[0].id])
         certificate, live = (
             found.certificate(),
-            [i for i in range(60) if i not in found._state.retired.nonzero()[0]],
+            [i for i in range(60) if i not in found._state.ledger.outcomes.retired.nonzero()[0]],
         )
         predicted = found.predict(live, 2 * norm.cdf(2) - 1)
         at = predicted.ids.index(certificate.id)

@@ -24,7 +24,7 @@ LAYERS = [
     ["policies"],
     ["baselines", "domains"],
     ["diagnostics", "campaign"],
-    ["optimizer", "box_optimizer"],
+    ["optimizer"],
     ["loop", "plots"],
     ["study"],
     ["__init__"],

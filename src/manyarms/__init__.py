@@ -8,13 +8,12 @@ if TYPE_CHECKING:
     from manyarms.arms.contexts import joined
     from manyarms.beliefs.frozen import Inserted
     from manyarms.beliefs.sampled import Sampled
-    from manyarms.box_optimizer import BoxOptimizer
     from manyarms.campaign.answers import Candidate, Predictions
     from manyarms.campaign.certificate import Certificate
     from manyarms.campaign.trials import FAILED, Trial
     from manyarms.domains.box import Box
     from manyarms.loop import Result, maximize
-    from manyarms.optimizer import Optimizer
+    from manyarms.optimizer import BoxOptimizer, Optimizer
     from manyarms.policies.batches import GlobalRule
     from manyarms.policies.bkb import BKB
     from manyarms.policies.gpucb import GPUCB
@@ -43,7 +42,7 @@ _HOME = {
     "GPUCB": "policies.gpucb",
     "Bayes": "sketch.confidence",
     "Box": "domains.box",
-    "BoxOptimizer": "box_optimizer",
+    "BoxOptimizer": "optimizer",
     "Candidate": "campaign.answers",
     "Certificate": "campaign.certificate",
     "Certified": "sketch.confidence",

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from manyarms.errors import ManyArmsError, StudyDamagedError, StudyError
 from manyarms.study.copies import carried_over
-from manyarms.study.ledger import Ledger
 from manyarms.study.log import FIRST, LEARNING, Event, Head, checked
+from manyarms.study.replay import Replay
 from manyarms.study.storage import Store, Transaction
 
 GAP = 1000
@@ -68,8 +68,8 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
                     f"of {damaged} the first event, with the settings, is lost: nothing can be "
                     "saved"
                 )
-            ledger = Ledger(events[0], fetch)
-            good = [events[0], *(event for event in events[1:] if _fits(ledger, event, fetch))]
+            replay = Replay(events[0], fetch)
+            good = [events[0], *(event for event in events[1:] if _fits(replay, event, fetch))]
     lost += len(events) - len(good)
 
     def fill(transaction: Transaction) -> None:
@@ -82,7 +82,7 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
     store = Store(new)
     store.create(fill)
     store.close()
-    return Salvaged(len(good), len(ledger.ids), lost)
+    return Salvaged(len(good), replay.ledger.n_trials, lost)
 
 
 def _padded(data: bytes) -> bytes:
@@ -156,10 +156,10 @@ def _blob(connection: sqlite3.Connection, digest: str) -> bytes:
     return data
 
 
-def _fits(ledger: Ledger, event: Event, fetch: Any) -> bool:
+def _fits(replay: Replay, event: Event, fetch: Any) -> bool:
     """Apply an event; False where it speaks of candidates that are lost."""
     try:
-        ledger.apply([event], fetch)
+        replay.apply([event], fetch)
     except ManyArmsError:
         return False
     return True
