@@ -34,7 +34,7 @@ from scipy.stats import qmc
 from tables import SOURCES, load
 
 import manyarms as ma
-from manyarms.campaign.fitting import Evidence, Mixed, fit
+from manyarms.campaign.fitting import Mixed, Summary, fit
 from manyarms.sketch.embedding import Embedding
 
 EXACT = 4096
@@ -231,7 +231,7 @@ def _learned(given: Problem) -> Problem:
     unit = rewards.std()  # the fit expects standardised rewards
     found = fit(
         Mixed(X.shape[1], 0, 0, rbf=True),
-        Evidence(X[some], rewards / unit, np.ones(len(some)), 0.0, 0.0),
+        Summary(X[some], rewards / unit, np.ones(len(some)), 0.0, 0.0),
     )
     return replace(given, arms=X / np.exp(found.theta), regularization=found.noise * unit**2)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from manyarms.arms.array import Checked
-from manyarms.campaign.candidates import Candidates, Points
+from manyarms.campaign.candidates import CandidateTable, Points
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model, Size, is_size_due
 from manyarms.campaign.proposers import BoxProposer, PoolProposer, Proposer
@@ -40,7 +40,7 @@ class Campaign:
         options: dict[str, Any],
     ) -> "Campaign":
         """Nothing was asked yet; arguments are those of `Optimizer`."""
-        candidates: Candidates
+        candidates: CandidateTable
         proposer: Proposer
         sign = as_sign(direction)
         most = as_most(repeats)

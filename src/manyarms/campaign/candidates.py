@@ -12,7 +12,7 @@ from manyarms.pool.columns import Feature
 from manyarms.typing import Array, Indices
 
 
-class Candidates(Protocol):
+class CandidateTable(Protocol):
     """A table of candidates. Each has an id and a position; equal ones share an arm."""
 
     @property

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manyarms.campaign.candidates import Candidates
+from manyarms.campaign.candidates import CandidateTable
 from manyarms.campaign.trials import CandidateId, Results, Trial
 from manyarms.errors import ObservationError, StateError
 from manyarms.pool.ids import plain
@@ -83,9 +83,9 @@ class Outcomes:
 
 @dataclass(frozen=True)
 class Ledger:
-    """Candidates, and what became of each."""
+    """CandidateTable, and what became of each."""
 
-    candidates: Candidates
+    candidates: CandidateTable
     outcomes: Outcomes
     order: Indices  # positions, in the order of the random start
     seed: int
@@ -94,7 +94,7 @@ class Ledger:
     pending: tuple[Pending, ...] = ()
 
     @classmethod
-    def begun(cls, candidates: Candidates, seed: int, sign: float, most: float) -> "Ledger":
+    def begun(cls, candidates: CandidateTable, seed: int, sign: float, most: float) -> "Ledger":
         """Nothing was asked yet."""
         n = len(candidates)
         order = np.random.default_rng([seed, 1]).permutation(n)
@@ -155,7 +155,8 @@ class Ledger:
     def renewed(self, worker: str, until: float | None) -> "Ledger":
         """What a worker is trying has time until then."""
         pending = (
-            each._replace(until=until) if each.worker == worker else each for each in self.pending
+            Pending(each.position, worker, until) if each.worker == worker else each
+            for each in self.pending
         )
         return replace(self, pending=tuple(pending))
 
@@ -166,7 +167,7 @@ class Ledger:
         pending = tuple(each for each in self.pending if each.position not in gone)
         return replace(self, outcomes=outcomes, pending=pending)
 
-    def added(self, candidates: Candidates) -> "Ledger":
+    def added(self, candidates: CandidateTable) -> "Ledger":
         """The table has grown; nothing is known of the new candidates."""
         n = len(candidates)
         n_new = n - len(self.candidates)

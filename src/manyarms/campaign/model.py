@@ -18,7 +18,7 @@ from manyarms.arms.array import Checked, as_rows
 from manyarms.beliefs.base import Record
 from manyarms.beliefs.frozen import Frozen, Inserted
 from manyarms.beliefs.packing import Arrays, packed, unpacked
-from manyarms.campaign.fitting import LEAST_NOISE, MOST, NOISE_PRIOR, Evidence, Fit, Shape, fit
+from manyarms.campaign.fitting import LEAST_NOISE, MOST, NOISE_PRIOR, Fit, Shape, Summary, fit
 from manyarms.campaign.trials import Results
 from manyarms.campaign.units import Warp
 from manyarms.kernels import Kernel
@@ -288,7 +288,7 @@ class Model:
         rewards = warp.reward(values)
         means = np.bincount(at, weights * rewards) / total
         within = float(np.square(rewards - means[at])[~told].sum())
-        evidence = Evidence(
+        evidence = Summary(
             self.arms[distinct],
             means,
             np.where(known, np.inf, total),

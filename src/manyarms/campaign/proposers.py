@@ -142,7 +142,8 @@ class Gains(NamedTuple):
 NONE = Gains()
 
 
-class Search(NamedTuple):
+@dataclass(frozen=True)
+class Search:
     """A model of the results from `start` on, but for those of points `asked` for before."""
 
     model: Model
@@ -163,7 +164,7 @@ class Search(NamedTuple):
         if not len(arms):
             return self
         model = self.model.told(arms, values, noise, lambda: self.of(results()))
-        return self._replace(model=model, gains=self.gains.after(model, values, n_asked))
+        return replace(self, model=model, gains=self.gains.after(model, values, n_asked))
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,7 @@ class BoxProposer:
             fresh = Model.prior(model.settings, Checked(model.arms))
             asked = tuple(ledger.waiting.tolist())
             return replace(self, gains=gains, search=Search(fresh, model.n_results, asked))
-        search = self.search._replace(model=replace(self.search.model, arms=model.arms))
+        search = replace(self.search, model=replace(self.search.model, arms=model.arms))
         search = search.after(new, n_asked, ledger.results)
         if search.gains.stalled < self.patience:
             return replace(self, gains=gains, search=search)

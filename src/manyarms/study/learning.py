@@ -20,7 +20,7 @@ Resume = Callable[[int], tuple[Model, int] | None]
 """Of a number of steps: a model that has taken more, and how many, where a snapshot has one."""
 
 
-class Learned(NamedTuple):
+class StepsTaken(NamedTuple):
     """A model, the steps it has taken, and the events to write for those that no one had taken
     before."""
 
@@ -42,14 +42,14 @@ class Learned(NamedTuple):
             _decided(replay.records.get(number)) == _decided(made.get(number)) for number in later
         )
 
-    def followed_by(self, more: "Learned") -> "Learned":
+    def followed_by(self, more: "StepsTaken") -> "StepsTaken":
         """These steps and those that were taken after them."""
         return self._replace(done=more.done, model=more.model, made={**self.made, **more.made})
 
 
 def learn(
     replay: Replay, model: Model, done: int, resume: Resume, seconds: float = float("inf")
-) -> Learned:
+) -> StepsTaken:
     """Take the steps that are left, or those that so much time allows, one at least."""
     steps = replay.steps
     records = replay.records
@@ -85,7 +85,7 @@ def learn(
         done += 1
         if time.monotonic() > until:
             break
-    return Learned(begun, done, model, replay.learned, made)
+    return StepsTaken(begun, done, model, replay.learned, made)
 
 
 def _taken(replay: Replay, model: Model, step: ModelStep) -> Model:

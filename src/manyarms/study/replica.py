@@ -21,12 +21,12 @@ from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model
 from manyarms.campaign.trials import CandidateId
 from manyarms.errors import StudyDamagedError, StudyStorageError
-from manyarms.study.learning import Learned, Resume, learn
+from manyarms.study.learning import Resume, StepsTaken, learn
 from manyarms.study.log import LEARNING, START, Event, Head, uncollected
 from manyarms.study.replay import Replay
 from manyarms.study.snapshot import EVERY, resume, take
 from manyarms.study.spec import campaign_of
-from manyarms.study.storage import Store, Transaction
+from manyarms.study.storage import EventStore, Transaction
 
 PIECE = 2.0
 """Seconds of learning before what was decided is written down."""
@@ -35,7 +35,7 @@ PIECE = 2.0
 class Replica:
     """What a study object holds of its log; for one thread at a time."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: EventStore) -> None:
         self._store, self._lock = store, threading.RLock()
         self._is_torn = True  # nothing is read yet
         self.head: Head
@@ -45,7 +45,7 @@ class Replica:
         self._done: int  # steps the model has taken
         self._kept: int  # results of the last snapshot
         self.snapshot_every = EVERY
-        self._unwritten: Learned | None = None  # steps taken of which nothing is written yet
+        self._unwritten: StepsTaken | None = None  # steps taken of which nothing is written yet
         with self.current():
             pass
 
@@ -154,7 +154,7 @@ class Replica:
                     self._model, self._done = found.model, found.done
                 self._unwritten = None
 
-    def _next(self, seconds: float, resume: Resume) -> Learned:
+    def _next(self, seconds: float, resume: Resume) -> StepsTaken:
         """What is learned from here on; it begins with what could not be written before."""
         replay = self.replay
         before = self._unwritten
@@ -182,7 +182,7 @@ class Replica:
         self._kept = found[0].n_results if found else 0
         return found
 
-    def is_due(self, found: Learned) -> bool:
+    def is_due(self, found: StepsTaken) -> bool:
         """Whether a snapshot is to be taken."""
         refitted = any(kind == "refit" for kind, _ in found.made.values())
         n = found.model.n_results
@@ -221,7 +221,7 @@ class Call:
             )
             self._replica._unwritten = None
 
-    def adopt(self, found: Learned) -> None:
+    def adopt(self, found: StepsTaken) -> None:
         """Go on with a model that has learned, and write down what it decided, unless others
         decided otherwise meanwhile."""
         if self.done != found.begun or not found.agrees(self.replay):

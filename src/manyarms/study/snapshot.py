@@ -16,7 +16,7 @@ import numpy as np
 from manyarms.beliefs.packing import NAMES, Arrays
 from manyarms.campaign.model import Fitted, Model, Past
 from manyarms.errors import StudyDamagedError
-from manyarms.study.learning import Learned
+from manyarms.study.learning import StepsTaken
 from manyarms.study.log import read_lesson
 from manyarms.study.replay import Replay
 from manyarms.study.storage import Transaction
@@ -26,7 +26,7 @@ EVERY = 200
 snapshot takes 8 MB."""
 
 
-def take(transaction: Transaction, replay: Replay, found: Learned) -> None:
+def take(transaction: Transaction, replay: Replay, found: StepsTaken) -> None:
     """Keep a model that has learned, if it can be resumed."""
     kept = found.model.packed()
     number = replay.steps[found.done - 1].number

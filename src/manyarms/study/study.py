@@ -31,7 +31,7 @@ from manyarms.study.log import START, Event
 from manyarms.study.replay import Lease, Replay
 from manyarms.study.replica import Replica
 from manyarms.study.spec import campaign_of, written, written_policy
-from manyarms.study.storage import Store, Transaction
+from manyarms.study.storage import EventStore, Transaction
 from manyarms.typing import Indices, Seed
 
 TOKEN = 200
@@ -47,7 +47,7 @@ class Study:
     time.
     """
 
-    def __init__(self, store: Store, worker: str | None, lease: float | None) -> None:
+    def __init__(self, store: EventStore, worker: str | None, lease: float | None) -> None:
         self.worker, self.lease = _worker(worker), _lease(lease)
         self._store, self._replica = store, Replica(store)
 
@@ -80,7 +80,7 @@ class Study:
             raise ParameterError(
                 f"a study is of a table of candidates, got {pool!r}; search a box with an Optimizer"
             )
-        pool, store = as_pool(pool), Store(location)
+        pool, store = as_pool(pool), EventStore(location)
         _worker(worker), _lease(lease)  # raise where one is wrong, before anything is written
         settings = {
             "direction": direction,
@@ -115,7 +115,7 @@ class Study:
         lease : seconds after which what this process asked for, and neither told nor renewed, is
             given back; None: never.
         """
-        store = Store(location)
+        store = EventStore(location)
         store.check()
         return cls(store, worker, lease)
 
@@ -341,14 +341,17 @@ class Study:
         with self._replica.reading() as transaction:
             return iter(transaction.since(START))
 
+    def tables(self) -> dict[str, bytes]:
+        """The stored tables of candidates by their digests, read and checked anew."""
+        with self._replica.reading() as transaction:
+            return _tables(transaction, transaction.since(START))
+
     def verify(self) -> int:
         """Check every event and every stored table; returns the number of events, or raises
         StudyDamagedError."""
         with self._replica.reading() as transaction:
             events = transaction.since(START)
-            for event in events:
-                for digest in event.tables:
-                    transaction.fetch(digest)
+            _tables(transaction, events)
             return len(events)
 
     def close(self) -> None:
@@ -371,6 +374,11 @@ class Study:
         ledger = self._replica.replay.ledger
         positions = ledger.candidates.positions(ids)
         return positions, ledger.names(positions)
+
+
+def _tables(transaction: Transaction, events: list[Event]) -> dict[str, bytes]:
+    """The tables that events brought, by their digests; StudyDamagedError where one is damaged."""
+    return {digest: transaction.fetch(digest) for event in events for digest in event.tables}
 
 
 def _is_over(lease: Lease, now: float) -> bool:
