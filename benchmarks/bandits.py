@@ -16,7 +16,7 @@ describes them. A spec is a name and, where wanted, parameters: ``rkhs``, ``rkhs
 | tables of tables.py | configurations, architectures, molecules | in units of the prior; a reward is one replicate |
 
 Draws depend on the seed; functions and tables do not. Functions and tables have no kernel of their own: all policies are given
-the RBF whose lengthscales and noise are most probable given one reward of each of 256 random arms (`manyarms.hyper`), its
+the RBF whose lengthscales and noise are most probable given one reward of each of 256 random arms (`campaign.fitting`), its
 lengthscales folded into the arms; molecules (aqsoldb) have a Tanimoto kernel. California housing and abalone, which the
 Batch-BKB paper uses, are left out: scikit-learn and others download them. In units of the prior rewards are centred, their
 standard deviation over the arms is 1 or less, and the best arm's is 3 or less. Values of tables further below the median than
@@ -34,7 +34,7 @@ from scipy.stats import qmc
 from tables import SOURCES, load
 
 import manyarms as ma
-from manyarms.hyper import Evidence, Mixed, fit
+from manyarms.campaign.fitting import Mixed, Summary, fit
 from manyarms.sketch.embedding import Embedding
 
 EXACT = 4096
@@ -231,7 +231,7 @@ def _learned(given: Problem) -> Problem:
     unit = rewards.std()  # the fit expects standardised rewards
     found = fit(
         Mixed(X.shape[1], 0, 0, rbf=True),
-        Evidence(X[some], rewards / unit, np.ones(len(some)), 0.0, 0.0),
+        Summary(X[some], rewards / unit, np.ones(len(some)), 0.0, 0.0),
     )
     return replace(given, arms=X / np.exp(found.theta), regularization=found.noise * unit**2)
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import check_grad
 from scipy.stats import multivariate_normal
 
-from manyarms.hyper import Evidence, Fixed, Mixed, fit, likelihood
+from manyarms.campaign.fitting import Fixed, Mixed, Summary, fit, likelihood
 from manyarms.kernels import RBF
 
 MIXED = Mixed(numeric=2, codes=2, bits=5)
@@ -19,13 +19,13 @@ def table(n, seed=0):
 
 
 def by_arm(rows, values):
-    """Evidence from a list of replicates for every row."""
+    """Summary from a list of replicates for every row."""
     means, counts = (
         np.array([np.mean(v) for v in values]),
         np.array([len(v) for v in values], dtype=float),
     )
     within = sum(float(np.sum(np.square(v - np.mean(v)))) for v in values)
-    return Evidence(rows, means, counts, within, float(counts.sum() - len(counts)))
+    return Summary(rows, means, counts, within, float(counts.sum() - len(counts)))
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import pytest
 
 import manyarms as ma
 from manyarms.baselines.estimated import EstimatedNoise, lower_quantile
+from manyarms.campaign.fitting import Fixed, Summary, fit, likelihood
 from manyarms.errors import ArmsError, ObservationError, ParameterError
-from manyarms.hyper import Evidence, Fixed, fit, likelihood
 from manyarms.kernels import RBF
 from manyarms.sketch.exact import ExactPosterior
 
@@ -16,7 +16,7 @@ def test_the_likelihood_takes_told_noise_as_it_is():
     rng = np.random.default_rng(0)
     X, known = rng.random((6, 2)), np.array([0.0, 0.3, 0.0, 0.05, 0.0, 1.0])
     y, gram = rng.standard_normal(6), Fixed(RBF(0.4)).gram(X)
-    evidence = Evidence(X, y, np.where(known > 0, np.inf, 1.0), 0.0, 0.0, known)
+    evidence = Summary(X, y, np.where(known > 0, np.inf, 1.0), 0.0, 0.0, known)
     for log_noise in (-2.0, 0.5):
         x = np.array([0.2, log_noise])
         S = np.exp(0.2) * RBF(0.4)(X, X) + np.diag(np.where(known > 0, known, np.exp(log_noise)))

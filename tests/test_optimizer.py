@@ -11,6 +11,7 @@ from scipy import optimize
 from scipy.stats import norm
 
 import manyarms as ma
+from manyarms.campaign.fitting import Fit
 from manyarms.errors import (
     ArmsError,
     KernelError,
@@ -20,7 +21,6 @@ from manyarms.errors import (
     StateError,
     UnknownArmError,
 )
-from manyarms.hyper import Fit
 
 X = np.random.default_rng(0).random((60, 2))
 F = np.sin(5 * X[:, 0]) + X[:, 1]
@@ -590,7 +590,7 @@ class TestCertificate:
         found.retire([2, 40, found.top(1)[0].id])
         certificate, live = (
             found.certificate(),
-            [i for i in range(60) if i not in found._state.retired.nonzero()[0]],
+            [i for i in range(60) if i not in found._state.ledger.outcomes.retired.nonzero()[0]],
         )
         predicted = found.predict(live, 2 * norm.cdf(2) - 1)
         at = predicted.ids.index(certificate.id)

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyarms.arms.bits import Bits
-from manyarms.arms.deciding import distinct_allowed
 from manyarms.arms.groups import group
-from manyarms.arms.pool import Feature, Pool
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
 from manyarms.kernels import unpack
+from manyarms.pool.bits import Bits
+from manyarms.pool.deciding import distinct_allowed
+from manyarms.pool.pool import Feature, Pool
 
 ROWS = [
     {"name": "a", "solvent": "water", "dose": 1.0, "steps": 1, "dry": True, "print": "00110011"},

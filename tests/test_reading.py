@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 import manyarms as ma
-from manyarms.arms.pool import Pool
 from manyarms.errors import ArmsError, ObservationError, ParameterError
+from manyarms.pool.pool import Pool
 
 
 def written(path, content):

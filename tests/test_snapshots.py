@@ -62,7 +62,7 @@ def created(path, every, rows, **options):
 def resumed(study):
     """The model of the snapshot and the steps it has taken, if there is one."""
     with study._store.reading() as transaction:
-        return snapshot.resume(transaction, study._replica.ledger, study._replica._prior, 0)
+        return snapshot.resume(transaction, study._replica.replay, study._replica._begun.model, 0)
 
 
 CASES = {
@@ -109,7 +109,7 @@ def test_a_state_from_a_snapshot_is_the_state_from_the_log(path, name, seed):
     from_log = ma.Study.open(path)
     assert resumed(from_log) is None
     assert_alike(with_snapshot, from_log)
-    assert with_snapshot.ask(3) == from_log._replica.optimizer(from_log._replica._model).ask(3)
+    assert with_snapshot.ask(3) == from_log._replica.campaign(from_log._replica._model).asked(3)[1]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_snapshot_is_not_used_where_others_decided_at_its_steps(path):
     run(made, X, 0, 12)
     made.best()
     assert resumed(made) is not None
-    made._replica.ledger.records.pop(made._replica.ledger.steps[2].number)
+    made._replica.replay.records.pop(made._replica.replay.steps[2].number)
     assert resumed(made) is None
 
 
@@ -182,8 +182,8 @@ def test_two_who_learn_the_same_agree(path):
     two = ma.Study.open(path, worker="two")
     for each in range(6):
         two.tell(each, [value(X, each, each)])
-    with one._replica.current() as ledger:
-        found = learning.learn(ledger, one._replica._model, one._replica._done, one._replica.resume)
+    with one._replica.current() as replay:
+        found = learning.learn(replay, one._replica._model, one._replica._done, one._replica.resume)
     two.best()
     events = two.n_events
     with one._replica.writing() as call:
@@ -193,9 +193,9 @@ def test_two_who_learn_the_same_agree(path):
     other = found._replace(begun=one._replica._done, done=one._replica._done, made={})
     two.tell(9, [0.3])
     two.ask()
-    with one._replica.current() as ledger:
-        stale = learning.learn(ledger, one._replica._model, one._replica._done, one._replica.resume)
-    number = ledger.steps[-1].number
+    with one._replica.current() as replay:
+        stale = learning.learn(replay, one._replica._model, one._replica._done, one._replica.resume)
+    number = replay.steps[-1].number
     wrong = stale._replace(
         recorded=number - 1, made={number: ("insert", {"step": number, "entered": [0, 1]})}
     )

@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from manyarms import baselines, diagnostics, domains, errors, kernels, plots, policies
     from manyarms.arms.contexts import joined
-    from manyarms.arms.pool import Pool
     from manyarms.beliefs.frozen import Inserted
     from manyarms.beliefs.sampled import Sampled
-    from manyarms.box_optimizer import BoxOptimizer
-    from manyarms.certificate import Certificate
+    from manyarms.campaign.answers import Candidate, Predictions
+    from manyarms.campaign.certificate import Certificate
+    from manyarms.campaign.trials import FAILED, Trial
     from manyarms.domains.box import Box
     from manyarms.loop import Result, maximize
-    from manyarms.optimizer import Candidate, Optimizer, Predictions
+    from manyarms.optimizer import BoxOptimizer, Optimizer
     from manyarms.policies.batches import GlobalRule
     from manyarms.policies.bkb import BKB
     from manyarms.policies.gpucb import GPUCB
     from manyarms.policies.policy import Prediction
+    from manyarms.pool.pool import Pool
     from manyarms.search.scores import Scores
     from manyarms.search.tuning import Tuning
     from manyarms.sketch.confidence import (
@@ -32,19 +33,18 @@ if TYPE_CHECKING:
     )
     from manyarms.sketch.dictionary import oversampling_for
     from manyarms.study import Study
-    from manyarms.trials import FAILED, Trial
 
 __version__ = "0.2.0.dev0"
 
 _HOME = {
     "BKB": "policies.bkb",
-    "FAILED": "trials",
+    "FAILED": "campaign.trials",
     "GPUCB": "policies.gpucb",
     "Bayes": "sketch.confidence",
     "Box": "domains.box",
-    "BoxOptimizer": "box_optimizer",
-    "Candidate": "optimizer",
-    "Certificate": "certificate",
+    "BoxOptimizer": "optimizer",
+    "Candidate": "campaign.answers",
+    "Certificate": "campaign.certificate",
     "Certified": "sketch.confidence",
     "Constant": "sketch.confidence",
     "Evidence": "sketch.confidence",
@@ -53,16 +53,16 @@ _HOME = {
     "Inserted": "beliefs.frozen",
     "LogDet": "sketch.confidence",
     "Optimizer": "optimizer",
-    "Pool": "arms.pool",
+    "Pool": "pool.pool",
     "Prediction": "policies.policy",
-    "Predictions": "optimizer",
+    "Predictions": "campaign.answers",
     "Resampled": "sketch.confidence",
     "Result": "loop",
     "Sampled": "beliefs.sampled",
     "Scores": "search.scores",
     "Study": "study",
     "Theory": "sketch.confidence",
-    "Trial": "trials",
+    "Trial": "campaign.trials",
     "Tuning": "search.tuning",
     "joined": "arms.contexts",
     "maximize": "loop",

@@ -20,12 +20,14 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from manyarms.arms.pool import OBJECT, Pool
+from manyarms.campaign.answers import Candidate
+from manyarms.campaign.settings import Direction, as_pool
+from manyarms.campaign.trials import CandidateId, Trial, as_values
 from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, ParameterError, StateError
 from manyarms.numbers import real, whole
-from manyarms.optimizer import Candidate, Direction, Optimizer, as_pool
-from manyarms.trials import CandidateId, Trial
+from manyarms.optimizer import Optimizer
+from manyarms.pool.pool import OBJECT, Pool
 from manyarms.typing import Seed
 
 TURN = 0.1
@@ -94,11 +96,12 @@ def maximize(
     where = arms if isinstance(arms, Box) else as_pool(arms, options.get("kernel"))
     optimizer = Optimizer(where, direction=direction, seed=seed, **options)
     evaluations, start = _Evaluations(_evaluate(f, arms, optimizer), n_jobs), perf_counter()
-    with _bar(budget, progress) as show:
-        ended = _search(optimizer, evaluations, budget, tolerance, [show, *callbacks])
+    with _bar(budget, progress, direction) as show:
+        ended = _search(optimizer, evaluations, budget, tolerance, show, callbacks)
     optimizer.release(optimizer.pending)
-    best = optimizer.best() if any(not trial.failed for trial in optimizer.history) else None
-    return Result(best, optimizer.history, optimizer, perf_counter() - start, ended)
+    history = optimizer.history
+    best = optimizer.best() if any(not trial.failed for trial in history) else None
+    return Result(best, history, optimizer, perf_counter() - start, ended)
 
 
 def _evaluate(f: Callable[[Any], Any], arms: Any, optimizer: Optimizer) -> Callable[[Any], Any]:
@@ -158,6 +161,7 @@ def _search(
     evaluations: _Evaluations,
     budget: int,
     tolerance: float | None,
+    show: Callable[[Any], None],
     callbacks: list[Callable[[Optimizer], None]],
 ) -> str:
     """Ask, evaluate and tell; says what ended it."""
@@ -168,9 +172,11 @@ def _search(
             if not running:
                 break
             for done in evaluations.wait():
-                optimizer.tell(running[done], _value(done, running[done], optimizer))
+                value = _value(done, running[done], optimizer)
+                optimizer.tell(running[done], value)
                 del running[done]
                 n_told += 1
+                show(value)
                 for callback in callbacks:
                     callback(optimizer)
                 if (
@@ -218,7 +224,9 @@ def _is_reached(optimizer: Optimizer, tolerance: float) -> bool:
 class _Bar:
     """A progress bar with the best value so far and a time estimate."""
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, direction: Direction) -> None:
+        self._pick = max if direction == "maximize" else min
+        self._best: float | None = None
         best = TextColumn("best {task.fields[best]}")
         times = TimeElapsedColumn(), TimeRemainingColumn()
         self._progress = Progress(
@@ -226,19 +234,21 @@ class _Bar:
         )
         self._task: TaskID = self._progress.add_task("search", total=budget, best="?")
 
-    def __enter__(self) -> Callable[[Optimizer], None]:
+    def __enter__(self) -> Callable[[Any], None]:
         self._progress.start()
         return self._show
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def _show(self, optimizer: Optimizer) -> None:
-        values = [trial.value for trial in optimizer.history if trial.value is not None]
-        pick = max if optimizer.direction == "maximize" else min
-        best = f"{pick(values):.5g}" if values else "?"
-        self._progress.update(self._task, completed=len(optimizer.history), best=best)
+    def _show(self, value: Any) -> None:
+        """One more value, or FAILED."""
+        (number,) = as_values(value, 1)
+        if number is not None:
+            self._best = number if self._best is None else self._pick(self._best, number)
+        best = "?" if self._best is None else f"{self._best:.5g}"
+        self._progress.update(self._task, advance=1, best=best)
 
 
-def _bar(budget: int, progress: bool) -> Any:
-    return _Bar(budget) if progress else nullcontext(lambda optimizer: None)
+def _bar(budget: int, progress: bool, direction: Direction) -> Any:
+    return _Bar(budget, direction) if progress else nullcontext(lambda value: None)

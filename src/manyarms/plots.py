@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from manyarms.campaign.trials import CandidateId, Trial
 from manyarms.errors import StateError
 from manyarms.numbers import real
 from manyarms.optimizer import Optimizer
-from manyarms.trials import CandidateId, Trial
 from manyarms.typing import Array
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Where candidates live. An arm is a row; its index is its name."""
+"""Rows of numbers. An arm is a row; its index is its name."""
 
 from manyarms.arms.array import as_rows
 

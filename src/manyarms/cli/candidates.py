@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from manyarms.arms.columns import TYPES
-from manyarms.arms.pool import Pool
 from manyarms.cli.app import AsJson, Decimal, InputError, StudyAt, opened
 from manyarms.cli.output import answer, count, place, table
 from manyarms.cli.tables import as_ids, id_name
+from manyarms.pool.columns import TYPES
+from manyarms.pool.pool import Pool
 from manyarms.study import Study
 
 Ids = Annotated[

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -208,7 +209,7 @@ def _operate(study: str, problem: str, new: str | None, as_json: bool) -> int:
             saved = save_whole_events(study, new or Path(folder) / "tried.db")
         except StudyDamagedError as error:
             raise StudyDamagedError(f"{problem}; and {error}; go back to a copy") from error
-    data = {"whole": False, "problem": problem, **saved._asdict(), "salvaged": new and place(new)}
+    data = {"whole": False, "problem": problem, **asdict(saved), "salvaged": new and place(new)}
     what = (
         f"{count(saved.events, 'event')} with {count(saved.results, 'result')}, {saved.lost:,} lost"
     )

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import polars as pl
 import typer
 
-from manyarms.arms.pool import Pool
-from manyarms.arms.stored import described
+from manyarms.campaign.answers import Candidate
 from manyarms.cli.app import AsJson, Decimal, Force, InputError, Separator, StudyAt, opened
 from manyarms.cli.output import answer, count, moment, new_file, percent, place, shown, table
 from manyarms.cli.tables import (
@@ -23,7 +22,8 @@ from manyarms.cli.tables import (
     write_csv,
 )
 from manyarms.errors import StateError
-from manyarms.optimizer import Candidate
+from manyarms.pool.pool import Pool
+from manyarms.pool.stored import described
 from manyarms.study import Study
 
 

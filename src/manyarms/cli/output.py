@@ -16,7 +16,7 @@ from rich.text import Text
 
 from manyarms.cli.app import InputError
 from manyarms.errors import StudyStorageError
-from manyarms.study.storage import Store
+from manyarms.study.storage import EventStore
 
 WIDE = 240
 """Columns of output that goes to a file or a pipe."""
@@ -89,7 +89,7 @@ def moment(time: float | None) -> str | None:
 
 def place(location: str) -> str:
     """Where a study is, without the password of a URL."""
-    return Store(location).shown
+    return EventStore(location).shown
 
 
 def count(number: int, noun: str) -> str:

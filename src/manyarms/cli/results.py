@@ -9,6 +9,7 @@ from typing import Annotated
 import polars as pl
 import typer
 
+from manyarms.campaign.trials import FAILED, CandidateId
 from manyarms.cli.app import AsJson, Decimal, Force, InputError, Separator, StudyAt, Worker, opened
 from manyarms.cli.candidates import Ids
 from manyarms.cli.output import answer, count, new_file, note, table, told
@@ -27,7 +28,6 @@ from manyarms.cli.tables import (
     write_csv,
 )
 from manyarms.study import Study
-from manyarms.trials import FAILED, CandidateId
 
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 

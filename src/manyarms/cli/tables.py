@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from manyarms.arms.pool import Pool
-from manyarms.arms.reading import read_csv
-from manyarms.arms.stored import described
+from manyarms.campaign.trials import FAILED, LARGEST, CandidateId
 from manyarms.cli.app import InputError
 from manyarms.errors import UnknownArmError
+from manyarms.pool.pool import Pool
+from manyarms.pool.reading import read_csv
+from manyarms.pool.stored import described
 from manyarms.study import Event
-from manyarms.trials import FAILED, LARGEST, CandidateId
 
 FAILURES = ("failed", "fail", "failure", "error", "crashed")
 """What stands for a trial that failed in place of its value, in any case."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from manyarms.errors import StudyError
 from manyarms.study.log import LEARNING, START, Event, Head, row_after
-from manyarms.study.storage import Store, Transaction
+from manyarms.study.storage import EventStore, Transaction
 from manyarms.study.study import Study
 
 FORMAT = "manyarms study, format 2"
@@ -30,10 +30,7 @@ class Copy(NamedTuple):
 
 def copied(study: Study) -> Copy:
     """A study, read and checked."""
-    events = list(study.events())
-    digests = [digest for event in events for digest in event.tables]
-    with study._store.reading() as transaction:
-        return Copy(events, {digest: transaction.fetch(digest) for digest in digests})
+    return Copy(list(study.events()), study.tables())
 
 
 def written_copy(copy: Copy) -> str:
@@ -125,7 +122,7 @@ def create_from(location: str | Path, copy: Copy) -> Study:
         for event in copy.events:
             transaction.append(event.kind, event.payload, event.time)
 
-    Store(location).create(fill)
+    EventStore(location).create(fill)
     return Study.open(location)
 
 

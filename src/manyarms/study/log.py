@@ -8,16 +8,16 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from manyarms.beliefs.base import Record
+from manyarms.campaign.fitting import Fit
+from manyarms.campaign.model import Lesson
+from manyarms.campaign.units import Warp
 from manyarms.errors import StudyDamagedError
-from manyarms.hyper import Fit
-from manyarms.model import Lesson
 from manyarms.typing import AnyArray
-from manyarms.warp import Warp
 
 FIRST = "manyarms"
 """What the first event has in place of a predecessor's digest."""
@@ -41,7 +41,8 @@ class Event:
         return [self.payload["table"]] if self.kind == "add" else []
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True)
+class StoredEvent:
     """An event as it is stored; `record` is its JSON."""
 
     number: int
@@ -51,7 +52,8 @@ class Row(NamedTuple):
     digest: str
 
 
-class Head(NamedTuple):
+@dataclass(frozen=True)
+class Head:
     """The number of the last event, and its digest."""
 
     number: int
@@ -61,11 +63,11 @@ class Head(NamedTuple):
 START = Head(0, FIRST)
 
 
-def row_after(head: Head, kind: str, time: float, payload: dict[str, Any]) -> Row:
+def row_after(head: Head, kind: str, time: float, payload: dict[str, Any]) -> StoredEvent:
     """The row of an event that follows."""
     record = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     number = head.number + 1
-    return Row(number, kind, time, record, _digest(head.digest, number, kind, time, record))
+    return StoredEvent(number, kind, time, record, _digest(head.digest, number, kind, time, record))
 
 
 def _digest(before: str, number: int, kind: str, time: float, record: str) -> str:

@@ -16,15 +16,17 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
+from manyarms.campaign.campaign import Campaign
+from manyarms.campaign.ledger import Ledger
+from manyarms.campaign.model import Model
+from manyarms.campaign.trials import CandidateId
 from manyarms.errors import StudyDamagedError, StudyStorageError
-from manyarms.model import Model
-from manyarms.optimizer import Optimizer
-from manyarms.study.learning import Learned, Resume, learn
-from manyarms.study.ledger import Lease, Ledger
+from manyarms.study.learning import Resume, StepsTaken, learn
 from manyarms.study.log import LEARNING, START, Event, Head, uncollected
+from manyarms.study.replay import Replay
 from manyarms.study.snapshot import EVERY, resume, take
-from manyarms.study.spec import optimizer_of
-from manyarms.study.storage import Store, Transaction
+from manyarms.study.spec import campaign_of
+from manyarms.study.storage import EventStore, Transaction
 
 PIECE = 2.0
 """Seconds of learning before what was decided is written down."""
@@ -33,18 +35,17 @@ PIECE = 2.0
 class Replica:
     """What a study object holds of its log; for one thread at a time."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: EventStore) -> None:
         self._store, self._lock = store, threading.RLock()
         self._is_torn = True  # nothing is read yet
         self.head: Head
-        self.ledger: Ledger
-        self._optimizer: Optimizer
+        self.replay: Replay
+        self._begun: Campaign  # before any event
         self._model: Model
-        self._prior: Model  # before any step
         self._done: int  # steps the model has taken
         self._kept: int  # results of the last snapshot
         self.snapshot_every = EVERY
-        self._unwritten: Learned | None = None  # steps taken of which nothing is written yet
+        self._unwritten: StepsTaken | None = None  # steps taken of which nothing is written yet
         with self.current():
             pass
 
@@ -57,12 +58,12 @@ class Replica:
             yield transaction
 
     @contextmanager
-    def current(self) -> Iterator[Ledger]:
-        """The ledger, up to date."""
+    def current(self) -> Iterator[Replay]:
+        """What the log says, up to date."""
         with self._lock:
             with self._store.reading() as transaction:
                 self._take_in(transaction)
-            yield self.ledger
+            yield self.replay
 
     @contextmanager
     def writing(self) -> Iterator["Call"]:
@@ -74,12 +75,12 @@ class Replica:
                 call = Call(self, transaction)
                 yield call
             with self._all_or_nothing():
-                self.ledger.apply(transaction.appended, transaction.kept.__getitem__)
+                self.replay.apply(transaction.appended, transaction.kept.__getitem__)
                 self.head, self._model, self._done = transaction.head, call.model, call.done
 
     @contextmanager
-    def learned(self) -> Iterator[Optimizer]:
-        """The optimizer, its model up to date. Where nothing can be written, what was learned is
+    def learned(self) -> Iterator[Campaign]:
+        """The search, its model up to date. Where nothing can be written, what was learned is
         kept for later."""
         with self._lock:
             model = None
@@ -89,7 +90,7 @@ class Replica:
                 with self.current():
                     self._unwritten = self._next(math.inf, self.resume)
                     model = self._unwritten.model
-            yield self.optimizer(model or self._model)
+            yield self.campaign(model or self._model)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -106,11 +107,11 @@ class Replica:
                 self._read_all(transaction)
                 return
             events = transaction.since(self.head)
-            number = self.ledger.steps[self._done - 1].number if self._done else 0
-            self.ledger.apply(events, transaction.fetch)
+            number = self.replay.steps[self._done - 1].number if self._done else 0
+            self.replay.apply(events, transaction.fetch)
             self.head = transaction.head
             if any(event.kind in LEARNING and event.payload["step"] <= number for event in events):
-                self._model, self._done = self._prior, 0
+                self._model, self._done = self._begun.model, 0
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -125,11 +126,11 @@ class Replica:
         """The state from the log alone."""
         with uncollected():
             events = transaction.since(START)
-            self.ledger = Ledger(events[0], transaction.fetch)
-            self._optimizer = optimizer_of(self.ledger.settings, self.ledger.pool)
-            self._prior = self._model = self._optimizer._state.model
+            self.replay = Replay(events[0], transaction.fetch)
+            self._begun = campaign_of(self.replay.settings, self.replay.pool)
+            self._model = self._begun.model
             self._done = self._kept = 0
-            self.ledger.apply(events[1:], transaction.fetch)
+            self.replay.apply(events[1:], transaction.fetch)
         self.head, self._is_torn = transaction.head, False
 
     # The model
@@ -141,10 +142,10 @@ class Replica:
         With `leave_last` the last piece is not written: the transaction of the call that needs it
         does so (`Call.learn`).
         """
-        with self.current() as ledger:
-            while self._done < len(ledger.steps):
+        with self.current() as replay:
+            while self._done < len(replay.steps):
                 found = self._unwritten = self._next(PIECE, self.resume)
-                if leave_last and found.done == len(ledger.steps):
+                if leave_last and found.done == len(replay.steps):
                     return
                 if found.made or self.is_due(found):
                     with self.writing() as call:
@@ -153,24 +154,24 @@ class Replica:
                     self._model, self._done = found.model, found.done
                 self._unwritten = None
 
-    def _next(self, seconds: float, resume: Resume) -> Learned:
+    def _next(self, seconds: float, resume: Resume) -> StepsTaken:
         """What is learned from here on; it begins with what could not be written before."""
-        ledger = self.ledger
+        replay = self.replay
         before = self._unwritten
-        if before is None or before.begun != self._done or not before.agrees(ledger):
-            return learn(ledger, self._model, self._done, resume, seconds)
-        return before.followed_by(learn(ledger, before.model, before.done, lambda _: None, seconds))
+        if before is None or before.begun != self._done or not before.agrees(replay):
+            return learn(replay, self._model, self._done, resume, seconds)
+        return before.followed_by(learn(replay, before.model, before.done, lambda _: None, seconds))
 
     def resume(
         self, after: int, transaction: Transaction | None = None
     ) -> tuple[Model, int] | None:
         """The model from the snapshot, if it has taken more steps than that and this object has
         taken none."""
-        if self._done or not self.ledger.steps:
+        if self._done or not self.replay.steps:
             return None
         try:
             with nullcontext(transaction) if transaction else self._store.reading() as open_:
-                found = resume(open_, self.ledger, self._prior, after)
+                found = resume(open_, self.replay, self._begun.model, after)
         except StudyDamagedError as error:
             warnings.warn(
                 f"the snapshot of {self._store.shown} is not used: {error}",
@@ -181,29 +182,16 @@ class Replica:
         self._kept = found[0].n_results if found else 0
         return found
 
-    def is_due(self, found: Learned) -> bool:
+    def is_due(self, found: StepsTaken) -> bool:
         """Whether a snapshot is to be taken."""
         refitted = any(kind == "refit" for kind, _ in found.made.values())
         n = found.model.n_results
         every = self.snapshot_every
         return n >= self._kept + every or (refitted and n >= every)
 
-    def optimizer(self, model: Model, leases: list[Lease] | None = None) -> Optimizer:
-        """The optimizer in the state that the log says, with a model."""
-        ledger, optimizer = self.ledger, self._optimizer
-        ids = [lease.id for lease in (ledger.leases if leases is None else leases)]
-        optimizer._state = replace(
-            optimizer._state,
-            pool=ledger.pool,
-            order=ledger.order,
-            model=model,
-            n_trials=len(ledger.ids),
-            pending=tuple(ledger.pool.positions(ids).tolist()) if ids else (),
-            results=ledger.results,
-            retired=ledger.retired,
-            failed=ledger.failed,
-        )
-        return optimizer
+    def campaign(self, model: Model, ledger: Ledger | None = None) -> Campaign:
+        """The search as the log says, with a model."""
+        return replace(self._begun, ledger=ledger or self.replay.ledger, model=model)
 
 
 class Call:
@@ -213,35 +201,35 @@ class Call:
         self._replica, self._transaction = replica, transaction
         self.model: Model = replica._model
         self.done: int = replica._done
-        self.ledger = replica.ledger
+        self.replay = replica.replay
         self.keep = transaction.keep
 
     def append(self, kind: str, payload: dict[str, Any]) -> Event:
         """One more event, now."""
         return self._transaction.append(kind, payload, time.time())
 
-    def optimizer(self, leases: list[Lease] | None = None) -> Optimizer:
-        """The optimizer as it stands in this call."""
-        return self._replica.optimizer(self.model, leases)
+    def asked(self, n: int, ledger: Ledger) -> list[CandidateId]:
+        """The ids of n candidates to try."""
+        return self._replica.campaign(self.model, ledger).asked(n)[1]
 
     def learn(self) -> None:
         """The model takes the steps that are left."""
-        if self.done < len(self.ledger.steps):
+        if self.done < len(self.replay.steps):
             resume = self._replica.resume
             self.adopt(
                 self._replica._next(math.inf, lambda after: resume(after, self._transaction))
             )
             self._replica._unwritten = None
 
-    def adopt(self, found: Learned) -> None:
+    def adopt(self, found: StepsTaken) -> None:
         """Go on with a model that has learned, and write down what it decided, unless others
         decided otherwise meanwhile."""
-        if self.done != found.begun or not found.agrees(self.ledger):
+        if self.done != found.begun or not found.agrees(self.replay):
             return
         for number, (kind, payload) in found.made.items():
-            if number > self.ledger.learned:
+            if number > self.replay.learned:
                 self.append(kind, payload)
         self.model, self.done = found.model, found.done
         if self._replica.is_due(found):
-            take(self._transaction, self.ledger, found)
+            take(self._transaction, self.replay, found)
             self._replica._kept = found.model.n_results

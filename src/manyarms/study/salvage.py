@@ -10,14 +10,15 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from manyarms.errors import ManyArmsError, StudyDamagedError, StudyError
 from manyarms.study.copies import carried_over
-from manyarms.study.ledger import Ledger
 from manyarms.study.log import FIRST, LEARNING, Event, Head, checked
-from manyarms.study.storage import Store, Transaction
+from manyarms.study.replay import Replay
+from manyarms.study.storage import EventStore, Transaction
 
 GAP = 1000
 """Events in a row that cannot be read, after which none is looked for, unless the file says how
@@ -25,7 +26,8 @@ many there are."""
 EVENT = "SELECT number, kind, time, record, digest FROM events WHERE number = ?"
 
 
-class Salvaged(NamedTuple):
+@dataclass(frozen=True)
+class Salvaged:
     """What was saved: events (those of the model do not count), the results among them, and the
     events that are lost."""
 
@@ -68,8 +70,8 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
                     f"of {damaged} the first event, with the settings, is lost: nothing can be "
                     "saved"
                 )
-            ledger = Ledger(events[0], fetch)
-            good = [events[0], *(event for event in events[1:] if _fits(ledger, event, fetch))]
+            replay = Replay(events[0], fetch)
+            good = [events[0], *(event for event in events[1:] if _fits(replay, event, fetch))]
     lost += len(events) - len(good)
 
     def fill(transaction: Transaction) -> None:
@@ -79,10 +81,10 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
             learned = {"learned": 0} if event.kind == "ask" else {}
             transaction.append(event.kind, {**event.payload, **learned}, event.time)
 
-    store = Store(new)
+    store = EventStore(new)
     store.create(fill)
     store.close()
-    return Salvaged(len(good), len(ledger.ids), lost)
+    return Salvaged(len(good), replay.ledger.n_trials, lost)
 
 
 def _padded(data: bytes) -> bytes:
@@ -156,10 +158,10 @@ def _blob(connection: sqlite3.Connection, digest: str) -> bytes:
     return data
 
 
-def _fits(ledger: Ledger, event: Event, fetch: Any) -> bool:
+def _fits(replay: Replay, event: Event, fetch: Any) -> bool:
     """Apply an event; False where it speaks of candidates that are lost."""
     try:
-        ledger.apply([event], fetch)
+        replay.apply([event], fetch)
     except ManyArmsError:
         return False
     return True

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from manyarms.beliefs.packing import NAMES, Arrays
+from manyarms.campaign.model import Fitted, Model, Past
 from manyarms.errors import StudyDamagedError
-from manyarms.model import Fitted, Model, Past
-from manyarms.study.learning import Learned
-from manyarms.study.ledger import Ledger
+from manyarms.study.learning import StepsTaken
 from manyarms.study.log import read_lesson
+from manyarms.study.replay import Replay
 from manyarms.study.storage import Transaction
 
 EVERY = 200
@@ -26,24 +26,24 @@ EVERY = 200
 snapshot takes 8 MB."""
 
 
-def take(transaction: Transaction, ledger: Ledger, found: Learned) -> None:
+def take(transaction: Transaction, replay: Replay, found: StepsTaken) -> None:
     """Keep a model that has learned, if it can be resumed."""
     kept = found.model.packed()
-    number = ledger.steps[found.done - 1].number
+    number = replay.steps[found.done - 1].number
     if kept is None or not found.model.n_results:
         return
     arrays, norm = kept
     head = {
         "step": number,
         "event": transaction.digest_of(number),
-        "records": len(found.made.keys() | _records(ledger, number)),
+        "records": len(found.made.keys() | _records(replay, number)),
         "norm": norm,
     }
     transaction.put_snapshot(number, _written(head, arrays))
 
 
 def resume(
-    transaction: Transaction, ledger: Ledger, prior: Model, after: int
+    transaction: Transaction, replay: Replay, prior: Model, after: int
 ) -> tuple[Model, int] | None:
     """The model that was kept, and the steps it has taken; None where there is none or it has not
     taken more than `after`.
@@ -55,10 +55,10 @@ def resume(
         return None
     try:
         head, arrays = _read(data)
-        numbers = [step.number for step in ledger.steps]
+        numbers = [step.number for step in replay.steps]
         done = bisect_right(numbers, head["step"])
         if (
-            done <= after or len(_records(ledger, head["step"])) != head["records"]
+            done <= after or len(_records(replay, head["step"])) != head["records"]
         ):  # others went on otherwise
             return None
         if (
@@ -66,34 +66,34 @@ def resume(
             or transaction.digest_of(head["step"]) != head["event"]
         ):
             raise StudyDamagedError("it is of another log")
-        fitted, past = _past(ledger, done)
+        fitted, past = _past(replay, done)
         return prior.resumed(
-            ledger.steps[done - 1].pool.X, fitted, past, arrays, head["norm"]
+            replay.steps[done - 1].pool.X, fitted, past, arrays, head["norm"]
         ), done
     except (LookupError, TypeError, ValueError) as error:
         raise StudyDamagedError(f"it cannot be understood: {error!r}") from error
 
 
-def _past(ledger: Ledger, done: int) -> tuple[Fitted | None, Past]:
+def _past(replay: Replay, done: int) -> tuple[Fitted | None, Past]:
     """The last fit of the first `done` steps, and what was decided since."""
-    steps = ledger.steps[:done]
-    fits = [i for i, step in enumerate(steps) if "fit" in ledger.records.get(step.number, ())]
+    steps = replay.steps[:done]
+    fits = [i for i, step in enumerate(steps) if "fit" in replay.records.get(step.number, ())]
     begin = fits[-1] if fits else 0
     fitted = None
     if fits:
-        lesson = read_lesson(ledger.records[steps[begin].number])
+        lesson = read_lesson(replay.records[steps[begin].number])
         if lesson.fitted is not None and lesson.warp is not None:
             fitted = Fitted(lesson.fitted, lesson.warp, steps[begin].stop)
     since = steps[begin:]
     stops = np.array([step.stop for step in since])
     entered = {
-        i: np.array(ledger.records[step.number]["entered"], dtype=np.intp)
+        i: np.array(replay.records[step.number]["entered"], dtype=np.intp)
         for i, step in enumerate(since)
-        if ledger.records.get(step.number, {}).get("entered")
+        if replay.records.get(step.number, {}).get("entered")
     }
     n = steps[-1].stop
     return fitted, Past(
-        ledger.all_results(steps[-1]), np.searchsorted(stops, np.arange(n), side="right"), entered
+        replay.all_results(steps[-1]), np.searchsorted(stops, np.arange(n), side="right"), entered
     )
 
 
@@ -116,6 +116,6 @@ def _read(data: bytes) -> tuple[dict[str, Any], Arrays]:
     return head, arrays
 
 
-def _records(ledger: Ledger, number: int) -> set[int]:
+def _records(replay: Replay, number: int) -> set[int]:
     """The steps up to an event about which something was decided."""
-    return {step for step in ledger.records if step <= number}
+    return {step for step in replay.records if step <= number}

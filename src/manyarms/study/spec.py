@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from manyarms import baselines, kernels
-from manyarms.arms.pool import Pool
 from manyarms.beliefs.frozen import Inserted
 from manyarms.beliefs.sampled import Sampled
+from manyarms.campaign.campaign import Campaign
 from manyarms.errors import ParameterError, StudyError
 from manyarms.kernels import Kernel
-from manyarms.optimizer import Optimizer
 from manyarms.policies import BKB, GPUCB
 from manyarms.policies.batches import GlobalRule
+from manyarms.pool.pool import Pool
 from manyarms.search.tuning import Tuning
 from manyarms.sketch.confidence import (
     Bayes,
@@ -94,10 +94,10 @@ def read(spec: Any) -> Any:
     return NAMED[name](**{each: read(value) for each, value in arguments.items()})
 
 
-def optimizer_of(settings: dict[str, Any], pool: Pool) -> Optimizer:
-    """The optimizer with settings that were written."""
+def campaign_of(settings: dict[str, Any], pool: Pool) -> Campaign:
+    """The search with settings that were written, before anything was asked."""
     options = {name: read(value) for name, value in settings["options"].items()}
-    return Optimizer(
+    return Campaign.begun(
         pool,
         direction=settings["direction"],
         kernel=read(settings["kernel"]),
@@ -106,7 +106,7 @@ def optimizer_of(settings: dict[str, Any], pool: Pool) -> Optimizer:
         repeats=settings["repeats"],
         policy=read_policy(settings["policy"]),
         seed=settings["seed"],
-        **options,
+        options=options,
     )
 
 

@@ -13,6 +13,7 @@ import sqlite3
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -102,9 +103,9 @@ class Transaction:
     def append(self, kind: str, payload: dict[str, Any], time: float) -> Event:
         """One more event."""
         row = row_after(self.head, kind, time, payload)
-        self._connection.execute(_insert, row._asdict())
+        self._connection.execute(_insert, asdict(row))
         self.head = Head(row.number, row.digest)
-        self._connection.execute(_move, self.head._asdict())
+        self._connection.execute(_move, asdict(self.head))
         self.appended.append(Event(row.number, kind, time, payload))
         return self.appended[-1]
 
@@ -171,7 +172,7 @@ class Transaction:
         return data
 
 
-class Store:
+class EventStore:
     """A place for one study."""
 
     def __init__(self, location: str | Path) -> None:
@@ -184,7 +185,7 @@ class Store:
                 f"{self.shown!r}"
             )
         self._engine: sa.Engine | None = None
-        self._letting_go: weakref.finalize[..., Store] | None = None
+        self._letting_go: weakref.finalize[..., EventStore] | None = None
         self._process = 0
         self._may_create = False
 
@@ -210,7 +211,7 @@ class Store:
                 )
             METADATA.create_all(connection)
             connection.execute(sa.insert(VERSION), {"version": FORMAT})
-            connection.execute(sa.insert(HEAD), START._asdict())
+            connection.execute(sa.insert(HEAD), asdict(START))
             fill(Transaction(connection, lock=True))
         self._may_create = False
 
@@ -282,7 +283,7 @@ class Store:
                 now = Transaction(connection, lock=True)
                 found = now.digest_of(transaction.head.number) == transaction.head.digest
                 if found:
-                    connection.execute(_move, now.head._asdict())
+                    connection.execute(_move, asdict(now.head))
         except StudyStorageError:
             what = str(error).partition(";")[0]
             advice = "look at `history` before you call again, or tell with a token"

@@ -14,22 +14,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from manyarms.arms.pool import Pool
-from manyarms.arms.stored import described, table_of, tables_of
-from manyarms.certificate import Certificate
+from manyarms.campaign import answers
+from manyarms.campaign.answers import Candidate, Predictions
+from manyarms.campaign.certificate import Certificate
+from manyarms.campaign.model import Size, with_now
+from manyarms.campaign.settings import Direction, as_pool, as_seed
+from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
 from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, ParameterError
 from manyarms.numbers import real, whole
-from manyarms.optimizer import Candidate, Direction, Predictions, Size, as_pool, as_told, size_of
 from manyarms.policies import BKB
+from manyarms.pool.pool import Pool
+from manyarms.pool.stored import described, table_of, tables_of
 from manyarms.sketch.confidence import Radius
-from manyarms.study.ledger import Lease, Ledger, unexpired
 from manyarms.study.log import START, Event
+from manyarms.study.replay import Lease, Replay
 from manyarms.study.replica import Replica
-from manyarms.study.spec import optimizer_of, written, written_policy
-from manyarms.study.storage import Store, Transaction
-from manyarms.trials import CandidateId, Trial, as_noise
-from manyarms.typing import Seed
+from manyarms.study.spec import campaign_of, written, written_policy
+from manyarms.study.storage import EventStore, Transaction
+from manyarms.typing import Indices, Seed
 
 TOKEN = 200
 """Characters of a token or a worker's name, at most."""
@@ -44,7 +47,7 @@ class Study:
     time.
     """
 
-    def __init__(self, store: Store, worker: str | None, lease: float | None) -> None:
+    def __init__(self, store: EventStore, worker: str | None, lease: float | None) -> None:
         self.worker, self.lease = _worker(worker), _lease(lease)
         self._store, self._replica = store, Replica(store)
 
@@ -77,7 +80,7 @@ class Study:
             raise ParameterError(
                 f"a study is of a table of candidates, got {pool!r}; search a box with an Optimizer"
             )
-        pool, store = as_pool(pool), Store(location)
+        pool, store = as_pool(pool), EventStore(location)
         _worker(worker), _lease(lease)  # raise where one is wrong, before anything is written
         settings = {
             "direction": direction,
@@ -86,10 +89,10 @@ class Study:
             "confidence": written(confidence, "confidence"),
             "repeats": written(repeats, "repeats"),
             "policy": written_policy(policy),
-            "seed": seed if isinstance(seed, int) else _seed(seed),
+            "seed": as_seed(seed),
             "options": {name: written(value, name) for name, value in options.items()},
         }
-        optimizer_of(settings, pool)  # raises where a setting is wrong
+        campaign_of(settings, pool)  # raises where a setting is wrong
         tables = tables_of(pool)
 
         def fill(transaction: Transaction) -> None:
@@ -112,7 +115,7 @@ class Study:
         lease : seconds after which what this process asked for, and neither told nor renewed, is
             given back; None: never.
         """
-        store = Store(location)
+        store = EventStore(location)
         store.check()
         return cls(store, worker, lease)
 
@@ -126,9 +129,9 @@ class Study:
         self._replica.catch_up(leave_last=True)
         with self._replica.writing() as call:
             now = time.time()
-            leases = unexpired(call.ledger.leases, now)
-            if len(leases) < len(call.ledger.leases):
-                gone = [each for each in call.ledger.leases if each not in leases]
+            ledger = call.replay.ledger.expired(now)
+            if len(ledger.pending) < len(call.replay.ledger.pending):
+                gone = [each for each in call.replay.leases if _is_over(each, now)]
                 call.append(
                     "expire",
                     {
@@ -138,8 +141,8 @@ class Study:
                     },
                 )
             call.learn()
-            ids = call.optimizer(leases).ask(n)
-            learned = call.ledger.steps[-1].number if call.ledger.steps else 0
+            ids = call.asked(n, ledger)
+            learned = call.replay.steps[-1].number if call.replay.steps else 0
             until = None if seconds is None else now + seconds
             call.append(
                 "ask", {"ids": ids, "worker": self.worker, "until": until, "learned": learned}
@@ -149,8 +152,8 @@ class Study:
     def release(self, ids: Any) -> None:
         """These candidates are not being tried after all."""
         with self._replica.writing() as call:
-            names = self._names(ids)
-            call.optimizer().release(names)
+            positions, names = self._found(ids)
+            call.replay.ledger.check_pending(positions)
             call.append("release", {"ids": names, "worker": self.worker})
 
     def renew(self, lease: float | None = None) -> None:
@@ -158,7 +161,7 @@ class Study:
         as `lease` or its own."""
         seconds = self.lease if lease is None else _lease(lease)
         with self._replica.writing() as call:
-            if any(each.worker == self.worker for each in call.ledger.leases):
+            if any(each.worker == self.worker for each in call.replay.ledger.pending):
                 call.append(
                     "renew",
                     {
@@ -175,8 +178,9 @@ class Study:
     @property
     def leases(self) -> list[Lease]:
         """Who is trying what, and until when."""
-        with self._replica.current() as ledger:
-            return unexpired(ledger.leases, time.time())
+        now = time.time()
+        with self._replica.current() as replay:
+            return [each for each in replay.leases if not _is_over(each, now)]
 
     # What came back
 
@@ -197,12 +201,12 @@ class Study:
             it.
         """
         with self._replica.writing() as call:
-            names = self._names(ids)
-            told, deviations = as_told(values, failed, len(names)), as_noise(noise, len(names))
-            if token is not None and _is_known(call.ledger, _name(token, "token"), names, told):
+            positions, names = self._found(ids)
+            told = as_told(values, failed, len(names))
+            deviations = as_noise(noise, len(names))
+            if token is not None and _is_known(call.replay, _name(token, "token"), names, told):
                 return
-            if call.ledger.settings["repeats"] in ("never", 1):
-                call.optimizer()._check_once(call.ledger.pool.positions(names), told)
+            call.replay.ledger.check_once(positions, told)
             marked = {} if token is None else {"token": token}
             exact = {} if noise is None else {"noise": deviations}
             call.append(
@@ -212,68 +216,63 @@ class Study:
     @property
     def history(self) -> list[Trial]:
         """Every result told, oldest first."""
-        with self._replica.current() as ledger:
-            results = zip(ledger.ids, ledger.values, ledger.noise, strict=True)
-            return [Trial(i, *result) for i, result in enumerate(results)]
+        with self._replica.current() as replay:
+            return replay.ledger.history
 
     # What is known
 
     def best(self, level: float = 0.95) -> Candidate:
         """The tried candidate of largest lower confidence bound (lowest upper bound when
         minimising)."""
-        with self._replica.learned() as optimizer:
-            return optimizer.best(level)
+        with self._replica.learned() as campaign:
+            return answers.best(campaign, level)
 
     def top(self, k: int = 10, level: float = 0.95) -> list[Candidate]:
         """The k candidates, tried or not, of best posterior mean."""
-        with self._replica.learned() as optimizer:
-            return optimizer.top(k, level)
+        with self._replica.learned() as campaign:
+            return answers.top(campaign, k, level)
 
     def predict(self, ids: Any, level: float = 0.95) -> Predictions:
         """Posterior mean, standard deviation and interval of the true values of candidates."""
-        with self._replica.learned() as optimizer:
-            return optimizer.predict(ids, level)
+        with self._replica.learned() as campaign:
+            return answers.predict(campaign, ids, level)
 
     def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
         """The same of candidates that are not in the pool: a table that `add` would take. Nothing
         is added."""
-        with self._replica.learned() as optimizer:
-            return optimizer.predict_rows(table, ids=ids, level=level)
+        with self._replica.learned() as campaign:
+            return answers.predict_rows(campaign, table, ids, level)
 
     def certificate(self, tolerance: float | None = None) -> Certificate:
         """How much better than the recommended candidate another one may be, and how sure that
         is."""
-        with self._replica.learned() as optimizer:
-            return optimizer.certificate(tolerance)
+        with self._replica.learned() as campaign:
+            return answers.certificate(campaign, tolerance)
 
     @property
     def importance(self) -> dict[str, float]:
         """What the values depend on most, see `Optimizer.importance`."""
-        with self._replica.learned() as optimizer:
-            return optimizer.importance
+        with self._replica.learned() as campaign:
+            return answers.importance(campaign)
 
     @property
     def noise(self) -> float:
         """Standard deviation of the values of one good candidate, given or learned."""
-        with self._replica.learned() as optimizer:
-            return optimizer.noise
+        with self._replica.learned() as campaign:
+            return answers.noise(campaign)
 
     @property
     def policy(self) -> Any:
         """The policy at work, on standardised rewards; read it, but let `tell` teach it."""
-        with self._replica.learned() as optimizer:
-            return optimizer.policy
+        with self._replica.learned() as campaign:
+            return campaign.model.policy
 
     @property
     def sizes(self) -> list[Size]:
         """Results, inducing arms and effective dimension, at steps at which someone looked, and
         now."""
-        with self._replica.learned() as optimizer:
-            sizes = self._replica.ledger.sizes
-            model = optimizer._state.model
-            if model.n_results and (not sizes or sizes[-1].n_results < model.n_results):
-                sizes.append(size_of(model))
-            return sizes
+        with self._replica.learned() as campaign:
+            return with_now(self._replica.replay.sizes, campaign.model)
 
     @property
     def snapshot_bytes(self) -> int:
@@ -287,7 +286,7 @@ class Study:
         """More candidates, in a table with the columns of the pool; `ids` for pools made of an
         array with ids."""
         with self._replica.writing() as call:
-            before = call.ledger.pool
+            before = call.replay.pool
             pool = before.add(table, ids=ids)
             digest = call.keep(table_of(pool, -1))
             call.append(
@@ -303,26 +302,26 @@ class Study:
         """These candidates are no longer available: not asked for, not recommended. What they
         taught stays."""
         with self._replica.writing() as call:
-            call.append("retire", {"ids": self._names(ids)})
+            call.append("retire", {"ids": self._found(ids)[1]})
 
     # The study itself
 
     @property
     def pool(self) -> Pool:
         """The candidates."""
-        with self._replica.current() as ledger:
-            return ledger.pool
+        with self._replica.current() as replay:
+            return replay.pool
 
     @property
     def direction(self) -> str:
         """ "maximize" or "minimize"."""
-        return str(self._replica.ledger.settings["direction"])
+        return str(self._replica.replay.settings["direction"])
 
     @property
     def settings(self) -> dict[str, Any]:
         """What the study was created with, as it is stored."""
         return {
-            name: value for name, value in self._replica.ledger.settings.items() if name != "pool"
+            name: value for name, value in self._replica.replay.settings.items() if name != "pool"
         }
 
     @property
@@ -342,14 +341,17 @@ class Study:
         with self._replica.reading() as transaction:
             return iter(transaction.since(START))
 
+    def tables(self) -> dict[str, bytes]:
+        """The stored tables of candidates by their digests, read and checked anew."""
+        with self._replica.reading() as transaction:
+            return _tables(transaction, transaction.since(START))
+
     def verify(self) -> int:
         """Check every event and every stored table; returns the number of events, or raises
         StudyDamagedError."""
         with self._replica.reading() as transaction:
             events = transaction.since(START)
-            for event in events:
-                for digest in event.tables:
-                    transaction.fetch(digest)
+            _tables(transaction, events)
             return len(events)
 
     def close(self) -> None:
@@ -363,31 +365,35 @@ class Study:
         self.close()
 
     def __repr__(self) -> str:
-        ledger = self._replica.ledger
-        done = f"{len(ledger.ids)} results, {len(ledger.leases)} pending"
-        return f"Study({self._store.shown!r}, {ledger.pool!r}, {self.direction}, {done})"
+        ledger = self._replica.replay.ledger
+        done = f"{ledger.n_trials} results, {len(ledger.pending)} pending"
+        return f"Study({self._store.shown!r}, {ledger.candidates!r}, {self.direction}, {done})"
 
-    def _names(self, ids: Any) -> list[CandidateId]:
-        """Ids of candidates, checked, as Python ints and strings."""
-        pool = self._replica.ledger.pool
-        names: list[CandidateId] = pool.ids[pool.positions(ids)].tolist()
-        return names
+    def _found(self, ids: Any) -> tuple[Indices, list[CandidateId]]:
+        """Candidates by their ids: positions, and ids as Python ints and strings."""
+        ledger = self._replica.replay.ledger
+        positions = ledger.candidates.positions(ids)
+        return positions, ledger.names(positions)
 
 
-def _is_known(ledger: Ledger, token: str, ids: list[CandidateId], told: list[float | None]) -> bool:
+def _tables(transaction: Transaction, events: list[Event]) -> dict[str, bytes]:
+    """The tables that events brought, by their digests; StudyDamagedError where one is damaged."""
+    return {digest: transaction.fetch(digest) for event in events for digest in event.tables}
+
+
+def _is_over(lease: Lease, now: float) -> bool:
+    """Whether its time has run out."""
+    return lease.until is not None and lease.until <= now
+
+
+def _is_known(replay: Replay, token: str, ids: list[CandidateId], told: list[float | None]) -> bool:
     """Whether this was told before with this token; ObservationError where something else was."""
-    before = ledger.told_by.get(token)
+    before = replay.tokens.get(token)
     if before is not None and before != (ids, told):
         raise ObservationError(
             f"token {token!r} came before with other results, {before}; give each result its own"
         )
     return before is not None
-
-
-def _seed(seed: Any) -> int:
-    return (
-        int(seed.integers(2**63)) if hasattr(seed, "integers") else whole(seed, "seed", at_least=0)
-    )
 
 
 def _worker(worker: Any) -> str:

@@ -1,20 +1,48 @@
-"""The points of a box that were asked for or told: a table that grows, with what an optimizer uses of a `Pool`."""
+"""What an optimizer chooses among: the rows of a `Pool`, or the points of a `Box` known so far."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from manyarms.arms.columns import Feature
 from manyarms.domains.box import Box, Point
 from manyarms.errors import UnknownArmError
+from manyarms.pool.columns import Feature
 from manyarms.typing import Array, Indices
+
+
+class CandidateTable(Protocol):
+    """A table of candidates. Each has an id and a position; equal ones share an arm."""
+
+    @property
+    def ids(self) -> Sequence[Any] | Any:
+        """(n,) the id of each."""
+
+    @property
+    def X(self) -> Array:
+        """(A, d) the encoded row of every arm."""
+
+    @property
+    def arm_of(self) -> Indices:
+        """(n,) the arm of each candidate."""
+
+    @property
+    def features(self) -> Sequence[Feature]:
+        """The encoded columns."""
+
+    def positions(self, ids: Any) -> Indices:
+        """Where these are, (k,); UnknownArmError where one is not known."""
+
+    def members(self, arm: int) -> Indices:
+        """The candidates of an arm."""
+
+    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True)
 class Points:
-    """Distinct points; each is its own arm, and its own id."""
+    """The points of a box that were asked for or told. Each is its own arm, and its own id."""
 
     box: Box
     ids: tuple[Point, ...]
@@ -26,7 +54,7 @@ class Points:
         """No point yet."""
         return cls(box, (), np.zeros((0, box.dimension)), {})
 
-    def with_(self, points: Any) -> "Points":
+    def with_points(self, points: Any) -> "Points":
         """These and more, one point or several; ArmsError where one is not of the box."""
         new: dict[tuple[Any, ...], Point] = {}
         for point in self.box.points(points):
@@ -34,19 +62,13 @@ class Points:
                 new.setdefault(_key(point), point)
         if not new:
             return self
-        at = (
-            self._at
-            if len(self._at) == len(self.ids)
-            else {_key(point): i for i, point in enumerate(self.ids)}
-        )
+        at = self._at
+        if len(at) != len(self.ids):  # another table grew from this one
+            at = {_key(point): i for i, point in enumerate(self.ids)}
         for i, key in enumerate(new):
             at[key] = len(self.ids) + i
-        return Points(
-            self.box,
-            (*self.ids, *new.values()),
-            np.vstack([self.X, self.box.encode(list(new.values()))]),
-            at,
-        )
+        rows = self.box.encode(list(new.values()))
+        return Points(self.box, (*self.ids, *new.values()), np.vstack([self.X, rows]), at)
 
     def positions(self, points: Any) -> Indices:
         """Where these points are, (n,)."""
@@ -58,16 +80,12 @@ class Points:
             found.append(position)
         return np.array(found, dtype=np.intp)
 
-    def known(self, points: Sequence[Point]) -> Indices:
-        """Where these points are that came from here, unchecked, (n,)."""
-        return np.array([self._at[_key(point)] for point in points], dtype=np.intp)
-
     def _position(self, key: tuple[Any, ...]) -> int | None:
         at = self._at.get(key)
         return at if at is not None and at < len(self.ids) and _key(self.ids[at]) == key else None
 
     @property
-    def features(self) -> list[Feature]:
+    def features(self) -> Sequence[Feature]:
         """The encoded columns."""
         return self.box.features
 

@@ -45,7 +45,7 @@ STEPS, TOLERANCE = 40, 1e-5
 """Iterations of L-BFGS, at most, and the relative gain at which they end."""
 
 
-class Evidence(NamedTuple):
+class Summary(NamedTuple):
     """Means (u,), counts (u,) and rows (u, d) of distinct arms, and what replicates say of the
     noise."""
 
@@ -58,7 +58,7 @@ class Evidence(NamedTuple):
         0.0  # (u,) variance of means whose noise was told, whose count is infinite; 0 of the others
     )
 
-    def some(self, at: Indices) -> "Evidence":
+    def some(self, at: Indices) -> "Summary":
         """Fewer arms; replicates of all still tell the noise."""
         known = np.broadcast_to(self.known, len(self.means))[at]
         return self._replace(
@@ -195,7 +195,7 @@ class Fit:
 
 def fit(
     shape: Shape,
-    evidence: Evidence,
+    evidence: Summary,
     *,
     noise: float | None = None,
     start: Array | None = None,
@@ -247,7 +247,7 @@ def fit(
     )
 
 
-def likelihood(gram: Gram, evidence: Evidence, x: Array) -> tuple[float, Array, float]:
+def likelihood(gram: Gram, evidence: Summary, x: Array) -> tuple[float, Array, float]:
     """The negative log likelihood at x = (θ, log v, log σ²), its gradient, and the mean m; ∞ where
     S is singular."""
     v, noise = np.exp(x[-2:])

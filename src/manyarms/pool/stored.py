@@ -6,12 +6,12 @@ from typing import Any
 
 import polars as pl
 
-from manyarms.arms.forked import check_threads
-from manyarms.arms.ids import as_objects
-from manyarms.arms.parts import Origin, first_parts, grown_parts
-from manyarms.arms.pool import Pool
-from manyarms.arms.reading import Declared
 from manyarms.errors import ArmsError, ParameterError
+from manyarms.pool.forked import check_threads
+from manyarms.pool.ids import as_objects
+from manyarms.pool.parts import Origin, first_parts, grown_parts
+from manyarms.pool.pool import Pool
+from manyarms.pool.reading import Declared
 from manyarms.typing import AnyArray
 
 PLAIN = (str, int, float, bool, type(None))
@@ -19,7 +19,7 @@ PLAIN = (str, int, float, bool, type(None))
 
 def described(pool: Pool) -> dict[str, Any]:
     """What a pool was made of beside its tables, for JSON."""
-    origin = pool._parts.origin
+    origin = pool.parts.origin
     declared = {
         name: kind if isinstance(kind, str) else list(kind)
         for name, kind in origin.declared.items()
@@ -36,7 +36,7 @@ def described(pool: Pool) -> dict[str, Any]:
         "missing": origin.missing,
         "declared": declared,
         "levels": levels,
-        "next_row": pool._parts.next_row,
+        "next_row": pool.parts.next_row,
     }
 
 
@@ -47,8 +47,8 @@ def table_of(pool: Pool, index: int) -> bytes:
             f"a pool of objects cannot be stored, got {pool!r}; search it with an Optimizer"
         )
     check_threads()
-    sizes = [len(frame) for frame in pool._parts.tables]
-    start, frame = sum(sizes[:index]), pool._parts.tables[index]
+    sizes = [len(frame) for frame in pool.parts.tables]
+    start, frame = sum(sizes[:index]), pool.parts.tables[index]
     ids = pool.ids[start : start + len(frame)]
     named = pl.Series(_free(frame), ids.tolist() if ids.dtype == object else ids)
     file = io.BytesIO()
@@ -58,7 +58,7 @@ def table_of(pool: Pool, index: int) -> bytes:
 
 def tables_of(pool: Pool) -> list[bytes]:
     """All of them."""
-    return [table_of(pool, index) for index in range(len(pool._parts.tables))]
+    return [table_of(pool, index) for index in range(len(pool.parts.tables))]
 
 
 def stored_pool(description: dict[str, Any], tables: Sequence[bytes]) -> Pool:
@@ -81,7 +81,7 @@ def stored_pool(description: dict[str, Any], tables: Sequence[bytes]) -> Pool:
 def with_table(pool: Pool, table: bytes, next_row: int) -> Pool:
     """The pool with one more of `tables_of`."""
     frame, ids = _opened(table)
-    return Pool(grown_parts(pool._parts, frame, ids, _label(ids), next_row))
+    return Pool(grown_parts(pool.parts, frame, ids, _label(ids), next_row))
 
 
 def _opened(table: bytes) -> tuple[pl.DataFrame, AnyArray]:

@@ -11,13 +11,16 @@ import numpy as np
 import polars as pl
 
 from manyarms.arms.array import as_rows
-from manyarms.arms.columns import TYPES, Feature, Objects
-from manyarms.arms.deciding import checked_types
 from manyarms.arms.groups import group
-from manyarms.arms.ids import Ids, as_objects, checked_ids, given_ids
 from manyarms.arms.objects import encoded
-from manyarms.arms.parts import Origin, Parts, counted, encoded_columns
-from manyarms.arms.reading import (
+from manyarms.errors import ArmsError, ParameterError, UnknownArmError
+from manyarms.kernels.base import Kernel
+from manyarms.kernels.objects import encoder_of
+from manyarms.pool.columns import TYPES, Feature, Objects
+from manyarms.pool.deciding import checked_types
+from manyarms.pool.ids import Ids, as_objects, checked_ids, given_ids
+from manyarms.pool.parts import Origin, Parts, counted, encoded_columns
+from manyarms.pool.reading import (
     as_path,
     is_parquet,
     read_array,
@@ -26,10 +29,7 @@ from manyarms.arms.reading import (
     read_frame,
     read_parquet,
 )
-from manyarms.arms.tables import more_parts, new_parts
-from manyarms.errors import ArmsError, ParameterError, UnknownArmError
-from manyarms.kernels.base import Kernel
-from manyarms.kernels.objects import encoder_of
+from manyarms.pool.tables import more_parts, new_parts
 from manyarms.typing import AnyArray, Array, ArrayLike, Indices
 
 __all__ = ["Feature", "Pool"]
@@ -64,7 +64,7 @@ class Pool:
         if not isinstance(parts, Parts):
             made = "from_array, from_frame, from_dicts, from_csv, from_parquet or from_objects"
             raise ArmsError(f"a pool is made by Pool.{made}, got {type(parts).__name__}")
-        self._parts = parts
+        self.parts = parts
 
     @classmethod
     def from_csv(
@@ -179,16 +179,16 @@ class Pool:
         table (and may fall outside [0, 1]), new categories get new codes, new features new rows of `X`. Row numbers continue;
         `ids` are for pools made by `from_array` with ids.
         """
-        return Pool(more_parts(self._parts, self._read(table), ids))
+        return Pool(more_parts(self.parts, self._read(table), ids))
 
     def read(self, path: str | Path, *, decimal: Literal[".", ","] | str = ".") -> pl.DataFrame:
         """The table in a .csv or .parquet file, read as one of this pool: its texts stay texts, its ids keep their type."""
         path = as_path(path)
         if is_parquet(path):
             return read_parquet(path)
-        texts = {name for name, dtype in self._parts.tables[0].schema.items() if dtype == pl.String}
-        id = self._parts.origin.id
-        texts |= {id} if id is not None and self._parts.ids.are_strings else set()
+        texts = {name for name, dtype in self.parts.tables[0].schema.items() if dtype == pl.String}
+        id = self.parts.origin.id
+        texts |= {id} if id is not None and self.parts.ids.are_strings else set()
         return read_csv(path, id, texts, texts, decimal)
 
     def _read(self, table: Any) -> pl.DataFrame:
@@ -203,47 +203,47 @@ class Pool:
     @property
     def ids(self) -> AnyArray:
         """The id of each candidate: int64, or strings."""
-        return self._parts.ids.array
+        return self.parts.ids.array
 
     @property
     def X(self) -> Array:
         """The features of each arm, read-only: numbers scaled to [0, 1], then codes, then packed bits; `features` tells."""
-        return self._parts.X
+        return self.parts.X
 
     @property
     def arm_of(self) -> Indices:
         """The arm, a row of `X`, of the candidate at each position."""
-        return self._parts.arm_of
+        return self.parts.arm_of
 
     @property
     def kernel(self) -> Kernel | None:
         """The kernel that a pool of objects was made with; None for tables."""
-        column = self._parts.columns[0]
+        column = self.parts.columns[0]
         return column.kernel if isinstance(column, Objects) else None
 
     @cached_property
     def features(self) -> tuple[Feature, ...]:
         """What the columns of `X` are."""
         features: list[Feature] = []
-        for column in encoded_columns(self._parts.columns):
+        for column in encoded_columns(self.parts.columns):
             features.append(column.feature(features[-1].stop if features else 0))
         return tuple(features)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns of the table, without the ids."""
-        return tuple(column.name for column in self._parts.columns)
+        return tuple(column.name for column in self.parts.columns)
 
     @property
     def columns(self) -> dict[str, str]:
         """The type of each column, as declared or as decided; "ignore" for one that holds a single value."""
-        return {column.name: column.type for column in self._parts.columns}
+        return {column.name: column.type for column in self.parts.columns}
 
     @cached_property
     def text(self) -> dict[str, AnyArray]:
         """The text columns: a string for each candidate."""
         tables, names = (
-            self._parts.tables,
+            self.parts.tables,
             [name for name, kind in self.columns.items() if kind == "text"],
         )
         return {
@@ -268,7 +268,7 @@ class Pool:
 
     def positions(self, ids: Any) -> Indices:
         """The positions of one id, or of several."""
-        return self._parts.ids.positions(ids)
+        return self.parts.ids.positions(ids)
 
     def row(self, id: Any) -> dict[str, Any]:
         """The values of a candidate as they came, without its id."""
@@ -280,9 +280,9 @@ class Pool:
     def rows(self, ids: Any) -> list[dict[str, Any]]:
         """The values of candidates as they came, without their ids."""
         positions = self.positions(ids)
-        ends = np.cumsum([len(table) for table in self._parts.tables])
+        ends = np.cumsum([len(table) for table in self.parts.tables])
         rows: list[dict[str, Any]] = [{}] * len(positions)
-        for index, table in enumerate(self._parts.tables):
+        for index, table in enumerate(self.parts.tables):
             start = ends[index] - len(table)
             here = np.flatnonzero((positions >= start) & (positions < ends[index]))
             columns = [

@@ -1,23 +1,35 @@
 """What a user gave to an optimizer, checked: candidates, kernel, noise, repeats."""
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from manyarms.arms.pool import Pool
-from manyarms.arms.reading import is_parquet
+from manyarms.campaign.fitting import Fixed, Mixed, Shape
+from manyarms.campaign.model import BOX, Settings
+from manyarms.campaign.trials import LARGEST
+from manyarms.domains.box import Box
+from manyarms.domains.multistart import MultiStart
+from manyarms.domains.policy import DomainBKB
 from manyarms.errors import ParameterError
-from manyarms.hyper import Fixed, Mixed, Shape
 from manyarms.kernels import Kernel, Linear, Tanimoto, Unpacked, as_kernel
 from manyarms.kernels.objects import encoder_of
-from manyarms.model import Settings
 from manyarms.numbers import real, whole
-from manyarms.sketch.confidence import Growing
-from manyarms.trials import LARGEST
+from manyarms.policies.bkb import BKB
+from manyarms.pool.pool import Pool
+from manyarms.pool.reading import is_parquet
+from manyarms.sketch.confidence import Constant, Growing
+from manyarms.typing import Array
 
 RADIUS = Growing(1.3, most=3.0)
-"""Chosen by benchmark, see docs/optimizer.md."""
+"""Of a table: chosen by benchmark, see docs/optimizer.md."""
+BOX_RADIUS = Constant(2.0)
+"""Of a box: see docs/optimizer.md."""
+MAXIMISER = MultiStart(raw=256, starts=2, steps=15)
+"""Less thorough than that of `DomainBKB`, and cheaper: regrets could not be told apart
+(docs/optimizer.md)."""
 
 Direction = Literal["maximize", "minimize"]
 
@@ -55,8 +67,8 @@ def as_most(repeats: Any) -> float:
     return whole(repeats, 'repeats (unless "allow" or "never")')
 
 
-def as_settings(
-    pool: Any,
+def pool_settings(
+    pool: Pool,
     kernel: Any,
     noise: Any,
     confidence: Any,
@@ -64,7 +76,52 @@ def as_settings(
     seed: Any,
     options: dict[str, Any],
 ) -> Settings:
-    """How the model is made, and what is learned."""
+    """How the model of a table is made, and what is learned."""
+    return _settings(
+        pool,
+        kernel,
+        noise,
+        RADIUS if confidence is None else confidence,
+        BKB if policy is None else policy,
+        seed,
+        options,
+    )
+
+
+def box_settings(
+    box: Box,
+    kernel: Any,
+    noise: Any,
+    confidence: Any,
+    policy: Any,
+    seed: Any,
+    options: dict[str, Any],
+) -> Settings:
+    """The same of a box."""
+    if policy is None or policy is DomainBKB:
+        policy = DomainBKB
+        options = {"maximiser": MAXIMISER, **options}
+    radius = BOX_RADIUS if confidence is None else confidence
+    made = partial(_over, box, policy) if callable(policy) else policy
+    settings = _settings(box, kernel, noise, radius, made, seed, options)
+    return replace(settings, schedule=BOX)
+
+
+def _over(box: Box, policy: Any, _: Array, kernel: Any, **settings: Any) -> Any:
+    """The policy over a box, whatever the table."""
+    return policy(box, kernel, **settings)
+
+
+def _settings(
+    space: Pool | Box,
+    kernel: Any,
+    noise: Any,
+    confidence: Any,
+    policy: Any,
+    seed: Any,
+    options: dict[str, Any],
+) -> Settings:
+    """What a user gave, checked."""
     if noise is not None:
         real(
             noise,
@@ -77,19 +134,19 @@ def as_settings(
         raise ParameterError(
             f"policy must be BKB, GPUCB or another with their arguments, got {policy!r}"
         )
-    shape, fixed = _shape(kernel, pool)
-    seed = (
-        int(seed.integers(2**63))
-        if isinstance(seed, np.random.Generator)
-        else whole(seed, "seed", at_least=0)
-    )
+    shape, fixed = _shape(kernel, space)
     learns = not (fixed and noise is not None)
-    return Settings(
-        shape, noise, learns, RADIUS if confidence is None else confidence, policy, options, seed
-    )
+    return Settings(shape, noise, learns, confidence, policy, options, as_seed(seed))
 
 
-def _shape(kernel: Any, pool: Pool) -> tuple[Shape, bool]:
+def as_seed(seed: Any) -> int:
+    """A whole number; a generator draws one."""
+    if isinstance(seed, np.random.Generator):
+        return int(seed.integers(2**63))
+    return whole(seed, "seed", at_least=0)
+
+
+def _shape(kernel: Any, pool: Pool | Box) -> tuple[Shape, bool]:
     """What is learned of the kernel, and whether it is taken as given."""
     if pool.kernel is not None and kernel is None:
         return Fixed(pool.kernel), True

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from manyarms.arms.bits import Bits
-from manyarms.arms.columns import TYPES, Aside, Coded, Column, Numeric, Ordered
-from manyarms.arms.reading import Declared
-from manyarms.arms.values import (
+from manyarms.errors import ArmsError, ParameterError
+from manyarms.pool.bits import Bits
+from manyarms.pool.columns import TYPES, Aside, Coded, Column, Numeric, Ordered
+from manyarms.pool.reading import Declared
+from manyarms.pool.values import (
     Label,
     as_python,
     date_error,
@@ -19,7 +20,6 @@ from manyarms.arms.values import (
     listed,
     plain_type,
 )
-from manyarms.errors import ArmsError, ParameterError
 
 SPREAD = 100
 """Positive numbers are taken as logarithms where the 95th percentile is at least this many times the 5th. Of numbers that are

@@ -7,9 +7,12 @@ from typing import Any, Final
 import numpy as np
 
 from manyarms.errors import ObservationError
+from manyarms.typing import Array, Indices
 
 CandidateId = int | str | tuple[Any, ...] | dict[str, Any]
 """Of a pool an id; of a box the point itself."""
+Results = tuple[Indices, Array, Array]
+"""Arms, signed values and standard deviations, NaN where none was told, (n,) each."""
 LARGEST = 1e100
 """Values whose squares and sums fit float64."""
 

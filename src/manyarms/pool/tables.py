@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from manyarms.arms.columns import Aside
-from manyarms.arms.forked import check_threads
-from manyarms.arms.ids import Ids, checked_ids, given_ids, plain
-from manyarms.arms.parts import (
+from manyarms.errors import ArmsError, ParameterError
+from manyarms.pool.columns import Aside
+from manyarms.pool.forked import check_threads
+from manyarms.pool.ids import Ids, checked_ids, given_ids, plain
+from manyarms.pool.parts import (
     Origin,
     Parts,
     check_missing,
@@ -18,9 +19,8 @@ from manyarms.arms.parts import (
     grown_parts,
     quoted,
 )
-from manyarms.arms.reading import Declared, Levels
-from manyarms.arms.values import Label, cleaned
-from manyarms.errors import ArmsError, ParameterError
+from manyarms.pool.reading import Declared, Levels
+from manyarms.pool.values import Label, cleaned
 from manyarms.typing import AnyArray
 
 MISSING = ("error", "drop", "category")

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from manyarms.arms.columns import Column
-from manyarms.arms.deciding import decide
 from manyarms.arms.groups import group
-from manyarms.arms.ids import Ids
-from manyarms.arms.reading import Declared, Levels
-from manyarms.arms.values import Label, cleaned
 from manyarms.errors import ArmsError
+from manyarms.pool.columns import Column
+from manyarms.pool.deciding import decide
+from manyarms.pool.ids import Ids
+from manyarms.pool.reading import Declared, Levels
+from manyarms.pool.values import Label, cleaned
 from manyarms.typing import AnyArray, Array, Indices
 
 

@@ -7,10 +7,10 @@ observed, in one step. Between refits, and where the kernel is given, the belief
 a table that grows changes nothing of it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from manyarms.arms.array import Checked, as_rows
 from manyarms.beliefs.base import Record
 from manyarms.beliefs.frozen import Frozen, Inserted
 from manyarms.beliefs.packing import Arrays, packed, unpacked
-from manyarms.hyper import LEAST_NOISE, MOST, NOISE_PRIOR, Evidence, Fit, Shape, fit
+from manyarms.campaign.fitting import LEAST_NOISE, MOST, NOISE_PRIOR, Fit, Shape, Summary, fit
+from manyarms.campaign.trials import Results
+from manyarms.campaign.units import Warp
 from manyarms.kernels import Kernel
 from manyarms.policies.bkb import BKB
 from manyarms.policies.checks import as_weights
@@ -27,14 +29,11 @@ from manyarms.search.scores import KeepsScores
 from manyarms.sketch.confidence import Promise, Radius
 from manyarms.sketch.history import by_arm
 from manyarms.sketch.log import Log
-from manyarms.typing import Array, Indices
-from manyarms.warp import Warp
+from manyarms.typing import Array, Indices, Mask
 
 SURPRISE = 5.0
 """Refit at once when a reward beats the best one known at the last fit by this much: the scaling is
 out of date."""
-GROWTH = 1.2
-"""A refit comes when there are so many times more results than at the last."""
 EXACT = 1e-10
 """Least variance of a reward, of k(x, x): smaller noise, none at all included, counts as this much;
 rounding stays harmless."""
@@ -43,10 +42,28 @@ TINY = 1e-100
 LARGEST = 2048
 """Inducing arms of a learned kernel, at most: a rough one has more directions than can be kept, and
 2,048 take 32 MB."""
+SIZE_GROWTH = 1.05
+"""A size is taken when there are so many times more results than at the last: the effective
+dimension costs O(m³)."""
 
 
-Results = tuple[Indices, Array, Array]
-"""Arms, signed values and standard deviations, NaN where none was told, (n,) each."""
+@dataclass(frozen=True)
+class Schedule:
+    """When a model is fitted anew, and in which units."""
+
+    growth: float  # a refit comes when there are so many times more results than at the last
+    thorough: float  # the same of refits that look for a kernel everywhere, not near the last one
+    least_noise: float = LEAST_NOISE  # variance of rewards
+    noises: float | None = None  # standard deviations of the noise in a unit; None: units by rank
+    by_value: bool = False  # the policy takes arms as rows, not as numbers
+
+
+TABLE = Schedule(growth=1.2, thorough=1.0)
+"""Of a table: every refit looks everywhere."""
+BOX = Schedule(growth=1.05, thorough=1.2, least_noise=1e-6, noises=10.0, by_value=True)
+"""Of a box. Near a maximum differences are small parts of a unit, so the noise may be smaller. A
+unit has ten standard deviations of it at least, while that is less than the standard deviation of
+all means: the noise is itself learned in these units, and each would raise the other."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +77,7 @@ class Settings:
     policy: Any  # of (arms, kernel, regularization=…, confidence=…, seed=…)
     options: dict[str, Any]
     seed: int
+    schedule: Schedule = TABLE
 
 
 @dataclass(frozen=True)
@@ -80,6 +98,14 @@ NOTHING = Lesson(Record.nothing())
 """A step in which no arm entered W and nothing was fitted."""
 
 
+class Size(NamedTuple):
+    """How large a sketch was."""
+
+    n_results: int
+    n_inducing: int
+    effective_dimension: float
+
+
 class Fitted(NamedTuple):
     """A fit of some time ago."""
 
@@ -97,6 +123,26 @@ class Past(NamedTuple):
     entered: dict[int, Indices]  # by that number, positions among the different arms of the step
 
 
+@runtime_checkable
+class Tabular(Protocol):
+    """A policy over a table that says what it decides, and can go on over a table that grew."""
+
+    @property
+    def belief(self) -> Any:
+        """What is known of f."""
+
+    def observe(
+        self, arms: Indices, rewards: Array, *, noise: Any = None, record: Record | None = None
+    ) -> Record:
+        """Learn rewards; returns which arms entered W, or takes that as it was decided before."""
+
+    def highest(self, *, exclude: Mask) -> int:
+        """The arm of largest upper bound that is not excluded."""
+
+    def over(self, arms: Checked) -> "Tabular":
+        """The same policy over another table."""
+
+
 @dataclass(frozen=True)
 class Model:
     """A policy, and the units it works in."""
@@ -106,11 +152,11 @@ class Model:
     policy: Any  # a Policy, or another class with its methods
     warp: Warp  # from signed values to rewards
     fitted: Fit | None
-    n_fitted: int  # results at the last fit
-    highest: float  # the largest reward then
+    n_results: int = 0  # values it has seen
+    n_fitted: int = 0  # results at the last fit
+    n_thorough: int = 0  # results at the last fit that looked everywhere
+    highest: float = 0.0  # the largest reward at the last fit
     lesson: Lesson = NOTHING  # of the last step
-    _least_noise: ClassVar[float] = LEAST_NOISE
-    _growth: ClassVar[float] = GROWTH
 
     @classmethod
     def prior(cls, settings: Settings, arms: Array | Checked) -> "Model":
@@ -122,13 +168,12 @@ class Model:
             some = arms[:1] if len(arms) else np.zeros((1, arms.shape[1]))
             noise = max(settings.noise**2, EXACT * float(kernel.diag(some).max()))
         policy = _policy(settings, arms, kernel, noise, 0)
-        return cls(settings, arms, policy, Warp.identity(), None, 0, 0.0)
+        return cls(settings, arms, policy, Warp.identity(), None)
 
     def is_stale(self, n_results: int) -> bool:
         """So many results are more than at the last fit, by enough to fit anew."""
-        return self.settings.learns and n_results >= max(
-            self.n_fitted + 1, int(self._growth * self.n_fitted)
-        )
+        grown = int(self.settings.schedule.growth * self.n_fitted)
+        return self.settings.learns and n_results >= max(self.n_fitted + 1, grown)
 
     def is_surprised(self, values: Array) -> bool:
         """One of these values is far better than all of the last fit; far worse ones are held at
@@ -136,11 +181,6 @@ class Model:
         return (
             self.settings.learns and float(self.warp.reward(values).max()) > self.highest + SURPRISE
         )
-
-    @property
-    def n_results(self) -> int:
-        """Values it has seen."""
-        return int(self.policy.evidence.n_observations)
 
     @property
     def noise(self) -> float:
@@ -163,22 +203,26 @@ class Model:
         noise: Array,
         results: Callable[[], Results],
         lesson: Lesson | None = None,
+        *,
+        may_wait: bool = False,
     ) -> "Model":
         """The model after these results, fitted anew where that is due; `results` gives all there
         are, these included.
 
         With the lesson of a step that was taken before, the same step is taken: nothing is fitted
-        or decided.
+        or decided. With `may_wait` only a surprise has it fitted anew.
         """
         if lesson is not None:
             if lesson.fitted is not None and lesson.warp is not None:
                 return self.refitted_as(lesson.fitted, lesson.warp, *results(), lesson.record)
             return self.observed(arms, values, noise, lesson.record)
-        refit = self.is_surprised(values) or self.is_stale(self.n_results + len(arms))
-        model = self
-        if not refit or len(arms) <= self.n_results:
-            model = self.observed(arms, values, noise)
-        return model.refitted(*results()) if refit else model
+        n = self.n_results + len(arms)
+        is_due = not may_wait and self.is_stale(n)
+        if not is_due and not self.is_surprised(values):
+            return self.observed(arms, values, noise)
+        thorough = not is_due or n >= self.settings.schedule.thorough * self.n_thorough
+        model = self if len(arms) > self.n_results else self.observed(arms, values, noise)
+        return model.refitted(*results(), thorough=thorough)
 
     def observed(
         self, arms: Indices, values: Array, noise: Array, record: Record | None = None
@@ -189,7 +233,8 @@ class Model:
         decided = self._observe(
             policy, arms, self.warp.reward(values), self._noise(policy, self.warp, noise), record
         )
-        return replace(self, policy=policy, lesson=Lesson(decided))
+        n_results = self.n_results + len(arms)
+        return replace(self, policy=policy, n_results=n_results, lesson=Lesson(decided))
 
     def _observe(
         self,
@@ -200,18 +245,29 @@ class Model:
         record: Record | None,
     ) -> Record | None:
         """Let the policy observe; returns what it decided, where it says so."""
-        if not isinstance(policy, Policy):
+        if self.settings.schedule.by_value:
+            policy.observe(self.arms[arms], rewards, **noise)
+            return None
+        if not isinstance(policy, Tabular):
             policy.observe(arms, rewards, **noise)
             return None
         return policy.observe(arms, rewards, record=record, **noise)
 
     def _units(self, means: Array) -> Warp:
         """From the mean values of distinct arms to rewards."""
-        return Warp.half_rank(means)
+        noises = self.settings.schedule.noises
+        if noises is None:
+            return Warp.half_rank(means)
+        noise = self.noise / self.warp.slope if self.fitted else 0.0
+        return Warp.half_log(means, min(noises * noise, float(np.std(means))))
 
-    def refitted(self, arms: Indices, values: Array, noise: Array) -> "Model":
+    def refitted(
+        self, arms: Indices, values: Array, noise: Array, *, thorough: bool = True
+    ) -> "Model":
         """Kernel, noise and units learned from all results (n,), and a policy made of them."""
-        return self.refitted_as(*self.learned(arms, values, noise), arms, values, noise)
+        found, warp = self.learned(arms, values, noise, thorough=thorough)
+        model = self.refitted_as(found, warp, arms, values, noise)
+        return replace(model, n_thorough=len(values)) if thorough else model
 
     def learned(
         self, arms: Indices, values: Array, noise: Array, *, thorough: bool = True
@@ -232,7 +288,7 @@ class Model:
         rewards = warp.reward(values)
         means = np.bincount(at, weights * rewards) / total
         within = float(np.square(rewards - means[at])[~told].sum())
-        evidence = Evidence(
+        evidence = Summary(
             self.arms[distinct],
             means,
             np.where(known, np.inf, total),
@@ -246,7 +302,7 @@ class Model:
         sd = self.settings.noise
         known_noise = None if sd is None else max((sd * warp.slope) ** 2, EXACT)
         start = self.fitted.start if self.fitted else None
-        least = self._least_noise
+        least = self.settings.schedule.least_noise
         found = fit(
             self.settings.shape,
             evidence,
@@ -276,6 +332,7 @@ class Model:
             policy=policy,
             warp=warp,
             fitted=found,
+            n_results=len(values),
             n_fitted=len(values),
             highest=float(rewards.max()),
             lesson=Lesson(decided, found, warp),
@@ -286,7 +343,7 @@ class Model:
         to its table."""
         rows = as_rows(arms)
         old = self.policy
-        if isinstance(old, Policy) and not isinstance(old.belief, KeepsScores):
+        if isinstance(old, Tabular) and not isinstance(old.belief, KeepsScores):
             return replace(self, arms=rows, policy=old.over(Checked(rows)), lesson=NOTHING)
         policy = _policy(self.settings, rows, old.kernel, self._variance, self.n_fitted)
         if len(values):
@@ -305,7 +362,7 @@ class Model:
         """The belief as arrays, and the guess of the norm; None for policies of which `resumed`
         makes nothing."""
         policy = self.policy
-        if type(policy) is not BKB or not isinstance(policy.belief, Frozen):
+        if self.settings.policy is not BKB or not isinstance(policy.belief, Frozen):
             return None
         return packed(policy.belief), policy.evidence.norm
 
@@ -313,10 +370,10 @@ class Model:
         self, arms: Array, fitted: Fitted | None, past: Past, arrays: Arrays, norm: float | None
     ) -> "Model":
         """The model that `packed` was taken of, made of the prior; no result is observed again."""
-        model = replace(self, arms=as_rows(arms))
+        values = past.results[1]
+        model = replace(self, arms=as_rows(arms), n_results=len(values))
         kernel = self.policy.kernel
         variance = self._variance
-        values = past.results[1]
         if fitted is not None:
             found, warp, n = fitted
             highest = float(warp.reward(values[:n]).max())
@@ -372,6 +429,13 @@ class Model:
         )
 
     @property
+    def size(self) -> Size:
+        """Of the sketch now; of a policy without one, the different arms observed are counted."""
+        inducing = getattr(self.policy, "inducing", None)
+        n = np.count_nonzero(self.policy.counts) if inducing is None else len(inducing)
+        return Size(self.n_results, int(n), float(self.policy.effective_dimension))
+
+    @property
     def radius(self) -> float:
         """β̃ in standard deviations of f."""
         return float(self.policy.beta / np.sqrt(self.policy.regularization))
@@ -400,8 +464,8 @@ def _policy(
         options["noise"] = float(
             np.sqrt(regularization)
         )  # λ is the user's, ξ is that of the values all the same
-    ours = isinstance(settings.policy, type) and issubclass(settings.policy, Policy)
-    return settings.policy(Checked(arms) if ours else arms, kernel, **options)
+    takes_checked = isinstance(settings.policy, type) and hasattr(settings.policy, "over")
+    return settings.policy(Checked(arms) if takes_checked else arms, kernel, **options)
 
 
 def _radius(settings: Settings, variance: float) -> Radius:
@@ -415,3 +479,15 @@ def _radius(settings: Settings, variance: float) -> Radius:
     if isinstance(radius, Promise) and (settings.learns or radius.noise == settings.noise):
         return replace(radius, noise=noise)
     return radius
+
+
+def is_size_due(n_results: int, last: int) -> bool:
+    """Whether to look at the size after so many results, `last` being those of the last time."""
+    return n_results >= max(last + 1, SIZE_GROWTH * last)
+
+
+def with_now(sizes: Sequence[Size], model: Model) -> list[Size]:
+    """The sizes that were taken, and that of now."""
+    if model.n_results and (not sizes or sizes[-1].n_results < model.n_results):
+        return [*sizes, model.size]
+    return list(sizes)

@@ -18,7 +18,9 @@ import numpy as np
 import polars as pl
 
 from manyarms.arms.objects import encoded
-from manyarms.arms.values import (
+from manyarms.errors import ArmsError
+from manyarms.kernels.base import Kernel
+from manyarms.pool.values import (
     Label,
     as_booleans,
     as_numbers,
@@ -29,8 +31,6 @@ from manyarms.arms.values import (
     listed,
     plain_type,
 )
-from manyarms.errors import ArmsError
-from manyarms.kernels.base import Kernel
 from manyarms.typing import AnyArray, Array
 
 TYPES = (

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from manyarms.arms.columns import Column, Feature
-from manyarms.arms.values import Label, as_python
 from manyarms.errors import ArmsError
 from manyarms.kernels.discrete import BITS, pack
+from manyarms.pool.columns import Column, Feature
+from manyarms.pool.values import Label, as_python
 from manyarms.typing import AnyArray, Array
 
 ENTRIES_DECODED = 1 << 22

@@ -12,9 +12,9 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 
-from manyarms.arms.forked import check_threads
-from manyarms.arms.values import is_bits
 from manyarms.errors import ArmsError, ParameterError
+from manyarms.pool.forked import check_threads
+from manyarms.pool.values import is_bits
 from manyarms.typing import ArrayLike
 
 Levels = tuple[Any, ...]

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
-from manyarms.model import Model
+from manyarms.campaign.model import Model
+from manyarms.campaign.trials import CandidateId
 from manyarms.sketch.confidence import Bayes, Guarantee, Promise, Radius, TheoremTwo
 from manyarms.sketch.dictionary import oversampling_for
-from manyarms.trials import CandidateId
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from manyarms.arms.reading import as_series
 from manyarms.errors import ArmsError, UnknownArmError
+from manyarms.pool.reading import as_series
 from manyarms.typing import AnyArray, Indices, Mask
 
 COMPARED = 5000

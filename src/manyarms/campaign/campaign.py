@@ -1,0 +1,124 @@
+"""A search at one moment: the books, what was learned from them, and what chooses next."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from manyarms.arms.array import Checked
+from manyarms.campaign.candidates import CandidateTable, Points
+from manyarms.campaign.ledger import Ledger
+from manyarms.campaign.model import Model, Size, is_size_due
+from manyarms.campaign.proposers import BoxProposer, PoolProposer, Proposer
+from manyarms.campaign.settings import as_most, as_pool, as_sign, box_settings, pool_settings
+from manyarms.campaign.trials import CandidateId, as_noise, as_told
+from manyarms.domains.box import Box
+from manyarms.errors import ParameterError, StateError
+from manyarms.pool.pool import Pool
+from manyarms.search.work import blas
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """A value: what happens makes another one."""
+
+    ledger: Ledger
+    model: Model
+    proposer: Proposer
+    sizes: tuple[Size, ...] = ()  # of the sketch, whenever there were 5 % more results
+
+    @classmethod
+    def begun(
+        cls,
+        space: Any,
+        *,
+        direction: Any,
+        kernel: Any,
+        noise: Any,
+        confidence: Any,
+        repeats: Any,
+        policy: Any,
+        seed: Any,
+        options: dict[str, Any],
+    ) -> "Campaign":
+        """Nothing was asked yet; arguments are those of `Optimizer`."""
+        candidates: CandidateTable
+        proposer: Proposer
+        sign = as_sign(direction)
+        most = as_most(repeats)
+        if isinstance(space, Box):
+            settings = box_settings(space, kernel, noise, confidence, policy, seed, options)
+            candidates = Points.none(space)
+            proposer = BoxProposer(space)
+            model = Model.prior(settings, Checked(candidates.X))
+        else:
+            pool = candidates = as_pool(space, kernel)
+            settings = pool_settings(pool, kernel, noise, confidence, policy, seed, options)
+            proposer = PoolProposer()
+            model = Model.prior(settings, pool.X)
+        return cls(Ledger.begun(candidates, settings.seed, sign, most), model, proposer)
+
+    def knowing(self, ledger: Ledger) -> "Campaign":
+        """The same with books in which a box may have more points."""
+        if ledger.candidates is self.ledger.candidates:
+            return replace(self, ledger=ledger)
+        return replace(self, ledger=ledger, model=replace(self.model, arms=ledger.candidates.X))
+
+    def asked(
+        self, n: int, worker: str = "", until: float | None = None
+    ) -> tuple["Campaign", list[CandidateId]]:
+        """After n candidates, or fewer where no more are left, were asked for; and their ids."""
+        found = self
+        positions: list[int] = []
+        for _ in range(n):
+            with blas().limit(limits=1):
+                chosen = found.proposer.next(found.ledger, found.model)
+            if chosen is None:
+                break
+            ledger, position = chosen
+            positions.append(position)
+            found = found.knowing(ledger.asked([position], worker, until))
+        if not positions:
+            raise StateError(self.proposer.nothing_left(self.ledger))
+        return found, found.ledger.names(positions)
+
+    def told(self, ids: Any, values: Any, failed: Any, noise: Any) -> "Campaign":
+        """After these results, as `Optimizer.tell` takes them."""
+        before = self.knowing(self.proposer.knowing(self.ledger, ids))
+        positions = before.ledger.candidates.positions(ids)
+        told = as_told(values, failed, len(positions))
+        deviations = as_noise(noise, len(positions))
+        before.ledger.check_once(positions, told)
+        ledger = before.ledger.told(positions, told, deviations)
+        new = ledger.results(start=self.ledger.n_values)
+        if not len(new[0]):
+            return replace(before, ledger=ledger)
+        n_asked = len(self.ledger.pending) - len(ledger.pending)
+        may_wait = self.proposer.is_elsewhere
+        with blas().limit(limits=1):
+            model = before.model.told(*new, ledger.results, may_wait=may_wait)
+            proposer = self.proposer.after(model, new, n_asked, ledger)
+        sizes = self.sizes
+        if is_size_due(model.n_results, sizes[-1].n_results if sizes else 0):
+            sizes = (*sizes, model.size)
+        return Campaign(ledger, model, proposer, sizes)
+
+    def added(self, table: Any, ids: Any) -> "Campaign":
+        """With more candidates."""
+        pool = table_of(self, "add to").add(table, ids=ids)
+        ledger = self.ledger.added(pool)
+        return replace(self, ledger=ledger, model=self.model.on(pool.X, *ledger.results()))
+
+    def retired(self, ids: Any) -> "Campaign":
+        """Without these candidates."""
+        pool = table_of(self, "retire from")
+        return replace(self, ledger=self.ledger.retired(pool.positions(ids)))
+
+
+def table_of(campaign: Campaign, what: str) -> Pool:
+    """The table of candidates; ParameterError where a box has none to do this to."""
+    candidates = campaign.ledger.candidates
+    if isinstance(candidates, Pool):
+        return candidates
+    raise ParameterError(
+        f"a box has no list of candidates to {what}; predict() and tell() take any point of it, "
+        "and a point told as failed is not asked for again"
+    )

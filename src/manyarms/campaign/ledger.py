@@ -1,0 +1,252 @@
+"""The books: what was asked, what came back, what is no longer available.
+
+A ledger is a value. `Optimizer` holds one; `Study` folds the same functions over its events.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from manyarms.campaign.candidates import CandidateTable
+from manyarms.campaign.trials import CandidateId, Results, Trial
+from manyarms.errors import ObservationError, StateError
+from manyarms.pool.ids import plain
+from manyarms.sketch.growing import Stack
+from manyarms.typing import Indices, Mask
+
+
+class Pending(NamedTuple):
+    """A candidate that is being tried."""
+
+    position: int
+    worker: str = ""
+    until: float | None = None  # seconds since 1970; None: without end
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What became of n candidates: every result, in the order told, and who was retired."""
+
+    n: int
+    tried: Stack  # (t,) position of the candidate of each result
+    values: Stack  # (t,) NaN where the trial failed
+    noise: Stack  # (t,) standard deviations, NaN where none was told
+    taken: Stack  # positions of retired candidates
+
+    @classmethod
+    def none(cls, n: int) -> "Outcomes":
+        """Nothing was tried."""
+        positions = Stack(np.zeros(0, dtype=np.intp))
+        numbers = Stack(np.zeros(0))
+        return cls(n, positions, numbers, numbers, positions)
+
+    @cached_property
+    def has_value(self) -> Mask:
+        """Of each result, (t,)."""
+        return ~np.isnan(self.values.items)
+
+    @cached_property
+    def with_value(self) -> Indices:
+        """The numbers of the results that have a value."""
+        return np.flatnonzero(self.has_value)
+
+    @cached_property
+    def counts(self) -> Indices:
+        """(n,) values told of each candidate."""
+        return np.bincount(self.tried.items[self.has_value], minlength=self.n)
+
+    @cached_property
+    def failed(self) -> Mask:
+        """(n,) whether a trial of the candidate failed."""
+        return self._marked(self.tried.items[~self.has_value])
+
+    @cached_property
+    def retired(self) -> Mask:
+        """(n,) whether the candidate was retired."""
+        return self._marked(self.taken.items)
+
+    @cached_property
+    def out(self) -> Mask:
+        """(n,) whether the candidate was retired or failed."""
+        return self.retired | self.failed
+
+    def _marked(self, positions: Indices) -> Mask:
+        mask = np.zeros(self.n, dtype=bool)
+        mask[positions] = True
+        return mask
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """CandidateTable, and what became of each."""
+
+    candidates: CandidateTable
+    outcomes: Outcomes
+    order: Indices  # positions, in the order of the random start
+    seed: int
+    sign: float  # of the values: 1 to maximise, −1 to minimise
+    most: float  # values of a candidate, at most
+    pending: tuple[Pending, ...] = ()
+
+    @classmethod
+    def begun(cls, candidates: CandidateTable, seed: int, sign: float, most: float) -> "Ledger":
+        """Nothing was asked yet."""
+        n = len(candidates)
+        order = np.random.default_rng([seed, 1]).permutation(n)
+        return cls(candidates, Outcomes.none(n), order, seed, sign, most)
+
+    # What happens
+
+    def asked(
+        self, positions: Iterable[int], worker: str = "", until: float | None = None
+    ) -> "Ledger":
+        """These candidates are being tried."""
+        more = [Pending(position, worker, until) for position in positions]
+        return replace(self, pending=(*self.pending, *more))
+
+    def told(
+        self,
+        positions: Indices,
+        values: Sequence[float | None],
+        noise: Sequence[float | None],
+        worker: str = "",
+    ) -> "Ledger":
+        """Results came, of candidates that were asked for or not; None for a value: it failed."""
+        return self.released(positions, worker).noted(positions, values, noise)
+
+    def noted(
+        self,
+        positions: Indices,
+        values: Sequence[float | None],
+        noise: Sequence[float | None],
+    ) -> "Ledger":
+        """The same, but for what is pending."""
+        outcomes = Outcomes(
+            self.outcomes.n,
+            self.outcomes.tried.appended(positions),
+            self.outcomes.values.appended(np.array(values, dtype=np.float64)),
+            self.outcomes.noise.appended(np.array(noise, dtype=np.float64)),
+            self.outcomes.taken,
+        )
+        return replace(self, outcomes=outcomes)
+
+    def released(self, positions: Indices, worker: str = "") -> "Ledger":
+        """These candidates are not being tried any more: of each the worker's own trial has ended,
+        or else the one that was asked for first."""
+        if not self.pending:
+            return self
+        left = list(self.pending)
+        for position in positions.tolist():
+            held = [each for each in left if each.position == position]
+            if held:
+                left.remove(next((each for each in held if each.worker == worker), held[0]))
+        return replace(self, pending=tuple(left))
+
+    def expired(self, now: float) -> "Ledger":
+        """Those whose time has run out are not being tried any more."""
+        left = tuple(each for each in self.pending if each.until is None or each.until > now)
+        return replace(self, pending=left)
+
+    def renewed(self, worker: str, until: float | None) -> "Ledger":
+        """What a worker is trying has time until then."""
+        pending = (
+            Pending(each.position, worker, until) if each.worker == worker else each
+            for each in self.pending
+        )
+        return replace(self, pending=tuple(pending))
+
+    def retired(self, positions: Indices) -> "Ledger":
+        """These candidates are no longer available."""
+        outcomes = replace(self.outcomes, taken=self.outcomes.taken.appended(positions))
+        gone = set(positions.tolist())
+        pending = tuple(each for each in self.pending if each.position not in gone)
+        return replace(self, outcomes=outcomes, pending=pending)
+
+    def added(self, candidates: CandidateTable) -> "Ledger":
+        """The table has grown; nothing is known of the new candidates."""
+        n = len(candidates)
+        n_new = n - len(self.candidates)
+        more = np.random.default_rng([self.seed, n]).permutation(n_new)
+        order = np.concatenate([self.order, n - n_new + more])
+        outcomes = replace(self.outcomes, n=n)
+        return replace(self, candidates=candidates, outcomes=outcomes, order=order)
+
+    # What follows from it
+
+    def check_pending(self, positions: Indices) -> None:
+        """Raise StateError where one of these is not being tried."""
+        waiting = Counter(self.waiting.tolist())
+        for position in positions.tolist():
+            if not waiting[position]:
+                others = self.names(self.waiting) or "nothing"
+                raise StateError(f"{self.names([position])[0]!r} is not pending; {others} is")
+            waiting[position] -= 1
+
+    def check_once(self, positions: Indices, values: Sequence[float | None]) -> None:
+        """Raise ObservationError where a candidate may have one value and would have a second."""
+        if self.most != 1:
+            return
+        has_value = self.outcomes.counts > 0
+        for position, value in zip(positions.tolist(), values, strict=True):
+            if value is not None and has_value[position]:
+                (name,) = self.names([position])
+                raise ObservationError(
+                    f"{name!r} has a value already, and repeats is 'never' or 1; allow repeats to "
+                    "tell replicates"
+                )
+            has_value[position] = True
+
+    @property
+    def waiting(self) -> Indices:
+        """Positions of the candidates that are being tried."""
+        return np.array([each.position for each in self.pending], dtype=np.intp)
+
+    @property
+    def tries(self) -> Indices:
+        """Values told or awaited of each candidate, (n,)."""
+        tries = self.outcomes.counts.copy()
+        np.add.at(tries, self.waiting, 1)
+        return tries
+
+    @property
+    def n_trials(self) -> int:
+        """Results told, those that failed included."""
+        return self.outcomes.tried.n
+
+    @property
+    def n_values(self) -> int:
+        """Results that have a value."""
+        return len(self.outcomes.with_value)
+
+    def results(self, start: int = 0, stop: int | None = None) -> Results:
+        """What a model learns from: of the results that have a value, from one up to another."""
+        outcomes = self.outcomes
+        at = outcomes.with_value[start:stop]
+        arms = self.candidates.arm_of[outcomes.tried.items[at]]
+        return arms, self.sign * outcomes.values.items[at], outcomes.noise.items[at]
+
+    @property
+    def history(self) -> list[Trial]:
+        """Every result told, oldest first."""
+        outcomes = self.outcomes
+        names = self.names(outcomes.tried.items.tolist())
+        numbers = zip(outcomes.values.items.tolist(), outcomes.noise.items.tolist(), strict=True)
+        return [
+            Trial(i, name, _or_none(value), _or_none(noise))
+            for i, (name, (value, noise)) in enumerate(zip(names, numbers, strict=True))
+        ]
+
+    def names(self, positions: Iterable[int]) -> list[CandidateId]:
+        """The ids of candidates, as Python ints and strings; of a box, points that may be changed
+        without harm."""
+        ids = self.candidates.ids
+        return [copy(plain(ids[position])) for position in positions]
+
+
+def _or_none(number: float) -> float | None:
+    return None if np.isnan(number) else number

@@ -1,0 +1,274 @@
+"""What to try next: among the rows of a table, or anywhere in a box.
+
+A model of a box that knows a good region has its units from there: what is much worse elsewhere
+passes for equally bad and is not climbed, so that a run that ended in the second best of several
+basins stays in it. So another model is made then which knows later results only, from a random
+start on, and chooses until it stalls as well; the first one is told of all it finds.
+"""
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from manyarms.arms.array import Checked
+from manyarms.campaign.candidates import Points
+from manyarms.campaign.ledger import Ledger
+from manyarms.campaign.model import Model, Tabular
+from manyarms.campaign.trials import Results
+from manyarms.domains.box import Box
+from manyarms.typing import Array, Mask
+
+START = 8
+"""Candidates drawn at random before the model chooses."""
+STALLED = 60
+"""Results asked for without one that is better by more than the noise, after which a model of a
+box has stalled."""
+SHARE = 4
+"""A search elsewhere waits for one in so many of all results, too: it is a falling share of a long
+run."""
+OTHERS, GRID = 512, 1 << 14
+"""Points drawn where the one of largest score is pending, or ruled out by `repeats`; a box of so
+few points has all of them looked at instead."""
+
+
+class Proposer(Protocol):
+    """What differs between a table and a box."""
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether another model than the one that answers chooses now."""
+
+    @property
+    def doubt(self) -> str | None:
+        """Why no theorem covers what is said of the best of all candidates."""
+
+    def knowing(self, ledger: Ledger, ids: Any) -> Ledger:
+        """The ledger with these candidates in it, where any may be told."""
+
+    def next(self, ledger: Ledger, model: Model) -> tuple[Ledger, int] | None:
+        """The position of the candidate to try, in a ledger that knows it; None: there is none."""
+
+    def nothing_left(self, ledger: Ledger) -> str:
+        """Why there is none."""
+
+    def after(self, model: Model, new: Results, n_asked: int, ledger: Ledger) -> "Proposer":
+        """After these results, so many of them asked for, of which the model was told."""
+
+    def means(self, ledger: Ledger, model: Model) -> Array:
+        """Posterior mean of every arm's reward, (A,)."""
+
+    def with_rivals(self, ledger: Ledger, model: Model) -> Ledger:
+        """The ledger with the candidate of largest upper bound in it."""
+
+    def rival(self, ledger: Ledger, model: Model, gone: Mask) -> int:
+        """The arm of largest upper bound that is not gone, however the policy chooses."""
+
+
+@dataclass(frozen=True)
+class PoolProposer:
+    """Among the candidates of a table."""
+
+    is_elsewhere = False
+    doubt = None
+
+    def knowing(self, ledger: Ledger, ids: Any) -> Ledger:
+        return ledger
+
+    def next(self, ledger: Ledger, model: Model) -> tuple[Ledger, int] | None:
+        outcomes = ledger.outcomes
+        tries = ledger.tries
+        is_open = ~outcomes.out & (tries < ledger.most)
+        if not is_open.any():
+            return None
+        if model.settings.learns and model.n_results < START:
+            fresh = ledger.order[is_open[ledger.order] & (tries[ledger.order] == 0)]
+            if len(fresh):
+                return ledger, int(fresh[0])
+        waiting = ledger.waiting
+        idle = is_open.copy()
+        idle[waiting] = False  # a result is coming anyway
+        is_open = idle if idle.any() else is_open
+        arm_of = ledger.candidates.arm_of
+        closed = np.ones(len(model.arms), dtype=bool)
+        closed[arm_of[is_open]] = False
+        arm = int(model.policy.choose(pending=arm_of[waiting], exclude=closed)[0])
+        members = ledger.candidates.members(arm)
+        members = members[is_open[members]]
+        return ledger, int(members[np.argmin(tries[members])])
+
+    def nothing_left(self, ledger: Ledger) -> str:
+        outcomes = ledger.outcomes
+        out = f"{int(outcomes.retired.sum())} are retired, {int(outcomes.failed.sum())} failed"
+        return (
+            f"nothing is left to ask for: of {len(ledger.candidates)} candidates {out}, "
+            f"{len(ledger.pending)} are pending, the others were tried as often as "
+            "`repeats` allows; tell what is pending, add candidates or allow repeats"
+        )
+
+    def after(self, model: Model, new: Results, n_asked: int, ledger: Ledger) -> "PoolProposer":
+        return self
+
+    def means(self, ledger: Ledger, model: Model) -> Array:
+        return np.asarray(model.policy.predict().mean)
+
+    def with_rivals(self, ledger: Ledger, model: Model) -> Ledger:
+        return ledger
+
+    def rival(self, ledger: Ledger, model: Model, gone: Mask) -> int:
+        if isinstance(model.policy, Tabular):
+            return model.policy.highest(exclude=gone)
+        mean, std = model.policy.predict()
+        return int(np.argmax(np.where(gone, -np.inf, mean + model.radius * std)))
+
+
+class Gains(NamedTuple):
+    """How long ago a model was told of something better."""
+
+    top: float = -np.inf  # the best value, signed, but for gains less than the noise
+    stalled: int = 0  # results asked for since
+
+    def after(self, model: Model, values: Array, n_asked: int) -> "Gains":
+        """After these values (n,), of which so many were asked for."""
+        highest = float(values.max())
+        noise = model.noise / model.warp.slope
+        if highest > self.top + noise:
+            return Gains(highest, 0)
+        return Gains(self.top, self.stalled + n_asked)
+
+
+NONE = Gains()
+
+
+@dataclass(frozen=True)
+class Search:
+    """A model of the results from `start` on, but for those of points `asked` for before."""
+
+    model: Model
+    start: int
+    asked: tuple[int, ...]
+    gains: Gains = NONE
+
+    def of(self, results: Results, *, start: int | None = None) -> Results:
+        """Those of all results, or of some from `start` on, that it knows."""
+        arms, values, noise = results
+        kept = ~np.isin(arms, self.asked)
+        kept[: self.start if start is None else start] = False
+        return arms[kept], values[kept], noise[kept]
+
+    def after(self, new: Results, n_asked: int, results: Callable[[], Results]) -> "Search":
+        """After these results, of all there are."""
+        arms, values, noise = self.of(new, start=0)
+        if not len(arms):
+            return self
+        model = self.model.told(arms, values, noise, lambda: self.of(results()))
+        return replace(self, model=model, gains=self.gains.after(model, values, n_asked))
+
+
+@dataclass(frozen=True)
+class BoxProposer:
+    """Anywhere in a box."""
+
+    box: Box
+    gains: Gains = NONE
+    search: Search | None = None
+    patience: int = STALLED
+    doubt = "over a box the rival comes from a search that may miss the largest upper bound"
+
+    @property
+    def is_elsewhere(self) -> bool:
+        return self.search is not None
+
+    def chooser(self, model: Model) -> Model:
+        """The model that chooses: of a search, where there is one."""
+        return self.search.model if self.search else model
+
+    def knowing(self, ledger: Ledger, ids: Any) -> Ledger:
+        known = ledger.candidates
+        points = known.with_points(ids) if isinstance(known, Points) else known
+        return ledger if points is known else ledger.added(points)
+
+    def next(self, ledger: Ledger, model: Model) -> tuple[Ledger, int] | None:
+        row = self._next_row(ledger, self.chooser(model))
+        if row is None:
+            return None
+        (point,) = self.box.decode(row[None])
+        ledger = self.knowing(ledger, [point])
+        return ledger, int(ledger.candidates.positions([point])[0])
+
+    def nothing_left(self, ledger: Ledger) -> str:
+        out = int((ledger.outcomes.failed | (ledger.tries >= ledger.most)).sum())
+        return (
+            f"nothing is left to ask for: {out} points failed or were tried as often as `repeats` "
+            "allows"
+        )
+
+    def after(self, model: Model, new: Results, n_asked: int, ledger: Ledger) -> "BoxProposer":
+        """A search goes on, begins or ends."""
+        if not model.settings.learns:
+            return self
+        gains = self.gains.after(model, new[1], n_asked)
+        if self.search is None:
+            if gains.stalled < max(self.patience, model.n_results // SHARE):
+                return replace(self, gains=gains)
+            fresh = Model.prior(model.settings, Checked(model.arms))
+            asked = tuple(ledger.waiting.tolist())
+            return replace(self, gains=gains, search=Search(fresh, model.n_results, asked))
+        search = replace(self.search, model=replace(self.search.model, arms=model.arms))
+        search = search.after(new, n_asked, ledger.results)
+        if search.gains.stalled < self.patience:
+            return replace(self, gains=gains, search=search)
+        return replace(self, gains=Gains(gains.top, 0), search=None)
+
+    def means(self, ledger: Ledger, model: Model) -> Array:
+        return np.asarray(model.predict(ledger.candidates.arm_of).mean)
+
+    def with_rivals(self, ledger: Ledger, model: Model) -> Ledger:
+        return self.knowing(ledger, self.box.decode(model.policy.choose()))
+
+    def rival(self, ledger: Ledger, model: Model, gone: Mask) -> int:
+        return int(np.argmax(np.where(gone, -np.inf, model.policy.score(ledger.candidates.X))))
+
+    def _next_row(self, ledger: Ledger, model: Model) -> Array | None:
+        """The row to ask for next, None where none may be."""
+        outcomes = ledger.outcomes
+        X = ledger.candidates.X
+        rng = np.random.default_rng([model.settings.seed, 1, len(X)])
+        shut = {row.tobytes() for row in X[outcomes.failed | (ledger.tries >= ledger.most)]}
+        pending = X[ledger.waiting]
+        waiting = {row.tobytes() for row in pending}
+        if model.settings.learns and model.n_results < START:
+            drawn = self._some(rng)
+        else:
+            policy = self._avoiding(ledger, model)
+            drawn = policy.choose(pending=pending)
+            if self.box.encode(self.box.decode(drawn))[0].tobytes() in shut | waiting:
+                others = self._some(rng)
+                policy = copy(policy)
+                policy.observe(pending, policy.predict(pending).mean)
+                drawn = others[np.argsort(-policy.score(others), kind="stable")]
+        awaited = None
+        for code in drawn:
+            row = np.asarray(self.box.encode(self.box.decode(code[None]))[0])
+            if row.tobytes() not in shut | waiting:
+                return row
+            awaited = row if awaited is None and row.tobytes() not in shut else awaited
+        return awaited  # a result is coming anyway, but nothing else is to be had
+
+    def _some(self, rng: np.random.Generator) -> Array:
+        """All rows, in a random order, of a box that has few; else some drawn from it."""
+        grid = self.box.grid(GRID)
+        return self.box.sample(OTHERS, rng) if grid is None else rng.permutation(grid)
+
+    def _avoiding(self, ledger: Ledger, model: Model) -> Any:
+        """The policy as if failed points had given the worst reward there is."""
+        failed = ledger.outcomes.failed
+        if not failed.any() or not model.n_results:
+            return model.policy
+        policy = copy(model.policy)
+        rows = ledger.candidates.X[failed]
+        _, values, _ = ledger.results()
+        policy.observe(rows, np.full(len(rows), model.warp.reward(values).min()))
+        return policy

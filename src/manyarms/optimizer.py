@@ -1,0 +1,206 @@
+"""Ask and tell over a pool of candidates or a box, with nothing to tune."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal
+
+from manyarms.campaign import answers
+from manyarms.campaign.answers import Candidate, Predictions
+from manyarms.campaign.campaign import Campaign
+from manyarms.campaign.certificate import Certificate
+from manyarms.campaign.model import Size, with_now
+from manyarms.campaign.settings import Direction
+from manyarms.campaign.trials import CandidateId, Trial
+from manyarms.domains.box import Box
+from manyarms.numbers import whole
+from manyarms.sketch.confidence import Radius
+from manyarms.typing import Seed
+
+
+class Optimizer:
+    """Suggests which candidates of a pool, or points of a box, to try next, and says what is known
+    of them.
+
+    pool : a `Pool`, the path of a .csv or .parquet file, anything `Pool.from_frame` or
+        `Pool.from_array` takes, objects where the kernel is one of objects, or a `Box`.
+    direction : "maximize" or "minimize" the values told.
+    kernel : "matern" (None means that) learns a lengthscale for each column: Matérn-5/2 on numeric
+        ones, a Hamming kernel on categories, Tanimoto on bits; "rbf" has the Gaussian kernel for
+        Matérn's. "tanimoto" and "linear" on all columns, a kernel object or a function of two
+        blocks of encoded rows: only the scale is learned.
+    noise : standard deviation of the values of one candidate; learned where None, 0 where values
+        are exact. With a kernel object *and* a noise nothing is learned and the kernel is taken in
+        the units of the values: only then may a theorem cover what `certificate` says.
+    confidence : radius of the scores; where None `Growing(1.3, most=3.0)`, over a box
+        `Constant(2.0)`.
+    repeats : "allow" asks for a candidate again where that pays, "never" does not, k asks at most k
+        times.
+    policy : `BKB` where None, `GPUCB`, or another with their arguments; over a box `DomainBKB`, or
+        another with its arguments.
+    seed : an integer or a numpy Generator, for the random start and the sketch.
+    options : further arguments of the policy, such as ``memory=``, ``rule=`` or, over a box,
+        ``maximiser=``.
+
+    A point of a box is a dict of its columns, or a tuple of numbers where the box has no names.
+    The first eight candidates are drawn at random. A point that is pending is asked for again only
+    where no other is found. One that failed counts as bad as the worst value told when the next is
+    chosen, so that it is left alone; predictions do not use it. `top` is of the points told or
+    asked for. A run over a box that stalls searches elsewhere for a while, unless kernel and noise
+    are given.
+    """
+
+    def __init__(
+        self,
+        pool: Any,
+        *,
+        direction: Direction = "maximize",
+        kernel: Any = None,
+        noise: float | None = None,
+        confidence: Radius | None = None,
+        repeats: Literal["allow", "never"] | int = "allow",
+        policy: Callable[..., Any] | None = None,
+        seed: Seed = 0,
+        **options: Any,
+    ) -> None:
+        self._state = Campaign.begun(
+            pool,
+            direction=direction,
+            kernel=kernel,
+            noise=noise,
+            confidence=confidence,
+            repeats=repeats,
+            policy=policy,
+            seed=seed,
+            options=options,
+        )
+        self.direction = direction
+
+    # What comes next
+
+    def ask(self, n: int = 1) -> list[CandidateId]:
+        """The ids of n candidates to try, fewer where `repeats` leaves fewer; they are pending
+        until told or released."""
+        self._state, ids = self._state.asked(whole(n, "n"))
+        return ids
+
+    def release(self, ids: Any) -> None:
+        """These candidates are not being tried after all."""
+        ledger = self._state.ledger
+        positions = ledger.candidates.positions(ids)
+        ledger.check_pending(positions)
+        self._state = replace(self._state, ledger=ledger.released(positions))
+
+    @property
+    def pending(self) -> list[CandidateId]:
+        """Asked, and neither told nor released."""
+        ledger = self._state.ledger
+        return ledger.names(ledger.waiting)
+
+    # What came back
+
+    def tell(self, ids: Any, values: Any = None, *, failed: Any = None, noise: Any = None) -> None:
+        """Learn the values of candidates, asked for or not, in any order; a repeated id is a
+        replicate.
+
+        `noise` is the standard deviation of these values where it is known, one number or one each
+        (None: that of all others): a value then weighs by its own noise, in what is learned of the
+        kernel too. A standard error of a mean is such a noise.
+
+        A value may be `FAILED`; `failed` (True, or one truth each) says so of all or some of the
+        ids instead. A failed candidate is not asked for again and teaches the model nothing. On an
+        error nothing has changed.
+        """
+        self._state = self._state.told(ids, values, failed, noise)
+
+    @property
+    def history(self) -> list[Trial]:
+        """Every result told, oldest first."""
+        return self._state.ledger.history
+
+    @property
+    def sizes(self) -> list[Size]:
+        """Results, inducing arms and effective dimension, whenever there were 5 % more results, and
+        now."""
+        return with_now(self._state.sizes, self._state.model)
+
+    # What is known
+
+    def best(self, level: float = 0.95) -> Candidate:
+        """The tried candidate of largest lower confidence bound (lowest upper bound when
+        minimising)."""
+        return answers.best(self._state, level)
+
+    def top(self, k: int = 10, level: float = 0.95) -> list[Candidate]:
+        """The k candidates, tried or not, of best posterior mean."""
+        return answers.top(self._state, k, level)
+
+    def predict(self, ids: Any, level: float = 0.95) -> Predictions:
+        """Posterior mean, standard deviation and interval of the true values of candidates, or of
+        any points of a box."""
+        return answers.predict(self._state, ids, level)
+
+    def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
+        """The same of candidates that are not in the pool: a table that `add` would take. Nothing
+        is added."""
+        return answers.predict_rows(self._state, table, ids, level)
+
+    def certificate(self, tolerance: float | None = None) -> Certificate:
+        """How much better than the recommended candidate another one may be, and how sure that
+        is.
+
+        Over a box it is heuristic: the rival is the best point that the maximiser finds, and that
+        may miss the maximum.
+        """
+        return answers.certificate(self._state, tolerance)
+
+    @property
+    def importance(self) -> dict[str, float]:
+        """One over the lengthscale of every column the kernel learns one for, largest first: what
+        the values depend on most.
+
+        Numbers among numbers and categories among categories: the two are lengths in different
+        kernels.
+        """
+        return answers.importance(self._state)
+
+    @property
+    def policy(self) -> Any:
+        """The policy at work, on standardised rewards; a refit replaces it."""
+        return self._state.model.policy
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of the values of one good candidate, given or learned."""
+        return answers.noise(self._state)
+
+    @property
+    def pool(self) -> Any:
+        """The candidates: the `Pool`, or the points of the box known so far."""
+        return self._state.ledger.candidates
+
+    @property
+    def box(self) -> Box:
+        """Where points come from."""
+        box: Box = self.pool.box
+        return box
+
+    # Candidates come and go
+
+    def add(self, table: Any, *, ids: Any = None) -> None:
+        """More candidates, in a table with the columns of the pool; `ids` for pools made of an
+        array with ids."""
+        self._state = self._state.added(table, ids)
+
+    def retire(self, ids: Any) -> None:
+        """These candidates are no longer available: not asked for, not recommended. What they
+        taught stays."""
+        self._state = self._state.retired(ids)
+
+    def __repr__(self) -> str:
+        ledger = self._state.ledger
+        done = f"{ledger.n_trials} results, {len(ledger.pending)} pending"
+        return f"Optimizer({ledger.candidates!r}, {self.direction}, {done})"
+
+
+BoxOptimizer = Optimizer
+"""The same: the name that `Optimizer` had over a box."""

@@ -1,0 +1,149 @@
+"""What the log says: the ledger, made by folding the events in order, and what a model decided at
+each of its steps."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from manyarms.campaign.ledger import Ledger
+from manyarms.campaign.model import Size
+from manyarms.campaign.settings import as_most, as_sign
+from manyarms.campaign.trials import CandidateId, Results
+from manyarms.pool.pool import Pool
+from manyarms.pool.stored import stored_pool, with_table
+from manyarms.study.log import LEARNING, Event
+from manyarms.typing import Indices
+
+Fetch = Callable[[str], bytes]
+NAMING = ("ask", "tell", "release", "retire")
+"""The kinds of events that name candidates of the table."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A pending candidate: who tries it, and until when (seconds since 1970; None: without end)."""
+
+    id: CandidateId
+    worker: str
+    until: float | None
+
+
+class ModelStep(NamedTuple):
+    """What a model learns at once, after event `number`: the results from `start` up to `stop`; or,
+    where there are none, that candidates were added."""
+
+    number: int
+    start: int
+    stop: int
+    pool: Pool
+
+
+class Replay:
+    """The log, summed up."""
+
+    def __init__(self, first: Event, fetch: Fetch) -> None:
+        self.settings: dict[str, Any] = first.payload
+        described = self.settings["pool"]
+        self.pool = stored_pool(described, [fetch(digest) for digest in described["tables"]])
+        sign = as_sign(self.settings["direction"])
+        most = as_most(self.settings["repeats"])
+        self.ledger = Ledger.begun(self.pool, self.settings["seed"], sign, most)
+        self.n_values = 0  # results that have one
+        self.tokens: dict[str, tuple[list[CandidateId], list[float | None]]] = {}  # ids and values
+        self.steps: list[ModelStep] = []
+        self.records: dict[int, dict[str, Any]] = {}  # what was decided at a step
+        self.n_sized = 0  # results when someone looked at the size of the sketch last
+        self.learned = 0  # steps up to this event were taken; no record: nothing was decided
+
+    def apply(self, events: Sequence[Event], fetch: Fetch) -> None:
+        """Go on with the events that follow."""
+        for is_add, group in groupby(events, lambda event: event.kind == "add"):
+            if is_add:
+                for event in group:
+                    self._add(event, fetch(event.payload["table"]))
+            else:
+                self._fold(list(group))
+
+    def _fold(self, events: list[Event]) -> None:
+        """Apply events between which the table is the same."""
+        # Ids are looked up at once, and results noted at once: 10⁵ of them are read in seconds.
+        named = [event.payload["ids"] if event.kind in NAMING else () for event in events]
+        ids = [id for each in named for id in each]
+        positions = self.pool.positions(ids) if ids else np.zeros(0, dtype=np.intp)
+        stops = np.cumsum([len(each) for each in named]).tolist()
+        told: list[Indices] = []
+        values: list[float | None] = []
+        noise: list[float | None] = []
+        for event, each, stop in zip(events, named, stops, strict=True):
+            at = positions[stop - len(each) : stop]
+            self._apply_one(event, at)
+            if event.kind == "tell":
+                told.append(at)
+                values += event.payload["values"]
+                noise += event.payload.get("noise", [None] * len(at))
+        if told:
+            self.ledger = self.ledger.noted(np.concatenate(told), values, noise)
+
+    def _apply_one(self, event: Event, positions: Indices) -> None:
+        payload = event.payload
+        ledger = self.ledger
+        if event.kind == "tell":
+            self._tell(event, positions)
+        elif event.kind == "ask":
+            self.ledger = ledger.asked(positions.tolist(), payload["worker"], payload["until"])
+            self.learned = max(self.learned, payload["learned"])
+        elif event.kind == "release":
+            self.ledger = ledger.released(positions, payload["worker"])
+        elif event.kind == "expire":
+            self.ledger = ledger.expired(payload["by"])
+        elif event.kind == "renew":
+            self.ledger = ledger.renewed(payload["worker"], payload["until"])
+        elif event.kind == "retire":
+            self.ledger = ledger.retired(positions)
+        elif event.kind in LEARNING:
+            self.records[payload["step"]] = payload
+            if "size" in payload:
+                self.n_sized = payload["size"][0]
+            self.learned = max(self.learned, payload["step"])
+
+    def _tell(self, event: Event, positions: Indices) -> None:
+        """What a tell is but for its results."""
+        told = event.payload
+        self.ledger = self.ledger.released(positions, told["worker"])
+        start = self.n_values
+        self.n_values += len(told["values"]) - told["values"].count(None)
+        if self.n_values > start:
+            self.steps.append(ModelStep(event.number, start, self.n_values, self.pool))
+        if "token" in told:
+            self.tokens[told["token"]] = told["ids"], told["values"]
+
+    def _add(self, event: Event, table: bytes) -> None:
+        self.pool = with_table(self.pool, table, event.payload["next_row"])
+        self.ledger = self.ledger.added(self.pool)
+        self.steps.append(ModelStep(event.number, self.n_values, self.n_values, self.pool))
+
+    @property
+    def leases(self) -> list[Lease]:
+        """Who is trying what, those whose time has run out included."""
+        pending = self.ledger.pending
+        names = self.ledger.names([each.position for each in pending])
+        return [
+            Lease(name, each.worker, each.until) for name, each in zip(names, pending, strict=True)
+        ]
+
+    @property
+    def sizes(self) -> list[Size]:
+        """Of the sketch, at those steps at which someone looked."""
+        records = (record for _, record in sorted(self.records.items()))
+        return [Size(*record["size"]) for record in records if "size" in record]
+
+    def all_results(self, step: ModelStep) -> Results:
+        """What a model learns from, up to a step."""
+        return self.ledger.results(0, step.stop)
+
+    def new_results(self, step: ModelStep) -> Results:
+        """The same of the step alone."""
+        return self.ledger.results(step.start, step.stop)
