@@ -14,22 +14,22 @@ they are cut into calls.
 """
 
 from dataclasses import replace
+from functools import partial
 from math import sqrt
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from manyarms.beliefs.base import Batch, Change, Record, Step
-from manyarms.beliefs.leftout import LeftOut, of_upper
+from manyarms.beliefs.leftout import LeftOut, largest_left_out, of_upper
 from manyarms.errors import NumericalError
-from manyarms.kernels import Kernel
 from manyarms.progress import Meter
 from manyarms.sketch.growing import Fold
 from manyarms.sketch.linalg import TINY, cholesky, solve_lower, squares
 from manyarms.typing import Array, Indices, Mask
 
 if TYPE_CHECKING:
-    from manyarms.beliefs.frozen import Frozen
+    from manyarms.beliefs.frozen import Frozen, Inducing
 
 FEW = 64
 """Rows that are taken one by one: up to a few dozens that is as fast, and a table of scores can follow."""
@@ -161,13 +161,13 @@ def _absorbed(belief: "Frozen", block: Batch, told: Mask | None) -> Step | None:
         return None
     inducing.check_positive(block.rows, block.diag, z, outside)
     left_out = _left_out(
-        belief.left_out,
-        belief.kernel,
-        block.rows[out],
+        belief,
+        inducing,
+        block.part(out),
         (Z[out], zeta[:, out], frozen[:, out]),
-        share[out],
-        np.maximum(outside[out], 0.0),
-        4 * rounding[out],
+        sizes[out],
+        share[out] * np.maximum(outside[out], 0.0),
+        share[out] * 4 * rounding[out],
     )
 
     # w′ = w + V′⁻¹Σ ω ψ(y − ψᵀw), w being 0 in what is new.
@@ -254,27 +254,33 @@ def _decided(
 
 
 def _left_out(
-    made: LeftOut,
-    kernel: Kernel,
-    rows: Array,
+    belief: "Frozen",
+    inducing: "Inducing",
+    left: Batch,
     coordinates: tuple[Array, Array, Array],
-    share: Array,
-    outside: Array,
+    sizes: Indices,
+    e: Array,
     rounding: Array,
 ) -> LeftOut:
-    """What is left out after these rows (k, d).
+    """What is left out after these k rows.
 
-    Given are Z (k, m), and ζ (j, k) as it is and as the features have it; of each row ω/λ, r and what r may be wrong by.
+    Given are Z (k, m), and ζ (j, k) as it is and as the features have it; of each row |W|, ωr/λ and what that may be wrong by.
     """
+    made = belief.left_out
+    if len(left) < TOGETHER // 4:
+        # They wait for others.
+        largest = partial(largest_left_out, inducing, belief.regularization)
+        return made.with_rows(left.rows, sizes, left.weights, e, rounding, largest)
     Z, zeta, frozen = coordinates
-    for start in range(0, len(rows), TOGETHER):
+    for start in range(0, len(left), TOGETHER):
         some = slice(start, start + TOGETHER)
+        rows = left.rows[some]
         # Above the diagonal, the later of two rows is that of the column.
-        G = kernel(rows[some], rows[some]) - Z[some] @ Z[some].T - zeta[:, some].T @ frozen[:, some]
-        roots = np.sqrt(share[some])
-        by_rounding = float(share[some] @ rounding[some])
-        e = float(share[some] @ outside[some]) + by_rounding
-        made = made.with_block(e, of_upper(G * np.outer(roots, roots)) + by_rounding)
+        G = inducing.kernel(rows, rows) - Z[some] @ Z[some].T - zeta[:, some].T @ frozen[:, some]
+        roots = np.sqrt(left.weights[some] / belief.regularization)
+        by_rounding = float(rounding[some].sum())
+        eigenvalue = of_upper(G * np.outer(roots, roots))
+        made = made.with_block(float(e[some].sum()) + by_rounding, eigenvalue + by_rounding)
     return made
 
 
