@@ -43,6 +43,7 @@ profile: $(READY)  ## where the time of a call goes: make profile CASE=ask|tell|
 
 figures: $(READY)  ## the pictures in docs/
 	$(BIN)/python examples/figure1.py docs/figure1.png
+	$(BIN)/python examples/demo.py && cp demo-output/demo.png docs/demo.png
 
 experiments: $(READY)  ## every system on one runner: docs/experiments (hours)
 	$(BIN)/python benchmarks/experiments.py starvation coverage everything tails growth thompson --jobs 2

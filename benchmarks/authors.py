@@ -46,7 +46,8 @@ def record(run: Run, code: Path, limit: float) -> dict:
         ended = play(run, limit, curve)
     except Exception as error:
         ended = f"{type(error).__name__} {error}".strip()
-    at = np.unique(np.linspace(0, len(curve) - 1, POINTS).astype(int)) if curve else []
+    n_kept = POINTS if curve else 0
+    at = np.unique(np.linspace(0, len(curve) - 1, n_kept).astype(int))
     kept = [curve[i] for i in at]
     return {**asdict(run), "ended": ended, "limit": limit, "version": ma.__version__, "curve": kept}
 

@@ -12,7 +12,9 @@ import argparse
 import json
 import platform
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -197,10 +199,10 @@ def manyarms_box(problem, f, seed, clock):
         return np.array(optimizer.best().id)
 
 
-PEERS = {
+PEERS: dict[str, tuple[Callable[..., np.ndarray], str]] = {
     "manyarms": (manyarms_box, "manyarms"),
     "botorch": (botorch_ucb, "botorch"),
-    "botorch-0.2": (lambda *arguments: botorch_ucb(*arguments, beta=0.2), "botorch"),
+    "botorch-0.2": (partial(botorch_ucb, beta=0.2), "botorch"),
     "tpe": (optuna_tpe, "optuna"),
     "random": (random_search, "numpy"),
 }

@@ -10,9 +10,11 @@ cells: f is flat at its maximum, so about h^(−d/2) cells of side h around it h
 
 import argparse
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 import numpy as np
 from bandits import ackley
@@ -37,7 +39,7 @@ def on_ackley(**options):
     return searched(f, 21.412 / DEVIATION, 5, **options)
 
 
-FUNCTIONS = {
+FUNCTIONS: dict[str, tuple[Callable[..., Any], float]] = {
     "Hartmann-3": (partial(on_hartmann, 3), 1.0),
     "Hartmann-6": (partial(on_hartmann, 6), 1.0),
     "Ackley-5": (on_ackley, DEVIATION),

@@ -167,10 +167,10 @@ def compare(ridge: float, confidence: str, d: int, steps: int, seed: int) -> Row
     f = kernel(X, centres) @ w
     norm = float(np.sqrt(w @ kernel(centres, centres) @ w))
     noise = float(np.sqrt(ridge))
-    beta = ma.Certified(norm=norm, noise=noise, delta=DELTA)
+    beta: Any = ma.Certified(norm=norm, noise=noise, delta=DELTA)
     if confidence == "Constant":
         beta = ma.Constant(2.0)
-    options = {"regularization": ridge, "confidence": beta, "seed": seed}
+    options: Row = {"regularization": ridge, "confidence": beta, "seed": seed}
     made = [ma.BKB(X, kernel, tuning=tuning, **options) for tuning in tunings()]
     differ = {"dense or lazy": 0, "full": 0}
     for t in range(steps):
@@ -269,8 +269,9 @@ class Runs:
 
     def medians(self, side: str, work: str, seeds: int, **arguments: Any) -> Row:
         """Medians over seeds of every figure; empty where one of the runs is missing."""
-        rows = [self(side, work, seed=seed, **arguments) for seed in range(self.seeds or seeds)]
-        if any(row is None for row in rows):
+        found = [self(side, work, seed=seed, **arguments) for seed in range(self.seeds or seeds)]
+        rows = [row for row in found if row is not None]
+        if len(rows) < len(found):
             return {}
         numbers = [name for name, value in rows[0].items() if isinstance(value, float | int)]
         return {name: float(np.median([row[name] for row in rows])) for name in numbers}
@@ -414,7 +415,7 @@ def shown(value: Any) -> str:
 
 def table(rows: Iterator[Row]) -> list[Row]:
     """Print the rows as they come, under the names of their columns."""
-    done = []
+    done: list[Row] = []
     for row in rows:
         if not done:
             print("| " + " | ".join(row) + " |\n" + "|---" * len(row) + "|")

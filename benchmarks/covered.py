@@ -81,7 +81,7 @@ class Coin(ma.Inserted):
     """After the first row, each enters W by a coin: neither its residual nor its reward matters."""
 
     chance: float = 0.2
-    rng: np.random.Generator | None = None
+    rng: Any = None  # the Generator of the policy, once it is known
 
     def prior(self, kernel: Any, arms: Any, regularization: float, noise: float, rng: Any) -> Any:
         rule = replace(self, rng=rng)
@@ -145,11 +145,15 @@ class Cell:
         object.__setattr__(self, "key", {**names, "arms": self.n_arms})
 
     def policy(self, problem: Draw, seed: int) -> Any:
-        radius = ma.Bayes(DELTA)
+        radius: Any = ma.Bayes(DELTA)
         if self.radius != "Bayes":
             made = Unbiased if self.radius == "Unbiased" else getattr(ma, self.radius)
             radius = made(norm=NORM, noise=NOISE, delta=DELTA)
-        options = {"regularization": self.regularization, "noise": NOISE, "confidence": radius}
+        options: dict[str, Any] = {
+            "regularization": self.regularization,
+            "noise": NOISE,
+            "confidence": radius,
+        }
         if self.system == "gpucb":
             return ma.GPUCB(problem.arms, self.kernel, seed=seed, **options)
         arms = None if self.contexts else problem.arms

@@ -7,7 +7,6 @@ one that was given more systems runs those only. Systems that this installation 
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 import covered
@@ -56,4 +55,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -15,9 +15,11 @@ import resource
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from peers import read
 from tables import SOURCES, load
@@ -31,6 +33,8 @@ COLOURS = {
     "tpe-multivariate": "#56b4e9",
     "random": "#6e6e6e",
 }
+RANDOM = 8
+"""Evaluations at the start that manyarms draws at random: a picture begins after them."""
 
 
 def runs(folder: Path) -> dict[tuple[str, str, int], list[dict]]:
@@ -60,7 +64,8 @@ def summary(kept: list[dict], regret) -> dict:
 
 def verdicts(table: str, rows: dict[str, dict]) -> list[str]:
     """The bars at 200 evaluations."""
-    ours, said = rows.get("manyarms"), []
+    ours = rows.get("manyarms")
+    said: list[str] = []
     if not ours:
         return said
     if "botorch" in rows:
@@ -108,17 +113,35 @@ def draw(found, path: Path) -> None:
     figure = Figure(figsize=(13, 7), layout="constrained")
     for ax, name in zip(figure.subplots(2, 3).flat, SOURCES, strict=True):
         table = load(name)
-        for peer, colour in COLOURS.items():
+        curves = {}
+        for peer in COLOURS:
             kept = found.get((name, peer, 200))
             if kept:
                 traces = np.array([table.regret(np.array(run["chosen"])) for run in kept])
                 average = traces.cumsum(axis=1) / np.arange(1, traces.shape[1] + 1)
-                ax.plot(average.mean(axis=0), color=colour, label=f"{peer} ({len(kept)})")
-        ax.set(title=name, xlabel="evaluations", ylabel="average regret so far", yscale="log")
-        ax.grid(color="#e6e6e6", lw=0.6)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.legend(frameon=False, fontsize=8)
+                curves[peer] = average.mean(axis=0)
+        draw_table(ax, curves)
+        ax.set(title=name, xlabel="evaluations", ylabel="average regret so far")
     figure.savefig(path, dpi=120)
+
+
+def draw_table(ax: Axes, curves: dict[str, np.ndarray]) -> None:
+    """One line a system with its name at its end; the first evaluations are drawn at random and left out."""
+    ends = []
+    for peer, average in curves.items():
+        ax.plot(np.arange(RANDOM + 1, len(average) + 1), average[RANDOM:], color=COLOURS[peer])
+        ends.append((float(average[-1]), peer))
+    ax.set_yscale("log")
+    low, high = np.log(ax.get_ylim())
+    lowest = -np.inf  # where the next name may stand, as a share of the axis: names do not overlap
+    for end, peer in sorted(ends):
+        lowest = max((np.log(end) - low) / (high - low), lowest)
+        place: dict[str, Any] = {"transform": ax.transAxes, "color": COLOURS[peer], "fontsize": 8}
+        ax.text(1.01, lowest, f"{peer} ({end:.2g})", va="center", **place)
+        lowest += 0.055
+    ax.set_xlim(0, None)
+    ax.grid(color="#e6e6e6", lw=0.6)
+    ax.spines[["top", "right"]].set_visible(False)
 
 
 def million(folder: Path) -> dict:
@@ -172,7 +195,8 @@ def main():
             + ", ".join(f"{key} {value:.2f}" for key, value in seconds.items())
         )
         return
-    found, results = runs(options.runs), {}
+    found = runs(options.runs)
+    results: dict[str, dict] = {}
     for name in SOURCES:
         regret = load(name).regret
         rows = {

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -208,12 +209,13 @@ def manyarms_optimizer(table: Table, budget: int, seed: int, **options) -> Trace
         optimizer = ma.Optimizer(pool, seed=seed, **options)
     for _ in range(budget):
         with clock:
-            (i,) = optimizer.ask()
+            i: Any = optimizer.ask()[0]
         chosen.append(i)
         rewards.append(table.draw(i, noise))
         with clock:
             optimizer.tell(i, rewards[-1])
-    return Trace(np.array(chosen), np.array(rewards), clock.seconds, optimizer.best().id)
+    best: Any = optimizer.best().id
+    return Trace(np.array(chosen), np.array(rewards), clock.seconds, best)
 
 
 def _with_radius(name: str, *arguments: float):

@@ -1,7 +1,8 @@
 """Pictures of runs: curves with intervals, regret against time, growth."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
@@ -13,7 +14,7 @@ from systems import SYSTEMS
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6e6e6e", "#000000")
 DASHES = ("-", "--", ":", "-.")
-STYLE = {
+STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
@@ -91,7 +92,7 @@ def curves(ax: Axes, records: list[dict]) -> None:
         band(ax, steps, shown, system, number)
     ax.axhline(1.0, color="#6e6e6e", lw=0.8, ls=":")
     ax.set(xscale="log", yscale="log", xlabel="steps", ylabel="regret / regret of uniform play")
-    if ax.get_subplotspec().is_first_row() and ax.get_subplotspec().is_first_col():
+    if _is_first(ax):
         ax.legend(
             fontsize=8 if len(systems) < 8 else 6, ncols=1 + len(systems) // 8, loc="lower left"
         )
@@ -138,7 +139,7 @@ def regret_against_time(ax: Axes, records: list[dict]) -> None:
             min(values, default=1.0) / 1.6, 3.5 * max(values, default=1.0)
         )  # intervals of few seeds may be wide
     _label(ax, points)
-    if ax.get_subplotspec().is_first_row() and ax.get_subplotspec().is_first_col():
+    if _is_first(ax):
         _family_legend(ax)
 
 
@@ -148,6 +149,11 @@ def family(system: str) -> int:
         (number for number, members in enumerate(FAMILIES.values()) if system in members),
         len(FAMILIES),
     )
+
+
+def _is_first(ax: Axes) -> bool:
+    place = ax.get_subplotspec()
+    return place is not None and place.is_first_row() and place.is_first_col()
 
 
 def _family_legend(ax: Axes) -> None:
@@ -182,7 +188,7 @@ def _label(ax: Axes, points: list[tuple[float, float, str, str]]) -> None:
 def growth(
     ax: Axes,
     series: dict[str, list[list[tuple[float, float]]]],
-    exponents: dict[str, object],
+    exponents: Mapping[str, object],
     labels: tuple[str, str],
 ) -> None:
     """One thing against another: a line a seed, its points marked."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from time import process_time
+from typing import Any
 
 import numpy as np
 from peers import Clock
@@ -77,7 +78,7 @@ class Ours:
 
     def __init__(self, run: Run, problem: Problem) -> None:
         self._n = None if run.system == "ours, batches" else 1
-        confidence = {
+        confidence: Any = {
             "coded": lambda: Coded(problem.norm, batches=self._n is None),
             "constant": lambda: ma.Constant(2.0),
             "certified": lambda: ma.Certified(norm=problem.norm, noise=NOISE, delta=DELTA),

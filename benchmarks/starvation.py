@@ -42,9 +42,10 @@ def experiment(options: Options) -> None:
     distances, ratios, missing = [], dict[str, list[np.ndarray]](), set[str]()
     for seed in range(seeds):
         bandit, pulled, rewards = half_seen(seed, n_arms, t)
+        kernel: Any = bandit.kernel
         x = bandit.arms[:, 0]
         distances.append(
-            np.abs(x[:, None] - x[np.unique(pulled)]).min(axis=1) / float(bandit.kernel.lengthscale)
+            np.abs(x[:, None] - x[np.unique(pulled)]).min(axis=1) / float(kernel.lengthscale)
         )
         exact = ma.GPUCB(bandit.arms, bandit.kernel, regularization=bandit.regularization)
         exact.observe(pulled, rewards)

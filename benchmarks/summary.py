@@ -80,7 +80,7 @@ def against(records: list[dict], reference: list[dict], key: str) -> list[float]
     return ratios
 
 
-def exponent(x: Sequence[float], y: Sequence[float]) -> float:
+def exponent(x: Sequence[float] | np.ndarray, y: Sequence[float]) -> float:
     """b of the least-squares fit y = a·xᵇ, on logarithms."""
     return float(np.polynomial.Polynomial.fit(np.log(x), np.log(y), 1).convert().coef[1])
 

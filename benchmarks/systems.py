@@ -69,7 +69,8 @@ def certified(name: str) -> Callable[[Problem, int, int], Any]:
     """A policy with the radius that is proved, δ = .1."""
 
     def make(problem: Problem, seed: int, horizon: int) -> Any:
-        radius = ma.Certified(norm=problem.norm, noise=problem.noise, delta=0.1)
+        norm: Any = problem.norm  # which problems for it know
+        radius = ma.Certified(norm=norm, noise=problem.noise, delta=0.1)
         return kernelised(name, confidence=radius, noise=problem.noise)(problem, seed, horizon)
 
     return make

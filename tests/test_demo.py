@@ -3,12 +3,13 @@
 import itertools
 import runpy
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import demo
 import numpy as np
 import pytest
+from command_line import manyarms
+from rich.console import Console
 
 # The benchmark package leaves its file open.
 pytestmark = [
@@ -28,43 +29,47 @@ def run(tmp_path: Path, *, budget: int = 15, seed: int = 0) -> list[demo.Step]:
     )
 
 
-def test_prints_a_summary_and_draws_a_plot(
+def test_it_prints_an_answer_draws_a_picture_and_leaves_a_study_that_opens(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert len(run(tmp_path)) == 15
+    trace = run(tmp_path)
+    assert len(trace) == 15
     printed = capsys.readouterr().out
-    for words in (
-        "regret in loss",
-        "normalised regret",
-        "15, of",
-        "inducing arms",
-        "effective dimension",
-        "demo.png",
-    ):
+    for words in ("its true loss", "15, of", "seconds of the search", "demo.png"):
         assert words in printed
     assert (tmp_path / "out" / "demo.png").read_bytes().startswith(b"\x89PNG")
+    lines = [line.split() for line in printed.splitlines() if "demo.db" in line]
+    assert [line[1] for line in lines] == ["status", "report"]
+    assert "62,208 candidates, 15 results" in manyarms(*lines[0][1:]).out
+    manyarms(*lines[1][1:])
+    assert "<html" in (tmp_path / "out" / "report.html").read_text()
 
 
-def test_same_seed_same_arms(tmp_path: Path) -> None:
-    first, again, other = (run(tmp_path, budget=8, seed=seed) for seed in (3, 3, 4))
+def test_same_seed_same_trials(tmp_path: Path) -> None:
+    first, again, other = (
+        [(step.id, step.loss) for step in run(tmp_path, budget=8, seed=seed)] for seed in (3, 3, 4)
+    )
     assert first == again
-    assert [step.arm for step in first] != [step.arm for step in other]
+    assert [id for id, _ in first] != [id for id, _ in other]
 
 
-def test_interrupt_prints_what_is_known(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_interrupt_keeps_what_is_known(
+    problem: demo.Problem, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    search = demo.search
+    pool = demo.ma.Pool.from_dicts(problem.configurations)
+    steps = demo.search(problem, demo.ma.Optimizer(pool, direction="minimize", seed=0), 4)
 
-    def interrupted(*arguments: object) -> Iterator[demo.Step]:
-        yield from itertools.islice(search(*arguments), 3)
+    def interrupted():
+        yield from itertools.islice(steps, 3)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(demo, "search", interrupted)
-    assert len(run(tmp_path, budget=4)) == 3
+    console = Console()
+    trace = demo.watched(interrupted(), 4, console)
+    assert len(trace) == 3
+    console.print(demo.summary(problem, trace))
     printed = capsys.readouterr().out
-    assert "Interrupted after 3 of 4 evaluations" in printed
-    assert "normalised regret" in printed
+    assert "Interrupted after 3 of 4 trials" in printed
+    assert "its true loss" in printed
 
 
 def test_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,17 +84,15 @@ def test_refuses_an_empty_budget(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--budget must be at least 1" in capsys.readouterr().err
 
 
-def test_table_is_whole(problem: demo.Problem) -> None:
-    assert problem.arms.shape == (62_208, 9)
+def test_the_table_is_whole(problem: demo.Problem) -> None:
     assert problem.losses.shape == (62_208, 4)
-    assert len(np.unique(problem.arms, axis=0)) == 62_208
-    assert problem.arms.min() == 0
-    assert problem.arms.max() == 1
+    assert len({tuple(row.values()) for row in problem.configurations}) == 62_208
+    assert set(map(len, problem.configurations)) == {9}
 
 
-def test_an_evaluation_is_a_replicate_of_that_arm(problem: demo.Problem) -> None:
-    for arm in (0, 31_415, 62_207):
-        assert problem.evaluate(arm) in demo.reward(problem.losses[arm])
+def test_a_trial_is_a_training_of_that_configuration(problem: demo.Problem) -> None:
+    for number in (0, 31_415, 62_207):
+        assert problem.trial(number) in problem.losses[number]
 
 
 def test_expected_random_regret_is_that_of_random_search() -> None:

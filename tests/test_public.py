@@ -132,6 +132,14 @@ def test_what_the_contributing_page_points_to_is_there():
     assert set(re.findall(r"`make (\w+)", pages)) <= set(targets)
 
 
+@pytest.mark.parametrize(
+    "page", ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+)
+def test_links_between_pages_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text()):
+        assert (ROOT / page).parent.joinpath(target).exists(), target
+
+
 def test_every_target_is_in_the_help():
     makefile = (ROOT / "Makefile").read_text()
     phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE).group(1).split()
@@ -214,9 +222,12 @@ def fragments(page: str):
     return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/changing.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/bandit.md", "docs/candidates.md", "docs/changing.md"]
+)
 def test_fragments_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
     code = fragments(page)
     assert code
     scope: dict = {}

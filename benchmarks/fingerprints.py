@@ -1,6 +1,6 @@
 """Molecules as fingerprints of 2,048 bits: what 10⁵ of them cost, and how fast the most soluble of 9,982 is found.
 
-    python benchmarks/molecules.py [--molecules 100000] [--steps 300] [--seeds 3]
+    python benchmarks/fingerprints.py [--molecules 100000] [--steps 300] [--seeds 3]
 
 The 10⁵ are made up: families of similar fingerprints, about 50 bits each, with a reward that depends on the bits. The 9,982 are
 AqSolDB's (tables.py), measured with noise of standard deviation 0.5; regrets are means over all evaluations.
@@ -8,6 +8,7 @@ AqSolDB's (tables.py), measured with noise of standard deviation 0.5; regrets ar
 
 import argparse
 import time
+from typing import Any
 
 import numpy as np
 from tables import load
@@ -57,7 +58,7 @@ def ratio(steps: int, seed: int) -> float:
     table, rng = load("aqsoldb"), np.random.default_rng(seed)
     optimizer = ma.Optimizer(ma.Pool.from_frame(table.frame, columns=table.columns), seed=seed)
     for _ in range(steps):
-        (name,) = optimizer.ask()
+        name: Any = optimizer.ask()[0]
         optimizer.tell(name, table.draw(name, rng))
     regrets = table.regret(np.arange(len(table)))
     return float(regrets.mean() / regrets[[trial.id for trial in optimizer.history]].mean())
