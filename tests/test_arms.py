@@ -1,7 +1,5 @@
 """Candidates in memory and from files."""
 
-import sys
-
 import numpy as np
 import polars
 import pytest
@@ -72,12 +70,6 @@ def test_bad_files_are_typed_errors(tmp_path):
     ):
         with pytest.raises(ArmsError):
             ma.BKB(tmp_path / name, KERNEL)
-
-
-def test_without_polars_a_parquet_file_is_a_typed_error(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(ArmsError, match="tables"):
-        ma.BKB(tmp_path / "arms.parquet", KERNEL)
 
 
 def test_a_bad_value_far_down_is_named():

@@ -3,13 +3,12 @@
 import itertools
 import pickle
 from copy import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import manyarms as ma
-from manyarms.campaign import proposers
-from manyarms.campaign.model import Model
 from manyarms.errors import ArmsError, ObservationError, ParameterError, StateError
 
 MIXED = {"lr": (1e-4, 1e-1, "log"), "units": (8, 512), "act": ["relu", "tanh", "gelu"]}
@@ -135,10 +134,16 @@ def test_values_of_any_size(scale):
     assert np.isfinite(optimizer.best().mean)
 
 
-def test_a_run_that_stalls_searches_elsewhere_for_a_while(monkeypatch):
+def impatient(optimizer):
+    """The same, which takes 12 results without progress for a stall."""
+    proposer = replace(optimizer._state.proposer, patience=12)
+    optimizer._state = replace(optimizer._state, proposer=proposer)
+    return optimizer
+
+
+def test_a_run_that_stalls_searches_elsewhere_for_a_while():
     """By a model that knows nothing of the results before; the first one knows them all, and goes on after it."""
-    monkeypatch.setattr(proposers, "STALLED", 12)
-    optimizer, searches = ma.Optimizer(ma.Box([[0, 1]] * 2), seed=0), []
+    optimizer, searches = impatient(ma.Optimizer(ma.Box([[0, 1]] * 2), seed=0)), []
     for n in range(1, 101):
         (point,) = optimizer.ask()
         optimizer.tell(point, -((point[0] - 0.3) ** 2) - (point[1] - 0.6) ** 2)
@@ -159,9 +164,8 @@ def test_a_run_that_stalls_searches_elsewhere_for_a_while(monkeypatch):
     assert np.abs(np.subtract(optimizer.best().id, (0.3, 0.6))).max() < 0.02
 
 
-def test_a_search_elsewhere_does_not_learn_what_was_pending_when_it_began(monkeypatch):
-    monkeypatch.setattr(proposers, "STALLED", 12)
-    optimizer = ma.Optimizer(ma.Box([[0, 1]]), seed=0)
+def test_a_search_elsewhere_does_not_learn_what_was_pending_when_it_began():
+    optimizer = impatient(ma.Optimizer(ma.Box([[0, 1]]), seed=0))
     late = optimizer.ask(2)
     while optimizer._state.proposer.search is None:
         optimizer.tell(optimizer.ask(), 0.0)
@@ -172,14 +176,13 @@ def test_a_search_elsewhere_does_not_learn_what_was_pending_when_it_began(monkey
     assert (model.n_results, optimizer._state.proposer.chooser(model).n_results) == (n + 3, 1)
 
 
-def test_results_that_were_not_asked_for_do_not_stall_a_run(monkeypatch):
-    monkeypatch.setattr(proposers, "STALLED", 12)
-    optimizer = ma.Optimizer(ma.Box([[0, 1]]), seed=0)
+def test_results_that_were_not_asked_for_do_not_stall_a_run():
+    optimizer = impatient(ma.Optimizer(ma.Box([[0, 1]]), seed=0))
     optimizer.tell(np.linspace(0, 1, 50)[:, None], -np.linspace(0, 1, 50))
     assert optimizer._state.proposer.search is None
-    given = ma.Optimizer(
-        ma.Box([[0, 1]]), kernel=ma.kernels.RBF(0.3), noise=0.1, seed=0
-    )  # what a theorem may cover
+    kernel = ma.kernels.RBF(0.3)
+    given = impatient(ma.Optimizer(ma.Box([[0, 1]]), kernel=kernel, noise=0.1, seed=0))
+    # What a theorem may cover searches nowhere else.
     for _ in range(30):
         given.tell(given.ask(), 0.0)
     assert given._state.proposer.search is None
@@ -307,17 +310,15 @@ def test_a_certificate_says_how_accurate_the_sketch_is():
     assert ratio.max() <= 1 + theta
 
 
-def test_kernels_are_looked_for_everywhere_now_and_then(monkeypatch):
-    thorough, learned = [], Model.learned
-
-    def noted(self, arms, values, noise, *, thorough=True, seen=thorough):
-        seen.append((len(values), thorough))
-        return learned(self, arms, values, noise, thorough=thorough)
-
-    monkeypatch.setattr(Model, "learned", noted)
-    run(ma.Box([[0, 1], [-5, 5]]), parabola, 60)
-    numbers = [n for n, _ in thorough]
-    everywhere = [n for n, all_over in thorough if all_over]
+def test_kernels_are_looked_for_everywhere_now_and_then():
+    optimizer = ma.Optimizer(ma.Box([[0, 1], [-5, 5]]), direction="minimize", seed=0)
+    models = []
+    for _ in range(60):
+        (point,) = optimizer.ask()
+        optimizer.tell(point, parabola(point))
+        models.append(optimizer._state.model)
+    numbers = sorted({model.n_fitted for model in models})
+    everywhere = sorted({model.n_thorough for model in models})
     assert set(everywhere) < set(numbers)
     assert all(later <= 1.05 * n + 1 for n, later in itertools.pairwise(numbers))
     assert all(later <= 1.2 * n + 2 for n, later in itertools.pairwise(everywhere))
@@ -417,6 +418,7 @@ def test_ripples_do_not_pass_for_noise():
             - np.exp(np.mean(np.cos(2 * np.pi * x)))
         )
 
-    optimizer = run(ma.Box([[-32.768, 32.768]] * 4), f, 100)
+    box = ma.Box([[-32.768, 32.768]] * 4)
+    found = [f(run(box, f, 100, seed=seed).best().id) for seed in range(3)]
     drawn = [f(point) for point in np.random.default_rng(1).uniform(-32.768, 32.768, (100, 4))]
-    assert f(optimizer.best().id) < 0.5 * min(drawn)
+    assert np.median(found) < 0.75 * min(drawn)

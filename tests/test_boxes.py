@@ -343,6 +343,7 @@ def test_bad_input_changes_nothing():
     for rows, rewards, error in (
         ([[0.5, 1.5]], [1.0], ArmsError),
         ([[0.5]], [1.0], ArmsError),
+        ([[0.5], [0.5, 0.5]], [1.0, 1.0], ArmsError),
         ([[0.5, 0.5]], [np.nan], ObservationError),
         ([[0.5, 0.5]], [1.0, 2.0], ObservationError),
     ):

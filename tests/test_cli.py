@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import manyarms as ma
-from manyarms.cli import COMMANDS, app
 from manyarms.cli.app import WORDS
+from manyarms.cli.commands import COMMANDS, app
 from manyarms.cli.pages import KINDS
 from manyarms.study.copies import copied
 
@@ -75,7 +75,7 @@ def test_help_has_an_example_and_every_command_answers_in_json(name):
 
 def test_without_a_command_there_is_help():
     assert "init" in manyarms().out
-    assert manyarms("--version").out.strip()
+    assert manyarms("--version").out.strip() == ma.__version__
 
 
 def options_of(name):

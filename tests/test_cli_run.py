@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from command_line import manyarms, said
 from hypothesis import given
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 import manyarms as ma
 from manyarms.cli import jobs
 from manyarms.cli.jobs import Outcome, filled, placeholders
-from manyarms.cli.objective import LEASE
+from manyarms.cli.objective import Loop, Pace
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the objectives are shell scripts")
 
@@ -125,10 +126,15 @@ def is_gone(process):
     return False
 
 
-def test_one_that_will_not_end_is_made_to(lab, monkeypatch):
-    monkeypatch.setattr(jobs, "GRACE", 0.1)
+def loop(study, folder, script, timeout=None, **pace):
+    """The loop of a run, with a study of one's own and other waiting times."""
+    command = ["sh", "-c", script, "objective", "{x}"]
+    return Loop(study, command, folder, False, timeout, 0, 10, print, Pace(**pace))
+
+
+def test_one_that_will_not_end_is_made_to(lab, folder):
     script = "if [ $1 = 3 ]; then trap '' TERM; while :; do sleep 0.05; done; fi; echo $1"
-    run(lab, script, "--timeout", "0.3s")
+    loop(ma.Study.open(lab), folder, script, timeout=0.3, grace=0.1).until(2, None)
     assert told(lab)["n3"] is None
 
 
@@ -174,19 +180,29 @@ def test_failures_are_told_once_the_command_is_known_to_work(lab):
     assert len(told(lab)) == 12
 
 
-def test_a_result_that_the_storage_refused_is_told_again(lab, monkeypatch):
-    tell, refused = ma.Study.tell, []
+class Refusing:
+    """A study whose storage refuses the first so many results, after or before they are written."""
 
-    def once_refused(study, *arguments, **options):
-        tell(study, *arguments, **options)
-        if len(refused) < 2:
-            refused.append(options["token"])
+    def __init__(self, study, times, *, written):
+        self._study, self._times, self._written = study, times, written
+        self.refused = []
+
+    def __getattr__(self, name):
+        return getattr(self._study, name)
+
+    def tell(self, *arguments, **options):
+        refuse = len(self.refused) < self._times
+        if self._written or not refuse:
+            self._study.tell(*arguments, **options)
+        if refuse:
+            self.refused.append(options["token"])
             raise ma.errors.StudyStorageError("the answer was lost")
 
-    monkeypatch.setattr(ma.Study, "tell", once_refused)
-    monkeypatch.setattr("manyarms.cli.objective.PATIENCE", (0.0, 0.0))
-    run(lab, "echo $1", "--budget", 3)
-    assert len(refused) == 2
+
+def test_a_result_that_the_storage_refused_is_told_again(lab, folder):
+    study = Refusing(ma.Study.open(lab), 2, written=True)
+    loop(study, folder, "echo $1", patience=(0.0, 0.0)).until(1, 3)
+    assert len(study.refused) == 2
     assert len(ma.Study.open(lab).history) == 3
 
 
@@ -238,26 +254,23 @@ def test_a_run_that_was_killed_gives_its_candidates_back_by_lease(lab, folder):
     running.kill()
     running.communicate()
     (lease,) = ma.Study.open(lab).leases
-    assert 0 < lease.until - time.time() <= LEASE
+    assert 0 < lease.until - time.time() <= Pace().lease
 
 
-def test_leases_are_renewed(lab, monkeypatch):
-    monkeypatch.setattr("manyarms.cli.objective.LEASE", 0.3)
-    run(lab, "sleep 0.8; echo $1", "--budget", 1)
+def test_leases_are_renewed(lab, folder):
+    study = ma.Study.open(lab, worker="run by me", lease=0.3)
+    loop(study, folder, "sleep 0.8; echo $1", lease=0.3).until(1, 1)
     kinds = [event.kind for event in ma.Study.open(lab).events()]
     assert kinds.count("renew") >= 2
     assert "expire" not in kinds
 
 
-def test_children_are_ended_when_the_storage_gives_up(lab, folder, monkeypatch):
-    def refuse(*_, **__):
-        raise ma.errors.StudyStorageError("disk full")
-
-    monkeypatch.setattr(ma.Study, "tell", refuse)
-    monkeypatch.setattr("manyarms.cli.objective.PATIENCE", ())
+def test_children_are_ended_when_the_storage_gives_up(lab, folder):
+    study = Refusing(ma.Study.open(lab), np.inf, written=False)
     wait = f"while [ ! -e {folder}/pid ]; do sleep 0.05; done; echo 1"
     hang = f"if mkdir {folder}/first 2> /dev/null; then echo $$ > {folder}/pid; exec sleep 100; else {wait}; fi"
-    assert said("run", lab, "--jobs", 2, "--", "sh", "-c", hang).code == 4
+    with pytest.raises(ma.errors.StudyStorageError):
+        loop(study, folder, hang, patience=()).until(2, None)
     assert is_gone(int((folder / "pid").read_text()))
 
 

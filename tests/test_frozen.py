@@ -54,6 +54,11 @@ def data(n, d, seed, repeats=0.3):
     )
 
 
+def theta(eta):
+    """θ of statement 1."""
+    return (eta + np.sqrt(eta**2 + 4 * eta)) / 2
+
+
 def largest_left_out(belief, rows, sizes, weights):
     """η by its definition, from all rows."""
     k = belief.kernel
@@ -96,33 +101,44 @@ def test_posterior_of_frozen_features_in_80_digits(kernel, oracle, regularizatio
     st.sampled_from([0.0, 0.01, 0.2]),
 )
 @settings(max_examples=20)
-def test_any_portions_give_the_same_belief(seed, cuts, regularization, tolerance):
+def test_any_portions_give_a_belief_as_good(seed, cuts, regularization, tolerance):
+    """The same belief where the same rows entered W, and else one within the accuracies of both."""
     rows, rewards, weights = data(200, 3, seed)
     kernel = RBF(0.5)
     start = prior(kernel, 3, regularization, tolerance=tolerance)
     one_by_one, sizes = told(start, rows, rewards, weights, cuts=range(200))
     cut, cut_sizes = told(start, rows, rewards, weights, cuts=sorted(set(cuts)))
+    X = np.random.default_rng(seed).random((40, 3))
+    expected = one_by_one.moments(X, np.ones(40))
+    found = cut.moments(X, np.ones(40))
     if not np.array_equal(sizes, cut_sizes):
-        # Only where a row is at the edge of the rule does rounding decide.
-        first = np.flatnonzero(sizes != cut_sizes)[0]
-        belief, _ = told(start, rows[:first], rewards[:first], weights[:first])
-        z, r, _, _ = belief.inducing.feature(rows[first], 1.0)
-        q = belief.factor.half(z).quad
-        left = weights[first] * r / regularization
-        edge = tolerance * np.log1p(weights[first] * q)
-        smallest = max(1e-10, 100 * float(belief.inducing.rounding(z, 1.0)))
-        assert np.isclose(left, edge, rtol=1e-3) or r < 2 * smallest
+        assert abs(cut.m - one_by_one.m) <= 0.1 * one_by_one.m + 1
+        ratio = found[1] / expected[1]
+        within = (1 + theta(cut.evidence.eta)) * (1 + theta(one_by_one.evidence.eta))
+        assert max(ratio.max(), 1 / ratio.min()) <= within * (1 + 1e-7)
         return
     # A row that comes again in one portion is found in W within rounding only, which counts in e.
     np.testing.assert_allclose(
         cut.left_out.total, one_by_one.left_out.total, rtol=1e-3, atol=1e-8 / regularization
     )
     np.testing.assert_allclose(cut.factor.log_det, one_by_one.factor.log_det, rtol=1e-8)
-    X = np.random.default_rng(seed).random((40, 3))
-    expected = one_by_one.moments(X, np.ones(40))
-    found = cut.moments(X, np.ones(40))
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-6)
     np.testing.assert_allclose(found[0], expected[0], atol=1e-6 * np.abs(expected[0]).max())
+
+
+@pytest.mark.parametrize("kernel", [RBF(0.05), Matern(0.5, nu=2.5)])
+def test_many_at_once_are_as_many_in_w_as_one_by_one(kernel):
+    """With what they leave out, and at a λ at which rounding of L decides which rows may enter."""
+    rng = np.random.default_rng(0)
+    centres = rng.random((12, 1))
+    rows = np.sort(centres[rng.integers(12, size=600)] + 0.01 * rng.standard_normal((600, 1)), 0)
+    start = prior(kernel, 1, 1e-5, tolerance=0.003)
+    one_by_one, _ = told(start, rows, rows[:, 0], cuts=range(600))
+    at_once, _ = told(start, rows, rows[:, 0])
+    assert abs(at_once.m - one_by_one.m) <= 0.05 * one_by_one.m
+    paid = 0.003 * at_once.factor.log_det
+    assert at_once.left_out.total <= max(paid, 1.1 * one_by_one.left_out.total)
+    assert at_once.factor.log_det == pytest.approx(one_by_one.factor.log_det, rel=1e-3)
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.01, 0.3]), st.sampled_from([None, 7]))
@@ -154,12 +170,33 @@ def test_an_append_changes_no_score(kernel):
     before = belief.moments(X, kernel.diag(X))
     row = np.array([0.123, 0.456])
     z, r, _, _ = belief.inducing.feature(row, 1.0)
-    inducing = belief.inducing.appended(row, -1, np.append(z, np.sqrt(r)))
+    inducing = belief.inducing.appended(row[None], np.array([-1]), np.append(z, np.sqrt(r)))
     w = np.append(belief.w, 0.0)
     grown = replace(belief, inducing=inducing, factor=belief.factor.grown(), w=w)
     after = grown.moments(X, kernel.diag(X))
     np.testing.assert_allclose(after[0], before[0], atol=1e-12)
     np.testing.assert_allclose(after[1], before[1], rtol=1e-10)
+
+
+@pytest.mark.parametrize("regularization", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("at_once", [1, 7, 41])
+def test_rows_on_a_line_in_order_keep_the_factor_accurate(regularization, at_once):
+    """Each row is nearly explained by those before it: errors of the factor must not feed on each other."""
+    rows = np.linspace(0, 1, 41)[:, None]
+    rewards = np.sin(rows[:, 0])
+    cuts = range(at_once, 41, at_once)
+    belief, sizes = told(prior(RBF(0.1), 1, regularization), rows, rewards, cuts=cuts)
+    # Features are the first |W_s| coordinates on the last W. V by a QR factorisation of all rows.
+    Z, r = belief.features(rows, np.ones(41))
+    Y = np.where(np.arange(belief.m) < sizes[:, None], Z, 0.0)
+    R = np.linalg.qr(np.vstack([np.sqrt(regularization) * np.eye(belief.m), Y]), mode="r")
+    log_det = 2 * np.log(np.abs(np.diag(R)) / np.sqrt(regularization)).sum()
+    w = np.linalg.solve(R, np.linalg.solve(R.T, Y.T @ rewards))
+    mean, variance = belief.moments(rows, np.ones(41))
+    assert belief.factor.log_det == pytest.approx(log_det, rel=1e-6)
+    np.testing.assert_allclose(mean, Z @ w, atol=1e-5)
+    inside = np.square(np.linalg.solve(R.T, Z.T)).sum(axis=0)
+    np.testing.assert_allclose(variance, r / regularization + inside, rtol=1e-5)
 
 
 @given(st.integers(0, 10_000), st.sampled_from([1.0, 0.01, 1e-4]), st.sampled_from([None, 5]))
@@ -210,10 +247,9 @@ def test_accuracy_against_the_exact_posterior(seed, most):
     K = kernel(rows, rows) * np.sqrt(np.outer(weights, weights))
     k = kernel(X, rows) * np.sqrt(weights)
     exact = (1 - np.einsum("ij,ij->i", k, np.linalg.solve(K + lam * np.eye(150), k.T).T)) / lam
-    theta = (eta + np.sqrt(eta**2 + 4 * eta)) / 2
     ratio = belief.moments(X, np.ones(60))[1] / exact
-    assert ratio.max() <= (1 + theta) * (1 + 1e-7)
-    assert ratio.min() >= 1 / (1 + theta) * (1 - 1e-7)
+    assert ratio.max() <= (1 + theta(eta)) * (1 + 1e-7)
+    assert ratio.min() >= 1 / (1 + theta(eta)) * (1 - 1e-7)
     log_det = np.linalg.slogdet(np.eye(150) + K / lam)[1]
     assert (
         abs(np.sqrt(belief.factor.log_det) - np.sqrt(log_det))
@@ -236,7 +272,7 @@ def test_at_once_or_in_order_within_the_two_accuracies(seed):
     within = 1.0
     for belief, seen, said in ((at_once, sizes, np.arange(120)), (one_by_one, other, order)):
         eta = largest_left_out(belief, rows[said], seen, weights[said])
-        within *= 1 + (eta + np.sqrt(eta**2 + 4 * eta)) / 2
+        within *= 1 + theta(eta)
     assert max(ratio.max(), 1 / ratio.min()) <= within * (1 + 1e-7)
 
 
@@ -350,7 +386,7 @@ def test_many_results_that_are_interrupted_leave_no_trace():
 
         def __call__(self, X, Y):
             self.calls += 1
-            if self.calls > 40:
+            if self.calls > 12:
                 raise KeyboardInterrupt
             return super().__call__(X, Y)
 
@@ -445,4 +481,4 @@ def test_blocks_bound_the_largest_eigenvalue():
             <= left_out.bound() * (1 + 1e-12)
             <= left_out.total * (1 + 1e-12)
         )
-    assert left_out.kept.n == 700 % 256
+    assert left_out.kept.n < 256

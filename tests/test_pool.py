@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyarms.arms import groups
+from manyarms.arms.groups import group
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
 from manyarms.kernels import unpack
+from manyarms.pool.bits import Bits
 from manyarms.pool.deciding import distinct_allowed
 from manyarms.pool.pool import Feature, Pool
 
@@ -229,12 +230,15 @@ def test_lists_of_zeros_and_ones_are_bits(prints):
     assert pool.row(0) == {"print": [0, 1, 1]}
 
 
-def test_short_strings_of_bits_are_declared(monkeypatch):
+def test_short_strings_of_bits_are_declared():
     rows = [{"p": "011"}, {"p": "101"}, {"p": "001"}]
     assert Pool.from_dicts(rows).columns == {"p": "categorical"}
-    monkeypatch.setattr("manyarms.pool.bits.ENTRIES_DECODED", 4)  # a row at a time
-    packed = Pool.from_dicts(rows, columns={"p": "bits"}).X
-    np.testing.assert_array_equal(unpack(packed, 3), [[0, 1, 1], [1, 0, 1], [0, 0, 1]])
+    bits = [[0, 1, 1], [1, 0, 1], [0, 0, 1]]
+    np.testing.assert_array_equal(unpack(Pool.from_dicts(rows, columns={"p": "bits"}).X, 3), bits)
+    texts = pl.Series([row["p"] for row in rows])
+    blocks = list(Bits.fit(texts, "p", str).decoded(texts, str, entries=4))  # a row at a time
+    assert [start for start, _ in blocks] == [0, 1, 2]
+    np.testing.assert_array_equal(np.concatenate([block for _, block in blocks]), bits)
 
 
 def test_columns_of_one_value_are_kept_and_not_encoded():
@@ -284,13 +288,13 @@ def test_zeros_of_both_signs_are_one():
     assert len(Pool.from_array([[0.0, 1.0], [-0.0, 1.0], [3.0, 2.0]]).X) == 2
 
 
-def test_colliding_hashes_do_not_merge_arms(monkeypatch):
+def test_colliding_hashes_do_not_merge_arms():
     X = np.random.default_rng(0).integers(0, 3, (200, 3)).astype(float)
-    expected = Pool.from_array(X)
-    monkeypatch.setattr(groups, "hashes_of", lambda rows: np.zeros(len(rows), np.uint64))
-    pool = Pool.from_array(X)
-    np.testing.assert_array_equal(pool.X, expected.X)
-    np.testing.assert_array_equal(pool.arm_of, expected.arm_of)
+    first, of = group(X, hashes=np.zeros(200, np.uint64))
+    expected_first, expected_of = group(X)
+    np.testing.assert_array_equal(first, expected_first)
+    np.testing.assert_array_equal(of, expected_of)
+    np.testing.assert_array_equal(Pool.from_array(X).arm_of, of)
 
 
 # Ids

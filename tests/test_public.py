@@ -14,7 +14,7 @@ SOURCE = ROOT / "src" / "manyarms"
 
 # Each layer may import from itself and from those before it. docs/architecture.md draws the same list.
 LAYERS = [
-    ["errors", "typing", "numbers", "progress"],
+    ["errors", "typing", "numbers", "progress", "machine"],
     ["kernels"],
     ["arms"],
     ["pool"],
@@ -27,8 +27,8 @@ LAYERS = [
     ["optimizer"],
     ["loop", "plots"],
     ["study"],
-    ["cli"],
     ["__init__"],
+    ["cli"],
 ]
 
 # The exceptions, all of them: module and what it imports from above. docs/architecture.md gives the reasons.
@@ -95,7 +95,7 @@ def test_the_layers_are_drawn_in_the_architecture_page():
     drawn = re.search(
         r"```text\n(errors.*?)```", (ROOT / "docs" / "architecture.md").read_text(), re.DOTALL
     ).group(1)
-    names = [name for names in LAYERS[:-1] for name in names]
+    names = [name for names in LAYERS for name in names if name != "__init__"]
     assert re.findall(r"\w+", drawn) == names
 
 

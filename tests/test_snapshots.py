@@ -11,7 +11,7 @@ from soak import common
 import manyarms as ma
 from manyarms import plots
 from manyarms.errors import StudyStorageError
-from manyarms.study import learning, replica, snapshot
+from manyarms.study import learning, snapshot
 
 X = np.random.default_rng(0).random((400, 2))
 BIG = np.random.default_rng(1).random((6000, 2))
@@ -52,6 +52,19 @@ def assert_alike(one, other):
     )
 
 
+def created(path, every, rows, **options):
+    """A study that keeps a snapshot every so many results."""
+    study = ma.Study.create(path, ma.Pool.from_array(rows), **options)
+    study._replica.snapshot_every = every
+    return study
+
+
+def resumed(study):
+    """The model of the snapshot and the steps it has taken, if there is one."""
+    with study._store.reading() as transaction:
+        return snapshot.resume(transaction, study._replica.replay, study._replica._begun.model, 0)
+
+
 CASES = {
     "small": (X, {}),
     "given": (BIG, {"kernel": ma.kernels.RBF(0.2), "noise": 0.1}),
@@ -75,26 +88,24 @@ CASES = {
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", CASES)
-def test_a_state_from_a_snapshot_is_the_state_from_the_log(path, monkeypatch, name, seed):
+def test_a_state_from_a_snapshot_is_the_state_from_the_log(path, name, seed):
     rows, options = CASES[name]
-    monkeypatch.setattr(replica, "EVERY", 10)
-    made = ma.Study.create(path, ma.Pool.from_array(rows), seed=seed, **options)
+    made = created(path, 10, rows, seed=seed, **options)
     run(made, rows, 0, 15)
     made.add(rows[:5] + 1.0)
     run(made, rows, 15, 39)
     made.best()
     assert 0 < made.snapshot_bytes < 8 * 39**2 + 20_000
-    taken = []
-    original = replica.resume
-    monkeypatch.setattr(
-        replica, "resume", lambda *given: taken.append(original(*given)) or taken[-1]
-    )
     with_snapshot = ma.Study.open(path)
+    _, done = resumed(with_snapshot)
+    assert done >= 20  # steps that are not taken again
     with_snapshot.best()
-    assert taken[0] is not None
-    assert taken[0][1] >= 20  # steps that were not taken again
-    monkeypatch.setattr(replica, "resume", lambda *_: None)
+    made.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM snapshots")
+    connection.close()
     from_log = ma.Study.open(path)
+    assert resumed(from_log) is None
     assert_alike(with_snapshot, from_log)
     assert with_snapshot.ask(3) == from_log._replica.campaign(from_log._replica._model).asked(3)[1]
 
@@ -102,28 +113,21 @@ def test_a_state_from_a_snapshot_is_the_state_from_the_log(path, monkeypatch, na
 @pytest.mark.parametrize(
     "options", [{}, {"kernel": ma.kernels.RBF(0.2), "noise": 0.1}], ids=["learned", "given"]
 )
-def test_a_snapshot_is_restored_without_observing_anything(path, monkeypatch, options):
-    monkeypatch.setattr(replica, "EVERY", 1)
-    made = ma.Study.create(path, ma.Pool.from_array(X), **options)
+def test_a_snapshot_is_restored_without_observing_anything(path, options):
+    made = created(path, 1, X, **options)
     run(made, X, 0, 25)
     expected = made.best()
-
-    def never(*_, **__):
-        raise AssertionError("nothing is observed again")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ma.BKB, "observe", never)
-        again = ma.Study.open(path)
-        assert again.best() == expected
-        assert again.policy.evidence.n_observations == 25
+    again = ma.Study.open(path)
+    assert again.best() == expected
+    assert again.policy.evidence.n_observations == 25
+    assert "observations" not in again.policy.stats.counts  # nothing is observed again
     run(again, X, 25, 30)  # and it goes on
     assert len(made.history) == 30
     assert_alike(made, again)
 
 
-def test_a_damaged_snapshot_is_ignored_with_a_warning(path, monkeypatch):
-    monkeypatch.setattr(replica, "EVERY", 5)
-    made = ma.Study.create(path, ma.Pool.from_array(X))
+def test_a_damaged_snapshot_is_ignored_with_a_warning(path):
+    made = created(path, 5, X)
     run(made, X, 0, 12)
     expected = made.best()
     made.close()
@@ -147,9 +151,8 @@ def test_a_damaged_snapshot_is_ignored_with_a_warning(path, monkeypatch):
         assert again.verify() == again.n_events
 
 
-def test_one_snapshot_is_kept(path, monkeypatch):
-    monkeypatch.setattr(replica, "EVERY", 3)
-    made = ma.Study.create(path, ma.Pool.from_array(X))
+def test_one_snapshot_is_kept(path):
+    made = created(path, 3, X)
     run(made, X, 0, 12)
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT count(*) FROM snapshots").fetchone() == (1,)
@@ -161,21 +164,13 @@ def test_one_snapshot_is_kept(path, monkeypatch):
     connection.close()
 
 
-def test_a_snapshot_is_not_used_where_others_decided_at_its_steps(path, monkeypatch):
-    monkeypatch.setattr(replica, "EVERY", 5)
-    made = ma.Study.create(path, ma.Pool.from_array(X))
+def test_a_snapshot_is_not_used_where_others_decided_at_its_steps(path):
+    made = created(path, 5, X)
     run(made, X, 0, 12)
     made.best()
-    with made._store.reading() as transaction:
-        assert (
-            snapshot.resume(transaction, made._replica.replay, made._replica._begun.model, 0)
-            is not None
-        )
-        made._replica.replay.records.pop(made._replica.replay.steps[2].number)
-        assert (
-            snapshot.resume(transaction, made._replica.replay, made._replica._begun.model, 0)
-            is None
-        )
+    assert resumed(made) is not None
+    made._replica.replay.records.pop(made._replica.replay.steps[2].number)
+    assert resumed(made) is None
 
 
 def test_two_who_learn_the_same_agree(path):
@@ -208,21 +203,21 @@ def test_two_who_learn_the_same_agree(path):
     assert_alike(one, two)
 
 
-def test_a_backlog_is_learned_without_the_lock(path, monkeypatch):
+def test_a_backlog_is_learned_without_the_lock(path):
     """While one learns for seconds, another's results go through."""
     slow = ma.Study.create(path, ma.Pool.from_array(X))
     quick = ma.Study.open(path)
     for id in range(8):
         slow.tell(id, [value(X, id, id)])
     learning_now, go_on = threading.Event(), threading.Event()
-    original = learning._taken
+    resume = slow._replica.resume
 
     def wait(*given):
         learning_now.set()
         assert go_on.wait(60)
-        return original(*given)
+        return resume(*given)
 
-    monkeypatch.setattr(learning, "_taken", wait)
+    slow._replica.resume = wait  # with which learning begins
     thread = threading.Thread(target=slow.best)
     thread.start()
     assert learning_now.wait(60)

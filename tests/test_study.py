@@ -117,7 +117,7 @@ def test_replay_neither_fits_nor_decides_nor_chooses(path, monkeypatch):
     def never(*_, **__):
         raise AssertionError("replay must not do this")
 
-    monkeypatch.setattr("manyarms.campaign.model.fit", never)
+    monkeypatch.setattr("scipy.optimize.minimize", never)
     monkeypatch.setattr(ma.BKB, "choose", never)
     monkeypatch.setattr(ma.Inserted, "pays", never)
     assert_same(state_of(ma.Study.open(path)), expected)
@@ -141,9 +141,9 @@ def test_an_arm_enters_again_where_rounding_would_decide_otherwise(path, monkeyp
     np.testing.assert_allclose(again.predict(asked).mean, study.predict(asked).mean, rtol=1e-9)
 
 
-def test_the_size_of_a_snapshot_is_known(location, monkeypatch):
-    monkeypatch.setattr("manyarms.study.replica.EVERY", 3)
+def test_the_size_of_a_snapshot_is_known(location):
     study = ma.Study.create(location, ma.Pool.from_array(X))
+    study._replica.snapshot_every = 3
     assert study.snapshot_bytes == 0
     for step in range(5):
         asked = study.ask()

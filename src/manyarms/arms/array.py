@@ -71,12 +71,8 @@ def _read(path: Path) -> AnyArray:
         )
     if path.suffix != ".parquet":
         raise ArmsError(f"arms come from a .npy or a .parquet file, got {path}")
-    try:
-        import polars  # noqa: PLC0415  an extra
-    except ImportError as error:
-        raise ArmsError(
-            "reading .parquet files needs polars: pip install 'manyarms[tables]'"
-        ) from error
+    import polars  # noqa: PLC0415  a bare BKB loads NumPy and SciPy only
+
     return _attempt(
         path, lambda: polars.read_parquet(path).to_numpy(), (OSError, polars.exceptions.PolarsError)
     )

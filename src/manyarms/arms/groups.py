@@ -10,9 +10,10 @@ ENTRIES_HASHED = 1 << 20
 """Entries hashed, or compared, at a time."""
 
 
-def group(rows: Array) -> tuple[Indices, Indices]:
+def group(rows: Array, hashes: AnyArray | None = None) -> tuple[Indices, Indices]:
     """The first of each distinct row, in order of appearance, and for each row which of them it equals."""
-    _, first, inverse = np.unique(hashes_of(rows), return_index=True, return_inverse=True)
+    hashes = hashes_of(rows) if hashes is None else hashes
+    _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
     if len(first) == len(rows):
         return np.arange(len(rows)), np.arange(len(rows))
     step = max(1, ENTRIES_HASHED // rows.shape[1])

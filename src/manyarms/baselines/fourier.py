@@ -22,9 +22,9 @@ from manyarms.beliefs.linear import OnFeatures
 from manyarms.errors import KernelError, MemoryBudgetError, ParameterError
 from manyarms.kernels import RBF, Kernel, Matern, On, Scaled, Sum
 from manyarms.kernels.stationary import Stationary
+from manyarms.machine import half_the_memory
 from manyarms.numbers import whole
 from manyarms.policies.policy import Policy
-from manyarms.search.estimate import half_the_machine
 from manyarms.typing import Array, TableLike
 
 MOST_FEATURES = 1 << 12
@@ -209,12 +209,15 @@ def terms_of(kernel: Kernel, n_columns: int, allowed: tuple[type[Stationary], ..
     )
 
 
-def check_memory(n_arms: int, m: int) -> None:
-    """Raise MemoryBudgetError where m features of so many arms take over half of all memory."""
+def check_memory(n_arms: int, m: int, allowed: float | None = None) -> None:
+    """Raise MemoryBudgetError where m features of so many arms take over half of all memory.
+
+    `allowed` is another limit, in bytes.
+    """
     features = 8.0 * n_arms * m
     factor = 8.0 * m * m
     peak = FEATURE_COPIES * features + FACTOR_COPIES * factor
-    allowed = half_the_machine()
+    allowed = half_the_memory() if allowed is None else allowed
     if peak > allowed:
         raise MemoryBudgetError(
             f"{m:,} features of {n_arms:,} arms take 8·A·m = {features / 1e9:.3g} GB and "

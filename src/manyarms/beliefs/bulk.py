@@ -1,190 +1,283 @@
-"""Many results at once, in blocks of products: what is decided is the same as one by one."""
+"""Many results at once, in blocks of products.
+
+A block of rows Y = √ΩZ is folded into V first: V′ = V + YᵀY. V only grows, and new coordinates only add to q. So what a
+row explains when it is seen, wherever it stands in the block, is at least
+
+    ωzᵀV′⁻¹z ≤ ωq/(1 + ωq) ≤ ln(1 + ωq),
+
+and a row with ωr/λ ≤ ρωzᵀV′⁻¹z need not enter W. The others are candidates. They are decided in their order, by the rule,
+as if the rest of the block came before them. The feature of a row has the coordinates of W at its place in the batch.
+
+A block is taken in halves, in the end row by row, where what it leaves out is more than ρ times what ln det(V/λ) gains, or
+where rows that entered make L ill-conditioned. So e ≤ ρ·ln det(V/λ) at any number of results, and W depends a little on how
+they are cut into calls.
+"""
 
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING
+from math import sqrt
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from manyarms.beliefs.base import Batch, Change, Record, Step
-from manyarms.beliefs.inducing import NEGATIVE, Inducing, not_positive
-from manyarms.beliefs.leftout import largest_eigenvalue
+from manyarms.beliefs.leftout import LeftOut, of_upper
 from manyarms.errors import NumericalError
+from manyarms.kernels import Kernel
 from manyarms.progress import Meter
-from manyarms.sketch.factor import WAITING
-from manyarms.sketch.linalg import TINY, cholesky, solve_lower, solve_transposed
+from manyarms.sketch.growing import Fold
+from manyarms.sketch.linalg import TINY, cholesky, solve_lower, squares
 from manyarms.typing import Array, Indices, Mask
 
 if TYPE_CHECKING:
     from manyarms.beliefs.frozen import Frozen
 
-BLOCK = 128
-"""Rows absorbed at a time: one update of the factor of V, and decisions on a matrix that stays in cache."""
+FEW = 64
+"""Rows that are taken one by one: up to a few dozens that is as fast, and a table of scores can follow."""
+SMALL = 128
+"""Rows of the first block: few enough that all may be candidates."""
+LARGE = 512
+"""Rows of a block where few are candidates. Products and solves gain little from more (m from 500 to 1,200)."""
+TOGETHER = 128
+"""Rows left out of a block whose largest eigenvalue is a term of the bound on η: 0.3 ms."""
 SMALLEST = 1e-10
 """A row enters W only where r exceeds this part of k(x, x): L is factored in the order of arrival, without pivoting."""
+FIRM = 1e-12
+"""Added to the diagonal of I − S, which rounding may leave without a factor: what is explained counts for 1/FIRM at most."""
 
 
 def observed_many(belief: "Frozen", batch: Batch, record: Record | None) -> Step:
-    """After several observations, in blocks: what is decided is the same as one by one."""
-    forced = None
-    if record is not None:
-        forced = np.zeros(len(batch), dtype=bool)
-        forced[record.entered] = True
-    entered = np.zeros(len(batch), dtype=bool)
+    """After several observations; with a record, as was decided then."""
+    told = None if record is None else np.isin(np.arange(len(batch)), record.entered)
+    absorb = _one_by_one if len(batch) <= FEW else _in_blocks
+    after, decided, change = absorb(belief, batch, told)
+    n_observations = belief.n_observations + batch.n_observations
+    return Step(replace(cast("Frozen", after), n_observations=n_observations), decided, change)
+
+
+def _one_by_one(belief: "Frozen", batch: Batch, told: Mask | None) -> Step:
+    """After some rows, each decided by itself; `told` says which enter, where that was decided before."""
+    m = belief.m
+    sizes = []
+    changes = []
+    for i in range(len(batch)):
+        one = slice(i, i + 1)
+        record = None if told is None else Record(np.flatnonzero(told[one]), np.array([m]))
+        with np.errstate(over="ignore", invalid="ignore"):
+            step = belief.observed(batch.part(one), record)
+        belief = cast("Frozen", step.after)
+        sizes.append(belief.m)
+        changes.append(cast(Change, step.change))
+    # A change says nothing of coordinates that came after it.
+    columns = [np.pad(G, ((0, belief.m - len(G)), (0, 0))) for G, _ in changes]
+    change = Change(np.hstack(columns), np.concatenate([surprise for _, surprise in changes]))
+    return Step(belief, _record(m, np.array(sizes)), change)
+
+
+def _in_blocks(belief: "Frozen", batch: Batch, told: Mask | None) -> Step:
+    """After many rows, in blocks that are larger the fewer rows enter."""
+    m = belief.m
     sizes = np.zeros(len(batch), dtype=np.intp)
+    start = 0
+    size = SMALL
     with Meter("results", len(batch)) as progress:
-        for start in range(0, len(batch), BLOCK):
-            some = slice(start, start + BLOCK)
-            told = None if forced is None else forced[some]
-            n = batch.n_observations if start == 0 else 0
-            part = batch.part(some)
-            belief, entered[some], sizes[some], change = _absorbed(belief, part, n, told)
-            progress.at(start + len(part))
+        while start < len(batch):
+            # The last block takes in what would be less than half a block.
+            stop = start + size if 2 * (len(batch) - start) >= 3 * size else len(batch)
+            some = slice(start, stop)
+            absorb = _one_by_one if size <= FEW else _absorbed
+            step = absorb(belief, batch.part(some), None if told is None else told[some])
+            if step is None:
+                size //= 2
+                continue
+            entered = len(step.record.entered)
+            if entered < SMALL // 4:
+                size = min(LARGE, 2 * size)
+            elif entered > SMALL // 2:
+                size = max(SMALL, size // 2)
+            belief = cast("Frozen", step.after)
+            sizes[some] = step.record.sizes
+            start = stop
+            progress.at(start)
     if not np.isfinite(belief.w).all():
         raise not_finite()
-    decided = Record(np.flatnonzero(entered), sizes)
-    return Step(belief, decided, change if len(batch) <= BLOCK else None)
+    return Step(belief, _record(m, sizes))
 
 
-def _absorbed(
-    belief: "Frozen", block: Batch, n_observations: int, forced: Mask | None
-) -> tuple["Frozen", Mask, Indices, Change | None]:
-    """After a block of rows: the belief, which rows entered, |W| of each, and what it does to scores."""
-    lam = belief.regularization
-    roots = np.sqrt(block.weights)
+def _record(m: int, sizes: Indices) -> Record:
+    """What was decided, given |W| before and at each of some rows."""
+    return Record(np.flatnonzero(np.diff(sizes, prepend=m)), sizes)
+
+
+def _absorbed(belief: "Frozen", block: Batch, told: Mask | None) -> Step | None:
+    """After a block of rows; `told` says which enter, where that was decided before.
+
+    None where they are to be taken in smaller blocks: what entered makes L ill-conditioned, or too much is left out.
+    """
+    rule = belief.rule
+    share = block.weights / belief.regularization
+    roots = np.sqrt(block.weights)[:, None]
     kappa2 = max(belief.kappa2, float(block.diag.max()))
     Z, r, in_W = belief.inducing.features(block.rows, block.diag)
-    rounding = belief.inducing.rounding(Z.T, kappa2)
-    rounding[in_W] = 0.0
-    half = belief.factor.half(Z.T).scaled(roots)
-    smallest = np.maximum(SMALLEST * block.diag, 100 * rounding)
-    entered, zeta, outside = _decided(belief, block, Z, r, half.gram, smallest, forced)
-    sizes = belief.m + np.cumsum(entered)
+    Y = roots * Z
+    fold = belief.factor.fold(Y)
+    if told is None:
+        possible = (r > SMALLEST * block.diag) & rule.has_room(belief.m)
+        at, S = _candidates(rule.tolerance, fold, Y, share * r, possible)
+    else:
+        at = np.flatnonzero(told)
+        S = np.zeros((len(at), len(at)))
+    entered, zeta = _decided(belief, block, at, S, Z, r, kappa2, told is not None)
 
+    # The feature of a row has no coordinates in what enters after it.
+    places = np.arange(len(block))
+    sizes = belief.m + np.searchsorted(entered, places, side="right")
+    frozen = np.where(places >= entered[:, None], zeta, 0.0)
+    outside = r - squares(frozen)
+    more = roots * frozen.T
+    factor = fold.with_coordinates(more)
     inducing = belief.inducing
-    factor = belief.factor
-    for number, i in enumerate(np.flatnonzero(entered)):
-        z = np.concatenate([Z[i], zeta[: number + 1, i]])
-        inducing = inducing.appended(block.rows[i], int(block.keys[i]), z)
-        factor = factor.grown()
-    w = np.concatenate([belief.w, np.zeros(len(zeta))])
+    if len(entered):
+        L = [part for j, i in enumerate(entered) for part in (Z[i], zeta[: j + 1, i])]
+        keys = block.keys[entered]
+        inducing = inducing.appended(block.rows[entered], keys, np.concatenate(L))
 
-    # What the others leave out counts in e, with the rounding of r. Rows that are in W leave out nothing.
-    out = ~(entered | in_W)
-    share = block.weights[out] / lam
-    left_out = belief.left_out.with_rows(
+    # u of all rows on W as it is now. Of one that entered it counts when it did: with e its unit vector, 1 + ‖L⁻ᵀz‖₁ of then
+    # is √r‖L⁻ᵀe‖₁ of now.
+    new = np.arange(len(entered))
+    pivots = zeta[new, entered]
+    z = np.hstack([Z, zeta.T])
+    z[entered] = 0.0
+    z[entered, belief.m + new] = pivots
+    rounding = np.where(in_W, 0.0, inducing.rounding(z.T, kappa2))
+    smallest = np.maximum(SMALLEST * block.diag, 100 * rounding)
+
+    # Rows that are in W leave out nothing. The others pay for it, but for what is too small to enter.
+    out = ~in_W
+    out[entered] = False
+    owed = share @ np.where(out & (outside > smallest), outside, 0.0)
+    paid = rule.tolerance * (factor.log_det - belief.factor.log_det)
+    wrong = (np.square(pivots) <= smallest[entered]).any()
+    if told is None and (wrong or (owed > paid and rule.has_room(inducing.m))):
+        return None
+    inducing.check_positive(block.rows, block.diag, z, outside)
+    left_out = _left_out(
+        belief.left_out,
+        belief.kernel,
         block.rows[out],
-        sizes[out],
-        block.weights[out],
-        share * outside[out],
-        share * 4 * rounding[out],
-        partial(largest_left_out, inducing, lam),
+        (Z[out], zeta[:, out], frozen[:, out]),
+        share[out],
+        np.maximum(outside[out], 0.0),
+        4 * rounding[out],
     )
 
-    # V gains Σ ω ψψᵀ, ψ with zeros in the coordinates that came after it.
-    Y = roots[:, None] * np.hstack([Z, zeta.T])
-    half = half.extended(roots * zeta, lam)
-    N = cholesky(np.eye(len(Y)) + half.gram)
-
-    # w′ = w + V′⁻¹Σ ω ψ(y − ψᵀw) = w + G·N⁻¹√Ω(y − Ψw), G = V⁻¹Ψᵀ√Ω N⁻ᵀ.
+    # w′ = w + V′⁻¹Σ ω ψ(y − ψᵀw), w being 0 in what is new.
     with np.errstate(over="ignore", invalid="ignore"):
-        surprise = np.zeros(len(Y))
+        surprise = np.zeros(len(block))
         if not block.supposed:
-            surprise = solve_lower(N, roots * block.rewards - Y @ w)
-        change = None
-        if len(Y) <= WAITING:
-            lowering = factor.C.solve_transposed(solve_lower(N, half.c.T.copy(order="F")).T)
-            w = w + lowering @ surprise
-            change = Change(lowering, surprise)
-        else:
-            w = w + factor.C.solve_transposed(half.c @ solve_transposed(N, surprise.copy()))
-    factor = factor.observed(Y, half, N)
+            surprise = roots[:, 0] * block.rewards - Y @ belief.w
+        b = factor.C.solve(np.concatenate([surprise @ Y, surprise @ more]))
+        w = np.append(belief.w, np.zeros(len(entered))) + factor.C.solve_transposed(b)
     after = replace(
         belief,
         inducing=inducing,
         factor=factor,
         w=w,
         left_out=left_out,
-        n_observations=belief.n_observations + n_observations,
-        trace=belief.trace + float(block.weights @ block.diag) / lam,
+        trace=belief.trace + float(share @ block.diag),
         kappa2=kappa2,
         rounding_seen=max(belief.rounding_seen, float(rounding.max())),
     )
-    return after, entered, sizes, change
+    return Step(after, Record(entered, sizes))
+
+
+def _candidates(
+    tolerance: float, fold: Fold, Y: Array, left_out: Array, possible: Mask
+) -> tuple[Indices, Array]:
+    """Of the rows Y (k, m) that may enter by rounding, those that may by the rule, and S = YV′⁻¹Yᵀ of these."""
+    at = np.flatnonzero(possible)
+    m = Y.shape[1]
+    for p in (m // 4, m):
+        # The first coordinates explain less than all, and enough for most rows.
+        b = fold.solve(Y[at, :p].T)
+        wanted = left_out[at] > tolerance * squares(b)
+        at = at[wanted]
+        b = b[:, wanted]
+    return at, b.T @ b
 
 
 def _decided(
     belief: "Frozen",
     block: Batch,
+    at: Indices,
+    S: Array,
     Z: Array,
     r: Array,
-    S: Array,
-    smallest: Array,
-    forced: Mask | None,
-) -> tuple[Mask, Array, Array]:
-    """Which rows of a block enter W, one after the other; their coordinates ζ (j, k) in it; r (k,) as they were seen.
+    kappa2: float,
+    told: bool,
+) -> tuple[Indices, Array]:
+    """Those of the candidates `at` (c,) that enter W, one after the other (all of them if `told`), and ζ (j, k) in what is new.
 
-    S = √Ω ZV⁻¹Zᵀ√Ω and G = K − ZZᵀ, both (k, k), follow what happens: when row i enters, ζ = G_i/√G_ii,
-    G −= ζζᵀ and S += √Ωζ(√Ωζ)ᵀ/λ; when it is observed, S −= S_iS_iᵀ/(1 + S_ii).
+    Given S = YV′⁻¹Yᵀ (c, c) of the candidates, and Z (k, m), r (k,) of all rows. S and G = K − ZZᵀ follow what happens: when
+    row i enters, ζ = G_i/√G_ii, G −= ζζᵀ and S += √Ωζ(√Ωζ)ᵀ/λ; when it is observed, S −= S_iS_iᵀ/(1 + S_ii). Of these sums, S
+    divided by √Ω/√λ on both sides, only row i is computed, at its turn.
     """
-    k = len(block)
-    lam = belief.regularization
-    entered = np.zeros(k, dtype=bool)
-    if forced is not None:
-        wanted = forced
-    elif not belief.rule.has_room(belief.m):
-        wanted = entered
-    else:
-        # What a row explains once the whole block is observed, ωq/(1 + ωq) or less: none enters that would not by this.
-        inverse = solve_lower(cholesky(np.eye(k) + S), np.eye(k, order="F"))
-        explained = 1.0 - np.square(inverse).sum(axis=0)
-        wanted = (r > smallest) & (block.weights * r / lam > belief.rule.tolerance * explained)
-    if not wanted.any():
-        return entered, np.zeros((0, k)), r
-
-    G = belief.kernel(block.rows, block.rows) - Z @ Z.T
-    G[np.diag_indices(k)] = r
-    S = S.copy()
-    roots = np.sqrt(block.weights)
-    zetas: list[Array] = []
-    outside = r.copy()
-    for i in range(k):
-        residual = max(float(G[i, i]), 0.0)
-        if G[i, i] < -NEGATIVE * block.diag[i] - smallest[i]:
-            near = int(np.abs(np.array(zetas)[:, i]).argmax())
-            x, y = block.rows[i], block.rows[np.flatnonzero(entered)[near]]
-            raise not_positive(belief.kernel, x, float(G[i, i]), y)
-        outside[i] = residual
-        if forced is not None:
-            enters = bool(forced[i])
-        else:
-            pays = belief.rule.pays(block.weights[i] * residual / lam, max(float(S[i, i]), 0.0))
-            can = residual > smallest[i] and belief.rule.has_room(belief.m + len(zetas))
-            enters = bool(wanted[i] and can and not pays)
-        if enters:
-            zeta = np.zeros(k)
-            zeta[i] = np.sqrt(max(residual, TINY))
-            zeta[i + 1 :] = G[i + 1 :, i] / zeta[i]
-            G[i:, i:] -= np.outer(zeta[i:], zeta[i:])
-            weighted = roots[i:] * zeta[i:]
-            S[i:, i:] += np.outer(weighted, weighted) / lam
-            entered[i] = True
-            outside[i] = 0.0
-            zetas.append(zeta)
-        column = S[i:, i].copy()
-        S[i:, i:] -= np.outer(column, column) / (1.0 + column[0])
-    return entered, np.array(zetas).reshape(-1, k), outside
+    c = len(at)
+    zetas = np.zeros((c, len(block)))
+    if not c:
+        return at, zetas
+    rule = belief.rule
+    share = block.weights[at] / belief.regularization
+    roots = np.sqrt(share)
+    z = Z[at]
+    G = belief.kernel(block.rows[at], block.rows) - z @ Z.T
+    smallest = np.maximum(SMALLEST * block.diag[at], 100 * belief.inducing.rounding(z.T, kappa2))
+    # V′ without the candidates: I + S″ = (I − S)⁻¹.
+    inverse = solve_lower(cholesky((1 + FIRM) * np.eye(c) - S), np.eye(c, order="F"))
+    S = (inverse.T @ inverse - np.eye(c)) / np.outer(roots, roots)
+    seen = np.zeros((c, c))
+    entered: list[int] = []
+    r = r.copy()
+    for i, place in enumerate(at):
+        j = len(entered)
+        known = zetas[:j, place] @ zetas[:j]
+        q = S[i] + known[at] - seen[:i, i] @ seen[:i]
+        pays = rule.pays(share[i] * r[place], share[i] * max(q[i], 0.0))
+        if told or (r[place] > smallest[i] and not pays and rule.has_room(belief.m + j)):
+            pivot = sqrt(max(r[place], TINY))
+            zetas[j] = (G[i] - known) / pivot
+            zetas[j, place] = pivot
+            q += pivot * zetas[j, at]
+            r -= np.square(zetas[j])
+            entered.append(place)
+        seen[i] = q / sqrt(1.0 / share[i] + max(q[i], 0.0))
+    return np.array(entered, dtype=np.intp), zetas[: len(entered)]
 
 
-def largest_left_out(
-    inducing: Inducing, regularization: float, rows: Array, sizes: Indices, weights: Array
-) -> float:
-    """λ_max(RRᵀ)/λ of rows left out."""
-    kernel = inducing.kernel
-    Z = inducing.L.solve(kernel(rows, inducing.rows).T).T
-    largest = largest_eigenvalue(kernel(rows, rows), Z, sizes, np.sqrt(weights))
-    return largest / regularization
+def _left_out(
+    made: LeftOut,
+    kernel: Kernel,
+    rows: Array,
+    coordinates: tuple[Array, Array, Array],
+    share: Array,
+    outside: Array,
+    rounding: Array,
+) -> LeftOut:
+    """What is left out after these rows (k, d).
+
+    Given are Z (k, m), and ζ (j, k) as it is and as the features have it; of each row ω/λ, r and what r may be wrong by.
+    """
+    Z, zeta, frozen = coordinates
+    for start in range(0, len(rows), TOGETHER):
+        some = slice(start, start + TOGETHER)
+        # Above the diagonal, the later of two rows is that of the column.
+        G = kernel(rows[some], rows[some]) - Z[some] @ Z[some].T - zeta[:, some].T @ frozen[:, some]
+        roots = np.sqrt(share[some])
+        by_rounding = float(share[some] @ rounding[some])
+        e = float(share[some] @ outside[some]) + by_rounding
+        made = made.with_block(e, of_upper(G * np.outer(roots, roots)) + by_rounding)
+    return made
 
 
 def not_finite() -> NumericalError:
+    """What to say of rewards that are too large."""
     return NumericalError("the posterior mean is not finite in float64; rescale the rewards")

@@ -8,13 +8,17 @@ over blocks b of rows. For s before t, W_s ⊆ W_t, so that ⟨ρ_s, ρ_t⟩ = k
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import eigh
 
 from manyarms.sketch.growing import Stack
 from manyarms.typing import Array, Indices
+
+if TYPE_CHECKING:
+    from manyarms.beliefs.frozen import Inducing
 
 BLOCK = 256
 """Rows to a block: its Gram matrix takes 512 KiB, and its largest eigenvalue some milliseconds in 256 observations."""
@@ -55,34 +59,25 @@ class LeftOut:
         largest: LargestEigenvalue,
     ) -> "LeftOut":
         """After these rows (k, d): each leaves out so much of e, and counts for so much more by rounding."""
-        new = np.empty((len(rows), rows.shape[1] + 2))
-        new[:, :-2] = rows
-        new[:, -2] = sizes
-        new[:, -1] = weights
-        made = self
-        start = 0
-        while start < len(new):
-            n = made.kept.n
-            # The block's next doubling.
-            stop = FIRST
-            while stop <= n:
-                stop *= 2
-            some = slice(start, start + stop - n)
-            by_rounding = float(rounding[some].sum())
-            e = float(left_out[some].sum()) + by_rounding
-            made = LeftOut(
-                made.kept.appended(new[some]),
-                made.total + e,
-                made.settled,
-                made.block,
-                made.since + e,
-                made.rounding + by_rounding,
-            )
-            # Where the next doubling is reached in this call, its eigenvalue supersedes this one.
-            if made.kept.n == stop and (stop == BLOCK or len(new) - some.stop < stop):
-                made = made._settled(largest)
-            start = some.stop
-        return made
+        by_rounding = float(rounding.sum())
+        e = float(left_out.sum()) + by_rounding
+        made = LeftOut(
+            self.kept.appended(np.column_stack([rows, sizes, weights])),
+            self.total + e,
+            self.settled,
+            self.block,
+            self.since + e,
+            self.rounding + by_rounding,
+        )
+        doubling = FIRST
+        while doubling <= self.kept.n:
+            doubling *= 2
+        return made._settled(largest) if made.kept.n >= doubling else made
+
+    def with_block(self, left_out: float, largest: float) -> "LeftOut":
+        """After rows that are a block of their own: they leave out so much of e, and count for so much in the bound."""
+        settled = self.settled + min(left_out, largest)
+        return replace(self, total=self.total + left_out, settled=settled)
 
     def _settled(self, largest: LargestEigenvalue) -> "LeftOut":
         """The eigenvalue of the block so far takes the place of its trace, where it is less."""
@@ -95,15 +90,25 @@ class LeftOut:
         return LeftOut(empty, self.total, self.settled + block)
 
 
+def largest_left_out(
+    inducing: "Inducing", regularization: float, rows: Array, sizes: Indices, weights: Array
+) -> float:
+    """λ_max(RRᵀ)/λ of rows left out."""
+    kernel = inducing.kernel
+    Z = inducing.L.solve(kernel(rows, inducing.rows).T).T
+    largest = largest_eigenvalue(kernel(rows, rows), Z, sizes, np.sqrt(weights))
+    return largest / regularization
+
+
 def largest_eigenvalue(K: Array, Z: Array, sizes: Indices, roots: Array) -> float:
     """λ_max of the Gram matrix of √ω ρ, given K = k(s, t) (b, b), embeddings Z (b, m), sizes and √ω, each (b,)."""
-    G = K.copy()
-    for size in np.unique(sizes):
-        # Rows come in the order in which they were seen, so that sizes never fall: s ≤ t for all s up to the last t.
-        at = np.flatnonzero(sizes == size)
-        until = at[-1] + 1
-        G[:until, at] -= Z[:until, :size] @ Z[at, :size].T
-    G = np.triu(G) + np.triu(G, 1).T
-    G *= np.outer(roots, roots)
+    # Rows come in the order in which they were seen, so that sizes never fall: above the diagonal, m_t is that of the column.
+    seen = np.where(np.arange(Z.shape[1]) < sizes[:, None], Z, 0.0)
+    return of_upper((K - Z @ seen.T) * np.outer(roots, roots))
+
+
+def of_upper(G: Array) -> float:
+    """λ_max of a Gram matrix, of which the upper triangle is read."""
     last = len(G) - 1
-    return max(0.0, float(eigh(G, eigvals_only=True, subset_by_index=[last, last])[0]))
+    found = eigh(G, lower=False, eigvals_only=True, subset_by_index=[last, last])
+    return max(0.0, float(found[0]))

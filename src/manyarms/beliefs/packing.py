@@ -6,11 +6,9 @@ whole state (docs/theory.md). The rows of W are those of the table.
 
 import numpy as np
 
-from manyarms.beliefs.frozen import Frozen
-from manyarms.beliefs.inducing import Inducing
+from manyarms.beliefs.frozen import Frozen, Inducing
 from manyarms.beliefs.leftout import LeftOut
-from manyarms.sketch.factor import Factor
-from manyarms.sketch.growing import Stack, Triangle
+from manyarms.sketch.growing import Factor, Stack, Triangle
 from manyarms.typing import AnyArray, Array
 
 Arrays = dict[str, AnyArray]

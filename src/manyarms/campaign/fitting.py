@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from scipy import optimize
 from scipy.linalg import lapack
-from scipy.optimize import OptimizeResult, minimize
 
 from manyarms.kernels import RBF, Hamming, Kernel, Matern, On, Tanimoto
 from manyarms.search.work import blas
@@ -219,9 +219,9 @@ def fit(
         away = (x - mean) / sd
         return value + 0.5 * float(away @ away), gradient + away / sd
 
-    def search(x: Array) -> OptimizeResult:
+    def search(x: Array) -> optimize.OptimizeResult:
         x = np.clip(x, *np.transpose(bounds))
-        return minimize(
+        return optimize.minimize(
             loss,
             x,
             jac=True,

@@ -174,6 +174,7 @@ class BoxProposer:
     box: Box
     gains: Gains = NONE
     search: Search | None = None
+    patience: int = STALLED
     doubt = "over a box the rival comes from a search that may miss the largest upper bound"
 
     @property
@@ -210,14 +211,14 @@ class BoxProposer:
             return self
         gains = self.gains.after(model, new[1], n_asked)
         if self.search is None:
-            if gains.stalled < max(STALLED, model.n_results // SHARE):
+            if gains.stalled < max(self.patience, model.n_results // SHARE):
                 return replace(self, gains=gains)
             fresh = Model.prior(model.settings, Checked(model.arms))
             asked = tuple(ledger.waiting.tolist())
             return replace(self, gains=gains, search=Search(fresh, model.n_results, asked))
         search = replace(self.search, model=replace(self.search.model, arms=model.arms))
         search = search.after(new, n_asked, ledger.results)
-        if search.gains.stalled < STALLED:
+        if search.gains.stalled < self.patience:
             return replace(self, gains=gains, search=search)
         return replace(self, gains=Gains(gains.top, 0), search=None)
 

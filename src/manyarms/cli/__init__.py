@@ -1,33 +1,19 @@
 """The command line over studies: `manyarms`. A file for each group of commands; docs/cli.md lists them all."""
 
-import inspect
-import re
+import sys
+from collections.abc import Sequence
 
-from manyarms.cli.app import app, main
-from manyarms.cli.candidates import add, init, retire
-from manyarms.cli.files import doctor, export, import_
-from manyarms.cli.knowledge import history, predict, status, top
-from manyarms.cli.objective import run
-from manyarms.cli.pages import plot, report
-from manyarms.cli.results import failed, release, suggest, tell
+import manyarms
 
-__all__ = ["COMMANDS", "app", "main"]
+__all__ = ["main"]
 
-COMMANDS = {
-    "Candidates": (init, add, retire),
-    "Trials": (suggest, tell, failed, release, run),
-    "Knowledge": (status, top, history, predict, plot, report),
-    "Files": (export, import_, doctor),
-}
-for panel, commands in COMMANDS.items():
-    for command in commands:
-        values_may_be_negative = {"ignore_unknown_options": command is tell}
-        help = re.sub(
-            r"\n(?!\n|  )(?<!\n\n)", " ", inspect.getdoc(command) or ""
-        )  # paragraphs fit the terminal, examples stay
-        app.command(
-            command.__name__.rstrip("_"),
-            help=help,
-            rich_help_panel=panel,
-            context_settings=values_may_be_negative,
-        )(command)
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program; returns its exit code. An error is one line on stderr."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments == ["--version"]:  # answered before anything is loaded
+        print(manyarms.__version__)
+        return 0
+    from manyarms.cli.commands import program  # noqa: PLC0415
+
+    return program(arguments)

@@ -8,11 +8,11 @@ import socket
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
 import typer
 
+import manyarms
 from manyarms.errors import ManyArmsError, StudyDamagedError, StudyStorageError
 from manyarms.study import Study
 
@@ -93,29 +93,21 @@ def _program(
     ] = False,
 ) -> None:
     if show_version:
-        print(_version())
+        print(manyarms.__version__)
     elif context.invoked_subcommand is None:
         print(context.get_help())
 
 
-def _version() -> str:
-    try:
-        return version("manyarms")
-    except PackageNotFoundError:
-        return "not installed"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program; returns its exit code. An error is one line on stderr."""
+def program(arguments: Sequence[str]) -> int:
+    """Run a command; returns the exit code. An error is one line on stderr."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         if any("\0" in text or re.search("[\ud800-\udfff]", text) for text in arguments):
             raise InputError("arguments must be text in UTF-8; check them for stray bytes")
         code = typer.main.get_command(app).main(
-            arguments, prog_name="manyarms", standalone_mode=False
+            list(arguments), prog_name="manyarms", standalone_mode=False
         )
         sys.stdout.flush()
         return code if isinstance(code, int) else DONE

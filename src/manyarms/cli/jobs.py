@@ -69,10 +69,11 @@ class Job:
         out: Path | None,
         timeout: float | None,
         retries: int,
+        grace: float = GRACE,
     ) -> None:
         self.id, self.token = id, token
         self.folder, self._command, self._out = folder, command, out
-        self._timeout, self._retries = timeout, retries
+        self._timeout, self._retries, self._grace = timeout, retries, grace
         self._start()
 
     def _start(self) -> None:
@@ -110,7 +111,7 @@ class Job:
         if code is None:
             if self._timeout is None or time.monotonic() - self._started < self._timeout:
                 return None
-            stop([self])
+            stop([self], self._grace)
             return Outcome(None, f"took longer than {self._timeout:g} s")
         if code:
             said = _last_line(self.folder / "stderr") or _last_line(self.folder / "stdout")
@@ -139,12 +140,12 @@ class Job:
             pass
 
 
-def stop(jobs: Sequence[Job]) -> None:
-    """End commands and their children: asked first, then made to."""
+def stop(jobs: Sequence[Job], grace: float = GRACE) -> None:
+    """End commands and their children: asked first, and made to so many seconds later."""
     try:
         for job in jobs:
             job.signal(signal.SIGTERM)
-        end = time.monotonic() + GRACE
+        end = time.monotonic() + grace
         while any(job.is_running for job in jobs) and time.monotonic() < end:
             time.sleep(0.01)
     finally:

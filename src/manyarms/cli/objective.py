@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
@@ -25,21 +25,26 @@ from rich.progress import (
 )
 
 from manyarms.cli.app import DONE, FAILING, INTERRUPTED, AsJson, InputError, StudyAt, me, opened
-from manyarms.cli.jobs import Job, Outcome, check_placeholders, filled, placeholders, stop
+from manyarms.cli.jobs import GRACE, Job, Outcome, check_placeholders, filled, placeholders, stop
 from manyarms.cli.output import answer, note, printable, shown, told
 from manyarms.cli.results import seconds
 from manyarms.cli.tables import id_name
 from manyarms.errors import ObservationError, StateError, StudyStorageError
 from manyarms.study import Study
 
-LEASE = 300.0
-"""Seconds after which candidates of a run that vanished are given back; a run renews its own."""
 RUN = "run by "
 """What the name of a run begins with, among those who are trying."""
-TURN = 0.02
-"""Seconds between two looks at the commands."""
-PATIENCE = (1.0, 5.0, 30.0)
-"""Seconds to wait before a result is told again that the storage refused."""
+
+
+class Pace(NamedTuple):
+    """How long a run waits for what, in seconds."""
+
+    lease: float = (
+        300.0  # until candidates of a run that vanished are given back; it renews its own
+    )
+    turn: float = 0.02  # between two looks at the commands
+    patience: tuple[float, ...] = (1.0, 5.0, 30.0)  # before a refused result is told again
+    grace: float = GRACE  # from asking a command to end to ending it
 
 
 def run(
@@ -106,7 +111,7 @@ def run(
         )
     if "{" not in command[0] and shutil.which(command[0]) is None:
         raise InputError(f"there is no program {command[0]!r}; check the command after --")
-    with opened(study, f"{RUN}{me()}:{os.getpid()}:{uuid.uuid4().hex[:6]}", LEASE) as known:
+    with opened(study, f"{RUN}{me()}:{os.getpid()}:{uuid.uuid4().hex[:6]}", Pace().lease) as known:
         names = [*known.pool.names, id_name(known.pool)]
         check_placeholders(command, list(dict.fromkeys([*names, "id", "out"])))
         if not placeholders(command) - {"out"}:
@@ -118,7 +123,7 @@ def run(
             tempfile.TemporaryDirectory(prefix="manyarms-") as folder,
             _progress(known, budget) as show,
         ):
-            loop = _Loop(known, command, Path(folder), has_out, limit, retries, max_failures, show)
+            loop = Loop(known, command, Path(folder), has_out, limit, retries, max_failures, show)
             code = loop.until(jobs, budget)
         results, values = (
             known.history,
@@ -144,7 +149,7 @@ def run(
     return code
 
 
-class _Loop:
+class Loop:
     """Ask, run, tell."""
 
     def __init__(
@@ -157,6 +162,7 @@ class _Loop:
         retries: int,
         max_failures: int,
         show: Callable[[str], None],
+        pace: Pace = Pace(),
     ) -> None:
         self._study, self._command, self._folder, self._has_out = study, command, folder, has_out
         self._timeout, self._retries, self._max_failures, self._show = (
@@ -165,6 +171,7 @@ class _Loop:
             max_failures,
             show,
         )
+        self._pace = pace
         self._running: list[Job] = []
         self._failures: list[
             Job
@@ -186,7 +193,7 @@ class _Loop:
                     elif idle and not self._running:
                         self.ended = self.ended or idle
                     else:
-                        time.sleep(TURN)
+                        time.sleep(self._pace.turn)
                 code = (
                     INTERRUPTED
                     if interrupted
@@ -238,6 +245,7 @@ class _Loop:
                     out,
                     self._timeout,
                     self._retries,
+                    self._pace.grace,
                 )
             )
         return ""
@@ -268,7 +276,7 @@ class _Loop:
 
     def _tell(self, job: Job, value: float | None) -> None:
         """Told with a token, so that it may be said again where it is not known whether it was written."""
-        for wait in (*PATIENCE, None):
+        for wait in (*self._pace.patience, None):
             try:
                 self._study.tell(
                     [job.id],
@@ -288,14 +296,14 @@ class _Loop:
         self.n_failed += value is None
 
     def _renew(self) -> None:
-        if time.monotonic() - self._renewed > LEASE / 3:
+        if time.monotonic() - self._renewed > self._pace.lease / 3:
             self._study.renew()
             self._renewed = time.monotonic()
 
     def _clean_up(self) -> None:
         """End what is running, and give back what was asked for."""
         ended = [job for job in self._running if not job.is_running]
-        stop([job for job in self._running if job not in ended])
+        stop([job for job in self._running if job not in ended], self._pace.grace)
         for job in ended:
             outcome = job.outcome(final=True)
             if outcome is not None and outcome.value is not None:

@@ -276,9 +276,7 @@ class Box:
 
     def checked(self, rows: ArrayLike) -> Array:
         """Encoded rows (n, d), each of them inside the box, or ArmsError."""
-        if np.size(rows) == 0:
-            return np.zeros((0, self.dimension))
-        X = np.array(as_rows(rows, self.dimension), dtype=np.float64)
+        X = finite_rows(rows, self.dimension)
         snapped = self.snap(X)
         outside = np.argwhere(np.abs(X - snapped) > TOLERANCE)
         if len(outside):
@@ -329,6 +327,13 @@ class Box:
             return f"{column.name}={ends}"
 
         return f"Box({', '.join(map(shown, self.columns))})"
+
+
+def finite_rows(rows: ArrayLike, dimension: int) -> Array:
+    """A copy (n, d) of rows that are given, n = 0 where there are none."""
+    if isinstance(rows, tuple | list | np.ndarray) and not len(rows):
+        return np.zeros((0, dimension))
+    return np.array(as_rows(rows, dimension), dtype=np.float64)
 
 
 def _is_sequence(value: Any) -> bool:

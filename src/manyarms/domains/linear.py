@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from scipy.optimize import brentq, linprog
 
-from manyarms.arms.array import as_rows
+from manyarms.domains.box import finite_rows
 from manyarms.domains.score import Score
 from manyarms.domains.vertices import all_vertices
 from manyarms.errors import ArmsError, KernelError, ParameterError
@@ -45,11 +45,9 @@ class Ball:
 
     def checked(self, rows: ArrayLike) -> Array:
         """Rows (n, d), all inside, or ArmsError."""
-        if np.size(rows) == 0:
-            return np.zeros((0, self.dimension))
-        X = np.array(as_rows(rows, self.dimension), dtype=np.float64)
+        X = finite_rows(rows, self.dimension)
         norms = np.linalg.norm(X, axis=1)
-        if norms.max() > self.radius * (1 + TOLERANCE):
+        if norms.max(initial=0.0) > self.radius * (1 + TOLERANCE):
             raise ArmsError(
                 f"row {X[int(np.argmax(norms))]} is outside the ball: its norm {norms.max()} exceeds {self.radius}"
             )
@@ -148,11 +146,11 @@ class Polytope:
 
     def checked(self, rows: ArrayLike) -> Array:
         """Rows (n, d), all inside, or ArmsError."""
-        if np.size(rows) == 0:
-            return np.zeros((0, self.dimension))
-        X = np.array(as_rows(rows, self.dimension), dtype=np.float64)
+        X = finite_rows(rows, self.dimension)
         excess = X @ self.A.T - self.b
-        slack = TOLERANCE * (1 + np.abs(self.b) + np.abs(X).max() * np.abs(self.A).sum(axis=1))
+        slack = TOLERANCE * (
+            1 + np.abs(self.b) + np.abs(X).max(initial=0.0) * np.abs(self.A).sum(axis=1)
+        )
         if (excess > slack).any():
             row, side = np.argwhere(excess > slack)[0]
             raise ArmsError(
@@ -182,33 +180,34 @@ class Polytope:
     def _vertices(self) -> Array | None:
         """All vertices (v, d), or None where they cannot be had."""
         found = all_vertices(self.A, self.b, *self._extents)
-        if found is None:
-            return None
-        # Qhull works in floating point. Its answer is taken if all vertices are inside and if none
-        # of the corners that linear programs find lies beyond them, along its own direction.
+        return None if found is None else self._confirmed(found)
+
+    def _confirmed(self, found: Array) -> Array | None:
+        """Vertices (v, d) that Qhull has found, or None where it has missed some or is wrong.
+
+        Qhull works in floating point. Its answer is taken if all vertices are inside and if none of
+        the corners that linear programs find lies beyond them, along its own direction.
+        """
         try:
             found = self.checked(found)
         except ArmsError:
             return None
-        farthest = (found @ self._directions.T).max(axis=0)
-        expected = (self._corners_found * self._directions).sum(axis=1)
-        size = np.abs(found).max() * np.abs(self._directions).sum(axis=1)
+        directions, corners = self._found
+        farthest = (found @ directions.T).max(axis=0)
+        expected = (corners * directions).sum(axis=1)
+        size = np.abs(found).max() * np.abs(directions).sum(axis=1)
         return found if (farthest >= expected - TOLERANCE * (1 + size)).all() else None
 
     @cached_property
-    def _directions(self) -> Array:
-        """Random directions (n, d) in which a few vertices are looked for."""
-        return np.random.default_rng(0).standard_normal((VERTICES, self.dimension))
+    def _found(self) -> tuple[Array, Array]:
+        """Random directions (n, d), and the vertex that is farthest in each of them, (n, d)."""
+        directions = np.random.default_rng(0).standard_normal((VERTICES, self.dimension))
+        return directions, np.array([self._farthest(direction) for direction in directions])
 
-    @cached_property
-    def _corners_found(self) -> Array:
-        """The vertex that is farthest in each of the directions, (n, d)."""
-        return np.array([self._farthest(direction) for direction in self._directions])
-
-    @cached_property
+    @property
     def _corners(self) -> Array:
-        """The same, each once."""
-        return np.unique(self._corners_found, axis=0)
+        """These vertices, each once."""
+        return np.unique(self._found[1], axis=0)
 
     def _farthest(self, direction: Array) -> Array:
         """The vertex farthest in a direction."""

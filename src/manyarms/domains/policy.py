@@ -1,30 +1,24 @@
 """BKB over an infinite set: arms are rows, the next one where a maximiser finds the largest score."""
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from manyarms.arms.array import Checked
-from manyarms.beliefs.base import Arms, Batch, Record
+from manyarms.beliefs.base import Record
 from manyarms.beliefs.frozen import Frozen, Inserted
 from manyarms.domains.multistart import MultiStart
 from manyarms.domains.score import Score
 from manyarms.errors import ArmsError, ParameterError, StateError
 from manyarms.kernels import as_kernel
 from manyarms.numbers import real, whole
-from manyarms.policies.checks import as_generator, as_radius, as_rewards, as_weights
-from manyarms.policies.policy import Prediction, check_noise
-from manyarms.search.work import Stats
-from manyarms.sketch.confidence import (
-    Constant,
-    Evidence,
-    Guarantee,
-    Radius,
-    first_norm,
-    updated_norm,
-)
+from manyarms.policies.bkb import BKB
+from manyarms.policies.checks import as_generator, as_rewards, as_weights
+from manyarms.policies.policy import Prediction
+from manyarms.sketch.confidence import Constant, Evidence, Guarantee, Radius
 from manyarms.sketch.dictionary import Chance
 from manyarms.sketch.embedding import check_kernel
 from manyarms.sketch.growing import Stack
@@ -56,22 +50,26 @@ Maximiser = Callable[[Score, Any, np.random.Generator], ArrayLike]
 class Learned:
     """Everything that `observe` changes, replaced as a whole."""
 
-    belief: Frozen
-    rows: Stack  # (n, d) as they were told
-    weights: Stack  # (n,) ω
-    rewards: Stack  # (n,)
-    norm: float | None  # the guess of ‖f‖, where the radius doubles it
+    policy: BKB  # without a table; a twin of it learns what comes next
+    told: Stack  # (n, d + 2) of every observation the row, the weight ω and the reward
 
-    def score(self, belief: Frozen, beta: float) -> Score:
-        """u of this belief, in which more may be supposed, with this radius."""
-        return Score(belief, beta, self.rows.items[-RECENT:], self.rewards.items[-RECENT:])
+    @property
+    def belief(self) -> Frozen:
+        """What is known of f."""
+        return cast(Frozen, self.policy.belief)
+
+    @property
+    def norm(self) -> float | None:
+        """The guess of ‖f‖, where the radius doubles it."""
+        return self.policy.evidence.norm
 
     def distinct(self) -> tuple[Array, Array]:
         """The rows told, each once, (u, d), and the weight of the observations of each, (u,)."""
-        rows = self.rows.items
+        told = self.told.items
+        rows = told[:, :-2]
         _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         order = np.argsort(first)  # as they came
-        weights = np.bincount(which.ravel(), self.weights.items, minlength=len(first))
+        weights = np.bincount(which.ravel(), told[:, -2], minlength=len(first))
         return rows[first[order]], np.asarray(weights[order], dtype=np.float64)
 
 
@@ -117,34 +115,33 @@ class DomainBKB:
             )
         self.domain = domain
         self.kernel = as_kernel(kernel)
-        self.regularization = real(
-            regularization, "regularization", "a positive variance, for instance noise**2", above=0
+        rng = as_generator(seed)
+        some = domain.sample(8, rng)
+        check_kernel(self.kernel, some, self.kernel.diag(some))
+        self._first_row: Array = some[0]
+        self._chance = Chance.of(as_generator(rng))
+        policy = BKB(
+            None,
+            self.kernel,
+            regularization=regularization,
+            noise=noise,
+            rule=rule,
+            confidence=confidence,
+            seed=rng,
+            n_features=domain.dimension,
         )
-        own = float(np.sqrt(self.regularization))
-        self.noise = (
-            own if noise is None else real(noise, "noise", "a positive standard deviation", above=0)
-        )
+        self.regularization = policy.regularization
+        self.noise = policy.noise
         self.rule = rule
-        self.confidence = as_radius(confidence)
-        check_noise(self.confidence, self.noise)
+        self.confidence = confidence
+        self.stats = policy.stats
         default: Maximiser = getattr(domain, "maximise", MultiStart())
         self.maximiser = default if maximiser is None else maximiser
         if not callable(self.maximiser):
             raise ParameterError(
                 f"maximiser must be a function of u, the domain and a generator, got {maximiser!r}"
             )
-        self.stats = Stats()
-        rng = as_generator(seed)
-        some = domain.sample(8, rng)
-        check_kernel(self.kernel, some, self.kernel.diag(some))
-        self._first_row = some[0]
-        self._chance = Chance.of(rng)
-        none = np.zeros((0, domain.dimension))
-        prior = rule.prior(
-            self.kernel, Arms(none, np.zeros(0)), self.regularization, self.noise, rng
-        )
-        none_yet = (Stack(np.zeros(0)), Stack(np.zeros(0)))
-        self._state = Learned(prior, Stack(none), *none_yet, first_norm(self.confidence))
+        self._state = Learned(policy, Stack(np.zeros((0, domain.dimension + 2))))
         _ = self.beta  # a radius that cannot be had over a domain says so now
 
     def choose(self, n: int = 1, *, pending: ArrayLike = ()) -> Array:
@@ -153,35 +150,31 @@ class DomainBKB:
         Pure; `pending` and the rows before in a batch are supposed to give their mean.
         """
         n = whole(n, "n")
-        beta = self.beta
-        state = self._state
         waiting = self.domain.checked(pending)
         chosen: list[Array] = []
         with self.stats.timed("choices"):
-            belief = supposing(state.belief, waiting)
+            belief = supposing(self.belief, waiting)
             for number in range(len(waiting), len(waiting) + n):
-                if belief.n_observations:
-                    rng = self._chance.at(state.belief.n_observations, number)
-                    chosen.append(self._maximised(state.score(belief, beta), rng))
-                else:
-                    chosen.append(self._first_row)
+                chosen.append(self._next(belief, number))
                 if len(chosen) < n:
                     belief = supposing(belief, chosen[-1][None])
         return np.array(chosen)
 
+    def _next(self, belief: Frozen, number: int) -> Array:
+        """The row (d,) to pull next by this belief, with so many pulls supposed in it."""
+        if not belief.n_observations:
+            return self._first_row
+        rng = self._chance.at(self.belief.n_observations, number)
+        return self._maximised(self._score(belief), rng)
+
     def _maximised(self, score: Score, rng: np.random.Generator) -> Array:
-        answer = self.maximiser(score, self.domain, rng)
-        expected = f"the maximiser must return one row of {self.domain.dimension} numbers"
+        found = self.maximiser(score, self.domain, rng)
         try:
-            found = np.asarray(answer)
-        except ValueError as error:
-            raise ArmsError(f"{expected}: {error}") from error
-        if found.shape != (self.domain.dimension,):
-            raise ArmsError(f"{expected}, got shape {found.shape}")
-        try:
-            return np.asarray(self.domain.checked(found[None])[0])
+            return np.asarray(self.domain.checked(cast(ArrayLike, [found]))[0])
         except ArmsError as error:
-            raise ArmsError(f"the maximiser left the domain: {error}") from error
+            raise ArmsError(
+                f"the maximiser must return a row of the domain, {self.domain.dimension} numbers: {error}"
+            ) from error
 
     def observe(
         self,
@@ -196,51 +189,43 @@ class DomainBKB:
         `noise`, `record` and what is returned are as for `BKB`.
         """
         rows = self.domain.checked(arms) + 0.0  # no −0, which equals 0 and has other bytes
-        n = len(rows)
-        values = as_rewards(rewards, n)
-        weights = as_weights(noise, n, self.noise**2)
-        if not n:
-            return Record.nothing()
-        batch = Batch(rows, self.kernel.diag(rows), values, weights, np.full(n, -1), n)
-        with self.stats.timed("observations"):
-            self._state, record = self._learned(self._state, batch, record)
-        return record
+        before = self._state
+        policy = copy(before.policy)
+        decided = policy.observe(rows, rewards, noise=noise, record=record)
+        if len(rows):
+            weights = as_weights(noise, len(rows), self.noise**2)
+            told = np.column_stack([rows, weights, as_rewards(rewards, len(rows))])
+            self._state = self._learned(Learned(policy, before.told.appended(told)), rows)
+        return decided
 
-    def _learned(
-        self, state: Learned, batch: Batch, record: Record | None
-    ) -> tuple[Learned, Record]:
-        """The state after these observations, and what was decided."""
-        step = state.belief.observed(batch, record)
-        belief: Frozen = step.after  # type: ignore[assignment]
-        norm = updated_norm(self.confidence, belief.evidence.of(np.inf, state.norm))
-        after = Learned(
-            belief,
-            state.rows.appended(batch.rows),
-            state.weights.appended(batch.weights),
-            state.rewards.appended(batch.rewards),
-            norm,
-        )
-        return after, step.record
+    def _learned(self, state: Learned, rows: Array) -> Learned:
+        """The state after observations of these rows (n, d), which are in it."""
+        return state
 
     def predict(self, X: ArrayLike | Checked) -> Prediction:
         """Posterior mean and standard deviation √(λσ̃²) of f at rows (n, d)."""
         rows = X.rows if isinstance(X, Checked) else self.domain.checked(X)
-        mean, variance = self._state.belief.moments(rows, self.kernel.diag(rows))
+        mean, variance = self.belief.moments(rows, self.kernel.diag(rows))
         return Prediction(mean, np.sqrt(self.regularization * variance))
 
     @property
     def beta(self) -> float:
         """β̃ now."""
-        return self._radius(self._state)
+        return self._radius(self.evidence)
 
-    def _radius(self, state: Learned) -> float:
-        beta = self.confidence(state.belief.evidence.of(np.inf, state.norm))
+    def _radius(self, evidence: Evidence) -> float:
+        beta = self.confidence(evidence)
         return real(beta, "what confidence returns", "a finite non-negative radius", at_least=0)
 
     @property
     def score(self) -> Score:
         """u = μ̃ + β̃σ̃ now, with its gradient."""
-        return self._state.score(self._state.belief, self.beta)
+        return self._score(self.belief)
+
+    def _score(self, belief: Frozen) -> Score:
+        """u of this belief, in which more may be supposed, with the radius of now."""
+        recent = self._state.told.items[-RECENT:]
+        return Score(belief, self.beta, recent[:, :-2], recent[:, -1])
 
     @property
     def belief(self) -> Frozen:
@@ -250,12 +235,12 @@ class DomainBKB:
     @property
     def evidence(self) -> Evidence:
         """What the radius is a function of."""
-        return self._state.belief.evidence.of(np.inf, self._state.norm)
+        return self.belief.evidence.of(np.inf, self._state.norm)
 
     @property
     def guarantee(self) -> Guarantee:
         """What may be claimed of the posterior."""
-        return self._state.belief.guarantee
+        return self.belief.guarantee
 
     @property
     def effective_dimension(self) -> float:
@@ -265,7 +250,7 @@ class DomainBKB:
     @property
     def inducing(self) -> Array:
         """The rows in W, (m, d), in the order in which they entered."""
-        return self._state.belief.W.copy()
+        return self.belief.W.copy()
 
     @property
     def sketch_error(self) -> float:
@@ -288,11 +273,11 @@ class DomainBKB:
         rows = self.rows
         if not len(rows):
             raise StateError("nothing was observed yet: call observe() first")
-        mean, variance = self._state.belief.moments(rows, self.kernel.diag(rows))
+        mean, variance = self.belief.moments(rows, self.kernel.diag(rows))
         return np.array(rows[int(np.argmax(mean - self.beta * np.sqrt(variance)))])
 
     def __repr__(self) -> str:
-        seen = self._state.belief.n_observations
+        seen = self.belief.n_observations
         return f"{type(self).__name__}({self.domain!r}, {self.kernel!r}, {seen} observations)"
 
 

@@ -5,8 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from manyarms.beliefs.frozen import Frozen
-from manyarms.beliefs.inducing import FEW
+from manyarms.beliefs.frozen import FEW, Frozen
 from manyarms.kernels import Kernel
 from manyarms.sketch.growing import Triangle
 from manyarms.sketch.linalg import squares

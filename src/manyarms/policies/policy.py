@@ -25,6 +25,7 @@ from manyarms.errors import (
 )
 from manyarms.kernels import Kernel, as_kernel
 from manyarms.kernels.objects import encoder_of, shown
+from manyarms.machine import half_the_memory
 from manyarms.numbers import real, whole
 from manyarms.policies.batches import BatchRule, GlobalRule
 from manyarms.policies.checks import (
@@ -38,7 +39,6 @@ from manyarms.policies.checks import (
     is_rows,
 )
 from manyarms.search import check_memory, scores_of
-from manyarms.search.estimate import half_the_machine
 from manyarms.search.scores import ArmScores, Chooser, KeepsScores, Scores, Upper, View
 from manyarms.search.tuning import Tuning
 from manyarms.search.work import Stats
@@ -116,7 +116,7 @@ class Policy:
         self.batches = batches
         wanted = "a positive number of bytes"
         self.memory = (
-            half_the_machine() if memory is None else real(memory, "memory", wanted, above=0)
+            half_the_memory() if memory is None else real(memory, "memory", wanted, above=0)
         )
         check_memory(self.n_arms, self.memory)
         self.tuning = tuning

@@ -39,9 +39,11 @@ class Bits(Column):
         for start, bits in self.decoded(values, label):
             out[start : start + len(bits)] = pack(bits)
 
-    def decoded(self, values: pl.Series, label: Label) -> Iterator[tuple[int, AnyArray]]:
-        """Blocks of rows of 0 and 1, each with its first position."""
-        n_rows = max(1, ENTRIES_DECODED // self.n_bits)
+    def decoded(
+        self, values: pl.Series, label: Label, entries: int = ENTRIES_DECODED
+    ) -> Iterator[tuple[int, AnyArray]]:
+        """Blocks of rows of 0 and 1, of about so many entries, each with its first position."""
+        n_rows = max(1, entries // self.n_bits)
         texts = not isinstance(values.dtype, pl.List | pl.Array)
         plain = (
             values.cast(pl.String)

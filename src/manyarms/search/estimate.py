@@ -1,6 +1,5 @@
 """What a run will take, before it starts."""
 
-import os
 from time import perf_counter
 from typing import NamedTuple
 
@@ -40,8 +39,3 @@ def estimate(n_arms: int, n_features: int, m: int) -> Estimate:
         spent.append(perf_counter() - start)
     least = PER_ARM * n_arms + 8 * m**2
     return Estimate(least, least + 8 * m * n_arms, min(spent) * n_arms / len(rows))
-
-
-def half_the_machine() -> float:
-    """Bytes."""
-    return 0.5 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

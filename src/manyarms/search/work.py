@@ -9,12 +9,14 @@ from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+from manyarms.machine import cores
+
 T = TypeVar("T")
 
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="manyarms")
+    return ThreadPoolExecutor(cores(), thread_name_prefix="manyarms")
 
 
 if hasattr(os, "register_at_fork"):

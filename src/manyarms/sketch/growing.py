@@ -1,12 +1,32 @@
-"""Arrays and triangles that only grow: successive values share one buffer, so that a step copies O(m) and not O(m²)."""
+"""Arrays and triangles that only grow: successive values share one buffer, so that a step copies O(m) and not O(m²).
+
+V = λI + Σ ψψᵀ, which observations and new coordinates only enlarge, as its Cholesky factor and some rows beside it.
+
+An update of the factor costs O(m²) whether it takes in one row ψ or sixty. So rows wait: V = C(I + BᵀB)Cᵀ, the rows of B
+being C⁻¹ψ. With M = I + BBᵀ = RRᵀ, a triangle as large as there are rows waiting,
+
+    V⁻¹z = C⁻ᵀc,   zᵀV⁻¹z = ‖c‖² + ‖y‖²,   b = C⁻¹z,  y = M⁻¹Bb,  c = b − Bᵀy:
+
+two sums of squares, nothing that cancels. (‖b‖² − ‖R⁻¹Bb‖² would lose all digits where an observation explains most of b.)
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import log, sqrt
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import blas, lapack
 
+from manyarms.errors import NumericalError
 from manyarms.typing import AnyArray, Array
 
 SPARE = 64
 """Free places that a buffer starts with."""
+WAITING = 64
+"""Rows that wait at most. A fold of 64 costs 2.3 times a fold of one at m = 600 (LAPACK's tpqrt)."""
+PANEL = 32
+"""Columns of a panel of tpqrt: within 5 % of the fastest for m from 300 to 1,200 and 128 to 1,024 rows."""
 
 
 class Stack:
@@ -128,3 +148,164 @@ class Triangle:
     def transposed_product(self, x: Array) -> Array:
         """Tᵀx, x (n,)."""
         return np.asarray(blas.dtpmv(self.n, self.packed.items, x)) if self.n else x
+
+
+class Half(NamedTuple):
+    """Of columns z (m, k): what V⁻¹z and zᵀV⁻¹z are made of."""
+
+    b: Array  # (m, k) C⁻¹z
+    t: Array  # (J, k) R⁻¹Bb
+    y: Array  # (J, k)
+    c: Array  # (m, k)
+
+    @property
+    def quad(self) -> Array:
+        """zᵀV⁻¹z, (k,)."""
+        return np.asarray(np.square(self.c).sum(axis=0) + np.square(self.y).sum(axis=0))
+
+    @property
+    def gram(self) -> Array:
+        """ZᵀV⁻¹Z, (k, k)."""
+        return np.asarray(self.c.T @ self.c + self.y.T @ self.y)
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A value: V of some moment, (m, m)."""
+
+    regularization: float  # λ
+    C: Triangle
+    R: Triangle  # (J, J) of the rows waiting
+    _rows: (
+        Stack  # (J, ≥ m) B beside Y, the rows ψ: (J, 2, ≥ m), zero beyond the coordinates of then
+    )
+    log_det: float  # ln det(V/λ)
+
+    @classmethod
+    def prior(cls, regularization: float) -> "Factor":
+        """No coordinates, nothing observed."""
+        return cls.of(regularization, Triangle.empty(), 0.0)
+
+    @classmethod
+    def of(cls, regularization: float, C: Triangle, log_det: float) -> "Factor":
+        """V = CCᵀ, nothing waiting."""
+        return cls(regularization, C, Triangle.empty(), _room(C.n + SPARE), log_det)
+
+    @property
+    def m(self) -> int:
+        """Coordinates."""
+        return self.C.n
+
+    @property
+    def _B(self) -> Array:
+        return self._rows.items[:, 0, : self.m]
+
+    def grown(self) -> "Factor":
+        """With one more coordinate, in which nothing was observed: V becomes blockdiag(V, λ)."""
+        row = np.zeros(self.m + 1)
+        row[-1] = np.sqrt(self.regularization)
+        rows = self._rows
+        width = rows.items.shape[2]
+        if self.m == width:
+            wider = np.zeros((rows.n, 2, 2 * width))
+            wider[:, :, :width] = rows.items
+            rows = Stack(wider)
+        return Factor(self.regularization, self.C.appended(row), self.R, rows, self.log_det)
+
+    def half(self, Z: Array) -> Half:
+        """Of columns z (m, k), or of one (m,)."""
+        b = self.C.solve(Z)
+        if not self.R.n:
+            return Half(b, b[:0], b[:0], b)
+        B = self._rows.items[:, 0, : self.C.n]
+        t = self.R.solve(B @ b)
+        y = self.R.solve_transposed(t)
+        return Half(b, t, y, b - B.T @ y)
+
+    def norm(self, x: Array) -> float:
+        """√(xᵀVx) of x (m,)."""
+        inside = self.C.transposed_product(x)
+        waiting = self._B @ inside
+        return float(np.sqrt(inside @ inside + waiting @ waiting))
+
+    def observed_one(self, psi: Array, b: Array, t: Array, pivot: float) -> "Factor":
+        """V + ψψᵀ, given what `half` says of ψ (m,), and √(1 + ψᵀV⁻¹ψ)."""
+        if self.R.n == WAITING:
+            return self.fold(psi[None]).with_coordinates()
+        m = len(psi)
+        row = np.zeros((1, 2, self._rows.items.shape[2]))
+        row[0, 0, :m] = b
+        row[0, 1, :m] = psi
+        # Of M = I + BBᵀ, as Cholesky has it. With 1 + ψᵀV⁻¹ψ in its place, which is more accurate,
+        # the errors of R would grow from row to row.
+        corner = sqrt(max(1.0, 1.0 + float(b @ b) - float(t @ t)))
+        R = self.R.appended(np.concatenate((t, (corner,))))
+        log_det = self.log_det + 2 * log(pivot)
+        return Factor(self.regularization, self.C, R, self._rows.appended(row), log_det)
+
+    @cached_property
+    def folded(self) -> "Factor":
+        """The same V with nothing waiting."""
+        return self.fold(np.zeros((0, self.m))).with_coordinates() if self.R.n else self
+
+    def fold(self, Y: Array) -> "Fold":
+        """V + YᵀY for rows Y (k, m), nothing waiting."""
+        waiting = self._rows.items[:, 1, : self.m]
+        rows = np.empty((len(waiting) + len(Y), self.m), order="F")
+        rows[: len(waiting)] = waiting
+        rows[len(waiting) :] = Y
+        if not self.m:
+            return Fold(self.regularization, np.zeros((0, 0)), rows, rows)
+        upper, V, T, _ = lapack.dtpqrt(0, min(self.m, PANEL), self.C.upper, rows, overwrite_b=1)
+        return Fold(self.regularization, upper, V, T)
+
+    @property
+    def trace_of_inverse(self) -> float:
+        """Tr V⁻¹ = ‖C⁻¹‖², O(m³)."""
+        inverse, _ = lapack.dtrtri(self.folded.C.upper)
+        return float(np.square(np.triu(inverse)).sum())
+
+
+class Fold(NamedTuple):
+    """V + YᵀY = C′C′ᵀ by [Cᵀ; Y] = Q[C′ᵀ; 0], with Q as LAPACK's tpqrt leaves it."""
+
+    regularization: float  # λ
+    upper: Array  # (m, m) C′ᵀ, but for the signs of its rows
+    V: Array  # (k, m)
+    T: Array
+
+    def solve(self, B: Array) -> Array:
+        """C′⁻¹B in the first p coordinates, B (p, k)."""
+        p = len(B)
+        return blas.dtrsm(1.0, self.upper[:p, :p], B, trans_a=1) if B.size else B
+
+    def with_coordinates(self, more: Array | None = None) -> Factor:
+        """The factor with j more coordinates: λ, and what the last rows observed have there, (k, j)."""
+        m = len(self.upper)
+        upper = self.upper
+        if more is not None and more.size:
+            j = more.shape[1]
+            # Qᵀ acts on the new columns [0; more]; below what it puts beside C′ᵀ, √λI and the rest are factored alike.
+            beside = np.zeros((m, j), order="F")
+            rest = np.zeros((len(self.V), j), order="F")
+            rest[len(rest) - len(more) :] = more
+            if m:
+                beside, rest, _ = lapack.dtpmqrt(0, self.V, self.T, beside, rest, trans="T")
+            corner = np.sqrt(self.regularization) * np.eye(j, order="F")
+            corner, _, _, _ = lapack.dtpqrt(0, min(j, PANEL), corner, rest)
+            upper = np.zeros((m + j, m + j), order="F")
+            upper[:m, :m] = self.upper
+            upper[:m, m:] = beside
+            upper[m:, m:] = corner
+        upper *= np.where(np.diag(upper) < 0, -1.0, 1.0)[:, None]
+        diagonal = np.diag(upper)
+        if not np.isfinite(upper).all() or diagonal.min(initial=1.0) <= 0:
+            raise NumericalError(
+                "the posterior matrix is not finite in float64; raise `regularization` or rescale the kernel"
+            )
+        log_det = float(2 * np.log(diagonal / np.sqrt(self.regularization)).sum())
+        return Factor.of(self.regularization, Triangle.of(upper.T), log_det)
+
+
+def _room(width: int) -> Stack:
+    return Stack(np.zeros((0, 2, width)))

@@ -44,6 +44,7 @@ class Replica:
         self._model: Model
         self._done: int  # steps the model has taken
         self._kept: int  # results of the last snapshot
+        self.snapshot_every = EVERY
         self._unwritten: StepsTaken | None = None  # steps taken of which nothing is written yet
         with self.current():
             pass
@@ -185,7 +186,8 @@ class Replica:
         """Whether a snapshot is to be taken."""
         refitted = any(kind == "refit" for kind, _ in found.made.values())
         n = found.model.n_results
-        return n >= self._kept + EVERY or (refitted and n >= EVERY)
+        every = self.snapshot_every
+        return n >= self._kept + every or (refitted and n >= every)
 
     def campaign(self, model: Model, ledger: Ledger | None = None) -> Campaign:
         """The search as the log says, with a model."""

@@ -1,0 +1,61 @@
+"""What this process may use of the machine: cores and memory, on Linux, macOS and Windows."""
+
+import ctypes
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ASSUMED = 8e9
+"""Bytes of memory where the system does not say how much there is: what a small laptop has."""
+
+
+def cores() -> int:
+    """How many cores this process may run on: those of its affinity mask, or else all."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def half_the_memory(total: Callable[[], float] | None = None) -> float:
+    """Half the bytes of `total`, which asks the system; half of `ASSUMED` where it cannot say."""
+    if total is None:
+        systems = {"darwin": macos_memory, "win32": windows_memory}
+        total = systems.get(sys.platform, linux_memory)
+    try:
+        return 0.5 * total()
+    except (OSError, AttributeError, ValueError):
+        return 0.5 * ASSUMED
+
+
+def linux_memory(root: Path = Path("/")) -> float:
+    """Bytes of the machine, or the limit of the control group (a container) where it is less."""
+    kilobytes = re.search(r"MemTotal:\s*(\d+)", (root / "proc/meminfo").read_text())
+    if kilobytes is None:
+        raise ValueError("/proc/meminfo has no line MemTotal")
+    total = 1024.0 * int(kilobytes[1])
+    limit = root / "sys/fs/cgroup/memory.max"
+    text = limit.read_text().strip() if limit.exists() else "max"
+    return total if text == "max" else min(total, float(text))
+
+
+def macos_memory(system: Any = None) -> float:
+    """Bytes of the machine; `system` is the C library."""
+    total = ctypes.c_uint64()
+    size = ctypes.c_size_t(ctypes.sizeof(total))
+    system = system or ctypes.CDLL(None)
+    if system.sysctlbyname(b"hw.memsize", ctypes.byref(total), ctypes.byref(size), None, 0):
+        raise OSError("the system does not tell its memory")
+    return float(total.value)
+
+
+def windows_memory(system: Any = None) -> float:
+    """Bytes of the machine; `system` is kernel32."""
+    # MEMORYSTATUSEX has 64 bytes: the first four hold that size, the second eight ullTotalPhys.
+    status = (ctypes.c_uint64 * 8)(64)
+    system = system or ctypes.CDLL("kernel32")
+    if not system.GlobalMemoryStatusEx(ctypes.byref(status)):
+        raise OSError("the system does not tell its memory")
+    return float(status[1])
