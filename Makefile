@@ -3,8 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+CASE ?= ask
 
-.PHONY: demo test coverage lint soak bench experiments figures clean
+.DEFAULT_GOAL := help
+.PHONY: help demo quick test lint coverage bench profile figures experiments soak hooks clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "manyarms needs Python 3.11 or later")'
@@ -15,16 +20,32 @@ $(READY): pyproject.toml
 demo: $(READY)  ## find the best of 62,208 neural-network configurations
 	$(BIN)/python examples/demo.py
 
+quick: $(READY)  ## most tests, in less than a minute: without those marked slow, postgres or soak
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q --hypothesis-profile quick \
+	    -m "not slow and not postgres and not soak"
+
 test: lint  ## everything that continuous integration runs
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
-
-coverage: $(READY)  ## the same, and which lines it runs; about twice as long
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --cov --cov-report=term -q
 
 lint: $(READY)  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+coverage: $(READY)  ## all tests, and which lines they run; about twice as long
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --cov --cov-report=term -q
+
+bench: $(READY)  ## what the engine costs, as ratios to exact GP-UCB and to version 0.1
+	$(BIN)/python benchmarks/core.py
+
+profile: $(READY)  ## where the time of a call goes: make profile CASE=ask|tell|choose
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/profiling.py $(CASE)
+
+figures: $(READY)  ## the pictures in docs/
+	$(BIN)/python examples/figure1.py docs/figure1.png
+
+experiments: $(READY)  ## every system on one runner: docs/experiments (hours)
+	$(BIN)/python benchmarks/experiments.py starvation coverage everything tails growth thompson --jobs 2
 
 soak: $(READY)  ## what must never happen to a study, thousands of times: docs/reliability.md (about an hour)
 	cd tests && for what in \
@@ -34,14 +55,8 @@ soak: $(READY)  ## what must never happen to a study, thousands of times: docs/r
 	do echo "soak.$$what"; $(abspath $(BIN))/python -m soak.$$what || exit 1; done
 	$(BIN)/python benchmarks/study_tell.py
 
-bench: $(READY)  ## what the engine costs, as ratios to exact GP-UCB and to version 0.1
-	$(BIN)/python benchmarks/core.py
+hooks: $(READY)  ## run style and types before every commit (needs pre-commit)
+	pre-commit install
 
-experiments: $(READY)  ## every system on one runner: docs/experiments (hours)
-	$(BIN)/python benchmarks/experiments.py starvation coverage everything tails growth thompson --jobs 2
-
-figures: $(READY)  ## the pictures in docs/
-	$(BIN)/python examples/figure1.py docs/figure1.png
-
-clean:
+clean:  ## remove the virtual environment, caches and output
 	rm -rf $(VENV) .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache demo-output bench-output

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import settings
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=60)
-settings.load_profile("repeatable")
+settings.register_profile("quick", parent=settings.get_profile("repeatable"), max_examples=15)
+settings.load_profile("repeatable")  # `make quick` gives another one
 
 
 @pytest.fixture

@@ -82,6 +82,7 @@ def check_sane(mean, variance):
     assert (variance >= 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_gpucb_equals_the_exact_posterior(name):
     worst = 0.0
@@ -101,6 +102,7 @@ def test_gpucb_equals_the_exact_posterior(name):
     assert worst <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_bkb_equals_the_posterior_of_its_frozen_features(name):
     """Where near-duplicates are inducing, kernel values rounded to float64 miss the bound whatever is done with them: L is
@@ -141,6 +143,7 @@ def test_thousands_of_pulls_of_one_arm_leave_a_positive_variance():
         assert bandit.scores().variance[7] == pytest.approx(1 / 5000, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", [1e-2, 1e-6, 1e-8])
 @pytest.mark.parametrize("name", ["rbf", "matern52", "polynomial"])
 def test_many_arms_that_share_evidence(name, ratio):

@@ -1,10 +1,12 @@
 """The problems, the runner and the experiments of benchmarks/, at tiny sizes."""
 
 import json
+import re
 
 import bandits
 import experiments
 import numpy as np
+import profiling
 import pytest
 import runner
 import summary
@@ -17,6 +19,8 @@ from systems import SYSTEMS, MissingSystemError, System
 
 import manyarms as ma
 from manyarms.errors import KernelError
+
+pytestmark = pytest.mark.slow
 
 TINY = "rkhs:n_arms=60,d=1"
 
@@ -280,3 +284,12 @@ def test_two_processes(tmp_path):
     for kept in runner.read(wanted, tmp_path):
         again = runner.record(Run(kept["system"], kept["problem"], kept["horizon"], kept["seed"]))
         assert again["regret"] == kept["regret"]
+
+
+@pytest.mark.parametrize("case", ["ask", "tell", "choose"])
+def test_a_profile_begins_with_the_call(case, capsys):
+    profiling.main([case, "--candidates", "300", "--results", "20"])
+    printed = capsys.readouterr().out
+    assert f"20 calls of {case} with 300 candidates" in printed
+    first = re.search(r"cumtime.*?\n(.*?)\n", printed, re.DOTALL).group(1)
+    assert f"({case})" in first

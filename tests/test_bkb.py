@@ -291,6 +291,7 @@ def test_the_evidence_is_of_the_rows_as_they_are_projected_now():
     assert radius(replace(evidence, largest=lambda: evidence.left_out)) > expected
 
 
+@pytest.mark.slow
 def test_its_own_radius_covers_f_whatever_the_oversampling():
     covered = 0
     for seed in range(40):

@@ -141,6 +141,7 @@ def impatient(optimizer):
     return optimizer
 
 
+@pytest.mark.slow
 def test_a_run_that_stalls_searches_elsewhere_for_a_while():
     """By a model that knows nothing of the results before; the first one knows them all, and goes on after it."""
     optimizer, searches = impatient(ma.Optimizer(ma.Box([[0, 1]] * 2), seed=0)), []
@@ -259,6 +260,7 @@ def test_points_that_a_user_changes_are_the_users_own():
     assert all(trial.value == trial.id["x"] / 10 for trial in found.history)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", [1, 3])
 def test_every_point_of_a_finite_box_is_found(left):
     box, rng = ma.Box(a=(0, 19), b=(1, 15, "log"), c=["x", "y"]), np.random.default_rng(0)
@@ -310,6 +312,7 @@ def test_a_certificate_says_how_accurate_the_sketch_is():
     assert ratio.max() <= 1 + theta
 
 
+@pytest.mark.slow
 def test_kernels_are_looked_for_everywhere_now_and_then():
     optimizer = ma.Optimizer(ma.Box([[0, 1], [-5, 5]]), direction="minimize", seed=0)
     models = []
@@ -397,6 +400,7 @@ def test_maximize_takes_a_box():
     assert isinstance(row.best.id, tuple)
 
 
+@pytest.mark.slow
 def test_noise_and_units_do_not_raise_each_other():
     """A unit has ten deviations of the noise, which is learned in units: pure noise must not make it grow without end."""
     optimizer, rng = ma.Optimizer(ma.Box(x=(0.0, 1.0)), seed=0), np.random.default_rng(1)
@@ -406,6 +410,7 @@ def test_noise_and_units_do_not_raise_each_other():
     assert 0.5 < 1 / optimizer._state.model.warp.slope < 1.5 * values.std()
 
 
+@pytest.mark.slow
 def test_ripples_do_not_pass_for_noise():
     """Ackley's function in four dimensions: a funnel under ripples, nearly flat far from its middle."""
 

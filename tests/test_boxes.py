@@ -432,6 +432,7 @@ def test_whole_numbers_are_drawn_alike():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("variance", "error"), [(1e-6, 1e-7), (1e-8, 5e-6)])
 def test_a_score_is_accurate_where_noise_is_small(variance, error):
     rng = np.random.default_rng(0)

@@ -65,6 +65,7 @@ def frozen(W, rows, sizes, y, X):
     )
 
 
+@pytest.mark.slow
 @every_policy
 @with_or_without_table
 def test_on_random_subsets_choices_equal_a_computation_from_scratch(policy, table):

@@ -104,6 +104,7 @@ def test_the_page_lists_every_command_option_and_exit_code():
         assert re.search(rf"^\| {code} \|", page, re.MULTILINE), code
 
 
+@pytest.mark.slow
 def test_the_tutorial_runs(folder, monkeypatch):
     """Blocks in order: commands are run, files are written; what suggest wrote is what the page has filled in."""
     page = (ROOT / "docs" / "tutorial.md").read_text()
@@ -580,6 +581,7 @@ def test_the_doctor_with_nothing_to_save(lab):
     assert not (lab.parent / "saved.db").exists()
 
 
+@pytest.mark.postgres
 def test_a_study_in_postgresql_has_the_same_commands(lab, server):
     place = f"{server}#lab"
     manyarms("export", lab, "-o", lab.parent / "study.json")
@@ -875,6 +877,7 @@ FILES = st.one_of(
 FUZZ = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
+@pytest.mark.slow
 @FUZZ
 @given(
     content=FILES,
@@ -929,6 +932,7 @@ WORDS_OF_A_LINE = st.one_of(
 )
 
 
+@pytest.mark.slow
 @FUZZ
 @given(
     name=st.sampled_from([name for name in NAMES if name != "run"]),
@@ -960,6 +964,7 @@ LEAVES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @FUZZ
 @given(data=st.data())
 def test_any_change_of_an_export_is_refused_or_makes_a_study_that_answers(template, folder, data):

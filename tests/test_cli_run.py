@@ -103,6 +103,7 @@ def test_a_trial_that_gives_no_number_has_failed(lab, script, reason):
     assert reason in answer.err
 
 
+@pytest.mark.slow
 def test_a_hanging_trial_is_ended_with_its_children(lab, folder):
     start = time.monotonic()
     script = f"if [ $1 -ge 10 ]; then sleep 100 & echo $! > {folder}/$1.pid; wait; fi; echo $1"
@@ -132,6 +133,7 @@ def loop(study, folder, script, timeout=None, **pace):
     return Loop(study, command, folder, False, timeout, 0, 10, print, Pace(**pace))
 
 
+@pytest.mark.slow
 def test_one_that_will_not_end_is_made_to(lab, folder):
     script = "if [ $1 = 3 ]; then trap '' TERM; while :; do sleep 0.05; done; fi; echo $1"
     loop(ma.Study.open(lab), folder, script, timeout=0.3, grace=0.1).until(2, None)
@@ -226,6 +228,7 @@ def program(lab, *options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_children_gives_candidates_back_and_the_same_line_goes_on(lab, folder, number):
     hang = f"sleep 100 & echo $! > {folder}/$$.pid; wait"
@@ -246,6 +249,7 @@ def test_ctrl_c_ends_children_gives_candidates_back_and_the_same_line_goes_on(la
     assert run(lab, "echo $1", "--budget", 12).data["results"] == 12
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_gives_its_candidates_back_by_lease(lab, folder):
     running = program(lab, "--", "sh", "-c", f"touch {folder}/started; sleep 30")
     waited = time.monotonic()

@@ -260,6 +260,7 @@ COVERED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", COVERED)
 def test_f_is_inside_for_all_arms_and_steps(case):
     """Statement 2 on few runs; `benchmarks/covered.py` has a hundred of each, and larger ones."""

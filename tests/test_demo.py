@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 
 # The benchmark package leaves its file open.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -55,6 +55,7 @@ def test_information_gain_is_half_a_log_determinant():
     )
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 19), min_size=1, max_size=25), st.sampled_from([1e-3, 0.1, 10.0]))
 def test_the_chain_of_inequalities(pulls, regularization):
     """d_eff ≤ Σσ_t²(x_t) ≤ log det(K/λ + I) and σ_t²(x_t)(1 + κ²/λ) ≥ σ²_{t−1}(x_t) ≥ σ_t²(x_t)."""

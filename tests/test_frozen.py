@@ -78,6 +78,7 @@ KERNELS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "oracle"), KERNELS, ids=["rbf", "matern", "scaled"])
 @pytest.mark.parametrize("regularization", [1.0, 1e-2, 1e-4, 1e-6])
 @pytest.mark.parametrize("tolerance", [0.0, 0.01, 0.3])
@@ -230,6 +231,7 @@ def test_what_is_left_out_is_paid_from_information(seed, regularization, toleran
     assert belief.left_out.total <= tolerance * belief.factor.log_det * (1 + 1e-6) + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("most", [None, 12])
 def test_accuracy_against_the_exact_posterior(seed, most):
@@ -258,6 +260,7 @@ def test_accuracy_against_the_exact_posterior(seed, most):
     assert belief.evidence.information >= log_det - 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_at_once_or_in_order_within_the_two_accuracies(seed):
     """Variances of n at once are within (1 + θ₁)(1 + θ₂) of those told in another order."""

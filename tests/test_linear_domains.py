@@ -82,6 +82,7 @@ def random_polytope(rng, d):
     return A, b + A @ shift
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [2, 3, 4, 5])
 @pytest.mark.parametrize("seed", range(6))
 def test_the_maximum_over_a_random_polytope_is_the_best_vertex(d, seed):

@@ -322,6 +322,7 @@ def test_an_interruption_after_pending_candidates_were_retired():
     assert maximize(budget=30, n_jobs=3, callbacks=[callback]).ended == "interrupted"
 
 
+@pytest.mark.slow
 def test_a_real_signal():
     """SIGINT while f sleeps: the main thread waits for the evaluation and returns."""
     code = (

@@ -108,6 +108,7 @@ def signs(rng, n):
     return rng.choice([-1.0, 1.0], n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", [gaussian, bounded, signs])
 @pytest.mark.parametrize("make", [ma.BKB, ma.GPUCB])
 @pytest.mark.parametrize("repeats", [1, 4], ids=["residuals", "replicates"])
@@ -133,6 +134,7 @@ def test_the_noise_is_estimated_from_above_and_found(draw, make, repeats):
     assert len(set(estimates)) <= 1 + 2 * np.log2(3.0 / noise)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeats", [1, 2])
 @pytest.mark.parametrize("by_choice", [False, True], ids=["random arms", "chosen arms"])
 def test_the_noise_is_below_the_truth_in_few_runs(by_choice, repeats):

@@ -79,6 +79,7 @@ def test_source_archives_are_kept_too(tmp_path, monkeypatch):
     assert "--no-binary" in calls[0]
 
 
+@pytest.mark.slow
 def test_the_strongest_binder(wheel_folder, capsys):
     binders.main(["FAKE", "--budget", "30"])
     printed = capsys.readouterr().out
@@ -89,6 +90,7 @@ def test_the_strongest_binder(wheel_folder, capsys):
     assert run.regret < run.random / 2
 
 
+@pytest.mark.slow
 def test_the_most_soluble_molecule(wheel_folder, capsys):
     molecules.main(["--budget", "10"])
     assert "times better than random's" in capsys.readouterr().out

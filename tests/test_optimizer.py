@@ -369,6 +369,7 @@ class TestDirection:
 
 
 class TestAffine:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("a", "b"), [(2.0, 0.0), (1e-3, 5.0), (1e6, -3e6), (1e-12, 0.0), (1e12, 1e13)]
     )
@@ -619,6 +620,7 @@ class TestCertificate:
             max(0.0, others.max() - predicted.low[certificate.id]), rel=1e-9
         )
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("policy", [ma.BKB, ma.GPUCB], ids=lambda p: p.__name__)
     def test_noise_that_is_told_counts_for_what_it_is(self, policy):
         """f is inside for all candidates and steps, in 19 of 20 runs of which nine tenths must be."""
@@ -643,6 +645,7 @@ class TestCertificate:
             assert found.certificate().probability == pytest.approx(0.9)
         assert inside >= 19
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "options", [{}, {"kernel": ma.kernels.RBF(0.3), "noise": 0.3}], ids=["learned", "given"]
     )
@@ -878,6 +881,7 @@ def last_fit(optimizer):
     return optimizer._state.model.n_fitted
 
 
+@pytest.mark.slow
 def test_the_number_of_fits_grows_like_the_logarithm_of_results():
     found = ma.Optimizer(X[:15], policy=ma.GPUCB)
     fits = []
@@ -939,6 +943,7 @@ def regrets(f, pool, repeats="allow"):
 BUMP = np.array([0.7, 0.3])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "f",
     [
@@ -956,6 +961,7 @@ def test_good_candidates_are_found(f):
     assert np.mean(ours) < np.mean(random)
 
 
+@pytest.mark.slow
 def test_a_refit_is_as_good_as_any():
     """The loss of every fit of a run, beside fits from other lengthscales."""
     pool = np.random.default_rng(1).random((300, 2))

@@ -209,25 +209,32 @@ EXACT = [
     full_insertion,
     gpucb,
 ]
-every_policy = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.__name__)
-upper_policy = pytest.mark.parametrize("policy", UPPER, ids=lambda policy: policy.__name__)
-supposing_policy = pytest.mark.parametrize(
-    "policy",
-    [policy for policy in POLICIES if policy not in BLIND + FIXED + REPEATING],
-    ids=lambda policy: policy.__name__,
-)
+# Those that `make quick` tests, one of each kind; `make test` tests all.
+QUICK = [lazy_bkb, dense_bkb, sampled, gpucb, thompson, sketch_ei]
+
+
+def each_of(policies):
+    """A test for each policy, slow but for those of QUICK."""
+    return pytest.mark.parametrize(
+        "policy",
+        [
+            pytest.param(
+                policy, id=policy.__name__, marks=[] if policy in QUICK else pytest.mark.slow
+            )
+            for policy in policies
+        ],
+    )
+
+
+every_policy = each_of(POLICIES)
+upper_policy = each_of(UPPER)
+supposing_policy = each_of(policy for policy in POLICIES if policy not in BLIND + FIXED + REPEATING)
 # Those whose `choose(None)` is ended by Batch-BKB's global rule; on a fixed dictionary it is one arm.
-batch_policy = pytest.mark.parametrize(
-    "policy",
-    [policy for policy in POLICIES if policy not in [*FIXED, *REPEATING, local_batch]],
-    ids=lambda policy: policy.__name__,
+batch_policy = each_of(
+    policy for policy in POLICIES if policy not in [*FIXED, *REPEATING, local_batch]
 )
-upper_batch_policy = pytest.mark.parametrize(
-    "policy",
-    [policy for policy in UPPER if policy not in FIXED],
-    ids=lambda policy: policy.__name__,
-)
-exact_policy = pytest.mark.parametrize("policy", EXACT, ids=lambda policy: policy.__name__)
+upper_batch_policy = each_of(policy for policy in UPPER if policy not in FIXED)
+exact_policy = each_of(EXACT)
 
 
 def test_every_policy_is_here():
@@ -292,6 +299,7 @@ class TestChoosing:
             np.testing.assert_array_equal(bandit.choose(6, pending=[3, 4]), first)
             assert fingerprint(bandit) == before
 
+    @pytest.mark.slow
     def test_the_first_arm_is_uniform_and_fixed_by_the_seed(self, policy):
         firsts = [int(policy(seed=seed).choose()[0]) for seed in range(200)]
         assert firsts == [int(policy(seed=seed).choose()[0]) for seed in range(200)]
@@ -627,11 +635,7 @@ class TestAnswers:
             trained(policy, 3).predict(X)
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [policy for policy in POLICIES if policy is not sor],
-    ids=lambda policy: policy.__name__,
-)
+@each_of(policy for policy in POLICIES if policy is not sor)
 def test_before_any_observation_it_is_the_prior(
     policy,
 ):  # but for SoR, which has a prior of its own
@@ -687,6 +691,7 @@ class TestInvariance:
         bandit = policy(arms=arms, kernel=kernel, regularization=regularization, seed=3)
         return play(bandit, lambda chosen: scale * problem.pull(chosen), steps)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("scale", [2.0**-20, 1e-3, 1e6])
     def test_rescaling_rewards_and_kernel_changes_no_choice(self, policy, scale):
         arms = RKHSProblem(KERNEL, n_arms=60, d=2, seed=7).arms
@@ -749,6 +754,7 @@ class TestRelabelling:
         assert (play(bandit, lambda chosen: self.problem.f[rows[chosen]], 30) % 2 == 0).all()
 
 
+@pytest.mark.slow
 @exact_policy
 @given(
     st.lists(

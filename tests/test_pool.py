@@ -987,6 +987,7 @@ FIXED = {
 }
 
 
+@pytest.mark.slow
 @given(tables(NUMBERS), st.sampled_from([None, FIXED]))
 def test_rows_come_back_and_equal_features_are_one_arm(rows, columns):
     pool = Pool.from_dicts(rows, columns=columns)
@@ -1004,6 +1005,7 @@ def test_rows_come_back_and_equal_features_are_one_arm(rows, columns):
         assert pool.members(arm).tolist() == [i for i in range(len(rows)) if pool.arm_of[i] == arm]
 
 
+@pytest.mark.slow
 @given(tables(ROUNDED), tables(ROUNDED), tables(ROUNDED))
 def test_adding_never_changes_what_was_there(first, second, third):
     pool = Pool.from_dicts(first, columns=FIXED)
@@ -1020,6 +1022,7 @@ def test_adding_never_changes_what_was_there(first, second, third):
         assert [feature.levels[code] for code in codes] == [row[name] for row in rows]
 
 
+@pytest.mark.slow
 @given(tables(NUMBERS))
 def test_csv_gives_back_what_was_written(rows):
     plain = [
@@ -1036,6 +1039,7 @@ def test_csv_gives_back_what_was_written(rows):
     ]
 
 
+@pytest.mark.slow
 def test_many_rows(tmp_path):
     n, rng = 200_000, np.random.default_rng(0)
     frame = pl.DataFrame(

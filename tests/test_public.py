@@ -123,6 +123,21 @@ def test_what_the_theory_page_points_to_is_there():
         assert name.startswith("tests/") or (SOURCE / name).exists(), name
 
 
+def test_what_the_contributing_page_points_to_is_there():
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    for name in re.findall(r"`((?:src|docs|tests|benchmarks)/[\w./]+)`", page):
+        assert (ROOT / name).exists(), name
+    targets = re.findall(r"^(\w+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    pages = page + (ROOT / "README.md").read_text()
+    assert set(re.findall(r"`make (\w+)", pages)) <= set(targets)
+
+
+def test_every_target_is_in_the_help():
+    makefile = (ROOT / "Makefile").read_text()
+    phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE).group(1).split()
+    assert set(phony) == set(re.findall(r"^(\w+):.*## ", makefile, re.MULTILINE))
+
+
 def documented(heading: str) -> set[str]:
     """Names in the first column of the table under a heading of docs/api.md."""
     page = (ROOT / "docs" / "api.md").read_text()

@@ -6,6 +6,8 @@ import pytest
 import recommend
 from recommend import Log
 
+pytestmark = pytest.mark.slow
+
 N = 1000
 
 

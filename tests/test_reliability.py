@@ -23,11 +23,12 @@ from manyarms.study.salvage import salvage
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(params=["file", "postgresql"])
+@pytest.fixture(params=["file", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def where(request, folder):
     return folder if request.param == "file" else f"{request.getfixturevalue('server')}#"
 
 
+@pytest.mark.soak
 def test_a_kill_loses_nothing(where):
     number = 50 if isinstance(where, Path) else 15
     found = kills.kills(where, number, longest=0.1)
@@ -36,25 +37,30 @@ def test_a_kill_loses_nothing(where):
     assert found.slowest_cpu < 1
 
 
+@pytest.mark.soak
 def test_a_crowd_of_writers(where):
     writers.writers(where, 16, 200 if isinstance(where, Path) else 20)
 
 
+@pytest.mark.soak
 def test_a_writer_that_dies_with_the_lock(where):
     assert writers.dies_with_lock(where) < 1
 
 
+@pytest.mark.soak
 def test_a_file_cut_off_is_noticed(path):
     found = damage.cuts(path, 200)
     assert found == (200, 0)
 
 
+@pytest.mark.soak
 def test_a_bit_flipped_is_noticed_or_changes_nothing(path):
     found = damage.flips(path, 200)
     assert sum(found) == 200
     assert min(found) > 10
 
 
+@pytest.mark.soak
 def test_a_disk_that_is_full_or_fails():
     if shutil.which("cc") is None or not sys.platform.startswith("linux"):
         pytest.skip("needs a C compiler and Linux")
@@ -139,6 +145,7 @@ print("ended", os.waitstatus_to_exitcode(os.wait()[1]))
     ).stdout
 
 
+@pytest.mark.slow
 def test_a_forked_child_goes_on_with_what_its_parent_opened(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said = of_child(
@@ -148,6 +155,7 @@ def test_a_forked_child_goes_on_with_what_its_parent_opened(tmp_path, monkeypatc
     assert len(ma.Study.open("study.db").history) == 5
 
 
+@pytest.mark.slow
 def test_a_forked_child_that_needs_tables_is_told_so(tmp_path, monkeypatch):
     """And nothing is written, not even an empty file."""
     monkeypatch.chdir(tmp_path)

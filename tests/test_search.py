@@ -192,6 +192,7 @@ def test_lists_do_not_outlive_the_table_they_were_made_from():
             assert all(belief is lists[0] for belief in lists[1:])
 
 
+@pytest.mark.slow
 def test_a_choice_that_is_interrupted_leaves_no_half_table():
     class Interrupted(RBF):
         left = 10**9

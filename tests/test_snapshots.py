@@ -86,7 +86,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
+)
 @pytest.mark.parametrize("name", CASES)
 def test_a_state_from_a_snapshot_is_the_state_from_the_log(path, name, seed):
     rows, options = CASES[name]

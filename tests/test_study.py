@@ -32,7 +32,7 @@ X.setflags(write=False)
 F = -np.square(X - 0.4).sum(axis=1)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def location(request, path):
     """Where a study may be: each test has a fresh place."""
     if request.param == "sqlite":

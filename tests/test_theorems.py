@@ -18,6 +18,8 @@ from manyarms.sketch.dictionary import inclusion_probability
 from manyarms.sketch.exact import ExactPosterior
 
 EPSILON, DELTA, RUNS = 0.5, 0.1, 100
+pytestmark = pytest.mark.slow
+
 KERNEL = ma.kernels.RBF(0.15)
 
 

@@ -26,6 +26,7 @@ def sample(policy, n):
     return np.array([policy.chooser.values(policy._scores, policy.beta, dice) for _ in range(n)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [ma.Inserted(), ma.Inserted(most=12)], ids=["all that pay", "few"])
 @pytest.mark.parametrize("tuning", [ma.Tuning(), LAZY], ids=["dense", "lazy"])
 def test_a_draw_has_the_mean_and_the_variance_of_the_posterior(rule, tuning):

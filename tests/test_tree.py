@@ -59,6 +59,7 @@ def covers(tree, x):
     return bool(holding(tree.leaves, x).any())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("d", "seeds", "share"), [(1, 14, 0.2), (2, 6, 0.2)])
 def test_a_cell_with_the_maximum_is_never_dropped(d, seeds, share):
     """With theory's constants, while a share of the cells is dropped; benchmarks/cells.py does it for 100 seeds."""
@@ -188,6 +189,7 @@ def on_hartmann(d, **options):
     return searched(hartmann, (largest - mean) / deviation, d, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("d", "norm", "bar"), [(3, 1.0, 0.03), (3, 3.0, 0.03), (6, 1.0, 0.1), (6, 3.0, 0.1)]
 )
@@ -202,6 +204,7 @@ def test_a_norm_far_too_small_is_warned_of_once_and_the_search_goes_on(d, norm, 
     assert regret < bar
 
 
+@pytest.mark.slow
 def test_a_norm_is_refuted_with_a_radius_that_promises_nothing_too():
     """Five leaves were left, none near the maximum, and nothing was said."""
     policy, regret, caught = on_hartmann(3, seed=1, confidence=ma.Constant(2.0), norm=1.0)

@@ -95,7 +95,7 @@ def as_settings(
         )
     if policy is DomainBKB:
         options = {"maximiser": MAXIMISER, **options}
-    made = partial(_over, space, policy) if is_box else policy
+    made = partial(_over, space, policy) if isinstance(space, Box) else policy
     shape, fixed = _shape(kernel, space)
     learns = not (fixed and noise is not None)
     schedule = BOX if is_box else TABLE

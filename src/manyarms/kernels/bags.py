@@ -74,13 +74,13 @@ def ends_of(sizes: npt.NDArray[np.integer[Any]]) -> Indices:
 class Counts:
     """The counts c_w(y) of some bags, to be compared with those of many others; b·c_w(y) where `scale` holds b (m,)."""
 
-    def __init__(self, Y: Bags, scale: Array | None = None) -> None:
+    def __init__(self, Y: Bags, scale: Array | None = None, entries: int = ENTRIES) -> None:
         self._words, columns = np.unique(Y.numbers, return_inverse=True)
         m = len(Y.starts) - 1
         rows = np.repeat(np.arange(m), np.diff(Y.starts))
         values = np.ones(len(rows)) if scale is None else scale[rows]
         counts: Any = csr_array((values, (columns, rows)), shape=(len(self._words), m))
-        self._counts = counts.toarray() if len(self._words) * m <= ENTRIES else counts
+        self._counts = counts.toarray() if len(self._words) * m <= entries else counts
 
     def shared(self, X: Bags) -> Array:
         """Σ_w c_w(x) c_w(y), (n, m)."""
@@ -93,13 +93,16 @@ class Counts:
         return np.asarray(K if isinstance(K, np.ndarray) else K.toarray())
 
 
-def cosines(X: Array, Y: Array, bags: Callable[[Array], Bags]) -> Array:
-    """Σ_w c_w(x) c_w(y)/√(Σ_w c_w(x)² Σ_w c_w(y)²), (n, m), of the bags of all rows; 1 for two empty ones."""
+def cosines(X: Array, Y: Array, bags: Callable[[Array], Bags], entries: int = ENTRIES) -> Array:
+    """Σ_w c_w(x) c_w(y)/√(Σ_w c_w(x)² Σ_w c_w(y)²), (n, m), of the bags of all rows; 1 for two empty ones.
+
+    About so many `entries` are held at a time.
+    """
     theirs = bags(Y)
     sizes = theirs.squares()
-    counts = Counts(theirs, 1 / np.sqrt(np.maximum(sizes, 1)))
+    counts = Counts(theirs, 1 / np.sqrt(np.maximum(sizes, 1)), entries)
     K = np.empty((len(X), len(Y)))
-    step = max(1, ENTRIES * len(Y) // max(1, len(theirs.numbers)))
+    step = max(1, entries * len(Y) // max(1, len(theirs.numbers)))
     for start in range(0, len(X), step):
         ours = bags(X[start : start + step])
         size = ours.squares()
