@@ -68,7 +68,8 @@ _HOME = {
     "maximize": "loop",
     "oversampling_for": "sketch.dictionary",
 }
-"""Where each public name is defined. It is imported when it is asked for: a bare BKB loads NumPy and SciPy only."""
+"""Where each public name is defined. It is imported when it is asked for: a bare BKB loads NumPy
+and SciPy only."""
 _MODULES = ("baselines", "diagnostics", "domains", "errors", "kernels", "plots", "policies")
 
 __all__ = [

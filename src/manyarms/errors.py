@@ -14,7 +14,8 @@
         ├── StudyStorageError             the disk or the database refused: nothing was written
         └── StudyVersionError             written by a newer version, or by manyarms 0.1
 
-Each message says what was expected, what came, and what to change. The object that raised is as it was before.
+Each message says what was expected, what came, and what to change. The object that raised is as it
+was before.
 """
 
 __all__ = [
@@ -75,7 +76,8 @@ class StudyError(ManyArmsError, RuntimeError):
 
 
 class StudyDamagedError(StudyError):
-    """The log of a study is not whole: of `whole` events, from the first on, it is certain that they are as written."""
+    """The log of a study is not whole: of `whole` events, from the first on, it is certain that
+    they are as written."""
 
     def __init__(self, message: str, whole: int = 0) -> None:
         super().__init__(message)
@@ -83,7 +85,8 @@ class StudyDamagedError(StudyError):
 
 
 class StudyStorageError(StudyError):
-    """The disk or the database refused: nothing was written, call again; or it says that this is not known."""
+    """The disk or the database refused: nothing was written, call again; or it says that this is
+    not known."""
 
 
 class StudyVersionError(StudyError):

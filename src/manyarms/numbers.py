@@ -1,4 +1,5 @@
-"""Numbers a caller gives: checked once, with a typed error that says what was expected and what came."""
+"""Numbers a caller gives: checked once, with a typed error that says what was expected and what
+came."""
 
 from numbers import Integral, Real
 from typing import Any

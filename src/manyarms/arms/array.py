@@ -1,4 +1,5 @@
-"""Candidates as one read-only array (A, d): in memory, or mapped from a .npy file so that only what is touched is read."""
+"""Candidates as one read-only array (A, d): in memory, or mapped from a .npy file so that only what
+is touched is read."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,9 +25,10 @@ class Checked:
 def as_rows(arms: "ArrayLike | str | Path | Checked", n_columns: int | None = None) -> Array:
     """The candidates as a read-only array of float64 or float32, (A, d).
 
-    Shares memory with such an input and never changes it; a .npy file is mapped, a .parquet file is read (all its columns, with
-    polars). Raises ArmsError for anything but a non-empty two-dimensional table of finite real numbers, and where `n_columns`
-    is given for rows of another length. What is `Checked` already is not looked at again.
+    Shares memory with such an input and never changes it; a .npy file is mapped, a .parquet file is
+    read (all its columns, with polars). Raises ArmsError for anything but a non-empty
+    two-dimensional table of finite real numbers, and where `n_columns` is given for rows of another
+    length. What is `Checked` already is not looked at again.
     """
     if isinstance(arms, Checked):
         return arms.rows
@@ -37,7 +39,8 @@ def as_rows(arms: "ArrayLike | str | Path | Checked", n_columns: int | None = No
         )
     if X.ndim != 2:
         raise ArmsError(
-            f"arms must have shape (n_arms, n_features), got {X.shape}; a single feature is arms.reshape(-1, 1)"
+            f"arms must have shape (n_arms, n_features), got {X.shape}; a single feature is "
+            "arms.reshape(-1, 1)"
         )
     if 0 in X.shape:
         raise ArmsError(f"arms must hold at least one arm and one feature, got shape {X.shape}")

@@ -1,4 +1,5 @@
-"""Contexts: what is known about the moment of a choice, as columns in front of those of the arms."""
+"""Contexts: what is known about the moment of a choice, as columns in front of those of the
+arms."""
 
 from typing import Any
 
@@ -12,8 +13,8 @@ from manyarms.typing import Array, ArrayLike
 def joined(context: Any, arms: ArrayLike) -> Array:
     """Rows (k, c + d) to choose among: the context (c,) in front of each of the arms (k, d).
 
-    With the product kernel ``On(first, 0, c) * On(second, c, c + d)`` two rows are alike where both contexts and arms are:
-    k((c, a), (c′, a′)) = k₁(c, c′)·k₂(a, a′) (Krause and Ong, NIPS 2011).
+    With the product kernel ``On(first, 0, c) * On(second, c, c + d)`` two rows are alike where both
+    contexts and arms are: k((c, a), (c′, a′)) = k₁(c, c′)·k₂(a, a′) (Krause and Ong, NIPS 2011).
     """
     rows = as_rows(arms)
     if np.ma.is_masked(context):

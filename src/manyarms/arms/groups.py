@@ -11,7 +11,8 @@ ENTRIES_HASHED = 1 << 20
 
 
 def group(rows: Array, hashes: AnyArray | None = None) -> tuple[Indices, Indices]:
-    """The first of each distinct row, in order of appearance, and for each row which of them it equals."""
+    """The first of each distinct row, in order of appearance, and for each row which of them it
+    equals."""
     hashes = hashes_of(rows) if hashes is None else hashes
     _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
     if len(first) == len(rows):
@@ -28,8 +29,8 @@ def group(rows: Array, hashes: AnyArray | None = None) -> tuple[Indices, Indices
 
 
 def hashes_of(rows: Array) -> AnyArray:
-    """64 bits for each row of float64, equal for equal rows, in every process; different rows may collide, which the caller
-    checks."""
+    """64 bits for each row of float64, equal for equal rows, in every process; different rows may
+    collide, which the caller checks."""
     weights = _weights(rows.shape[1])
     hashes = np.empty(len(rows), np.uint64)
     step = max(1, ENTRIES_HASHED // rows.shape[1])

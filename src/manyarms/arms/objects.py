@@ -13,7 +13,8 @@ from manyarms.typing import Array
 
 
 def encoded(arms: Any, kernel: Kernel, width: int | None = None) -> Any:
-    """The rows of objects, padded to `width`, where the kernel is one of objects; else what came, None included.
+    """The rows of objects, padded to `width`, where the kernel is one of objects; else what came,
+    None included.
 
     A two-dimensional array of numbers is rows already, perhaps narrower ones.
     """
@@ -35,7 +36,9 @@ def widened(rows: Array, width: int | None) -> Array:
         return rows
     if rows.shape[1] > width:
         raise ArmsError(
-            f"objects must be no larger than the largest arm: rows of {width} numbers hold it, got an object that needs "
-            f"{rows.shape[1]}; have one as large among the arms, or give a larger n_features where there are none"
+            f"objects must be no larger than the largest arm: rows of {width} numbers hold it, got "
+            "an object that needs "
+            f"{rows.shape[1]}; have one as large among the arms, or give a larger n_features where "
+            "there are none"
         )
     return np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=NOTHING)

@@ -30,7 +30,8 @@ from manyarms.typing import Array, TableLike
 MOST_FEATURES = 1 << 12
 """Features beyond which QFF refuses: a step is O(m²)."""
 ACCURACY = 1e-4
-"""Largest error of a column's kernel, over the span of the arms, of the nodes QFF takes by default."""
+"""Largest error of a column's kernel, over the span of the arms, of the nodes QFF takes by
+default."""
 FEATURE_COPIES = 2.5
 """Arrays (A, m) that exist at once while features of all arms are made: measured peak memory."""
 FACTOR_COPIES = 5.0
@@ -237,7 +238,8 @@ class Waves:
 
     @classmethod
     def of(cls, terms: list[Term], drawn: list[tuple[Array, Array]], arms: Arms) -> "Waves":
-        """Of each term frequencies (D, columns) in units of 1/ℓ, and weights (D,), adding up to 1."""
+        """Of each term frequencies (D, columns) in units of 1/ℓ, and weights (D,), adding up to
+        1."""
         blocks = [np.zeros((len(each), arms.rows.shape[1])) for each, _ in drawn]
         for term, block, (frequencies, _) in zip(terms, blocks, drawn, strict=True):
             block[:, term.start : term.stop] = frequencies / term.lengthscales

@@ -113,8 +113,8 @@ class ThompsonChooser:
 
         w̃ ~ N(w, β̃²V⁻¹),   f̃(x) = z(x)ᵀw̃ + β̃√(r(x)/λ)·g_x,   g_x ~ N(0, 1)
 
-    f̃(x) ~ N(μ̃(x), β̃²σ̃²(x)) at every arm. Scoring all arms by upper bounds takes ‖C⁻¹z(x)‖² of each,
-    O(A m²). The arms of a batch are independent draws, so nothing is supposed.
+    f̃(x) ~ N(μ̃(x), β̃²σ̃²(x)) at every arm. Scoring all arms by upper bounds takes ‖C⁻¹z(x)‖² of
+    each, O(A m²). The arms of a batch are independent draws, so nothing is supposed.
     """
 
     residual: bool = True

@@ -63,8 +63,8 @@ class Insertion(DrawRule):
 class LocalRule:
     """A batch goes on while no variance may have shrunk by more than C; for ``rule=Inserted()``.
 
-    The global rule knows that from 1 + Σσ̃²(x_s) ≤ C. The local one (Calandriello et al., ICML 2020)
-    asks it of every arm x by itself, with the posterior covariance of when the batch began:
+    The global rule knows that from 1 + Σσ̃²(x_s) ≤ C. The local one (Calandriello et al., ICML
+    2020) asks it of every arm x by itself, with the posterior covariance of when the batch began:
 
         1 + Σ_s k̃²(x, x_s)/σ̃²(x) ≤ C,    k̃(x, y) = (k(x, y) − z(x)ᵀz(y))/λ + z(x)ᵀV⁻¹z(y)
 

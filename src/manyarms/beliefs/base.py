@@ -49,7 +49,8 @@ class Batch:
 class Record:
     """What was decided when a batch was observed. Given back, nothing is decided again."""
 
-    entered: Indices  # positions in the batch of the rows that entered W, in order; Sampled: the rows of S
+    # Positions in the batch of the rows that entered W, in order; of `Sampled`, the rows of S.
+    entered: Indices
     sizes: Indices  # (n,) |W_s| of each row: its feature has so many coordinates
 
     @classmethod
@@ -59,7 +60,8 @@ class Record:
 
 
 class Change(NamedTuple):
-    """What an observation does to the scores of any arm, given its embedding z: with h = Gᵀz, σ̃² falls by ‖h‖²."""
+    """What an observation does to the scores of any arm, given its embedding z: with h = Gᵀz, σ̃²
+    falls by ‖h‖²."""
 
     lowering: Array  # (m, k) G
     surprise: Array  # (k,): μ̃ rises by hᵀ(surprise)

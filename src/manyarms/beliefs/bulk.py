@@ -1,48 +1,53 @@
 """Many results at once, in blocks of products.
 
-A block of rows Y = √ΩZ is folded into V first: V′ = V + YᵀY. V only grows, and new coordinates only add to q. So what a
-row explains when it is seen, wherever it stands in the block, is at least
+A block of rows Y = √ΩZ is folded into V first: V′ = V + YᵀY. V only grows, and new coordinates only
+add to q. So what a row explains when it is seen, wherever it stands in the block, is at least
 
     ωzᵀV′⁻¹z ≤ ωq/(1 + ωq) ≤ ln(1 + ωq),
 
-and a row with ωr/λ ≤ ρωzᵀV′⁻¹z need not enter W. The others are candidates. They are decided in their order, by the rule,
-as if the rest of the block came before them. The feature of a row has the coordinates of W at its place in the batch.
+and a row with ωr/λ ≤ ρωzᵀV′⁻¹z need not enter W. The others are candidates. They are decided in
+their order, by the rule, as if the rest of the block came before them. The feature of a row has the
+coordinates of W at its place in the batch.
 
-A block is taken in halves, in the end row by row, where what it leaves out is more than ρ times what ln det(V/λ) gains, or
-where rows that entered make L ill-conditioned. So e ≤ ρ·ln det(V/λ) at any number of results, and W depends a little on how
-they are cut into calls.
+A block is taken in halves, in the end row by row, where what it leaves out is more than ρ times
+what ln det(V/λ) gains, or where rows that entered make L ill-conditioned. So e ≤ ρ·ln det(V/λ) at
+any number of results, and W depends a little on how they are cut into calls.
 """
 
 from dataclasses import replace
+from functools import partial
 from math import sqrt
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from manyarms.beliefs.base import Batch, Change, Record, Step
-from manyarms.beliefs.leftout import LeftOut, of_upper
+from manyarms.beliefs.leftout import LeftOut, largest_left_out, of_upper
 from manyarms.errors import NumericalError
-from manyarms.kernels import Kernel
 from manyarms.progress import Meter
 from manyarms.sketch.growing import Fold
 from manyarms.sketch.linalg import TINY, cholesky, solve_lower, squares
 from manyarms.typing import Array, Indices, Mask
 
 if TYPE_CHECKING:
-    from manyarms.beliefs.frozen import Frozen
+    from manyarms.beliefs.frozen import Frozen, Inducing
 
 FEW = 64
-"""Rows that are taken one by one: up to a few dozens that is as fast, and a table of scores can follow."""
+"""Rows that are taken one by one: up to a few dozens that is as fast, and a table of scores can
+follow."""
 SMALL = 128
 """Rows of the first block: few enough that all may be candidates."""
 LARGE = 512
-"""Rows of a block where few are candidates. Products and solves gain little from more (m from 500 to 1,200)."""
+"""Rows of a block where few are candidates. Products and solves gain little from more (m from 500
+to 1,200)."""
 TOGETHER = 128
 """Rows left out of a block whose largest eigenvalue is a term of the bound on η: 0.3 ms."""
 SMALLEST = 1e-10
-"""A row enters W only where r exceeds this part of k(x, x): L is factored in the order of arrival, without pivoting."""
+"""A row enters W only where r exceeds this part of k(x, x): L is factored in the order of arrival,
+without pivoting."""
 FIRM = 1e-12
-"""Added to the diagonal of I − S, which rounding may leave without a factor: what is explained counts for 1/FIRM at most."""
+"""Added to the diagonal of I − S, which rounding may leave without a factor: what is explained
+counts for 1/FIRM at most."""
 
 
 def observed_many(belief: "Frozen", batch: Batch, record: Record | None) -> Step:
@@ -55,7 +60,8 @@ def observed_many(belief: "Frozen", batch: Batch, record: Record | None) -> Step
 
 
 def _one_by_one(belief: "Frozen", batch: Batch, told: Mask | None) -> Step:
-    """After some rows, each decided by itself; `told` says which enter, where that was decided before."""
+    """After some rows, each decided by itself; `told` says which enter, where that was decided
+    before."""
     m = belief.m
     sizes = []
     changes = []
@@ -111,7 +117,8 @@ def _record(m: int, sizes: Indices) -> Record:
 def _absorbed(belief: "Frozen", block: Batch, told: Mask | None) -> Step | None:
     """After a block of rows; `told` says which enter, where that was decided before.
 
-    None where they are to be taken in smaller blocks: what entered makes L ill-conditioned, or too much is left out.
+    None where they are to be taken in smaller blocks: what entered makes L ill-conditioned, or too
+    much is left out.
     """
     rule = belief.rule
     share = block.weights / belief.regularization
@@ -141,8 +148,8 @@ def _absorbed(belief: "Frozen", block: Batch, told: Mask | None) -> Step | None:
         keys = block.keys[entered]
         inducing = inducing.appended(block.rows[entered], keys, np.concatenate(L))
 
-    # u of all rows on W as it is now. Of one that entered it counts when it did: with e its unit vector, 1 + ‖L⁻ᵀz‖₁ of then
-    # is √r‖L⁻ᵀe‖₁ of now.
+    # u of all rows on W as it is now. Of one that entered it counts when it did: with e its unit
+    # vector, 1 + ‖L⁻ᵀz‖₁ of then is √r‖L⁻ᵀe‖₁ of now.
     new = np.arange(len(entered))
     pivots = zeta[new, entered]
     z = np.hstack([Z, zeta.T])
@@ -151,7 +158,8 @@ def _absorbed(belief: "Frozen", block: Batch, told: Mask | None) -> Step | None:
     rounding = np.where(in_W, 0.0, inducing.rounding(z.T, kappa2))
     smallest = np.maximum(SMALLEST * block.diag, 100 * rounding)
 
-    # Rows that are in W leave out nothing. The others pay for it, but for what is too small to enter.
+    # Rows that are in W leave out nothing. The others pay for it, but for what is too small to
+    # enter.
     out = ~in_W
     out[entered] = False
     owed = share @ np.where(out & (outside > smallest), outside, 0.0)
@@ -161,13 +169,13 @@ def _absorbed(belief: "Frozen", block: Batch, told: Mask | None) -> Step | None:
         return None
     inducing.check_positive(block.rows, block.diag, z, outside)
     left_out = _left_out(
-        belief.left_out,
-        belief.kernel,
-        block.rows[out],
+        belief,
+        inducing,
+        block.part(out),
         (Z[out], zeta[:, out], frozen[:, out]),
-        share[out],
-        np.maximum(outside[out], 0.0),
-        4 * rounding[out],
+        sizes[out],
+        share[out] * np.maximum(outside[out], 0.0),
+        share[out] * 4 * rounding[out],
     )
 
     # w′ = w + V′⁻¹Σ ω ψ(y − ψᵀw), w being 0 in what is new.
@@ -193,7 +201,8 @@ def _absorbed(belief: "Frozen", block: Batch, told: Mask | None) -> Step | None:
 def _candidates(
     tolerance: float, fold: Fold, Y: Array, left_out: Array, possible: Mask
 ) -> tuple[Indices, Array]:
-    """Of the rows Y (k, m) that may enter by rounding, those that may by the rule, and S = YV′⁻¹Yᵀ of these."""
+    """Of the rows Y (k, m) that may enter by rounding, those that may by the rule, and S = YV′⁻¹Yᵀ
+    of these."""
     at = np.flatnonzero(possible)
     m = Y.shape[1]
     for p in (m // 4, m):
@@ -215,11 +224,13 @@ def _decided(
     kappa2: float,
     told: bool,
 ) -> tuple[Indices, Array]:
-    """Those of the candidates `at` (c,) that enter W, one after the other (all of them if `told`), and ζ (j, k) in what is new.
+    """Those of the candidates `at` (c,) that enter W, one after the other (all of them if `told`),
+    and ζ (j, k) in what is new.
 
-    Given S = YV′⁻¹Yᵀ (c, c) of the candidates, and Z (k, m), r (k,) of all rows. S and G = K − ZZᵀ follow what happens: when
-    row i enters, ζ = G_i/√G_ii, G −= ζζᵀ and S += √Ωζ(√Ωζ)ᵀ/λ; when it is observed, S −= S_iS_iᵀ/(1 + S_ii). Of these sums, S
-    divided by √Ω/√λ on both sides, only row i is computed, at its turn.
+    Given S = YV′⁻¹Yᵀ (c, c) of the candidates, and Z (k, m), r (k,) of all rows. S and G = K − ZZᵀ
+    follow what happens: when row i enters, ζ = G_i/√G_ii, G −= ζζᵀ and S += √Ωζ(√Ωζ)ᵀ/λ; when it is
+    observed, S −= S_iS_iᵀ/(1 + S_ii). Of these sums, S divided by √Ω/√λ on both sides, only row i
+    is computed, at its turn.
     """
     c = len(at)
     zetas = np.zeros((c, len(block)))
@@ -254,27 +265,34 @@ def _decided(
 
 
 def _left_out(
-    made: LeftOut,
-    kernel: Kernel,
-    rows: Array,
+    belief: "Frozen",
+    inducing: "Inducing",
+    left: Batch,
     coordinates: tuple[Array, Array, Array],
-    share: Array,
-    outside: Array,
+    sizes: Indices,
+    e: Array,
     rounding: Array,
 ) -> LeftOut:
-    """What is left out after these rows (k, d).
+    """What is left out after these k rows.
 
-    Given are Z (k, m), and ζ (j, k) as it is and as the features have it; of each row ω/λ, r and what r may be wrong by.
+    Given are Z (k, m), and ζ (j, k) as it is and as the features have it; of each row |W|, ωr/λ and
+    what that may be wrong by.
     """
+    made = belief.left_out
+    if len(left) < TOGETHER // 4:
+        # They wait for others.
+        largest = partial(largest_left_out, inducing, belief.regularization)
+        return made.with_rows(left.rows, sizes, left.weights, e, rounding, largest)
     Z, zeta, frozen = coordinates
-    for start in range(0, len(rows), TOGETHER):
+    for start in range(0, len(left), TOGETHER):
         some = slice(start, start + TOGETHER)
+        rows = left.rows[some]
         # Above the diagonal, the later of two rows is that of the column.
-        G = kernel(rows[some], rows[some]) - Z[some] @ Z[some].T - zeta[:, some].T @ frozen[:, some]
-        roots = np.sqrt(share[some])
-        by_rounding = float(share[some] @ rounding[some])
-        e = float(share[some] @ outside[some]) + by_rounding
-        made = made.with_block(e, of_upper(G * np.outer(roots, roots)) + by_rounding)
+        G = inducing.kernel(rows, rows) - Z[some] @ Z[some].T - zeta[:, some].T @ frozen[:, some]
+        roots = np.sqrt(left.weights[some] / belief.regularization)
+        by_rounding = float(rounding[some].sum())
+        eigenvalue = of_upper(G * np.outer(roots, roots))
+        made = made.with_block(float(e[some].sum()) + by_rounding, eigenvalue + by_rounding)
     return made
 
 

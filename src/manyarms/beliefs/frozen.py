@@ -1,20 +1,23 @@
 """The engine: features frozen when they are seen.
 
-An observation of x enters with ψ = Pφ(x), P the projection on the span of the inducing rows W at that moment, and is never
-projected again. W only grows. With λ = `regularization` and weights ω,
+An observation of x enters with ψ = Pφ(x), P the projection on the span of the inducing rows W at
+that moment, and is never projected again. W only grows. With λ = `regularization` and weights ω,
 
     Ã = λI + Σ ω ψψᵀ,  w̃ = Ã⁻¹ Σ ω ψy,   μ̃(x) = zᵀw,  σ̃²(x) = r(x)/λ + zᵀV⁻¹z,
 
-z(x) = L⁻¹k_W(x) the coordinates of Pφ(x), r(x) = k(x, x) − ‖z(x)‖², V = λI + Σ ω zzᵀ in these coordinates.
+z(x) = L⁻¹k_W(x) the coordinates of Pφ(x), r(x) = k(x, x) − ‖z(x)‖², V = λI + Σ ω zzᵀ in these
+coordinates.
 
-A row enters W first iff ωr/λ > ρ·ln(1 + ωq), q = zᵀV⁻¹z. A row that is left out pays from its own information, hence
+A row enters W first iff ωr/λ > ρ·ln(1 + ωq), q = zᵀV⁻¹z. A row that is left out pays from its own
+information, hence
 
     e = Σ ωr/λ over the rows left out ≤ ρ·ln det(V/λ)
 
 surely. An append changes no score: V becomes blockdiag(V, λ), and what r loses q gains.
 
-The estimator, and insertion by a threshold, are those of kernel recursive least squares (Engel, Mannor and Meir 2004) and of
-sparse online Gaussian processes (Csató and Opper 2002). docs/theory.md has the statements and their proofs.
+The estimator, and insertion by a threshold, are those of kernel recursive least squares (Engel,
+Mannor and Meir 2004) and of sparse online Gaussian processes (Csató and Opper 2002). docs/theory.md
+has the statements and their proofs.
 """
 
 from collections.abc import Callable
@@ -45,7 +48,8 @@ from manyarms.sketch.linalg import (
 from manyarms.typing import Array, Indices, Mask
 
 FEW = 8
-"""Rows up to which a kernel of W and the rows is cheaper than one of the rows and W: see `kernels/distances.py`."""
+"""Rows up to which a kernel of W and the rows is cheaper than one of the rows and W: see
+`kernels/distances.py`."""
 RECENT = 64
 """Rows whose embeddings are remembered."""
 
@@ -54,9 +58,10 @@ RECENT = 64
 class Inserted:
     """The rule of the default engine: a row enters W when ωr/λ > ρ·ln(1 + ωq).
 
-    tolerance : ρ. What is left out is at most ρ·ln det(V/λ), so that the sketched posterior is within 1 + θ of the exact one,
-        θ = (e + √(e² + 4e))/2. A smaller tolerance makes W larger.
-    most : inducing rows at most. Beyond that none enters, and e, hence the radius `Certified`, grows instead.
+    tolerance : ρ. What is left out is at most ρ·ln det(V/λ), so that the sketched posterior is
+        within 1 + θ of the exact one, θ = (e + √(e² + 4e))/2. A smaller tolerance makes W larger.
+    most : inducing rows at most. Beyond that none enters, and e, hence the radius `Certified`,
+        grows instead.
     """
 
     tolerance: float = 0.01
@@ -165,7 +170,8 @@ class Inducing:
         return place if place < self.m and np.array_equal(self.rows[place], row) else -1
 
     def feature(self, row: Array, diag: float) -> "Embedded":
-        """The embedding of one row (d,). An arm that is pulled again and again is embedded once while W stays as it is."""
+        """The embedding of one row (d,). An arm that is pulled again and again is embedded once
+        while W stays as it is."""
         key = row.tobytes()
         known = self._recent_cache.get(key)
         if known is not None and known[0] is self.L:
@@ -209,7 +215,8 @@ class Inducing:
         return Z, np.maximum(r, 0.0), in_W
 
     def rounding(self, z: Array, kappa2: float) -> Array:
-        """u of columns z (m, k), none of them of a row in W: L⁻ᵀz in float32, twice as fast and right to some digits."""
+        """u of columns z (m, k), none of them of a row in W: L⁻ᵀz in float32, twice as fast and
+        right to some digits."""
         spread = np.zeros(z.shape[1])
         if z.size:
             L = self.L.upper.astype(np.float32)
@@ -229,7 +236,8 @@ class Inducing:
 
 @dataclass(frozen=True)
 class Frozen:
-    """What is known of f. Successive values share buffers: an observation costs O(m²) and copies O(m)."""
+    """What is known of f. Successive values share buffers: an observation costs O(m²) and copies
+    O(m)."""
 
     rule: Inserted
     regularization: float  # λ
@@ -326,7 +334,8 @@ class Frozen:
         return mean, variance
 
     def solvers(self, n: int) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
-        """The functions K ↦ L⁻¹K and Z ↦ zᵀV⁻¹z of columns, n in all, for use by several threads."""
+        """The functions K ↦ L⁻¹K and Z ↦ zᵀV⁻¹z of columns, n in all, for use by several
+        threads."""
         if n <= 2 * self.m:
             return self.L.solve, lambda Z: self.factor.half(Z).quad
         solve_C = solver(np.asfortranarray(self.factor.folded.C.upper.T))
@@ -346,7 +355,8 @@ class Frozen:
         return observed_many(self, batch, record)
 
     def supposing(self, rows: Array, diag: Array) -> Step:
-        """If each of these rows were pulled once more, and gave its mean: means stay, variances fall."""
+        """If each of these rows were pulled once more, and gave its mean: means stay, variances
+        fall."""
         n = len(rows)
         return self.observed(Batch(rows, diag, np.zeros(n), np.ones(n), np.full(n, -1), n, True))
 
@@ -354,12 +364,14 @@ class Frozen:
         """Raise NumericalError where the evidence ωk(x, x)/λ of a row leaves float64 no digits."""
         if self.regularization <= EPS * most:
             raise NumericalError(
-                f"λ = {self.regularization:.3g} is below the rounding of k(x, x) times the weight of an arm, {most:.3g}: "
+                f"λ = {self.regularization:.3g} is below the rounding of k(x, x) times the "
+                f"weight of an arm, {most:.3g}: "
                 "raise `regularization`, give a larger `noise`, or divide the columns by their size"
             )
 
     def _observed_one(self, batch: Batch, told: bool | None) -> Step:
-        """After one observation. `told` says whether its row enters, where that was decided before."""
+        """After one observation. `told` says whether its row enters, where that was decided
+        before."""
         lam = self.regularization
         row = batch.rows[0]
         diag = float(batch.diag[0])
@@ -400,7 +412,8 @@ class Frozen:
                 partial(largest_left_out, inducing, lam),
             )
 
-        # V gains ωzzᵀ; with g = V⁻¹z and a = 1 + ωq: w += ωg(y − zᵀw)/a, and σ̃² falls by ω(gᵀz(x))²/a.
+        # V gains ωzzᵀ; with g = V⁻¹z and a = 1 + ωq: w += ωg(y − zᵀw)/a, and σ̃² falls by
+        # ω(gᵀz(x))²/a.
         root = sqrt(weight)
         pivot = sqrt(1.0 + weight * q)
         lowering = factor.C.solve_transposed(c) * (root / pivot)

@@ -1,10 +1,12 @@
 """What a sketch leaves out of the rows it has seen: e, and a better bound on η.
 
-A row that does not enter W is seen through its projection ψ = Pφ(x); ρ = (I − P)φ(x) is left out. With R the rows √ω ρ,
+A row that does not enter W is seen through its projection ψ = Pφ(x); ρ = (I − P)φ(x) is left out.
+With R the rows √ω ρ,
 
     e = Tr RRᵀ/λ,    η = λ_max(RRᵀ)/λ ≤ Σ_b λ_max(R_bR_bᵀ)/λ ≤ e
 
-over blocks b of rows. For s before t, W_s ⊆ W_t, so that ⟨ρ_s, ρ_t⟩ = k(s, t) − z_s[:m_t]ᵀz_t[:m_t].
+over blocks b of rows. For s before t, W_s ⊆ W_t, so that ⟨ρ_s, ρ_t⟩ = k(s, t) −
+z_s[:m_t]ᵀz_t[:m_t].
 """
 
 from collections.abc import Callable
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
     from manyarms.beliefs.frozen import Inducing
 
 BLOCK = 256
-"""Rows to a block: its Gram matrix takes 512 KiB, and its largest eigenvalue some milliseconds in 256 observations."""
+"""Rows to a block: its Gram matrix takes 512 KiB, and its largest eigenvalue some milliseconds in
+256 observations."""
 FIRST = 8
-"""Rows at which the eigenvalue of a block that is being filled is computed first; then at each doubling."""
+"""Rows at which the eigenvalue of a block that is being filled is computed first; then at each
+doubling."""
 
 LargestEigenvalue = Callable[[Array, Indices, Array], float]
 """Of rows, sizes and weights: λ_max(RRᵀ)/λ."""
@@ -58,7 +62,8 @@ class LeftOut:
         rounding: Array,
         largest: LargestEigenvalue,
     ) -> "LeftOut":
-        """After these rows (k, d): each leaves out so much of e, and counts for so much more by rounding."""
+        """After these rows (k, d): each leaves out so much of e, and counts for so much more by
+        rounding."""
         by_rounding = float(rounding.sum())
         e = float(left_out.sum()) + by_rounding
         made = LeftOut(
@@ -75,7 +80,8 @@ class LeftOut:
         return made._settled(largest) if made.kept.n >= doubling else made
 
     def with_block(self, left_out: float, largest: float) -> "LeftOut":
-        """After rows that are a block of their own: they leave out so much of e, and count for so much in the bound."""
+        """After rows that are a block of their own: they leave out so much of e, and count for so
+        much in the bound."""
         settled = self.settled + min(left_out, largest)
         return replace(self, total=self.total + left_out, settled=settled)
 
@@ -101,8 +107,10 @@ def largest_left_out(
 
 
 def largest_eigenvalue(K: Array, Z: Array, sizes: Indices, roots: Array) -> float:
-    """λ_max of the Gram matrix of √ω ρ, given K = k(s, t) (b, b), embeddings Z (b, m), sizes and √ω, each (b,)."""
-    # Rows come in the order in which they were seen, so that sizes never fall: above the diagonal, m_t is that of the column.
+    """λ_max of the Gram matrix of √ω ρ, given K = k(s, t) (b, b), embeddings Z (b, m), sizes and
+    √ω, each (b,)."""
+    # Rows come in the order in which they were seen, so that sizes never fall: above the diagonal,
+    # m_t is that of the column.
     seen = np.where(np.arange(Z.shape[1]) < sizes[:, None], Z, 0.0)
     return of_upper((K - Z @ seen.T) * np.outer(roots, roots))
 

@@ -206,7 +206,8 @@ class Drawn:
         """On the next dictionary, `fresh` (u,) being the weight that came in since the last."""
         inside = np.isin(np.arange(len(fresh)), self.dictionary)
         rows = Candidates(self.variance, self.seen.counts, fresh, self.inclusion, inside)
-        # Lines 6 and 7, for all rows at once: p̃_{t+1,i} = q̄ · σ̃²_t(x̃_i), times the row's weight.
+        # Lines 6 and 7, for all rows at once: p̃_{t+1,i} = q̄ · σ̃²_t(x̃_i), times the row's
+        # weight.
         inclusion = self.rule.inclusion(rows)
         probability = self.rule.draws(rows, inclusion)
         # Lines 8 and 9: S_{t+1} holds the rows with q_{t+1,i} = 1.
@@ -286,7 +287,8 @@ class Drawn:
 
 @dataclass(frozen=True)
 class DrawnScores(AllScored):
-    """Line 4: μ̃ and σ̃² of all arms for a dictionary. Kernel columns of rows that stay are kept."""
+    """Line 4: μ̃ and σ̃² of all arms for a dictionary. Kernel columns of rows that stay are
+    kept."""
 
     belief: Drawn
     arms: Arms

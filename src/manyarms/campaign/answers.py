@@ -157,8 +157,9 @@ def _predicted(campaign: Campaign, positions: Indices, level: float) -> Predicti
         return Predictions([], *(np.zeros(0) for _ in range(4)))
     sign = campaign.ledger.sign
     arms = campaign.ledger.candidates.arm_of[positions]
-    _, less, more = model.interval(arms, 1.0)
-    mean, *ends = (sign * end for end in model.interval(arms, _quantile(level)))
+    predicted = model.predict(arms)
+    _, less, more = model.in_values(*predicted, 1.0)
+    mean, *ends = (sign * end for end in model.in_values(*predicted, _quantile(level)))
     return Predictions(names, mean, (more - less) / 2, *(ends if sign > 0 else ends[::-1]))
 
 

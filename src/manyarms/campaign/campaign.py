@@ -8,7 +8,7 @@ from manyarms.campaign.candidates import CandidateTable, Points
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model, Size, is_size_due
 from manyarms.campaign.proposers import BoxProposer, PoolProposer, Proposer
-from manyarms.campaign.settings import as_most, as_pool, as_sign, box_settings, pool_settings
+from manyarms.campaign.settings import as_most, as_pool, as_settings, as_sign
 from manyarms.campaign.trials import CandidateId, as_noise, as_told
 from manyarms.domains.box import Box
 from manyarms.errors import ParameterError, StateError
@@ -40,21 +40,14 @@ class Campaign:
         options: dict[str, Any],
     ) -> "Campaign":
         """Nothing was asked yet; arguments are those of `Optimizer`."""
-        candidates: CandidateTable
-        proposer: Proposer
-        sign = as_sign(direction)
-        most = as_most(repeats)
-        if isinstance(space, Box):
-            settings = box_settings(space, kernel, noise, confidence, policy, seed, options)
-            candidates = Points.none(space)
-            proposer = BoxProposer(space)
-            model = Model.prior(settings, Checked(candidates.X))
-        else:
-            pool = candidates = as_pool(space, kernel)
-            settings = pool_settings(pool, kernel, noise, confidence, policy, seed, options)
-            proposer = PoolProposer()
-            model = Model.prior(settings, pool.X)
-        return cls(Ledger.begun(candidates, settings.seed, sign, most), model, proposer)
+        if not isinstance(space, Box):
+            space = as_pool(space, kernel)
+        settings = as_settings(space, kernel, noise, confidence, policy, seed, options)
+        is_box = isinstance(space, Box)
+        candidates: CandidateTable = Points.none(space) if is_box else space
+        ledger = Ledger.begun(candidates, settings.seed, as_sign(direction), as_most(repeats))
+        model = Model.prior(settings, Checked(candidates.X))
+        return cls(ledger, model, BoxProposer(space) if is_box else PoolProposer())
 
     def knowing(self, ledger: Ledger) -> "Campaign":
         """The same with books in which a box may have more points."""

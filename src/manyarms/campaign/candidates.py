@@ -2,42 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from manyarms.domains.box import Box, Point
 from manyarms.errors import UnknownArmError
 from manyarms.pool.columns import Feature
+from manyarms.pool.pool import Pool
 from manyarms.typing import Array, Indices
-
-
-class CandidateTable(Protocol):
-    """A table of candidates. Each has an id and a position; equal ones share an arm."""
-
-    @property
-    def ids(self) -> Sequence[Any] | Any:
-        """(n,) the id of each."""
-
-    @property
-    def X(self) -> Array:
-        """(A, d) the encoded row of every arm."""
-
-    @property
-    def arm_of(self) -> Indices:
-        """(n,) the arm of each candidate."""
-
-    @property
-    def features(self) -> Sequence[Feature]:
-        """The encoded columns."""
-
-    def positions(self, ids: Any) -> Indices:
-        """Where these are, (k,); UnknownArmError where one is not known."""
-
-    def members(self, arm: int) -> Indices:
-        """The candidates of an arm."""
-
-    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -103,6 +76,10 @@ class Points:
 
     def __repr__(self) -> str:
         return repr(self.box)
+
+
+CandidateTable = Pool | Points
+"""What both have is what is used: ids, X, arm_of, features, positions, members."""
 
 
 def _key(point: Point) -> tuple[Any, ...]:

@@ -421,12 +421,12 @@ class Model:
 
     def interval(self, arms: Indices, width: float) -> tuple[Array, Array, Array]:
         """Middle and ends of μ̃ ± width·sd at some arms, as signed values."""
-        mean, std = self.predict(arms)
-        return (
-            self.warp.value(mean),
-            self.warp.value(mean - width * std),
-            self.warp.value(mean + width * std),
-        )
+        return self.in_values(*self.predict(arms), width)
+
+    def in_values(self, mean: Array, std: Array, width: float) -> tuple[Array, Array, Array]:
+        """The same of predicted rewards."""
+        value = self.warp.value
+        return value(mean), value(mean - width * std), value(mean + width * std)
 
     @property
     def size(self) -> Size:

@@ -9,7 +9,7 @@ start on, and chooses until it stalls as well; the first one is told of all it f
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -34,50 +34,19 @@ OTHERS, GRID = 512, 1 << 14
 few points has all of them looked at instead."""
 
 
-class Proposer(Protocol):
-    """What differs between a table and a box."""
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether another model than the one that answers chooses now."""
-
-    @property
-    def doubt(self) -> str | None:
-        """Why no theorem covers what is said of the best of all candidates."""
-
-    def knowing(self, ledger: Ledger, ids: Any) -> Ledger:
-        """The ledger with these candidates in it, where any may be told."""
-
-    def next(self, ledger: Ledger, model: Model) -> tuple[Ledger, int] | None:
-        """The position of the candidate to try, in a ledger that knows it; None: there is none."""
-
-    def nothing_left(self, ledger: Ledger) -> str:
-        """Why there is none."""
-
-    def after(self, model: Model, new: Results, n_asked: int, ledger: Ledger) -> "Proposer":
-        """After these results, so many of them asked for, of which the model was told."""
-
-    def means(self, ledger: Ledger, model: Model) -> Array:
-        """Posterior mean of every arm's reward, (A,)."""
-
-    def with_rivals(self, ledger: Ledger, model: Model) -> Ledger:
-        """The ledger with the candidate of largest upper bound in it."""
-
-    def rival(self, ledger: Ledger, model: Model, gone: Mask) -> int:
-        """The arm of largest upper bound that is not gone, however the policy chooses."""
-
-
 @dataclass(frozen=True)
 class PoolProposer:
     """Among the candidates of a table."""
 
-    is_elsewhere = False
-    doubt = None
+    is_elsewhere = False  # whether another model than the one that answers chooses now
+    doubt: ClassVar[str | None] = None  # why no theorem covers what is said of all candidates
 
     def knowing(self, ledger: Ledger, ids: Any) -> Ledger:
+        """The ledger with these candidates in it, where any may be told."""
         return ledger
 
     def next(self, ledger: Ledger, model: Model) -> tuple[Ledger, int] | None:
+        """The candidate to try, in a ledger that knows it; None: there is none."""
         outcomes = ledger.outcomes
         tries = ledger.tries
         is_open = ~outcomes.out & (tries < ledger.most)
@@ -100,6 +69,7 @@ class PoolProposer:
         return ledger, int(members[np.argmin(tries[members])])
 
     def nothing_left(self, ledger: Ledger) -> str:
+        """Why there is none."""
         outcomes = ledger.outcomes
         out = f"{int(outcomes.retired.sum())} are retired, {int(outcomes.failed.sum())} failed"
         return (
@@ -109,15 +79,19 @@ class PoolProposer:
         )
 
     def after(self, model: Model, new: Results, n_asked: int, ledger: Ledger) -> "PoolProposer":
+        """After these results, so many of them asked for, of which the model was told."""
         return self
 
     def means(self, ledger: Ledger, model: Model) -> Array:
+        """Posterior mean of every arm's reward, (A,)."""
         return np.asarray(model.policy.predict().mean)
 
     def with_rivals(self, ledger: Ledger, model: Model) -> Ledger:
+        """The ledger with the candidate of largest upper bound in it."""
         return ledger
 
     def rival(self, ledger: Ledger, model: Model, gone: Mask) -> int:
+        """The arm of largest upper bound that is not gone, however the policy chooses."""
         if isinstance(model.policy, Tabular):
             return model.policy.highest(exclude=gone)
         mean, std = model.policy.predict()
@@ -175,7 +149,9 @@ class BoxProposer:
     gains: Gains = NONE
     search: Search | None = None
     patience: int = STALLED
-    doubt = "over a box the rival comes from a search that may miss the largest upper bound"
+    doubt: ClassVar[str | None] = (
+        "over a box the rival comes from a search that may miss the largest upper bound"
+    )
 
     @property
     def is_elsewhere(self) -> bool:
@@ -272,3 +248,7 @@ class BoxProposer:
         _, values, _ = ledger.results()
         policy.observe(rows, np.full(len(rows), model.warp.reward(values).min()))
         return policy
+
+
+Proposer = PoolProposer | BoxProposer
+"""What differs between a table and a box is here, behind the same methods."""

@@ -1,6 +1,5 @@
 """What a user gave to an optimizer, checked: candidates, kernel, noise, repeats."""
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -8,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from manyarms.campaign.fitting import Fixed, Mixed, Shape
-from manyarms.campaign.model import BOX, Settings
+from manyarms.campaign.model import BOX, TABLE, Settings
 from manyarms.campaign.trials import LARGEST
 from manyarms.domains.box import Box
 from manyarms.domains.multistart import MultiStart
@@ -67,52 +66,7 @@ def as_most(repeats: Any) -> float:
     return whole(repeats, 'repeats (unless "allow" or "never")')
 
 
-def pool_settings(
-    pool: Pool,
-    kernel: Any,
-    noise: Any,
-    confidence: Any,
-    policy: Any,
-    seed: Any,
-    options: dict[str, Any],
-) -> Settings:
-    """How the model of a table is made, and what is learned."""
-    return _settings(
-        pool,
-        kernel,
-        noise,
-        RADIUS if confidence is None else confidence,
-        BKB if policy is None else policy,
-        seed,
-        options,
-    )
-
-
-def box_settings(
-    box: Box,
-    kernel: Any,
-    noise: Any,
-    confidence: Any,
-    policy: Any,
-    seed: Any,
-    options: dict[str, Any],
-) -> Settings:
-    """The same of a box."""
-    if policy is None or policy is DomainBKB:
-        policy = DomainBKB
-        options = {"maximiser": MAXIMISER, **options}
-    radius = BOX_RADIUS if confidence is None else confidence
-    made = partial(_over, box, policy) if callable(policy) else policy
-    settings = _settings(box, kernel, noise, radius, made, seed, options)
-    return replace(settings, schedule=BOX)
-
-
-def _over(box: Box, policy: Any, _: Array, kernel: Any, **settings: Any) -> Any:
-    """The policy over a box, whatever the table."""
-    return policy(box, kernel, **settings)
-
-
-def _settings(
+def as_settings(
     space: Pool | Box,
     kernel: Any,
     noise: Any,
@@ -121,7 +75,7 @@ def _settings(
     seed: Any,
     options: dict[str, Any],
 ) -> Settings:
-    """What a user gave, checked."""
+    """How the model is made, and what is learned."""
     if noise is not None:
         real(
             noise,
@@ -130,13 +84,27 @@ def _settings(
             at_least=0,
             below=LARGEST,
         )
+    is_box = isinstance(space, Box)
+    if confidence is None:
+        confidence = BOX_RADIUS if is_box else RADIUS
+    if policy is None:
+        policy = DomainBKB if is_box else BKB
     if not callable(policy):
         raise ParameterError(
             f"policy must be BKB, GPUCB or another with their arguments, got {policy!r}"
         )
+    if policy is DomainBKB:
+        options = {"maximiser": MAXIMISER, **options}
+    made = partial(_over, space, policy) if isinstance(space, Box) else policy
     shape, fixed = _shape(kernel, space)
     learns = not (fixed and noise is not None)
-    return Settings(shape, noise, learns, confidence, policy, options, as_seed(seed))
+    schedule = BOX if is_box else TABLE
+    return Settings(shape, noise, learns, confidence, made, options, as_seed(seed), schedule)
+
+
+def _over(box: Box, policy: Any, _: Array, kernel: Any, **settings: Any) -> Any:
+    """The policy over a box, whatever the table."""
+    return policy(box, kernel, **settings)
 
 
 def as_seed(seed: Any) -> int:

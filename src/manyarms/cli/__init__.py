@@ -1,4 +1,5 @@
-"""The command line over studies: `manyarms`. A file for each group of commands; docs/cli.md lists them all."""
+"""The command line over studies: `manyarms`. A file for each group of commands; docs/cli.md lists
+them all."""
 
 import sys
 from collections.abc import Sequence

@@ -26,7 +26,8 @@ USAGE: type[Exception] = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="manyarms",
-    help="Suggests which candidates of a table to try next, and keeps what came out in a study: a file, or PostgreSQL.",
+    help="Suggests which candidates of a table to try next, and keeps what came out in a study: "
+    "a file, or PostgreSQL.",
     epilog="Begin with: manyarms init lab.db --pool candidates.csv --id name --maximize",
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",

@@ -44,7 +44,8 @@ def init(
     column: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"NAME=TYPE overrules the type found: {', '.join(TYPES)}; or NAME=low,high, levels in order. Repeatable.",
+            help=f"NAME=TYPE overrules the type found: {', '.join(TYPES)}; or NAME=low,high, "
+            "levels in order. Repeatable.",
             metavar="NAME=TYPE",
         ),
     ] = None,
@@ -78,11 +79,13 @@ def init(
 ) -> None:
     """Make a study of a table of candidates.
 
-    The table is kept in the study. Columns of numbers, categories and bits are features; their types are found and printed:
-    look whether they are right. CSV files may have commas, semicolons, tabs or bars between columns.
+    The table is kept in the study. Columns of numbers, categories and bits are features; their
+    types are found and printed: look whether they are right. CSV files may have commas, semicolons,
+    tabs or bars between columns.
 
     [bold]Example:[/bold]
-      manyarms init lab.db --pool recipes.csv --id name --maximize --column dose=log --column batch=ignore
+      manyarms init lab.db --pool recipes.csv --id name --maximize --column dose=log --column
+      batch=ignore
     """
     if minimize is None:
         raise InputError("say what to look for: --minimize or --maximize")
@@ -166,7 +169,8 @@ def add(
 ) -> None:
     """Add candidates.
 
-    The file has the same columns as the table that the study was made of, in any order, and ids that are new.
+    The file has the same columns as the table that the study was made of, in any order, and ids
+    that are new.
 
     [bold]Example:[/bold]
       manyarms add lab.db more-recipes.csv

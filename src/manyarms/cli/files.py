@@ -48,8 +48,9 @@ def export(
 ) -> None:
     """Write a study to files.
 
-    .json: everything, the table of candidates included; manyarms import makes the same study of it. .csv: every result with the
-    columns of its candidate. A directory: study.json, results.csv and candidates.csv.
+    .json: everything, the table of candidates included; manyarms import makes the same study of it.
+    .csv: every result with the columns of its candidate. A directory: study.json, results.csv and
+    candidates.csv.
 
     [bold]Example:[/bold]
       manyarms export lab.db -o backup.json
@@ -127,7 +128,8 @@ def import_(
 ) -> None:
     """Make a study of an export, or take the results of a CSV file into one.
 
-    A .json file makes a new study. A CSV file is told to a study that is there, as by manyarms tell.
+    A .json file makes a new study. A CSV file is told to a study that is there, as by manyarms
+    tell.
 
     [bold]Example:[/bold]
       manyarms import copy.db backup.json
@@ -166,8 +168,9 @@ def doctor(
 ) -> int:
     """Check a study, and say what can be saved.
 
-    Reads every event and every table and compares them with their digests. Exit code 3 where something is damaged; --salvage
-    then makes a new study of all events that are whole, also those behind the damage. The damaged file is only read.
+    Reads every event and every table and compares them with their digests. Exit code 3 where
+    something is damaged; --salvage then makes a new study of all events that are whole, also those
+    behind the damage. The damaged file is only read.
 
     [bold]Example:[/bold]
       manyarms doctor lab.db --salvage saved.db

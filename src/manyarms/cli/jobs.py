@@ -1,4 +1,5 @@
-"""Trials that are commands: started without a shell, watched, timed out, tried again, ended with all their children."""
+"""Trials that are commands: started without a shell, watched, timed out, tried again, ended with
+all their children."""
 
 import math
 import os
@@ -85,7 +86,7 @@ class Job:
                 (self.folder / "stdout").open("wb") as out,
                 (self.folder / "stderr").open("wb") as err,
             ):
-                self._process = subprocess.Popen(  # noqa: S603  the user's own command, without a shell
+                self._process = subprocess.Popen(  # noqa: S603  the user's command, no shell
                     self._command,
                     stdin=subprocess.DEVNULL,
                     stdout=out,
@@ -96,7 +97,8 @@ class Job:
             self._problem = str(error)
 
     def outcome(self, *, final: bool = False) -> Outcome | None:
-        """What it gave, None while it runs; a failure is tried again while there are tries left, unless `final`."""
+        """What it gave, None while it runs; a failure is tried again while there are tries left,
+        unless `final`."""
         found = self._ended()
         if found is not None and found.value is None and self._retries > 0 and not final:
             self._retries -= 1

@@ -61,8 +61,8 @@ def status(
 ) -> None:
     """Say how a study stands.
 
-    The best candidate with its interval, how much better another one may be (the certificate), the size of the model, the time
-    that a suggestion takes, and who is trying what.
+    The best candidate with its interval, how much better another one may be (the certificate), the
+    size of the model, the time that a suggestion takes, and who is trying what.
 
     [bold]Example:[/bold]
       manyarms status lab.db --tolerance 2
@@ -258,8 +258,8 @@ def predict(
 ) -> None:
     """Estimate the values of candidates in a table.
 
-    Rows whose id the study knows are looked up by it. Others are taken by their features, and need the columns of the study's
-    table; nothing is added to the study.
+    Rows whose id the study knows are looked up by it. Others are taken by their features, and need
+    the columns of the study's table; nothing is added to the study.
 
     [bold]Example:[/bold]
       manyarms predict lab.db other.csv -o estimates.csv

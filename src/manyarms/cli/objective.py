@@ -78,7 +78,8 @@ def run(
     value_from: Annotated[
         str | None,
         typer.Option(
-            help="last-line: of what the command prints. file: the command has {out}, and writes the value to that file.",
+            help="last-line: of what the command prints. file: the command has {out}, and writes "
+            "the value to that file.",
             metavar="last-line|file",
             show_default="file if the command has {out}",
         ),
@@ -90,16 +91,18 @@ def run(
 ) -> int:
     """Run a command for one candidate after another, and tell what it prints.
 
-    {column} stands for a value of the candidate, {id} for its id; {{ and }} for braces. No shell is involved. The value is the
-    last line of the output, a number and nothing else. A command that ends with another exit code than 0, prints no number or
-    takes too long has failed.
+    {column} stands for a value of the candidate, {id} for its id; {{ and }} for braces. No shell is
+    involved. The value is the last line of the output, a number and nothing else. A command that
+    ends with another exit code than 0, prints no number or takes too long has failed.
 
-    Ctrl-C ends the commands and gives their candidates back; the same command line goes on later. Several runs, on several
-    machines, may work on one study. After --max-failures failures in a row the run ends with exit code 5, and those candidates
-    are given back: the command, not the candidates, is likely to be wrong.
+    Ctrl-C ends the commands and gives their candidates back; the same command line goes on later.
+    Several runs, on several machines, may work on one study. After --max-failures failures in a row
+    the run ends with exit code 5, and those candidates are given back: the command, not the
+    candidates, is likely to be wrong.
 
     [bold]Example:[/bold]
-      manyarms run lab.db --jobs 4 --budget 200 --timeout 30m -- python train.py --lr {lr} --units {units}
+      manyarms run lab.db --jobs 4 --budget 200 --timeout 30m -- python train.py --lr {lr} --units
+      {units}
     """
     limit = seconds(timeout, "--timeout")
     if value_from not in (None, "last-line", "file"):
@@ -181,7 +184,8 @@ class Loop:
         self.ended = ""
 
     def until(self, n_jobs: int, budget: int | None) -> int:
-        """Run until the budget is spent, nothing is left, too many fail, or Ctrl-C; the exit code."""
+        """Run until the budget is spent, nothing is left, too many fail, or Ctrl-C; the exit
+        code."""
         with _interrupts() as interrupted:
             try:
                 while not self.ended:
@@ -263,7 +267,10 @@ class Loop:
             self._failures.append(job)
             self._show(f"{job.id}: failed, {outcome.reason}")
             if len(self._failures) >= self._max_failures:
-                self.ended = f"the last {len(self._failures)} trials failed, their candidates were given back; mend the command"
+                self.ended = (
+                    f"the last {len(self._failures)} trials failed, their candidates were given "
+                    "back; mend the command"
+                )
             return
         self._tell(job, outcome.value)
         self._tell_failures()
@@ -275,7 +282,8 @@ class Loop:
         self._failures = []
 
     def _tell(self, job: Job, value: float | None) -> None:
-        """Told with a token, so that it may be said again where it is not known whether it was written."""
+        """Told with a token, so that it may be said again where it is not known whether it was
+        written."""
         for wait in (*self._pace.patience, None):
             try:
                 self._study.tell(
@@ -315,7 +323,8 @@ class Loop:
 
 @contextmanager
 def _interrupts() -> Iterator[list[int]]:
-    """A list that Ctrl-C or a request to end puts its signal into; a second one interrupts at once."""
+    """A list that Ctrl-C or a request to end puts its signal into; a second one interrupts at
+    once."""
     came: list[int] = []
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
@@ -335,7 +344,8 @@ def _interrupts() -> Iterator[list[int]]:
 
 @contextmanager
 def _progress(study: Study, budget: int | None) -> Iterator[Callable[[str], None]]:
-    """A bar with a time estimate on a terminal, a line for each result elsewhere; both on stderr."""
+    """A bar with a time estimate on a terminal, a line for each result elsewhere; both on
+    stderr."""
     console = Console(stderr=True, markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
         yield lambda text: print(printable(text), file=sys.stderr, flush=True)

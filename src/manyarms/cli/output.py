@@ -108,7 +108,8 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def new_file(path: Path, force: bool) -> Iterator[Path]:
-    """A file to write, which takes its place once written; what is there is written over only by `force`."""
+    """A file to write, which takes its place once written; what is there is written over only by
+    `force`."""
     if path.is_dir() or (path.exists() and not path.is_file()):
         raise InputError(f"{path} is not a file; give the name of one")
     if path.exists() and not force:

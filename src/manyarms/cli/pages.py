@@ -34,7 +34,8 @@ def plot(
     kind: Annotated[
         str,
         typer.Option(
-            help="best (values and the best so far), top (intervals), fit (model against values), importance (of the columns), "
+            help="best (values and the best so far), top (intervals), fit (model against values), "
+            "importance (of the columns), "
             "sketch (size of the model)."
         ),
     ] = "best",
@@ -42,8 +43,8 @@ def plot(
 ) -> None:
     """Draw a study.
 
-    Needs Plotly (pip install 'manyarms\\[plots]'); pictures other than .html also need Kaleido (pip install kaleido). A page is
-    readable without network.
+    Needs Plotly (pip install 'manyarms\\[plots]'); pictures other than .html also need Kaleido (pip
+    install kaleido). A page is readable without network.
 
     [bold]Example:[/bold]
       manyarms plot lab.db --kind top -o top.html
@@ -84,8 +85,9 @@ def report(
 ) -> None:
     """Write all that is known of a study to one page.
 
-    Summary, best candidate, the list of the best, results over time, importance of the columns, size of the model, what is
-    pending. It is one file, readable in any browser without network. Needs Plotly (pip install 'manyarms\\[plots]').
+    Summary, best candidate, the list of the best, results over time, importance of the columns,
+    size of the model, what is pending. It is one file, readable in any browser without network.
+    Needs Plotly (pip install 'manyarms\\[plots]').
 
     [bold]Example:[/bold]
       manyarms report lab.db -o report.html

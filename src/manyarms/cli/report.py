@@ -1,4 +1,5 @@
-"""The page of a report: one HTML file with the script of its figures inside. What users wrote is text, never markup."""
+"""The page of a report: one HTML file with the script of its figures inside. What users wrote is
+text, never markup."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -13,15 +14,21 @@ STYLE = """
 :root { color-scheme: light; }
 body { font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; background: #f5f5f3; margin: 0; }
 main { max-width: 62rem; margin: 0 auto; padding: 1.5rem; }
-h1 { font-size: 1.5rem; margin: 0; overflow-wrap: anywhere; } h2 { font-size: 1.1rem; margin: 0 0 .6rem; }
+h1 { font-size: 1.5rem; margin: 0; overflow-wrap: anywhere; }
+h2 { font-size: 1.1rem; margin: 0 0 .6rem; }
 header p { color: #555; margin: .2rem 0 1.2rem; }
-section { background: #fff; border: 1px solid #e2e2de; border-radius: 8px; padding: 1.1rem 1.3rem; margin: 0 0 1rem; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(7rem, 1fr)); gap: 1rem; margin: 0; align-items: end; }
-.tiles dt { color: #555; font-size: .85rem; } .tiles dd { margin: 0; font-size: 1.3rem; overflow-wrap: anywhere; }
+section { background: #fff; border: 1px solid #e2e2de; border-radius: 8px;
+  padding: 1.1rem 1.3rem; margin: 0 0 1rem; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(7rem, 1fr));
+  gap: 1rem; margin: 0; align-items: end; }
+.tiles dt { color: #555; font-size: .85rem; }
+.tiles dd { margin: 0; font-size: 1.3rem; overflow-wrap: anywhere; }
 .best { font-size: 1.3rem; overflow-wrap: anywhere; margin: 0; }
 .scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .92rem; } th { text-align: left; color: #555; font-weight: 600; }
-th, td { white-space: nowrap; padding: .2rem 1.2rem .2rem 0; vertical-align: top; border-bottom: 1px solid #eee; }
+table { border-collapse: collapse; font-size: .92rem; }
+th { text-align: left; color: #555; font-weight: 600; }
+th, td { white-space: nowrap; padding: .2rem 1.2rem .2rem 0; vertical-align: top;
+  border-bottom: 1px solid #eee; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 """
 POLICY = (
@@ -112,8 +119,8 @@ def _known(
     return [
         _section(
             "Best so far",
-            f'<p class="best">{_text(best["id"])}: <b>{shown(best["estimate"])}</b></p><p>{interval}</p>'
-            + _table(["column", "value"], best["columns"].items()),
+            f'<p class="best">{_text(best["id"])}: <b>{shown(best["estimate"])}</b></p>'
+            f"<p>{interval}</p>" + _table(["column", "value"], best["columns"].items()),
         ),
         _section("How sure that is", paragraphs),
         _section(
@@ -148,7 +155,8 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
         )
         for row in rows
     )
-    return f'<div class="scroll"><table><tr>{head}</tr>{"".join(f"<tr>{line}</tr>" for line in lines)}</table></div>'
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
 
 
 def _text(value: Any) -> str:

@@ -73,9 +73,10 @@ def suggest(
 ) -> None:
     """Say which candidates to try next.
 
-    They are pending, for all who use the study, until they are told, released, or their lease runs out. With -o they go to a
-    CSV file with a column "value" to fill in: a number, or "failed". Then: manyarms tell STUDY FILE. The column "batch"
-    says when they were suggested; leave it as it is.
+    They are pending, for all who use the study, until they are told, released, or their lease runs
+    out. With -o they go to a CSV file with a column "value" to fill in: a number, or "failed".
+    Then: manyarms tell STUDY FILE. The column "batch" says when they were suggested; leave it as it
+    is.
 
     [bold]Example:[/bold]
       manyarms suggest lab.db -n 8 -o next.csv
@@ -137,7 +138,8 @@ def tell(
     noise: Annotated[
         str | None,
         typer.Option(
-            help="Column of the values' standard deviations in the files; of one value, the standard deviation itself.",
+            help="Column of the values' standard deviations in the files; of one value, the "
+            "standard deviation itself.",
             metavar="COLUMN|SD",
             show_default="noise, where the file has it",
         ),
@@ -156,14 +158,16 @@ def tell(
 ) -> None:
     """Tell what came out.
 
-    A file needs the columns of ids and of values; others are passed over. A row whose value is empty is not done yet and is
-    skipped; "failed" in place of a value says that the trial failed. All rows are told, or none if one is wrong.
+    A file needs the columns of ids and of values; others are passed over. A row whose value is
+    empty is not done yet and is skipped; "failed" in place of a value says that the trial failed.
+    All rows are told, or none if one is wrong.
 
-    Where the standard deviation of a value is known, such as the standard error of a mean, it stands in a column "noise": the
-    value then weighs by it. Empty, it is that of all others.
+    Where the standard deviation of a value is known, such as the standard error of a mean, it
+    stands in a column "noise": the value then weighs by it. Empty, it is that of all others.
 
-    A file may be told again when more of it is filled in: a row that the study has (same candidate and value, told after
-    it was suggested) is not counted twice, unless --again says that it is another trial.
+    A file may be told again when more of it is filled in: a row that the study has (same candidate
+    and value, told after it was suggested) is not counted twice, unless --again says that it is
+    another trial.
 
     [bold]Examples:[/bold]
       manyarms tell lab.db next.csv
@@ -236,7 +240,8 @@ def tell_files(study: Study, files: list[Told], again: bool, as_json: bool) -> N
 
 
 def _unknown(study: Study, rows: list[Row]) -> list[Row]:
-    """Rows that are no result of the study: none of this candidate and value came after the row was suggested."""
+    """Rows that are no result of the study: none of this candidate and value came after the row was
+    suggested."""
     numbers_of = defaultdict(list)
     for event in study.events():
         for id, value, _ in results_told(event):

@@ -63,7 +63,8 @@ def free(name: str, pool: Pool) -> str:
 
 
 def as_ids(pool: Pool, texts: list[str]) -> list[CandidateId]:
-    """Ids as they are typed, in the type that the pool has; UnknownArmError where one is not there."""
+    """Ids as they are typed, in the type that the pool has; UnknownArmError where one is not
+    there."""
     ids: list[Any] = list(texts) if pool.ids.dtype == object else [_number(text) for text in texts]
     pool.positions(ids)
     return ids
@@ -124,7 +125,8 @@ def _advice(plain: str, decimal: str, otherwise: str) -> str:
 
 
 def results_in(path: Path, pool: Pool, value: str | None, noise: str | None, decimal: str) -> Told:
-    """The results in a CSV file; `value` and `noise` are the names of columns, where they are not the usual ones."""
+    """The results in a CSV file; `value` and `noise` are the names of columns, where they are not
+    the usual ones."""
     names = id_name(pool), value or value_name(pool), noise or noise_name(pool), batch_name(pool)
     frame = read_csv(path, names[0], set(names), set(names), decimal)
     lacking = [
@@ -173,7 +175,8 @@ def _ids_in(pool: Pool, rows: list[Any]) -> list[CandidateId]:
 
 
 def results_told(event: Event) -> Iterator[tuple[CandidateId, float | None, float | None]]:
-    """Candidate, value (None: failed) and noise (None: not told) of every result that an event brought."""
+    """Candidate, value (None: failed) and noise (None: not told) of every result that an event
+    brought."""
     if event.kind == "tell":
         ids, told = event.payload["ids"], event.payload
         yield from zip(ids, told["values"], told.get("noise", [None] * len(ids)), strict=True)
@@ -217,7 +220,8 @@ def marks(decimal: str, separator: str | None = None) -> Marks:
 
 
 def write_csv(frame: pl.DataFrame, path: Path, marks: Marks) -> None:
-    """A CSV file; with a decimal comma it is one for spreadsheets, which want a mark that it is UTF-8."""
+    """A CSV file; with a decimal comma it is one for spreadsheets, which want a mark that it is
+    UTF-8."""
     lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List | pl.Array)]
     flat = frame.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join("") for name in lists)
     comma = marks.decimal == ","

@@ -43,7 +43,8 @@ class Range:
     def __post_init__(self) -> None:
         if not self.low < self.high:
             raise ParameterError(
-                f"{self.name!r} must have a low end below its high end, got {self.low} and {self.high}"
+                f"{self.name!r} must have a low end below its high end, got {self.low} and "
+                f"{self.high}"
             )
         if self.log and self.low <= 0:
             raise ParameterError(
@@ -51,7 +52,8 @@ class Range:
             )
         if not np.isfinite(self.high - self.low):
             raise ParameterError(
-                f"{self.name!r} must be narrower than float64's range, got {self.low} to {self.high}"
+                f"{self.name!r} must be narrower than float64's range, got {self.low} to "
+                f"{self.high}"
             )
 
     def _scaled(self, values: Any) -> Any:
@@ -181,13 +183,16 @@ class Choice:
 
 
 class Box:
-    """Ranges and choices: ``Box(lr=(1e-4, 1e-1, "log"), units=(8, 512), act=["relu", "tanh"])``, or ``Box([[0, 1], [-5, 5]])``.
+    """Ranges and choices: ``Box(lr=(1e-4, 1e-1, "log"), units=(8, 512), act=["relu", "tanh"])``, or
+    ``Box([[0, 1], [-5, 5]])``.
 
     bounds : (d, 2) lowest and highest number of every column; a point is then a tuple of numbers.
-    columns : by name, a range ``(low, high)`` or ``(low, high, "log")`` or a list of levels; a point is then a dict. A range
-        between two ints is of whole numbers; write ``(0.0, 1.0)`` for all between.
+    columns : by name, a range ``(low, high)`` or ``(low, high, "log")`` or a list of levels; a
+        point is then a dict. A range between two ints is of whole numbers; write ``(0.0, 1.0)`` for
+        all between.
 
-    Kernels, policies and maximisers see encoded rows: numbers scaled to [0, 1], then codes of choices. A box never changes.
+    Kernels, policies and maximisers see encoded rows: numbers scaled to [0, 1], then codes of
+    choices. A box never changes.
     """
 
     kernel: ClassVar[None] = None  # that of a pool of objects, which this is not
@@ -195,7 +200,8 @@ class Box:
     def __init__(self, bounds: ArrayLike | None = None, /, **columns: Any) -> None:
         if (bounds is None) == (not columns):
             raise ParameterError(
-                "a box takes either an array of bounds (d, 2) or columns by name: Box(x=(0.0, 1.0), …)"
+                "a box takes either an array of bounds (d, 2) or columns by name: Box(x=(0.0, "
+                "1.0), …)"
             )
         self.named = bounds is None
         given = (
@@ -231,7 +237,8 @@ class Box:
         return [_feature(i, column) for i, column in enumerate(self._encoded)]
 
     def points(self, points: Any) -> list[Point]:
-        """One point or several as a list, each checked: dicts, or tuples where the box has no names."""
+        """One point or several as a list, each checked: dicts, or tuples where the box has no
+        names."""
         if isinstance(points, Mapping):
             return [self._point(points)]
         if not _is_sequence(points):
@@ -258,9 +265,12 @@ class Box:
         return list(point)
 
     def encode(self, points: Any) -> Array:
-        """Rows (n, d) of one point or several: numbers scaled to [0, 1] first, codes of choices after them."""
-        rows = [[column.encode(value) for column, value in zip(self.columns, self._values(point), strict=True)]
-                for point in self.points(points)]  # fmt: skip
+        """Rows (n, d) of one point or several: numbers scaled to [0, 1] first, codes of choices
+        after them."""
+        rows = []
+        for point in self.points(points):
+            values = zip(self.columns, self._values(point), strict=True)
+            rows.append([column.encode(value) for column, value in values])
         return np.array(rows, dtype=np.float64).reshape(-1, self.dimension)[:, self._order]
 
     def decode(self, rows: ArrayLike) -> list[Point]:
@@ -288,7 +298,8 @@ class Box:
                 else "[0, 1], in steps where it is of whole numbers"
             )
             raise ArmsError(
-                f"row {X[row]} is outside the box: {column.name!r} must be in {kinds}, got {X[row, j]}"
+                f"row {X[row]} is outside the box: {column.name!r} must be in {kinds}, got "
+                f"{X[row, j]}"
             )
         return snapped
 
@@ -372,7 +383,8 @@ def _ranges(bounds: ArrayLike) -> list[Range | Choice]:
         raise ParameterError(f"bounds must be numbers of shape (d, 2), got {bounds!r}") from error
     if array.ndim != 2 or array.shape[1] != 2 or not len(array) or not np.isfinite(array).all():
         raise ParameterError(
-            f"bounds must be finite and of shape (d, 2), lowest and highest of every column, got {bounds!r}"
+            "bounds must be finite and of shape (d, 2), lowest and highest of every column, "
+            f"got {bounds!r}"
         )
     return [Range(f"x{i}", low, high) for i, (low, high) in enumerate(array.tolist())]
 

@@ -1,7 +1,9 @@
-"""Linear kernels over a ball, where the maximum of u is known, or over a polytope, where it is at a vertex.
+"""Linear kernels over a ball, where the maximum of u is known, or over a polytope, where it is at a
+vertex.
 
-With k(x, y) = c·xᵀy the score is u(x) = θᵀx + β̃√(xᵀMx), the largest θ′ᵀx over the ellipsoid θ′ = θ + β̃M^½v, ‖v‖ ≤ 1
-(Abbasi-Yadkori, Pál and Szepesvári 2011). It is convex, with a bias in the kernel too, so it is largest at an extreme point.
+With k(x, y) = c·xᵀy the score is u(x) = θᵀx + β̃√(xᵀMx), the largest θ′ᵀx over the ellipsoid θ′ = θ
++ β̃M^½v, ‖v‖ ≤ 1 (Abbasi-Yadkori, Pál and Szepesvári 2011). It is convex, with a bias in the kernel
+too, so it is largest at an extreme point.
 """
 
 from dataclasses import dataclass
@@ -49,7 +51,8 @@ class Ball:
         norms = np.linalg.norm(X, axis=1)
         if norms.max(initial=0.0) > self.radius * (1 + TOLERANCE):
             raise ArmsError(
-                f"row {X[int(np.argmax(norms))]} is outside the ball: its norm {norms.max()} exceeds {self.radius}"
+                f"row {X[int(np.argmax(norms))]} is outside the ball: its norm {norms.max()} "
+                f"exceeds {self.radius}"
             )
         return X
 
@@ -60,9 +63,11 @@ class Ball:
         return np.asarray(self.radius * rng.random((n, 1)) ** (1 / self.dimension) * directions)
 
     def maximise(self, score: Score, _: "Ball", rng: np.random.Generator) -> Array:
-        """The maximum of u: max_x max_θ′ θ′ᵀx = radius·max ‖θ′‖ over the ellipsoid, at x along the longest θ′.
+        """The maximum of u: max_x max_θ′ θ′ᵀx = radius·max ‖θ′‖ over the ellipsoid, at x along the
+        longest θ′.
 
-        ‖θ + β̃M^½v‖² over ‖v‖ = 1 is a quadratic on a sphere, whose maximum solves a secular equation.
+        ‖θ + β̃M^½v‖² over ‖v‖ = 1 is a quadratic on a sphere, whose maximum solves a secular
+        equation.
         """
         constant, bias = _linear(score.kernel)
         if bias:
@@ -83,7 +88,8 @@ class Ball:
 
 
 def on_sphere(d: Array, b: Array) -> Array:
-    """The maximum of Σ d_j v_j² + 2bᵀv over ‖v‖ = 1: v = b/(ν − d), ν ≥ max d such that ‖v‖ = 1 (the secular equation)."""
+    """The maximum of Σ d_j v_j² + 2bᵀv over ‖v‖ = 1: v = b/(ν − d), ν ≥ max d such that ‖v‖ = 1
+    (the secular equation)."""
     top, size = float(d.max()), float(np.linalg.norm(b))
 
     def excess(nu: float) -> float:
@@ -154,7 +160,8 @@ class Polytope:
         if (excess > slack).any():
             row, side = np.argwhere(excess > slack)[0]
             raise ArmsError(
-                f"row {X[row]} is outside the polytope: side {side} is exceeded by {excess[row, side]}"
+                f"row {X[row]} is outside the polytope: side {side} is exceeded by "
+                f"{excess[row, side]}"
             )
         return X
 

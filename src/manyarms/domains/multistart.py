@@ -1,6 +1,8 @@
-"""The default maximiser of u over a box: L-BFGS-B on exact gradients from the best of many rows; choices and steps by trying.
+"""The default maximiser of u over a box: L-BFGS-B on exact gradients from the best of many rows;
+choices and steps by trying.
 
-A local search: nothing guarantees the global maximum of u, which theorems about UCB ask for. `AdaBKB` does without a maximiser.
+A local search: nothing guarantees the global maximum of u, which theorems about UCB ask for.
+`AdaBKB` does without a maximiser.
 """
 
 from dataclasses import dataclass
@@ -25,10 +27,12 @@ MOVES = 20
 
 @dataclass(frozen=True)
 class MultiStart:
-    """L-BFGS-B from the best of `raw` rows: `starts` of those drawn uniformly, and of the third that is near good rows pulled.
+    """L-BFGS-B from the best of `raw` rows: `starts` of those drawn uniformly, and of the third
+    that is near good rows pulled.
 
-    Choices stay as they are in a climb, and whole numbers are rounded after it; then the best of all rows that differ in one
-    choice or one step is taken, and climbed from, while that gains. Without a gradient a climb is random steps that shrink.
+    Choices stay as they are in a climb, and whole numbers are rounded after it; then the best of
+    all rows that differ in one choice or one step is taken, and climbed from, while that gains.
+    Without a gradient a climb is random steps that shrink.
     """
 
     raw: int = 384

@@ -1,4 +1,5 @@
-"""BKB over an infinite set: arms are rows, the next one where a maximiser finds the largest score."""
+"""BKB over an infinite set: arms are rows, the next one where a maximiser finds the largest
+score."""
 
 from collections.abc import Callable
 from copy import copy
@@ -173,7 +174,8 @@ class DomainBKB:
             return np.asarray(self.domain.checked(cast(ArrayLike, [found]))[0])
         except ArmsError as error:
             raise ArmsError(
-                f"the maximiser must return a row of the domain, {self.domain.dimension} numbers: {error}"
+                f"the maximiser must return a row of the domain, {self.domain.dimension} "
+                f"numbers: {error}"
             ) from error
 
     def observe(
@@ -285,5 +287,6 @@ def supposing(belief: Frozen, rows: Array) -> Frozen:
     """As if each of the rows (n, d) had been pulled and had given its mean."""
     if not len(rows):
         return belief
-    supposed: Frozen = belief.supposing(rows, belief.kernel.diag(rows)).after  # type: ignore[assignment]
+    step = belief.supposing(rows, belief.kernel.diag(rows))
+    supposed: Frozen = step.after  # type: ignore[assignment]
     return supposed

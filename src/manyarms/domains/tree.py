@@ -37,10 +37,10 @@ from manyarms.sketch.confidence import Certified, Promise, Radius, updated_norm
 from manyarms.typing import AnyArray, Array, Mask, Seed
 
 SPLITS = 100
-"""Cells split for one choice, at most; then the best is pulled. A norm that is far too large for the
-number of pulls asks for millions of cells before the first pull. With 30, a doubled norm took 3.4 s
-in place of 14 on Hartmann-3, and regrets were larger: .14 in place of .05 there, .11 in place of .03
-on Hartmann-6 told F = 10."""
+"""Cells split for one choice, at most; then the best is pulled. A norm that is far too large for
+the number of pulls asks for millions of cells before the first pull. With 30, a doubled norm took
+3.4 s in place of 14 on Hartmann-3, and regrets were larger: .14 in place of .05 there, .11 in place
+of .03 on Hartmann-6 told F = 10."""
 GUESSES = 6
 """Guesses F′ that take turns where F is refuted. With 4, 6 and 8 of them the regret after 200 pulls
 was .008, .002 and .001 on Hartmann-3, .05, .03 and .01 on Hartmann-6, 2.5, 2.5 and 2.9 on Ackley-5
@@ -204,7 +204,8 @@ class AdaBKB(DomainBKB):
                 norm = 2 * norm
                 continue
             _warn(
-                f"the data refute norm={tree.norm:g}: cells that were dropped may hold the maximum. "
+                f"the data refute norm={tree.norm:g}: cells that were dropped may hold the "
+                "maximum. "
                 "The tree starts over, drops none and promises nothing; "
                 "give a larger norm, or a radius with double=True"
             )
@@ -222,7 +223,8 @@ class AdaBKB(DomainBKB):
         return len(tree.leaves) == 1 and bool(tree.leaves["depth"][0] == self.depth)
 
     def _split(self) -> tuple[Tree, int]:
-        """The tree, split until the leaf of largest index is to be pulled, and that leaf: a cache."""
+        """The tree, split until the leaf of largest index is to be pulled, and that leaf: a
+        cache."""
         state = self._state
         cached = self._split_cache
         if cached is None or cached[0] is not state:
@@ -321,7 +323,8 @@ class AdaBKB(DomainBKB):
         return parts
 
     def _distances(self) -> Array:
-        """d_k(centre, corner) in a cell of each depth, (depth + 1,): no point of the cell is farther."""
+        """d_k(centre, corner) in a cell of each depth, (depth + 1,): no point of the cell is
+        farther."""
         d = self.domain.dimension
         cut = (
             np.arange(self.depth + 1)[:, None] + d - 1 - np.arange(d)

@@ -1,8 +1,9 @@
 """Covariance functions k(X, Y): what is known about rewards before any is seen.
 
-Combine them with ``+`` and ``*`` and scale them by a number: ``2.0 * RBF(0.3) + Linear()``. A scikit-learn kernel object or a
-plain function of two blocks of rows works wherever a kernel is asked for. Kernels of objects (strings, graphs, sets, anything
-that a function of two objects compares) take sequences of objects as arms.
+Combine them with ``+`` and ``*`` and scale them by a number: ``2.0 * RBF(0.3) + Linear()``. A
+scikit-learn kernel object or a plain function of two blocks of rows works wherever a kernel is
+asked for. Kernels of objects (strings, graphs, sets, anything that a function of two objects
+compares) take sequences of objects as arms.
 """
 
 from manyarms.kernels.adapters import FromCallable, FromObject, Pairwise, as_kernel

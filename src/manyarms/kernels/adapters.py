@@ -1,4 +1,5 @@
-"""Kernels written elsewhere: scikit-learn objects, functions of two blocks, functions of two rows."""
+"""Kernels written elsewhere: scikit-learn objects, functions of two blocks, functions of two
+rows."""
 
 from collections.abc import Callable
 from functools import partial
@@ -53,7 +54,8 @@ class FromCallable(Kernel):
             raise KernelError(f"{self!r} failed: {error!r}; {self.advice}") from error
         if K.shape != shape or K.dtype.kind not in "fiub":
             raise KernelError(
-                f"{self!r} must give real numbers of shape {shape}, got {K.dtype} of shape {K.shape}; {self.advice}"
+                f"{self!r} must give real numbers of shape {shape}, got {K.dtype} of shape "
+                f"{K.shape}; {self.advice}"
             )
         K = K.astype(np.float64)
         if not np.isfinite(K).all():
@@ -67,8 +69,8 @@ class FromCallable(Kernel):
 
 
 class FromObject(FromCallable):
-    """An object with ``kernel(X, Y)`` and ``kernel.diag(X)``: scikit-learn's, and `Kernel` subclasses made elsewhere,
-    with their gradients."""
+    """An object with ``kernel(X, Y)`` and ``kernel.diag(X)``: scikit-learn's, and `Kernel`
+    subclasses made elsewhere, with their gradients."""
 
     advice = "it must give k(x, y) for two blocks of rows, and k(x, x) as its diag"
 
@@ -109,12 +111,14 @@ class Pairwise(FromCallable):
 
 
 def as_kernel(kernel: Any) -> Kernel:
-    """The kernel itself, or the adapter that fits: a scikit-learn kernel object or a plain function of two blocks of rows."""
+    """The kernel itself, or the adapter that fits: a scikit-learn kernel object or a plain function
+    of two blocks of rows."""
     if isinstance(kernel, Kernel) and type(kernel).__module__.startswith("manyarms."):
         return kernel
     if isinstance(kernel, type) or not callable(kernel):
         raise KernelError(
-            f"kernel must be a manyarms kernel such as kernels.RBF(0.3), a scikit-learn kernel object or "
+            "kernel must be a manyarms kernel such as kernels.RBF(0.3), a scikit-learn kernel "
+            "object or "
             f"a function of two blocks of rows; got {kernel!r}"
         )
     return FromObject(kernel) if hasattr(kernel, "diag") else FromCallable(kernel)

@@ -1,4 +1,5 @@
-"""Bags of numbers, some of them perhaps more than once: what strings, graphs and sets have in common.
+"""Bags of numbers, some of them perhaps more than once: what strings, graphs and sets have in
+common.
 
 With c_w(x) how often w is in the bag x, their kernels need Σ_w c_w(x) c_w(y).
 """
@@ -54,13 +55,15 @@ class Bags(NamedTuple):
 
 
 def checked(rows: Array, below: int = LARGEST) -> Array:
-    """Rows as an encoder makes them, whole numbers from −1 on and below some number, or ArmsError."""
+    """Rows as an encoder makes them, whole numbers from −1 on and below some number, or
+    ArmsError."""
     if rows.size and not (
         rows.min() >= -1 and rows.max() < below and (np.floor(rows) == rows).all()
     ):
         bad = rows[~((rows >= -1) & (rows < below) & (np.floor(rows) == rows))]
         raise ArmsError(
-            f"rows of objects are those that kernel.encode(objects) gives, whole numbers from -1 to {below - 1}, got {bad[0]}; "
+            "rows of objects are those that kernel.encode(objects) gives, whole numbers from "
+            f"-1 to {below - 1}, got {bad[0]}; "
             "encode the objects, or give them as a list"
         )
     return rows
@@ -72,7 +75,8 @@ def ends_of(sizes: npt.NDArray[np.integer[Any]]) -> Indices:
 
 
 class Counts:
-    """The counts c_w(y) of some bags, to be compared with those of many others; b·c_w(y) where `scale` holds b (m,)."""
+    """The counts c_w(y) of some bags, to be compared with those of many others; b·c_w(y) where
+    `scale` holds b (m,)."""
 
     def __init__(self, Y: Bags, scale: Array | None = None, entries: int = ENTRIES) -> None:
         self._words, columns = np.unique(Y.numbers, return_inverse=True)
@@ -94,7 +98,8 @@ class Counts:
 
 
 def cosines(X: Array, Y: Array, bags: Callable[[Array], Bags], entries: int = ENTRIES) -> Array:
-    """Σ_w c_w(x) c_w(y)/√(Σ_w c_w(x)² Σ_w c_w(y)²), (n, m), of the bags of all rows; 1 for two empty ones.
+    """Σ_w c_w(x) c_w(y)/√(Σ_w c_w(x)² Σ_w c_w(y)²), (n, m), of the bags of all rows; 1 for two
+    empty ones.
 
     About so many `entries` are held at a time.
     """

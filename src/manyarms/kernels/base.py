@@ -28,13 +28,15 @@ class Kernel(ABC):
         return False
 
     def gradient(self, X: Array, Y: Array, V: Array) -> Array:
-        """Σ_j V_ij ∂k(x_i, y_j)/∂x_i for rows X (n, d), Y (m, d) and weights V (n, m), shape (n, d)."""
+        """Σ_j V_ij ∂k(x_i, y_j)/∂x_i for rows X (n, d), Y (m, d) and weights V (n, m), shape (n,
+        d)."""
         raise KernelError(
             f"{self!r} has no gradient; use RBF, Matern with nu 1.5 or 2.5, Linear or Polynomial"
         )
 
     def diag_gradient(self, X: Array) -> Array:
-        """∇k(x, x) for every row x of X (n, d), shape (n, d): by symmetry twice ∂k(x, y)/∂x at y = x."""
+        """∇k(x, x) for every row x of X (n, d), shape (n, d): by symmetry twice ∂k(x, y)/∂x at y =
+        x."""
         return 2 * self.gradient(X, X, np.eye(len(X)))
 
     def __add__(self, other: "Kernel") -> "Kernel":
@@ -52,7 +54,8 @@ class Kernel(ABC):
         if isinstance(other, Real) and not isinstance(other, bool):
             return Scaled(self, float(other))
         raise KernelError(
-            f"cannot multiply {self!r} by {other!r}: give a number, or wrap it in manyarms.kernels.as_kernel"
+            f"cannot multiply {self!r} by {other!r}: give a number, or wrap it in "
+            "manyarms.kernels.as_kernel"
         )
 
     __rmul__ = __mul__

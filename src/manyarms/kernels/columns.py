@@ -1,4 +1,5 @@
-"""Kernels of some of the columns, for tables with columns of different kinds, and of bits that are packed."""
+"""Kernels of some of the columns, for tables with columns of different kinds, and of bits that are
+packed."""
 
 from dataclasses import dataclass
 
@@ -62,7 +63,8 @@ class On(Kernel):
 
 @dataclass(frozen=True)
 class Unpacked(Kernel):
-    """``kernel`` of rows whose last columns are bits that `pack` has packed, ``n_bits`` of each packed column, as 0 and 1."""
+    """``kernel`` of rows whose last columns are bits that `pack` has packed, ``n_bits`` of each
+    packed column, as 0 and 1."""
 
     kernel: Kernel
     n_bits: tuple[int, ...]

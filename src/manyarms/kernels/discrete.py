@@ -13,7 +13,8 @@ BITS = 52
 
 
 class Hamming(Kernel):
-    """k(x, y) = exp(−Σ_j [x_j ≠ y_j]/ℓ_j) of rows of codes; ℓ = ``lengthscale``, one for all columns or one each."""
+    """k(x, y) = exp(−Σ_j [x_j ≠ y_j]/ℓ_j) of rows of codes; ℓ = ``lengthscale``, one for all
+    columns or one each."""
 
     def __init__(self, lengthscale: ArrayLike) -> None:
         self.lengthscale = as_lengthscale(lengthscale)
@@ -45,9 +46,11 @@ class Hamming(Kernel):
 
 
 class Tanimoto(Kernel):
-    """k(x, y) = xᵀy/(‖x‖² + ‖y‖² − xᵀy): shared bits over bits in either (Ralaivola et al. 2005, for molecules).
+    """k(x, y) = xᵀy/(‖x‖² + ‖y‖² − xᵀy): shared bits over bits in either (Ralaivola et al. 2005,
+    for molecules).
 
-    Rows are bits or non-negative counts, or bits that `pack` has packed; two rows of zeros have k = 1.
+    Rows are bits or non-negative counts, or bits that `pack` has packed; two rows of zeros have k =
+    1.
     """
 
     def __init__(self, *, packed: bool = False) -> None:
@@ -74,7 +77,8 @@ class Tanimoto(Kernel):
 
 
 class MinMax(Kernel):
-    """k(x, y) = Σ_j min(x_j, y_j)/Σ_j max(x_j, y_j) of rows of non-negative counts: Tanimoto for bits (Ralaivola et al. 2005).
+    """k(x, y) = Σ_j min(x_j, y_j)/Σ_j max(x_j, y_j) of rows of non-negative counts: Tanimoto for
+    bits (Ralaivola et al. 2005).
 
     Two rows of zeros have k = 1.
     """
@@ -98,7 +102,8 @@ class MinMax(Kernel):
 
 
 def pack(bits: ArrayLike) -> Array:
-    """Rows of 0 and 1, (n, b), as whole numbers of BITS bits, (n, ⌈b/BITS⌉): exact in float64, 1/BITS of the memory."""
+    """Rows of 0 and 1, (n, b), as whole numbers of BITS bits, (n, ⌈b/BITS⌉): exact in float64,
+    1/BITS of the memory."""
     bits = _rows_of_bits(bits)
     n, b = bits.shape
     width = -(-b // BITS)
@@ -109,7 +114,8 @@ def pack(bits: ArrayLike) -> Array:
         other = (padded != 0) & (padded != 1)
         if other.any():
             raise ArmsError(
-                f"bits must be 0 or 1, got {padded[other][0]}; a threshold makes bits of numbers: X > 0.5"
+                f"bits must be 0 or 1, got {padded[other][0]}; a threshold makes bits of "
+                "numbers: X > 0.5"
             )
         words[rows] = padded.reshape(-1, width, BITS) @ powers
     return words
@@ -150,5 +156,6 @@ def _shared(X: Array, Y: Array) -> Array:
 def _check_counts(X: Array) -> None:
     if X.min(initial=0.0) < 0:
         raise KernelError(
-            f"Tanimoto and MinMax take bits or counts, got {X.min()}; use another kernel for real-valued columns"
+            f"Tanimoto and MinMax take bits or counts, got {X.min()}; use another kernel for "
+            "real-valued columns"
         )

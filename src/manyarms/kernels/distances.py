@@ -1,13 +1,14 @@
 """Squared Euclidean distances by matrix products, accurate for near-duplicates too.
 
-The textbook ‖x‖² + ‖y‖² − 2xᵀy loses all digits of a distance below 1e-8 of the data's spread, and Matérn-½, which takes its
-root, loses half of the rest. Here every coordinate is split on a common power-of-two grid, x = x_hi + x_lo with x_hi a small
-integer, so that
+The textbook ‖x‖² + ‖y‖² − 2xᵀy loses all digits of a distance below 1e-8 of the data's spread, and
+Matérn-½, which takes its root, loses half of the rest. Here every coordinate is split on a common
+power-of-two grid, x = x_hi + x_lo with x_hi a small integer, so that
 
     ‖x − y‖² = ‖x_hi − y_hi‖² + 2(x_hi − y_hi)ᵀ(x_lo − y_lo) + ‖x_lo − y_lo‖²,
 
-where the first term is a sum of integers below 2⁵³ (exact in any order of summation, on any number of threads) and the others
-are 2⁻²⁴ of it. Pairs closer than the grid are subtracted directly. No (n, m, d) array larger than a block is ever built.
+where the first term is a sum of integers below 2⁵³ (exact in any order of summation, on any number
+of threads) and the others are 2⁻²⁴ of it. Pairs closer than the grid are subtracted directly. No
+(n, m, d) array larger than a block is ever built.
 """
 
 from collections.abc import Iterator
@@ -35,7 +36,8 @@ def as_blocks(X: ArrayLike, Y: ArrayLike) -> tuple[Array, Array]:
     X, Y = np.asarray(X, dtype=np.float64), np.asarray(Y, dtype=np.float64)
     if X.ndim != 2 or Y.ndim != 2 or X.shape[1] != Y.shape[1]:
         raise KernelError(
-            f"a kernel takes two blocks of rows with as many columns, got shapes {X.shape} and {Y.shape}"
+            f"a kernel takes two blocks of rows with as many columns, got shapes {X.shape} and "
+            f"{Y.shape}"
         )
     return X, Y
 
@@ -68,7 +70,8 @@ class ScaledPoints:
         self._Y_rest = np.hstack([Y_lo, self.Y, ones, 2 * _dots(Y_hi, Y_lo) + _norms(Y_lo)]).T
 
     def squared_distances(self) -> Iterator[tuple[slice, Array]]:
-        """‖x − y‖² in units of the lengthscale, (rows, m), for slice after slice of the rows of X and all of Y.
+        """‖x − y‖² in units of the lengthscale, (rows, m), for slice after slice of the rows of X
+        and all of Y.
 
         Rows are split many at a time: large operations leave other threads the interpreter.
         """

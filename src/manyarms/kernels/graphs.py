@@ -15,7 +15,8 @@ from manyarms.typing import AnyArray, Array, Indices
 
 
 class Graph(NamedTuple):
-    """Nodes with labels, and edges between them, as pairs of node numbers from 0 on, each edge once."""
+    """Nodes with labels, and edges between them, as pairs of node numbers from 0 on, each edge
+    once."""
 
     labels: Sequence[Hashable]
     edges: Sequence[tuple[int, int]]
@@ -23,16 +24,19 @@ class Graph(NamedTuple):
 
 @dataclass(frozen=True)
 class Graphs:
-    """A graph's row is the labels of its nodes, at first and after each refinement, as numbers of 52 bits.
+    """A graph's row is the labels of its nodes, at first and after each refinement, as numbers of
+    52 bits.
 
-    A refinement gives nodes the same new label where their labels and the multisets of their neighbours' labels are the same.
-    Labels are hashed: among a million different ones two are alike with probability 1e-4.
+    A refinement gives nodes the same new label where their labels and the multisets of their
+    neighbours' labels are the same. Labels are hashed: among a million different ones two are alike
+    with probability 1e-4.
     """
 
     refinements: int
 
     def encode(self, objects: Sequence[Any]) -> Array:
-        """All graphs refined at once, as one graph, (n, (refinements + 1)·most nodes): rows do not depend on each other."""
+        """All graphs refined at once, as one graph, (n, (refinements + 1)·most nodes): rows do not
+        depend on each other."""
         sizes, labels, edges = _union(objects)
         levels = [labels]
         for _ in range(self.refinements):
@@ -56,9 +60,11 @@ class Graphs:
 
 @dataclass(frozen=True)
 class WeisfeilerLehman(ObjectKernel):
-    """φ_l(x) = how many nodes of the graph x have the label l, at first or after a refinement; normalised.
+    """φ_l(x) = how many nodes of the graph x have the label l, at first or after a refinement;
+    normalised.
 
-    The subtree kernel of Shervashidze et al. (JMLR 2011), ``refinements`` times refined. Arms are `Graph`s, or pairs like them.
+    The subtree kernel of Shervashidze et al. (JMLR 2011), ``refinements`` times refined. Arms are
+    `Graph`s, or pairs like them.
     """
 
     refinements: int = 2
@@ -79,7 +85,8 @@ class WeisfeilerLehman(ObjectKernel):
 
 
 def _union(objects: Sequence[Any]) -> tuple[Indices, AnyArray, Indices]:
-    """Of all graphs side by side: nodes of each (n,), hashed labels (v,), edges in both directions (e, 2)."""
+    """Of all graphs side by side: nodes of each (n,), hashed labels (v,), edges in both directions
+    (e, 2)."""
     sizes, labels, edges = (
         np.zeros(len(objects), dtype=np.intp),
         list[int](),
@@ -97,7 +104,8 @@ def _union(objects: Sequence[Any]) -> tuple[Indices, AnyArray, Indices]:
         pairwise = ends.ndim == 2 and ends.shape[1] == 2 and ends.dtype.kind in "iu"
         if ends.size and not (pairwise and ends.min() >= 0 and ends.max() < len(names)):
             raise ArmsError(
-                f"edges must be pairs of nodes from 0 to {len(names) - 1}, got {shortened(pairs)} at {i}"
+                f"edges must be pairs of nodes from 0 to {len(names) - 1}, got "
+                f"{shortened(pairs)} at {i}"
             )
         edges.append(ends + len(labels))
         labels += [number(name) for name in names]

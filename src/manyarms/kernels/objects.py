@@ -1,7 +1,8 @@
-"""Kernels of objects that are no rows of numbers: strings, graphs, sets, anything a function of two objects can compare.
+"""Kernels of objects that are no rows of numbers: strings, graphs, sets, anything a function of two
+objects can compare.
 
-Policies work on rows. A kernel of objects has an encoder, which makes a row of each object, and is evaluated on such rows;
-sums, products and multiples of kernels with equal encoders have it too.
+Policies work on rows. A kernel of objects has an encoder, which makes a row of each object, and is
+evaluated on such rows; sums, products and multiples of kernels with equal encoders have it too.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +30,8 @@ class Encoder(Protocol):
 
 
 class ObjectKernel(Kernel):
-    """A kernel of objects, called with the rows that `encode` makes of them; policies encode arms that are objects."""
+    """A kernel of objects, called with the rows that `encode` makes of them; policies encode arms
+    that are objects."""
 
     @property
     def encoder(self) -> Encoder:
@@ -44,8 +46,8 @@ class ObjectKernel(Kernel):
 class OnObjects(Pairwise, ObjectKernel):
     """k(x, y) = ``function(x, y)`` of two objects of any kind. Slow: one Python call a pair.
 
-    A row is the number of an object among all that were encoded; they are kept for as long as the kernel is. An object that
-    comes again, itself and not one equal to it, has the number it had.
+    A row is the number of an object among all that were encoded; they are kept for as long as the
+    kernel is. An object that comes again, itself and not one equal to it, has the number it had.
     """
 
     advice = "it must give one real number for two objects"
@@ -94,7 +96,8 @@ class Numbered:
 
 
 def encoder_of(kernel: Kernel) -> Encoder | None:
-    """The encoder of a kernel of objects, or of an expression of such; None for kernels of rows of numbers."""
+    """The encoder of a kernel of objects, or of an expression of such; None for kernels of rows of
+    numbers."""
     match kernel:
         case ObjectKernel():
             return kernel.encoder
@@ -104,7 +107,8 @@ def encoder_of(kernel: Kernel) -> Encoder | None:
             one, other = encoder_of(first), encoder_of(second)
             if one != other:
                 raise KernelError(
-                    f"{first!r} and {second!r} take different objects; combine kernels of the same ones"
+                    f"{first!r} and {second!r} take different objects; combine kernels of the "
+                    "same ones"
                 )
             return one
     return None

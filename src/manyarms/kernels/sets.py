@@ -18,7 +18,8 @@ PLAIN = str | bytes | int | float | None
 
 @dataclass(frozen=True)
 class Sets:
-    """A set's row is its elements, hashed to 52 bits; the j-th copy of an element of a multiset is an element of its own."""
+    """A set's row is its elements, hashed to 52 bits; the j-th copy of an element of a multiset is
+    an element of its own."""
 
     def encode(self, objects: Sequence[Any]) -> Array:
         """The elements of each set, (n, most elements)."""
@@ -38,10 +39,11 @@ class Sets:
 
 @dataclass(frozen=True)
 class Jaccard(ObjectKernel):
-    """k(x, y) = |x ∩ y|/|x ∪ y| of sets; of multisets Σ min/Σ max of their counts, the MinMax kernel; 1 for two empty ones.
+    """k(x, y) = |x ∩ y|/|x ∪ y| of sets; of multisets Σ min/Σ max of their counts, the MinMax
+    kernel; 1 for two empty ones.
 
-    Arms are sets or other iterables, or mappings from elements to counts such as `collections.Counter`. Elements are strings,
-    numbers and tuples of such.
+    Arms are sets or other iterables, or mappings from elements to counts such as
+    `collections.Counter`. Elements are strings, numbers and tuples of such.
     """
 
     @property
@@ -60,7 +62,8 @@ class Jaccard(ObjectKernel):
 
 
 def number(thing: Any) -> int:
-    """64 bits of a string, a number or a tuple of such; the same for what is equal, in every process."""
+    """64 bits of a string, a number or a tuple of such; the same for what is equal, in every
+    process."""
     if isinstance(thing, np.generic):
         thing = thing.item()
     if isinstance(thing, int) or (isinstance(thing, float) and thing.is_integer()):
@@ -71,7 +74,8 @@ def number(thing: Any) -> int:
         thing = ("tuple", *map(number, thing))
     elif not isinstance(thing, PLAIN):
         raise ArmsError(
-            f"labels and elements must be strings, numbers or tuples of such, got {shortened(thing)} of type "
+            "labels and elements must be strings, numbers or tuples of such, got "
+            f"{shortened(thing)} of type "
             f"{type(thing).__name__}; convert them"
         )
     return int.from_bytes(blake2b(repr(thing).encode(), digest_size=8).digest(), "little")
@@ -87,7 +91,8 @@ def _elements(each: Any, at: int) -> Iterable[Any]:
     for element, count in each.items():
         if not isinstance(count, int | np.integer) or count < 0:
             raise ArmsError(
-                f"counts must be whole numbers from 0 on, got {count!r} of {shortened(element)} at {at}"
+                f"counts must be whole numbers from 0 on, got {count!r} of "
+                f"{shortened(element)} at {at}"
             )
     return [
         ("copy", j, element) if j else element

@@ -30,7 +30,8 @@ def check_lengthscale(kernel: Kernel, lengthscale: Array, n_columns: int) -> Non
     """Raise KernelError unless there is one lengthscale, or one for each column."""
     if lengthscale.ndim == 1 and lengthscale.size != n_columns:
         raise KernelError(
-            f"{kernel!r} has {lengthscale.size} lengthscales and the rows have {n_columns} columns; "
+            f"{kernel!r} has {lengthscale.size} lengthscales and the rows have {n_columns} "
+            "columns; "
             "give one lengthscale, or one per column"
         )
 
@@ -101,7 +102,8 @@ class Matern(Stationary):
         super().__init__(lengthscale)
         if not isinstance(nu, float | int) or nu not in (0.5, 1.5, 2.5):
             raise KernelError(
-                f"nu must be 0.5, 1.5 or 2.5, got {nu!r}; for other values pass scikit-learn's Matern"
+                f"nu must be 0.5, 1.5 or 2.5, got {nu!r}; for other values pass scikit-learn's "
+                "Matern"
             )
         self.nu = nu
 

@@ -1,7 +1,9 @@
-"""Kernels of strings by the words in them: k(x, y) = φ(x)ᵀφ(y)/(‖φ(x)‖ ‖φ(y)‖), a coordinate of φ for each word.
+"""Kernels of strings by the words in them: k(x, y) = φ(x)ᵀφ(y)/(‖φ(x)‖ ‖φ(y)‖), a coordinate of φ
+for each word.
 
-With a `complement`, a string and its reverse complement are the same (the two strands of DNA): φ(x) + φ(x̄) stands for φ(x),
-which is k(x, y) + k(x, ȳ) up to scale, as k(x̄, ȳ) = k(x, y). A string without a word is like other such strings only.
+With a `complement`, a string and its reverse complement are the same (the two strands of DNA): φ(x)
++ φ(x̄) stands for φ(x), which is k(x, y) + k(x, ȳ) up to scale, as k(x̄, ȳ) = k(x, y). A string
+without a word is like other such strings only.
 """
 
 from collections.abc import Sequence
@@ -32,7 +34,8 @@ class Strings:
             or len(set(self.alphabet)) < len(self.alphabet)
         ):
             raise KernelError(
-                f'alphabet must be a string of different letters, such as "ACGT", got {self.alphabet!r}'
+                'alphabet must be a string of different letters, such as "ACGT", '
+                f"got {self.alphabet!r}"
             )
 
     def encode(self, objects: Sequence[Any]) -> Array:
@@ -40,7 +43,8 @@ class Strings:
         for i, each in enumerate(objects):
             if not isinstance(each, str):
                 raise ArmsError(
-                    f"arms must be strings, got {shortened(each)} of type {type(each).__name__} at {i}"
+                    f"arms must be strings, got {shortened(each)} of type "
+                    f"{type(each).__name__} at {i}"
                 )
         longest = max(map(len, objects), default=1) or 1
         rows = np.full((len(objects), longest), NOTHING)
@@ -49,7 +53,8 @@ class Strings:
                 row[: len(letters)] = [self._positions[letter] for letter in letters]
             except KeyError as error:
                 raise ArmsError(
-                    f"strings must be of the letters {self.alphabet!r}, got {error.args[0]!r} in {shortened(str(letters))}; "
+                    f"strings must be of the letters {self.alphabet!r}, got {error.args[0]!r} "
+                    f"in {shortened(str(letters))}; "
                     "correct it, or give a larger alphabet"
                 ) from error
         return rows
@@ -65,11 +70,12 @@ class Strings:
 
 @dataclass(frozen=True)
 class Spectrum(ObjectKernel):
-    """φ_w(x) = how often the word w of ``length`` letters is in the string x (Leslie, Eskin and Noble, PSB 2002).
+    """φ_w(x) = how often the word w of ``length`` letters is in the string x (Leslie, Eskin and
+    Noble, PSB 2002).
 
     alphabet : all letters that occur, such as "ACGT".
-    complement : the letter opposite each of the alphabet's, such as "TGCA", where a string and its reverse complement are
-        the same; None where they are not.
+    complement : the letter opposite each of the alphabet's, such as "TGCA", where a string and its
+        reverse complement are the same; None where they are not.
 
     Sums blend lengths: ``Spectrum(2, "ACGT") + Spectrum(3, "ACGT")``.
     """
@@ -89,7 +95,8 @@ class Spectrum(ObjectKernel):
             opposite = self._opposite
             if len(opposite) != letters or (opposite[opposite] != np.arange(letters)).any():
                 raise KernelError(
-                    f"complement must give the letter opposite each of {self.alphabet!r}, in pairs; got {self.complement!r}"
+                    f"complement must give the letter opposite each of {self.alphabet!r}, in "
+                    f"pairs; got {self.complement!r}"
                 )
 
     @cached_property
@@ -131,9 +138,11 @@ class Spectrum(ObjectKernel):
 
 @dataclass(frozen=True)
 class Mismatch(Spectrum):
-    """φ_w(x) = how many words of x differ from w in at most ``mismatches`` letters (Leslie et al., NIPS 2002).
+    """φ_w(x) = how many words of x differ from w in at most ``mismatches`` letters (Leslie et al.,
+    NIPS 2002).
 
-    A word has Σ_{i≤m} C(k, i)(|alphabet| − 1)^i such neighbours, and as many times the cost of `Spectrum`.
+    A word has Σ_{i≤m} C(k, i)(|alphabet| − 1)^i such neighbours, and as many times the cost of
+    `Spectrum`.
     """
 
     mismatches: int = 1

@@ -1,4 +1,5 @@
-"""Policies: what to pull next. `BKB` and `GPUCB` are the library's own; `manyarms.baselines` has what they are compared with.
+"""Policies: what to pull next. `BKB` and `GPUCB` are the library's own; `manyarms.baselines` has
+what they are compared with.
 
 Names of baselines are found here too, and are imported when they are asked for.
 """

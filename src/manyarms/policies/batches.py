@@ -31,8 +31,8 @@ class RunningBatch(Protocol):
 class GlobalRule:
     """A batch goes on while 1 + Σσ̃²(x_s) ≤ C over its arms, with the variances of when it began.
 
-    Then no variance has shrunk by more than C when the batch ends, so that it costs no more regret than one arm at a time, up
-    to constants.
+    Then no variance has shrunk by more than C when the batch ends, so that it costs no more regret
+    than one arm at a time, up to constants.
     """
 
     threshold: float = 2.0

@@ -1,4 +1,5 @@
-"""BKB, budgeted kernel bandits: GP-UCB on a sketch whose inducing arms follow the posterior variance."""
+"""BKB, budgeted kernel bandits: GP-UCB on a sketch whose inducing arms follow the posterior
+variance."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,24 +28,31 @@ class Redrawable(Protocol):
 
 
 class BKB(Policy):
-    """GP-UCB on a Nyström sketch: the arm of largest μ̃ + β̃σ̃, exactly, without looking at most arms.
+    """GP-UCB on a Nyström sketch: the arm of largest μ̃ + β̃σ̃, exactly, without looking at most
+    arms.
 
-    With ``confidence=Certified(norm, noise, delta)``, f lies within μ̃ ± β̃σ̃ for all arms and all steps with probability 1 − δ,
-    and regret is that of exact GP-UCB up to constants (docs/theory.md). ``rule=Sampled(oversampling)`` is Algorithm 1 of the
-    paper as printed, with its Theorems 1 and 2.
+    With ``confidence=Certified(norm, noise, delta)``, f lies within μ̃ ± β̃σ̃ for all arms and all
+    steps with probability 1 − δ, and regret is that of exact GP-UCB up to constants
+    (docs/theory.md). ``rule=Sampled(oversampling)`` is Algorithm 1 of the paper as printed, with
+    its Theorems 1 and 2.
 
-    arms : (A, d) array of finite numbers, or the path of a .npy (mapped) or .parquet file that holds one. A float64 or float32
-        array is not copied, so leave it unchanged while in use. With a kernel of objects: a sequence of objects. None where
-        there is no table: arms then come with every ``choose(arms=…)``, as rows of `n_features` numbers.
-    kernel : a `manyarms.kernels` kernel, a scikit-learn kernel object or a function of two blocks of rows.
-    regularization : λ, a variance; the square of the noise's standard deviation unless there is a reason.
-    noise : ξ, the standard deviation of a reward that comes without one of its own; √λ unless given.
+    arms : (A, d) array of finite numbers, or the path of a .npy (mapped) or .parquet file that
+        holds one. A float64 or float32 array is not copied, so leave it unchanged while in use.
+        With a kernel of objects: a sequence of objects. None where there is no table: arms then
+        come with every ``choose(arms=…)``, as rows of `n_features` numbers.
+    kernel : a `manyarms.kernels` kernel, a scikit-learn kernel object or a function of two blocks
+        of rows.
+    regularization : λ, a variance; the square of the noise's standard deviation unless there is a
+        reason.
+    noise : ξ, the standard deviation of a reward that comes without one of its own; √λ unless
+        given.
     rule : which rows enter the inducing set W: `Inserted` (the default) or `Sampled`.
     confidence : the radius β̃ of the scores.
     batches : what ends a batch of no given size, ``choose(None)``.
-    memory : bytes that may be used beside the arms, half of the machine's by default (`estimate` tells what it takes). While
-        the embeddings of all arms fit, 8·A·m bytes, they are kept; beyond that they are computed again in every pass over all
-        arms. Too little for a few numbers an arm is a MemoryBudgetError. Choices do not depend on it.
+    memory : bytes that may be used beside the arms, half of the machine's by default (`estimate`
+        tells what it takes). While the embeddings of all arms fit, 8·A·m bytes, they are kept;
+        beyond that they are computed again in every pass over all arms. Too little for a few
+        numbers an arm is a MemoryBudgetError. Choices do not depend on it.
     tuning : thresholds of the search. Choices do not depend on them.
     seed : an integer or a numpy Generator, which is copied.
     n_features : d, only where `arms` is None.
@@ -89,7 +97,8 @@ class BKB(Policy):
 
     @property
     def sketch_error(self) -> float:
-        """e = Σ ωr/λ over what was observed: σ̃² is within 1 + θ of the exact variance, θ = (e + √(e² + 4e))/2."""
+        """e = Σ ωr/λ over what was observed: σ̃² is within 1 + θ of the exact variance, θ = (e +
+        √(e² + 4e))/2."""
         return self.evidence.left_out
 
     def redraw(self, oversampling: float | None = None) -> None:
@@ -101,7 +110,8 @@ class BKB(Policy):
         belief = self._state.belief
         if not isinstance(belief, Redrawable):
             raise ParameterError(
-                f"redraw() is for dictionaries that are drawn, rule=Sampled(); this is {self.rule!r}"
+                "redraw() is for dictionaries that are drawn, rule=Sampled(); this is "
+                f"{self.rule!r}"
             )
         self._state = replace(self._state, belief=belief.redrawn(oversampling))
 
@@ -109,7 +119,8 @@ class BKB(Policy):
     def estimate(n_arms: int, n_features: int, m: int) -> Estimate:
         """Bytes and seconds that so many arms take with m inducing ones, before anything starts.
 
-        ``least_bytes`` is the smallest `memory` that works, ``bytes`` what is used where memory allows, both beside the table
-        itself; ``seconds`` is a pass over all arms, of which a run needs a few, timed on this machine with an RBF kernel.
+        ``least_bytes`` is the smallest `memory` that works, ``bytes`` what is used where memory
+        allows, both beside the table itself; ``seconds`` is a pass over all arms, of which a run
+        needs a few, timed on this machine with an RBF kernel.
         """
         return estimate(whole(n_arms, "n_arms"), whole(n_features, "n_features"), whole(m, "m"))

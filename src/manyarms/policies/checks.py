@@ -54,7 +54,8 @@ def is_rows(arms: Any) -> bool:
 
 
 def as_excluded(exclude: Any, n_arms: int) -> Mask | None:
-    """Which arms must not be chosen, (A,), from their indices or from such a mask; None where all may be."""
+    """Which arms must not be chosen, (A,), from their indices or from such a mask; None where all
+    may be."""
     if isinstance(exclude, np.ndarray) and exclude.dtype == bool and exclude.shape == (n_arms,):
         barred = exclude
     else:
@@ -79,7 +80,8 @@ def as_rewards(rewards: Any, n: int) -> Array:
 
 
 def as_weights(noise: Any, n: int, regularization: float) -> Array:
-    """Weights λ/ξ² (n,) of observations with noise standard deviation ξ: one for all, or one each; 1 where None."""
+    """Weights λ/ξ² (n,) of observations with noise standard deviation ξ: one for all, or one each;
+    1 where None."""
     if noise is None:
         return np.ones(n)
     array = _vector(noise, "noise", ObservationError)
@@ -110,7 +112,8 @@ def as_radius(confidence: Any) -> Radius:
 
 
 def as_generator(seed: Any) -> np.random.Generator:
-    """A generator of one's own: a copy of the one given, or a new one from a non-negative integer."""
+    """A generator of one's own: a copy of the one given, or a new one from a non-negative
+    integer."""
     if isinstance(seed, np.random.Generator):
         return deepcopy(seed)
     return np.random.default_rng(whole(seed, "seed (unless a numpy Generator)", at_least=0))

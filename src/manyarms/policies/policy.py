@@ -1,4 +1,5 @@
-"""A policy: the arms of a table, a belief about them, and a chooser. The only object here that changes.
+"""A policy: the arms of a table, a belief about them, and a chooser. The only object here that
+changes.
 
 choose:   belief, table → scores → radius → chooser → arm
 observe:  arm, reward → belief (W grows) → evidence; the scores follow
@@ -81,7 +82,8 @@ class State:
 
 
 class Policy:
-    """Chooses arms and learns from their rewards. Arms are the rows of a table; an arm is its index."""
+    """Chooses arms and learns from their rewards. Arms are the rows of a table; an arm is its
+    index."""
 
     def __init__(
         self,
@@ -146,11 +148,12 @@ class Policy:
     ) -> Record:
         """Learn the rewards (n,) of arms (n,), repeats included, in one step or not at all.
 
-        Arms are given by number, or by value as rows (n, d). Rewards of one arm by number are merged into their mean. `noise`
-        is the standard deviation of these rewards where it differs from the policy's ξ: one number, or one each; an
-        observation then weighs ω = ξ²/noise².
+        Arms are given by number, or by value as rows (n, d). Rewards of one arm by number are
+        merged into their mean. `noise` is the standard deviation of these rewards where it differs
+        from the policy's ξ: one number, or one each; an observation then weighs ω = ξ²/noise².
 
-        Returns what was decided. Given back as `record` with the same observations, nothing is decided again.
+        Returns what was decided. Given back as `record` with the same observations, nothing is
+        decided again.
         """
         batch = self._batch(arms, rewards, noise)
         return self._learn(batch, record) if len(batch.rows) else Record.nothing()
@@ -210,17 +213,20 @@ class Policy:
     ) -> Indices:
         """The n arms to pull next, (n,).
 
-        Pure: asked again before an `observe` it answers the same. `pending` are arms whose rewards are still outstanding,
-        `exclude` arms that must not be chosen (indices, or a mask of all arms). A batch supposes each arm pulled before
-        choosing the next: its variance shrinks, the means stay.
+        Pure: asked again before an `observe` it answers the same. `pending` are arms whose rewards
+        are still outstanding, `exclude` arms that must not be chosen (indices, or a mask of all
+        arms). A batch supposes each arm pulled before choosing the next: its variance shrinks, the
+        means stay.
 
-        With ``n=None`` a rule ends the batch (`batches`): arms are added while those before them, pending ones included,
-        have 1 + Σσ̃²(x_s) ≤ C, with the variances of now. Batches grow as variances shrink, and are empty while what is pending
-        must be awaited. The radius is the policy's own.
+        With ``n=None`` a rule ends the batch (`batches`): arms are added while those before them,
+        pending ones included, have 1 + Σσ̃²(x_s) ≤ C, with the variances of now. Batches grow as
+        variances shrink, and are empty while what is pending must be awaited. The radius is the
+        policy's own.
 
-        With `arms`, rows (k, d), the choice is among these instead of the policy's own, and is given as rows of them, as is
-        `exclude`; `pending` is then as in `observe`, by value too. What a radius promises holds for sets that change (the
-        paper's appendix A): `Certified`, `Theory` and `LogDet` contain f everywhere; `Bayes` is taken for k arms.
+        With `arms`, rows (k, d), the choice is among these instead of the policy's own, and is
+        given as rows of them, as is `exclude`; `pending` is then as in `observe`, by value too.
+        What a radius promises holds for sets that change (the paper's appendix A): `Certified`,
+        `Theory` and `LogDet` contain f everywhere; `Bayes` is taken for k arms.
         """
         size = n if n is None or (type(n) is int and n > 0) else whole(n, "n")
         if arms is None:
@@ -267,7 +273,8 @@ class Policy:
     def _fill(
         self, chosen: list[int], n: int | None, outstanding: Indices, view: View, diag: Array
     ) -> None:
-        """Choose until there are n, or until the rule ends the batch, each with those before it supposed pulled."""
+        """Choose until there are n, or until the rule ends the batch, each with those before it
+        supposed pulled."""
         batch = self.batches.started(view.scores) if n is None else None
         supposed = outstanding
         if chosen:
@@ -293,7 +300,8 @@ class Policy:
     # What is known
 
     def scores(self) -> Scores:
-        """Mean, variance (leverage units) and upper confidence bound of every arm, each (A,), read-only."""
+        """Mean, variance (leverage units) and upper confidence bound of every arm, each (A,),
+        read-only."""
         self._check_table()
         state = self._state
         cached = self._moments_cache
@@ -307,7 +315,8 @@ class Policy:
         return scores
 
     def predict(self, X: ArrayLike | None = None) -> Prediction:
-        """Posterior mean and standard deviation √(λσ̃²) of f at the arms, or at the rows of X (objects where arms are)."""
+        """Posterior mean and standard deviation √(λσ̃²) of f at the arms, or at the rows of X
+        (objects where arms are)."""
         if X is None:
             mean, variance, _ = self.scores()
             return Prediction(mean.copy(), np.sqrt(self.regularization * variance))
@@ -331,7 +340,8 @@ class Policy:
 
     @property
     def evidence(self) -> Evidence:
-        """What the radius is a function of, now; `evidence.norm` is the current guess of ‖f‖ where it is doubled."""
+        """What the radius is a function of, now; `evidence.norm` is the current guess of ‖f‖ where
+        it is doubled."""
         return self._state.belief.evidence.of(self._counted(), self._state.norm)
 
     @property
@@ -351,7 +361,8 @@ class Policy:
 
     @property
     def counts(self) -> Array:
-        """Weight of the observations of every arm of the table, (A,): how often it was pulled, unless `noise` was given."""
+        """Weight of the observations of every arm of the table, (A,): how often it was pulled,
+        unless `noise` was given."""
         log = self._state.log
         return np.bincount(log.arms, log.weights, minlength=self.n_arms).astype(np.float64)
 
@@ -378,7 +389,8 @@ class Policy:
     # The same policy elsewhere
 
     def resumed(self, state: State) -> Self:
-        """The same policy in another state, such as one that was stored; this one stays as it is."""
+        """The same policy in another state, such as one that was stored; this one stays as it
+        is."""
         twin = copy(self)
         twin._state = state
         twin._scores_cache = None
@@ -386,10 +398,12 @@ class Policy:
         return twin
 
     def over(self, arms: ArrayLike | Checked) -> Self:
-        """The same policy over a table that has grown: the belief, the log and the norm go on, and numbers stay."""
+        """The same policy over a table that has grown: the belief, the log and the norm go on, and
+        numbers stay."""
         if isinstance(self.belief, KeepsScores):
             raise StateError(
-                "this belief is about the arms of its own table: make the policy anew over the other one"
+                "this belief is about the arms of its own table: make the policy anew over the "
+                "other one"
             )
         twin = self.resumed(self._state)
         twin.arms = _table(encoded(arms, self.kernel), None)
@@ -456,7 +470,8 @@ class Policy:
     def _check_table(self) -> None:
         if not len(self.arms):
             raise ArmsError(
-                "the policy was made without arms: pass those of now, as choose(arms=X) or predict(X)"
+                "the policy was made without arms: pass those of now, as choose(arms=X) or "
+                "predict(X)"
             )
 
     def _check_kernel(self, X: Array, diag: Array) -> None:
@@ -478,7 +493,8 @@ class Policy:
         bad = ~(np.isfinite(diag) & (diag >= 0))
         if bad.any():
             raise KernelError(
-                f"k(x, x) must be finite and not negative, got {diag[bad][0]} at x = {shown(self.kernel, X[bad][0])}"
+                f"k(x, x) must be finite and not negative, got {diag[bad][0]} at x = "
+                f"{shown(self.kernel, X[bad][0])}"
             )
         return diag
 
@@ -495,13 +511,16 @@ def _table(arms: Any, n_features: int | None) -> Array:
 
 
 def check_noise(confidence: Radius, noise: float) -> None:
-    """Raise ParameterError where the radius is made for another noise than that by which observations are weighed."""
+    """Raise ParameterError where the radius is made for another noise than that by which
+    observations are weighed."""
     if isinstance(confidence, Promise) and not np.isclose(
         confidence.noise, noise, rtol=1e-6, atol=0
     ):
         raise ParameterError(
-            f"{confidence!r} is for noise of standard deviation {confidence.noise:g}, the policy weighs observations by "
-            f"{noise:g}: pass noise={confidence.noise:g} to the policy as well (or regularization={confidence.noise**2:g})"
+            f"{confidence!r} is for noise of standard deviation {confidence.noise:g}, the "
+            "policy weighs observations by "
+            f"{noise:g}: pass noise={confidence.noise:g} to the policy as well (or "
+            f"regularization={confidence.noise**2:g})"
         )
 
 

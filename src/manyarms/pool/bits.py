@@ -91,7 +91,8 @@ def _raise_first(
         row = start + int(bad.argmax())
         raise ArmsError(
             f"column {column.name!r} is of bits and must hold {expected} in every row, "
-            f"got {_shown(values[row])} in {label(row)}; correct it, put numbers into columns of their own, "
+            f"got {_shown(values[row])} in {label(row)}; correct it, put numbers into columns of "
+            "their own, "
             f'or leave the column out with columns={{{column.name!r}: "ignore"}}'
         )
 

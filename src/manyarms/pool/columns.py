@@ -3,10 +3,10 @@
 | type | chosen for | encoded as |
 |---|---|---|
 | continuous, integer | numbers | one column, the range of the pool scaled to [0, 1] |
-| log | numbers above 0 whose 95th percentile is at least `SPREAD` times the 5th | the same, of the logarithm |
-| ordered | Enum, ordered categoricals, a list of levels | one column, the first level 0 and the last 1 |
-| boolean, categorical | booleans; strings with at most `distinct_allowed` values | one column of codes 0, 1, … |
-| bits | lists of 0 and 1; strings of 0 and 1, equally long, `SHORTEST_BITS` or more | packed, `BITS` to a column |
+| log | numbers above 0, spread over `SPREAD` and more (`deciding`) | the same, of the logarithm |
+| ordered | Enum, ordered categoricals, a list of levels | one column, first level 0 and last 1 |
+| boolean, categorical | booleans; strings, few of them distinct | one column of codes 0, 1, … |
+| bits | lists of 0 and 1; long enough strings of them | packed, `BITS` to a column |
 | text, ignore | other strings; columns that hold one value only | not encoded |
 """
 
@@ -50,12 +50,13 @@ Kind = Literal["numeric", "categorical", "bits", "object"]
 
 @dataclass(frozen=True)
 class Feature:
-    """Columns `start` to `stop` (exclusive) of the encoded features, made from the column `name` of the table.
+    """Columns `start` to `stop` (exclusive) of the encoded features, made from the column `name` of
+    the table.
 
-    `kind` says which kernel suits: "numeric" distances, "categorical" equality of codes, "bits" overlap, "object" that of the
-    pool. Code i stands for
-    `levels[i]` (None: a missing value); an ordered column has its levels in order; `low` and `high` are scaled to 0 and 1;
-    `n_bits` bits are packed.
+    `kind` says which kernel suits: "numeric" distances, "categorical" equality of codes, "bits"
+    overlap, "object" that of the pool. Code i stands for `levels[i]` (None: a missing value); an
+    ordered column has its levels in order; `low` and `high` are scaled to 0 and 1; `n_bits` bits
+    are packed.
     """
 
     name: str
@@ -100,7 +101,8 @@ class Column(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Aside(Column):
-    """Kept, not encoded: text, ignored columns, and those that hold one value only (`constant`, a tuple of that value)."""
+    """Kept, not encoded: text, ignored columns, and those that hold one value only (`constant`, a
+    tuple of that value)."""
 
     constant: tuple[Any] | None = None
 
@@ -109,7 +111,8 @@ class Aside(Column):
         return 0
 
     def encode(self, values: pl.Series, label: Label, out: Array) -> None:
-        """Nothing to fill; a constant that changes is an error, since the features would not tell."""
+        """Nothing to fill; a constant that changes is an error, since the features would not
+        tell."""
         if self.constant is None or (
             values.n_unique() == 1 and as_python(values[0]) == self.constant[0]
         ):
@@ -117,8 +120,10 @@ class Aside(Column):
         for row, value in enumerate(values.to_list()):
             if value != self.constant[0]:
                 raise ArmsError(
-                    f"column {self.name!r} was {self.constant[0]!r} in every row of the first table and is not encoded, got "
-                    f"{value!r} in {label(row)}; make a new pool of all rows, or give the first one "
+                    f"column {self.name!r} was {self.constant[0]!r} in every row of the first "
+                    "table and is not encoded, got "
+                    f"{value!r} in {label(row)}; make a new pool of all rows, or give the first "
+                    "one "
                     f'columns={{{self.name!r}: "ignore"}} or a type to encode it by'
                 )
 
@@ -159,8 +164,10 @@ class Numeric(Column):
         bad = np.flatnonzero(~np.isfinite(scaled))
         if len(bad):
             raise ArmsError(
-                f"column {self.name!r} is scaled by the first table, from {self.low} to {self.high}, "
-                f"got {numbers[bad[0]]} in {label(bad[0])}, too far from it; make a new pool of all rows"
+                f"column {self.name!r} is scaled by the first table, from {self.low} to "
+                f"{self.high}, "
+                f"got {numbers[bad[0]]} in {label(bad[0])}, too far from it; make a new pool of "
+                "all rows"
             )
         out[:, 0] = scaled
 
@@ -191,8 +198,10 @@ class Ordered(Column):
         bad = first_true(found.is_null())
         if bad is not None:
             raise ArmsError(
-                f"column {self.name!r} must hold one of its levels {listed(self.levels.to_list())}, "
-                f"got {values[bad]!r} in {label(bad)}; correct the value or give all levels in order"
+                f"column {self.name!r} must hold one of its levels "
+                f"{listed(self.levels.to_list())}, "
+                f"got {values[bad]!r} in {label(bad)}; correct the value or give all levels in "
+                "order"
             )
         np.divide(found.to_numpy(), max(len(self.levels) - 1, 1), out=out[:, 0])
 
@@ -204,7 +213,8 @@ class Ordered(Column):
 
 @dataclass(frozen=True, eq=False)
 class Coded(Column):
-    """The code of the level. Levels are sorted within the table that brought them; a null is a level once one was seen."""
+    """The code of the level. Levels are sorted within the table that brought them; a null is a
+    level once one was seen."""
 
     levels: pl.Series
 
@@ -223,7 +233,8 @@ class Coded(Column):
         lost = first_true(plain.is_null() & values.is_not_null())
         if lost is not None:
             raise ArmsError(
-                f"column {self.name!r} held {self.levels.dtype} in the first table, got {values[lost]!r} in {label(lost)}; "
+                f"column {self.name!r} held {self.levels.dtype} in the first table, got "
+                f"{values[lost]!r} in {label(lost)}; "
                 "give both tables the same type of values"
             )
         return plain

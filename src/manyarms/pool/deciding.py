@@ -22,13 +22,14 @@ from manyarms.pool.values import (
 )
 
 SPREAD = 100
-"""Positive numbers are taken as logarithms where the 95th percentile is at least this many times the 5th. Of numbers that are
-spread evenly it is 19 times, however many there are."""
+"""Positive numbers are taken as logarithms where the 95th percentile is at least this many times
+the 5th. Of numbers that are spread evenly it is 19 times, however many there are."""
 DATE = r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$"
 
 
 def distinct_allowed(n_rows: int) -> int:
-    """Distinct strings up to which a column is categorical: a twentieth of the rows, at least 50 and at most 1000."""
+    """Distinct strings up to which a column is categorical: a twentieth of the rows, at least 50
+    and at most 1000."""
     return max(50, min(n_rows // 20, 1000))
 
 
@@ -47,12 +48,14 @@ def _checked_type(name: str, declared: Any) -> Declared:
     if isinstance(declared, str):
         if declared not in TYPES:
             raise ParameterError(
-                f"columns[{name!r}] must be one of {', '.join(TYPES)}, or a list of levels in order; got {declared!r}"
+                f"columns[{name!r}] must be one of {', '.join(TYPES)}, or a list of levels in "
+                f"order; got {declared!r}"
             )
         return declared
     if not isinstance(declared, Sequence | np.ndarray | pl.Series):
         raise ParameterError(
-            f"columns[{name!r}] must be one of {', '.join(TYPES)}, or a list of levels; got {declared!r}"
+            f"columns[{name!r}] must be one of {', '.join(TYPES)}, or a list of levels; got "
+            f"{declared!r}"
         )
     levels = tuple(level.item() if isinstance(level, np.generic) else level for level in declared)
     if (
@@ -61,7 +64,8 @@ def _checked_type(name: str, declared: Any) -> Declared:
         or not (_all_numbers(levels) or _all(levels, str))
     ):
         raise ParameterError(
-            f"columns[{name!r}] must list distinct levels, all strings or all numbers; got {list(levels)!r}"
+            f"columns[{name!r}] must list distinct levels, all strings or all numbers; got "
+            f"{list(levels)!r}"
         )
     return levels
 
@@ -82,7 +86,8 @@ def decide(
     levels: tuple[Any, ...] = (),
     keep_constant: bool = False,
 ) -> Column:
-    """How a column is encoded: as declared, else by its values (cleaned), in the order of `levels` where the table gave them.
+    """How a column is encoded: as declared, else by its values (cleaned), in the order of `levels`
+    where the table gave them.
 
     Without a declaration a column that holds one value only is not encoded, unless `keep_constant`.
     """
@@ -96,14 +101,16 @@ def decide(
     if declared is None and not _can_be_typed(dtype):
         raise ArmsError(
             f"column {name!r} must hold numbers, booleans, strings or lists of bits, got {dtype}; "
-            f'put its parts into columns of their own, or leave it out with columns={{{name!r}: "ignore"}}'
+            "put its parts into columns of their own, or leave it out with "
+            f'columns={{{name!r}: "ignore"}}'
         )
     known = values.drop_nulls()
     if not len(known):
         if declared in ("text", "categorical", None):
             return Aside(name, "text") if declared == "text" else Aside(name, "ignore", (None,))
         raise ArmsError(
-            f"column {name!r} is declared {declared!r} and holds no value at all; fill it or ignore it"
+            f"column {name!r} is declared {declared!r} and holds no value at all; fill it or "
+            "ignore it"
         )
     if declared is not None:
         return _as_declared(
@@ -161,7 +168,8 @@ def _of_strings(known: pl.Series, values: pl.Series, name: str, label: Label) ->
         but = f"{other[0]!r} among the numbers" if len(other) else f"text, such as {known[0]!r}"
         raise ArmsError(
             f"column {name!r} seems to hold numbers, got {but}; correct it, "
-            f'or say what it is by columns={{{name!r}: "continuous"}}, "categorical", "text" or "ignore"'
+            f'or say what it is by columns={{{name!r}: "continuous"}}, "categorical", "text" or '
+            '"ignore"'
         )
     return Aside(name, "text")
 
@@ -178,7 +186,8 @@ def _as_declared(
     )
     if nested and declared != "bits":
         raise ArmsError(
-            f"column {name!r} holds {values.dtype}, which cannot be {declared}; only bits and ignore can be declared"
+            f"column {name!r} holds {values.dtype}, which cannot be {declared}; only bits and "
+            "ignore can be declared"
         )
     if declared == "ordered":
         if not values.dtype.is_numeric():

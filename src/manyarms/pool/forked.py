@@ -1,4 +1,5 @@
-"""Tables after a fork. Polars reads and makes them on threads, which a forked child does not have: it would wait for ever."""
+"""Tables after a fork. Polars reads and makes them on threads, which a forked child does not have:
+it would wait for ever."""
 
 import io
 import os
@@ -10,17 +11,21 @@ import polars as pl
 from manyarms.errors import ArmsError
 
 PATIENCE = 5.0
-"""Seconds in which a child must read a table of one number; it takes milliseconds, or never ends."""
+"""Seconds in which a child must read a table of one number; it takes milliseconds, or never
+ends."""
 PROCESS = os.getpid()
 """That of the import; another one is a fork."""
 
 
 def check_threads() -> None:
-    """ArmsError in a forked child that cannot use tables, since its parent had used them before the fork."""
+    """ArmsError in a forked child that cannot use tables, since its parent had used them before the
+    fork."""
     if os.getpid() != PROCESS and not _can_read(os.getpid()):
         raise ArmsError(
-            "tables cannot be used in a process that was forked after its parent had used some: the threads that read them do "
-            'not survive a fork; start processes by "spawn" or "forkserver", or open the study before the fork'
+            "tables cannot be used in a process that was forked after its parent had used some: "
+            "the threads that read them do "
+            'not survive a fork; start processes by "spawn" or "forkserver", or open the study '
+            "before the fork"
         )
 
 

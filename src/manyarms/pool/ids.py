@@ -20,7 +20,8 @@ COMPARED = 5000
 
 @dataclass(frozen=True, eq=False)
 class Ids:
-    """Checked ids, int64 or strings as objects; the place of each is found by a dictionary or by bisection."""
+    """Checked ids, int64 or strings as objects; the place of each is found by a dictionary or by
+    bisection."""
 
     array: AnyArray  # (n,)
 
@@ -110,7 +111,8 @@ class Ids:
             else f", such as {example!r}"
         )
         return UnknownArmError(
-            f"the ids of this pool are {expected}, got {plain(id)!r} of type {type(id).__name__}{hint}"
+            f"the ids of this pool are {expected}, got {plain(id)!r} of type "
+            f"{type(id).__name__}{hint}"
         )
 
     def _has(self, id: Any) -> bool:
@@ -144,14 +146,16 @@ def checked_ids(series: pl.Series, rows: Indices) -> AnyArray:
     if series.null_count():
         row = rows[series.is_null().arg_max() or 0]
         raise ArmsError(
-            f"every row needs an id in {series.name!r}, got none in row {row}; fill it, or give missing='drop'"
+            f"every row needs an id in {series.name!r}, got none in row {row}; fill it, or give "
+            "missing='drop'"
         )
     twice = series.is_duplicated()
     if twice.any():
         value = series[twice.arg_max() or 0]
         where = rows[(series == value).to_numpy()]
         raise ArmsError(
-            f"ids must be unique, got {value!r} in rows {', '.join(map(str, where[:5]))}{' …' if len(where) > 5 else ''} "
+            f"ids must be unique, got {value!r} in rows "
+            f"{', '.join(map(str, where[:5]))}{' …' if len(where) > 5 else ''} "
             f"of {series.name!r}; rename them, or leave one of the rows out"
         )
     if not dtype.is_integer():
@@ -160,7 +164,8 @@ def checked_ids(series: pl.Series, rows: Indices) -> AnyArray:
         return series.cast(pl.Int64).to_numpy().copy()
     except pl.exceptions.PolarsError as error:
         raise ArmsError(
-            f"ids that are numbers must fit 64 bits, got {dtype} in {series.name!r}; make them strings"
+            f"ids that are numbers must fit 64 bits, got {dtype} in {series.name!r}; make them "
+            "strings"
         ) from error
 
 

@@ -1,4 +1,5 @@
-"""What a pool is made of: tables as they came, columns as decided on the first, rows encoded by them, equal ones grouped."""
+"""What a pool is made of: tables as they came, columns as decided on the first, rows encoded by
+them, equal ones grouped."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -103,13 +104,16 @@ def _decided(
         columns = tuple(column(name, True) for name in frame.columns)
     if not encoded_columns(columns) and texts:
         raise ArmsError(
-            f"a pool needs features, got only text ({quoted(texts)}) to tell candidates by; add columns of numbers, "
-            'categories or fingerprints (strings or lists of 0 and 1, columns={"fingerprint": "bits"}), '
+            f"a pool needs features, got only text ({quoted(texts)}) to tell candidates by; add "
+            "columns of numbers, "
+            'categories or fingerprints (strings or lists of 0 and 1, columns={"fingerprint": '
+            '"bits"}), '
             f'or declare columns={{{texts[0]!r}: "categorical"}}'
         )
     if not encoded_columns(columns):
         raise ArmsError(
-            f"a pool needs features, got only columns that are ignored or empty: {quoted(frame.columns)}"
+            "a pool needs features, got only columns that are ignored or empty: "
+            f"{quoted(frame.columns)}"
         )
     return columns
 
@@ -124,10 +128,12 @@ def check_missing(column: Column, values: pl.Series, missing: str, label: Label)
     advice = (
         f'a column of type {column.type} has no level for it: fill it, or give missing="drop"'
         if missing == "category"
-        else 'fill it, leave the row out (missing="drop"), or make it a category (missing="category")'
+        else 'fill it, leave the row out (missing="drop"), or make it a category '
+        '(missing="category")'
     )
     raise ArmsError(
-        f"column {column.name!r} misses a value in {label(row)} ({counted(values.null_count(), 'row')} in all); {advice}"
+        f"column {column.name!r} misses a value in {label(row)} "
+        f"({counted(values.null_count(), 'row')} in all); {advice}"
     )
 
 

@@ -41,23 +41,30 @@ _PLURAL = {"ignore": "ignored"}
 
 
 class Pool:
-    """Candidates from a table: their ids, their rows as they came, and their features encoded as numbers.
+    """Candidates from a table: their ids, their rows as they came, and their features encoded as
+    numbers.
 
-    Made by `from_objects`, and by `from_csv`, `from_parquet`, `from_frame`, `from_dicts` and `from_array`, which take:
+    Made by `from_objects`, and by `from_csv`, `from_parquet`, `from_frame`, `from_dicts` and
+    `from_array`, which take:
 
-    - ``id``: the column of stable, unique ids, strings or whole numbers; None: the row numbers from 0.
-    - ``columns``: types that overrule those chosen by the values, a dict of names to "continuous", "log", "integer", "boolean",
-      "ordered", "categorical", "text", "bits", "ignore", or to a list of levels in order.
-    - ``missing``: what None and NaN do. "error"; "drop" leaves the rows out; "category" makes them a level of boolean and
-      categorical columns, and is an error elsewhere. Ignored columns may miss values.
+    - ``id``: the column of stable, unique ids, strings or whole numbers; None: the row numbers from
+      0.
+    - ``columns``: types that overrule those chosen by the values, a dict of names to "continuous",
+      "log", "integer", "boolean", "ordered", "categorical", "text", "bits", "ignore", or to a list
+      of levels in order.
+    - ``missing``: what None and NaN do. "error"; "drop" leaves the rows out; "category" makes them
+      a level of boolean and categorical columns, and is an error elsewhere. Ignored columns may
+      miss values.
 
-    By its values a column of numbers is continuous or integer, or log if all are positive and the 95th percentile is at least
-    100 times the 5th; strings are categorical if a twentieth of the rows or fewer are distinct (up to 50 always, more than
-    1000 never), else text; Enum and ordered categoricals are ordered; lists of 0 and 1, and equally long strings of at least
-    eight, are bits. A column that holds one value only is ignored unless a type is given for it. `columns` tells what was
-    decided.
+    By its values a column of numbers is continuous or integer, or log if all are positive and the
+    95th percentile is at least 100 times the 5th; strings are categorical if a twentieth of the
+    rows or fewer are distinct (up to 50 always, more than 1000 never), else text; Enum and ordered
+    categoricals are ordered; lists of 0 and 1, and equally long strings of at least eight, are
+    bits. A column that holds one value only is ignored unless a type is given for it. `columns`
+    tells what was decided.
 
-    Candidates with the same features are one arm, a row of `X`: they share evidence and keep their ids. A pool never changes.
+    Candidates with the same features are one arm, a row of `X`: they share evidence and keep their
+    ids. A pool never changes.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -76,8 +83,9 @@ class Pool:
         missing: str = "error",
         decimal: Literal[".", ","] = ".",
     ) -> "Pool":
-        """The rows of a CSV file in UTF-8 with a header, as spreadsheets write it: separated by commas, semicolons, tabs or
-        bars, whichever the header has most of. `decimal` is the mark before the fraction of a number."""
+        """The rows of a CSV file in UTF-8 with a header, as spreadsheets write it: separated by
+        commas, semicolons, tabs or bars, whichever the header has most of. `decimal` is the mark
+        before the fraction of a number."""
         declared = checked_types(columns)
         texts = {name for name, kind in declared.items() if kind in ("bits", "text")}
         kept = {
@@ -108,7 +116,8 @@ class Pool:
         columns: Columns | None = None,
         missing: str = "error",
     ) -> "Pool":
-        """The rows of a data frame of pandas, polars, pyarrow or what else narwhals knows. An index is left out."""
+        """The rows of a data frame of pandas, polars, pyarrow or what else narwhals knows. An index
+        is left out."""
         table, levels, types = read_frame(frame)
         if (
             id is not None
@@ -116,7 +125,8 @@ class Pool:
             and id in getattr(getattr(frame, "index", None), "names", ())
         ):
             raise ParameterError(
-                f"id must be a column, got {id!r}, which is the index and left out; call reset_index() first"
+                f"id must be a column, got {id!r}, which is the index and left out; call "
+                "reset_index() first"
             )
         types.pop(id or "", None)
         return Pool(new_parts(table, levels, id, types | checked_types(columns), missing))
@@ -143,20 +153,23 @@ class Pool:
         columns: Columns | None = None,
         missing: str = "error",
     ) -> "Pool":
-        """The rows of an array of numbers, (n, d); columns are called "x0", "x1", … unless `names` are given."""
+        """The rows of an array of numbers, (n, d); columns are called "x0", "x1", … unless `names`
+        are given."""
         return Pool(new_parts(read_array(X, names), {}, None, checked_types(columns), missing, ids))
 
     @classmethod
     def from_objects(
         cls, objects: Sequence[Any], kernel: Kernel, *, ids: Sequence[Any] | AnyArray | None = None
     ) -> "Pool":
-        """Objects of any kind that a kernel of objects can compare, such as strings and `kernels.Spectrum`.
+        """Objects of any kind that a kernel of objects can compare, such as strings and
+        `kernels.Spectrum`.
 
         The object of a candidate is ``row(id)["object"]``; ids are 0, 1, … unless given.
         """
         if not isinstance(kernel, Kernel) or encoder_of(kernel) is None:
             raise ParameterError(
-                f"kernel must be one of objects, such as kernels.Spectrum or kernels.OnObjects, got {kernel!r}"
+                "kernel must be one of objects, such as kernels.Spectrum or kernels.OnObjects, "
+                f"got {kernel!r}"
             )
         rows = as_rows(encoded(objects, kernel))
         numbers = np.arange(len(rows))
@@ -173,16 +186,19 @@ class Pool:
         )
 
     def add(self, table: Any, *, ids: Sequence[Any] | AnyArray | None = None) -> "Pool":
-        """A pool with more candidates: a data frame, dicts, an array, the path of a .csv or .parquet file; or objects.
+        """A pool with more candidates: a data frame, dicts, an array, the path of a .csv or
+        .parquet file; or objects.
 
-        Columns may come in any order. What was encoded stays as it is, arm by arm: numbers are scaled as those of the first
-        table (and may fall outside [0, 1]), new categories get new codes, new features new rows of `X`. Row numbers continue;
-        `ids` are for pools made by `from_array` with ids.
+        Columns may come in any order. What was encoded stays as it is, arm by arm: numbers are
+        scaled as those of the first table (and may fall outside [0, 1]), new categories get new
+        codes, new features new rows of `X`. Row numbers continue; `ids` are for pools made by
+        `from_array` with ids.
         """
         return Pool(more_parts(self.parts, self._read(table), ids))
 
     def read(self, path: str | Path, *, decimal: Literal[".", ","] | str = ".") -> pl.DataFrame:
-        """The table in a .csv or .parquet file, read as one of this pool: its texts stay texts, its ids keep their type."""
+        """The table in a .csv or .parquet file, read as one of this pool: its texts stay texts, its
+        ids keep their type."""
         path = as_path(path)
         if is_parquet(path):
             return read_parquet(path)
@@ -207,7 +223,8 @@ class Pool:
 
     @property
     def X(self) -> Array:
-        """The features of each arm, read-only: numbers scaled to [0, 1], then codes, then packed bits; `features` tells."""
+        """The features of each arm, read-only: numbers scaled to [0, 1], then codes, then packed
+        bits; `features` tells."""
         return self.parts.X
 
     @property
@@ -236,7 +253,8 @@ class Pool:
 
     @property
     def columns(self) -> dict[str, str]:
-        """The type of each column, as declared or as decided; "ignore" for one that holds a single value."""
+        """The type of each column, as declared or as decided; "ignore" for one that holds a single
+        value."""
         return {column.name: column.type for column in self.parts.columns}
 
     @cached_property
@@ -303,7 +321,8 @@ class Pool:
             if kind in types
         )
         same = f" ({len(self.X):,} distinct)" if len(self.X) < len(self) else ""
-        return f"Pool({counted(len(self), 'candidate')}{same}, {counted(len(types), 'column')}: {counts})"
+        candidates = counted(len(self), "candidate")
+        return f"Pool({candidates}{same}, {counted(len(types), 'column')}: {counts})"
 
 
 def _frame_of(objects: Any) -> pl.DataFrame:

@@ -58,7 +58,8 @@ def is_parquet(path: Path) -> bool:
 def read_csv(
     path: Path, id: str | None, texts: set[str], kept: set[str], decimal: str = "."
 ) -> pl.DataFrame:
-    """`texts` are read as strings, as is the id unless all are numbers written plainly; `kept` are not searched for numbers."""
+    """`texts` are read as strings, as is the id unless all are numbers written plainly; `kept` are
+    not searched for numbers."""
     if decimal not in (".", ","):
         raise ParameterError(f'decimal must be "." or ",", got {decimal!r}')
     parse = partial(
@@ -109,7 +110,8 @@ def read_csv(
 
 
 def _separator(path: Path) -> str:
-    """What separates the names of the header: the mark that occurs most outside quotes, a comma where none does."""
+    """What separates the names of the header: the mark that occurs most outside quotes, a comma
+    where none does."""
     header = _attempt(path, lambda: _first_line(path))
     bare = "".join(header.split('"')[::2])
     return max(SEPARATORS, key=bare.count)
@@ -137,7 +139,8 @@ def _begins_with(path: Path, magic: bytes) -> bool:
 
 
 def _numbers_in(texts: pl.Series, may_be_bits: bool, decimal: str) -> pl.Series:
-    """Strings as numbers where all are, or stand for a missing one; those of bits begin with 0 somewhere, or are long."""
+    """Strings as numbers where all are, or stand for a missing one; those of bits begin with 0
+    somewhere, or are long."""
     plain = texts.str.strip_chars()
     if decimal == ",":
         plain = plain.str.replace(",", ".", literal=True)
@@ -158,7 +161,8 @@ def _check_header(path: Path, names: list[str]) -> None:
     strange = [name for name in names if "\ufffd" in name or "\0" in name]
     if strange:
         raise ArmsError(
-            f"cannot read {path}: it must be a CSV file in UTF-8, got the header {strange[0][:40]!r}; convert it first"
+            f"cannot read {path}: it must be a CSV file in UTF-8, got the header "
+            f"{strange[0][:40]!r}; convert it first"
         )
     twice = [
         name
@@ -167,7 +171,8 @@ def _check_header(path: Path, names: list[str]) -> None:
     ]
     if twice:
         raise ArmsError(
-            f"{path} must name its columns differently, got {twice[0].removesuffix('_duplicated_0')!r} twice"
+            f"{path} must name its columns differently, got "
+            f"{twice[0].removesuffix('_duplicated_0')!r} twice"
         )
 
 
@@ -188,7 +193,10 @@ def _attempt(path: Path, read: Callable[[], Read]) -> Read:
 def _why(path: Path, error: Exception) -> str:
     """What is wrong with a file, and what to do."""
     if path.stat().st_size and _begins_with(path, ZIP):
-        return "it is a workbook or another archive; save the sheet as CSV, or read it into a data frame yourself"
+        return (
+            "it is a workbook or another archive; save the sheet as CSV, or read it into a data "
+            "frame yourself"
+        )
     if "utf-8" in str(error):
         return "it must be text in UTF-8, got other bytes; save it as CSV in UTF-8"
     if "more fields" in str(error):
@@ -199,7 +207,10 @@ def _why(path: Path, error: Exception) -> str:
                 ((lines.line_num, len(row)) for row in lines if len(row) > n), (0, 0)
             )
         if line:
-            return f"its header names {n} columns, got {fields} fields in line {line}; quote fields that hold the separator"
+            return (
+                f"its header names {n} columns, got {fields} fields in line {line}; quote fields "
+                "that hold the separator"
+            )
     return f"{_said(error)}; check what it holds, or read it into a data frame yourself"
 
 
@@ -209,13 +220,15 @@ def _said(error: Exception) -> str:
 
 
 def read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels], dict[str, Declared]]:
-    """The table, the levels of ordered columns that polars does not know as such, and types likewise."""
+    """The table, the levels of ordered columns that polars does not know as such, and types
+    likewise."""
     check_threads()
     try:
         native = nw.from_native(frame)
     except TypeError as error:
         raise ArmsError(
-            f"cannot read a table from {type(frame).__name__}; give a data frame, a list of dicts, an array, or the path of a "
+            f"cannot read a table from {type(frame).__name__}; give a data frame, a list of dicts, "
+            "an array, or the path of a "
             ".csv or .parquet file"
         ) from error
     except FOREIGN as error:
@@ -235,7 +248,8 @@ def read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels], dict[str, D
     except FOREIGN as error:
         where = _unreadable(native) if isinstance(native, nw.DataFrame) else ""
         raise ArmsError(
-            f"cannot read a table from {type(frame).__name__}: {where}{_said(error)}; correct it, or give a list of dicts"
+            f"cannot read a table from {type(frame).__name__}: {where}{_said(error)}; correct it, "
+            "or give a list of dicts"
         ) from error
     categories = [str(name) for name, dtype in eager.schema.items() if dtype == nw.Categorical]
     types: dict[str, Declared] = {
@@ -273,7 +287,8 @@ def read_dicts(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     names = dict.fromkeys(chain.from_iterable(dicts))
     if not all(isinstance(name, str) for name in names):
         raise ArmsError(
-            f"keys must be strings, the names of columns, got {next(n for n in names if not isinstance(n, str))!r}"
+            "keys must be strings, the names of columns, got "
+            f"{next(n for n in names if not isinstance(n, str))!r}"
         )
     return pl.DataFrame([as_series(name, [row.get(name) for row in dicts]) for name in names])
 
@@ -299,7 +314,8 @@ def as_series(name: str, values: list[Any]) -> pl.Series:
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
         came = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise ArmsError(
-            f"column {name!r} must hold values of one type, got {came}; convert them first ({_said(error)})"
+            f"column {name!r} must hold values of one type, got {came}; convert them first "
+            f"({_said(error)})"
         ) from error
 
 
@@ -310,11 +326,13 @@ def read_array(X: ArrayLike, names: Sequence[str] | None) -> pl.DataFrame:
         raise ArmsError(f"X must be a rectangular table of numbers: {error}") from error
     if np.ma.is_masked(X) or array.dtype.kind not in "fiub":
         raise ArmsError(
-            f"X must be real numbers, got dtype {array.dtype}; other columns can come by from_frame or from_dicts"
+            f"X must be real numbers, got dtype {array.dtype}; other columns can come by "
+            "from_frame or from_dicts"
         )
     if array.ndim != 2:
         raise ArmsError(
-            f"X must have shape (n_candidates, n_columns), got {array.shape}; a single column is X.reshape(-1, 1)"
+            f"X must have shape (n_candidates, n_columns), got {array.shape}; a single column is "
+            "X.reshape(-1, 1)"
         )
     names = [f"x{j}" for j in range(array.shape[1])] if names is None else list(names)
     if (
@@ -323,7 +341,8 @@ def read_array(X: ArrayLike, names: Sequence[str] | None) -> pl.DataFrame:
         or not all(isinstance(name, str) for name in names)
     ):
         raise ParameterError(
-            f"names must be {array.shape[1]} different strings, one for each column of X, got {names!r}"
+            f"names must be {array.shape[1]} different strings, one for each column of X, got "
+            f"{names!r}"
         )
     array = (
         array.astype(np.float64)

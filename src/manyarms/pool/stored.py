@@ -1,4 +1,5 @@
-"""A pool as bytes: its tables in Parquet, and in JSON what else it was made of. Reading them makes the same pool again."""
+"""A pool as bytes: its tables in Parquet, and in JSON what else it was made of. Reading them makes
+the same pool again."""
 
 import io
 from collections.abc import Sequence

@@ -61,7 +61,8 @@ def more_parts(parts: Parts, frame: pl.DataFrame, ids: Sequence[Any] | AnyArray 
         came = [f"missing {quoted(lacking)}"] if lacking else []
         came += [f"unexpected {quoted(surplus)}"] if surplus else []
         raise ArmsError(
-            f"the table must have the columns of the pool, {quoted(expected)}; {' and '.join(came)}: "
+            f"the table must have the columns of the pool, {quoted(expected)}; "
+            f"{' and '.join(came)}: "
             "give the same columns, or make a new pool of all rows"
         )
     given = origin.id is None and not origin.numbered
@@ -95,7 +96,8 @@ def _candidates(
         raise ArmsError("a pool needs at least one column besides the id, got none")
     if not len(frame):
         raise ArmsError(
-            f"a pool needs at least one candidate, got a table of {counted(len(names), 'column')} and no row"
+            f"a pool needs at least one candidate, got a table of {counted(len(names), 'column')} "
+            "and no row"
         )
     series = frame[id] if id is not None else given_ids(given, len(frame))
     rows = np.arange(len(frame))
@@ -107,7 +109,8 @@ def _candidates(
         if not kept.any():
             worst = max(checked, key=lambda name: checked[name].null_count())
             raise ArmsError(
-                f"every row misses a value, none is left: column {worst!r} misses {checked[worst].null_count():,} "
+                f"every row misses a value, none is left: column {worst!r} misses "
+                f"{checked[worst].null_count():,} "
                 f'of {len(frame):,}; leave it out with columns={{{worst!r}: "ignore"}}'
             )
         if not kept.all():
@@ -130,10 +133,12 @@ def _check_new(known: Ids, ids: AnyArray, label: Label) -> None:
             "strings" if array.dtype == object else "whole numbers" for array in (known.array, ids)
         ]
         raise ArmsError(
-            f"the ids of this pool are {kinds[0]}, got {kinds[1]}, {plain(ids[0])!r} in {label(0)}; convert them first"
+            f"the ids of this pool are {kinds[0]}, got {kinds[1]}, {plain(ids[0])!r} in "
+            f"{label(0)}; convert them first"
         )
     old = known.known(ids)
     if old.any():
         raise ArmsError(
-            f"ids must be new, got one that the pool has in {label(int(old.argmax()))}; leave it out or rename it"
+            f"ids must be new, got one that the pool has in {label(int(old.argmax()))}; leave it "
+            "out or rename it"
         )

@@ -34,7 +34,8 @@ def is_bits(texts: pl.Series) -> bool:
 
 
 def as_numbers(values: pl.Series, name: str, type: str, label: Label) -> AnyArray:
-    """The values as int64, uint64 or float64: finite, whole for the type "integer", positive for "log"."""
+    """The values as int64, uint64 or float64: finite, whole for the type "integer", positive for
+    "log"."""
     dtype = values.dtype
     plain = pl.Int64() if dtype == pl.Boolean else plain_type(dtype)
     numbers = (
@@ -52,7 +53,8 @@ def as_numbers(values: pl.Series, name: str, type: str, label: Label) -> AnyArra
         row = int(bad.argmax())
         raise ArmsError(
             f"column {name!r} must hold {expected}, got {values[row]!r} in {label(row)}; "
-            f"correct the value, leave the row out, or declare another type by columns={{{name!r}: …}}"
+            "correct the value, leave the row out, or declare another type by "
+            f"columns={{{name!r}: …}}"
         )
     return numbers
 
@@ -71,7 +73,8 @@ def _floats(values: pl.Series, name: str, label: Label) -> AnyArray:
         raise date_error(name, f"{values.dtype}", values[0])
     if not values.dtype.is_numeric():
         raise ArmsError(
-            f"column {name!r} must hold numbers, got {values.dtype}; put its parts into columns of their own"
+            f"column {name!r} must hold numbers, got {values.dtype}; put its parts into columns of "
+            "their own"
         )
     return values.cast(pl.Float64).to_numpy()
 
@@ -91,7 +94,8 @@ def as_booleans(values: pl.Series, name: str, label: Label) -> pl.Series:
     bad = first_true(~(true | false))
     if bad is not None:
         raise ArmsError(
-            f"column {name!r} must hold booleans (true and false, yes and no, 1 and 0), got {values[bad]!r} in {label(bad)}; "
+            f"column {name!r} must hold booleans (true and false, yes and no, 1 and 0), got "
+            f"{values[bad]!r} in {label(bad)}; "
             "correct the value or declare another type"
         )
     return true
@@ -145,6 +149,7 @@ def listed(levels: list[Any]) -> str:
 
 def date_error(name: str, came: str, example: Any) -> ArmsError:
     return ArmsError(
-        f"column {name!r} must not hold dates or times, got {came} such as {str(example)!r}; convert it to a number first "
+        f"column {name!r} must not hold dates or times, got {came} such as {str(example)!r}; "
+        "convert it to a number first "
         f'(days since the first, say), or give columns={{{name!r}: "categorical"}} or "ignore"'
     )

@@ -1,4 +1,5 @@
-"""The scores of a table's arms: a cache beside the belief. Who is best does not depend on how they are kept."""
+"""The scores of a table's arms: a cache beside the belief. Who is best does not depend on how they
+are kept."""
 
 from manyarms.beliefs.base import Arms, Belief
 from manyarms.beliefs.frozen import Frozen
@@ -16,7 +17,8 @@ def check_memory(n_arms: int, memory: float) -> None:
     """Raise MemoryBudgetError where so many arms do not fit."""
     if memory < PER_ARM * n_arms:
         raise MemoryBudgetError(
-            f"{n_arms:,} arms take {PER_ARM * n_arms:.3g} bytes beside their rows, memory={memory:.3g} allows less; "
+            f"{n_arms:,} arms take {PER_ARM * n_arms:.3g} bytes beside their rows, "
+            f"memory={memory:.3g} allows less; "
             "raise `memory`, or choose among fewer arms"
         )
 

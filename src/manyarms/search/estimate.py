@@ -24,7 +24,8 @@ class Estimate(NamedTuple):
 
 
 def estimate(n_arms: int, n_features: int, m: int) -> Estimate:
-    """What `n_arms` arms of `n_features` columns take with `m` inducing ones: bytes counted, seconds measured on a part."""
+    """What `n_arms` arms of `n_features` columns take with `m` inducing ones: bytes counted,
+    seconds measured on a part."""
     rng = np.random.default_rng(0)
     rows = rng.random((max(m, min(n_arms, TRIAL)), n_features))
     diag = np.ones(len(rows))

@@ -5,11 +5,11 @@ Let a table be of time τ. Ã only grows, so that at a later time t, appends inc
     u_t(x) ≤ μ̃_τ(x) + (D + β̃_t) σ̃_τ(x),    D = ‖w̃_t − w̃_τ‖ in Ã_τ = √(‖Δw‖²_{V_τ} + λ‖w₊‖²),
 
 w₊ the coordinates that are new. A *list* of arms comes with a promise: no arm of the table it was
-made from that is left out scores above θ while D ≤ D_max and β̃ ≤ β_max. Lists are nested, each made
-from the one above; the last is short and is brought forward at every step. While its best arm is
-above every θ, and every promise holds, that arm is the best of all. Otherwise another list is made
-from the table above the first broken promise, as long as one that is short enough leaves out no arm
-that may be best; else that table is brought forward, and answers itself.
+made from that is left out scores above θ while D ≤ D_max and β̃ ≤ β_max. Lists are nested, each
+made from the one above; the last is short and is brought forward at every step. While its best arm
+is above every θ, and every promise holds, that arm is the best of all. Otherwise another list is
+made from the table above the first broken promise, as long as one that is short enough leaves out
+no arm that may be best; else that table is brought forward, and answers itself.
 
 Where arms are few there are no lists: the table of all arms is brought forward at every step.
 
@@ -43,18 +43,21 @@ MOST_PATIENCE = 1.0
 SOME = 8
 """Arms that are scored to see whether a list is short enough."""
 FIRST_BLOCK = 64
-"""Arms scored at a time when a list is of no use, best bound first; each time four times as many."""
+"""Arms scored at a time when a list is of no use, best bound first; each time four times as
+many."""
 MANY = 64
 """Arms that may be best, above which variances are computed anew: rounding may be why."""
 FEW = 3
-"""Supposed pulls that the table of all arms follows where it is small. More of them pay for a list."""
+"""Supposed pulls that the table of all arms follows where it is small. More of them pay for a
+list."""
 STEPS = 4
 """Steps that are kept beyond those that a table follows, half as many as W has rows."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """The table of a list, and its promise: no arm outside scores above θ while D and β̃ allow it."""
+    """The table of a list, and its promise: no arm outside scores above θ while D and β̃ allow
+    it."""
 
     numbers: Indices | None  # (n,) its arms; None for all
     table: Table
@@ -177,7 +180,9 @@ class Lazy:
     @property
     def _real(self) -> Frozen:
         """The belief without what is only supposed."""
-        real: Frozen = self.trail[-1].after if self.supposed else self.belief  # type: ignore[assignment]
+        if not self.supposed:
+            return self.belief
+        real: Frozen = self.trail[-1].after  # type: ignore[assignment]
         return real
 
     def _front_table(self, depth: int) -> Table:
@@ -205,7 +210,8 @@ class Lazy:
             del self.levels[depth:]
             self._extend(acquisition, barred)
         if self.supposed and len(self.levels) == 1:
-            # The table of all arms follows no step that is only supposed: it would have to be copied.
+            # The table of all arms follows no step that is only supposed: it would have to be
+            # copied.
             return self._by_bounds(0, acquisition, barred)
         while True:
             table = self._front_table(len(self.levels) - 1)
@@ -216,7 +222,8 @@ class Lazy:
                 return last.arm(table.best_of(some, acquisition))
             above = self.levels[depth - 1]
             if above.at == self.now:
-                # It is of now, and still leaves out too much: because of what is supposed, or of ties.
+                # It is of now, and still leaves out too much: because of what is supposed, or of
+                # ties.
                 return self._by_bounds(depth - 1, acquisition, barred)
             self._learn(depth, 0.5, acquisition.beta)
             del self.levels[depth:]
@@ -248,7 +255,8 @@ class Lazy:
         return None
 
     def _learn(self, depth: int, factor: float, beta: float) -> None:
-        """Lists of this depth ended too early, or were too short: the next one allows for more movement, or less."""
+        """Lists of this depth ended too early, or were too short: the next one allows for more
+        movement, or less."""
         if beta > 0:
             patience = factor * self.levels[depth].most_moved / beta
             self.patience[depth] = min(MOST_PATIENCE, max(LEAST_PATIENCE, patience))
@@ -268,7 +276,8 @@ class Lazy:
             self.levels.append(made)
 
     def _list(self, level: Level, acquisition: Upper, barred: Mask | None) -> Level | None:
-        """A list of the arms of largest bound; None where it would leave out arms which may be best."""
+        """A list of the arms of largest bound; None where it would leave out arms which may be
+        best."""
         table = level.table
         length = max(self.tuning.shortlist, int(self.tuning.share * len(table.mean)))
         moved = level.moved(self.belief) if level.at < self.now else 0.0
@@ -276,7 +285,8 @@ class Lazy:
         shut = level.shut(barred)
         mean = table.mean if shut is None else np.where(shut, -np.inf, table.mean)
         best = self._score_of_some(table, mean + (moved + acquisition.beta) * sd, acquisition)
-        # As much movement as is usual, or a little more than there was: what leaves out no arm above the best one.
+        # As much movement as is usual, or a little more than there was: what leaves out no arm
+        # above the best one.
         usual = self.patience.get(len(self.levels), PATIENCE) * acquisition.beta
         for most_moved in (max(usual, 2 * moved), 1.25 * moved):
             beta = acquisition.beta + AHEAD * most_moved
@@ -295,7 +305,8 @@ class Lazy:
         return Level(numbers, table.part(positions), level.at, theta, most_moved, beta, gone)
 
     def _score_of_some(self, table: Table, bound: Array, acquisition: Upper) -> float:
-        """The largest score of now among some arms of large bound: that of the best arm is not less."""
+        """The largest score of now among some arms of large bound: that of the best arm is not
+        less."""
         n = min(SOME, len(bound))
         some = np.argpartition(bound, -n)[-n:]
         some = some[np.isfinite(bound[some])]
@@ -304,13 +315,15 @@ class Lazy:
         return float(values[best] - 8 * tolerance[best])
 
     def _scored(self, table: Table, some: Indices, acquisition: Upper) -> tuple[Array, Array]:
-        """Values of now of arms at some positions of a table of then, and by how much they may tie."""
+        """Values of now of arms at some positions of a table of then, and by how much they may
+        tie."""
         arms = table.store.arms
         mean, variance = self.belief.moments(arms.rows[some], arms.diag[some])
         return acquisition(mean, np.sqrt(variance))
 
     def _by_bounds(self, depth: int, acquisition: Upper, barred: Mask | None) -> int:
-        """The best arm of a level by scoring its arms, best bound first, until no bound is above the best score."""
+        """The best arm of a level by scoring its arms, best bound first, until no bound is above
+        the best score."""
         level = self._brought(depth)
         table = level.table
         bound = table.mean + acquisition.beta * np.sqrt(table.variance + table.largest_slack)

@@ -1,4 +1,5 @@
-"""What a policy asks of the scores of its arms, and how it picks one: the largest upper bound, or otherwise.
+"""What a policy asks of the scores of its arms, and how it picks one: the largest upper bound, or
+otherwise.
 
 Scores are held as a cache beside the belief. They are never part of the state.
 """
@@ -18,7 +19,8 @@ TIE = 1e-9
 """Scores closer to the largest than this, relative to |μ̃| + β̃σ̃ there, are ties."""
 
 Acquisition = Callable[[Array, Array], tuple[Array, Array]]
-"""Of means and deviations σ̃, (n,) each: what is to be largest, monotone in either, and by how much rounding may change it."""
+"""Of means and deviations σ̃, (n,) each: what is to be largest, monotone in either, and by how much
+rounding may change it."""
 
 
 class Upper:
@@ -55,7 +57,8 @@ class ArmScores(Protocol):
         """If these arms were pulled once more each: variances fall, means stay."""
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
-        """The arm of largest value that may be chosen; of those that tie with it, the lowest index."""
+        """The arm of largest value that may be chosen; of those that tie with it, the lowest
+        index."""
 
     def current(self) -> tuple[Array, Array]:
         """μ̃ and σ̃² of all arms as they are kept: right but for rounding."""
@@ -84,7 +87,8 @@ class KeepsScores(Protocol):
 
 
 def best_of(values: Array, tolerance: Array, barred: Mask | None = None) -> int:
-    """The position of the largest value that may be chosen; of those within its tolerance, the lowest.
+    """The position of the largest value that may be chosen; of those within its tolerance, the
+    lowest.
 
     The values are the caller's to give away.
     """

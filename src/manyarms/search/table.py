@@ -290,7 +290,8 @@ class Table:
     # Rounding
 
     def slack(self, positions: Indices) -> Array:
-        """How far the variances of arms may be from the true ones by rounding; of some, or of one."""
+        """How far the variances of arms may be from the true ones by rounding; of some, or of
+        one."""
         subtracted, outside = self._rounding()
         slack: Array = subtracted * self.computed[positions] + outside
         return slack
@@ -336,7 +337,8 @@ class Table:
         variance = self.variance[positions]
         highest, tolerance = acquisition(mean, np.sqrt(variance + slack))
         lowest, _ = acquisition(mean, np.sqrt(np.maximum(variance - slack, 0.0)))
-        # A value may fall with the deviation (probability of improvement): either end may be larger.
+        # A value may fall with the deviation (probability of improvement): either end may be
+        # larger.
         low = np.minimum(highest, lowest)
         best = int(np.argmax(low))
         return np.asarray(positions[np.maximum(highest, lowest) >= low[best] - 4 * tolerance[best]])

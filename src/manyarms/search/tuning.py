@@ -1,4 +1,5 @@
-"""Every threshold of the search for the best arm. Choices do not depend on any of them; time and memory do."""
+"""Every threshold of the search for the best arm. Choices do not depend on any of them; time and
+memory do."""
 
 from dataclasses import dataclass
 
@@ -9,8 +10,9 @@ from manyarms.numbers import real, whole
 class Tuning:
     """Keyword `tuning=` of a policy.
 
-    dense : arms up to which the scores of all arms are brought forward at every observation. Beyond that most arms are passed
-        over by bounds. Measured with `benchmarks/core.py`: below some ten thousand arms a pass costs less than the lists.
+    dense : arms up to which the scores of all arms are brought forward at every observation. Beyond
+        that most arms are passed over by bounds. Measured with `benchmarks/core.py`: below some ten
+        thousand arms a pass costs less than the lists.
     shortlist : arms on the last list, which are brought forward at every observation.
     share : a list has at most this part of the arms it was made from.
     """

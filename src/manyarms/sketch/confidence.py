@@ -1,7 +1,8 @@
-"""The radius β̃ of the scores μ̃ + β̃σ̃: what is proved of frozen features, the paper's Theorem 2, and the choices of practice.
+"""The radius β̃ of the scores μ̃ + β̃σ̃: what is proved of frozen features, the paper's Theorem 2,
+and the choices of practice.
 
-A radius is a function of the evidence so far. σ̃ is in leverage units (the standard deviation of f is √λσ̃), hence the √λ.
-Any function ``Evidence -> float`` is a radius too.
+A radius is a function of the evidence so far. σ̃ is in leverage units (the standard deviation of f
+is √λσ̃), hence the √λ. Any function ``Evidence -> float`` is a radius too.
 """
 
 from collections.abc import Callable
@@ -16,8 +17,8 @@ from manyarms.numbers import check_probability, real
 from manyarms.sketch.dictionary import alpha_of
 
 Guarantee = Literal["exact", "certified", "theorem 1", "none"]
-"""What holds of a posterior: it is the exact one; it is that of frozen features (docs/theory.md); its dictionary was drawn as
-Theorem 1 asks, or at least as Algorithm 1 does; nothing is known."""
+"""What holds of a posterior: it is the exact one; it is that of frozen features (docs/theory.md);
+its dictionary was drawn as Theorem 1 asks, or at least as Algorithm 1 does; nothing is known."""
 
 
 def _nothing() -> float:
@@ -41,7 +42,8 @@ class Evidence:
     norm: float | None = None  # the current guess of ‖f‖, where it is doubled
     n_observations: int = 0
     trace: float = 0.0  # Tr K_t/λ = Σ ω k(x, x)/λ
-    log_det: float = 0.0  # ℓ = ln det(V/λ) of the features as they entered; of the exact posterior ln det(K_t/λ + I)
+    # ℓ = ln det(V/λ) of the features as they entered; of the exact posterior ln det(K_t/λ + I).
+    log_det: float = 0.0
     left_out: float = 0.0  # e = Σ ω r/λ over the observations
     information: float = 0.0  # a bound on ln det(K_t/λ + I) that theorems of the paper use
     # η, the largest eigenvalue of what is left out, or a bound on it that is at most e.
@@ -52,7 +54,8 @@ class Evidence:
 
     @property
     def eta(self) -> float:
-        """η, or a bound on it: how far the sketch is from the exact posterior on what was observed."""
+        """η, or a bound on it: how far the sketch is from the exact posterior on what was
+        observed."""
         return self.largest()
 
     @property
@@ -73,10 +76,11 @@ Radius = Callable[[Evidence], float]
 
 @dataclass(frozen=True)
 class Promise:
-    """What radii with a probability share: ‖f‖ ≤ F = `norm`, noise that is ξ-sub-Gaussian, ξ = `noise`, and δ = `delta`.
+    """What radii with a probability share: ‖f‖ ≤ F = `norm`, noise that is ξ-sub-Gaussian, ξ =
+    `noise`, and δ = `delta`.
 
-    With ``double=True`` the norm is a first guess, doubled whenever the data refute it (`updated_norm`). A guess that is too
-    small but never refuted is not covered.
+    With ``double=True`` the norm is a first guess, doubled whenever the data refute it
+    (`updated_norm`). A guess that is too small but never refuted is not covered.
     """
 
     norm: float
@@ -100,17 +104,20 @@ class Promise:
 
 @dataclass(frozen=True)
 class Certified(Promise):
-    """√(ξ²(ℓ + 2 ln 1/δ) + λF²) + √(λη) F, ℓ = ln det(V/λ): for frozen features and for the exact posterior (η = 0).
+    """√(ξ²(ℓ + 2 ln 1/δ) + λF²) + √(λη) F, ℓ = ln det(V/λ): for frozen features and for the exact
+    posterior (η = 0).
 
-    With probability 1 − δ, |f(x) − μ̃_t(x)| ≤ β̃_tσ̃_t(x) for all t and all x, finite sets or not: docs/theory.md has the proof
-    and its conditions. Among them: noise that is told is not estimated from the same rewards; a delay does not depend on the
-    reward; the kernel is not refitted and the rewards are not centred by the data.
+    With probability 1 − δ, |f(x) − μ̃_t(x)| ≤ β̃_tσ̃_t(x) for all t and all x, finite sets or not:
+    docs/theory.md has the proof and its conditions. Among them: noise that is told is not estimated
+    from the same rewards; a delay does not depend on the reward; the kernel is not refitted and the
+    rewards are not centred by the data.
     """
 
     def __call__(self, evidence: Evidence) -> float:
         if evidence.guarantee not in ("exact", "certified"):
             raise ParameterError(
-                "Certified holds for features that are frozen and for the exact posterior, not for this sketch: "
+                "Certified holds for features that are frozen and for the exact posterior, not "
+                "for this sketch: "
                 "use rule=Inserted(), or Resampled for a dictionary that is drawn again"
             )
         lam = evidence.regularization
@@ -121,16 +128,19 @@ class Certified(Promise):
 
 @dataclass(frozen=True)
 class Resampled(Promise):
-    """ξ√(ℓ + e + 2 ln 1/δ) + (1 + √η)√λF: for dictionaries that are drawn again (`Sampled`), whatever q̄ is.
+    """ξ√(ℓ + e + 2 ln 1/δ) + (1 + √η)√λF: for dictionaries that are drawn again (`Sampled`),
+    whatever q̄ is.
 
-    All rows are projected by one P that depends on the whole run; ℓ, e and η are of the rows as now projected. The kernel of
-    projected rows is below the exact one, hence the bound. It does not hold for frozen features.
+    All rows are projected by one P that depends on the whole run; ℓ, e and η are of the rows as now
+    projected. The kernel of projected rows is below the exact one, hence the bound. It does not
+    hold for frozen features.
     """
 
     def __call__(self, evidence: Evidence) -> float:
         if evidence.guarantee == "certified":
             raise ParameterError(
-                "Resampled is for dictionaries that are drawn again; for frozen features use Certified"
+                "Resampled is for dictionaries that are drawn again; for frozen features use "
+                "Certified"
             )
         eta = evidence.eta
         bias = (1 + np.sqrt(eta)) * np.sqrt(evidence.regularization) * self.norm_in(evidence)
@@ -141,9 +151,10 @@ class Resampled(Promise):
 class TheoremTwo(Promise):
     """What `Theory` and `LogDet` share: ξ√(L_t + 2 ln 1/δ′) + b√λF, L_t ≥ ln det(K_t/λ + I).
 
-    The paper's Theorem 2 has b = 1 + 1/√(1−ε), and spends δ/2 on Theorem 1 (``oversampling_for(epsilon, delta / 2,
-    horizon)``) and δ′ = δ/2 here. The exact posterior has b = 1 and δ′ = δ, frozen features b = 1 + √η and δ′ = δ: there the
-    radius is larger than `Certified`, hence holds too.
+    The paper's Theorem 2 has b = 1 + 1/√(1−ε), and spends δ/2 on Theorem 1
+    (``oversampling_for(epsilon, delta / 2, horizon)``) and δ′ = δ/2 here. The exact posterior has b
+    = 1 and δ′ = δ, frozen features b = 1 + √η and δ′ = δ: there the radius is larger than
+    `Certified`, hence holds too.
     """
 
     epsilon: float = 0.5
@@ -167,25 +178,28 @@ class TheoremTwo(Promise):
 class Theory(TheoremTwo):
     """Theorem 2: ξ√(α(1 + ln(1 + Tr K_t/λ)) d̃_t + 2 ln 1/δ′) + b√λF.
 
-    The factor 1 + ln(1 + Tr K_t/λ) replaces the paper's 2 ln(κ²t), which fails for small κ²t. The paper doubles the
-    first term under the root as well; the bound of Abbasi-Yadkori et al. (2011) does not need it.
+    The factor 1 + ln(1 + Tr K_t/λ) replaces the paper's 2 ln(κ²t), which fails for small κ²t. The
+    paper doubles the first term under the root as well; the bound of Abbasi-Yadkori et al. (2011)
+    does not need it.
     """
 
     def __call__(self, evidence: Evidence) -> float:
         sampled = evidence.guarantee in ("theorem 1", "none")
         alpha = self.alpha if sampled else 1.0
         bound = alpha * (1 + np.log1p(evidence.trace)) * evidence.effective_dimension
-        # Of frozen features d̃ is not the exact one, and ln det(V/λ) is known: the larger bound holds.
+        # Of frozen features d̃ is not the exact one, and ln det(V/λ) is known: the larger bound
+        # holds.
         return self._radius(
             evidence, max(bound, evidence.log_det if evidence.guarantee == "certified" else 0.0)
         )
 
 
 class LogDet(TheoremTwo):
-    """Theorem 2 before its last step: ξ√(Σ_s ln(1 + ασ̃²(x_s)) + 2 ln 1/δ′) + b√λF, each variance as before x_s.
+    """Theorem 2 before its last step: ξ√(Σ_s ln(1 + ασ̃²(x_s)) + 2 ln 1/δ′) + b√λF, each variance
+    as before x_s.
 
-    The sum bounds ln det(K_t/λ + I) by the chain rule, and is smaller than what `Theory` bounds it by. Of frozen features
-    (√ℓ + √e)² takes its place.
+    The sum bounds ln det(K_t/λ + I) by the chain rule, and is smaller than what `Theory` bounds it
+    by. Of frozen features (√ℓ + √e)² takes its place.
     """
 
     def __call__(self, evidence: Evidence) -> float:
@@ -194,7 +208,8 @@ class LogDet(TheoremTwo):
 
 @dataclass(frozen=True)
 class Bayes:
-    """√λ·√(2 ln(A t² π²/6δ)), t − 1 observations made: f drawn from the GP itself (Srinivas et al. 2010, Theorem 1), A arms.
+    """√λ·√(2 ln(A t² π²/6δ)), t − 1 observations made: f drawn from the GP itself (Srinivas et al.
+    2010, Theorem 1), A arms.
 
     The failures of all steps t = 1, 2, … add up to δ, as Σ 1/t² = π²/6.
     """
@@ -207,7 +222,8 @@ class Bayes:
     def __call__(self, evidence: Evidence) -> float:
         if evidence.n_arms == np.inf:
             raise ParameterError(
-                "Bayes is a bound over finitely many arms; over a box use Certified, Constant or Growing"
+                "Bayes is a bound over finitely many arms; over a box use Certified, Constant "
+                "or Growing"
             )
         step = evidence.n_observations + 1
         union = np.log(evidence.n_arms) + 2 * np.log(step) + np.log(np.pi**2 / (6 * self.delta))
@@ -216,7 +232,8 @@ class Bayes:
 
 @dataclass(frozen=True)
 class Constant:
-    """c√λ: c posterior standard deviations of f. What practitioners use; no promise holds over many arms at once."""
+    """c√λ: c posterior standard deviations of f. What practitioners use; no promise holds over many
+    arms at once."""
 
     c: float = 2.0
 
@@ -229,7 +246,8 @@ class Constant:
 
 @dataclass(frozen=True)
 class Growing:
-    """c√(λ ln(1 + t)), or `most`√λ once that is less: like `Constant`, but more is explored the longer the run.
+    """c√(λ ln(1 + t)), or `most`√λ once that is less: like `Constant`, but more is explored the
+    longer the run.
 
     Of the order theory asks for where `most` is infinite; c comes with no promise.
     """
@@ -253,10 +271,12 @@ class Growing:
 
 
 def updated_norm(radius: Radius, evidence: Evidence) -> float | None:
-    """The guess of ‖f‖ after this evidence: doubled until ‖μ̃_t‖ ≤ F + β̃_t(F)σ̃(g), g = μ̃_t/‖μ̃_t‖. None where nothing is doubled.
+    """The guess of ‖f‖ after this evidence: doubled until ‖μ̃_t‖ ≤ F + β̃_t(F)σ̃(g), g =
+    μ̃_t/‖μ̃_t‖. None where nothing is doubled.
 
-    Inside the confidence set, ‖f − μ̃_t‖ ≤ β̃_t in the norm of V, F ≥ ⟨f, g⟩ ≥ ‖μ̃_t‖ − β̃_tσ̃(g): a guess that breaks it is
-    refuted by the data. The σ̃ of a unit direction is at most 1/√λ, and far less where much was observed.
+    Inside the confidence set, ‖f − μ̃_t‖ ≤ β̃_t in the norm of V, F ≥ ⟨f, g⟩ ≥ ‖μ̃_t‖ − β̃_tσ̃(g):
+    a guess that breaks it is refuted by the data. The σ̃ of a unit direction is at most 1/√λ, and
+    far less where much was observed.
     """
     if evidence.norm is None:
         return None

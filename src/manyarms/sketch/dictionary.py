@@ -10,7 +10,8 @@ from manyarms.typing import Array, Indices
 
 
 def inclusion_probability(variance: Array, counts: Array, oversampling: float) -> Array:
-    """Line 7: min(1, n·q̄·σ̃²), with which a row of leverage σ̃² and weight n enters the dictionary.
+    """Line 7: min(1, n·q̄·σ̃²), with which a row of leverage σ̃² and weight n enters the
+    dictionary.
 
     Algorithm 1 draws a Bernoulli(q̄σ̃²) for every *pull*; one of n is drawn with probability 1 − (1
     − q̄σ̃²)ⁿ, which is less. The proof of Theorem 1 covers a weighted row that is drawn once, and

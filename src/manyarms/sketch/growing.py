@@ -1,13 +1,17 @@
-"""Arrays and triangles that only grow: successive values share one buffer, so that a step copies O(m) and not O(m²).
+"""Arrays and triangles that only grow: successive values share one buffer, so that a step copies
+O(m) and not O(m²).
 
-V = λI + Σ ψψᵀ, which observations and new coordinates only enlarge, as its Cholesky factor and some rows beside it.
+V = λI + Σ ψψᵀ, which observations and new coordinates only enlarge, as its Cholesky factor and some
+rows beside it.
 
-An update of the factor costs O(m²) whether it takes in one row ψ or sixty. So rows wait: V = C(I + BᵀB)Cᵀ, the rows of B
-being C⁻¹ψ. With M = I + BBᵀ = RRᵀ, a triangle as large as there are rows waiting,
+An update of the factor costs O(m²) whether it takes in one row ψ or sixty. So rows wait: V = C(I +
+BᵀB)Cᵀ, the rows of B being C⁻¹ψ. With M = I + BBᵀ = RRᵀ, a triangle as large as there are rows
+waiting,
 
     V⁻¹z = C⁻ᵀc,   zᵀV⁻¹z = ‖c‖² + ‖y‖²,   b = C⁻¹z,  y = M⁻¹Bb,  c = b − Bᵀy:
 
-two sums of squares, nothing that cancels. (‖b‖² − ‖R⁻¹Bb‖² would lose all digits where an observation explains most of b.)
+two sums of squares, nothing that cancels. (‖b‖² − ‖R⁻¹Bb‖² would lose all digits where an
+observation explains most of b.)
 """
 
 from dataclasses import dataclass
@@ -24,16 +28,18 @@ from manyarms.typing import AnyArray, Array
 SPARE = 64
 """Free places that a buffer starts with."""
 WAITING = 64
-"""Rows that wait at most. A fold of 64 costs 2.3 times a fold of one at m = 600 (LAPACK's tpqrt)."""
+"""Rows that wait at most. A fold of 64 costs 2.3 times a fold of one at m = 600 (LAPACK's
+tpqrt)."""
 PANEL = 32
-"""Columns of a panel of tpqrt: within 5 % of the fastest for m from 300 to 1,200 and 128 to 1,024 rows."""
+"""Columns of a panel of tpqrt: within 5 % of the fastest for m from 300 to 1,200 and 128 to 1,024
+rows."""
 
 
 class Stack:
     """Items that are only ever appended.
 
-    A value never changes. One that is made by `appended` writes behind what the older one sees, or, where another value wrote
-    there already, into a buffer of its own.
+    A value never changes. One that is made by `appended` writes behind what the older one sees, or,
+    where another value wrote there already, into a buffer of its own.
     """
 
     __slots__ = ("_buffer", "_written", "items", "n")
@@ -69,7 +75,8 @@ class Stack:
 
 
 class Triangle:
-    """A lower triangular matrix T (n, n) that grows by rows. Its rows lie one behind the other: packed storage."""
+    """A lower triangular matrix T (n, n) that grows by rows. Its rows lie one behind the other:
+    packed storage."""
 
     def __init__(self, n: int, packed: Stack) -> None:
         self.n = n
@@ -102,7 +109,8 @@ class Triangle:
         return self.packed.items[start : start + i + 1]
 
     def last_rows(self, p: int) -> tuple[Array, Array]:
-        """The rows from p on: what stands before column p (n − p, p), and the triangle behind it (n − p, n − p)."""
+        """The rows from p on: what stands before column p (n − p, p), and the triangle behind it (n
+        − p, n − p)."""
         k = self.n - p
         ahead = np.empty((k, p))
         corner = np.zeros((k, k), order="F")
@@ -280,12 +288,14 @@ class Fold(NamedTuple):
         return blas.dtrsm(1.0, self.upper[:p, :p], B, trans_a=1) if B.size else B
 
     def with_coordinates(self, more: Array | None = None) -> Factor:
-        """The factor with j more coordinates: λ, and what the last rows observed have there, (k, j)."""
+        """The factor with j more coordinates: λ, and what the last rows observed have there, (k,
+        j)."""
         m = len(self.upper)
         upper = self.upper
         if more is not None and more.size:
             j = more.shape[1]
-            # Qᵀ acts on the new columns [0; more]; below what it puts beside C′ᵀ, √λI and the rest are factored alike.
+            # Qᵀ acts on the new columns [0; more]; below what it puts beside C′ᵀ, √λI and the rest
+            # are factored alike.
             beside = np.zeros((m, j), order="F")
             rest = np.zeros((len(self.V), j), order="F")
             rest[len(rest) - len(more) :] = more
@@ -301,7 +311,8 @@ class Fold(NamedTuple):
         diagonal = np.diag(upper)
         if not np.isfinite(upper).all() or diagonal.min(initial=1.0) <= 0:
             raise NumericalError(
-                "the posterior matrix is not finite in float64; raise `regularization` or rescale the kernel"
+                "the posterior matrix is not finite in float64; raise `regularization` or "
+                "rescale the kernel"
             )
         log_det = float(2 * np.log(diagonal / np.sqrt(self.regularization)).sum())
         return Factor.of(self.regularization, Triangle.of(upper.T), log_det)

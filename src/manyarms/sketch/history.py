@@ -40,7 +40,8 @@ class History:
         keys: Indices,
         n_observations: int,
     ) -> tuple["History", Indices]:
-        """With more observations, (n, d) and (n,), for so many rewards, and the places (n,) of the rows."""
+        """With more observations, (n, d) and (n,), for so many rewards, and the places (n,) of the
+        rows."""
         places = dict(self.places)
         contents = [row.tobytes() for row in rows + 0.0]  # −0 is 0
         at = np.array([places.setdefault(each, len(places)) for each in contents], dtype=np.intp)

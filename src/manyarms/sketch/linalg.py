@@ -26,11 +26,13 @@ def chunks(n_rows: int, m: int) -> list[slice]:
 
 
 def check_rounding(regularization: float, diag: Array, counts: Array) -> None:
-    """Raise NumericalError where an arm's evidence n·κ²/λ leaves float64 no digits; k(x, x) and n of all arms pulled."""
+    """Raise NumericalError where an arm's evidence n·κ²/λ leaves float64 no digits; k(x, x) and n
+    of all arms pulled."""
     kappa2, most = float(diag.max()), float(counts.max())
     if regularization <= EPS * kappa2 * most:
         raise NumericalError(
-            f"λ = {regularization:.3g} is below the rounding of k(x, x) = {kappa2:.3g} times the weight {most:.3g} "
+            f"λ = {regularization:.3g} is below the rounding of k(x, x) = {kappa2:.3g} times "
+            f"the weight {most:.3g} "
             "of an arm: raise `regularization`, or give a larger `noise`"
         )
 
@@ -44,10 +46,11 @@ def check_finite(found: Array) -> None:
 def represented_below(
     n_inducing: int, kappa2: float, regularization: float, max_count: float
 ) -> float:
-    """Largest residual r(x) of an arm that the inducing arms already represent: max(2mε κ², 1e-10·λ/n_max).
+    """Largest residual r(x) of an arm that the inducing arms already represent: max(2mε κ²,
+    1e-10·λ/n_max).
 
-    What must vanish is n·r/λ, the error on the arm pulled most, so a tolerance relative to k alone would be wrong at small λ
-    or after many pulls.
+    What must vanish is n·r/λ, the error on the arm pulled most, so a tolerance relative to k alone
+    would be wrong at small λ or after many pulls.
     """
     rounding = 2 * n_inducing * EPS * kappa2
     return float(max(rounding, 1e-10 * regularization / max(1.0, max_count)))
@@ -56,11 +59,13 @@ def represented_below(
 def pivoted_cholesky(
     K: Array, tolerance: float, *, keep_all: bool = False
 ) -> tuple[Array, Indices, Array]:
-    """L, pivots and what is left: K[pivots][:, pivots] = L Lᵀ, largest residual first, while one exceeds `tolerance`.
+    """L, pivots and what is left: K[pivots][:, pivots] = L Lᵀ, largest residual first, while one
+    exceeds `tolerance`.
 
-    The pivots are a true sub-dictionary: L is the exact factor for those points. With `keep_all` the others stay too, each
-    with a pivot of `tolerance` in place of its smaller residual. The third result is the residual diagonal (m,) of K after
-    the pivots above the tolerance, in K's order.
+    The pivots are a true sub-dictionary: L is the exact factor for those points. With `keep_all`
+    the others stay too, each with a pivot of `tolerance` in place of its smaller residual. The
+    third result is the residual diagonal (m,) of K after the pivots above the tolerance, in K's
+    order.
     """
     factor, order, rank, _ = lapack.dpstrf(K, tol=tolerance, lower=1)
     rank = rank if np.diag(K).max() > tolerance else 0  # LAPACK takes the first pivot in any case
@@ -78,20 +83,23 @@ def pivoted_cholesky(
 
 
 def cholesky(V: Array) -> Array:
-    """Lower Cholesky factor of a positive definite V. Raises NumericalError when float64 cannot carry it."""
+    """Lower Cholesky factor of a positive definite V. Raises NumericalError when float64 cannot
+    carry it."""
     if not V.size:
         return V
     factor, info = lapack.dpotrf(V, lower=1, clean=1)
     if info != 0 or not np.isfinite(factor).all():
         raise NumericalError(
-            f"a {len(V)}×{len(V)} posterior matrix with diagonal from {np.diag(V).min():.3g} to {np.diag(V).max():.3g} is "
+            f"a {len(V)}×{len(V)} posterior matrix with diagonal from {np.diag(V).min():.3g} "
+            f"to {np.diag(V).max():.3g} is "
             "singular in float64; raise `regularization` or rescale the kernel"
         )
     return np.asarray(factor)
 
 
 def updated_cholesky(C: Array, Y: Array, B: Array) -> tuple[Array, Array]:
-    """The factor C′ of CCᵀ + YᵀY, Y (k, m), and C′⁻¹Cb for the columns b of B (m, n), in O(km(m + n)) and stably.
+    """The factor C′ of CCᵀ + YᵀY, Y (k, m), and C′⁻¹Cb for the columns b of B (m, n), in O(km(m +
+    n)) and stably.
 
     [Cᵀ; Y] = Q [C′ᵀ; 0], so that Cb = [C, Yᵀ] [b; 0] = C′ times the first m rows of Qᵀ [b; 0].
     """
@@ -105,7 +113,8 @@ def updated_cholesky(C: Array, Y: Array, B: Array) -> tuple[Array, Array]:
 
 
 def lower_product(T: Array, B: Array) -> Array:
-    """TB for T (n, m), n ≥ m, whose row i is zero beyond column i: for large m in about half the time of T @ B."""
+    """TB for T (n, m), n ≥ m, whose row i is zero beyond column i: for large m in about half the
+    time of T @ B."""
     out = np.empty((len(T), B.shape[1]))
     for start in range(0, len(T), BLOCK):
         stop = start + BLOCK
@@ -116,8 +125,9 @@ def lower_product(T: Array, B: Array) -> Array:
 def solver(L: Array) -> Callable[[Array], Array]:
     """The function B ↦ L⁻¹B of a lower triangular L and many columns, for use by several threads.
 
-    By products with blocks of L, as those of NumPy leave other threads the interpreter and triangular routines do not; with
-    blocks of L⁻¹ where rounding allows, which is faster still where m is small.
+    By products with blocks of L, as those of NumPy leave other threads the interpreter and
+    triangular routines do not; with blocks of L⁻¹ where rounding allows, which is faster still
+    where m is small.
     """
     if L.size and np.diag(L).min() >= WELL * np.sqrt(np.einsum("ij,ij->i", L, L).max()):
         return partial(lower_product, solve_lower(L, np.eye(len(L), order="F")))

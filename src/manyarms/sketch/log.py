@@ -1,4 +1,5 @@
-"""What a policy has observed of the arms of its table, one entry an observation: an immutable value that only grows."""
+"""What a policy has observed of the arms of its table, one entry an observation: an immutable value
+that only grows."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,7 +16,8 @@ def _no_entries() -> Stack:
 
 @dataclass(frozen=True)
 class Log:
-    """Arms by number with |W_s|, weight ω and mean reward: with the rows of W, all that a belief of frozen features is."""
+    """Arms by number with |W_s|, weight ω and mean reward: with the rows of W, all that a belief of
+    frozen features is."""
 
     _entries: Stack = field(
         default_factory=_no_entries

@@ -49,7 +49,8 @@ class Ridge:
 
     @classmethod
     def fit(cls, features: Array, counts: Array, sums: Array, regularization: float) -> "Ridge":
-        """The regression on features (u, m), given the weight n and the reward sum s (u,) of each."""
+        """The regression on features (u, m), given the weight n and the reward sum s (u,) of
+        each."""
         V = (features * counts[:, None]).T @ features
         V[np.diag_indices_from(V)] += regularization
         C = cholesky(V)
@@ -145,7 +146,8 @@ class SketchedRidge:
         return cls(size, regularization, np.zeros(0), np.zeros((0, d)), 0.0, np.zeros(d))
 
     def observed(self, features: Array, rewards: Array, weights: Array) -> "SketchedRidge":
-        """The regression with these observations, (k, d) and (k,); the sketch shrinks at most once."""
+        """The regression with these observations, (k, d) and (k,); the sketch shrinks at most
+        once."""
         m = self.size
         with np.errstate(over="ignore", invalid="ignore"):
             b = self.b + features.T @ (weights * rewards)

@@ -10,9 +10,9 @@ needed. Who needs it writes down what was decided then: which arms entered W, an
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from manyarms.campaign import answers
 from manyarms.campaign.answers import Candidate, Predictions
@@ -33,6 +33,8 @@ from manyarms.study.replica import Replica
 from manyarms.study.spec import campaign_of, written, written_policy
 from manyarms.study.storage import EventStore, Transaction
 from manyarms.typing import Indices, Seed
+
+T = TypeVar("T")
 
 TOKEN = 200
 """Characters of a token or a worker's name, at most."""
@@ -224,42 +226,35 @@ class Study:
     def best(self, level: float = 0.95) -> Candidate:
         """The tried candidate of largest lower confidence bound (lowest upper bound when
         minimising)."""
-        with self._replica.learned() as campaign:
-            return answers.best(campaign, level)
+        return self._known(answers.best, level)
 
     def top(self, k: int = 10, level: float = 0.95) -> list[Candidate]:
         """The k candidates, tried or not, of best posterior mean."""
-        with self._replica.learned() as campaign:
-            return answers.top(campaign, k, level)
+        return self._known(answers.top, k, level)
 
     def predict(self, ids: Any, level: float = 0.95) -> Predictions:
         """Posterior mean, standard deviation and interval of the true values of candidates."""
-        with self._replica.learned() as campaign:
-            return answers.predict(campaign, ids, level)
+        return self._known(answers.predict, ids, level)
 
     def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
         """The same of candidates that are not in the pool: a table that `add` would take. Nothing
         is added."""
-        with self._replica.learned() as campaign:
-            return answers.predict_rows(campaign, table, ids, level)
+        return self._known(answers.predict_rows, table, ids, level)
 
     def certificate(self, tolerance: float | None = None) -> Certificate:
         """How much better than the recommended candidate another one may be, and how sure that
         is."""
-        with self._replica.learned() as campaign:
-            return answers.certificate(campaign, tolerance)
+        return self._known(answers.certificate, tolerance)
 
     @property
     def importance(self) -> dict[str, float]:
         """What the values depend on most, see `Optimizer.importance`."""
-        with self._replica.learned() as campaign:
-            return answers.importance(campaign)
+        return self._known(answers.importance)
 
     @property
     def noise(self) -> float:
         """Standard deviation of the values of one good candidate, given or learned."""
-        with self._replica.learned() as campaign:
-            return answers.noise(campaign)
+        return self._known(answers.noise)
 
     @property
     def policy(self) -> Any:
@@ -368,6 +363,11 @@ class Study:
         ledger = self._replica.replay.ledger
         done = f"{ledger.n_trials} results, {len(ledger.pending)} pending"
         return f"Study({self._store.shown!r}, {ledger.candidates!r}, {self.direction}, {done})"
+
+    def _known(self, answer: Callable[..., T], *arguments: Any) -> T:
+        """What is known, after the model has learned what there is."""
+        with self._replica.learned() as campaign:
+            return answer(campaign, *arguments)
 
     def _found(self, ids: Any) -> tuple[Indices, list[CandidateId]]:
         """Candidates by their ids: positions, and ids as Python ints and strings."""
