@@ -32,9 +32,10 @@ from manyarms.typing import Array, Indices, Mask
 if TYPE_CHECKING:
     from manyarms.beliefs.frozen import Frozen, Inducing
 
+SHORT = 16
+"""Rows that are taken one by one: a block is not faster."""
 FEW = 64
-"""Rows that are taken one by one: up to a few dozens that is as fast, and a table of scores can
-follow."""
+"""The same where a table of scores can follow the steps, which saves more than a block does."""
 SMALL = 128
 """Rows of the first block: few enough that all may be candidates."""
 LARGE = 512
@@ -53,7 +54,9 @@ counts for 1/FIRM at most."""
 def observed_many(belief: "Frozen", batch: Batch, record: Record | None) -> Step:
     """After several observations; with a record, as was decided then."""
     told = None if record is None else np.isin(np.arange(len(batch)), record.entered)
-    absorb = _one_by_one if len(batch) <= FEW else _in_blocks
+    n = len(batch)
+    follows = n <= FEW and 2 * n <= belief.m  # see `Table.brought`
+    absorb = _one_by_one if n <= SHORT or follows else _in_blocks
     after, decided, change = absorb(belief, batch, told)
     n_observations = belief.n_observations + batch.n_observations
     return Step(replace(cast("Frozen", after), n_observations=n_observations), decided, change)
@@ -74,8 +77,10 @@ def _one_by_one(belief: "Frozen", batch: Batch, told: Mask | None) -> Step:
         sizes.append(belief.m)
         changes.append(cast(Change, step.change))
     # A change says nothing of coordinates that came after it.
-    columns = [np.pad(G, ((0, belief.m - len(G)), (0, 0))) for G, _ in changes]
-    change = Change(np.hstack(columns), np.concatenate([surprise for _, surprise in changes]))
+    lowering = np.zeros((belief.m, len(changes)))
+    for i, (G, _) in enumerate(changes):
+        lowering[: len(G), i] = G[:, 0]
+    change = Change(lowering, np.concatenate([surprise for _, surprise in changes]))
     return Step(belief, _record(m, np.array(sizes)), change)
 
 
