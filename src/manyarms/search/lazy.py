@@ -43,8 +43,7 @@ MOST_PATIENCE = 1.0
 SOME = 8
 """Arms that are scored to see whether a list is short enough."""
 FIRST_BLOCK = 64
-"""Arms scored at a time when a list is of no use, best bound first; each time four times as
-many."""
+"""Arms of largest bound that are scored first when a list is of no use."""
 MANY = 64
 """Arms that may be best, above which variances are computed anew: rounding may be why."""
 FEW = 3
@@ -304,10 +303,12 @@ class Lazy:
             gone = level.numbers[gone]
         return Level(numbers, table.part(positions), level.at, theta, most_moved, beta, gone)
 
-    def _score_of_some(self, table: Table, bound: Array, acquisition: Upper) -> float:
+    def _score_of_some(
+        self, table: Table, bound: Array, acquisition: Upper, n: int = SOME
+    ) -> float:
         """The largest score of now among some arms of large bound: that of the best arm is not
         less."""
-        n = min(SOME, len(bound))
+        n = min(n, len(bound))
         some = np.argpartition(bound, -n)[-n:]
         some = some[np.isfinite(bound[some])]
         values, tolerance = self._scored(table, some, acquisition)
@@ -322,34 +323,17 @@ class Lazy:
         return acquisition(mean, np.sqrt(variance))
 
     def _by_bounds(self, depth: int, acquisition: Upper, barred: Mask | None) -> int:
-        """The best arm of a level by scoring its arms, best bound first, until no bound is above
-        the best score."""
+        """The best arm of a level, by scoring every arm whose bound is above the score of some."""
         level = self._brought(depth)
         table = level.table
         bound = table.mean + acquisition.beta * np.sqrt(table.variance + table.largest_slack)
         shut = level.shut(barred)
         if shut is not None:
             bound[shut] = -np.inf
-        order = np.argsort(-bound, kind="stable")
-        scored = 0
-        size = FIRST_BLOCK
-        values = np.zeros(0)
-        tolerance = np.zeros(0)
-        while scored < len(order):
-            if scored:
-                best = int(np.argmax(values))
-                if bound[order[scored]] < values[best] - 4 * tolerance[best]:
-                    break
-            some = order[scored : scored + size]
-            more, ties = self._scored(table, some, acquisition)
-            values = np.concatenate([values, np.where(np.isinf(bound[some]), -np.inf, more)])
-            tolerance = np.concatenate([tolerance, ties])
-            scored += len(some)
-            size *= 4
-        self.stats.count("arms scored by bounds", scored)
-        positions = order[:scored]
-        in_order = np.argsort(positions)
-        return level.arm(int(positions[in_order][best_of(values[in_order], tolerance[in_order])]))
+        least = self._score_of_some(table, bound, acquisition, FIRST_BLOCK)
+        some = np.flatnonzero(bound >= least)
+        self.stats.count("arms scored by bounds", len(some))
+        return level.arm(int(some[best_of(*self._scored(table, some, acquisition))]))
 
 
 def _least(table: Table, some: Indices, acquisition: Upper) -> float:
