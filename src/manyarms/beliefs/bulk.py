@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 SHORT = 16
 """Rows that are taken one by one: a block is not faster."""
-FEW = 64
+FOLLOWED = 64
 """The same where a table of scores can follow the steps, which saves more than a block does."""
 SMALL = 128
 """Rows of the first block: few enough that all may be candidates."""
@@ -55,7 +55,7 @@ def observed_many(belief: "Frozen", batch: Batch, record: Record | None) -> Step
     """After several observations; with a record, as was decided then."""
     told = None if record is None else np.isin(np.arange(len(batch)), record.entered)
     n = len(batch)
-    follows = n <= FEW and 2 * n <= belief.m  # see `Table.brought`
+    follows = n <= FOLLOWED and 2 * n <= belief.m  # see `Table.brought`
     absorb = _one_by_one if n <= SHORT or follows else _in_blocks
     after, decided, change = absorb(belief, batch, told)
     n_observations = belief.n_observations + batch.n_observations
@@ -95,7 +95,7 @@ def _in_blocks(belief: "Frozen", batch: Batch, told: Mask | None) -> Step:
             # The last block takes in what would be less than half a block.
             stop = start + size if 2 * (len(batch) - start) >= 3 * size else len(batch)
             some = slice(start, stop)
-            absorb = _one_by_one if size <= FEW else _absorbed
+            absorb = _one_by_one if size <= FOLLOWED else _absorbed
             step = absorb(belief, batch.part(some), None if told is None else told[some])
             if step is None:
                 size //= 2

@@ -4,7 +4,7 @@
     2  Initialize S₁ = {x₁}
     3  for t = 1, …, T − 1
     4      Compute μ̃_t(x_i) and σ̃²_t(x_i) for all x_i ∈ A
-    5      Select x̃_{t+1} = argmax ũ_t(x_i)                          (Eq. 3)
+    5      Select x̃_{t+1} = argmax ũ_t(x_i)                          (Eq. 4)
     6      for i = 1, …, t + 1
     7          Set p̃_{t+1,i} = q̄ · σ̃²_t(x̃_i)
     8          Draw q_{t+1,i} ~ Bernoulli(p̃_{t+1,i})

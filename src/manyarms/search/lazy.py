@@ -46,7 +46,7 @@ FIRST_BLOCK = 64
 """Arms of largest bound that are scored first when a list is of no use."""
 MANY = 64
 """Arms that may be best, above which variances are computed anew: rounding may be why."""
-FEW = 3
+FOLLOWED = 3
 """Supposed pulls that the table of all arms follows where it is small. More of them pay for a
 list."""
 STEPS = 4
@@ -142,7 +142,7 @@ class Lazy:
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         """The arm of largest value."""
         # A long batch has lists even where arms are few: they hold as long as it lasts.
-        many = len(self.arms.rows) > 2 * self.tuning.shortlist and len(self.supposed) > FEW
+        many = len(self.arms.rows) > 2 * self.tuning.shortlist and len(self.supposed) > FOLLOWED
         if not isinstance(acquisition, Upper) or (self._dense and not many):
             table = self._front_table(0)
             some = table.may_be_best(acquisition, barred)
