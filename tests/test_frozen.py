@@ -436,6 +436,13 @@ def test_errors_say_what_to_do():
         told(wrong, rows, np.zeros(4), cuts=range(4))
 
 
+def test_nothing_is_appended_to_items_that_cannot_be_written_to():
+    items = np.frombuffer(np.arange(4.0).tobytes())  # as in a snapshot
+    stack = Stack(items).appended(np.zeros(0))
+    np.testing.assert_array_equal(stack.items, items)
+    np.testing.assert_array_equal(stack.appended(np.ones(1)).items, [0, 1, 2, 3, 1])
+
+
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(0, 100))
 @settings(max_examples=30)
 def test_stack_and_triangle_are_values(sizes, seed):

@@ -55,6 +55,8 @@ class Stack:
 
     def appended(self, more: AnyArray) -> "Stack":
         """The stack with more items on it."""
+        if not len(more):
+            return self  # also where the items cannot be written to: those of a snapshot
         n = self.n
         stop = n + len(more)
         grown = object.__new__(Stack)
