@@ -47,13 +47,11 @@ class PoolProposer:
 
     def next(self, ledger: Ledger, model: Model) -> tuple[Ledger, int] | None:
         """The candidate to try, in a ledger that knows it; None: there is none."""
-        outcomes = ledger.outcomes
-        tries = ledger.tries
-        is_open = ~outcomes.out & (tries < ledger.most)
+        is_open = ledger.is_open
         if not is_open.any():
             return None
         if model.settings.learns and model.n_results < START:
-            fresh = ledger.order[is_open[ledger.order] & (tries[ledger.order] == 0)]
+            fresh = ledger.order[(is_open & (ledger.tries == 0))[ledger.order]]
             if len(fresh):
                 return ledger, int(fresh[0])
         waiting = ledger.waiting
@@ -61,12 +59,16 @@ class PoolProposer:
         idle[waiting] = False  # a result is coming anyway
         is_open = idle if idle.any() else is_open
         arm_of = ledger.candidates.arm_of
-        closed = np.ones(len(model.arms), dtype=bool)
-        closed[arm_of[is_open]] = False
+        closed = ~is_open
+        if len(model.arms) < len(is_open):  # an arm is open while one of its candidates is
+            closed = np.ones(len(model.arms), dtype=bool)
+            closed[arm_of[is_open]] = False
         arm = int(model.policy.choose(pending=arm_of[waiting], exclude=closed)[0])
         members = ledger.candidates.members(arm)
         members = members[is_open[members]]
-        return ledger, int(members[np.argmin(tries[members])])
+        if len(members) == 1:
+            return ledger, int(members[0])
+        return ledger, int(members[np.argmin(ledger.tries[members])])
 
     def nothing_left(self, ledger: Ledger) -> str:
         """Why there is none."""
