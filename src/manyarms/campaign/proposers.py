@@ -19,7 +19,7 @@ from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model, Tabular
 from manyarms.campaign.trials import Results
 from manyarms.domains.box import Box
-from manyarms.typing import Array, Mask
+from manyarms.typing import Array, Indices, Mask
 
 START = 8
 """Candidates drawn at random before the model chooses."""
@@ -84,9 +84,11 @@ class PoolProposer:
         """After these results, so many of them asked for, of which the model was told."""
         return self
 
-    def means(self, ledger: Ledger, model: Model) -> Array:
-        """Posterior mean of every arm's reward, (A,)."""
-        return np.asarray(model.policy.predict().mean)
+    def leading(self, ledger: Ledger, model: Model, k: int, gone: Mask) -> Indices:
+        """The k arms of largest posterior mean that are not gone, best first."""
+        if isinstance(model.policy, Tabular):
+            return model.policy.leading(k, exclude=gone)
+        return largest(model.policy.predict().mean, k, gone)
 
     def with_rivals(self, ledger: Ledger, model: Model) -> Ledger:
         """The ledger with the candidate of largest upper bound in it."""
@@ -98,6 +100,12 @@ class PoolProposer:
             return model.policy.highest(exclude=gone)
         mean, std = model.policy.predict()
         return int(np.argmax(np.where(gone, -np.inf, mean + model.radius * std)))
+
+
+def largest(means: Array, k: int, gone: Mask) -> Indices:
+    """Positions of the k largest means that are not gone, largest first."""
+    order = np.argsort(np.where(gone, np.inf, -means), kind="stable")
+    return np.asarray(order[: min(k, int((~gone).sum()))])
 
 
 class Gains(NamedTuple):
@@ -200,8 +208,8 @@ class BoxProposer:
             return replace(self, gains=gains, search=search)
         return replace(self, gains=Gains(gains.top, 0), search=None)
 
-    def means(self, ledger: Ledger, model: Model) -> Array:
-        return np.asarray(model.predict(ledger.candidates.arm_of).mean)
+    def leading(self, ledger: Ledger, model: Model, k: int, gone: Mask) -> Indices:
+        return largest(model.predict(ledger.candidates.arm_of).mean, k, gone)
 
     def with_rivals(self, ledger: Ledger, model: Model) -> Ledger:
         return self.knowing(ledger, self.box.decode(model.policy.choose()))

@@ -40,7 +40,7 @@ from manyarms.policies.checks import (
     is_rows,
 )
 from manyarms.search import check_memory, scores_of
-from manyarms.search.scores import ArmScores, Chooser, KeepsScores, Scores, Upper, View
+from manyarms.search.scores import TIE, ArmScores, Chooser, KeepsScores, Scores, Upper, View
 from manyarms.search.tuning import Tuning
 from manyarms.search.work import Stats
 from manyarms.sketch.confidence import (
@@ -322,6 +322,20 @@ class Policy:
         """The arm of largest upper bound μ̃ + β̃σ̃, however the policy chooses."""
         self._check_table()
         return self._scores.arg_max(Upper(self.beta), as_excluded(exclude, self.n_arms))
+
+    def leading(self, k: int, *, exclude: ArrayLike = ()) -> Indices:
+        """The k arms of largest posterior mean, best first; fewer where fewer are left."""
+        self._check_table()
+        kept = self._scores.current()[0].copy()
+        barred = as_excluded(exclude, self.n_arms)
+        if barred is not None:
+            kept[barred] = -np.inf
+        k = min(k, int(np.isfinite(kept).sum()))
+        least = np.partition(kept, -k)[-k]
+        # Means that are kept are right but for rounding: those near the last one decide exactly.
+        some = np.flatnonzero(kept >= least - TIE * np.abs(kept[kept >= least]).max())
+        mean, _ = self._scores.moments(some)
+        return np.asarray(some[np.argsort(-mean, kind="stable")[:k]])
 
     # What is known
 
