@@ -18,6 +18,7 @@ def inclusion_probability(variance: Array, counts: Array, oversampling: float) -
     needs this one: with 300 orthogonal arms pulled 20 times each and q̄ = 5, the other breaks the
     sandwich of ε = ½ in half of the draws.
     """
+    # A product beyond float64 is ∞, and min(1, ∞) = 1 is right.
     with np.errstate(over="ignore"):
         return np.asarray(np.minimum(1.0, counts * variance * oversampling))
 
