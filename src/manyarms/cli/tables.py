@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from manyarms.campaign.trials import FAILED, LARGEST, CandidateId
+from manyarms.campaign.trials import FAILED, CandidateId
 from manyarms.cli.app import InputError
 from manyarms.errors import UnknownArmError
+from manyarms.numbers import LARGEST
 from manyarms.pool.pool import Pool
 from manyarms.pool.reading import read_csv
 from manyarms.pool.stored import described

@@ -8,9 +8,9 @@ import numpy as np
 
 from manyarms.errors import ArmsError, KernelError
 from manyarms.kernels.bags import Bags, checked, cosines
-from manyarms.kernels.objects import NOTHING, ObjectKernel, shortened
+from manyarms.kernels.objects import NOTHING, ObjectKernel
 from manyarms.kernels.sets import number
-from manyarms.numbers import whole
+from manyarms.numbers import shortened, whole
 from manyarms.typing import AnyArray, Array, Indices
 
 

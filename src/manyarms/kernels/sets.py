@@ -9,7 +9,8 @@ import numpy as np
 
 from manyarms.errors import ArmsError
 from manyarms.kernels.bags import Bags, Counts, checked
-from manyarms.kernels.objects import NOTHING, ObjectKernel, shortened
+from manyarms.kernels.objects import NOTHING, ObjectKernel
+from manyarms.numbers import shortened
 from manyarms.typing import Array
 
 PLAIN = str | bytes | int | float | None

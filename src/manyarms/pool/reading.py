@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from manyarms.errors import ArmsError, ParameterError
+from manyarms.numbers import shortened
 from manyarms.pool.forked import check_threads
 from manyarms.pool.values import is_bits
 from manyarms.typing import ArrayLike
@@ -334,15 +335,14 @@ def read_array(X: ArrayLike, names: Sequence[str] | None) -> pl.DataFrame:
             f"X must have shape (n_candidates, n_columns), got {array.shape}; a single column is "
             "X.reshape(-1, 1)"
         )
-    names = [f"x{j}" for j in range(array.shape[1])] if names is None else list(names)
-    if (
-        len(names) != array.shape[1]
-        or len(set(names)) < len(names)
-        or not all(isinstance(name, str) for name in names)
-    ):
+    width = array.shape[1]
+    given = [f"x{j}" for j in range(width)] if names is None else names
+    listed = list(given) if isinstance(given, Iterable) else []
+    strings = [str(name) for name in listed if isinstance(name, str)]
+    if len(strings) != len(listed) or len(strings) != width or len(set(strings)) < width:
         raise ParameterError(
-            f"names must be {array.shape[1]} different strings, one for each column of X, got "
-            f"{names!r}"
+            f"names must be {width} different strings, one for each column of X, got "
+            f"{shortened(names)}"
         )
     array = (
         array.astype(np.float64)
@@ -350,5 +350,5 @@ def read_array(X: ArrayLike, names: Sequence[str] | None) -> pl.DataFrame:
         else array
     )
     return pl.DataFrame(
-        [pl.Series(name, np.ascontiguousarray(array[:, j])) for j, name in enumerate(names)]
+        [pl.Series(name, np.ascontiguousarray(array[:, j])) for j, name in enumerate(strings)]
     )

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from manyarms.errors import ArmsError, ParameterError
+from manyarms.numbers import shortened
 from manyarms.pool.columns import Aside
 from manyarms.pool.forked import check_threads
 from manyarms.pool.ids import Ids, checked_ids, given_ids, plain
@@ -35,10 +36,14 @@ def new_parts(
     ids: Sequence[Any] | AnyArray | None = None,
 ) -> Parts:
     """Of the first table of a pool."""
-    if missing not in MISSING:
-        raise ParameterError(f"missing must be one of {', '.join(MISSING)}, got {missing!r}")
-    if id is not None and id not in frame.columns:
-        raise ParameterError(f"id must be a column, one of {quoted(frame.columns)}; got {id!r}")
+    if not isinstance(missing, str) or missing not in MISSING:
+        raise ParameterError(
+            f"missing must be one of {', '.join(MISSING)}, got {shortened(missing)}"
+        )
+    if id is not None and (not isinstance(id, str) or id not in frame.columns):
+        raise ParameterError(
+            f"id must be a column, one of {quoted(frame.columns)}; got {shortened(id)}"
+        )
     names = [name for name in frame.columns if name != id]
     unknown = [name for name in declared if name not in names]
     if unknown:
