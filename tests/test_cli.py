@@ -1,5 +1,6 @@
 """The command line: every command with good input and with bad, files as spreadsheets write them, no traceback ever."""
 
+import ast
 import json
 import os
 import re
@@ -17,7 +18,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import manyarms as ma
-from manyarms.cli.app import WORDS
+from manyarms.cli.app import WORDS, on_the_command_line
 from manyarms.cli.commands import COMMANDS, app
 from manyarms.cli.pages import KINDS
 from manyarms.study.copies import copied
@@ -130,31 +131,66 @@ def test_the_tutorial_runs(folder, monkeypatch):
     assert (folder / "report.html").stat().st_size > 1e6
 
 
-def test_words_of_the_library_become_those_of_the_program(lab):
-    sources = "".join(
-        path.read_text()
+HOLES = "name,x,when\na,1,\nb,,\n{c},x,2020-01-01\n"
+SENTENCES = [  # what is typed, and how the sentence ends
+    (["status", "no.db"], "make one with `manyarms init`, or check the path"),
+    (["init", "lab.db", "--pool", "recipes.csv", "--maximize"], "open it with `manyarms status`"),
+    (["top", "new.db"], "call `manyarms tell` first"),
+    (["init", "n.db", "--pool", "holes.csv", "--minimize"], "leave the row out (--missing drop)"),
+    (
+        ["init", "n.db", "--pool", "dates.csv", "--minimize"],
+        "by --column 'the day=categorical', or leave it out by --column 'the day=ignore'",
+    ),
+    (
+        ["init", "n.db", "--pool", "recipes.csv", "--minimize", "--column", "solvent=ordered"],
+        "in order, --column solvent=ethanol,toluene,water",
+    ),
+    (
+        ["init", "n.db", "--pool", "recipes.csv", "--minimize", "--column", "name=continuous"],
+        "correct the value, leave the row out, or declare another type by --column 'name=…'",
+    ),
+    (["init", "n.db", "--pool", "recipes.csv", "--minimize", "--missing", "x"], "got 'x'"),
+    (["init", "n.db", "--pool", "book.csv", "--minimize"], "save the sheet as CSV"),
+    (["tell", "lab.db", "{0}", "3"], "no candidate has the id '{0}'; ids are strings such as"),
+]
+
+
+@pytest.mark.parametrize(("typed", "end"), SENTENCES, ids=lambda x: x if isinstance(x, str) else "")
+def test_a_sentence_is_made_of_what_the_error_holds(lab, monkeypatch, typed, end):
+    monkeypatch.chdir(lab.parent)
+    Path("holes.csv").write_text("name,x\na,1\nb,\nc,3\n")
+    Path("dates.csv").write_text("name,the day\na,2020-01-01\nb,2020-01-02\n")
+    Path("book.csv").write_bytes(b"PK\x03\x04,b\n\xff,\xfe\n")
+    manyarms("init", "new.db", "--pool", "recipes.csv", "--id", "name", "--maximize")
+    answer = manyarms(*typed, code=2)
+    assert_one_line(answer)
+    assert end in answer.err
+    for name in set(WORDS) - {"noise", "id", "level", "kernel", "columns"}:  # words of English too
+        assert f" {name} " not in answer.err, "a name of the library"
+    assert "columns=" not in answer.err
+
+
+def test_all_advice_has_words_on_the_command_line():
+    """Every option or call that an error of the library names."""
+    found = [
+        node.args[1]
         for path in (ROOT / "src" / "manyarms").rglob("*.py")
-        if "cli" not in path.parts
-    )
-    for message, expected in [
-        (
-            "there is no study x; make one with Study.create, or check the path",
-            "make one with `manyarms init`",
-        ),
-        ("no value was told yet: call tell() first", "manyarms tell"),
-    ]:
-        assert message.split("; ")[-1].split(": ")[-1] in sources
-        assert any(
-            re.search(pattern, message) and expected in re.sub(pattern, words, message)
-            for pattern, words in WORDS
-        )
-    (lab.parent / "holes.csv").write_text("name,x\na,1\nb,\nc,3\n")
-    assert (
-        "--missing drop"
-        in manyarms(
-            "init", lab.parent / "n.db", "--pool", lab.parent / "holes.csv", "--minimize", code=2
-        ).err
-    )
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Advice"
+        if len(node.args) > 1
+    ]
+    assert len(found) > 10
+    for option in found:
+        assert isinstance(option, ast.Constant)
+        assert option.value in WORDS, option.value
+
+
+def test_what_does_the_same_here():
+    assert on_the_command_line("missing", "drop") == "--missing drop"
+    assert on_the_command_line("columns", {"a b": "log"}) == "--column 'a b=log'"
+    assert on_the_command_line("columns", {"x": [1, 2]}) == "--column x=1,2"
+    assert on_the_command_line("Pool.from_frame", None) is None
+    assert on_the_command_line("anything else", None) == "anything else"
 
 
 # The round

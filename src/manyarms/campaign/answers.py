@@ -10,7 +10,7 @@ from scipy.special import ndtri
 from manyarms.campaign.campaign import Campaign, table_of
 from manyarms.campaign.certificate import Certificate, accuracy, promise
 from manyarms.campaign.trials import CandidateId
-from manyarms.errors import StateError
+from manyarms.errors import Advice, StateError
 from manyarms.numbers import real, whole
 from manyarms.typing import Array, Indices
 
@@ -129,7 +129,7 @@ def noise(campaign: Campaign) -> float:
 
 def _check_told(campaign: Campaign) -> None:
     if not campaign.model.n_results:
-        raise StateError("no value was told yet: call tell() first")
+        raise StateError("no value was told yet", Advice("call {} first", "tell()"))
 
 
 def _best(campaign: Campaign) -> int:

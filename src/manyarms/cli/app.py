@@ -4,6 +4,7 @@ import getpass
 import io
 import os
 import re
+import shlex
 import socket
 import sys
 import traceback
@@ -18,6 +19,28 @@ from manyarms.study import Study
 
 DONE, UNEXPECTED, BAD_INPUT, DAMAGED, STORAGE, FAILING, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 """Exit codes, as in docs/cli.md."""
+CODES = {StudyDamagedError: DAMAGED, StudyStorageError: STORAGE}
+"""Of errors of the library; of all others BAD_INPUT."""
+WORDS = {
+    "Pool.from_frame": None,
+    "Study.create": "`manyarms init`",
+    "Study.open": "`manyarms status`",
+    "columns": "--column",
+    "decimal": "--decimal",
+    "id": "--id",
+    "kernel": "--kernel",
+    "lease": "--lease",
+    "level": "--level",
+    "manyarms.FAILED": "`failed`",
+    "missing": "--missing",
+    "noise": "--noise",
+    "repeats": "--repeats",
+    "seed": "--seed",
+    "tell()": "`manyarms tell`",
+    "tolerance": "--tolerance",
+    "worker": "--worker",
+}
+"""Options and calls of the library, and what does the same here."""
 TRACEBACK = "MANYARMS_TRACEBACK"
 """Environment variable: set, an unexpected error shows where it came from."""
 
@@ -130,14 +153,11 @@ def _described(error: BaseException) -> tuple[str, int]:
     """An error as a message and an exit code."""
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return "interrupted", INTERRUPTED
-    if isinstance(error, StudyDamagedError):
-        return re.sub(
-            "salvage (what is whole|those)", "salvage that with `manyarms doctor`", str(error)
-        ), DAMAGED
-    if isinstance(error, StudyStorageError):
-        return str(error), STORAGE
-    if isinstance(error, ManyArmsError | OSError):
-        return _in_words_of_the_command_line(str(error)), BAD_INPUT
+    if isinstance(error, ManyArmsError):
+        code = next((code for kind, code in CODES.items() if isinstance(error, kind)), BAD_INPUT)
+        return error.said(on_the_command_line), code
+    if isinstance(error, OSError):
+        return str(error), BAD_INPUT
     if isinstance(error, USAGE):
         return _usage(error), BAD_INPUT
     return (
@@ -152,20 +172,12 @@ def _usage(error: Any) -> str:
     return f"{error.format_message().strip().rstrip('.')}; {advice}see `{path} --help`"
 
 
-WORDS = [
-    (r"make one with Study\.create", "make one with `manyarms init`"),
-    (r"make (it again|one) with Study\.create", r"make \1 with `manyarms init`"),
-    (r"open it with Study\.open", "the other commands use it as it is"),
-    (r"call tell\(\) first", "tell results first, with `manyarms tell`"),
-    (r"; tell manyarms\.FAILED for", "; write `failed` for"),
-    (r"missing=[\"'](\w+)[\"']", r"--missing \1"),
-    (r"columns=\{[\"'](.*?)[\"']: \"(\w+)\"\}", r"--column '\1=\2'"),
-    (r", or read it into a data frame yourself", ""),
-]
-"""What messages of the library say, and how it is said here."""
-
-
-def _in_words_of_the_command_line(message: str) -> str:
-    for pattern, words in WORDS:
-        message = re.sub(pattern, words, message)
-    return message
+def on_the_command_line(option: str, value: Any) -> str | None:
+    """What does here what an option or a call of the library does; None where nothing does."""
+    name = WORDS.get(option, option)
+    if value is None or name is None:
+        return name
+    if isinstance(value, dict):
+        ((column, kind),) = value.items()
+        value = f"{column}={kind if isinstance(kind, str) else ','.join(map(str, kind))}"
+    return f"{name} {shlex.quote(str(value))}"
