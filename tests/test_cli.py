@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import sqlite3
+import subprocess
 import sys
 from pathlib import Path
 
@@ -19,12 +20,12 @@ from hypothesis import strategies as st
 
 import manyarms as ma
 from manyarms.cli.app import WORDS, on_the_command_line
-from manyarms.cli.commands import COMMANDS, app
+from manyarms.cli.commands import COMMANDS, app_for, function_of
 from manyarms.cli.pages import KINDS
 from manyarms.study.copies import copied
 
 ROOT = Path(__file__).parent.parent
-NAMES = [command.__name__.rstrip("_") for commands in COMMANDS.values() for command in commands]
+NAMES = [name for commands in COMMANDS.values() for name in commands]
 SOLVENTS = {"water": 0.0, "ethanol": 20.0, "toluene": 10.0}
 TABLE = "name,solvent,temperature,dose\n" + "".join(
     f"{solvent}-{t},{solvent},{t},{0.5 + t / 7:.3f}\n"
@@ -74,6 +75,17 @@ def test_help_has_an_example_and_every_command_answers_in_json(name):
     assert "--json" in text
 
 
+def test_the_list_of_commands_says_what_the_command_says_and_loads_none():
+    for commands in COMMANDS.values():
+        for name, command in commands.items():
+            assert function_of(name, command).__doc__.startswith(f"{command.summary}\n")
+    probe = "from manyarms.cli import main; import sys; main(['--help']); print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    *page, loaded = ran.stdout.splitlines()
+    assert "candidates of best estimate" in " ".join(page)
+    assert not {"numpy", "polars", "sqlalchemy"} & set(loaded.split())
+
+
 def test_without_a_command_there_is_help():
     assert "init" in manyarms().out
     assert manyarms("--version").out.strip() == ma.__version__
@@ -81,7 +93,7 @@ def test_without_a_command_there_is_help():
 
 def options_of(name):
     """As they are written in full."""
-    parameters = typer.main.get_command(app).commands[name].params
+    parameters = typer.main.get_command(app_for([name])).commands[name].params
     return {
         option
         for each in parameters
@@ -92,15 +104,11 @@ def options_of(name):
 
 def test_the_page_lists_every_command_option_and_exit_code():
     page = (ROOT / "docs" / "cli.md").read_text()
-    for commands in COMMANDS.values():
-        for command in commands:
-            name = command.__name__.rstrip("_")
-            section = re.search(rf"^### {name}\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
-            assert section, name
-            for option in options_of(name):
-                assert option in section.group(1) + page.split("\n## Commands")[0], (
-                    f"{name} {option}"
-                )
+    for name in NAMES:
+        section = re.search(rf"^### {name}\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
+        assert section, name
+        for option in options_of(name):
+            assert option in section.group(1) + page.split("\n## Commands")[0], f"{name} {option}"
     for code in (0, 1, 2, 3, 4, 5, 130):
         assert re.search(rf"^\| {code} \|", page, re.MULTILINE), code
 

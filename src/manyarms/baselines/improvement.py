@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import erfcx, ndtr
+import scipy
 
 from manyarms.beliefs.exact import Exact
 from manyarms.beliefs.frozen import Inserted
@@ -187,12 +187,15 @@ def log_expected_improvement(gain: Array, deviation: Array) -> Array:
     tail = np.minimum(u, -1.0)
     body = np.maximum(u, -1.0)
     left = np.where(
-        tail > -1e3, 1 + tail * np.sqrt(np.pi / 2) * erfcx(-tail / np.sqrt(2)), tail**-2.0
+        tail > -1e3,
+        1 + tail * np.sqrt(np.pi / 2) * scipy.special.erfcx(-tail / np.sqrt(2)),
+        tail**-2.0,
     )
     far = -0.5 * np.square(tail) - np.log(ROOT_TAU) + np.log(left)
     with np.errstate(under="ignore"):
         near = np.log(
-            np.exp(-0.5 * np.square(np.minimum(body, 40.0))) / ROOT_TAU + body * ndtr(body)
+            np.exp(-0.5 * np.square(np.minimum(body, 40.0))) / ROOT_TAU
+            + body * scipy.special.ndtr(body)
         )
     return np.asarray(np.log(_floored(gain, deviation)) + np.where(u < -1, far, near))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from manyarms.campaign.campaign import Campaign, table_of
 from manyarms.campaign.certificate import Certificate, accuracy, promise
@@ -174,4 +174,4 @@ def _candidates(campaign: Campaign, positions: Sequence[int], level: float) -> l
 
 def _quantile(level: float) -> float:
     real(level, "level", "a probability between 0 and 1", above=0, below=1)
-    return float(ndtri(0.5 + level / 2))
+    return float(scipy.special.ndtri(0.5 + level / 2))

@@ -9,7 +9,7 @@ increasing and piecewise linear, so predictions are mapped back.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from manyarms.typing import Array
 
@@ -51,7 +51,7 @@ class Warp:
             scale = scale if scale > equal else max(abs(median), 1.0)
         worse = np.unique(means[means < median - equal])
         ranks = np.searchsorted(np.sort(means), worse) + 0.5
-        rewards = np.concatenate([ndtri(ranks / len(means)), [0.0, 1.0]])
+        rewards = np.concatenate([scipy.special.ndtri(ranks / len(means)), [0.0, 1.0]])
         return cls(
             np.concatenate([worse, [median, median + scale]]), rewards, float(rewards[0]) - 1.0
         )

@@ -8,17 +8,25 @@ import shlex
 import socket
 import sys
 import traceback
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import manyarms
 from manyarms.errors import ManyArmsError, StudyDamagedError, StudyStorageError
-from manyarms.study import Study
 
-DONE, UNEXPECTED, BAD_INPUT, DAMAGED, STORAGE, FAILING, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
-"""Exit codes, as in docs/cli.md."""
+if TYPE_CHECKING:
+    from manyarms.study import Study
+
+# Exit codes, as in docs/cli.md.
+DONE = 0
+UNEXPECTED = 1
+BAD_INPUT = 2
+DAMAGED = 3
+STORAGE = 4
+FAILING = 5
+INTERRUPTED = 130
 CODES = {StudyDamagedError: DAMAGED, StudyStorageError: STORAGE}
 """Of errors of the library; of all others BAD_INPUT."""
 WORDS = {
@@ -46,16 +54,6 @@ TRACEBACK = "MANYARMS_TRACEBACK"
 
 USAGE: type[Exception] = typer.BadParameter.__mro__[2]
 """The root of what Typer raises for arguments it does not take, whatever its release."""
-
-app = typer.Typer(
-    name="manyarms",
-    help="Suggests which candidates of a table to try next, and keeps what came out in a study: "
-    "a file, or PostgreSQL.",
-    epilog="Begin with: manyarms init lab.db --pool candidates.csv --id name --maximize",
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
 StudyAt = Annotated[
     str,
@@ -95,9 +93,9 @@ class InputError(ManyArmsError):
     """The arguments or a file are not what the command takes."""
 
 
-def opened(location: str, worker: str | None = None, lease: float | None = None) -> Study:
+def opened(location: str, worker: str | None = None, lease: float | None = None) -> "Study":
     """The study at a location."""
-    return Study.open(location, worker=me() if worker is None else worker, lease=lease)
+    return manyarms.Study.open(location, worker=me() if worker is None else worker, lease=lease)
 
 
 def me() -> str:
@@ -109,7 +107,21 @@ def me() -> str:
     return f"{user}@{socket.gethostname()}"[:150]
 
 
-@app.callback(invoke_without_command=True)
+def new_app() -> typer.Typer:
+    """The program, without its commands."""
+    app = typer.Typer(
+        name="manyarms",
+        help="Suggests which candidates of a table to try next, and keeps what came out in a "
+        "study: a file, or PostgreSQL.",
+        epilog="Begin with: manyarms init lab.db --pool candidates.csv --id name --maximize",
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(_program)
+    return app
+
+
 def _program(
     context: typer.Context,
     show_version: Annotated[
@@ -122,15 +134,15 @@ def _program(
         print(context.get_help())
 
 
-def program(arguments: Sequence[str]) -> int:
-    """Run a command; returns the exit code. An error is one line on stderr."""
+def run_app(made: Callable[[], typer.Typer], arguments: Sequence[str]) -> int:
+    """Make the program and run it; returns the exit code. An error is one line on stderr."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
         if any("\0" in text or re.search("[\ud800-\udfff]", text) for text in arguments):
             raise InputError("arguments must be text in UTF-8; check them for stray bytes")
-        code = typer.main.get_command(app).main(
+        code = typer.main.get_command(made()).main(
             list(arguments), prog_name="manyarms", standalone_mode=False
         )
         sys.stdout.flush()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
+import scipy
 
 from manyarms.errors import ArmsError
 from manyarms.typing import Array, Indices
@@ -83,7 +83,7 @@ class Counts:
         m = len(Y.starts) - 1
         rows = np.repeat(np.arange(m), np.diff(Y.starts))
         values = np.ones(len(rows)) if scale is None else scale[rows]
-        counts: Any = csr_array((values, (columns, rows)), shape=(len(self._words), m))
+        counts: Any = scipy.sparse.csr_array((values, (columns, rows)), shape=(len(self._words), m))
         self._counts = counts.toarray() if len(self._words) * m <= entries else counts
 
     def shared(self, X: Bags) -> Array:
@@ -92,7 +92,9 @@ class Counts:
             return np.zeros((len(X.starts) - 1, self._counts.shape[1]))
         at = np.minimum(np.searchsorted(self._words, X.numbers), len(self._words) - 1)
         known = (self._words[at] == X.numbers).astype(np.float64)
-        ours: Any = csr_array((known, at, X.starts), shape=(len(X.starts) - 1, len(self._words)))
+        ours: Any = scipy.sparse.csr_array(
+            (known, at, X.starts), shape=(len(X.starts) - 1, len(self._words))
+        )
         K = ours @ self._counts
         return np.asarray(K if isinstance(K, np.ndarray) else K.toarray())
 
