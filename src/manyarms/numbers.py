@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.errors import ManyArmsError, ParameterError
+from manyarms.errors import ManyArmsError, ParameterError, shortened
 
 LARGEST = 1e100
 """Values, rewards and their noise in size, at most: squares and sums of so many then fit float64,
@@ -55,15 +55,6 @@ def whole(
             return number
     end = "" if at_most is None else f" to {at_most:,}"
     raise error(f"{name} must be a whole number from {at_least}{end}, got {shortened(value)}")
-
-
-def shortened(thing: Any) -> str:
-    """As Python shows it, at most 60 characters."""
-    try:
-        text = repr(thing)
-    except ValueError:  # Python writes no number of more than 4,300 digits
-        return f"a number of {thing.bit_length():,} bits"
-    return text if len(text) <= 60 else text[:57] + "…"
 
 
 def check_probability(name: str, value: float) -> None:

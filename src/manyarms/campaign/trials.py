@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from manyarms.errors import ObservationError
-from manyarms.numbers import LARGEST, shortened
+from manyarms.errors import ObservationError, shortened
+from manyarms.numbers import LARGEST
 from manyarms.typing import Array, Indices
 
 CandidateId = int | str | tuple[Any, ...] | dict[str, Any]

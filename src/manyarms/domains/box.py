@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from manyarms.arms.array import as_rows
-from manyarms.errors import ArmsError, ParameterError
-from manyarms.numbers import real, shortened, whole
+from manyarms.errors import ArmsError, ParameterError, shortened
+from manyarms.numbers import real, whole
 from manyarms.pool.columns import Feature
 from manyarms.typing import Array, ArrayLike
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import brentq, linprog
+import scipy
 
 from manyarms.domains.box import finite_rows
 from manyarms.domains.score import Score
@@ -102,7 +102,7 @@ def on_sphere(d: Array, b: Array) -> Array:
         v[int(np.argmax(d))] += np.sqrt(max(0.0, 1.0 - float(v @ v)))
     else:
         v = (
-            b / (brentq(excess, low, high, xtol=1e-15 * high) - d)
+            b / (scipy.optimize.brentq(excess, low, high, xtol=1e-15 * high) - d)
             if excess(high) < 0
             else b / (high - d)
         )
@@ -218,7 +218,7 @@ class Polytope:
 
     def _farthest(self, direction: Array) -> Array:
         """The vertex farthest in a direction."""
-        found = linprog(
+        found = scipy.optimize.linprog(
             -direction, A_ub=self.A, b_ub=self.b, bounds=(None, None), method="highs-ds"
         )
         if found.status == 2:

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.errors import KernelError, ManyArmsError
+from manyarms.errors import KernelError, ManyArmsError, shortened
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.distances import as_blocks, row_blocks
-from manyarms.numbers import shortened
 from manyarms.typing import AnyArray, Array
 
 DIAGONAL_BLOCK = 32

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.errors import KernelError
-from manyarms.numbers import real, shortened
+from manyarms.errors import KernelError, shortened
+from manyarms.numbers import real
 from manyarms.typing import Array
 
 

@@ -10,10 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from manyarms.errors import KernelError
+from manyarms.errors import KernelError, shortened
 from manyarms.kernels.adapters import FromObject, Pairwise
 from manyarms.kernels.base import Kernel, Product, Scaled, Sum
-from manyarms.numbers import shortened
 from manyarms.typing import Array
 
 NOTHING = -1.0
