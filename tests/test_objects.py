@@ -340,7 +340,7 @@ def test_objects_of_any_kind():
     ):
         values = [float(len(x.labels) if isinstance(x, Graph) else sum(x)) for x in objects]
         found = ma.maximize(
-            lambda x, values=values, objects=objects: values[objects.index(x)],
+            lambda x, values=values, objects=objects: values[objects.index(x)],  # type: ignore[misc]
             objects,
             budget=30,
             kernel=kernel,
