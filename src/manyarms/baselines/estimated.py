@@ -56,8 +56,8 @@ estimate predicts all rows observed; all those of a run cost 1/(1 − 1/1.2) = 6
 DELTA = 0.05
 """δ: the probability that some bound of a run is below the truth, where `EstimatedNoise` holds."""
 LEAST_NOISE = 1e-10
-"""Variance of the noise, in units of k(x, x), below which it counts as this much: the smallest
-ridge that the engine takes (docs/theory.md, "Numerics")."""
+"""Variance of the noise, in units of k(x, x), below which it counts as this much: as for
+`Optimizer` (docs/theory.md, "Numerics")."""
 
 
 @dataclass(frozen=True)
