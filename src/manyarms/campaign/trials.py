@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -34,6 +34,19 @@ FAILED: Final = _Failed()
 learns nothing from it."""
 
 
+FORECAST_WIDTH = 1.96
+"""Standard deviations to either side that hold 95 % of a Gaussian."""
+
+
+class Forecast(NamedTuple):
+    """What the model predicted of a result when it was asked for, in the user's units: its mean,
+    and the interval that was to hold it with probability 95 %, noise included."""
+
+    mean: float
+    low: float
+    high: float
+
+
 @dataclass(frozen=True)
 class Trial:
     """One result: its candidate, and its value in the user's units, None where it failed; the noise
@@ -43,6 +56,7 @@ class Trial:
     id: CandidateId
     value: float | None
     noise: float | None = None  # standard deviation
+    forecast: Forecast | None = None  # None where it was not asked for, or before a model chose
 
     @property
     def failed(self) -> bool:

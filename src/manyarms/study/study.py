@@ -143,11 +143,18 @@ class Study:
                     },
                 )
             call.learn()
-            ids = call.asked(n, ledger)
+            ids, forecasts = call.asked(n, ledger)
             learned = call.replay.steps[-1].number if call.replay.steps else 0
             until = None if seconds is None else now + seconds
             call.append(
-                "ask", {"ids": ids, "worker": self.worker, "until": until, "learned": learned}
+                "ask",
+                {
+                    "ids": ids,
+                    "worker": self.worker,
+                    "until": until,
+                    "learned": learned,
+                    "forecasts": forecasts,
+                },
             )
         return ids
 
