@@ -13,7 +13,7 @@ from manyarms.campaign.candidates import CandidateTable, Points
 from manyarms.campaign.ledger import Ledger, Pending
 from manyarms.campaign.model import Size
 from manyarms.campaign.settings import as_most, as_sign
-from manyarms.campaign.trials import CandidateId, News, Results
+from manyarms.campaign.trials import CandidateId, Forecast, News, Results
 from manyarms.domains.box import Box
 from manyarms.pool.pool import Pool
 from manyarms.pool.stored import stored_pool, with_table
@@ -89,15 +89,18 @@ class Replay:
         told: list[Indices] = []
         values: list[float | None] = []
         noise: list[float | None] = []
+        forecasts: list[Forecast | None] = []
         for event, each, stop in zip(events, named, stops, strict=True):
             at = positions[stop - len(each) : stop]
-            self._apply_one(event, at)
-            if event.kind == "tell":
+            if event.kind != "tell":
+                self._apply_one(event, at)
+            else:
+                forecasts += self._tell(event, at)
                 told.append(at)
                 values += event.payload["values"]
                 noise += event.payload.get("noise", [None] * len(at))
         if told:
-            self.ledger = self.ledger.noted(np.concatenate(told), values, noise)
+            self.ledger = self.ledger.noted(np.concatenate(told), values, noise, forecasts)
 
     def _positions(self, ids: list[Any]) -> Indices:
         """Where candidates are; points of a box that are new are known from now on."""
@@ -114,10 +117,12 @@ class Replay:
     def _apply_one(self, event: Event, positions: Indices) -> None:
         payload = event.payload
         ledger = self.ledger
-        if event.kind == "tell":
-            self._tell(event, positions)
-        elif event.kind == "ask":
-            self.ledger = ledger.asked(positions.tolist(), payload["worker"], payload["until"])
+        if event.kind == "ask":
+            # Earlier versions wrote no forecasts.
+            forecasts = [each and Forecast(*each) for each in payload.get("forecasts", ())]
+            self.ledger = ledger.asked(
+                positions.tolist(), payload["worker"], payload["until"], forecasts
+            )
             self.learned = max(self.learned, payload["learned"])
         elif event.kind == "release":
             self.ledger = ledger.released(positions, payload["worker"])
@@ -133,11 +138,12 @@ class Replay:
                 self.n_sized = payload["size"][0]
             self.learned = max(self.learned, payload["step"])
 
-    def _tell(self, event: Event, positions: Indices) -> None:
-        """What a tell is but for its results."""
+    def _tell(self, event: Event, positions: Indices) -> list[Forecast | None]:
+        """What a tell is but for its results; returns what was predicted of them."""
         told = event.payload
         n_pending = len(self.ledger.pending)
-        ledger = self.ledger = self.ledger.released(positions, told["worker"])
+        ledger, forecasts = self.ledger.ended(positions, told["worker"])
+        self.ledger = ledger
         start = self.n_values
         self.n_values += len(told["values"]) - told["values"].count(None)
         if self.n_values > start:
@@ -148,6 +154,7 @@ class Replay:
             )
         if "token" in told:
             self.tokens[told["token"]] = positions.tolist(), told["values"]
+        return forecasts
 
     def _add(self, event: Event, table: bytes) -> None:
         before = table_of(self.ledger, "add to")

@@ -19,7 +19,7 @@ from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.candidates import Points
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.proposers import Learner
-from manyarms.campaign.trials import CandidateId
+from manyarms.campaign.trials import CandidateId, Forecast
 from manyarms.errors import StudyDamagedError, StudyStorageError
 from manyarms.study.learning import Resume, StepsTaken, learn
 from manyarms.study.log import LEARNING, START, Event, Head, uncollected
@@ -222,9 +222,10 @@ class Call:
         """The ledger with these candidates in it: of a box any point may be told."""
         return self.learner.proposer.knowing(self.replay.ledger, ids)
 
-    def asked(self, n: int, ledger: Ledger) -> list[CandidateId]:
-        """The ids of n candidates to try."""
-        return self._replica.campaign(self.learner, ledger).asked(n)[1]
+    def asked(self, n: int, ledger: Ledger) -> tuple[list[CandidateId], list[Forecast | None]]:
+        """The ids of n candidates to try, and what is predicted of their results."""
+        found, ids = self._replica.campaign(self.learner, ledger).asked(n)
+        return ids, [each.forecast for each in found.ledger.pending[-len(ids) :]]
 
     def learn(self) -> None:
         """The model takes the steps that are left."""

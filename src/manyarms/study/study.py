@@ -23,7 +23,7 @@ from manyarms.campaign.settings import Direction, as_pool, as_seed
 from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
 from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, ParameterError
-from manyarms.numbers import real, whole
+from manyarms.numbers import MOST_AT_ONCE, real, whole
 from manyarms.pool.stored import bytes_of, described, tables_of
 from manyarms.sketch.confidence import Radius
 from manyarms.study.log import START, Event
@@ -128,7 +128,7 @@ class Study:
     def ask(self, n: int = 1, *, lease: float | None = None) -> list[CandidateId]:
         """The ids of n candidates to try; they are pending, for all who use the study, until told,
         released or expired."""
-        whole(n, "n")
+        whole(n, "n", at_most=MOST_AT_ONCE)
         seconds = self.lease if lease is None else _lease(lease)
         self._replica.catch_up(leave_last=True)
         with self._replica.writing() as call:
@@ -145,11 +145,18 @@ class Study:
                     },
                 )
             call.learn()
-            ids = call.asked(n, ledger)
+            ids, forecasts = call.asked(n, ledger)
             learned = call.replay.steps[-1].number if call.replay.steps else 0
             until = None if seconds is None else now + seconds
             call.append(
-                "ask", {"ids": ids, "worker": self.worker, "until": until, "learned": learned}
+                "ask",
+                {
+                    "ids": ids,
+                    "worker": self.worker,
+                    "until": until,
+                    "learned": learned,
+                    "forecasts": forecasts,
+                },
             )
         return ids
 
