@@ -243,9 +243,8 @@ def _unknown(study: Study, rows: list[Row]) -> list[Row]:
     """Rows that are no result of the study: none of this candidate and value came after the row was
     suggested."""
     numbers_of = defaultdict(list)
-    for event in study.events():
-        for id, value, _ in results_told(event):
-            numbers_of[id, FAILED if value is None else value].append(event.number)
+    for event, id, value, _ in results_told(study):
+        numbers_of[id, FAILED if value is None else value].append(event.number)
     new = []
     for row in rows:
         numbers = numbers_of[row.id, row.value]
