@@ -75,7 +75,7 @@ def test_what_is_no_table(table):
             pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]),
             "unique column names, got: - 'a' 2 times",
         ),
-        (pd.DataFrame({"a": pd.cut([1, 2, 3], 2)}), r"column 'a' must hold numbers, .* \"ignore\""),
+        (pd.DataFrame({"a": pd.cut([1, 2, 3], 2)}), "column 'a' must hold numbers, .* 'ignore'"),
         (
             pd.DataFrame({"a": pd.period_range("2020", periods=3, freq="M")}),
             "column 'a' must hold numbers",
@@ -100,7 +100,7 @@ def test_a_column_of_an_unknown_type_can_be_left_out():
         "when": "ignore",
     }
     for kind in ("categorical", "text"):
-        with pytest.raises(ArmsError, match="only bits and ignore can be declared"):
+        with pytest.raises(ArmsError, match=r"cannot be .*'ignore'\} or bits"):
             Pool.from_frame(frame, columns={"when": kind})
 
 
@@ -127,7 +127,7 @@ def test_categories_that_are_numbers_stay_categories():
 
 def test_rows_of_an_array_that_miss_a_value_can_be_left_out():
     X = np.array([[1.0, 2.0], [np.nan, 1.0], [3.0, 4.0]])
-    with pytest.raises(ArmsError, match='missing="drop"'):
+    with pytest.raises(ArmsError, match="missing='drop'"):
         Pool.from_array(X)
     assert Pool.from_array(X, missing="drop").ids.tolist() == [0, 2]
     assert Pool.from_array(X, ids=["a", "b", "c"], missing="drop").ids.tolist() == ["a", "c"]
@@ -136,7 +136,7 @@ def test_rows_of_an_array_that_miss_a_value_can_be_left_out():
 def test_a_column_that_appears_later():
     pool = Pool.from_dicts([{"x": 1}, {"x": 2}])
     with pytest.raises(
-        ArmsError, match="unexpected 'z': give the same columns, or make a new pool of all rows"
+        ArmsError, match="unexpected 'z'; give the same columns, or make a new pool of all rows"
     ):
         pool.add([{"x": 3, "z": 1}])
 

@@ -12,7 +12,7 @@ from manyarms.campaign.model import Size, with_now
 from manyarms.campaign.settings import Direction
 from manyarms.campaign.trials import CandidateId, Trial
 from manyarms.domains.box import Box
-from manyarms.numbers import whole
+from manyarms.numbers import MOST_AT_ONCE, whole
 from manyarms.sketch.confidence import Radius
 from manyarms.typing import Seed
 
@@ -111,7 +111,7 @@ class Optimizer:
         StateError
             No candidate is left.
         """
-        self._state, ids = self._state.asked(whole(n, "n"))
+        self._state, ids = self._state.asked(whole(n, "n", at_most=MOST_AT_ONCE))
         return ids
 
     def release(self, ids: Any) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyarms.campaign.trials import CandidateId, Trial
-from manyarms.errors import StateError
+from manyarms.errors import Advice, StateError
 from manyarms.numbers import real
 from manyarms.optimizer import Optimizer
 from manyarms.typing import Array
@@ -401,7 +401,7 @@ def _told(optimizer: Optimizer) -> tuple[list[Trial], Array]:
     """The trials that gave a value, oldest first, and the values."""
     trials = [trial for trial in optimizer.history if not trial.failed]
     if not trials:
-        raise StateError("no value was told yet: call tell() first")
+        raise StateError("no value was told yet", Advice("call {} first", "tell()"))
     return trials, np.array([trial.value for trial in trials], dtype=np.float64)
 
 

@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from scipy.special import roots_hermitenorm
+import scipy
 
 from manyarms.baselines.linear import by_choice
 from manyarms.beliefs.base import Arms
@@ -154,7 +154,9 @@ def quadrature_waves(
 
 def quadrature(n: int) -> tuple[Array, Array]:
     """Nodes and weights (n,): Σ p_j g(ω_j) = E g(ω), ω ~ N(0, 1), for g of degree up to 2n − 1."""
-    nodes, weights = roots_hermitenorm(n)  # for the weight exp(−ω²/2), which is not normalised
+    nodes, weights = scipy.special.roots_hermitenorm(
+        n
+    )  # for the weight exp(−ω²/2), which is not normalised
     return nodes, weights / weights.sum()
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from manyarms.beliefs.base import Record
 from manyarms.errors import ParameterError
-from manyarms.numbers import real, whole
+from manyarms.numbers import MOST_AT_ONCE, real, whole
 from manyarms.policies.checks import as_arms, as_excluded
 from manyarms.policies.policy import Policy
 from manyarms.typing import ArrayLike, Indices
@@ -86,7 +86,7 @@ class MiniMeta:
         policy = self._state.policy
         if arms is not None:
             return policy.choose(n, arms=arms, pending=pending, exclude=exclude)
-        size = None if n is None else whole(n, "n")
+        size = None if n is None else whole(n, "n", at_most=MOST_AT_ONCE)
         supposed = as_arms(pending, policy.n_arms).tolist()
         barred = as_excluded(exclude, policy.n_arms)
         owed = dict(self._state.owed)

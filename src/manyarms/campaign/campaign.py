@@ -3,13 +3,15 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from manyarms.arms.array import Checked
 from manyarms.campaign.candidates import CandidateTable, Points
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model, Size, is_size_due
-from manyarms.campaign.proposers import BoxProposer, PoolProposer, Proposer
+from manyarms.campaign.proposers import START, BoxProposer, PoolProposer, Proposer
 from manyarms.campaign.settings import as_most, as_pool, as_settings, as_sign
-from manyarms.campaign.trials import CandidateId, as_noise, as_told
+from manyarms.campaign.trials import FORECAST_WIDTH, CandidateId, Forecast, as_noise, as_told
 from manyarms.domains.box import Box
 from manyarms.errors import ParameterError, StateError
 from manyarms.pool.pool import Pool
@@ -68,10 +70,23 @@ class Campaign:
                 break
             ledger, position = chosen
             positions.append(position)
-            found = found.knowing(ledger.asked([position], worker, until))
+            found = found.knowing(ledger)
+            forecasts = [found.forecast(position)]
+            found = replace(found, ledger=found.ledger.asked([position], worker, until, forecasts))
         if not positions:
             raise StateError(self.proposer.nothing_left(self.ledger))
         return found, found.ledger.names(positions)
+
+    def forecast(self, position: int) -> Forecast | None:
+        """What the model predicts of the next result of a candidate; None while candidates are
+        drawn at random."""
+        model = self.model
+        if model.settings.learns and model.n_results < START:
+            return None
+        mean, std = model.predict(self.ledger.candidates.arm_of[[position]])
+        of_result = model.in_values(mean, np.hypot(std, model.noise), FORECAST_WIDTH)
+        middle, low, high = (self.ledger.sign * float(end[0]) for end in of_result)
+        return Forecast(middle, min(low, high), max(low, high))
 
     def told(self, ids: Any, values: Any, failed: Any, noise: Any) -> "Campaign":
         """After these results, as `Optimizer.tell` takes them."""

@@ -256,13 +256,13 @@ class Model:
             return None
         return policy.observe(arms, rewards, record=record, **noise)
 
-    def _units(self, means: Array) -> Warp:
-        """From the mean values of distinct arms to rewards."""
+    def _units(self, means: Array, best: float) -> Warp:
+        """From the mean values of distinct arms to rewards; `best` is the best single value."""
         noises = self.settings.schedule.noises
         if noises is None:
-            return Warp.half_rank(means)
+            return Warp.half_rank(means, best)
         noise = self.noise / self.warp.slope if self.fitted else 0.0
-        return Warp.half_log(means, min(noises * noise, float(np.std(means))))
+        return Warp.half_log(means, best, min(noises * noise, float(np.std(means))))
 
     def refitted(
         self, arms: Indices, values: Array, noise: Array, *, thorough: bool = True
@@ -287,7 +287,7 @@ class Model:
             keys % 2 == 1,
             np.bincount(at, weights).astype(np.float64),
         )
-        warp = self._units(np.bincount(at, weights * values) / total)
+        warp = self._units(np.bincount(at, weights * values) / total, float(values.max()))
         rewards = warp.reward(values)
         means = np.bincount(at, weights * rewards) / total
         within = float(np.square(rewards - means[at])[~told].sum())
@@ -297,13 +297,13 @@ class Model:
             np.where(known, np.inf, total),
             within,
             float((~told).sum() - (~known).sum()),
-            np.where(known, np.maximum(warp.slope**2 / total, EXACT), 0.0),
+            np.where(known, np.square(warp.noise(1 / np.sqrt(total))), 0.0),
         )
         if len(distinct) > MOST:
             weight = total * np.where(known, self.noise**2 / warp.slope**2, 1.0)
             evidence = evidence.some(self._spread(distinct, weight))
         sd = self.settings.noise
-        known_noise = None if sd is None else max((sd * warp.slope) ** 2, EXACT)
+        known_noise = None if sd is None else float(warp.noise(sd)) ** 2
         start = self.fitted.start if self.fitted else None
         least = self.settings.schedule.least_noise
         found = fit(
@@ -414,8 +414,8 @@ class Model:
         if np.isnan(noise).all():
             return {}
         own = float(getattr(policy, "noise", np.sqrt(policy.regularization)))
-        least = float(np.sqrt(EXACT)) if self.settings.learns else 1e-4 * own
-        return {"noise": np.where(np.isnan(noise), own, np.maximum(noise * warp.slope, least))}
+        told = warp.noise(noise) if self.settings.learns else np.maximum(noise, 1e-4 * own)
+        return {"noise": np.where(np.isnan(noise), own, told)}
 
     def predict(self, arms: Indices) -> Prediction:
         """Mean and standard deviation of the rewards of some arms."""

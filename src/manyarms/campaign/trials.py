@@ -2,19 +2,18 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from manyarms.errors import ObservationError
+from manyarms.errors import ObservationError, shortened
+from manyarms.numbers import LARGEST
 from manyarms.typing import Array, Indices
 
 CandidateId = int | str | tuple[Any, ...] | dict[str, Any]
 """Of a pool an id; of a box the point itself."""
 Results = tuple[Indices, Array, Array]
 """Arms, signed values and standard deviations, NaN where none was told, (n,) each."""
-LARGEST = 1e100
-"""Values whose squares and sums fit float64."""
 
 
 class _Failed:
@@ -35,6 +34,19 @@ FAILED: Final = _Failed()
 learns nothing from it."""
 
 
+FORECAST_WIDTH = 1.96
+"""Standard deviations to either side that hold 95 % of a Gaussian."""
+
+
+class Forecast(NamedTuple):
+    """What the model predicted of a result when it was asked for, in the user's units: its mean,
+    and the interval that was to hold it with probability 95 %, noise included."""
+
+    mean: float
+    low: float
+    high: float
+
+
 @dataclass(frozen=True)
 class Trial:
     """One result: its candidate, and its value in the user's units, None where it failed; the noise
@@ -44,6 +56,7 @@ class Trial:
     id: CandidateId
     value: float | None
     noise: float | None = None  # standard deviation
+    forecast: Forecast | None = None  # None where it was not asked for, or before a model chose
 
     @property
     def failed(self) -> bool:
@@ -55,11 +68,7 @@ def as_items(values: Any) -> list[Any]:
     """One value or several, as a list."""
     if isinstance(values, np.ndarray | np.generic):
         values = values.tolist()
-    return (
-        list(values)
-        if isinstance(values, Iterable) and not isinstance(values, str | bytes)
-        else [values]
-    )
+    return list(values) if _is_sequence(values) else [values]
 
 
 def as_values(values: Any, n: int) -> list[float | None]:
@@ -79,16 +88,12 @@ def as_told(values: Any, failed: Any, n: int) -> list[float | None]:
                 "is none"
             )
         return as_values(values, n)
-    flags = (
-        [failed] * n
-        if isinstance(failed, bool | np.bool_)
-        else list(failed)
-        if isinstance(failed, Iterable)
-        else []
-    )
+    flags = as_items(failed)
+    if not _is_sequence(failed):
+        flags *= n  # one truth for all
     if len(flags) != n or not all(isinstance(flag, bool | np.bool_) for flag in flags):
         raise ObservationError(
-            f"failed must be True, or one truth for each of the {n} ids, got {failed!r}"
+            f"failed must be True, or one truth for each of the {n} ids, got {shortened(failed)}"
         )
     if all(flags) and values is None:
         return [None] * n
@@ -105,7 +110,9 @@ def as_told(values: Any, failed: Any, n: int) -> list[float | None]:
 
 def as_noise(noise: Any, n: int) -> list[float | None]:
     """Standard deviations of n values: one for all, or one each; None where it is not known."""
-    items = [noise] * n if noise is None or np.ndim(noise) == 0 else as_items(noise)
+    items = as_items(noise)
+    if not _is_sequence(noise):
+        items *= n  # one standard deviation for all
     if len(items) != n:
         raise ObservationError(
             f"noise must be one standard deviation, or one for each of the {n} ids, got "
@@ -115,7 +122,7 @@ def as_noise(noise: Any, n: int) -> list[float | None]:
         deviations = [None if item is None else _number(item) for item in items]
     except ObservationError as error:
         raise ObservationError(
-            f"noise must be standard deviations, finite numbers, got {noise!r:.80}"
+            f"noise must be standard deviations, finite numbers, got {shortened(noise)}"
         ) from error
     wrong = [sd for sd in deviations if sd is not None and sd < 0]
     if wrong:
@@ -125,26 +132,34 @@ def as_noise(noise: Any, n: int) -> list[float | None]:
     return deviations
 
 
+def _is_sequence(values: Any) -> bool:
+    """Several values, or an iterable of one; not so a number, or an array of no dimension."""
+    if isinstance(values, np.ndarray):
+        return values.ndim > 0
+    return isinstance(values, Iterable) and not isinstance(values, str | bytes)
+
+
 def _number(item: Any) -> float:
     item = item.item() if isinstance(item, np.generic | np.ndarray) and np.size(item) == 1 else item
     if isinstance(item, str | bytes | bool) or item is None:
         raise ObservationError(
-            f"a value must be a number, got {item!r}; tell manyarms.FAILED for a trial that gave "
-            "none"
+            f"a value must be a number, got {shortened(item)}; tell manyarms.FAILED for a trial "
+            "that gave none"
         )
     try:
         number = float(item)
     except (TypeError, ValueError, OverflowError) as error:
         raise ObservationError(
-            f"a value must be a number that fits a float, got {item!r:.80}; tell manyarms.FAILED "
-            "for a trial that gave none"
+            f"a value must be a number that fits a float, got {shortened(item)}; tell "
+            "manyarms.FAILED for a trial that gave none"
         ) from error
     if not np.isfinite(number):
         raise ObservationError(
-            f"a value must be finite, got {item!r}; tell manyarms.FAILED for a trial that gave none"
+            f"a value must be finite, got {shortened(item)}; tell manyarms.FAILED for a trial that "
+            "gave none"
         )
     if abs(number) > LARGEST:
         raise ObservationError(
-            f"a value must be at most {LARGEST:.0e} in size, got {item!r}; use other units"
+            f"a value must be at most {LARGEST:.0e} in size, got {shortened(item)}; use other units"
         )
     return number

@@ -19,13 +19,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from manyarms.arms.array import as_rows
-from manyarms.errors import ArmsError, ParameterError
-from manyarms.numbers import real
+from manyarms.errors import ArmsError, ParameterError, shortened
+from manyarms.numbers import real, whole
 from manyarms.pool.columns import Feature
 from manyarms.typing import Array, ArrayLike
 
 Point = dict[str, Any] | tuple[Any, ...]
 """Columns by name, or, of a box without names, in order."""
+LARGEST_WHOLE = 2**53
+"""Whole numbers up to this size are exact in float64."""
 CODE_TOLERANCE = 1e-9
 """How far outside [0, 1], or off a step, an encoded number may be by rounding. An encoding rounds
 by ε·|low|/(high − low): ranges may lie a million times farther from 0 than they are wide."""
@@ -361,6 +363,9 @@ class Box:
         ndarray, (n, d)
             Encoded rows.
         """
+        n = whole(n, "n", at_least=0)
+        if not isinstance(rng, np.random.Generator):
+            raise ParameterError(f"rng must be a numpy Generator, got {shortened(rng)}")
         return np.column_stack([column.sample(n, rng) for column in self._encoded])
 
     def grid(self, most: int) -> Array | None:
@@ -427,13 +432,18 @@ def _column(name: str, value: Any) -> Range | Choice:
             f'{name!r} must be (low, high), (low, high, "log") or a list of levels, got {value!r}'
         )
     low, high = (real(end, f"an end of {name!r}", "a finite number") for end in value[:2])
-    whole = all(isinstance(end, Integral) for end in value[:2])
+    is_whole = all(isinstance(end, Integral) for end in value[:2])
+    if is_whole and max(abs(low), abs(high)) > LARGEST_WHOLE:
+        raise ParameterError(
+            f"{name!r} is of whole numbers, which must be at most 2⁵³ in size, got "
+            f"{shortened(value)}; write {low:.3g} and {high:.3g} for all numbers between"
+        )
     return Range(
         name,
-        int(low) if whole else low,
-        int(high) if whole else high,
+        int(low) if is_whole else low,
+        int(high) if is_whole else high,
         log=len(value) == 3,
-        whole=whole,
+        whole=is_whole,
     )
 
 

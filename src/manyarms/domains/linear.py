@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import brentq, linprog
+import scipy
 
 from manyarms.domains.box import finite_rows
 from manyarms.domains.score import Score
@@ -122,7 +122,9 @@ def on_sphere(d: Array, b: Array) -> Array:
         v = np.where(rest, b / np.where(rest, top - d, 1.0), 0.0)
         v[int(np.argmax(d))] += np.sqrt(max(0.0, 1.0 - float(v @ v)))
     else:
-        nu = brentq(excess, low, high, xtol=1e-15 * high) if excess(high) < 0 else high
+        nu = high
+        if excess(high) < 0:
+            nu = scipy.optimize.brentq(excess, low, high, xtol=1e-15 * high)
         v = b / (nu - d)
     return np.asarray(v / np.linalg.norm(v))
 
@@ -244,7 +246,7 @@ class Polytope:
 
     def _farthest(self, direction: Array) -> Array:
         """The vertex farthest in a direction."""
-        found = linprog(
+        found = scipy.optimize.linprog(
             -direction, A_ub=self.A, b_ub=self.b, bounds=(None, None), method="highs-ds"
         )
         if found.status == 2:

@@ -8,7 +8,7 @@ A local search: nothing guarantees the global maximum of u, which theorems about
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
+import scipy
 
 from manyarms.domains.box import Box
 from manyarms.domains.score import Score
@@ -118,7 +118,7 @@ class MultiStart:
             return -float(values.sum()) / scale, -gradients[:, :a].ravel() / scale
 
         options = {"maxiter": self.steps, "maxfun": 2 * self.steps, "ftol": CLIMB_GAIN}
-        found = minimize(
+        found = scipy.optimize.minimize(
             loss,
             X[:, :a].ravel(),
             jac=True,

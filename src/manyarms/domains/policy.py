@@ -15,7 +15,7 @@ from manyarms.domains.multistart import MultiStart
 from manyarms.domains.score import Score
 from manyarms.errors import ArmsError, ParameterError, StateError
 from manyarms.kernels import as_kernel
-from manyarms.numbers import real, whole
+from manyarms.numbers import MOST_AT_ONCE, real, whole
 from manyarms.policies.bkb import BKB
 from manyarms.policies.checks import as_generator, as_rewards, as_weights
 from manyarms.policies.policy import Prediction
@@ -173,7 +173,7 @@ class DomainBKB:
         ndarray, (n, d)
             Encoded rows.
         """
-        n = whole(n, "n")
+        n = whole(n, "n", at_most=MOST_AT_ONCE)
         waiting = self.domain.checked(pending)
         chosen: list[Array] = []
         with self.stats.timed("choices"):

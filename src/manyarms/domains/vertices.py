@@ -3,9 +3,8 @@
 from math import comb
 
 import numpy as np
+import scipy
 from scipy.linalg import null_space
-from scipy.optimize import linprog
-from scipy.spatial import HalfspaceIntersection, QhullError
 
 from manyarms.typing import Array
 
@@ -89,8 +88,8 @@ def _of_full_dimension(A: Array, b: Array, inside: Array) -> Array | None:
     if most_vertices(n_sides, d) > MOST_VERTICES:
         return None
     try:
-        found = HalfspaceIntersection(np.column_stack([A, -b]), inside).intersections
-    except QhullError:
+        found = scipy.spatial.HalfspaceIntersection(np.column_stack([A, -b]), inside).intersections
+    except scipy.spatial.QhullError:
         return None
     if not np.isfinite(found).all():
         return None
@@ -105,7 +104,7 @@ def _largest_ball(A: Array, b: Array) -> tuple[Array, float]:
     objective = np.append(np.zeros(d), -1.0)
     bounds = [(None, None)] * d + [(0.0, None)]
     sides = np.column_stack([A, np.ones(len(A))])
-    found = linprog(objective, A_ub=sides, b_ub=b, bounds=bounds, method="highs")
+    found = scipy.optimize.linprog(objective, A_ub=sides, b_ub=b, bounds=bounds, method="highs")
     if found.status != 0:  # a flat polytope that rounding has made empty
         return np.zeros(d), 0.0
     return np.asarray(found.x[:d]), float(found.x[d])
@@ -113,5 +112,5 @@ def _largest_ball(A: Array, b: Array) -> tuple[Array, float]:
 
 def _least(A: Array, b: Array, direction: Array) -> float:
     """The smallest directionᵀx; −∞ where the linear program has no answer."""
-    found = linprog(direction, A_ub=A, b_ub=b, bounds=(None, None), method="highs")
+    found = scipy.optimize.linprog(direction, A_ub=A, b_ub=b, bounds=(None, None), method="highs")
     return float(found.fun) if found.status == 0 else -np.inf

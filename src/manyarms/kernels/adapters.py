@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.errors import KernelError, ManyArmsError
+from manyarms.errors import KernelError, ManyArmsError, shortened
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.distances import as_blocks, row_blocks
 from manyarms.typing import AnyArray, Array
@@ -29,6 +29,10 @@ class FromCallable(Kernel):
     advice = "a function of two single rows goes through manyarms.kernels.Pairwise"
 
     def __init__(self, function: Callable[[Array, Array], Any]) -> None:
+        if isinstance(function, type) or not callable(function):
+            raise KernelError(
+                f"{type(self).__name__} takes a function, got {shortened(function)}; {self.advice}"
+            )
         self.function = function
 
     def __call__(self, X: Array, Y: Array) -> Array:
@@ -89,6 +93,8 @@ class FromObject(FromCallable):
 
     def __init__(self, kernel: Any) -> None:
         super().__init__(kernel)
+        if not callable(getattr(kernel, "diag", None)):
+            raise KernelError(f"{shortened(kernel)} has no method diag; {self.advice}")
         self._diag = kernel.diag
 
     def diag(self, X: Array) -> Array:

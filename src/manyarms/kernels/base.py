@@ -3,10 +3,11 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
-from manyarms.errors import KernelError
+from manyarms.errors import KernelError, shortened
 from manyarms.numbers import real
 from manyarms.typing import Array
 
@@ -55,7 +56,8 @@ class Kernel(ABC):
         if isinstance(other, Kernel):
             return Product(self, other)
         if isinstance(other, Real) and not isinstance(other, bool):
-            return Scaled(self, float(other))
+            expected = "a positive finite number"
+            return Scaled(self, real(other, "constant", expected, above=0, error=KernelError))
         raise KernelError(
             f"cannot multiply {self!r} by {other!r}: give a number, or wrap it in "
             "manyarms.kernels.as_kernel"
@@ -80,6 +82,7 @@ class Scaled(Kernel):
     constant: float
 
     def __post_init__(self) -> None:
+        check_kernels(self, self.kernel)
         real(self.constant, "constant", "a positive finite number", above=0, error=KernelError)
 
     def __call__(self, X: Array, Y: Array) -> Array:
@@ -112,6 +115,9 @@ class Sum(Kernel):
     first: Kernel
     second: Kernel
 
+    def __post_init__(self) -> None:
+        check_kernels(self, self.first, self.second)
+
     def __call__(self, X: Array, Y: Array) -> Array:
         return self.first(X, Y) + self.second(X, Y)
 
@@ -139,6 +145,9 @@ class Product(Kernel):
     first: Kernel
     second: Kernel
 
+    def __post_init__(self) -> None:
+        check_kernels(self, self.first, self.second)
+
     def __call__(self, X: Array, Y: Array) -> Array:
         return self.first(X, Y) * self.second(X, Y)
 
@@ -154,3 +163,13 @@ class Product(Kernel):
         first = self.first(Y, X).T
         second = self.second(Y, X).T
         return self.first.gradient(X, Y, V * second) + self.second.gradient(X, Y, V * first)
+
+
+def check_kernels(whole: Kernel, *parts: Any) -> None:
+    """Raise KernelError unless a kernel is made of kernels."""
+    for part in parts:
+        if not isinstance(part, Kernel):
+            raise KernelError(
+                f"{type(whole).__name__} takes kernels such as kernels.RBF(0.3), got "
+                f"{shortened(part)}; others go through manyarms.kernels.as_kernel"
+            )

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyarms.errors import KernelError
+from manyarms.errors import KernelError, shortened
 from manyarms.kernels.adapters import as_kernel
-from manyarms.kernels.base import Kernel
+from manyarms.kernels.base import Kernel, check_kernels
 from manyarms.kernels.discrete import BITS, unpack
 from manyarms.kernels.distances import as_blocks
 from manyarms.numbers import whole
@@ -85,6 +85,16 @@ class Unpacked(Kernel):
 
     kernel: Kernel
     n_bits: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        check_kernels(self, self.kernel)
+        if not isinstance(self.n_bits, tuple) or not self.n_bits:
+            raise KernelError(
+                "n_bits must be a tuple, the bits of each packed column, got "
+                f"{shortened(self.n_bits)}"
+            )
+        for n in self.n_bits:
+            whole(n, "a number of n_bits", error=KernelError)
 
     def __call__(self, X: Array, Y: Array) -> Array:
         return self.kernel(self._rows(X), self._rows(Y))

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyarms.errors import ArmsError, KernelError
+from manyarms.errors import ArmsError, KernelError, shortened
 from manyarms.kernels.bags import Bags, checked, cosines
-from manyarms.kernels.objects import NOTHING, ObjectKernel, shortened
+from manyarms.kernels.objects import NOTHING, ObjectKernel
 from manyarms.kernels.sets import number
 from manyarms.numbers import whole
 from manyarms.typing import AnyArray, Array, Indices

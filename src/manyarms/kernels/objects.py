@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from manyarms.errors import KernelError
+from manyarms.errors import KernelError, shortened
 from manyarms.kernels.adapters import FromObject, Pairwise
 from manyarms.kernels.base import Kernel, Product, Scaled, Sum
 from manyarms.typing import Array
@@ -124,9 +124,3 @@ def shown(kernel: Kernel, row: Array) -> str:
     """How a message names a row: as its object where it is one."""
     encoder = encoder_of(kernel)
     return str(row) if encoder is None else encoder.show(row)
-
-
-def shortened(thing: Any) -> str:
-    """As Python shows it, at most 60 characters."""
-    text = repr(thing)
-    return text if len(text) <= 60 else text[:57] + "…"

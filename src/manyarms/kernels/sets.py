@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.errors import ArmsError
+from manyarms.errors import ArmsError, shortened
 from manyarms.kernels.bags import Bags, Counts, checked
-from manyarms.kernels.objects import NOTHING, ObjectKernel, shortened
+from manyarms.kernels.objects import NOTHING, ObjectKernel
 from manyarms.typing import Array
 
 PLAIN = str | bytes | int | float | None

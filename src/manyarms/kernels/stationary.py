@@ -4,23 +4,27 @@ from abc import abstractmethod
 
 import numpy as np
 
-from manyarms.errors import KernelError
+from manyarms.errors import KernelError, shortened
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.distances import FEW_ROWS, ScaledPoints, as_blocks, few_squared_distances
-from manyarms.typing import Array, ArrayLike
+from manyarms.typing import AnyArray, Array, ArrayLike
 
 
 def as_lengthscale(lengthscale: ArrayLike) -> Array:
     """One positive number, or one per column, read-only."""
     try:
-        scales = np.array(lengthscale, dtype=np.float64)
+        given: AnyArray = np.asarray(lengthscale)
+        if given.size and given.dtype.kind not in "fiu":
+            raise TypeError(f"of {given.dtype}")
+        scales = given.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise KernelError(
-            f"lengthscale must be one number or one per column, got {lengthscale!r}"
+            f"lengthscale must be one number or one per column, got {shortened(lengthscale)}"
         ) from error
     if scales.ndim > 1 or scales.size == 0 or not np.all(np.isfinite(scales) & (scales > 0)):
         raise KernelError(
-            f"lengthscale must be positive: one number, or one per column; got {lengthscale!r}"
+            f"lengthscale must be positive: one number, or one per column; got "
+            f"{shortened(lengthscale)}"
         )
     scales.setflags(write=False)
     return scales

@@ -10,15 +10,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import combinations, product
+from math import comb
 from typing import Any
 
 import numpy as np
 
-from manyarms.errors import ArmsError, KernelError
+from manyarms.errors import ArmsError, KernelError, shortened
 from manyarms.kernels.bags import NUMBER_LIMIT, Bags, Numbers, checked, cosines, ends_of
-from manyarms.kernels.objects import NOTHING, ObjectKernel, shortened
+from manyarms.kernels.objects import NOTHING, ObjectKernel
 from manyarms.numbers import whole
 from manyarms.typing import Array
+
+LONGEST = 52
+"""Letters of a word, at most: as many as words over two letters can have."""
+NEIGHBOURS = 100_000
+"""Words that one word may count as, at most: each takes its turn."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +99,10 @@ class Spectrum(ObjectKernel):
     def __post_init__(self) -> None:
         whole(self.length, "length", error=KernelError)
         letters = len(self.encoder.alphabet)
-        if letters**self.length > NUMBER_LIMIT:
+        if self.length * np.log2(letters) > np.log2(NUMBER_LIMIT) or self.length > LONGEST:
             raise KernelError(
-                f"words must be fewer than 2⁵², got {letters}^{self.length}; give a shorter length"
+                f"words must be fewer than 2⁵² and of at most {LONGEST} letters, got "
+                f"{letters}^{shortened(self.length)}; give a shorter length"
             )
         if self.complement is not None:
             opposite = self._opposite
@@ -170,7 +177,15 @@ class Mismatch(Spectrum):
         super().__post_init__()
         if whole(self.mismatches, "mismatches", at_least=0, error=KernelError) >= self.length:
             raise KernelError(
-                f"mismatches must be fewer than the length {self.length}, got {self.mismatches}"
+                f"mismatches must be fewer than the length {self.length}, got "
+                f"{shortened(self.mismatches)}"
+            )
+        others = len(self.alphabet) - 1
+        neighbours = sum(comb(self.length, i) * others**i for i in range(self.mismatches + 1))
+        if neighbours > NEIGHBOURS:
+            raise KernelError(
+                f"a word must have at most {NEIGHBOURS:,} neighbours, got {neighbours:,}; give "
+                "fewer mismatches or a shorter length"
             )
 
     def _words(self, letters: list[Numbers]) -> list[Numbers]:

@@ -27,7 +27,7 @@ from manyarms.errors import (
 from manyarms.kernels import Kernel, as_kernel
 from manyarms.kernels.objects import encoder_of, shown
 from manyarms.machine import half_the_memory
-from manyarms.numbers import real, whole
+from manyarms.numbers import MOST_AT_ONCE, real, whole
 from manyarms.policies.batches import BatchRule, GlobalRule
 from manyarms.policies.checks import (
     NO_ARMS,
@@ -243,7 +243,7 @@ class Policy:
         What a radius promises holds for sets that change (the paper's appendix A): `Certified`,
         `Theory` and `LogDet` contain f everywhere; `Bayes` is taken for k arms.
         """
-        size = n if n is None or (type(n) is int and n > 0) else whole(n, "n")
+        size = None if n is None else whole(n, "n", at_most=MOST_AT_ONCE)
         if arms is None:
             self._check_table()
             k = len(self.arms)

@@ -62,6 +62,9 @@ class Head:
 
 START = Head(0, FIRST)
 
+SALVAGE = "salvage what is whole with `manyarms doctor`"
+"""What to do about a study that is damaged."""
+
 
 def row_after(head: Head, kind: str, time: float, payload: dict[str, Any]) -> StoredEvent:
     """The row of an event that follows."""
@@ -114,9 +117,10 @@ def uncollected() -> Iterator[None]:
 def damaged(whole: int, what: str) -> StudyDamagedError:
     """The error for a log of which `whole` events are good."""
     return StudyDamagedError(
-        f"the log of this study is damaged: {what}; it is whole up to event {whole}, go back to a "
-        "copy or salvage those",
-        whole,
+        f"the log of this study is damaged: {what}; it is whole up to event {whole}",
+        "go back to a copy",
+        SALVAGE,
+        whole=whole,
     )
 
 

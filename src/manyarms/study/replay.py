@@ -11,7 +11,7 @@ import numpy as np
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Size
 from manyarms.campaign.settings import as_most, as_sign
-from manyarms.campaign.trials import CandidateId, Results
+from manyarms.campaign.trials import CandidateId, Forecast, Results
 from manyarms.pool.pool import Pool
 from manyarms.pool.stored import stored_pool, with_table
 from manyarms.study.log import LEARNING, Event
@@ -77,23 +77,28 @@ class Replay:
         told: list[Indices] = []
         values: list[float | None] = []
         noise: list[float | None] = []
+        forecasts: list[Forecast | None] = []
         for event, each, stop in zip(events, named, stops, strict=True):
             at = positions[stop - len(each) : stop]
-            self._apply_one(event, at)
-            if event.kind == "tell":
+            if event.kind != "tell":
+                self._apply_one(event, at)
+            else:
+                forecasts += self._tell(event, at)
                 told.append(at)
                 values += event.payload["values"]
                 noise += event.payload.get("noise", [None] * len(at))
         if told:
-            self.ledger = self.ledger.noted(np.concatenate(told), values, noise)
+            self.ledger = self.ledger.noted(np.concatenate(told), values, noise, forecasts)
 
     def _apply_one(self, event: Event, positions: Indices) -> None:
         payload = event.payload
         ledger = self.ledger
-        if event.kind == "tell":
-            self._tell(event, positions)
-        elif event.kind == "ask":
-            self.ledger = ledger.asked(positions.tolist(), payload["worker"], payload["until"])
+        if event.kind == "ask":
+            # Earlier versions wrote no forecasts.
+            forecasts = [each and Forecast(*each) for each in payload.get("forecasts", ())]
+            self.ledger = ledger.asked(
+                positions.tolist(), payload["worker"], payload["until"], forecasts
+            )
             self.learned = max(self.learned, payload["learned"])
         elif event.kind == "release":
             self.ledger = ledger.released(positions, payload["worker"])
@@ -109,16 +114,17 @@ class Replay:
                 self.n_sized = payload["size"][0]
             self.learned = max(self.learned, payload["step"])
 
-    def _tell(self, event: Event, positions: Indices) -> None:
-        """What a tell is but for its results."""
+    def _tell(self, event: Event, positions: Indices) -> list[Forecast | None]:
+        """What a tell is but for its results; returns what was predicted of them."""
         told = event.payload
-        self.ledger = self.ledger.released(positions, told["worker"])
+        self.ledger, forecasts = self.ledger.ended(positions, told["worker"])
         start = self.n_values
         self.n_values += len(told["values"]) - told["values"].count(None)
         if self.n_values > start:
             self.steps.append(ModelStep(event.number, start, self.n_values, self.pool))
         if "token" in told:
             self.tokens[told["token"]] = told["ids"], told["values"]
+        return forecasts
 
     def _add(self, event: Event, table: bytes) -> None:
         self.pool = with_table(self.pool, table, event.payload["next_row"])

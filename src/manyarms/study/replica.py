@@ -19,7 +19,7 @@ from typing import Any
 from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model
-from manyarms.campaign.trials import CandidateId
+from manyarms.campaign.trials import CandidateId, Forecast
 from manyarms.errors import StudyDamagedError, StudyStorageError
 from manyarms.study.learning import Resume, StepsTaken, learn
 from manyarms.study.log import LEARNING, START, Event, Head, uncollected
@@ -208,9 +208,10 @@ class Call:
         """One more event, now."""
         return self._transaction.append(kind, payload, time.time())
 
-    def asked(self, n: int, ledger: Ledger) -> list[CandidateId]:
-        """The ids of n candidates to try."""
-        return self._replica.campaign(self.model, ledger).asked(n)[1]
+    def asked(self, n: int, ledger: Ledger) -> tuple[list[CandidateId], list[Forecast | None]]:
+        """The ids of n candidates to try, and what is predicted of their results."""
+        found, ids = self._replica.campaign(self.model, ledger).asked(n)
+        return ids, [each.forecast for each in found.ledger.pending[-len(ids) :]]
 
     def learn(self) -> None:
         """The model takes the steps that are left."""

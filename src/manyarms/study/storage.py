@@ -21,8 +21,14 @@ from urllib.parse import quote
 import sqlalchemy as sa
 from sqlalchemy.pool import StaticPool
 
-from manyarms.errors import StudyDamagedError, StudyError, StudyStorageError, StudyVersionError
-from manyarms.study.log import START, Event, Head, checked, damaged, row_after
+from manyarms.errors import (
+    Advice,
+    StudyDamagedError,
+    StudyError,
+    StudyStorageError,
+    StudyVersionError,
+)
+from manyarms.study.log import SALVAGE, START, Event, Head, checked, damaged, row_after
 
 BUSY = 600.0
 """Seconds a writer waits for others."""
@@ -72,7 +78,8 @@ FORMAT = 2
 
 _head = sa.select(HEAD.c.number, HEAD.c.digest)
 _since = sa.select(EVENTS).where(EVENTS.c.number > sa.bindparam("after")).order_by(EVENTS.c.number)
-_insert, _move = sa.insert(EVENTS), sa.update(HEAD)
+_insert = sa.insert(EVENTS)
+_move = sa.update(HEAD)
 
 
 class Transaction:
@@ -193,8 +200,9 @@ class EventStore:
         """Make the tables and their first contents, in one transaction."""
         if not self._is_url and _size(self.location) and not _size(f"{self.location}-journal"):
             raise StudyError(
-                f"there is a file {self.shown} already; open it with Study.open, or give another "
-                "path"
+                f"there is a file {self.shown} already",
+                Advice("open it with {}", "Study.open"),
+                "give another path",
             )
         if not self._is_url and not Path(self.location).absolute().parent.is_dir():
             raise StudyError(
@@ -206,8 +214,9 @@ class EventStore:
                 connection.execute(sa.schema.CreateSchema(self._schema, if_not_exists=True))
             if sa.inspect(connection).get_table_names():
                 raise StudyError(
-                    f"there is a study in {self.shown} already; open it with Study.open, or give "
-                    "another place"
+                    f"there is a study in {self.shown} already",
+                    Advice("open it with {}", "Study.open"),
+                    "give another place",
                 )
             METADATA.create_all(connection)
             connection.execute(sa.insert(VERSION), {"version": FORMAT})
@@ -220,7 +229,9 @@ class EventStore:
         path = Path(self.location)
         if not self._is_url and not path.is_file():
             raise StudyError(
-                f"there is no study {self.shown}; make one with Study.create, or check the path"
+                f"there is no study {self.shown}",
+                Advice("make one with {}", "Study.create"),
+                "check the path",
             )
         if not self._is_url and not path.stat().st_size:
             raise self._interrupted()
@@ -233,7 +244,8 @@ class EventStore:
             raise self._interrupted()
         if "manyarms" not in tables:
             raise StudyError(
-                f"{self.shown} is not a study of manyarms; make one with Study.create elsewhere"
+                f"{self.shown} is not a study of manyarms",
+                Advice("make one with {} elsewhere", "Study.create"),
             )
         version = connection.execute(sa.select(VERSION.c.version)).scalar()
         if not isinstance(version, int) or version < 1:
@@ -285,10 +297,10 @@ class EventStore:
                 if found:
                     connection.execute(_move, asdict(now.head))
         except StudyStorageError:
-            what = str(error).partition(";")[0]
-            advice = "look at `history` before you call again, or tell with a token"
             raise StudyStorageError(
-                f"{what}; whether this call was written is not known: {advice}"
+                f"{error.problem}; whether this call was written is not known",
+                "look at `history` before you call again",
+                "tell with a token",
             ) from error
         return found
 
@@ -321,7 +333,7 @@ class EventStore:
         ) as error:  # text, or columns, that no one wrote
             self.close()
             raise StudyDamagedError(
-                f"{self.shown} is damaged: {error}; go back to a copy, or salvage what is whole"
+                f"{self.shown} is damaged: {error}", "go back to a copy", SALVAGE
             ) from error
         except BaseException:
             self.close()
@@ -329,7 +341,8 @@ class EventStore:
 
     def _interrupted(self) -> StudyError:
         return StudyError(
-            f"{self.shown} is empty, its creation was interrupted; make it again with Study.create"
+            f"{self.shown} is empty, its creation was interrupted",
+            Advice("make it again with {}", "Study.create"),
         )
 
     def _typed(self, error: sa.exc.DBAPIError) -> StudyError:
@@ -338,27 +351,24 @@ class EventStore:
             if str(error.orig).strip()
             else type(error.orig).__name__
         )
-        if "not a database" in what:
-            return StudyError(f"{self.shown} is not a study of manyarms: {what}; check the path")
-        broken = isinstance(error.orig, sqlite3.DatabaseError) and not isinstance(
-            error.orig, sqlite3.OperationalError
-        )
-        if broken or "malformed" in what or "no such" in what or "Could not decode" in what:
+        code = getattr(error.orig, "sqlite_errorcode", None)
+        if code == sqlite3.SQLITE_NOTADB:
+            return StudyError(f"{self.shown} is not a study of manyarms: {what}", "check the path")
+        if isinstance(error.orig, sqlite3.Error) and _is_damage(error.orig, code):
             return StudyDamagedError(
-                f"{self.shown} is damaged: {what}; go back to a copy, or salvage what is whole"
+                f"{self.shown} is damaged: {what}", "go back to a copy", SALVAGE
             )
         return StudyStorageError(
-            f"{self.shown} could not be used: {what}; nothing was written, mend that and call again"
+            f"{self.shown} could not be used: {what}",
+            "nothing was written, mend that and call again",
         )
 
     def _engine_here(self) -> sa.Engine:
         """The engine of this process: connections do not survive a fork."""
         if self._engine is None or self._process != os.getpid():
             self.close()
-            self._engine, self._process = (
-                self._server() if self._is_url else self._file(),
-                os.getpid(),
-            )
+            self._engine = self._server() if self._is_url else self._file()
+            self._process = os.getpid()
             self._letting_go = weakref.finalize(self, _dispose, self._engine, self._process)
         return self._engine
 
@@ -404,6 +414,17 @@ class EventStore:
             raise StudyError(
                 "a study in PostgreSQL needs psycopg: pip install 'manyarms[postgres]'"
             ) from error
+
+
+def _is_damage(error: sqlite3.Error, code: int | None) -> bool:
+    """Whether the file is not as it was written, as against a disk that refuses.
+
+    SQLITE_ERROR is a table or column that is not there, since the statements are always the same;
+    an error without a code is text that is not UTF-8, which Python finds.
+    """
+    if not isinstance(error, sqlite3.OperationalError):
+        return True
+    return code is None or code & 0xFF in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT)
 
 
 def _dispose(engine: sa.Engine, process: int) -> None:

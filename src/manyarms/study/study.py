@@ -22,7 +22,7 @@ from manyarms.campaign.settings import Direction, as_pool, as_seed
 from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
 from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, ParameterError
-from manyarms.numbers import real, whole
+from manyarms.numbers import MOST_AT_ONCE, real, whole
 from manyarms.policies import BKB
 from manyarms.pool.pool import Pool
 from manyarms.pool.stored import described, table_of, tables_of
@@ -126,7 +126,7 @@ class Study:
     def ask(self, n: int = 1, *, lease: float | None = None) -> list[CandidateId]:
         """The ids of n candidates to try; they are pending, for all who use the study, until told,
         released or expired."""
-        whole(n, "n")
+        whole(n, "n", at_most=MOST_AT_ONCE)
         seconds = self.lease if lease is None else _lease(lease)
         self._replica.catch_up(leave_last=True)
         with self._replica.writing() as call:
@@ -143,11 +143,18 @@ class Study:
                     },
                 )
             call.learn()
-            ids = call.asked(n, ledger)
+            ids, forecasts = call.asked(n, ledger)
             learned = call.replay.steps[-1].number if call.replay.steps else 0
             until = None if seconds is None else now + seconds
             call.append(
-                "ask", {"ids": ids, "worker": self.worker, "until": until, "learned": learned}
+                "ask",
+                {
+                    "ids": ids,
+                    "worker": self.worker,
+                    "until": until,
+                    "learned": learned,
+                    "forecasts": forecasts,
+                },
             )
         return ids
 
