@@ -136,6 +136,9 @@ class Tabular(Protocol):
     ) -> Record:
         """Learn rewards; returns which arms entered W, or takes that as it was decided before."""
 
+    def predict(self, *, arms: Indices) -> Prediction:
+        """Posterior mean and standard deviation of f at some arms."""
+
     def highest(self, *, exclude: Mask) -> int:
         """The arm of largest upper bound that is not excluded."""
 
@@ -419,6 +422,8 @@ class Model:
 
     def predict(self, arms: Indices) -> Prediction:
         """Mean and standard deviation of the rewards of some arms."""
+        if isinstance(self.policy, Tabular):
+            return self.policy.predict(arms=arms)
         predicted: Prediction = self.policy.predict(self.arms[arms])
         return predicted
 
