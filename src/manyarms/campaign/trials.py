@@ -1,6 +1,6 @@
 """What was asked and what came back: one entry for every result, in the order told."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +14,15 @@ CandidateId = int | str | tuple[Any, ...] | dict[str, Any]
 """Of a pool an id; of a box the point itself."""
 Results = tuple[Indices, Array, Array]
 """Arms, signed values and standard deviations, NaN where none was told, (n,) each."""
+
+
+class News(NamedTuple):
+    """Results that are learned at once, and how the books stand after them."""
+
+    new: Results
+    n_asked: int  # so many of them had been asked for
+    waiting: Indices  # positions of what is pending after them
+    results: Callable[[], Results]  # all there are, these included
 
 
 class _Failed:
