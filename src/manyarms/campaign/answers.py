@@ -75,7 +75,7 @@ def predict(campaign: Campaign, ids: Any, level: float) -> Predictions:
 
 def predict_rows(campaign: Campaign, table: Any, ids: Any, level: float) -> Predictions:
     """The same of candidates that are not in the pool."""
-    before = table_of(campaign, "predict rows of")
+    before = table_of(campaign.ledger, "predict rows of")
     pool = before.add(table, ids=ids)
     found = campaign.knowing(campaign.ledger.added(pool))
     return _predicted(found, np.arange(len(before), len(pool)), level)

@@ -75,17 +75,18 @@ class Range:
         values = np.clip(np.exp(scaled) if self.log else scaled, self.low, self.high)
         return np.asarray(np.rint(values) if self.whole else values)
 
-    def check(self, value: Any) -> None:
-        """Raise ArmsError where the value is not of this column."""
+    def check(self, value: Any) -> float | int:
+        """The value, a float or an int; ArmsError where it is not of this column."""
         kind = "a whole number" if self.whole else "a number"
         expected = f"{kind} from {self.low:g} to {self.high:g}"
         number = real(value, repr(self.name), expected, error=ArmsError)
         if not self.low <= number <= self.high or (self.whole and number != round(number)):
             raise ArmsError(f"{self.name!r} must be {expected}, got {value!r}")
+        return value if type(value) is int else number
 
-    def encode(self, value: Any) -> float:
-        """The encoded value, of one that was checked."""
-        return float(self._codes(np.array([float(value)]))[0])
+    def encode(self, values: Sequence[Any]) -> Array:
+        """The encoded values (n,), of such as were checked."""
+        return self._codes(np.array(values, dtype=np.float64))
 
     def decode(self, code: float) -> float | int:
         """The value."""
@@ -120,9 +121,9 @@ class Range:
     def beside(self, code: float) -> list[float]:
         """The steps next to one, of whole numbers."""
         value = self.decode(code)
-        return [
-            self.encode(other) for other in (value - 1, value + 1) if self.low <= other <= self.high
-        ]
+        others = [value - 1, value + 1]
+        codes = self.encode([each for each in others if self.low <= each <= self.high])
+        return [float(code) for code in codes]
 
 
 @dataclass(frozen=True)
@@ -148,18 +149,18 @@ class Choice:
     def _codes(self) -> dict[Any, int]:
         return {level: code for code, level in enumerate(self.levels)}
 
-    def check(self, value: Any) -> None:
-        """Raise ArmsError where the value is not of this column."""
-        self.encode(value)
-
-    def encode(self, value: Any) -> float:
-        """The code; ArmsError where the value is not of this column."""
+    def check(self, value: Any) -> Any:
+        """The level; ArmsError where the value is not of this column."""
         try:
-            return float(self._codes[value])
+            return self.levels[self._codes[value]]
         except (KeyError, TypeError) as error:
             raise ArmsError(
                 f"{self.name!r} must be one of {list(self.levels)}, got {value!r}"
             ) from error
+
+    def encode(self, values: Sequence[Any]) -> Array:
+        """The codes (n,), of levels."""
+        return np.array([self._codes[value] for value in values], dtype=np.float64)
 
     def decode(self, code: float) -> Any:
         """The value."""
@@ -261,9 +262,8 @@ class Box:
         values = self._values(point)
         # Points are ids too: NumPy's numbers would be written otherwise than Python's.
         plain = [value.item() if isinstance(value, np.generic) else value for value in values]
-        for column, value in zip(self.columns, plain, strict=True):
-            column.check(value)
-        return dict(zip(self.names, plain, strict=True)) if self.named else tuple(plain)
+        checked = [column.check(value) for column, value in zip(self.columns, plain, strict=True)]
+        return dict(zip(self.names, checked, strict=True)) if self.named else tuple(checked)
 
     def _values(self, point: Any) -> list[Any]:
         if self.named:
@@ -294,11 +294,11 @@ class Box:
         ArmsError
             A point is not of this box.
         """
-        rows = []
-        for point in self.points(points):
-            values = zip(self.columns, self._values(point), strict=True)
-            rows.append([column.encode(value) for column, value in values])
-        return np.array(rows, dtype=np.float64).reshape(-1, self.dimension)[:, self._order]
+        values = [self._values(point) for point in self.points(points)]
+        if not values:
+            return np.zeros((0, self.dimension))
+        columns = zip(self.columns, zip(*values, strict=True), strict=True)
+        return np.column_stack([column.encode(each) for column, each in columns])[:, self._order]
 
     def decode(self, rows: ArrayLike) -> list[Point]:
         """The points of rows.

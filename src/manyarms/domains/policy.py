@@ -18,11 +18,13 @@ from manyarms.kernels import as_kernel
 from manyarms.numbers import MOST_AT_ONCE, real, whole
 from manyarms.policies.bkb import BKB
 from manyarms.policies.checks import as_generator, as_rewards, as_weights
-from manyarms.policies.policy import Prediction
+from manyarms.policies.policy import Prediction, State
+from manyarms.search.work import OneThread
 from manyarms.sketch.confidence import Constant, Evidence, Guarantee, Radius
 from manyarms.sketch.dictionary import Chance
 from manyarms.sketch.embedding import check_kernel
 from manyarms.sketch.growing import Stack
+from manyarms.sketch.log import Log
 from manyarms.typing import Array, ArrayLike, Seed
 
 STARTS_KEPT = 1024
@@ -228,15 +230,41 @@ class DomainBKB:
         Record
             Which rows entered W.
         """
-        rows = self.domain.checked(arms) + 0.0  # no −0, which equals 0 and has other bytes
+        rows = self.as_told(arms)
         before = self._state
         policy = copy(before.policy)  # a twin learns: an error leaves this one as it was
         decided = policy.observe(rows, rewards, noise=noise, record=record)
         if len(rows):
-            weights = as_weights(noise, len(rows), self.noise**2)
-            told = np.column_stack([rows, weights, as_rewards(rewards, len(rows))])
-            self._state = self._learned(Learned(policy, before.told.appended(told)), rows)
+            told = before.told.appended(self._entries(rows, rewards, noise))
+            self._state = self._learned(Learned(policy, told), rows)
         return decided
+
+    def as_told(self, arms: ArrayLike) -> Array:
+        """Rows (n, d) of the domain as they are observed: without −0, which equals 0 and has other
+        bytes."""
+        return self.domain.checked(arms) + 0.0
+
+    def _entries(self, rows: Array, rewards: ArrayLike, noise: ArrayLike | None) -> Array:
+        """Observations as `Learned` keeps them, (n, d + 2)."""
+        n = len(rows)
+        return np.column_stack([rows, as_weights(noise, n, self.noise**2), as_rewards(rewards, n)])
+
+    def resumed(
+        self,
+        belief: Frozen,
+        norm: float | None,
+        arms: ArrayLike,
+        rewards: ArrayLike,
+        *,
+        noise: ArrayLike | None = None,
+    ) -> "DomainBKB":
+        """The same policy with a belief that was stored, given all that was observed till then;
+        this one stays as it is."""
+        rows = self.as_told(arms)
+        policy = self._state.policy.resumed(State(belief, Log(), len(rows), norm))
+        twin = copy(self)
+        twin._state = Learned(policy, Stack(self._entries(rows, rewards, noise)))
+        return twin
 
     def _learned(self, state: Learned, rows: Array) -> Learned:
         """The state after observations of these rows (n, d), which are in it."""
@@ -256,7 +284,8 @@ class DomainBKB:
             μ̃ and √(λσ̃²), (n,) each.
         """
         rows = X.rows if isinstance(X, Checked) else self.domain.checked(X)
-        mean, variance = self.belief.moments(rows, self.kernel.diag(rows))
+        with OneThread():  # the belief keeps what is made here: the next choice rests on it
+            mean, variance = self.belief.moments(rows, self.kernel.diag(rows))
         return Prediction(mean, np.sqrt(self.regularization * variance))
 
     @property
@@ -296,7 +325,8 @@ class DomainBKB:
     @property
     def effective_dimension(self) -> float:
         """d̃ = Σ ω σ̃² over the rows observed."""
-        return self.evidence.effective_dimension
+        with OneThread():  # as in `predict`
+            return self.evidence.effective_dimension
 
     @property
     def inducing(self) -> Array:

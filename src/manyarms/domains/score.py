@@ -7,6 +7,7 @@ import numpy as np
 
 from manyarms.beliefs.frozen import FEW, Frozen
 from manyarms.kernels import Kernel
+from manyarms.search.work import OneThread
 from manyarms.sketch.growing import Triangle
 from manyarms.sketch.linalg import TINY, squares
 from manyarms.typing import Array
@@ -78,7 +79,8 @@ class Score:
     @cached_property
     def _C(self) -> Triangle:
         """The factor of V with nothing waiting beside it: many rows are scored."""
-        return self.belief.factor.folded.C
+        with OneThread():  # the belief keeps it: later choices are the same with more threads
+            return self.belief.factor.folded.C
 
     def _parts(self, X: Array) -> tuple[Array, Array, Array, Array]:
         """u (n,), σ̃ (n,), z (m, n) and C⁻¹z (m, n), V = CCᵀ."""

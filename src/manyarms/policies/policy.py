@@ -243,7 +243,9 @@ class Policy:
         What a radius promises holds for sets that change (the paper's appendix A): `Certified`,
         `Theory` and `LogDet` contain f everywhere; `Bayes` is taken for k arms.
         """
-        size = None if n is None else whole(n, "n", at_most=MOST_AT_ONCE)
+        size = n
+        if n is not None and not (type(n) is int and 0 < n <= MOST_AT_ONCE):
+            size = whole(n, "n", at_most=MOST_AT_ONCE)
         if arms is None:
             self._check_table()
             k = len(self.arms)
@@ -354,14 +356,19 @@ class Policy:
             array.setflags(write=False)
         return scores
 
-    def predict(self, X: ArrayLike | None = None) -> Prediction:
-        """Posterior mean and standard deviation √(λσ̃²) of f at the arms, or at the rows of X
-        (objects where arms are)."""
-        if X is None:
+    def predict(self, X: ArrayLike | None = None, *, arms: ArrayLike | None = None) -> Prediction:
+        """Posterior mean and standard deviation √(λσ̃²) of f at all arms, at some of them by number,
+        or at the rows of X (objects where arms are)."""
+        moments = self._state.belief.moments
+        if arms is not None:
+            numbers = self._numbers(arms)
+            mean, variance = moments(self.arms[numbers], self._diag[numbers])
+        elif X is None:
             mean, variance, _ = self.scores()
-            return Prediction(mean.copy(), np.sqrt(self.regularization * variance))
-        rows = as_rows(encoded(X, self.kernel, self.n_features), self.n_features)
-        mean, variance = self._state.belief.moments(rows, self._diagonal(rows))
+            mean = mean.copy()
+        else:
+            rows = as_rows(encoded(X, self.kernel, self.n_features), self.n_features)
+            mean, variance = moments(rows, self._diagonal(rows))
         return Prediction(mean, np.sqrt(self.regularization * variance))
 
     @property

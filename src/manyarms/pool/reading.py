@@ -209,17 +209,25 @@ def _unreadable_file(path: Path, error: Exception) -> ArmsError:
                 f"cannot read {path}: it must be text in UTF-8, got other bytes",
                 "save it as CSV in UTF-8",
             )
-        with _opened(path) as file:
-            lines = csv.reader(file, delimiter=_separator(path))
-            n = len(next(lines, []))
-            long = next(((lines.line_num, len(row)) for row in lines if len(row) > n), None)
+        long = _long_line(path)
         if long is not None:
             return ArmsError(
-                f"cannot read {path}: its header names {n} columns, got {long[1]} fields in line "
-                f"{long[0]}",
+                f"cannot read {path}: its header names {long[0]} columns, got {long[1]} fields in "
+                f"line {long[2]}",
                 "quote fields that hold the separator",
             )
     return ArmsError(f"cannot read {path}: {_said(error)}", "check what it holds", by_frame)
+
+
+def _long_line(path: Path) -> tuple[int, int, int] | None:
+    """Fields of the header, and of the first line that has more of them, and its number."""
+    with _opened(path) as file:
+        lines = csv.reader(file, delimiter=_separator(path))
+        try:
+            n = len(next(lines, []))
+            return next(((n, len(row), lines.line_num) for row in lines if len(row) > n), None)
+        except csv.Error:  # a quote that is not closed
+            return None
 
 
 def _is_utf8(path: Path) -> bool:
