@@ -62,6 +62,7 @@ def top(campaign: Campaign, k: int, level: float) -> list[Candidate]:
     if gone.all():
         return []
     arms = campaign.proposer.leading(ledger, campaign.model, k, gone)
+    # An arm may stand for several candidates: so k arms are enough, and some may be too many.
     found: list[int] = []
     for arm in arms.tolist():
         members = ledger.candidates.members(arm)

@@ -175,9 +175,11 @@ class Study:
         """
         whole(n, "n", at_most=MOST_AT_ONCE)
         seconds = self.lease if lease is None else _lease(lease)
+        # Learn outside of the lock what can be learned; what is left is little.
         self._replica.catch_up(leave_last=True)
         with self._replica.writing() as call:
             now = time.time()
+            # Who expires is written down: replay must not depend on the clock.
             ledger = call.replay.ledger.expired(now)
             if len(ledger.pending) < len(call.replay.ledger.pending):
                 gone = [each for each in call.replay.leases if _is_over(each, now)]
@@ -191,6 +193,7 @@ class Study:
                 )
             call.learn()
             ids, forecasts = call.asked(n, ledger)
+            # Up to where the model had learned when it chose: others need not decide that again.
             learned = call.replay.steps[-1].number if call.replay.steps else 0
             until = None if seconds is None else now + seconds
             call.append(
