@@ -155,3 +155,15 @@ def test_a_noise_that_is_no_number_is_not_called_a_value():
 def test_callbacks_that_are_none():
     with pytest.raises(ParameterError, match="callbacks must be functions"):
         ma.maximize(lambda row: 1.0, np.eye(3), budget=3, callbacks=3)
+
+
+def test_what_is_wrong_with_a_csv_file_is_found_in_the_file(tmp_path):
+    path = tmp_path / "t.csv"
+    for text, message in [
+        (b"x,y\n1,2\n3,\xff\n", "must be text in UTF-8, got other bytes; save it as CSV in UTF-8"),
+        (b"x,y\n1,2\n3,4,5\n", "names 2 columns, got 3 fields in line 3; quote fields"),
+        (b'x,y\n1,"' + b"a\n" * 99_999, "check what it holds, or read it .* Pool.from_frame"),
+    ]:
+        path.write_bytes(text)
+        with pytest.raises(ArmsError, match=message):
+            Pool.from_csv(path)

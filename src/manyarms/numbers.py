@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.errors import ManyArmsError, ParameterError, shortened
+from manyarms.errors import ManyArmsError, ParameterError
 
 LARGEST = 1e100
 """Values, rewards and their noise in size, at most: squares and sums of so many then fit float64,
@@ -37,7 +37,7 @@ def real(
             number = np.inf
         if np.isfinite(number) and above < number < below and number >= at_least:
             return number
-    raise error(f"{name} must be {meaning}, got {shortened(value)}")
+    raise error("{option} must be {expected}, got {got}", option=name, expected=meaning, got=value)
 
 
 def whole(
@@ -54,7 +54,8 @@ def whole(
         if number >= at_least and (at_most is None or number <= at_most):
             return number
     end = "" if at_most is None else f" to {at_most:,}"
-    raise error(f"{name} must be a whole number from {at_least}{end}, got {shortened(value)}")
+    wanted = f"a whole number from {at_least}{end}"
+    raise error("{option} must be {expected}, got {got}", option=name, expected=wanted, got=value)
 
 
 def check_probability(name: str, value: float) -> None:

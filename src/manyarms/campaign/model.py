@@ -153,6 +153,9 @@ class Tabular(Protocol):
     ) -> Record:
         """Learn rewards; returns which arms entered W, or takes that as it was decided before."""
 
+    def predict(self, *, arms: Indices) -> Prediction:
+        """Posterior mean and standard deviation of f at some arms."""
+
     def highest(self, *, exclude: Mask) -> int:
         """The arm of largest upper bound that is not excluded."""
 
@@ -238,6 +241,7 @@ class Model:
                     lesson.fitted, lesson.warp, lesson.n_thorough, *results(), lesson.record
                 )
             return self.observed(arms, values, noise, lesson.record)
+        # Fit anew, or go on: what was fitted keeps its units until the next fit.
         n = self.n_results + len(arms)
         is_due = not may_wait and self.is_stale(n)
         if not is_due and not self.is_surprised(values):
@@ -366,6 +370,7 @@ class Model:
         to its table."""
         rows = as_rows(arms)
         old = self.policy
+        # W does not depend on the table: the belief goes on over another one as it is.
         if isinstance(old, Tabular) and not isinstance(old.belief, KeepsScores):
             return replace(self, arms=rows, policy=old.over(Checked(rows)), lesson=NOTHING)
         policy = _policy(self.settings, rows, old.kernel, self._variance, self.n_fitted)
@@ -460,6 +465,8 @@ class Model:
 
     def predict(self, arms: Indices) -> Prediction:
         """Mean and standard deviation of the rewards of some arms."""
+        if isinstance(self.policy, Tabular):
+            return self.policy.predict(arms=arms)
         predicted: Prediction = self.policy.predict(self.arms[arms])
         return predicted
 
@@ -488,6 +495,8 @@ class Model:
         """MOST of the arms, drawn by their leverage n·σ̃² without replacement."""
         _, std = self.policy.predict(self.arms[distinct])
         rng = np.random.default_rng([self.settings.seed, len(distinct)])
+        # The k largest of ln p + Gumbel noise are a draw without replacement by p (Efraimidis and
+        # Spirakis 2006).
         with np.errstate(divide="ignore"):
             keys = np.log(counts * np.square(std)) + rng.gumbel(size=len(distinct))
         return np.sort(np.argsort(-keys)[:MOST])

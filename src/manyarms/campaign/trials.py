@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from manyarms.errors import ObservationError, shortened
+from manyarms.errors import Advice, ObservationError, shortened
 from manyarms.numbers import LARGEST
 from manyarms.typing import Array, Indices
 
@@ -14,6 +14,7 @@ CandidateId = int | str | tuple[Any, ...] | dict[str, Any]
 """Of a pool an id; of a box the point itself."""
 Results = tuple[Indices, Array, Array]
 """Arms, signed values and standard deviations, NaN where none was told, (n,) each."""
+NO_VALUE = Advice("tell {} for a trial that gave none", "manyarms.FAILED")
 
 
 class News(NamedTuple):
@@ -151,24 +152,19 @@ def _is_sequence(values: Any) -> bool:
 def _number(item: Any) -> float:
     item = item.item() if isinstance(item, np.generic | np.ndarray) and np.size(item) == 1 else item
     if isinstance(item, str | bytes | bool) or item is None:
-        raise ObservationError(
-            f"a value must be a number, got {shortened(item)}; tell manyarms.FAILED for a trial "
-            "that gave none"
-        )
+        raise _wrong("a number", item, NO_VALUE)
     try:
         number = float(item)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ObservationError(
-            f"a value must be a number that fits a float, got {shortened(item)}; tell "
-            "manyarms.FAILED for a trial that gave none"
-        ) from error
+        raise _wrong("a number that fits a float", item, NO_VALUE) from error
     if not np.isfinite(number):
-        raise ObservationError(
-            f"a value must be finite, got {shortened(item)}; tell manyarms.FAILED for a trial that "
-            "gave none"
-        )
+        raise _wrong("finite", item, NO_VALUE)
     if abs(number) > LARGEST:
-        raise ObservationError(
-            f"a value must be at most {LARGEST:.0e} in size, got {shortened(item)}; use other units"
-        )
+        raise _wrong(f"at most {LARGEST:.0e} in size", item, Advice("use other units"))
     return number
+
+
+def _wrong(expected: str, got: Any, advice: Advice) -> ObservationError:
+    return ObservationError(
+        "a value must be {expected}, got {got}", advice, expected=expected, got=got
+    )
