@@ -24,6 +24,7 @@ from manyarms.errors import StudyDamagedError, StudyStorageError
 from manyarms.study.learning import Resume, StepsTaken, learn
 from manyarms.study.log import LEARNING, START, Event, Head, uncollected
 from manyarms.study.replay import Replay
+from manyarms.study.signals import deferred, interruptible
 from manyarms.study.snapshot import EVERY, resume, take
 from manyarms.study.spec import campaign_of
 from manyarms.study.storage import EventStore, Transaction
@@ -69,7 +70,7 @@ class Replica:
     def writing(self) -> Iterator["Call"]:
         """A transaction: events of others are taken in first, those appended are applied after the
         commit."""
-        with self._lock:
+        with self._lock, deferred():
             with self._store.writing() as transaction:
                 self._take_in(transaction)
                 call = Call(self, transaction)
@@ -104,7 +105,8 @@ class Replica:
         taken, it starts anew."""
         with self._all_or_nothing():
             if self._is_torn:
-                self._read_all(transaction)
+                with interruptible():
+                    self._read_all(transaction)
                 return
             events = transaction.since(self.head)
             number = self.replay.steps[self._done - 1].number if self._done else 0
@@ -170,7 +172,10 @@ class Replica:
         if self._done or not self.replay.steps:
             return None
         try:
-            with nullcontext(transaction) if transaction else self._store.reading() as open_:
+            with (
+                deferred(),
+                nullcontext(transaction) if transaction else self._store.reading() as open_,
+            ):
                 found = resume(open_, self.replay, self._begun.model, after)
         except StudyDamagedError as error:
             warnings.warn(
@@ -210,15 +215,18 @@ class Call:
 
     def asked(self, n: int, ledger: Ledger) -> list[CandidateId]:
         """The ids of n candidates to try."""
-        return self._replica.campaign(self.model, ledger).asked(n)[1]
+        with interruptible():
+            return self._replica.campaign(self.model, ledger).asked(n)[1]
 
     def learn(self) -> None:
         """The model takes the steps that are left."""
         if self.done < len(self.replay.steps):
             resume = self._replica.resume
-            self.adopt(
-                self._replica._next(math.inf, lambda after: resume(after, self._transaction))
-            )
+            with interruptible():
+                found = self._replica._next(
+                    math.inf, lambda after: resume(after, self._transaction)
+                )
+            self.adopt(found)
             self._replica._unwritten = None
 
     def adopt(self, found: StepsTaken) -> None:
