@@ -17,12 +17,16 @@ from typing import Any
 
 Handler = Callable[[int, FrameType | None], Any]
 
+NAMES = ["INT", "TERM", "HUP", "QUIT", "BREAK", "ALRM", "VTALRM", "PROF", "USR1", "USR2", "XCPU"]
+SIGNALS = [getattr(signal, f"SIG{name}") for name in NAMES if hasattr(signal, f"SIG{name}")]
+"""Those for which people install handlers that raise."""
+
 
 class Deferral:
     """The handlers of this process, set aside."""
 
     def __init__(self) -> None:
-        found = {number: signal.getsignal(number) for number in signal.valid_signals()}
+        found = {number: signal.getsignal(number) for number in SIGNALS}
         self._handlers: dict[int, Handler] = {
             number: handler for number, handler in found.items() if callable(handler)
         }
