@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from manyarms.campaign.campaign import Campaign, table_of
 from manyarms.campaign.certificate import Certificate, accuracy, promise
+from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.trials import CandidateId
-from manyarms.errors import StateError
+from manyarms.errors import Advice, StateError
 from manyarms.numbers import real, whole
-from manyarms.typing import Array, Indices
+from manyarms.typing import Array, Indices, Mask
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,22 @@ def top(campaign: Campaign, k: int, level: float) -> list[Candidate]:
     k = whole(k, "k")
     _check_told(campaign)
     ledger = campaign.ledger
-    mean = campaign.proposer.means(ledger, campaign.model)[ledger.candidates.arm_of]
-    mean[ledger.outcomes.out] = -np.inf
-    n = min(k, int(np.isfinite(mean).sum()))
-    order = np.argsort(-mean, kind="stable")[:n]
-    return _candidates(campaign, order.tolist(), level) if n else []
+    gone = _gone(ledger)
+    if gone.all():
+        return []
+    arms = campaign.proposer.leading(ledger, campaign.model, k, gone)
+    found: list[int] = []
+    for arm in arms.tolist():
+        members = ledger.candidates.members(arm)
+        found.extend(members[~ledger.outcomes.out[members]].tolist())
+    return _candidates(campaign, found[:k], level)
+
+
+def _gone(ledger: Ledger) -> Mask:
+    """(A,) arms all of whose candidates are retired or failed."""
+    gone = np.ones(len(ledger.candidates.X), dtype=bool)
+    gone[ledger.candidates.arm_of[~ledger.outcomes.out]] = False
+    return gone
 
 
 def predict(campaign: Campaign, ids: Any, level: float) -> Predictions:
@@ -63,7 +75,7 @@ def predict(campaign: Campaign, ids: Any, level: float) -> Predictions:
 
 def predict_rows(campaign: Campaign, table: Any, ids: Any, level: float) -> Predictions:
     """The same of candidates that are not in the pool."""
-    before = table_of(campaign, "predict rows of")
+    before = table_of(campaign.ledger, "predict rows of")
     pool = before.add(table, ids=ids)
     found = campaign.knowing(campaign.ledger.added(pool))
     return _predicted(found, np.arange(len(before), len(pool)), level)
@@ -79,9 +91,7 @@ def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
     ledger = found.ledger
     model = found.model
     arm = int(ledger.candidates.arm_of[best])
-    # Arms all of whose candidates are retired or failed, and the recommended one.
-    gone = np.ones(len(ledger.candidates.X), dtype=bool)
-    gone[ledger.candidates.arm_of[~ledger.outcomes.out]] = False
+    gone = _gone(ledger)
     gone[arm] = True
     is_alone = bool(gone.all())
     rival = arm if is_alone else found.proposer.rival(ledger, model, gone)
@@ -129,7 +139,7 @@ def noise(campaign: Campaign) -> float:
 
 def _check_told(campaign: Campaign) -> None:
     if not campaign.model.n_results:
-        raise StateError("no value was told yet: call tell() first")
+        raise StateError("no value was told yet", Advice("call {} first", "tell()"))
 
 
 def _best(campaign: Campaign) -> int:
@@ -174,4 +184,4 @@ def _candidates(campaign: Campaign, positions: Sequence[int], level: float) -> l
 
 def _quantile(level: float) -> float:
     real(level, "level", "a probability between 0 and 1", above=0, below=1)
-    return float(ndtri(0.5 + level / 2))
+    return float(scipy.special.ndtri(0.5 + level / 2))

@@ -33,6 +33,25 @@ class Points:
         for point in self.box.points(points):
             if self._position(_key(point)) is None:
                 new.setdefault(_key(point), point)
+        return self._grown(new)
+
+    def taken_in(self, points: Sequence[Any]) -> tuple["Points", Indices]:
+        """These and more, and where the points are, (n,): several that were checked before, as a
+        log has them."""
+        names = self.box.names
+        keys = [
+            tuple(point[name] for name in names) if self.box.named else tuple(point)
+            for point in points
+        ]
+        new: dict[tuple[Any, ...], Any] = {}
+        for key, point in zip(keys, points, strict=True):
+            if self._position(key) is None:
+                new.setdefault(key, point)
+        grown = self._grown(dict(zip(new, self.box.points(list(new.values())), strict=True)))
+        return grown, np.array([grown._at[key] for key in keys], dtype=np.intp)
+
+    def _grown(self, new: dict[tuple[Any, ...], Point]) -> "Points":
+        """These and new ones, by key."""
         if not new:
             return self
         at = self._at

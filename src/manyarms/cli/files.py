@@ -180,7 +180,7 @@ def doctor(
             known.verify()
             events = list(known.events())
     except StudyDamagedError as error:
-        return _operate(study, str(error), salvage, as_json)
+        return _operate(study, error.problem, salvage, as_json)
     if salvage is not None:
         raise InputError(
             f"{place(study)} is whole, there is nothing to salvage; `manyarms export` makes a copy"
@@ -206,12 +206,14 @@ def doctor(
 def _operate(study: str, problem: str, new: str | None, as_json: bool) -> int:
     """Say what can be saved of a damaged study, and save it where a new one is asked for."""
     if "://" in study:
-        raise StudyDamagedError(f"{problem}; restore it from the backups of the server")
+        raise StudyDamagedError(problem, "restore it from the backups of the server")
     with tempfile.TemporaryDirectory() as folder:
         try:
             saved = save_whole_events(study, new or Path(folder) / "tried.db")
         except StudyDamagedError as error:
-            raise StudyDamagedError(f"{problem}; and {error}; go back to a copy") from error
+            raise StudyDamagedError(
+                f"{problem}; and {error.problem}", "go back to a copy"
+            ) from error
     data = {"whole": False, "problem": problem, **asdict(saved), "salvaged": new and place(new)}
     what = (
         f"{count(saved.events, 'event')} with {count(saved.results, 'result')}, {saved.lost:,} lost"

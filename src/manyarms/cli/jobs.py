@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from manyarms.campaign.trials import LARGEST, CandidateId
+from manyarms.campaign.trials import CandidateId
 from manyarms.cli.app import InputError
+from manyarms.numbers import LARGEST
 
 GRACE = 3.0
 """Seconds between asking a command to end and ending it."""

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from manyarms.campaign.trials import FAILED, LARGEST, CandidateId
+from manyarms.campaign.trials import FAILED, CandidateId
 from manyarms.cli.app import InputError
 from manyarms.errors import UnknownArmError
+from manyarms.numbers import LARGEST
 from manyarms.pool.pool import Pool
 from manyarms.pool.reading import read_csv
 from manyarms.pool.stored import described
@@ -65,9 +66,14 @@ def free(name: str, pool: Pool) -> str:
 def as_ids(pool: Pool, texts: list[str]) -> list[CandidateId]:
     """Ids as they are typed, in the type that the pool has; UnknownArmError where one is not
     there."""
-    ids: list[Any] = list(texts) if pool.ids.dtype == object else [_number(text) for text in texts]
+    ids = typed_ids(pool, texts)
     pool.positions(ids)
     return ids
+
+
+def typed_ids(pool: Pool, texts: list[str]) -> list[Any]:
+    """Ids in the type that the pool has, whether they are there or not."""
+    return list(texts) if pool.ids.dtype == object else [_number(text) for text in texts]
 
 
 def _number(text: str) -> int | str:
@@ -163,15 +169,13 @@ def results_in(path: Path, pool: Pool, value: str | None, noise: str | None, dec
 
 def _ids_in(pool: Pool, rows: list[Any]) -> list[CandidateId]:
     """The ids of rows; UnknownArmError names the first row whose id is not there."""
+    ids = typed_ids(pool, [id for _, id, *_ in rows])
     try:
-        return as_ids(pool, [id for _, id, *_ in rows])
-    except UnknownArmError:
-        for where, id, *_ in rows:
-            try:
-                as_ids(pool, [id])
-            except UnknownArmError as error:
-                raise UnknownArmError(f"{where}: {error}") from None
-        raise
+        pool.positions(ids)
+    except UnknownArmError as error:
+        where = rows[ids.index(error.fields["id"])][0]
+        raise UnknownArmError(f"{where}: {error}") from None
+    return ids
 
 
 def results_told(event: Event) -> Iterator[tuple[CandidateId, float | None, float | None]]:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from manyarms.arms.groups import group
-from manyarms.errors import ArmsError
+from manyarms.errors import Advice, ArmsError
 from manyarms.pool.columns import Column
 from manyarms.pool.deciding import decide
 from manyarms.pool.ids import Ids
@@ -104,11 +104,10 @@ def _decided(
         columns = tuple(column(name, True) for name in frame.columns)
     if not encoded_columns(columns) and texts:
         raise ArmsError(
-            f"a pool needs features, got only text ({quoted(texts)}) to tell candidates by; add "
-            "columns of numbers, "
-            'categories or fingerprints (strings or lists of 0 and 1, columns={"fingerprint": '
-            '"bits"}), '
-            f'or declare columns={{{texts[0]!r}: "categorical"}}'
+            f"a pool needs features, got only text ({quoted(texts)}) to tell candidates by",
+            "add columns of numbers or categories",
+            Advice("add fingerprints (bits, {})", "columns", {"fingerprint": "bits"}),
+            Advice("declare {}", "columns", {texts[0]: "categorical"}),
         )
     if not encoded_columns(columns):
         raise ArmsError(
@@ -125,15 +124,17 @@ def check_missing(column: Column, values: pl.Series, missing: str, label: Label)
     ):
         return
     row = values.is_null().arg_max() or 0
-    advice = (
-        f'a column of type {column.type} has no level for it: fill it, or give missing="drop"'
-        if missing == "category"
-        else 'fill it, leave the row out (missing="drop"), or make it a category '
-        '(missing="category")'
-    )
+    in_all = f"({counted(values.null_count(), 'row')} in all)"
+    advice: list[str | Advice] = ["fill it", Advice("leave the row out ({})", "missing", "drop")]
+    if missing == "category":
+        in_all += f", and the type {column.type} has no level for it"
+    else:
+        advice.append(Advice("make it a category ({})", "missing", "category"))
     raise ArmsError(
-        f"column {column.name!r} misses a value in {label(row)} "
-        f"({counted(values.null_count(), 'row')} in all); {advice}"
+        f"column {{column!r}} misses a value in {{place}} {in_all}",
+        *advice,
+        column=column.name,
+        **label(row),
     )
 
 

@@ -12,7 +12,7 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 
-from manyarms.errors import ArmsError, ParameterError
+from manyarms.errors import Advice, ArmsError, ParameterError, shortened
 from manyarms.pool.forked import check_threads
 from manyarms.pool.values import is_bits
 from manyarms.typing import ArrayLike
@@ -37,8 +37,10 @@ FOREIGN = (
     pl.exceptions.PolarsError,
 )
 """What other libraries raise at a table that they cannot read."""
-GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
-"""How archives begin."""
+GZIP = b"\x1f\x8b"
+"""How a gzipped file begins."""
+ZIP = b"PK\x03\x04"
+"""How a workbook begins, which is an archive."""
 TYPED = 10_000
 """Rows of a CSV file that its types are guessed from; all, where that fails."""
 
@@ -61,7 +63,9 @@ def read_csv(
     """`texts` are read as strings, as is the id unless all are numbers written plainly; `kept` are
     not searched for numbers."""
     if decimal not in (".", ","):
-        raise ParameterError(f'decimal must be "." or ",", got {decimal!r}')
+        raise ParameterError(
+            '{option} must be "." or ",", got {got}', option="decimal", got=decimal
+        )
     parse = partial(
         pl.read_csv, path, separator=_separator(path), decimal_comma=decimal == ",", glob=False
     )
@@ -122,12 +126,12 @@ def _first_line(path: Path) -> str:
         return file.readline(1 << 20)
 
 
-def _opened(path: Path) -> IO[str]:
+def _opened(path: Path, errors: str = "replace") -> IO[str]:
     """The text of a file, plain or gzipped."""
     how: dict[str, Any] = {
         "mode": "rt",
         "encoding": "utf-8-sig",
-        "errors": "replace",
+        "errors": errors,
         "newline": "",
     }
     return cast(IO[str], gzip.open(path, **how) if _begins_with(path, GZIP) else path.open(**how))
@@ -187,31 +191,51 @@ def _attempt(path: Path, read: Callable[[], Read]) -> Read:
     try:
         return read()
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise ArmsError(f"cannot read {path}: {_why(path, error)}") from error
+        raise _unreadable_file(path, error) from error
 
 
-def _why(path: Path, error: Exception) -> str:
-    """What is wrong with a file, and what to do."""
+def _unreadable_file(path: Path, error: Exception) -> ArmsError:
+    """What is wrong with a file, found by a look at it, and what to do."""
+    by_frame = Advice("read it into a data frame for {}", "Pool.from_frame")
     if path.stat().st_size and _begins_with(path, ZIP):
-        return (
-            "it is a workbook or another archive; save the sheet as CSV, or read it into a data "
-            "frame yourself"
+        return ArmsError(
+            f"cannot read {path}: it is a workbook or another archive",
+            "save the sheet as CSV",
+            by_frame,
         )
-    if "utf-8" in str(error):
-        return "it must be text in UTF-8, got other bytes; save it as CSV in UTF-8"
-    if "more fields" in str(error):
-        with _opened(path) as file:
-            lines = csv.reader(file, delimiter=_separator(path))
-            n = len(next(lines))
-            line, fields = next(
-                ((lines.line_num, len(row)) for row in lines if len(row) > n), (0, 0)
+    if not is_parquet(path) and not isinstance(error, OSError):
+        if not _is_utf8(path):
+            return ArmsError(
+                f"cannot read {path}: it must be text in UTF-8, got other bytes",
+                "save it as CSV in UTF-8",
             )
-        if line:
-            return (
-                f"its header names {n} columns, got {fields} fields in line {line}; quote fields "
-                "that hold the separator"
+        long = _long_line(path)
+        if long is not None:
+            return ArmsError(
+                f"cannot read {path}: its header names {long[0]} columns, got {long[1]} fields in "
+                f"line {long[2]}",
+                "quote fields that hold the separator",
             )
-    return f"{_said(error)}; check what it holds, or read it into a data frame yourself"
+    return ArmsError(f"cannot read {path}: {_said(error)}", "check what it holds", by_frame)
+
+
+def _long_line(path: Path) -> tuple[int, int, int] | None:
+    """Fields of the header, and of the first line that has more of them, and its number."""
+    with _opened(path) as file:
+        lines = csv.reader(file, delimiter=_separator(path))
+        try:
+            n = len(next(lines, []))
+            return next(((n, len(row), lines.line_num) for row in lines if len(row) > n), None)
+        except csv.Error:  # a quote that is not closed
+            return None
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        with _opened(path, errors="strict") as file:
+            return all(file)
+    except UnicodeDecodeError:
+        return False
 
 
 def _said(error: Exception) -> str:
@@ -314,8 +338,9 @@ def as_series(name: str, values: list[Any]) -> pl.Series:
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
         came = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise ArmsError(
-            f"column {name!r} must hold values of one type, got {came}; convert them first "
-            f"({_said(error)})"
+            f"column {{column!r}} must hold values of one type, got {came}",
+            "convert them first",
+            column=name,
         ) from error
 
 
@@ -334,15 +359,14 @@ def read_array(X: ArrayLike, names: Sequence[str] | None) -> pl.DataFrame:
             f"X must have shape (n_candidates, n_columns), got {array.shape}; a single column is "
             "X.reshape(-1, 1)"
         )
-    names = [f"x{j}" for j in range(array.shape[1])] if names is None else list(names)
-    if (
-        len(names) != array.shape[1]
-        or len(set(names)) < len(names)
-        or not all(isinstance(name, str) for name in names)
-    ):
+    width = array.shape[1]
+    given = [f"x{j}" for j in range(width)] if names is None else names
+    listed = list(given) if isinstance(given, Iterable) else []
+    strings = [str(name) for name in listed if isinstance(name, str)]
+    if len(strings) != len(listed) or len(strings) != width or len(set(strings)) < width:
         raise ParameterError(
-            f"names must be {array.shape[1]} different strings, one for each column of X, got "
-            f"{names!r}"
+            f"names must be {width} different strings, one for each column of X, got "
+            f"{shortened(names)}"
         )
     array = (
         array.astype(np.float64)
@@ -350,5 +374,5 @@ def read_array(X: ArrayLike, names: Sequence[str] | None) -> pl.DataFrame:
         else array
     )
     return pl.DataFrame(
-        [pl.Series(name, np.ascontiguousarray(array[:, j])) for j, name in enumerate(names)]
+        [pl.Series(name, np.ascontiguousarray(array[:, j])) for j, name in enumerate(strings)]
     )

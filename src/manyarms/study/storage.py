@@ -23,9 +23,15 @@ from urllib.parse import quote
 import sqlalchemy as sa
 from sqlalchemy.pool import StaticPool
 
-from manyarms.errors import StudyDamagedError, StudyError, StudyStorageError, StudyVersionError
+from manyarms.errors import (
+    Advice,
+    StudyDamagedError,
+    StudyError,
+    StudyStorageError,
+    StudyVersionError,
+)
 from manyarms.study.location import as_location
-from manyarms.study.log import START, Event, Head, checked, damaged, row_after
+from manyarms.study.log import SALVAGE, START, Event, Head, checked, damaged, row_after
 from manyarms.study.signals import deferred, interruptible
 from manyarms.study.waiting import BUSY, Turns, process_with_lock
 
@@ -85,7 +91,8 @@ FORMAT = 2
 
 _head = sa.select(HEAD.c.number, HEAD.c.digest)
 _since = sa.select(EVENTS).where(EVENTS.c.number > sa.bindparam("after")).order_by(EVENTS.c.number)
-_insert, _move = sa.insert(EVENTS), sa.update(HEAD)
+_insert = sa.insert(EVENTS)
+_move = sa.update(HEAD)
 
 _CONNECTING = threading.Lock()
 _STORES: "weakref.WeakSet[EventStore]" = weakref.WeakSet()
@@ -220,8 +227,9 @@ class EventStore:
                 connection.execute(sa.schema.CreateSchema(self._place.schema, if_not_exists=True))
             if sa.inspect(connection).get_table_names():
                 raise StudyError(
-                    f"there is a study in {self.shown} already; open it with Study.open, or give "
-                    "another place"
+                    f"there is a study in {self.shown} already",
+                    Advice("open it with {}", "Study.open"),
+                    "give another place",
                 )
             METADATA.create_all(connection)
             connection.execute(sa.insert(VERSION), {"version": FORMAT})
@@ -234,11 +242,12 @@ class EventStore:
         try:
             if _size(path) and not _size(_journal(path)):
                 raise StudyError(
-                    f"there is a file {self.shown} already; open it with Study.open, or give "
-                    "another path"
+                    f"there is a file {self.shown} already",
+                    Advice("open it with {}", "Study.open"),
+                    "give another path",
                 )
             if not path.parent.is_dir():
-                raise StudyError(f"there is no directory {path.parent}; make it first")
+                raise StudyError(f"there is no directory {path.parent}", "make it first")
             if path.is_file():  # empty, or of a creation that was interrupted
                 path.chmod(OWN)
             else:
@@ -256,7 +265,9 @@ class EventStore:
                 raise self._refused(error.strerror or str(error)) from error
             if not is_there:
                 raise StudyError(
-                    f"there is no study {self.shown}; make one with Study.create, or check the path"
+                    f"there is no study {self.shown}",
+                    Advice("make one with {}", "Study.create"),
+                    "check the path",
                 )
             if is_empty:
                 raise self._interrupted()
@@ -319,10 +330,10 @@ class EventStore:
                 if found:
                     connection.execute(_move, asdict(now.head))
         except StudyStorageError:
-            what = str(error).partition(";")[0]
-            advice = "look at `history` before you call again, or tell with a token"
             raise StudyStorageError(
-                f"{what}; whether this call was written is not known: {advice}"
+                f"{error.problem}; whether this call was written is not known",
+                "look at `history` before you call again",
+                "tell with a token",
             ) from error
         return found
 
@@ -352,7 +363,7 @@ class EventStore:
             ) as error:  # text, or columns, that no one wrote
                 self.close()
                 raise StudyDamagedError(
-                    f"{self.shown} is damaged: {error}; go back to a copy, or salvage what is whole"
+                    f"{self.shown} is damaged: {error}", "go back to a copy", SALVAGE
                 ) from error
             except BaseException:
                 self.close()
@@ -437,33 +448,34 @@ class EventStore:
     def _replaced(self) -> StudyError:
         self._is_replaced = True
         return StudyError(
-            f"{self.shown} was replaced, removed or set back since it was opened; nothing is read "
-            "or written until the study is opened again"
+            f"{self.shown} was replaced, removed or set back since it was opened, so nothing is "
+            "read or written",
+            Advice("open it again with {}", "Study.open"),
         )
 
     def _interrupted(self) -> StudyError:
         return StudyError(
-            f"{self.shown} is empty, its creation was interrupted; make it again with Study.create"
+            f"{self.shown} is empty, its creation was interrupted",
+            Advice("make it again with {}", "Study.create"),
         )
 
     def _typed(self, error: Exception) -> StudyError:
         cause = _cause(error)
         said = self._place.without_secrets(str(cause)).strip()
         what = said.splitlines()[0] if said else type(cause).__name__
-        if "not a database" in what:
-            return StudyError(f"{self.shown} is not a study of manyarms: {what}; check the path")
-        broken = isinstance(cause, sqlite3.DatabaseError) and not isinstance(
-            cause, sqlite3.OperationalError
-        )
-        if broken or "malformed" in what or "no such" in what or "Could not decode" in what:
+        code = getattr(cause, "sqlite_errorcode", None)
+        if code == sqlite3.SQLITE_NOTADB:
+            return StudyError(f"{self.shown} is not a study of manyarms: {what}", "check the path")
+        if isinstance(cause, sqlite3.Error) and _is_damage(cause, code):
             return StudyDamagedError(
-                f"{self.shown} is damaged: {what}; go back to a copy, or salvage what is whole"
+                f"{self.shown} is damaged: {what}", "go back to a copy", SALVAGE
             )
         return self._refused(what)
 
     def _refused(self, what: str) -> StudyStorageError:
         return StudyStorageError(
-            f"{self.shown} could not be used: {what}; nothing was written, mend that and call again"
+            f"{self.shown} could not be used: {what}",
+            "nothing was written, mend that and call again",
         )
 
     def _engine_here(self) -> sa.Engine:
@@ -518,7 +530,8 @@ class EventStore:
 
     def _foreign(self) -> StudyError:
         return StudyError(
-            f"{self.shown} is not a study of manyarms; make one with Study.create elsewhere"
+            f"{self.shown} is not a study of manyarms",
+            Advice("make one with {} elsewhere", "Study.create"),
         )
 
     def _server(self) -> sa.Engine:
@@ -540,6 +553,17 @@ class EventStore:
             raise StudyError(
                 "a study in PostgreSQL needs psycopg: pip install 'manyarms[postgres]'"
             ) from error
+
+
+def _is_damage(error: sqlite3.Error, code: int | None) -> bool:
+    """Whether the file is not as it was written, as against a disk that refuses.
+
+    SQLITE_ERROR is a table or column that is not there, since the statements are always the same;
+    an error without a code is text that is not UTF-8, which Python finds.
+    """
+    if not isinstance(error, sqlite3.OperationalError):
+        return True
+    return code is None or code & 0xFF in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT)
 
 
 def _dispose(engine: sa.Engine, process: int) -> None:

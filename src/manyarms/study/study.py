@@ -16,21 +16,20 @@ from typing import Any, Literal, TypeVar
 
 from manyarms.campaign import answers
 from manyarms.campaign.answers import Candidate, Predictions
+from manyarms.campaign.campaign import table_of
 from manyarms.campaign.certificate import Certificate
 from manyarms.campaign.model import Size, with_now
 from manyarms.campaign.settings import Direction, as_pool, as_seed
 from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
 from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, ParameterError
-from manyarms.numbers import real, whole
-from manyarms.policies import BKB
-from manyarms.pool.pool import Pool
-from manyarms.pool.stored import described, table_of, tables_of
+from manyarms.numbers import MOST_AT_ONCE, real, whole
+from manyarms.pool.stored import bytes_of, described, tables_of
 from manyarms.sketch.confidence import Radius
 from manyarms.study.log import START, Event
 from manyarms.study.replay import Lease, Replay
 from manyarms.study.replica import Replica
-from manyarms.study.spec import campaign_of, written, written_policy
+from manyarms.study.spec import campaign_of, written, written_box, written_policy
 from manyarms.study.storage import EventStore, Transaction
 from manyarms.typing import Indices, Seed
 
@@ -64,7 +63,7 @@ class Study:
         noise: float | None = None,
         confidence: Radius | None = None,
         repeats: Literal["allow", "never"] | int = "allow",
-        policy: Any = BKB,
+        policy: Any = None,
         seed: Seed = 0,
         worker: str | None = None,
         lease: float | None = None,
@@ -73,35 +72,38 @@ class Study:
         """A new study in a file, or in a PostgreSQL database by URL
         (``postgresql://user@host/database#name``).
 
-        The pool is stored with it, so the file is all there is. Settings are those of `Optimizer`;
-        they must be such as can be written down: a kernel by name or of `manyarms.kernels`, a
-        radius of this package, `BKB`, `GPUCB` or a policy of `manyarms.baselines`.
-        `worker` and `lease`: see `open`.
+        The pool or the box is stored with it, so the file is all there is. Settings are those of
+        `Optimizer`; they must be such as can be written down: a kernel by name or of
+        `manyarms.kernels`, a radius of this package, `BKB`, `GPUCB` or a policy of
+        `manyarms.baselines`, over a box `DomainBKB` or `AdaBKB`; levels of a box that are text or
+        numbers. `worker` and `lease`: see `open`.
         """
-        if isinstance(pool, Box):
-            raise ParameterError(
-                f"a study is of a table of candidates, got {pool!r}; search a box with an Optimizer"
-            )
-        pool, store = as_pool(pool), EventStore(location)
+        space = pool if isinstance(pool, Box) else as_pool(pool)
+        store = EventStore(location)
         _worker(worker), _lease(lease)  # raise where one is wrong, before anything is written
-        settings = {
+        settings: dict[str, Any] = {
             "direction": direction,
             "kernel": written(kernel, "kernel"),
             "noise": written(noise, "noise"),
             "confidence": written(confidence, "confidence"),
             "repeats": written(repeats, "repeats"),
-            "policy": written_policy(policy),
+            "policy": written_policy(policy, space),
             "seed": as_seed(seed),
             "options": {name: written(value, name) for name, value in options.items()},
         }
-        campaign_of(settings, pool)  # raises where a setting is wrong
-        tables = tables_of(pool)
+        campaign_of(settings, space)  # raises where a setting is wrong
+        tables: list[bytes] = []
+        if isinstance(space, Box):
+            settings["box"] = written_box(space)
+        else:
+            settings["pool"] = described(space)
+            tables = tables_of(space)
 
         def fill(transaction: Transaction) -> None:
             kept = [transaction.keep(table) for table in tables]
-            transaction.append(
-                "create", {**settings, "pool": {**described(pool), "tables": kept}}, time.time()
-            )
+            if kept:
+                settings["pool"]["tables"] = kept
+            transaction.append("create", settings, time.time())
 
         store.create(fill)
         return cls(store, worker, lease)
@@ -126,7 +128,7 @@ class Study:
     def ask(self, n: int = 1, *, lease: float | None = None) -> list[CandidateId]:
         """The ids of n candidates to try; they are pending, for all who use the study, until told,
         released or expired."""
-        whole(n, "n")
+        whole(n, "n", at_most=MOST_AT_ONCE)
         seconds = self.lease if lease is None else _lease(lease)
         self._replica.catch_up(leave_last=True)
         with self._replica.writing() as call:
@@ -143,11 +145,18 @@ class Study:
                     },
                 )
             call.learn()
-            ids = call.asked(n, ledger)
+            ids, forecasts = call.asked(n, ledger)
             learned = call.replay.steps[-1].number if call.replay.steps else 0
             until = None if seconds is None else now + seconds
             call.append(
-                "ask", {"ids": ids, "worker": self.worker, "until": until, "learned": learned}
+                "ask",
+                {
+                    "ids": ids,
+                    "worker": self.worker,
+                    "until": until,
+                    "learned": learned,
+                    "forecasts": forecasts,
+                },
             )
         return ids
 
@@ -203,12 +212,14 @@ class Study:
             it.
         """
         with self._replica.writing() as call:
-            positions, names = self._found(ids)
+            ledger = call.knowing(ids)
+            positions = ledger.candidates.positions(ids)
+            names = ledger.names(positions)
             told = as_told(values, failed, len(names))
             deviations = as_noise(noise, len(names))
-            if token is not None and _is_known(call.replay, _name(token, "token"), names, told):
+            if token is not None and _is_known(call.replay, _name(token, "token"), positions, told):
                 return
-            call.replay.ledger.check_once(positions, told)
+            ledger.check_once(positions, told)
             marked = {} if token is None else {"token": token}
             exact = {} if noise is None else {"noise": deviations}
             call.append(
@@ -281,9 +292,9 @@ class Study:
         """More candidates, in a table with the columns of the pool; `ids` for pools made of an
         array with ids."""
         with self._replica.writing() as call:
-            before = call.replay.pool
+            before = table_of(call.replay.ledger, "add to")
             pool = before.add(table, ids=ids)
-            digest = call.keep(table_of(pool, -1))
+            digest = call.keep(bytes_of(pool, -1))
             call.append(
                 "add",
                 {
@@ -297,15 +308,22 @@ class Study:
         """These candidates are no longer available: not asked for, not recommended. What they
         taught stays."""
         with self._replica.writing() as call:
+            table_of(call.replay.ledger, "retire from")
             call.append("retire", {"ids": self._found(ids)[1]})
 
     # The study itself
 
     @property
-    def pool(self) -> Pool:
-        """The candidates."""
+    def pool(self) -> Any:
+        """The candidates: the `Pool`, or the points of the box known so far."""
         with self._replica.current() as replay:
-            return replay.pool
+            return replay.ledger.candidates
+
+    @property
+    def box(self) -> Box:
+        """Where points come from."""
+        box: Box = self.pool.box
+        return box
 
     @property
     def direction(self) -> str:
@@ -315,9 +333,8 @@ class Study:
     @property
     def settings(self) -> dict[str, Any]:
         """What the study was created with, as it is stored."""
-        return {
-            name: value for name, value in self._replica.replay.settings.items() if name != "pool"
-        }
+        settings = self._replica.replay.settings
+        return {name: settings[name] for name in settings if name not in ("pool", "box")}
 
     @property
     def location(self) -> str:
@@ -386,12 +403,13 @@ def _is_over(lease: Lease, now: float) -> bool:
     return lease.until is not None and lease.until <= now
 
 
-def _is_known(replay: Replay, token: str, ids: list[CandidateId], told: list[float | None]) -> bool:
+def _is_known(replay: Replay, token: str, positions: Indices, told: list[float | None]) -> bool:
     """Whether this was told before with this token; ObservationError where something else was."""
     before = replay.tokens.get(token)
-    if before is not None and before != (ids, told):
+    if before is not None and before != (positions.tolist(), told):
+        results = replay.ledger.names(before[0]), before[1]
         raise ObservationError(
-            f"token {token!r} came before with other results, {before}; give each result its own"
+            f"token {token!r} came before with other results, {results}; give each result its own"
         )
     return before is not None
 
