@@ -27,7 +27,7 @@ from manyarms.study.replay import Replay
 from manyarms.study.signals import deferred, interruptible
 from manyarms.study.snapshot import EVERY, resume, take
 from manyarms.study.spec import campaign_of
-from manyarms.study.storage import EventStore, Transaction
+from manyarms.study.storage import EventStore, News, Transaction
 
 PIECE = 2.0
 """Seconds of learning before what was decided is written down."""
@@ -63,7 +63,8 @@ class Replica:
         """What the log says, up to date."""
         with self._lock:
             with self._store.reading() as transaction:
-                self._take_in(transaction)
+                news = transaction.news(self._read_so_far)
+            self._take_in(news)  # afterwards, so that no writer waits for it
             yield self.replay
 
     @contextmanager
@@ -72,7 +73,7 @@ class Replica:
         commit."""
         with self._lock, deferred():
             with self._store.writing() as transaction:
-                self._take_in(transaction)
+                self._take_in(transaction.news(self._read_so_far))
                 call = Call(self, transaction)
                 yield call
             with self._all_or_nothing():
@@ -100,19 +101,24 @@ class Replica:
 
     # The log
 
-    def _take_in(self, transaction: Transaction) -> None:
+    @property
+    def _read_so_far(self) -> Head:
+        return START if self._is_torn else self.head
+
+    def _take_in(self, news: News) -> None:
         """Apply what others have appended. Where they decided about a step that this model has
         taken, it starts anew."""
-        with self._all_or_nothing():
+        with deferred(), self._all_or_nothing():
             if self._is_torn:
                 with interruptible():
-                    self._read_all(transaction)
+                    self._read_all(news)
                 return
-            events = transaction.since(self.head)
             number = self.replay.steps[self._done - 1].number if self._done else 0
-            self.replay.apply(events, transaction.fetch)
-            self.head = transaction.head
-            if any(event.kind in LEARNING and event.payload["step"] <= number for event in events):
+            self.replay.apply(news.events, news.tables.__getitem__)
+            self.head = news.head
+            if any(
+                event.kind in LEARNING and event.payload["step"] <= number for event in news.events
+            ):
                 self._learner, self._done = self._prior, 0
 
     @contextmanager
@@ -124,16 +130,16 @@ class Replica:
             self._is_torn = True
             raise
 
-    def _read_all(self, transaction: Transaction) -> None:
+    def _read_all(self, news: News) -> None:
         """The state from the log alone."""
         with uncollected():
-            events = transaction.since(START)
-            self.replay = Replay(events[0], transaction.fetch)
+            first, *others = news.events
+            self.replay = Replay(first, news.tables.__getitem__)
             self._begun = campaign_of(self.replay.settings, self.replay.space)
             self._learner = self._prior
             self._done = self._kept = 0
-            self.replay.apply(events[1:], transaction.fetch)
-        self.head, self._is_torn = transaction.head, False
+            self.replay.apply(others, news.tables.__getitem__)
+        self.head, self._is_torn = news.head, False
 
     # The model
 
@@ -148,7 +154,7 @@ class Replica:
             while self._done < len(replay.steps):
                 found = self._unwritten = self._next(PIECE, self.resume)
                 if leave_last and found.done == len(replay.steps):
-                    return
+                    return  # it stays in `_unwritten`, where `Call.learn` finds it
                 if found.made or self.is_due(found):
                     with self.writing() as call:
                         call.adopt(found)

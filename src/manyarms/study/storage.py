@@ -13,9 +13,9 @@ import socket
 import sqlite3
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -36,7 +36,7 @@ from manyarms.study.signals import deferred, interruptible
 from manyarms.study.waiting import BUSY, Turns, process_with_lock
 
 PART = 1 << 26
-"""Bytes of a blob in one row."""
+"""Bytes of a blob in one row, 64 MiB: far below what SQLite (1 GB) and PostgreSQL take."""
 OWN = 0o600
 """The rights of a study's file: only its owner reads and writes it."""
 LOCK_NOT_AVAILABLE = "55P03"
@@ -99,6 +99,15 @@ _STORES: "weakref.WeakSet[EventStore]" = weakref.WeakSet()
 """Of this process."""
 
 
+@dataclass(frozen=True)
+class News:
+    """What was appended after a head: events, the tables that they brought, and the head now."""
+
+    events: list[Event]
+    tables: dict[str, bytes]  # by digest
+    head: Head
+
+
 class Transaction:
     """What may be read and written between begin and commit."""
 
@@ -118,6 +127,7 @@ class Transaction:
             return []
         try:
             events, last = checked(self._connection.execute(_since, {"after": head.number}), head)
+            # The chain itself does not tell that its end was cut off; the head does.
             if last != self.head:
                 what = f"{self.head.number} events were written and {last.number} are left"
                 raise damaged(last.number, what)
@@ -126,6 +136,16 @@ class Transaction:
                 raise self._replaced() from error
             raise
         return events
+
+    def news(self, head: Head) -> News:
+        """All that is needed to follow the log from a head on, without this transaction."""
+        events = self.since(head)
+        return News(events, self.tables(events), self.head)
+
+    def tables(self, events: Iterable[Event]) -> dict[str, bytes]:
+        """The tables that events brought, by their digests; StudyDamagedError where one is
+        damaged."""
+        return {digest: self.fetch(digest) for event in events for digest in event.tables}
 
     def append(self, kind: str, payload: dict[str, Any], time: float) -> Event:
         """One more event."""
@@ -190,6 +210,7 @@ class Transaction:
 
     def snapshot(self) -> bytes | None:
         """What `put_snapshot` kept last; StudyDamagedError where it is not as it was."""
+        # A snapshot that is lost costs time, not results: the caller goes on without it.
         try:
             digest = self._connection.execute(sa.select(SNAPSHOTS.c.digest)).scalar()
             data = None if digest is None else self._stored(str(digest))
@@ -231,6 +252,7 @@ class EventStore:
                     Advice("open it with {}", "Study.open"),
                     "give another place",
                 )
+            # Tables and first event in one transaction: a study is there, or nothing is.
             METADATA.create_all(connection)
             connection.execute(sa.insert(VERSION), {"version": FORMAT})
             connection.execute(sa.insert(HEAD), asdict(START))
@@ -328,6 +350,7 @@ class EventStore:
                 now = Transaction(connection, self._replaced)
                 found = now.digest_of(transaction.head.number) == transaction.head.digest
                 if found:
+                    # Something to commit, so that what is there is synced to the disk.
                     connection.execute(_move, asdict(now.head))
         except StudyStorageError:
             raise StudyStorageError(
