@@ -2,11 +2,9 @@
 predecessor."""
 
 import base64
-import gc
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -100,19 +98,6 @@ def checked(rows: Iterable[Any], head: Head) -> tuple[list[Event], Head]:
     pairs = enumerate(zip(whole, payloads, strict=True), start)
     events = [Event(number, kind, time, payload) for number, ((kind, time), payload) in pairs]
     return events, Head(head.number + len(events), before)
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Without the garbage collector, which takes 40 % of the time to read a long log, and finds
-    nothing."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def damaged(whole: int, what: str) -> StudyDamagedError:
