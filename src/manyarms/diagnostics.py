@@ -129,6 +129,7 @@ def information_gain(
     float
         The information gain.
     """
+    # det(K/λ + I) is the product of 1 + e_i/λ over the eigenvalues.
     return float(0.5 * np.log1p(_spectrum(X, kernel, counts) / _variance(regularization)).sum())
 
 
@@ -150,7 +151,7 @@ def sandwich(policy: Policy) -> Sandwich:
     _, variance = exact.moments(policy.arms, policy.kernel.diag(policy.arms))
     positive = variance > 0
     if not positive.any():
-        return Sandwich(1.0, 1.0)
+        return Sandwich(1.0, 1.0)  # k(x, x) = 0 everywhere: nothing to compare
     ratio = sketched[positive] / variance[positive]
     return Sandwich(float(ratio.min()), float(ratio.max()))
 
@@ -354,6 +355,7 @@ def _observations(policy: Policy) -> tuple[Array, Array, Array]:
     if not evidence.n_observations:
         raise StateError("no arm was observed yet: call observe() first")
     if isinstance(policy.belief, Drawn):
+        # Algorithm 1 draws from all rows observed, so it keeps them.
         seen = policy.belief.seen
         return seen.rows, seen.counts, seen.sums
     log = policy.log
@@ -378,4 +380,4 @@ def _spectrum(X: ArrayLike, kernel: Any, counts: ArrayLike | None) -> Array:
             f"counts must be non-negative, one for each of the {len(rows)} rows; got {counts!r}"
         )
     K = as_kernel(kernel)(rows, rows) * np.sqrt(np.outer(n, n))
-    return np.asarray(np.maximum(eigh(K, eigvals_only=True), 0.0))
+    return np.asarray(np.maximum(eigh(K, eigvals_only=True), 0.0))  # rounding may leave −ε

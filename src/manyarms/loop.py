@@ -136,7 +136,7 @@ def maximize(
     start = perf_counter()
     with _bar(budget, progress, direction) as show:
         ended = _search(optimizer, evaluations, budget, tolerance, show, callbacks)
-    optimizer.release(optimizer.pending)
+    optimizer.release(optimizer.pending)  # what was interrupted may be asked for again
     history = optimizer.history
     best = optimizer.best() if any(not trial.failed for trial in history) else None
     return Result(best, history, optimizer, perf_counter() - start, ended)
@@ -238,6 +238,7 @@ def _value(done: Future[Any], name: CandidateId, optimizer: Optimizer) -> Any:
     try:
         value = done.result()
     except Exception as error:
+        # The user's own exception goes on, with where it came from.
         error.add_note(
             f"f failed for candidate {name!r}, after {len(optimizer.history)} results; a callback "
             "can keep those"

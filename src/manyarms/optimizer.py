@@ -124,7 +124,7 @@ class Optimizer:
         """
         ledger = self._state.ledger
         positions = ledger.candidates.positions(ids)
-        ledger.check_pending(positions)
+        ledger.check_pending(positions)  # releasing what is not pending is likely a mistake
         self._state = replace(self._state, ledger=ledger.released(positions))
 
     @property

@@ -52,7 +52,8 @@ def best_so_far(optimizer: Optimizer) -> "Figure":
     number = _numbers(trials)
     ids = [trial.id for trial in trials]
     best = _best_so_far(optimizer, values)
-    first = dict(zip(values[::-1].tolist(), ids[::-1], strict=True))  # who had it first
+    # Who had a value first: of equal keys a dict keeps the last, hence the reversed order.
+    first = dict(zip(values[::-1].tolist(), ids[::-1], strict=True))
     figure = _figure("Best so far", "result", "value")
     figure.add_scatter(
         x=number,
@@ -109,6 +110,7 @@ def regret(optimizer: Optimizer, best_value: float) -> "Figure":
     trials, values = _told(optimizer)
     number = _numbers(trials)
     sign = 1.0 if optimizer.direction == "maximize" else -1.0
+    # f(x⋆) − max f(x_s) and R_t/t, of values as told.
     simple = sign * (known - _best_so_far(optimizer, values))
     average = np.cumsum(sign * (known - values)) / np.arange(1, len(values) + 1)
     positive = np.concatenate([simple, average])
@@ -154,6 +156,7 @@ def fit(optimizer: Optimizer) -> "Figure":
     """
     trials, values = _told(optimizer)
     positions = optimizer.pool.positions([trial.id for trial in trials])
+    # A point for each candidate, at the mean of its replicates.
     _, first, at = np.unique(positions, return_index=True, return_inverse=True)
     counts = np.bincount(at)
     told = np.bincount(at, values) / counts
@@ -380,6 +383,7 @@ def _figure(
 
 def _at_axis(figure: Any, x: Array, text: list[str], name: str, marker: dict[str, Any]) -> None:
     """Marks on the horizontal axis, wherever the other one is zoomed to."""
+    # A second axis from 0 to 1 over the first, on which 0 is always the bottom.
     figure.update_layout(
         yaxis2={"overlaying": "y", "range": [0, 1], "fixedrange": True, "visible": False}
     )

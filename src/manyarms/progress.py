@@ -4,7 +4,7 @@ import sys
 from time import perf_counter
 from types import TracebackType
 
-PATIENCE = 2.0
+SHOWN_AFTER = 2.0
 """Seconds of work before anything is shown: who waits for less does not wonder."""
 BETWEEN = 0.2
 """Seconds between two lines: often enough to be seen to move, too seldom to cost time."""
@@ -25,7 +25,7 @@ class Meter:
 
     def __enter__(self) -> "Meter":
         self._start = perf_counter()
-        self._last = self._start + PATIENCE - BETWEEN
+        self._last = self._start + SHOWN_AFTER - BETWEEN
         return self
 
     def at(self, done: int) -> None:

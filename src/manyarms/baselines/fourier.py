@@ -95,6 +95,7 @@ def draw(kernel: Stationary, shape: tuple[int, int], rng: np.random.Generator) -
     √(χ²_{2ν}/2ν).
     """
     normal = rng.standard_normal(shape)
+    # Matérn's density has heavier tails the rougher the kernel: ν → ∞ is RBF.
     if isinstance(kernel, Matern):
         normal /= np.sqrt(rng.chisquare(2 * kernel.nu, size=(shape[0], 1)) / (2 * kernel.nu))
     return normal
@@ -259,6 +260,7 @@ class Waves:
     def of(cls, terms: list[Term], drawn: list[tuple[Array, Array]], arms: Arms) -> "Waves":
         """Of each term frequencies (D, columns) in units of 1/ℓ, and weights (D,), adding up to
         1."""
+        # A term of some columns has waves that are flat along all others.
         blocks = [np.zeros((len(each), arms.rows.shape[1])) for each, _ in drawn]
         for term, block, (frequencies, _) in zip(terms, blocks, drawn, strict=True):
             block[:, term.start : term.stop] = frequencies / term.lengthscales

@@ -89,7 +89,7 @@ def incumbent(view: View) -> float:
     Before any observation it is the mean of the prior.
     """
     if not view.n_observations:
-        return 0.0
+        return 0.0  # the prior has mean 0
     mean, _ = view.scores.current()
     pulled = view.log.pulled
     return float((mean[pulled] if len(pulled) else mean[: view.n_arms]).max())

@@ -18,8 +18,17 @@ from manyarms.typing import Array, Indices, Mask
 
 @dataclass(frozen=True)
 class Candidate:
-    """A candidate and what is known of it: posterior mean and interval of its true value, in the
-    user's units."""
+    """A candidate and what is known of it, in the user's units.
+
+    Attributes
+    ----------
+    id : str, int, dict or tuple
+        Of the candidate; the point, of a box.
+    mean, low, high : float
+        Posterior mean and interval of its true value.
+    n_results : int
+        Values told of it.
+    """
 
     id: CandidateId
     mean: float
@@ -53,6 +62,7 @@ def top(campaign: Campaign, k: int, level: float) -> list[Candidate]:
     if gone.all():
         return []
     arms = campaign.proposer.leading(ledger, campaign.model, k, gone)
+    # An arm may stand for several candidates: so k arms are enough, and some may be too many.
     found: list[int] = []
     for arm in arms.tolist():
         members = ledger.candidates.members(arm)

@@ -97,6 +97,7 @@ class Campaign:
 
     def told(self, ids: Any, values: Any, failed: Any, noise: Any) -> "Campaign":
         """After these results, as `Optimizer.tell` takes them."""
+        # Any point of a box may be told: one that is new joins the points known.
         before = self.knowing(self.proposer.knowing(self.ledger, ids))
         positions = before.ledger.candidates.positions(ids)
         told = as_told(values, failed, len(positions))
@@ -105,7 +106,7 @@ class Campaign:
         ledger = before.ledger.told(positions, told, deviations)
         new = ledger.results(start=self.ledger.n_values)
         if not len(new[0]):
-            return replace(before, ledger=ledger)
+            return replace(before, ledger=ledger)  # failures teach the model nothing
         n_asked = len(self.ledger.pending) - len(ledger.pending)
         news = News(new, n_asked, ledger.waiting, ledger.results)
         model, proposer = Learner(before.model, self.proposer).told(news)

@@ -241,6 +241,7 @@ class Model:
                     lesson.fitted, lesson.warp, lesson.n_thorough, *results(), lesson.record
                 )
             return self.observed(arms, values, noise, lesson.record)
+        # Fit anew, or go on: what was fitted keeps its units until the next fit.
         n = self.n_results + len(arms)
         is_due = not may_wait and self.is_stale(n)
         if not is_due and not self.is_surprised(values):
@@ -369,6 +370,7 @@ class Model:
         to its table."""
         rows = as_rows(arms)
         old = self.policy
+        # W does not depend on the table: the belief goes on over another one as it is.
         if isinstance(old, Tabular) and not isinstance(old.belief, KeepsScores):
             return replace(self, arms=rows, policy=old.over(Checked(rows)), lesson=NOTHING)
         policy = _policy(self.settings, rows, old.kernel, self._variance, self.n_fitted)
@@ -493,6 +495,8 @@ class Model:
         """MOST of the arms, drawn by their leverage n·σ̃² without replacement."""
         _, std = self.policy.predict(self.arms[distinct])
         rng = np.random.default_rng([self.settings.seed, len(distinct)])
+        # The k largest of ln p + Gumbel noise are a draw without replacement by p (Efraimidis and
+        # Spirakis 2006).
         with np.errstate(divide="ignore"):
             keys = np.log(counts * np.square(std)) + rng.gumbel(size=len(distinct))
         return np.sort(np.argsort(-keys)[:MOST])

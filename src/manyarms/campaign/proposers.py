@@ -22,7 +22,7 @@ from manyarms.search.work import OneThread
 from manyarms.typing import Array, Indices, Mask
 
 START = 8
-"""Candidates drawn at random before the model chooses."""
+"""Candidates drawn at random before the model chooses: a kernel fitted to fewer is a guess."""
 STALLED = 60
 """Results asked for without one that is better by more than the noise, after which a model of a
 box has stalled."""
@@ -65,6 +65,7 @@ class PoolProposer:
             closed = np.ones(len(model.arms), dtype=bool)
             closed[arm_of[is_open]] = False
         arm = int(model.policy.choose(pending=arm_of[waiting], exclude=closed)[0])
+        # Candidates of one arm have equal features: the one tried least.
         members = ledger.candidates.members(arm)
         members = members[is_open[members]]
         if len(members) == 1:
@@ -118,13 +119,14 @@ class Gains(NamedTuple):
     def after(self, model: Model, values: Array, n_asked: int) -> "Gains":
         """After these values (n,), of which so many were asked for."""
         highest = float(values.max())
-        noise = model.noise / model.warp.slope
+        noise = model.noise / model.warp.slope  # in the units of the values
         if highest > self.top + noise:
             return Gains(highest, 0)
         return Gains(self.top, self.stalled + n_asked)
 
 
 NONE = Gains()
+"""Before anything was told."""
 
 
 @dataclass(frozen=True)
@@ -244,6 +246,7 @@ class BoxProposer:
                 policy = copy(policy)
                 policy.observe(pending, policy.predict(pending).mean)
                 drawn = others[np.argsort(-policy.score(others), kind="stable")]
+        # The best that is open; one that is pending only where no other is.
         awaited = None
         for code in drawn:
             row = np.asarray(self.box.encode(self.box.decode(code[None]))[0])

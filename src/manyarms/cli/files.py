@@ -68,6 +68,7 @@ def export(
             _write_results(known, output, written_as, force)
         else:
             files = [output / name for name in ("study.json", "results.csv", "candidates.csv")]
+            # All three are looked for first: none is written where one may not be.
             there = [str(file) for file in files if file.exists()]
             if there and not force:
                 raise InputError(
@@ -208,6 +209,7 @@ def _operate(study: str, problem: str, new: str | None, as_json: bool) -> int:
     if "://" in study:
         raise StudyDamagedError(problem, "restore it from the backups of the server")
     with tempfile.TemporaryDirectory() as folder:
+        # Without a place for it the salvage is made all the same, and thrown away: it counts.
         try:
             saved = save_whole_events(study, new or Path(folder) / "tried.db")
         except StudyDamagedError as error:

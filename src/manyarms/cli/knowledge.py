@@ -44,7 +44,9 @@ Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="CSV file to write.", show_default=False)
 ]
 HEADER = ["estimate", "low", "high", "results"]
+"""What is known of a candidate, beside its id."""
 RESULT = ["number", "id", "value", "noise", "time", "worker"]
+"""What a result has."""
 
 
 def status(
@@ -294,6 +296,7 @@ def _predicted(study: Study, file: Path, level: float, decimal: str) -> list[dic
     known = set(pool.ids.tolist())
     is_known = [id in known for id in given]
     new = frame.filter(pl.Series([not here for here in is_known], dtype=pl.Boolean))
+    # Two predictions, of rows the study knows and of others, taken in turn as the file has them.
     found: dict[bool, Iterator[Any]] = {}
     if len(new):
         new = _with_features(pool, new, file)
@@ -319,6 +322,7 @@ def _with_features(pool: Pool, rows: pl.DataFrame, file: Path) -> pl.DataFrame:
             f"{', '.join(map(repr, lacking))[:200]}; add those, or check the ids"
         )
     rows = rows.select(expected)
+    # A pool may leave rows with missing values out; here each row needs its answer.
     if len(pool.add(rows)) < len(pool) + len(rows):
         raise InputError(
             f"rows of {file} miss values, and this study leaves such rows out; fill them in"

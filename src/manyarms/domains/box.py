@@ -66,11 +66,12 @@ class Range:
     def _codes(self, values: Array) -> Array:
         low = self._scaled(self.low)
         codes = (self._scaled(values) - low) / (self._scaled(self.high) - low)
-        return np.asarray(np.clip(codes, 0.0, 1.0))
+        return np.asarray(np.clip(codes, 0.0, 1.0))  # rounding may leave the range by an ε
 
     def _values(self, codes: Array) -> Array:
         low = self._scaled(self.low)
         scaled = low + codes * (self._scaled(self.high) - low)
+        # exp(ln(high)) may exceed high: clipped before it is rounded.
         values = np.clip(np.exp(scaled) if self.log else scaled, self.low, self.high)
         return np.asarray(np.rint(values) if self.whole else values)
 
@@ -95,6 +96,7 @@ class Range:
     def snap(self, codes: Array) -> Array:
         """The nearest codes that stand for values."""
         codes = np.clip(codes, 0.0, 1.0)
+        # A whole number is where its value encodes to, so that equal points have equal rows.
         return self._codes(self._values(codes)) if self.whole else codes
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
@@ -252,11 +254,13 @@ class Box:
             return [self._point(points)]
         if not _is_sequence(points):
             raise ArmsError(f"expected a point of {self!r}, or several, got {points!r}")
+        # A tuple of numbers is one point of a box without names; of sequences, several.
         one = not self.named and len(points) and not isinstance(points[0], Sequence | np.ndarray)
         return [self._point(point) for point in ([points] if one else points)]
 
     def _point(self, point: Any) -> Point:
         values = self._values(point)
+        # Points are ids too: NumPy's numbers would be written otherwise than Python's.
         plain = [value.item() if isinstance(value, np.generic) else value for value in values]
         checked = [column.check(value) for column, value in zip(self.columns, plain, strict=True)]
         return dict(zip(self.names, checked, strict=True)) if self.named else tuple(checked)
@@ -382,7 +386,7 @@ class Box:
             None where there are more, or infinitely many.
         """
         if np.prod([column.size for column in self._encoded]) > most:
-            return None
+            return None  # a range of numbers has size ∞
         axes = np.meshgrid(*(column.grid() for column in self._encoded), indexing="ij")
         return np.column_stack([axis.ravel() for axis in axes])
 

@@ -94,7 +94,7 @@ class MultiStart:
         before = score(X)
         climb = self._ascended if score.differentiable else self._wandered
         climbed = box.snap(climb(score, box, X, before, rng))
-        after = score(climbed)
+        after = score(climbed)  # rounding to steps may have lost what a climb gained
         return np.where((after >= before)[:, None], climbed, X), np.maximum(after, before)
 
     def _ascended(

@@ -72,7 +72,7 @@ class Learned:
     def distinct(self) -> tuple[Array, Array]:
         """The rows told, each once, (u, d), and the weight of the observations of each, (u,)."""
         told = self.told.items
-        rows = told[:, :-2]
+        rows = told[:, :-2]  # before weight and reward
         _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         order = np.argsort(first)  # as they came
         weights = np.bincount(which.ravel(), told[:, -2], minlength=len(first))
@@ -232,7 +232,7 @@ class DomainBKB:
         """
         rows = self.as_told(arms)
         before = self._state
-        policy = copy(before.policy)
+        policy = copy(before.policy)  # a twin learns: an error leaves this one as it was
         decided = policy.observe(rows, rewards, noise=noise, record=record)
         if len(rows):
             told = before.told.appended(self._entries(rows, rewards, noise))

@@ -87,10 +87,11 @@ class Score:
         belief = self.belief
         lam = belief.regularization
         diag = self.kernel.diag(X)
+        # As in `Frozen.features`: a kernel with few rows on its right is faster.
         few = len(X) <= FEW
         Z = belief.L.solve(self.kernel(belief.W, X) if few else self.kernel(X, belief.W).T)
         half = self._C.solve(Z)
-        left_out = np.maximum(diag - squares(Z), 0.0)
+        left_out = np.maximum(diag - squares(Z), 0.0)  # r(x)
         least = ROUNDING * np.maximum(diag, TINY / ROUNDING)
         sigma = np.sqrt(np.maximum(left_out + lam * squares(half), least) / lam)
         return belief.w @ Z + self.beta * sigma, sigma, Z, half

@@ -42,7 +42,7 @@ def all_vertices(A: Array, b: Array, least: Array, largest: Array) -> Array | No
     centre = (least + largest) / 2
     half = (largest - least) / 2
     units = np.where(half > FLAT * np.abs(centre), half, 1.0)
-    found = _of_unit_size(*_normalised(A * units, b - A @ centre))
+    found = _of_unit_size(*_normalised(A * units, b - A @ centre))  # x = centre + units·y
     return None if found is None else np.asarray(centre + units * found)
 
 

@@ -15,7 +15,7 @@ from manyarms.errors import ArmsError
 from manyarms.typing import Array, Indices
 
 NUMBER_LIMIT = 2**52
-"""Numbers in a bag are below this: rows are float64, which has 53 bits, and one is for the sign."""
+"""Numbers in a bag are below this: rows are float64, which holds such whole numbers exactly."""
 ENTRIES = 1 << 22
 """Numbers held at a time: 32 MiB of int64."""
 

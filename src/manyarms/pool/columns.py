@@ -151,11 +151,13 @@ class Numeric(Column):
 
     def encode(self, values: pl.Series, label: Label, out: Array) -> None:
         numbers = as_numbers(values, self.name, self.type, label)
+        # By the first table's range, for ever: a row added later may fall outside [0, 1].
         if self.type == "log":
             low = np.log(float(self.low))
             high = np.log(float(self.high))
             scaled = (np.log(numbers.astype(np.float64)) - low) / ((high - low) or 1.0)
         else:
+            # Half of each where the range itself overflows: from −1e308 to 1e308, say.
             scale = 1.0 if np.isfinite(float(self.high) - float(self.low)) else 0.5
             width = (
                 float(self.high - self.low)
@@ -187,6 +189,7 @@ def _minus(numbers: AnyArray, low: float, scale: float) -> Array:
     """scale·(numbers − low): whole numbers of 64 bits are subtracted exactly, then rounded once."""
     if numbers.dtype.kind == "f" or isinstance(low, float):
         return numbers.astype(np.float64) * scale - float(low) * scale
+    # Halves of 32 bits: neither difference overflows int64, and both are exact in float64.
     high_half = (numbers >> 32).astype(np.int64) - (low >> 32)
     low_half = (numbers & 0xFFFFFFFF).astype(np.int64) - (low & 0xFFFFFFFF)
     difference: Array = high_half * 2.0**32 + low_half
@@ -230,6 +233,7 @@ class Coded(Column):
 
     @classmethod
     def fit(cls, values: pl.Series, name: str, type: str, label: Label) -> "Coded":
+        # Booleans have both levels from the start, so that False is 0 whatever comes first.
         empty = pl.Series([], dtype=pl.Boolean if type == "boolean" else plain_type(values.dtype))
         column = cls(name, type, empty)
         return column.grown(pl.Series([False, True]) if type == "boolean" else values, label).grown(
@@ -257,6 +261,7 @@ class Coded(Column):
         new = plain.filter(
             ~plain.is_in(self.levels.drop_nulls().to_list()) & plain.is_not_null()
         ).sort()
+        # A missing value is a level like others, behind those that came with it.
         if plain.null_count() and not self.levels.null_count():
             new = new.extend(pl.Series([None], dtype=self.levels.dtype))
         return type(self)(self.name, self.type, pl.concat([self.levels, new])) if len(new) else self

@@ -30,6 +30,7 @@ DATE = r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$"
 def distinct_allowed(n_rows: int) -> int:
     """Distinct strings up to which a column is categorical: a twentieth of the rows, at least 50
     and at most 1000."""
+    # A level that few rows share teaches nothing about other rows; a small table has few rows.
     return max(50, min(n_rows // 20, 1000))
 
 
@@ -116,6 +117,7 @@ def decide(
         )
     known = values.drop_nulls()
     if not len(known):
+        # An empty column: nothing to encode, and nothing to check in tables to come but that.
         if declared in ("text", "categorical", None):
             return Aside(name, "text") if declared == "text" else Aside(name, "ignore", (None,))
         raise ArmsError(
@@ -167,6 +169,7 @@ def _by_values(known: pl.Series, values: pl.Series, name: str, label: Label) -> 
 
 
 def _of_strings(known: pl.Series, values: pl.Series, name: str, label: Label) -> Column:
+    # The most special type first: bits are strings, dates and booleans are levels otherwise.
     if is_bits(known):
         return Bits.fit(known, name, _known_label(values, label))
     distinct = known.unique()
@@ -176,6 +179,7 @@ def _of_strings(known: pl.Series, values: pl.Series, name: str, label: Label) ->
         return Coded.fit(values, name, "boolean", label)
     if len(distinct) <= distinct_allowed(len(values)):
         return Coded.fit(values, name, "categorical", label)
+    # Many different strings, most of which are numbers: some cell is not what it should be.
     numbers = known.str.strip_chars().cast(pl.Float64, strict=False)
     if 2 * numbers.null_count() < len(known):
         other = known.filter(numbers.is_null())
@@ -228,6 +232,7 @@ def _is_constant(column: Column, values: pl.Series, label: Label) -> bool:
     if isinstance(column, Numeric):
         return column.low == column.high
     if isinstance(column, Bits):
+        # Block by block: unpacked, all bits at once may not fit.
         first = None
         for _, bits in column.decoded(values, label):
             first = bits[0] if first is None else first

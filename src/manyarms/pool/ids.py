@@ -53,6 +53,7 @@ class Ids:
             return self._positions_of_strings(_several(ids))
         numbers = self._whole_numbers(ids)
         ordered, order = self._ordered
+        # Bisection, 8 bytes an id; a dictionary of a million numbers would take 100 MB.
         found = np.minimum(np.searchsorted(ordered, numbers), len(ordered) - 1)
         unknown = np.flatnonzero(ordered[found] != numbers)
         if len(unknown):

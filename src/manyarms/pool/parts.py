@@ -56,6 +56,7 @@ def first_parts(
     } | origin.levels
     columns = _decided(frame, origin.declared, levels, origin.missing, label)
     rows = _encode(frame, columns, label)
+    # Candidates with equal features are one arm: what one teaches, the others know.
     first, arm_of = group(rows)
     X = rows if len(first) == len(rows) else rows[first]
     return Parts(origin, (frame,), columns, next_row, Ids(ids), X, arm_of)
@@ -70,6 +71,7 @@ def grown_parts(
         values = cleaned(frame[column.name])
         check_missing(column, values, parts.origin.missing, label)
         columns.append(column.grown(values, label))
+    # The arms there are come first, so that they keep their numbers.
     rows = np.concatenate([parts.X, _encode(frame, columns, label)])
     first, arms = group(rows)
     return replace(
@@ -99,6 +101,7 @@ def _decided(
     columns = tuple(column(name, False) for name in frame.columns)
     if encoded_columns(columns):
         return columns
+    # Nothing tells candidates apart. Constants will do where not even texts do.
     texts = [each.name for each in columns if each.type == "text"]
     if not any(frame[name].n_unique() > 1 for name in texts):  # candidates are all alike
         columns = tuple(column(name, True) for name in frame.columns)
@@ -140,6 +143,7 @@ def check_missing(column: Column, values: pl.Series, missing: str, label: Label)
 
 def encoded_columns(columns: Iterable[Column]) -> list[Column]:
     """The columns that are encoded, in the order of the features."""
+    # Numbers, then codes, then bits: each kernel takes columns that stand together.
     order = {"boolean": 1, "categorical": 1, "bits": 2}
     return sorted(
         (column for column in columns if column.width), key=lambda column: order.get(column.type, 0)

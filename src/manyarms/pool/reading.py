@@ -25,7 +25,8 @@ NOT_A_NUMBER = ["", "na", "n/a", "nan", "null", "none"]
 SEPARATORS = ",;\t|"
 """Of the columns of a CSV file; the first one wins a draw."""
 SAMPLED = 100
-"""Rows of a CSV file looked at for strings of bits."""
+"""Rows of a CSV file looked at for strings of bits, before polars guesses types: it would take them
+for large numbers."""
 FOREIGN = (
     TypeError,
     ValueError,
@@ -68,6 +69,7 @@ def read_csv(
     parse = partial(
         pl.read_csv, path, separator=_separator(path), decimal_comma=decimal == ",", glob=False
     )
+    # All as strings first: "0101" read as a number has lost its zeros.
     sample = _attempt(path, lambda: parse(infer_schema_length=0, n_rows=SAMPLED))
     _check_header(path, sample.columns)
     bits = (
@@ -88,9 +90,8 @@ def read_csv(
 
     try:
         frame = read(TYPED)
-    except (
-        pl.exceptions.PolarsError
-    ):  # a row further down is of another type, or the file is broken
+    except pl.exceptions.PolarsError:
+        # A row further down is of another type, or the file is broken: read it whole, to know.
         frame = _attempt(path, lambda: read(None))
     height = len(frame)
     while height and all(value is None for value in frame.row(height - 1)):
@@ -102,6 +103,7 @@ def read_csv(
         if dtype == pl.String and name not in kept and name != id
     ]
     frame = frame.with_columns(_numbers_in(frame[name], name in bits, decimal) for name in searched)
+    # Ids are numbers only if each, written back, is the same text: "007" and "1.0" stay strings.
     if (
         id is not None
         and id in frame.columns
@@ -116,13 +118,13 @@ def _separator(path: Path) -> str:
     """What separates the names of the header: the mark that occurs most outside quotes, a comma
     where none does."""
     header = _attempt(path, lambda: _first_line(path))
-    bare = "".join(header.split('"')[::2])
+    bare = "".join(header.split('"')[::2])  # every other part is inside quotes
     return max(SEPARATORS, key=bare.count)
 
 
 def _first_line(path: Path) -> str:
     with _opened(path) as file:
-        return file.readline(1 << 20)
+        return file.readline(1 << 20)  # a file without line ends is not read whole
 
 
 def _opened(path: Path, errors: str = "replace") -> IO[str]:
@@ -150,6 +152,7 @@ def _numbers_in(texts: pl.Series, may_be_bits: bool, decimal: str) -> pl.Series:
     known = plain.filter(plain.is_not_null() & ~plain.str.to_lowercase().is_in(NOT_A_NUMBER))
     if not len(known) or known.cast(pl.Float64, strict=False).null_count():
         return texts
+    # Of 0 and 1 alone, but a number: only if none begins with 0 and all fit 18 digits.
     if may_be_bits and is_bits(known) and (len(known[0]) > 18 or known.str.starts_with("0").any()):
         return texts
     whole = plain.cast(pl.Int64, strict=False)
@@ -167,6 +170,7 @@ def _check_header(path: Path, names: list[str]) -> None:
             f"cannot read {path}: it must be a CSV file in UTF-8, got the header "
             f"{strange[0][:40]!r}; convert it first"
         )
+    # What polars calls the second of two columns of one name.
     twice = [
         name
         for name in names
@@ -276,6 +280,7 @@ def read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels], dict[str, D
             f"cannot read a table from {type(frame).__name__}: {where}{_said(error)}; correct it, "
             "or give a list of dicts"
         ) from error
+    # A categorical of numbers would come back as numbers, and be scaled.
     categories = [str(name) for name, dtype in eager.schema.items() if dtype == nw.Categorical]
     types: dict[str, Declared] = {
         name: "categorical" for name in categories if table.schema[name].is_numeric()
@@ -324,6 +329,7 @@ def as_series(name: str, values: list[Any]) -> pl.Series:
         return as_series(
             name, [value.item() if isinstance(value, np.generic) else value for value in values]
         )
+    # NaN among strings or booleans is how pandas writes a missing value.
     if float in kinds and kinds - {float, int}:
         values = [
             None if isinstance(value, float) and np.isnan(value) else value for value in values

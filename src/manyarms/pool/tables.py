@@ -24,6 +24,7 @@ from manyarms.pool.values import Label, Place, cleaned
 from manyarms.typing import AnyArray
 
 MISSING = ("error", "drop", "category")
+"""What may be done about a missing value: refuse it, leave the row out, make it a level."""
 
 
 def new_parts(
@@ -50,6 +51,7 @@ def new_parts(
             got=id,
         )
     names = [name for name in frame.columns if name != id]
+    # A type for a column that is not there is a typing error, which would go unnoticed.
     unknown = [name for name in declared if name not in names]
     if unknown:
         raise ParameterError(
@@ -85,7 +87,7 @@ def more_parts(parts: Parts, frame: pl.DataFrame, ids: Sequence[Any] | AnyArray 
         raise ParameterError(
             "ids must be given for a pool made from an array with ids, and only then"
         )
-    next_row = parts.next_row + len(frame)
+    next_row = parts.next_row + len(frame)  # rows left out have numbers too
     ids = np.arange(parts.next_row, next_row) if origin.numbered else ids
     ignored = {
         c.name
@@ -116,7 +118,7 @@ def _candidates(
             "and no row"
         )
     series = frame[id] if id is not None else given_ids(given, len(frame))
-    rows = np.arange(len(frame))
+    rows = np.arange(len(frame))  # in the table as it came: for messages
     checked = {name: cleaned(frame[name]) for name in names if name not in ignored}
     if missing == "drop":
         kept = series.is_not_null().to_numpy()
@@ -142,6 +144,7 @@ def _candidates(
         return {"row": row} if row == name and id is None else {"row": row, "id": name}
 
     if missing == "error":
+        # Before types are decided: a missing value is the first thing to hear about.
         for name, values in checked.items():
             check_missing(Aside(name, "text"), values, missing, label)
     return frame.select(names), ids, label

@@ -21,10 +21,13 @@ Label = Callable[[int], Place]
 """Of the row at a position."""
 
 SHORTEST_BITS = 8
-"""Strings of 0 and 1 this long or longer are bits."""
+"""Strings of 0 and 1 this long or longer are bits; shorter ones are codes such as "01"."""
 NARROW = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
+"""Types whose values all fit int64."""
 TRUE = ["true", "t", "yes", "y", "1"]
+"""What stands for True in a column that is declared boolean, in any case."""
 FALSE = ["false", "f", "no", "n", "0"]
+"""What stands for False."""
 
 
 def cleaned(values: pl.Series) -> pl.Series:
@@ -52,6 +55,7 @@ def as_numbers(values: pl.Series, name: str, type: str, label: Label) -> AnyArra
         if plain in (pl.Int64, pl.UInt64)
         else _floats(values, name, label)
     )
+    # The first of three demands that is not met makes the message.
     bad = ~np.isfinite(numbers)
     expected = "finite numbers"
     if not bad.any() and type == "integer" and numbers.dtype.kind == "f":
@@ -126,6 +130,7 @@ def like(values: pl.Series, dtype: pl.DataType) -> pl.Series:
     if is_text(values.dtype):
         return values.cast(pl.String).str.strip_chars().cast(dtype, strict=False)
     plain = values.cast(dtype, strict=False)
+    # A cast from float to integer cuts the fraction off: 1.5 is not the level 1.
     if values.dtype.is_float() and dtype.is_integer():
         return pl.select(pl.when(plain.cast(pl.Float64) == values).then(plain)).to_series()
     return plain

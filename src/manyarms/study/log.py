@@ -60,6 +60,7 @@ class Head:
 
 
 START = Head(0, FIRST)
+"""Before the first event."""
 
 SALVAGE = "salvage what is whole with `manyarms doctor`"
 """What to do about a study that is damaged."""
@@ -67,6 +68,7 @@ SALVAGE = "salvage what is whole with `manyarms doctor`"
 
 def row_after(head: Head, kind: str, time: float, payload: dict[str, Any]) -> StoredEvent:
     """The row of an event that follows."""
+    # NaN is not JSON; a value that is none is written as null.
     record = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     number = head.number + 1
     return StoredEvent(number, kind, time, record, _digest(head.digest, number, kind, time, record))

@@ -108,6 +108,7 @@ class Replica:
                 self._read_all(transaction)
                 return
             events = transaction.since(self.head)
+            # The last event that the model of this process has learned from.
             number = self.replay.steps[self._done - 1].number if self._done else 0
             self.replay.apply(events, transaction.fetch)
             self.head = transaction.head
@@ -147,7 +148,7 @@ class Replica:
             while self._done < len(replay.steps):
                 found = self._unwritten = self._next(PIECE, self.resume)
                 if leave_last and found.done == len(replay.steps):
-                    return
+                    return  # it stays in `_unwritten`, where `Call.learn` finds it
                 if found.made or self.is_due(found):
                     with self.writing() as call:
                         call.adopt(found)

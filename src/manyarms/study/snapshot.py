@@ -63,10 +63,8 @@ def resume(
         head, arrays = _read(data)
         numbers = [step.number for step in replay.steps]
         done = bisect_right(numbers, head["step"])
-        if (
-            done <= after or len(_records(replay, head["step"])) != head["records"]
-        ):  # others went on otherwise
-            return None
+        if done <= after or len(_records(replay, head["step"])) != head["records"]:
+            return None  # nothing is gained, or others went on otherwise
         if (
             numbers[done - 1] != head["step"]
             or transaction.digest_of(head["step"]) != head["event"]

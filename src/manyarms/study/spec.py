@@ -30,7 +30,7 @@ from manyarms.sketch.confidence import (
     Theory,
 )
 
-OTHERS = (
+OTHERS = (  # beside kernels: radii, rules and what else an option may be
     Bayes,
     Certified,
     Constant,
@@ -62,7 +62,7 @@ def written(value: Any, what: str) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
-        return value if np.isfinite(value) else {"float": str(value)}
+        return value if np.isfinite(value) else {"float": str(value)}  # ∞ is not JSON
     if isinstance(value, list | tuple):
         return [written(item, what) for item in value]
     name = type(value).__name__
@@ -71,6 +71,7 @@ def written(value: Any, what: str) -> Any:
             each for each in inspect.signature(type(value)).parameters if hasattr(value, each)
         ]
         spec = {name: {each: written(getattr(value, each), what) for each in arguments}}
+        # Read back at once: what cannot be made again must not be stored.
         if repr(read(spec)) == repr(value):
             return spec
     wanted = (

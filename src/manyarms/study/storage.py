@@ -31,9 +31,9 @@ from manyarms.errors import (
 from manyarms.study.log import SALVAGE, START, Event, Head, checked, damaged, row_after
 
 BUSY = 600.0
-"""Seconds a writer waits for others."""
+"""Seconds a writer waits for others: longer than any transaction of theirs should take."""
 PART = 1 << 26
-"""Bytes of a blob in one row."""
+"""Bytes of a blob in one row, 64 MiB: far below what SQLite (1 GB) and PostgreSQL take."""
 SCHEMA = "manyarms"
 """Of PostgreSQL, unless the URL ends in #name."""
 
@@ -87,6 +87,7 @@ class Transaction:
 
     def __init__(self, connection: sa.Connection, lock: bool) -> None:
         self._connection = connection
+        # The row of the head is the lock of PostgreSQL; SQLite has locked the file at BEGIN.
         found = connection.execute(
             _head.with_for_update() if lock and connection.dialect.name != "sqlite" else _head
         ).all()
@@ -101,6 +102,7 @@ class Transaction:
         if self.head == head:
             return []
         events, last = checked(self._connection.execute(_since, {"after": head.number}), head)
+        # The chain itself does not tell that its end was cut off; the head does.
         if last != self.head:
             raise damaged(
                 last.number, f"{self.head.number} events were written and {last.number} are left"
@@ -169,6 +171,7 @@ class Transaction:
 
     def snapshot(self) -> bytes | None:
         """What `put_snapshot` kept last; StudyDamagedError where it is not as it was."""
+        # A snapshot that is lost costs time, not results: the caller goes on without it.
         try:
             digest = self._connection.execute(sa.select(SNAPSHOTS.c.digest)).scalar()
             data = None if digest is None else self._stored(str(digest))
@@ -218,6 +221,7 @@ class EventStore:
                     Advice("open it with {}", "Study.open"),
                     "give another place",
                 )
+            # Tables and first event in one transaction: a study is there, or nothing is.
             METADATA.create_all(connection)
             connection.execute(sa.insert(VERSION), {"version": FORMAT})
             connection.execute(sa.insert(HEAD), asdict(START))
@@ -295,6 +299,7 @@ class EventStore:
                 now = Transaction(connection, lock=True)
                 found = now.digest_of(transaction.head.number) == transaction.head.digest
                 if found:
+                    # Something to commit, so that what is there is synced to the disk.
                     connection.execute(_move, asdict(now.head))
         except StudyStorageError:
             raise StudyStorageError(
@@ -316,9 +321,8 @@ class EventStore:
             with self._engine_here().connect() as connection:
                 if not self._is_url:
                     connection.exec_driver_sql("BEGIN IMMEDIATE" if lock else "BEGIN")
-                elif (
-                    not lock
-                ):  # one state for all statements; a writer has it by the lock on the head
+                elif not lock:
+                    # One state for all statements; a writer has it by the lock on the head.
                     connection.exec_driver_sql(
                         "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
                     )
@@ -327,10 +331,8 @@ class EventStore:
         except sa.exc.DBAPIError as error:
             self.close()  # what was begun is rolled back
             raise self._typed(error) from error
-        except (
-            UnicodeDecodeError,
-            sa.exc.SQLAlchemyError,
-        ) as error:  # text, or columns, that no one wrote
+        except (UnicodeDecodeError, sa.exc.SQLAlchemyError) as error:
+            # Text, or columns, that no one wrote.
             self.close()
             raise StudyDamagedError(
                 f"{self.shown} is damaged: {error}", "go back to a copy", SALVAGE
@@ -380,6 +382,8 @@ class EventStore:
             connection = sqlite3.connect(
                 uri, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False
             )
+            # The journal is synced before the file and cut to nothing after it; no WAL, see
+            # docs/architecture.md.
             connection.execute("PRAGMA journal_mode=TRUNCATE")
             connection.execute("PRAGMA synchronous=FULL")
             return connection

@@ -40,8 +40,9 @@ TOKEN = 200
 
 
 class Study:
-    """A study in a file or a database: made by `create`, found again by `open`; its methods are
-    those of `Optimizer`.
+    """A study in a file or a database: made by `create`, found again by `open`.
+
+    Its methods are those of `Optimizer`.
 
     Several processes, on one machine or many, may have the same study open: each sees the results
     and the pending candidates of all. A study object may be used by several threads, one call at a
@@ -69,14 +70,29 @@ class Study:
         lease: float | None = None,
         **options: Any,
     ) -> "Study":
-        """A new study in a file, or in a PostgreSQL database by URL
-        (``postgresql://user@host/database#name``).
+        """A new study in a file, or in a PostgreSQL database.
 
-        The pool or the box is stored with it, so the file is all there is. Settings are those of
-        `Optimizer`; they must be such as can be written down: a kernel by name or of
-        `manyarms.kernels`, a radius of this package, `BKB`, `GPUCB` or a policy of
-        `manyarms.baselines`, over a box `DomainBKB` or `AdaBKB`; levels of a box that are text or
-        numbers. `worker` and `lease`: see `open`.
+        The pool or the box is stored with it, so the file is all there is.
+
+        Parameters
+        ----------
+        location : str or Path
+            A file, or ``postgresql://user@host/database#name``.
+        pool : Pool, path, table, array_like or Box
+            The candidates. Levels of a box must be text or numbers.
+        direction, kernel, noise, confidence, repeats, policy, seed
+            As for `Optimizer`. They must be such as can be written down: a kernel by name or of
+            `manyarms.kernels`, a radius of this package, `BKB`, `GPUCB` or a policy of
+            `manyarms.baselines`, over a box `DomainBKB` or `AdaBKB`.
+        worker, lease
+            See `open`.
+        **options
+            Further arguments of the policy.
+
+        Returns
+        -------
+        Study
+            It is on disk.
         """
         space = pool if isinstance(pool, Box) else as_pool(pool)
         store = EventStore(location)
@@ -114,10 +130,27 @@ class Study:
     ) -> "Study":
         """A study that exists.
 
-        worker : a name for this process, kept with what it asks for; host and process id where
-            None.
-        lease : seconds after which what this process asked for, and neither told nor renewed, is
-            given back; None: never.
+        Parameters
+        ----------
+        location : str or Path
+            A file, or ``postgresql://user@host/database#name``.
+        worker : str, optional
+            A name for this process, kept with what it asks for; host and process id where None.
+        lease : float, optional
+            Seconds after which what this process asked for, and neither told nor renewed, is given
+            back; None: never.
+
+        Returns
+        -------
+        Study
+            Read and checked.
+
+        Raises
+        ------
+        StudyError
+            There is none.
+        StudyVersionError
+            It was written by another version.
         """
         store = EventStore(location)
         store.check()
@@ -126,13 +159,27 @@ class Study:
     # What comes next
 
     def ask(self, n: int = 1, *, lease: float | None = None) -> list[CandidateId]:
-        """The ids of n candidates to try; they are pending, for all who use the study, until told,
-        released or expired."""
+        """Candidates to try. They are pending, for all who use the study, until told or given back.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        lease : float, optional
+            Seconds after which they are given back if not told; that of the study where None.
+
+        Returns
+        -------
+        list
+            Their ids.
+        """
         whole(n, "n", at_most=MOST_AT_ONCE)
         seconds = self.lease if lease is None else _lease(lease)
+        # Learn outside of the lock what can be learned; what is left is little.
         self._replica.catch_up(leave_last=True)
         with self._replica.writing() as call:
             now = time.time()
+            # Who expires is written down: replay must not depend on the clock.
             ledger = call.replay.ledger.expired(now)
             if len(ledger.pending) < len(call.replay.ledger.pending):
                 gone = [each for each in call.replay.leases if _is_over(each, now)]
@@ -146,6 +193,7 @@ class Study:
                 )
             call.learn()
             ids, forecasts = call.asked(n, ledger)
+            # Up to where the model had learned when it chose: others need not decide that again.
             learned = call.replay.steps[-1].number if call.replay.steps else 0
             until = None if seconds is None else now + seconds
             call.append(
@@ -161,15 +209,26 @@ class Study:
         return ids
 
     def release(self, ids: Any) -> None:
-        """These candidates are not being tried after all."""
+        """These candidates are not being tried after all.
+
+        Parameters
+        ----------
+        ids : id or sequence of ids
+            Of candidates that are pending.
+        """
         with self._replica.writing() as call:
             positions, names = self._found(ids)
             call.replay.ledger.check_pending(positions)
             call.append("release", {"ids": names, "worker": self.worker})
 
     def renew(self, lease: float | None = None) -> None:
-        """What this worker asked for is still being tried: its leases run anew, from now, as long
-        as `lease` or its own."""
+        """What this worker asked for is still being tried: its leases run anew, from now.
+
+        Parameters
+        ----------
+        lease : float, optional
+            Seconds; those of the study where None.
+        """
         seconds = self.lease if lease is None else _lease(lease)
         with self._replica.writing() as call:
             if any(each.worker == self.worker for each in call.replay.ledger.pending):
@@ -204,10 +263,14 @@ class Study:
         noise: Any = None,
         token: str | None = None,
     ) -> None:
-        """Learn the values of candidates; once this returns they are on disk. Arguments are those
-        of `Optimizer.tell`.
+        """Learn the values of candidates; once this returns they are on disk.
 
-        token : a name for this result, such as a job's: told again with the same token it is not
+        Parameters
+        ----------
+        ids, values, failed, noise
+            As for `Optimizer.tell`.
+        token : str, optional
+            A name for this result, such as a job's: told again with the same token it is not
             counted twice, so a caller that does not know whether its call went through may repeat
             it.
         """
@@ -235,26 +298,86 @@ class Study:
     # What is known
 
     def best(self, level: float = 0.95) -> Candidate:
-        """The tried candidate of largest lower confidence bound (lowest upper bound when
-        minimising)."""
+        """The tried candidate of largest lower bound (lowest upper bound when minimising).
+
+        Parameters
+        ----------
+        level : float
+            Probability of the interval.
+
+        Returns
+        -------
+        Candidate
+            Its id, mean and interval.
+        """
         return self._known(answers.best, level)
 
     def top(self, k: int = 10, level: float = 0.95) -> list[Candidate]:
-        """The k candidates, tried or not, of best posterior mean."""
+        """The k candidates, tried or not, of best posterior mean.
+
+        Parameters
+        ----------
+        k : int
+            How many.
+        level : float
+            Probability of the intervals.
+
+        Returns
+        -------
+        list of Candidate
+            The best first.
+        """
         return self._known(answers.top, k, level)
 
     def predict(self, ids: Any, level: float = 0.95) -> Predictions:
-        """Posterior mean, standard deviation and interval of the true values of candidates."""
+        """What is known of the true values of candidates.
+
+        Parameters
+        ----------
+        ids : id or sequence of ids
+            Of candidates.
+        level : float
+            Probability of the intervals.
+
+        Returns
+        -------
+        Predictions
+            Posterior means, standard deviations and intervals.
+        """
         return self._known(answers.predict, ids, level)
 
     def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
-        """The same of candidates that are not in the pool: a table that `add` would take. Nothing
-        is added."""
+        """The same of candidates that are not in the pool. Nothing is added.
+
+        Parameters
+        ----------
+        table : table
+            One that `add` would take.
+        ids : sequence, optional
+            Of its rows.
+        level : float
+            Probability of the intervals.
+
+        Returns
+        -------
+        Predictions
+            Posterior means, standard deviations and intervals.
+        """
         return self._known(answers.predict_rows, table, ids, level)
 
     def certificate(self, tolerance: float | None = None) -> Certificate:
-        """How much better than the recommended candidate another one may be, and how sure that
-        is."""
+        """How much better than the recommended candidate another one may be, and how sure that is.
+
+        Parameters
+        ----------
+        tolerance : float, optional
+            A regret that would do.
+
+        Returns
+        -------
+        Certificate
+            The bound, whether it is within the tolerance, and what it rests on.
+        """
         return self._known(answers.certificate, tolerance)
 
     @property
@@ -289,8 +412,15 @@ class Study:
     # Candidates come and go
 
     def add(self, table: Any, *, ids: Any = None) -> None:
-        """More candidates, in a table with the columns of the pool; `ids` for pools made of an
-        array with ids."""
+        """More candidates.
+
+        Parameters
+        ----------
+        table : table
+            With the columns of the pool.
+        ids : sequence, optional
+            For pools made of an array with ids.
+        """
         with self._replica.writing() as call:
             before = table_of(call.replay.ledger, "add to")
             pool = before.add(table, ids=ids)
@@ -305,8 +435,15 @@ class Study:
             )
 
     def retire(self, ids: Any) -> None:
-        """These candidates are no longer available: not asked for, not recommended. What they
-        taught stays."""
+        """These candidates are no longer available: not asked for, not recommended.
+
+        What they taught stays.
+
+        Parameters
+        ----------
+        ids : id or sequence of ids
+            Of candidates.
+        """
         with self._replica.writing() as call:
             table_of(call.replay.ledger, "retire from")
             call.append("retire", {"ids": self._found(ids)[1]})
