@@ -81,7 +81,8 @@ def _digest(before: str, number: int, kind: str, time: float, record: str) -> st
 def checked(rows: Iterable[Any], head: Head) -> tuple[list[Event], Head]:
     """The events in rows that follow a head, and the head after them; StudyDamagedError where the
     chain breaks."""
-    before, start = head.digest, head.number + 1
+    before = head.digest
+    start = head.number + 1
     whole: list[tuple[str, float]] = []
     records: list[str] = []
     for expected, (number, kind, time, record, digest) in enumerate(rows, start):
