@@ -95,7 +95,7 @@ def init(
     else:
         candidates = Pool.from_csv(pool, decimal=decimal, **options)  # type: ignore[arg-type]
     direction: Any = "minimize" if minimize else "maximize"
-    asked = int(repeats) if repeats.isdecimal() and repeats.isascii() else repeats
+    asked = int(repeats) if repeats.isdecimal() and repeats.isascii() else repeats  # not "²"
     settings: dict[str, Any] = {
         "direction": direction,
         "kernel": kernel,

@@ -146,7 +146,9 @@ def results_in(path: Path, pool: Pool, value: str | None, noise: str | None, dec
             "values"
         )
     columns = [frame[name] if name in frame.columns else [None] * len(frame) for name in names]
+    # As a spreadsheet counts rows: from 1, the header included.
     rows = [(f"{path}, row {i + 2}", *cells) for i, cells in enumerate(zip(*columns, strict=True))]
+    # An empty line is nothing; a value without an id is a mistake.
     for where, id, text, *_ in rows:
         if id is None and text is not None:
             raise InputError(f"{where}: a value {text[:60]!r} without an id; fill in {names[0]!r}")
@@ -226,6 +228,7 @@ def marks(decimal: str, separator: str | None = None) -> Marks:
 def write_csv(frame: pl.DataFrame, path: Path, marks: Marks) -> None:
     """A CSV file; with a decimal comma it is one for spreadsheets, which want a mark that it is
     UTF-8."""
+    # CSV has no lists: those of bits are written as strings, as `Pool.from_csv` reads them.
     lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List | pl.Array)]
     flat = frame.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join("") for name in lists)
     comma = marks.decimal == ","
