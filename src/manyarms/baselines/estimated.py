@@ -79,6 +79,7 @@ class Replicates:
         values = as_rewards(rewards, n)
         told = (rows, policy._diagonal(rows), values, as_weights(noise, n, 1.0), keys, n)
         if noise is not None:
+            # They say nothing of the noise that is to be estimated.
             return replace(self, weighted=self.weighted.added(*told)[0])
         plain, at = self.plain.added(*told)
         within, freedom = _within(self.plain, at, values)

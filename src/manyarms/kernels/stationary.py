@@ -136,7 +136,7 @@ class Matern(Stationary):
             polynomial = np.divide(D, 3.0, out=D)  # 5ρ²/3, in place
             polynomial += R
             polynomial += 1.0
-        K = np.exp(np.negative(R, out=R), out=R)
+        K = np.exp(np.negative(R, out=R), out=R)  # in place: a block stays in cache
         K *= polynomial
         return K
 

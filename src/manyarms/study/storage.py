@@ -252,7 +252,7 @@ class EventStore:
                 Advice("make one with {} elsewhere", "Study.create"),
             )
         version = connection.execute(sa.select(VERSION.c.version)).scalar()
-        if not isinstance(version, int) or version < 1:
+        if not isinstance(version, int) or version < 1:  # SQLite keeps any type in any column
             raise damaged(0, "its version is lost")
         if version < FORMAT:
             raise StudyVersionError(
@@ -368,7 +368,7 @@ class EventStore:
     def _engine_here(self) -> sa.Engine:
         """The engine of this process: connections do not survive a fork."""
         if self._engine is None or self._process != os.getpid():
-            self.close()
+            self.close()  # in a child: forgets the parent's connection without closing it
             self._engine = self._server() if self._is_url else self._file()
             self._process = os.getpid()
             self._letting_go = weakref.finalize(self, _dispose, self._engine, self._process)
