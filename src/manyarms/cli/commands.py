@@ -21,7 +21,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "Candidates": {
-        "init": Command("candidates", "Make a study of a table of candidates."),
+        "init": Command("candidates", "Make a study of a table of candidates, or of a box."),
         "add": Command("candidates", "Add candidates."),
         "retire": Command("candidates", "Candidates are no longer available."),
     },

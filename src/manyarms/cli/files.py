@@ -20,10 +20,11 @@ from manyarms.cli.app import (
     StudyAt,
     opened,
 )
+from manyarms.cli.boxes import numbered
 from manyarms.cli.knowledge import results_frame, results_of
 from manyarms.cli.output import answer, count, moment, new_file, place, table
 from manyarms.cli.results import tell_files
-from manyarms.cli.tables import Marks, marks, results_in, rows_of, write_csv
+from manyarms.cli.tables import Marks, extent, marks, results_in, rows_of, write_csv
 from manyarms.errors import StudyDamagedError
 from manyarms.study import Study
 from manyarms.study.copies import copied, create_from, read_copy, written_copy
@@ -149,12 +150,8 @@ def import_(
         raise InputError(f"there is no file {file}; check the path")
     with create_from(study, read_copy(file)) as made:
         data = {"candidates": len(made.pool), "results": len(made.history), "events": made.n_events}
-    answer(
-        data,
-        as_json,
-        f"{place(study)}: {count(data['candidates'], 'candidate')}, "
-        f"{count(data['results'], 'result')}.",
-    )
+        what = extent(numbered(made).pool)
+    answer(data, as_json, f"{place(study)}: {what}, {count(data['results'], 'result')}.")
 
 
 def doctor(

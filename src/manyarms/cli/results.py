@@ -248,9 +248,8 @@ def _unknown(study: Study, rows: list[Row]) -> list[Row]:
     # By candidate and value, the events that brought it; a row takes the first after its batch, and
     # no other row takes that again.
     numbers_of = defaultdict(list)
-    for event in study.events():
-        for id, value, _ in results_told(event):
-            numbers_of[id, FAILED if value is None else value].append(event.number)
+    for event, id, value, _ in results_told(study):
+        numbers_of[id, FAILED if value is None else value].append(event.number)
     new = []
     for row in rows:
         numbers = numbers_of[row.id, row.value]

@@ -24,9 +24,10 @@ from manyarms.errors import StudyDamagedError, StudyStorageError
 from manyarms.study.learning import Resume, StepsTaken, learn
 from manyarms.study.log import LEARNING, START, Event, Head, uncollected
 from manyarms.study.replay import Replay
+from manyarms.study.signals import deferred, interruptible
 from manyarms.study.snapshot import EVERY, resume, take
 from manyarms.study.spec import campaign_of
-from manyarms.study.storage import EventStore, Transaction
+from manyarms.study.storage import EventStore, News, Transaction
 
 PIECE = 2.0
 """Seconds of learning before what was decided is written down."""
@@ -62,16 +63,17 @@ class Replica:
         """What the log says, up to date."""
         with self._lock:
             with self._store.reading() as transaction:
-                self._take_in(transaction)
+                news = transaction.news(self._read_so_far)
+            self._take_in(news)  # afterwards, so that no writer waits for it
             yield self.replay
 
     @contextmanager
     def writing(self) -> Iterator["Call"]:
         """A transaction: events of others are taken in first, those appended are applied after the
         commit."""
-        with self._lock:
+        with self._lock, deferred():
             with self._store.writing() as transaction:
-                self._take_in(transaction)
+                self._take_in(transaction.news(self._read_so_far))
                 call = Call(self, transaction)
                 yield call
             with self._all_or_nothing():
@@ -100,19 +102,24 @@ class Replica:
 
     # The log
 
-    def _take_in(self, transaction: Transaction) -> None:
+    @property
+    def _read_so_far(self) -> Head:
+        return START if self._is_torn else self.head
+
+    def _take_in(self, news: News) -> None:
         """Apply what others have appended. Where they decided about a step that this model has
         taken, it starts anew."""
-        with self._all_or_nothing():
+        with deferred(), self._all_or_nothing():
             if self._is_torn:
-                self._read_all(transaction)
+                with interruptible():
+                    self._read_all(news)
                 return
-            events = transaction.since(self.head)
-            # The last event that the model of this process has learned from.
             number = self.replay.steps[self._done - 1].number if self._done else 0
-            self.replay.apply(events, transaction.fetch)
-            self.head = transaction.head
-            if any(event.kind in LEARNING and event.payload["step"] <= number for event in events):
+            self.replay.apply(news.events, news.tables.__getitem__)
+            self.head = news.head
+            if any(
+                event.kind in LEARNING and event.payload["step"] <= number for event in news.events
+            ):
                 self._learner, self._done = self._prior, 0
 
     @contextmanager
@@ -124,16 +131,16 @@ class Replica:
             self._is_torn = True
             raise
 
-    def _read_all(self, transaction: Transaction) -> None:
+    def _read_all(self, news: News) -> None:
         """The state from the log alone."""
         with uncollected():
-            events = transaction.since(START)
-            self.replay = Replay(events[0], transaction.fetch)
+            first, *others = news.events
+            self.replay = Replay(first, news.tables.__getitem__)
             self._begun = campaign_of(self.replay.settings, self.replay.space)
             self._learner = self._prior
             self._done = self._kept = 0
-            self.replay.apply(events[1:], transaction.fetch)
-        self.head, self._is_torn = transaction.head, False
+            self.replay.apply(others, news.tables.__getitem__)
+        self.head, self._is_torn = news.head, False
 
     # The model
 
@@ -174,7 +181,10 @@ class Replica:
         if self._done or not self.replay.steps:
             return None
         try:
-            with nullcontext(transaction) if transaction else self._store.reading() as open_:
+            with (
+                deferred(),
+                nullcontext(transaction) if transaction else self._store.reading() as open_,
+            ):
                 found = resume(open_, self.replay, self._prior, after)
         except StudyDamagedError as error:
             warnings.warn(
@@ -227,16 +237,19 @@ class Call:
 
     def asked(self, n: int, ledger: Ledger) -> tuple[list[CandidateId], list[Forecast | None]]:
         """The ids of n candidates to try, and what is predicted of their results."""
-        found, ids = self._replica.campaign(self.learner, ledger).asked(n)
+        with interruptible():
+            found, ids = self._replica.campaign(self.learner, ledger).asked(n)
         return ids, [each.forecast for each in found.ledger.pending[-len(ids) :]]
 
     def learn(self) -> None:
         """The model takes the steps that are left."""
         if self.done < len(self.replay.steps):
             resume = self._replica.resume
-            self.adopt(
-                self._replica._next(math.inf, lambda after: resume(after, self._transaction))
-            )
+            with interruptible():
+                found = self._replica._next(
+                    math.inf, lambda after: resume(after, self._transaction)
+                )
+            self.adopt(found)
             self._replica._unwritten = None
 
     def adopt(self, found: StepsTaken) -> None:

@@ -494,14 +494,14 @@ class Study:
     def tables(self) -> dict[str, bytes]:
         """The stored tables of candidates by their digests, read and checked anew."""
         with self._replica.reading() as transaction:
-            return _tables(transaction, transaction.since(START))
+            return transaction.tables(transaction.since(START))
 
     def verify(self) -> int:
         """Check every event and every stored table; returns the number of events, or raises
         StudyDamagedError."""
         with self._replica.reading() as transaction:
             events = transaction.since(START)
-            _tables(transaction, events)
+            transaction.tables(events)
             return len(events)
 
     def close(self) -> None:
@@ -530,11 +530,6 @@ class Study:
         ledger = self._replica.replay.ledger
         positions = ledger.candidates.positions(ids)
         return positions, ledger.names(positions)
-
-
-def _tables(transaction: Transaction, events: list[Event]) -> dict[str, bytes]:
-    """The tables that events brought, by their digests; StudyDamagedError where one is damaged."""
-    return {digest: transaction.fetch(digest) for event in events for digest in event.tables}
 
 
 def _is_over(lease: Lease, now: float) -> bool:
