@@ -105,7 +105,7 @@ def as_settings(
         options = {"maximiser": MAXIMISER, **options}
     made = partial(_over, space, policy) if isinstance(space, Box) else policy
     shape, fixed = _shape(kernel, space)
-    learns = not (fixed and noise is not None)
+    learns = not (fixed and noise is not None)  # only then are units those of the values
     if learns and policy in (BKB, DomainBKB):
         options = {"rule": Inserted(most=MOST_INDUCING), **options}
     schedule = BOX if is_box else TABLE
@@ -114,6 +114,7 @@ def as_settings(
 
 def _check_options(policy: Any, options: dict[str, Any]) -> None:
     """Raise ParameterError where a policy does not know an option, or lacks one."""
+    # What `model._policy` will pass; a call is only tried, nothing is made.
     given = {"regularization": 1.0, "confidence": None, "seed": 0, **options}
     try:
         inspect.signature(policy).bind(None, None, **given)
@@ -151,6 +152,7 @@ def _shape(kernel: Any, pool: Pool | Box) -> tuple[Shape, bool]:
         )
     if pool.kernel is not None:
         return Fixed(kernel), True
+    # Encoded columns of each kind, in the order in which a row has them.
     widths = dict.fromkeys(("numeric", "categorical", "bits"), 0)
     for feature in pool.features:
         widths[feature.kind] += feature.stop - feature.start

@@ -297,6 +297,7 @@ def marks(decimal: str, separator: str | None = None) -> Marks:
 def write_csv(frame: pl.DataFrame, path: Path, marks: Marks) -> None:
     """A CSV file; with a decimal comma it is one for spreadsheets, which want a mark that it is
     UTF-8."""
+    # CSV has no lists: those of bits are written as strings, as `Pool.from_csv` reads them.
     lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List | pl.Array)]
     flat = frame.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join("") for name in lists)
     comma = marks.decimal == ","
