@@ -197,6 +197,7 @@ def test_no_password_is_shown(url, monkeypatch):
     assert "secret" not in said("status", url).err.lower()
 
 
+@pytest.mark.postgres
 def test_a_report_has_the_name_of_the_study_and_not_its_url(server, folder):
     pytest.importorskip("plotly")
     url = f"{server}#named"
