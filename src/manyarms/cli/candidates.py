@@ -111,7 +111,7 @@ def init(
         raise InputError("--id, --column and --missing are for tables; leave them out with --box")
     candidates = as_box(box or []) if pool is None else _table(pool, id, column, missing, decimal)
     direction: Any = "minimize" if minimize else "maximize"
-    asked = int(repeats) if repeats.isdecimal() and repeats.isascii() else repeats
+    asked = int(repeats) if repeats.isdecimal() and repeats.isascii() else repeats  # not "²"
     settings: dict[str, Any] = {
         "direction": direction,
         "kernel": kernel,

@@ -86,7 +86,7 @@ class Job:
 
     def _start(self) -> None:
         if self._out is not None:
-            self._out.unlink(missing_ok=True)
+            self._out.unlink(missing_ok=True)  # a second try must not find the first one's value
         self._started = time.monotonic()
         self._process = None
         self._problem = ""
@@ -95,6 +95,7 @@ class Job:
                 (self.folder / "stdout").open("wb") as out,
                 (self.folder / "stderr").open("wb") as err,
             ):
+                # A session of its own: signals reach the command and all its children.
                 self._process = subprocess.Popen(  # noqa: S603  the user's command, no shell
                     self._command,
                     stdin=subprocess.DEVNULL,
@@ -160,6 +161,7 @@ def stop(jobs: Sequence[Job], grace: float = GRACE) -> None:
         while any(job.is_running for job in jobs) and time.monotonic() < end:
             time.sleep(0.01)
     finally:
+        # A second Ctrl-C ends the waiting, not the ending.
         for job in jobs:
             job.signal(getattr(signal, "SIGKILL", signal.SIGTERM))
     for job in jobs:

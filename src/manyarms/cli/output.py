@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 WIDE = 240
-"""Columns of output that goes to a file or a pipe."""
+"""Columns of output that goes to a file or a pipe, which have no width of their own."""
 
 
 def answer(data: dict[str, Any], as_json: bool, *shown: "str | Table") -> None:
@@ -73,6 +73,7 @@ def shown(value: Any) -> str:
 
 def printable(text: str) -> str:
     """Text without what a terminal would obey."""
+    # Escape sequences in an id or a file name could move the cursor, or worse.
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 
 
@@ -125,6 +126,7 @@ def new_file(path: Path, force: bool) -> Iterator[Path]:
         )
     if not path.absolute().parent.is_dir():
         raise InputError(f"there is no directory {path.absolute().parent}; make it first")
+    # Written beside its place and moved there in one step: nobody sees half a file.
     draft = path.with_name(f".{path.name[:100]}.{os.getpid()}")
     try:
         draft.touch()

@@ -59,7 +59,7 @@ from manyarms.sketch.log import Log
 from manyarms.typing import Array, ArrayLike, Indices, Mask, Seed
 
 ROWS = 1 << 16
-"""Rows whose k(x, x) is computed at a time."""
+"""Rows whose k(x, x) is computed at a time: a mapped table is not copied as a whole."""
 NOTHING: tuple[int, ...] = ()
 """No arms. This very object needs no check: most calls have no other."""
 
@@ -289,7 +289,8 @@ class Policy:
             waiting = self._rows_of(pending)
             outstanding = np.arange(k, k + len(waiting))
             barred = as_excluded(exclude, k)
-            if len(waiting):  # rows behind those of now, which are not chosen
+            if len(waiting):
+                # Pending rows stand behind those of now: they can be supposed, not chosen.
                 own = np.zeros(k, dtype=bool) if barred is None else barred
                 barred = np.concatenate([own, np.ones(len(waiting), dtype=bool)])
                 X = np.vstack([X, waiting])
@@ -441,6 +442,7 @@ class Policy:
         pulled = self._state.log.pulled
         if not len(pulled):
             raise StateError("no arm of the table was observed yet: call observe() first")
+        # The largest lower bound, not the largest mean: a lucky single pull is not the best arm.
         mean, variance = self._scores.moments(pulled)
         return int(pulled[np.argmax(mean - self.beta * np.sqrt(variance))])
 
@@ -612,6 +614,7 @@ class Policy:
         """Raise KernelError before the first trial where the kernel cannot work on these rows."""
         if not len(X):
             return
+        # Eight rows, spread over the table: cheap, and finds most that is no covariance.
         some = np.linspace(0, len(X) - 1, min(len(X), 8)).astype(np.intp)
         check_kernel(self.kernel, X[some], diag[some])
 
@@ -624,7 +627,7 @@ class Policy:
                 *(self.kernel.diag(block.astype(np.float64, copy=False)) for block in blocks),
             ]
         )
-        bad = ~(np.isfinite(diag) & (diag >= 0))
+        bad = ~(np.isfinite(diag) & (diag >= 0))  # NaN is neither
         if bad.any():
             raise KernelError(
                 f"k(x, x) must be finite and not negative, got {diag[bad][0]} at x = "

@@ -93,9 +93,10 @@ def read_csv(
     except pl.exceptions.PolarsError:
         # A row further down is of another type, or the file is broken: read it whole, to know.
         frame = _attempt(path, lambda: read(None))
+    # Spreadsheets leave empty lines at the end, which polars reads as rows of nulls.
     height = len(frame)
     while height and all(value is None for value in frame.row(height - 1)):
-        height -= 1  # empty lines at the end
+        height -= 1
     frame = frame.head(height)
     searched = [
         name
@@ -129,6 +130,7 @@ def _first_line(path: Path) -> str:
 
 def _opened(path: Path, errors: str = "replace") -> IO[str]:
     """The text of a file, plain or gzipped."""
+    # "utf-8-sig" drops the mark that spreadsheets put at the beginning.
     how: dict[str, Any] = {
         "mode": "rt",
         "encoding": "utf-8-sig",

@@ -303,7 +303,7 @@ class EventStore:
         if "manyarms" not in tables:
             raise self._foreign()
         version = connection.execute(sa.select(VERSION.c.version)).scalar()
-        if not isinstance(version, int) or version < 1:
+        if not isinstance(version, int) or version < 1:  # SQLite keeps any type in any column
             raise damaged(0, "its version is lost")
         if version < FORMAT:
             raise StudyVersionError(

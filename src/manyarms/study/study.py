@@ -233,6 +233,7 @@ class Study:
         """
         seconds = self.lease if lease is None else _lease(lease)
         with self._replica.writing() as call:
+            # A worker that tries nothing writes nothing.
             if any(each.worker == self.worker for each in call.replay.ledger.pending):
                 call.append(
                     "renew",
@@ -522,6 +523,7 @@ class Study:
 
     def _known(self, answer: Callable[..., T], *arguments: Any) -> T:
         """What is known, after the model has learned what there is."""
+        # Answers come from a model that has learned every result there is.
         with self._replica.learned() as campaign:
             return answer(campaign, *arguments)
 
