@@ -13,7 +13,7 @@ from manyarms.campaign.model import BOX, TABLE, Settings
 from manyarms.domains.box import Box
 from manyarms.domains.multistart import MultiStart
 from manyarms.domains.policy import DomainBKB
-from manyarms.errors import ParameterError
+from manyarms.errors import Advice, ParameterError
 from manyarms.kernels import Kernel, Linear, Tanimoto, Unpacked, as_kernel
 from manyarms.kernels.objects import encoder_of
 from manyarms.numbers import LARGEST, LARGEST_SEED, real, whole
@@ -173,8 +173,9 @@ def _shape(kernel: Any, pool: Pool | Box) -> tuple[Shape, bool]:
     if kernel is None or isinstance(kernel, str):
         if kernel is not None and kernel not in named:
             raise ParameterError(
-                f"{{option}} must be one of {', '.join(sorted(named))}, a kernel object or a "
-                "function, got {got}",
+                "{option} must be one of {expected}, got {got}",
+                Advice("give an object of {} or a function", "manyarms.kernels"),
+                expected=", ".join(sorted(named)),
                 option="kernel",
                 got=kernel,
             )
