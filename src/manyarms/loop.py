@@ -20,7 +20,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from manyarms.campaign.answers import Candidate
+from manyarms.campaign.answers import Best
 from manyarms.campaign.settings import Direction, as_pool
 from manyarms.campaign.trials import CandidateId, Trial, as_values
 from manyarms.domains.box import Box
@@ -40,7 +40,7 @@ CHECK_EVERY = 10
 class Result:
     """What a run found. `best` is None where no trial gave a value."""
 
-    best: Candidate | None
+    best: Best | None
     history: list[Trial]
     optimizer: Optimizer
     seconds: float

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from manyarms.campaign import answers
-from manyarms.campaign.answers import Candidate, Predictions
+from manyarms.campaign.answers import Best, Candidate, Predictions
 from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.certificate import Certificate
 from manyarms.campaign.model import Size, with_now
@@ -34,7 +34,9 @@ class Optimizer:
     confidence : radius of the scores; where None `Growing(1.3, most=3.0)`, over a box
         `Constant(2.0)`.
     repeats : "allow" asks for a candidate again where that pays, "never" does not, k asks at most k
-        times.
+        times. With "never" values count as exact unless a noise is given.
+    bounds : the least and the largest true value, None where there is none, such as (0, 100) for
+        yields. Predictions and intervals of true values stay inside; values told need not.
     policy : `BKB` where None, `GPUCB`, or another with their arguments; over a box `DomainBKB`, or
         another with its arguments.
     seed : an integer or a numpy Generator, for the random start and the sketch.
@@ -58,6 +60,7 @@ class Optimizer:
         noise: float | None = None,
         confidence: Radius | None = None,
         repeats: Literal["allow", "never"] | int = "allow",
+        bounds: tuple[float | None, float | None] | None = None,
         policy: Callable[..., Any] | None = None,
         seed: Seed = 0,
         **options: Any,
@@ -69,6 +72,7 @@ class Optimizer:
             noise=noise,
             confidence=confidence,
             repeats=repeats,
+            bounds=bounds,
             policy=policy,
             seed=seed,
             options=options,
@@ -125,9 +129,10 @@ class Optimizer:
 
     # What is known
 
-    def best(self, level: float = 0.95) -> Candidate:
-        """The tried candidate of largest lower confidence bound (lowest upper bound when
-        minimising)."""
+    def best(self, level: float = 0.95) -> Best:
+        """The tried candidate with the best mean of its values (`measured`), the one of largest
+        lower confidence bound, lowest upper bound when minimising (`recommended`), and `why` they
+        differ. Where values are exact, they are the same."""
         return answers.best(self._state, level)
 
     def top(self, k: int = 10, level: float = 0.95) -> list[Candidate]:

@@ -71,13 +71,14 @@ class Settings:
     """What does not change: how policies are made, and what is learned."""
 
     shape: Shape
-    noise: float | None  # a standard deviation in the user's units, where it is given
+    noise: float | None  # a standard deviation in the user's units; None: learned
     learns: bool  # False: the kernel is given in the user's units, as is the noise
     confidence: Radius
     policy: Any  # of (arms, kernel, regularization=…, confidence=…, seed=…)
     options: dict[str, Any]
     seed: int
     schedule: Schedule = TABLE
+    bounds: tuple[float, float] = (-np.inf, np.inf)  # of true values, in the user's units
 
 
 @dataclass(frozen=True)
@@ -136,8 +137,8 @@ class Tabular(Protocol):
     ) -> Record:
         """Learn rewards; returns which arms entered W, or takes that as it was decided before."""
 
-    def highest(self, *, exclude: Mask) -> int:
-        """The arm of largest upper bound that is not excluded."""
+    def highest(self, *, exclude: Mask, beta: float) -> int:
+        """The arm of largest upper bound with this radius that is not excluded."""
 
     def over(self, arms: Checked) -> "Tabular":
         """The same policy over another table."""
@@ -436,9 +437,14 @@ class Model:
         return Size(self.n_results, int(n), float(self.policy.effective_dimension))
 
     @property
+    def regularization(self) -> float:
+        """λ of the policy: a standard deviation of f is √λσ̃."""
+        return float(self.policy.regularization)
+
+    @property
     def radius(self) -> float:
         """β̃ in standard deviations of f."""
-        return float(self.policy.beta / np.sqrt(self.policy.regularization))
+        return float(self.policy.beta / np.sqrt(self.regularization))
 
     def _spread(self, distinct: Indices, counts: Array) -> Indices:
         """MOST of the arms, drawn by their leverage n·σ̃² without replacement."""

@@ -19,6 +19,7 @@ from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model, Tabular
 from manyarms.campaign.trials import Results
 from manyarms.domains.box import Box
+from manyarms.sketch.confidence import Constant
 from manyarms.typing import Array, Mask
 
 START = 8
@@ -32,6 +33,9 @@ run."""
 OTHERS, GRID = 512, 1 << 14
 """Points drawn where the one of largest score is pending, or ruled out by `repeats`; a box of so
 few points has all of them looked at instead."""
+POINTS = 10_000
+"""Points of a box that a statement about all others is taken to be about: a grid of ten levels in
+four dimensions."""
 
 
 @dataclass(frozen=True)
@@ -86,16 +90,21 @@ class PoolProposer:
         """Posterior mean of every arm's reward, (A,)."""
         return np.asarray(model.policy.predict().mean)
 
-    def with_rivals(self, ledger: Ledger, model: Model) -> Ledger:
-        """The ledger with the candidate of largest upper bound in it."""
+    def n_others(self, gone: Mask) -> int:
+        """How many arms a statement about all others is about."""
+        return int((~gone).sum())
+
+    def with_rivals(self, ledger: Ledger, model: Model, width: float) -> Ledger:
+        """The ledger with the candidate of largest upper bound, μ̃ + width·sd, in it."""
         return ledger
 
-    def rival(self, ledger: Ledger, model: Model, gone: Mask) -> int:
+    def rival(self, ledger: Ledger, model: Model, width: float, gone: Mask) -> int:
         """The arm of largest upper bound that is not gone, however the policy chooses."""
-        if isinstance(model.policy, Tabular):
-            return model.policy.highest(exclude=gone)
-        mean, std = model.policy.predict()
-        return int(np.argmax(np.where(gone, -np.inf, mean + model.radius * std)))
+        policy = model.policy
+        if isinstance(policy, Tabular):
+            return policy.highest(exclude=gone, beta=width * float(np.sqrt(model.regularization)))
+        mean, std = policy.predict()
+        return int(np.argmax(np.where(gone, -np.inf, mean + width * std)))
 
 
 class Gains(NamedTuple):
@@ -201,11 +210,17 @@ class BoxProposer:
     def means(self, ledger: Ledger, model: Model) -> Array:
         return np.asarray(model.predict(ledger.candidates.arm_of).mean)
 
-    def with_rivals(self, ledger: Ledger, model: Model) -> Ledger:
-        return self.knowing(ledger, self.box.decode(model.policy.choose()))
+    def n_others(self, gone: Mask) -> int:
+        return POINTS
 
-    def rival(self, ledger: Ledger, model: Model, gone: Mask) -> int:
-        return int(np.argmax(np.where(gone, -np.inf, model.policy.score(ledger.candidates.X))))
+    def with_rivals(self, ledger: Ledger, model: Model, width: float) -> Ledger:
+        policy = copy(model.policy)
+        policy.confidence = Constant(width)
+        return self.knowing(ledger, self.box.decode(policy.choose()))
+
+    def rival(self, ledger: Ledger, model: Model, width: float, gone: Mask) -> int:
+        mean, std = model.policy.predict(ledger.candidates.X)
+        return int(np.argmax(np.where(gone, -np.inf, mean + width * std)))
 
     def _next_row(self, ledger: Ledger, model: Model) -> Array | None:
         """The row to ask for next, None where none may be."""

@@ -26,6 +26,7 @@ from rich.progress import (
 
 from manyarms.cli.app import DONE, FAILING, INTERRUPTED, AsJson, InputError, StudyAt, me, opened
 from manyarms.cli.jobs import GRACE, Job, Outcome, check_placeholders, filled, placeholders, stop
+from manyarms.cli.knowledge import plain_best
 from manyarms.cli.output import answer, note, printable, shown, told
 from manyarms.cli.results import seconds
 from manyarms.cli.tables import id_name
@@ -139,14 +140,13 @@ def run(
             "results": len(results),
             "ended": loop.ended,
         }
-        data["best"] = (
-            None
-            if best is None
-            else {"id": best.id, "estimate": best.mean, "low": best.low, "high": best.high}
-        )
+        data["best"] = None if best is None else plain_best(best)
     ended = "" if code == FAILING else f" Ended: {loop.ended}."
     text = told(loop.n_told, loop.n_failed, len(results))
-    answer(data, as_json, text + ended + (f" Best: {best.id}, {shown(best.mean)}." if best else ""))
+    found = ""
+    if best is not None:
+        found = f" Recommended: {best.recommended.id}, {shown(best.recommended.mean)}."
+    answer(data, as_json, text + ended + found)
     if code == FAILING:
         note(f"error: {loop.ended}")
     return code

@@ -292,10 +292,12 @@ class Policy:
             if batch is not None and not diag[arm]:
                 return
 
-    def highest(self, *, exclude: ArrayLike = ()) -> int:
-        """The arm of largest upper bound μ̃ + β̃σ̃, however the policy chooses."""
+    def highest(self, *, exclude: ArrayLike = (), beta: float | None = None) -> int:
+        """The arm of largest upper bound μ̃ + β̃σ̃, with another radius where one is given, however
+        the policy chooses."""
         self._check_table()
-        return self._scores.arg_max(Upper(self.beta), as_excluded(exclude, self.n_arms))
+        upper = Upper(self.beta if beta is None else beta)
+        return self._scores.arg_max(upper, as_excluded(exclude, self.n_arms))
 
     # What is known
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from manyarms.campaign import answers
-from manyarms.campaign.answers import Candidate, Predictions
+from manyarms.campaign.answers import Best, Candidate, Predictions
 from manyarms.campaign.certificate import Certificate
 from manyarms.campaign.model import Size, with_now
 from manyarms.campaign.settings import Direction, as_pool, as_seed
@@ -64,6 +64,7 @@ class Study:
         noise: float | None = None,
         confidence: Radius | None = None,
         repeats: Literal["allow", "never"] | int = "allow",
+        bounds: tuple[float | None, float | None] | None = None,
         policy: Any = BKB,
         seed: Seed = 0,
         worker: str | None = None,
@@ -90,6 +91,7 @@ class Study:
             "noise": written(noise, "noise"),
             "confidence": written(confidence, "confidence"),
             "repeats": written(repeats, "repeats"),
+            "bounds": written(bounds, "bounds"),
             "policy": written_policy(policy),
             "seed": as_seed(seed),
             "options": {name: written(value, name) for name, value in options.items()},
@@ -230,9 +232,8 @@ class Study:
 
     # What is known
 
-    def best(self, level: float = 0.95) -> Candidate:
-        """The tried candidate of largest lower confidence bound (lowest upper bound when
-        minimising)."""
+    def best(self, level: float = 0.95) -> Best:
+        """The best candidate as measured and as recommended, and why, see `Optimizer.best`."""
         return self._known(answers.best, level)
 
     def top(self, k: int = 10, level: float = 0.95) -> list[Candidate]:
