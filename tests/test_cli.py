@@ -192,6 +192,19 @@ def test_from_a_table_to_a_recommendation(lab):
     assert len(manyarms("history", lab, "--json", "--last", 5).data["results"]) == 5
 
 
+def test_bounds_hold_for_intervals(lab):
+    place = lab.parent / "bounded.db"
+    pool = ("--pool", lab.parent / "recipes.csv", "--id", "name", "--maximize")
+    made = manyarms("init", place, *pool, "--bounds", 0, 60, "--json").data
+    assert made["bounds"] == [0, 60]
+    manyarms("tell", place, "water-20", 30)
+    manyarms("tell", place, "ethanol-80", 59.9)
+    top = manyarms("top", place, "-k", 20, "--json").data["top"]
+    assert all(0 <= each["low"] <= each["estimate"] <= each["high"] <= 60 for each in top)
+    refused = manyarms("init", lab.parent / "other.db", *pool, "--bounds", 60, 0, code=2)
+    assert "bounds" in refused.err
+
+
 def test_answers_are_those_of_the_library(lab):
     told = manyarms("history", lab, "--json").data["results"]
     top = manyarms("top", lab, "-k", 5, "--json", "--level", 0.5).data["top"]
