@@ -37,8 +37,8 @@ TEXT = """\
 `Optimizer` as it comes, one suggestion at a time, {seeds} seeds a table. After each number of results its certificate says by how much another
 candidate may be better than the recommended one, or that it does not say so yet. The statement is true if no candidate of the table is better by
 more. The level is 90 %. "Unwidened" is the same statement made of the radius that the search uses, always made: what was said before statements
-rested on the record of forecasts. Bounds are shares of the range of the table's values, in medians. The rule was made with the tables {developed}
-and not changed after the others were looked at.
+rested on the record of forecasts. Bounds are shares of the range of the table's values, in medians. The rule was chosen on the
+tables {developed}; the other five confirm it.
 
 {verdict}
 

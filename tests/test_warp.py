@@ -24,7 +24,7 @@ def pieces(warp):
 
 
 def check(means):
-    warp = Warp.half_rank(np.array(means))
+    warp = Warp.half_rank(np.array(means), max(means))
     for array in (warp.values, warp.rewards):
         assert np.isfinite(array).all()
         assert (np.diff(array) > 0).all()
@@ -95,7 +95,7 @@ def test_the_units_do_not_matter(means, scale, shift):
 
 
 def test_knots():
-    warp = Warp.half_rank(np.array([3.0, 1.0, 2.0, 4.0, -90.0]))
+    warp = Warp.half_rank(np.array([3.0, 1.0, 2.0, 4.0, -90.0]), 4.0)
     np.testing.assert_allclose(warp.reward(np.array([2.0])), 0.0, atol=1e-12)
     assert warp.slope == pytest.approx(1 / np.sqrt((0 + 1 + 4) / 3))
     low, high = warp.reward(np.array([-90.0, 1.0]))
@@ -107,7 +107,7 @@ def test_identity_and_shift():
     at = np.array([-1e9, -2.0, 0.0, 0.5, 3.0, 1e9])
     np.testing.assert_array_equal(Warp.identity().reward(at), at)
     assert Warp.identity().slope == 1.0
-    warp = Warp.half_rank(np.array([3.0, 1.0, 2.0, 4.0, -90.0]))
+    warp = Warp.half_rank(np.array([3.0, 1.0, 2.0, 4.0, -90.0]), 4.0)
     moved = warp.shifted(0.3)
     np.testing.assert_allclose(moved.reward(at), warp.reward(at) - 0.3)
     np.testing.assert_allclose(moved.value(warp.reward(at[1:]) - 0.3), at[1:], rtol=1e-9, atol=1e-9)

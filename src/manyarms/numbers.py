@@ -8,6 +8,16 @@ import numpy as np
 
 from manyarms.errors import ManyArmsError, ParameterError
 
+LARGEST = 1e100
+"""Values, rewards and their noise in size, at most: squares and sums of so many then fit float64,
+whose largest number is 1.8e308."""
+MOST_AT_ONCE = 1_000_000
+"""Arms that may be asked for in one call: more cannot be meant."""
+LARGEST_SEED = 2**128 - 1
+"""As many bits as NumPy's own seeds have."""
+_NO_NUMBERS = (bool, np.complexfloating, np.timedelta64)
+"""Types that pass for numbers by their base classes."""
+
 
 def real(
     value: Any,
@@ -20,23 +30,32 @@ def real(
     error: type[ManyArmsError] = ParameterError,
 ) -> float:
     """A finite real number within bounds; `meaning` completes the sentence "name must be …"."""
-    if isinstance(value, Real | np.number) and not isinstance(value, bool | np.complexfloating):
+    if isinstance(value, Real | np.number) and not isinstance(value, _NO_NUMBERS):
         try:
             number = float(value)
         except OverflowError:
             number = np.inf
         if np.isfinite(number) and above < number < below and number >= at_least:
             return number
-    raise error(f"{name} must be {meaning}, got {value!r}")
+    raise error("{option} must be {expected}, got {got}", option=name, expected=meaning, got=value)
 
 
 def whole(
-    value: Any, name: str, *, at_least: int = 1, error: type[ManyArmsError] = ParameterError
+    value: Any,
+    name: str,
+    *,
+    at_least: int = 1,
+    at_most: int | None = None,
+    error: type[ManyArmsError] = ParameterError,
 ) -> int:
-    """A whole number from `at_least`."""
-    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= at_least:
-        return int(value)
-    raise error(f"{name} must be a whole number from {at_least}, got {value!r}")
+    """A whole number from `at_least`, to `at_most` where that is given."""
+    if isinstance(value, Integral) and not isinstance(value, _NO_NUMBERS):
+        number = int(value)
+        if number >= at_least and (at_most is None or number <= at_most):
+            return number
+    end = "" if at_most is None else f" to {at_most:,}"
+    wanted = f"a whole number from {at_least}{end}"
+    raise error("{option} must be {expected}, got {got}", option=name, expected=wanted, got=value)
 
 
 def check_probability(name: str, value: float) -> None:

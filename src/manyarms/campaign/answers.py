@@ -5,33 +5,55 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from manyarms.campaign.campaign import Campaign, table_of
 from manyarms.campaign.certificate import LEVEL, Certificate, TrackRecord, accuracy, promise
+from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.trials import CandidateId
-from manyarms.errors import StateError
+from manyarms.errors import Advice, StateError
 from manyarms.numbers import real, whole
 from manyarms.typing import Array, Indices, Mask
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A candidate and what is known of it: posterior mean and interval of its true value, in the
-    user's units."""
+    """A candidate and what is known of it, in the user's units.
+
+    Attributes
+    ----------
+    id : str, int, dict or tuple
+        Of the candidate; the point, of a box.
+    mean, low, high : float
+        Posterior mean and interval of its true value.
+    n_results : int
+        Values told of it.
+    value : float or None
+        Their mean, None where there are none.
+    """
 
     id: CandidateId
     mean: float
     low: float
     high: float
     n_results: int
-    value: float | None  # mean of the values told, None where there is none
+    value: float | None
 
 
 @dataclass(frozen=True)
 class Best:
-    """The tried candidate with the best mean of its values, the one that the model recommends, and
-    why. Where values are exact, the two are the same."""
+    """The best tried candidate as measured and as recommended. Where values are exact, they are the
+    same.
+
+    Attributes
+    ----------
+    measured : Candidate
+        The best mean of its values.
+    recommended : Candidate
+        The largest lower bound, the lowest upper bound when minimising.
+    why : str
+        What the two have to do with each other.
+    """
 
     measured: Candidate
     recommended: Candidate
@@ -65,9 +87,9 @@ def best(campaign: Campaign, level: float) -> Best:
     return Best(
         measured,
         recommended,
-        f"{measured.id} has the best value, {measured.value:.4g} from {results}, but some of that "
-        f"is taken for noise: the model expects {measured.mean:.4g} ({measured.low:.4g} to "
-        f"{measured.high:.4g}), and is surer that {recommended.id} is good",
+        f"the best one measured has {measured.value:.4g} from {results}, but some of that is taken "
+        f"for noise: the model expects {measured.mean:.4g} of it ({measured.low:.4g} to "
+        f"{measured.high:.4g}), and is surer of the one it recommends",
     )
 
 
@@ -76,11 +98,23 @@ def top(campaign: Campaign, k: int, level: float) -> list[Candidate]:
     k = whole(k, "k")
     _check_told(campaign)
     ledger = campaign.ledger
-    mean = campaign.proposer.means(ledger, campaign.model)[ledger.candidates.arm_of]
-    mean[ledger.outcomes.out] = -np.inf
-    n = min(k, int(np.isfinite(mean).sum()))
-    order = np.argsort(-mean, kind="stable")[:n]
-    return _candidates(campaign, order.tolist(), level) if n else []
+    gone = _gone(ledger, ledger.outcomes.out)
+    if gone.all():
+        return []
+    arms = campaign.proposer.leading(ledger, campaign.model, k, gone)
+    # An arm may stand for several candidates: so k arms are enough, and some may be too many.
+    found: list[int] = []
+    for arm in arms.tolist():
+        members = ledger.candidates.members(arm)
+        found.extend(members[~ledger.outcomes.out[members]].tolist())
+    return _candidates(campaign, found[:k], level)
+
+
+def _gone(ledger: Ledger, out: Mask) -> Mask:
+    """(A,) arms all of whose candidates are out, (n,)."""
+    gone = np.ones(len(ledger.candidates.X), dtype=bool)
+    gone[ledger.candidates.arm_of[~out]] = False
+    return gone
 
 
 def predict(campaign: Campaign, ids: Any, level: float) -> Predictions:
@@ -91,7 +125,7 @@ def predict(campaign: Campaign, ids: Any, level: float) -> Predictions:
 
 def predict_rows(campaign: Campaign, table: Any, ids: Any, level: float) -> Predictions:
     """The same of candidates that are not in the pool."""
-    before = table_of(campaign, "predict rows of")
+    before = table_of(campaign.ledger, "predict rows of")
     pool = before.add(table, ids=ids)
     found = campaign.knowing(campaign.ledger.added(pool))
     return _predicted(found, np.arange(len(before), len(pool)), level)
@@ -104,14 +138,14 @@ def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
         real(tolerance, "tolerance", expected, at_least=0)
     best = _recommended(campaign)
     record = TrackRecord.of(*campaign.ledger.scored, campaign.ledger.sign)
-    n_others = campaign.proposer.n_others(_gone(campaign, best))
+    n_others = campaign.proposer.n_others(_no_rivals(campaign, best))
     probability, reason = _promise(campaign, n_others)
     earned = record.width(n_others) if probability is None else campaign.model.radius
     width = campaign.model.radius if earned is None else earned
 
     # Over a box the rival may be a point that was not known before.
     found = campaign.knowing(campaign.proposer.with_rivals(campaign.ledger, campaign.model, width))
-    gone = _gone(found, best)
+    gone = _no_rivals(found, best)
     arm = int(found.ledger.candidates.arm_of[best])
     rival = arm if gone.all() else found.proposer.rival(found.ledger, found.model, width, gone)
     mean, low, high = _intervals(found, np.array([arm, rival]), width)
@@ -187,7 +221,7 @@ def noise(campaign: Campaign) -> float:
 
 def _check_told(campaign: Campaign) -> None:
     if not campaign.model.n_results:
-        raise StateError("no value was told yet: call tell() first")
+        raise StateError("no value was told yet", Advice("call {} first", "tell()"))
 
 
 def _tried(campaign: Campaign) -> Indices:
@@ -242,13 +276,11 @@ def _out(campaign: Campaign) -> Mask:
     return outcomes.out | (outcomes.counts > 0) if _is_exact(campaign) else outcomes.out
 
 
-def _gone(campaign: Campaign, best: int) -> Mask:
-    """Arms all of whose candidates are out, and that of the recommended one."""
-    arm_of = campaign.ledger.candidates.arm_of
-    gone = np.ones(len(campaign.ledger.candidates.X), dtype=bool)
-    gone[arm_of[~_out(campaign)]] = False
+def _no_rivals(campaign: Campaign, best: int) -> Mask:
+    """(A,) arms that hold no candidate that may be better than the recommended one."""
+    gone = _gone(campaign.ledger, _out(campaign))
     if not _is_exact(campaign):
-        gone[arm_of[best]] = True
+        gone[campaign.ledger.candidates.arm_of[best]] = True
     return gone
 
 
@@ -286,4 +318,4 @@ def _candidates(campaign: Campaign, positions: Sequence[int], level: float) -> l
 
 def _quantile(level: float) -> float:
     real(level, "level", "a probability between 0 and 1", above=0, below=1)
-    return float(ndtri(0.5 + level / 2))
+    return float(scipy.special.ndtri(0.5 + level / 2))

@@ -21,6 +21,9 @@ the next one with probability 95 %."""
 WINDOW = 100
 """Scored results that count, the latest: what a model predicted long ago says little of it now."""
 
+LARGEST = 1e6
+"""Largest score that counts: a bound made of it says nothing, and is still finite."""
+
 
 @dataclass(frozen=True)
 class TrackRecord:
@@ -51,7 +54,7 @@ class TrackRecord:
         n_inside = int(((values >= low) & (values <= high)).sum())
         spread = (high - mean if sign > 0 else mean - low) / FORECAST_WIDTH
         above = sign * (values - mean) / np.maximum(spread, np.spacing(np.abs(mean)))
-        scale = np.sqrt(2 * np.mean(np.square(np.maximum(above, 0.0))))
+        scale = np.sqrt(2 * np.mean(np.square(np.clip(above, 0.0, LARGEST))))
         return cls(len(values), n_inside, max(1.0, float(scale)))
 
     def width(self, n_others: int) -> float | None:

@@ -251,6 +251,13 @@ class Ledger:
         return tries
 
     @property
+    def is_open(self) -> Mask:
+        """(n,) whether a candidate may be tried, and tried again."""
+        if np.isinf(self.most):
+            return ~self.outcomes.out
+        return ~self.outcomes.out & (self.tries < self.most)
+
+    @property
     def n_trials(self) -> int:
         """Results told, those that failed included."""
         return self.outcomes.tried.n

@@ -21,6 +21,7 @@ from manyarms.beliefs.packing import Arrays, packed, unpacked
 from manyarms.campaign.fitting import LEAST_NOISE, MOST, NOISE_PRIOR, Fit, Shape, Summary, fit
 from manyarms.campaign.trials import Results
 from manyarms.campaign.units import Warp
+from manyarms.domains.policy import DomainBKB
 from manyarms.kernels import Kernel
 from manyarms.policies.bkb import BKB
 from manyarms.policies.checks import as_weights
@@ -89,6 +90,7 @@ class Lesson:
     record: Record | None = None  # which arms entered W; None where the policy does not say
     fitted: Fit | None = None
     warp: Warp | None = None  # of the fit
+    n_thorough: int = 0  # results at the last fit that looked everywhere, that one included
 
     def __bool__(self) -> bool:
         entered = self.record is not None and len(self.record.entered) > 0
@@ -113,6 +115,7 @@ class Fitted(NamedTuple):
     found: Fit
     warp: Warp
     n_results: int  # then
+    n_thorough: int  # results at the last fit that looked everywhere, then
 
 
 class Past(NamedTuple):
@@ -122,6 +125,20 @@ class Past(NamedTuple):
     results: Results  # (n,) each
     steps: Indices  # (n,) the number of the step that brought each, never falling
     entered: dict[int, Indices]  # by that number, positions among the different arms of the step
+
+
+@runtime_checkable
+class Recording(Protocol):
+    """A policy that says what it decides."""
+
+    @property
+    def belief(self) -> Any:
+        """What is known of f."""
+
+    def observe(
+        self, arms: Any, rewards: Array, *, noise: Any = None, record: Record | None = None
+    ) -> Record:
+        """Learn rewards; returns which arms entered W, or takes that as it was decided before."""
 
 
 @runtime_checkable
@@ -137,8 +154,14 @@ class Tabular(Protocol):
     ) -> Record:
         """Learn rewards; returns which arms entered W, or takes that as it was decided before."""
 
+    def predict(self, *, arms: Indices) -> Prediction:
+        """Posterior mean and standard deviation of f at some arms."""
+
     def highest(self, *, exclude: Mask, beta: float) -> int:
         """The arm of largest upper bound with this radius that is not excluded."""
+
+    def leading(self, k: int, *, exclude: Mask) -> Indices:
+        """The k arms of largest posterior mean that are not excluded, best first."""
 
     def over(self, arms: Checked) -> "Tabular":
         """The same policy over another table."""
@@ -215,8 +238,11 @@ class Model:
         """
         if lesson is not None:
             if lesson.fitted is not None and lesson.warp is not None:
-                return self.refitted_as(lesson.fitted, lesson.warp, *results(), lesson.record)
+                return self.refitted_as(
+                    lesson.fitted, lesson.warp, lesson.n_thorough, *results(), lesson.record
+                )
             return self.observed(arms, values, noise, lesson.record)
+        # Fit anew, or go on: what was fitted keeps its units until the next fit.
         n = self.n_results + len(arms)
         is_due = not may_wait and self.is_stale(n)
         if not is_due and not self.is_surprised(values):
@@ -246,29 +272,28 @@ class Model:
         record: Record | None,
     ) -> Record | None:
         """Let the policy observe; returns what it decided, where it says so."""
-        if self.settings.schedule.by_value:
-            policy.observe(self.arms[arms], rewards, **noise)
+        by_value = self.settings.schedule.by_value
+        given: Any = self.arms[arms] if by_value else arms
+        if not isinstance(policy, Recording if by_value else Tabular):
+            policy.observe(given, rewards, **noise)
             return None
-        if not isinstance(policy, Tabular):
-            policy.observe(arms, rewards, **noise)
-            return None
-        return policy.observe(arms, rewards, record=record, **noise)
+        return policy.observe(given, rewards, record=record, **noise)
 
-    def _units(self, means: Array) -> Warp:
-        """From the mean values of distinct arms to rewards."""
+    def _units(self, means: Array, best: float) -> Warp:
+        """From the mean values of distinct arms to rewards; `best` is the best single value."""
         noises = self.settings.schedule.noises
         if noises is None:
-            return Warp.half_rank(means)
+            return Warp.half_rank(means, best)
         noise = self.noise / self.warp.slope if self.fitted else 0.0
-        return Warp.half_log(means, min(noises * noise, float(np.std(means))))
+        return Warp.half_log(means, best, min(noises * noise, float(np.std(means))))
 
     def refitted(
         self, arms: Indices, values: Array, noise: Array, *, thorough: bool = True
     ) -> "Model":
         """Kernel, noise and units learned from all results (n,), and a policy made of them."""
         found, warp = self.learned(arms, values, noise, thorough=thorough)
-        model = self.refitted_as(found, warp, arms, values, noise)
-        return replace(model, n_thorough=len(values)) if thorough else model
+        n_thorough = len(values) if thorough else self.n_thorough
+        return self.refitted_as(found, warp, n_thorough, arms, values, noise)
 
     def learned(
         self, arms: Indices, values: Array, noise: Array, *, thorough: bool = True
@@ -285,7 +310,7 @@ class Model:
             keys % 2 == 1,
             np.bincount(at, weights).astype(np.float64),
         )
-        warp = self._units(np.bincount(at, weights * values) / total)
+        warp = self._units(np.bincount(at, weights * values) / total, float(values.max()))
         rewards = warp.reward(values)
         means = np.bincount(at, weights * rewards) / total
         within = float(np.square(rewards - means[at])[~told].sum())
@@ -295,13 +320,13 @@ class Model:
             np.where(known, np.inf, total),
             within,
             float((~told).sum() - (~known).sum()),
-            np.where(known, np.maximum(warp.slope**2 / total, EXACT), 0.0),
+            np.where(known, np.square(warp.noise(1 / np.sqrt(total))), 0.0),
         )
         if len(distinct) > MOST:
             weight = total * np.where(known, self.noise**2 / warp.slope**2, 1.0)
             evidence = evidence.some(self._spread(distinct, weight))
         sd = self.settings.noise
-        known_noise = None if sd is None else max((sd * warp.slope) ** 2, EXACT)
+        known_noise = None if sd is None else float(warp.noise(sd)) ** 2
         start = self.fitted.start if self.fitted else None
         least = self.settings.schedule.least_noise
         found = fit(
@@ -318,6 +343,7 @@ class Model:
         self,
         found: Fit,
         warp: Warp,
+        n_thorough: int,
         arms: Indices,
         values: Array,
         noise: Array,
@@ -335,8 +361,9 @@ class Model:
             fitted=found,
             n_results=len(values),
             n_fitted=len(values),
+            n_thorough=n_thorough,
             highest=float(rewards.max()),
-            lesson=Lesson(decided, found, warp),
+            lesson=Lesson(decided, found, warp, n_thorough),
         )
 
     def on(self, arms: Array, observed: Indices, values: Array, noise: Array) -> "Model":
@@ -344,6 +371,7 @@ class Model:
         to its table."""
         rows = as_rows(arms)
         old = self.policy
+        # W does not depend on the table: the belief goes on over another one as it is.
         if isinstance(old, Tabular) and not isinstance(old.belief, KeepsScores):
             return replace(self, arms=rows, policy=old.over(Checked(rows)), lesson=NOTHING)
         policy = _policy(self.settings, rows, old.kernel, self._variance, self.n_fitted)
@@ -363,6 +391,12 @@ class Model:
         """The belief as arrays, and the guess of the norm; None for policies of which `resumed`
         makes nothing."""
         policy = self.policy
+        if type(policy) is DomainBKB:
+            # Points are not told apart by rounding, as those of a table are: nothing is rounded.
+            arrays = packed(policy.belief, folded=False)
+            numbers = {row.tobytes(): i for i, row in enumerate(policy.as_told(self.arms))}
+            keys = [numbers[row.tobytes()] for row in policy.belief.W]
+            return {**arrays, "keys": np.array(keys, dtype=np.intp)}, policy.evidence.norm
         if self.settings.policy is not BKB or not isinstance(policy.belief, Frozen):
             return None
         return packed(policy.belief), policy.evidence.norm
@@ -371,21 +405,36 @@ class Model:
         self, arms: Array, fitted: Fitted | None, past: Past, arrays: Arrays, norm: float | None
     ) -> "Model":
         """The model that `packed` was taken of, made of the prior; no result is observed again."""
-        values = past.results[1]
+        told, values, _ = past.results
         model = replace(self, arms=as_rows(arms), n_results=len(values))
         kernel = self.policy.kernel
         variance = self._variance
         if fitted is not None:
-            found, warp, n = fitted
+            found, warp, n, n_thorough = fitted
             highest = float(warp.reward(values[:n]).max())
-            model = replace(model, fitted=found, warp=warp, n_fitted=n, highest=highest)
+            model = replace(
+                model,
+                fitted=found,
+                warp=warp,
+                n_fitted=n,
+                n_thorough=n_thorough,
+                highest=highest,
+            )
             kernel = found.scale * self.settings.shape.kernel(found.theta)
             variance = found.noise
-        policy: BKB = _policy(self.settings, model.arms, kernel, variance, model.n_fitted)
+        policy = _policy(self.settings, model.arms, kernel, variance, model.n_fitted)
         rows = model.arms[arrays["keys"]].astype(np.float64, copy=False)
         prior = policy.belief
         if not isinstance(prior, Frozen):
             raise ValueError(f"it is of frozen features, the policy has {type(prior).__name__}")
+        if type(policy) is DomainBKB:
+            by_value = {**arrays, "keys": np.full(len(rows), -1)}
+            belief = unpacked(prior, by_value, policy.as_told(rows))
+            rewards = model.warp.reward(values)
+            noise = model._noise(policy, model.warp, past.results[2])
+            return replace(
+                model, policy=policy.resumed(belief, norm, model.arms[told], rewards, **noise)
+            )
         belief = unpacked(prior, arrays, rows)
         return replace(
             model, policy=policy.resumed(State(belief, model._log(policy, past), len(values), norm))
@@ -412,11 +461,13 @@ class Model:
         if np.isnan(noise).all():
             return {}
         own = float(getattr(policy, "noise", np.sqrt(policy.regularization)))
-        least = float(np.sqrt(EXACT)) if self.settings.learns else 1e-4 * own
-        return {"noise": np.where(np.isnan(noise), own, np.maximum(noise * warp.slope, least))}
+        told = warp.noise(noise) if self.settings.learns else np.maximum(noise, 1e-4 * own)
+        return {"noise": np.where(np.isnan(noise), own, told)}
 
     def predict(self, arms: Indices) -> Prediction:
         """Mean and standard deviation of the rewards of some arms."""
+        if isinstance(self.policy, Tabular):
+            return self.policy.predict(arms=arms)
         predicted: Prediction = self.policy.predict(self.arms[arms])
         return predicted
 
@@ -450,6 +501,8 @@ class Model:
         """MOST of the arms, drawn by their leverage n·σ̃² without replacement."""
         _, std = self.policy.predict(self.arms[distinct])
         rng = np.random.default_rng([self.settings.seed, len(distinct)])
+        # The k largest of ln p + Gumbel noise are a draw without replacement by p (Efraimidis and
+        # Spirakis 2006).
         with np.errstate(divide="ignore"):
             keys = np.log(counts * np.square(std)) + rng.gumbel(size=len(distinct))
         return np.sort(np.argsort(-keys)[:MOST])

@@ -1,5 +1,6 @@
 """What a user gave to an optimizer, checked: candidates, kernel, noise, repeats."""
 
+import inspect
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -8,14 +9,13 @@ import numpy as np
 
 from manyarms.campaign.fitting import Fixed, Mixed, Shape
 from manyarms.campaign.model import BOX, TABLE, Settings
-from manyarms.campaign.trials import LARGEST
 from manyarms.domains.box import Box
 from manyarms.domains.multistart import MultiStart
 from manyarms.domains.policy import DomainBKB
 from manyarms.errors import ParameterError
 from manyarms.kernels import Kernel, Linear, Tanimoto, Unpacked, as_kernel
 from manyarms.kernels.objects import encoder_of
-from manyarms.numbers import real, whole
+from manyarms.numbers import LARGEST, LARGEST_SEED, real, whole
 from manyarms.policies.bkb import BKB
 from manyarms.pool.pool import Pool
 from manyarms.pool.reading import is_parquet
@@ -60,7 +60,10 @@ def as_most(repeats: Any) -> float:
     if isinstance(repeats, str):
         if repeats not in ("allow", "never"):
             raise ParameterError(
-                f'repeats must be "allow", "never" or a whole number, got {repeats!r}'
+                "{option} must be {expected}, got {got}",
+                option="repeats",
+                expected='"allow", "never" or a whole number',
+                got=repeats,
             )
         return np.inf if repeats == "allow" else 1
     return whole(repeats, 'repeats (unless "allow" or "never")')
@@ -111,6 +114,7 @@ def as_settings(
         raise ParameterError(
             f"policy must be BKB, GPUCB or another with their arguments, got {policy!r}"
         )
+    _check_options(policy, options)
     if policy is DomainBKB:
         options = {"maximiser": MAXIMISER, **options}
     made = partial(_over, space, policy) if isinstance(space, Box) else policy
@@ -124,6 +128,18 @@ def as_settings(
     return Settings(shape, noise, learns, confidence, made, options, number, schedule, limits)
 
 
+def _check_options(policy: Any, options: dict[str, Any]) -> None:
+    """Raise ParameterError where a policy does not know an option, or lacks one."""
+    given = {"regularization": 1.0, "confidence": None, "seed": 0, **options}
+    try:
+        inspect.signature(policy).bind(None, None, **given)
+    except TypeError as error:
+        name = getattr(policy, "__name__", repr(policy))
+        raise ParameterError(f"the options must be those of {name}: {error}") from error
+    except ValueError:  # it has no signature: one that is not written in Python
+        return
+
+
 def _over(box: Box, policy: Any, _: Array, kernel: Any, **settings: Any) -> Any:
     """The policy over a box, whatever the table."""
     return policy(box, kernel, **settings)
@@ -133,7 +149,7 @@ def as_seed(seed: Any) -> int:
     """A whole number; a generator draws one."""
     if isinstance(seed, np.random.Generator):
         return int(seed.integers(2**63))
-    return whole(seed, "seed", at_least=0)
+    return whole(seed, "seed", at_least=0, at_most=LARGEST_SEED)
 
 
 def _shape(kernel: Any, pool: Pool | Box) -> tuple[Shape, bool]:
@@ -171,8 +187,10 @@ def _shape(kernel: Any, pool: Pool | Box) -> tuple[Shape, bool]:
     if kernel is None or isinstance(kernel, str):
         if kernel is not None and kernel not in named:
             raise ParameterError(
-                f"kernel must be one of {sorted(named)}, a kernel object or a function, got "
-                f"{kernel!r}"
+                f"{{option}} must be one of {', '.join(sorted(named))}, a kernel object or a "
+                "function, got {got}",
+                option="kernel",
+                got=kernel,
             )
         return named[kernel or "matern"], False
     return given(as_kernel(kernel)), True

@@ -1,20 +1,29 @@
 """What was asked and what came back: one entry for every result, in the order told."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from manyarms.errors import ObservationError
+from manyarms.errors import Advice, ObservationError, shortened
+from manyarms.numbers import LARGEST
 from manyarms.typing import Array, Indices
 
 CandidateId = int | str | tuple[Any, ...] | dict[str, Any]
 """Of a pool an id; of a box the point itself."""
 Results = tuple[Indices, Array, Array]
 """Arms, signed values and standard deviations, NaN where none was told, (n,) each."""
-LARGEST = 1e100
-"""Values whose squares and sums fit float64."""
+NO_VALUE = Advice("tell {} for a trial that gave none", "manyarms.FAILED")
+
+
+class News(NamedTuple):
+    """Results that are learned at once, and how the books stand after them."""
+
+    new: Results
+    n_asked: int  # so many of them had been asked for
+    waiting: Indices  # positions of what is pending after them
+    results: Callable[[], Results]  # all there are, these included
 
 
 class _Failed:
@@ -69,11 +78,7 @@ def as_items(values: Any) -> list[Any]:
     """One value or several, as a list."""
     if isinstance(values, np.ndarray | np.generic):
         values = values.tolist()
-    return (
-        list(values)
-        if isinstance(values, Iterable) and not isinstance(values, str | bytes)
-        else [values]
-    )
+    return list(values) if _is_sequence(values) else [values]
 
 
 def as_values(values: Any, n: int) -> list[float | None]:
@@ -93,16 +98,12 @@ def as_told(values: Any, failed: Any, n: int) -> list[float | None]:
                 "is none"
             )
         return as_values(values, n)
-    flags = (
-        [failed] * n
-        if isinstance(failed, bool | np.bool_)
-        else list(failed)
-        if isinstance(failed, Iterable)
-        else []
-    )
+    flags = as_items(failed)
+    if not _is_sequence(failed):
+        flags *= n  # one truth for all
     if len(flags) != n or not all(isinstance(flag, bool | np.bool_) for flag in flags):
         raise ObservationError(
-            f"failed must be True, or one truth for each of the {n} ids, got {failed!r}"
+            f"failed must be True, or one truth for each of the {n} ids, got {shortened(failed)}"
         )
     if all(flags) and values is None:
         return [None] * n
@@ -119,7 +120,9 @@ def as_told(values: Any, failed: Any, n: int) -> list[float | None]:
 
 def as_noise(noise: Any, n: int) -> list[float | None]:
     """Standard deviations of n values: one for all, or one each; None where it is not known."""
-    items = [noise] * n if noise is None or np.ndim(noise) == 0 else as_items(noise)
+    items = as_items(noise)
+    if not _is_sequence(noise):
+        items *= n  # one standard deviation for all
     if len(items) != n:
         raise ObservationError(
             f"noise must be one standard deviation, or one for each of the {n} ids, got "
@@ -129,7 +132,7 @@ def as_noise(noise: Any, n: int) -> list[float | None]:
         deviations = [None if item is None else _number(item) for item in items]
     except ObservationError as error:
         raise ObservationError(
-            f"noise must be standard deviations, finite numbers, got {noise!r:.80}"
+            f"noise must be standard deviations, finite numbers, got {shortened(noise)}"
         ) from error
     wrong = [sd for sd in deviations if sd is not None and sd < 0]
     if wrong:
@@ -139,26 +142,29 @@ def as_noise(noise: Any, n: int) -> list[float | None]:
     return deviations
 
 
+def _is_sequence(values: Any) -> bool:
+    """Several values, or an iterable of one; not so a number, or an array of no dimension."""
+    if isinstance(values, np.ndarray):
+        return values.ndim > 0
+    return isinstance(values, Iterable) and not isinstance(values, str | bytes)
+
+
 def _number(item: Any) -> float:
     item = item.item() if isinstance(item, np.generic | np.ndarray) and np.size(item) == 1 else item
     if isinstance(item, str | bytes | bool) or item is None:
-        raise ObservationError(
-            f"a value must be a number, got {item!r}; tell manyarms.FAILED for a trial that gave "
-            "none"
-        )
+        raise _wrong("a number", item, NO_VALUE)
     try:
         number = float(item)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ObservationError(
-            f"a value must be a number that fits a float, got {item!r:.80}; tell manyarms.FAILED "
-            "for a trial that gave none"
-        ) from error
+        raise _wrong("a number that fits a float", item, NO_VALUE) from error
     if not np.isfinite(number):
-        raise ObservationError(
-            f"a value must be finite, got {item!r}; tell manyarms.FAILED for a trial that gave none"
-        )
+        raise _wrong("finite", item, NO_VALUE)
     if abs(number) > LARGEST:
-        raise ObservationError(
-            f"a value must be at most {LARGEST:.0e} in size, got {item!r}; use other units"
-        )
+        raise _wrong(f"at most {LARGEST:.0e} in size", item, Advice("use other units"))
     return number
+
+
+def _wrong(expected: str, got: Any, advice: Advice) -> ObservationError:
+    return ObservationError(
+        "a value must be {expected}, got {got}", advice, expected=expected, got=got
+    )

@@ -4,18 +4,33 @@ Values of the better half keep their distances. The worse half goes by rank: a d
 that is a million times worse than the median must not drown the differences that matter (the
 half-rank warp of Vizier's Gaussian process bandit, Song et al. 2024). The map is strictly
 increasing and piecewise linear, so predictions are mapped back.
+
+No answer is ever infinite or NaN, because values are at most 1e100 in size (`numbers.LARGEST`) and
+units are made so that rewards, their noise and the slopes of the map stay moderate: every unit
+comes from `_halves`, every noise from `Warp.noise`, every map from `_distinct` knots.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from manyarms.typing import Array
 
 ROUNDING, SMALLEST = 1e-12, 1e-100
 """Values closer than the first, relative to the median and the best, or than the second are taken
 as equal."""
+MOST_SCATTER = 10.0
+"""Units that a single value may be above the best mean, at most. Noise puts it there, and
+`fitting` knows noise of up to three units."""
+MOST_NOISE = 1e50
+"""Standard deviation of a reward, at most: a value so uncertain says nothing, and the square of its
+square still fits float64."""
+APART = 1e-9
+"""Rewards of different knots, at least: rewards are at most √n in size, n the number of arms."""
+LEAST_NOISE = 1e-5
+"""Standard deviation of a reward, at least: smaller noise, none at all included, counts as this
+much; rounding stays harmless."""
 HIGHEST = 3.0
 """Reward of the best value, at most, in `half_log`."""
 
@@ -37,46 +52,41 @@ class Warp:
         return cls(np.array([0.0, 1.0]), np.array([0.0, 1.0]))
 
     @classmethod
-    def half_rank(cls, means: Array) -> "Warp":
-        """Made for the mean values of distinct arms: the median goes to 0, the better half has root
-        mean square 1."""
-        median = float(np.median(means))
-        equal = max(ROUNDING * max(abs(median), abs(float(means.max()))), SMALLEST)
-        better = means[means >= median] - median
-        largest = float(better.max())
-        if largest > equal:
-            scale = largest * float(np.sqrt(np.mean(np.square(better / largest))))
-        else:
-            scale = median - float(means.min())
-            scale = scale if scale > equal else max(abs(median), 1.0)
-        worse = np.unique(means[means < median - equal])
+    def half_rank(cls, means: Array, best: float) -> "Warp":
+        """Made for the mean values of distinct arms, and the best single value: the median goes to
+        0, the better half has root mean square 1."""
+        median, unit, worse = _halves(means, best)
         ranks = np.searchsorted(np.sort(means), worse) + 0.5
-        rewards = np.concatenate([ndtri(ranks / len(means)), [0.0, 1.0]])
-        return cls(
-            np.concatenate([worse, [median, median + scale]]), rewards, float(rewards[0]) - 1.0
-        )
+        return cls._of(worse, scipy.special.ndtri(ranks / len(means)), median, unit)
 
     @classmethod
-    def half_log(cls, means: Array, least: float) -> "Warp":
+    def half_log(cls, means: Array, best: float, least: float) -> "Warp":
         """As `half_rank`, but worse values go to −ln(1 + distance to the median), and the unit is
         at least `least` and large enough for the best value to be at most HIGHEST.
 
         For a domain in which values pile up where they are good: their differences soon are noise.
         It nowhere stretches: where a smooth function is flat, ranks would be those of noise.
         """
-        half = cls.half_rank(means)
-        median, unit = float(half.values[-2]), float(half.values[-1] - half.values[-2])
+        median, unit, worse = _halves(means, best)
         unit = max(unit, least, (float(means.max()) - median) / HIGHEST)
-        worse = half.values[:-2]
-        rewards = np.concatenate([-np.log1p((median - worse) / unit), [0.0, 1.0]])
-        return cls(
-            np.concatenate([worse, [median, median + unit]]), rewards, float(rewards[0]) - 1.0
-        )
+        return cls._of(worse, -np.log1p((median - worse) / unit), median, unit)
+
+    @classmethod
+    def _of(cls, worse: Array, rewards: Array, median: float, unit: float) -> "Warp":
+        """Through the worse values and their rewards, the median and a unit above it."""
+        values = np.concatenate([worse, [median, median + unit]])
+        rewards = np.concatenate([rewards, [0.0, 1.0]])
+        floor = float(rewards[0]) - 1.0
+        return cls(*_distinct(values, rewards), floor)
 
     @property
     def slope(self) -> float:
         """Of the better half: rewards a value."""
         return float((self.rewards[-1] - self.rewards[-2]) / (self.values[-1] - self.values[-2]))
+
+    def noise(self, sd: Array | float) -> Array:
+        """Standard deviations of rewards, of those of values."""
+        return np.clip(np.multiply(sd, self.slope), LEAST_NOISE, MOST_NOISE)
 
     def shifted(self, by: float) -> "Warp":
         """Rewards less a constant."""
@@ -87,6 +97,34 @@ class Warp:
 
     def value(self, rewards: Array) -> Array:
         return _through(self.rewards, self.values, rewards)
+
+
+def _halves(means: Array, best: float) -> tuple[float, float, Array]:
+    """The median, a unit for what is better, and the different values that are worse."""
+    median = float(np.median(means))
+    equal = max(ROUNDING * max(abs(median), abs(float(means.max()))), SMALLEST)
+    better = means[means >= median] - median
+    largest = float(better.max())
+    if largest > equal:
+        unit = largest * float(np.sqrt(np.mean(np.square(better / largest))))
+    else:
+        unit = median - float(means.min())
+        unit = unit if unit > equal else max(abs(median), 1.0)
+    worse = np.unique(means[means < median - equal])
+    # Float64 can tell such a unit from 0 beside the median.
+    unit = max(unit, equal, (best - float(means.max())) / MOST_SCATTER)
+    return median, unit, worse
+
+
+def _distinct(values: Array, rewards: Array) -> tuple[Array, Array]:
+    """The knots without those that are nearly at the one above, in values or in rewards: slopes
+    between the others are finite, and so are their inverses."""
+    size = np.maximum(np.abs(values[:-1]), np.abs(values[1:]))
+    apart = np.diff(values) > np.maximum(ROUNDING * size, SMALLEST)
+    apart &= np.diff(rewards) > APART
+    kept = np.append(apart, True)
+    kept[-2:] = True
+    return values[kept], rewards[kept]
 
 
 def _through(x: Array, y: Array, at: Array) -> Array:

@@ -11,14 +11,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from manyarms.campaign.trials import LARGEST, CandidateId
+from manyarms.campaign.trials import CandidateId
 from manyarms.cli.app import InputError
+from manyarms.numbers import LARGEST
 
 GRACE = 3.0
 """Seconds between asking a command to end and ending it."""
 TAIL = 1 << 14
-"""Bytes at the end of an output that are looked at."""
+"""Bytes at the end of an output that are looked at for its last line."""
 PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+"""A name in braces; {{ and }}, which stand for braces, come first."""
 
 
 class Outcome(NamedTuple):

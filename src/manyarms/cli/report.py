@@ -8,6 +8,7 @@ from typing import Any
 
 from manyarms.cli.knowledge import HEADER, best_lines
 from manyarms.cli.output import shown
+from manyarms.cli.tables import beside
 from manyarms.errors import StateError
 from manyarms.study import Study
 
@@ -74,7 +75,7 @@ def page(
             )
             for figure in figures
         ),
-        *_pending(state["pending"]),
+        *_pending(study, state["pending"]),
         _section("Candidates", _table(["column", "type"], study.pool.columns.items())),
     ]
     return (
@@ -132,9 +133,14 @@ def _known(
     ]
 
 
-def _pending(pending: Sequence[dict[str, Any]]) -> list[str]:
-    rows = [[each["id"], each["worker"], each["until"] or "no end"] for each in pending]
-    return [_section("Pending", _table(["candidate", "worker", "until"], rows))] if rows else []
+def _pending(study: Study, pending: Sequence[dict[str, Any]]) -> list[str]:
+    names, columns = beside(study.pool, [each["id"] for each in pending])
+    rows = [
+        [each["id"], *cells, each["worker"], each["until"] or "no end"]
+        for each, cells in zip(pending, columns, strict=True)
+    ]
+    header = ["candidate", *names, "worker", "until"]
+    return [_section("Pending", _table(header, rows))] if rows else []
 
 
 def _section(title: str, body: str) -> str:

@@ -7,26 +7,38 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.errors import KernelError, ManyArmsError
+from manyarms.errors import KernelError, ManyArmsError, shortened
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.distances import as_blocks, row_blocks
 from manyarms.typing import AnyArray, Array
 
 DIAGONAL_BLOCK = 32
-"""Rows evaluated together when a function of two blocks is asked for its diagonal."""
+"""Rows evaluated together when a function of two blocks is asked for its diagonal. A larger block
+throws more entries away, a smaller one needs more calls."""
 
 
 class FromCallable(Kernel):
-    """A function of two blocks of rows, ``function(X, Y) -> (n, m)``."""
+    """A function of two blocks of rows.
+
+    Parameters
+    ----------
+    function : callable
+        From X (n, d) and Y (m, d) to k(x, y), (n, m).
+    """
 
     advice = "a function of two single rows goes through manyarms.kernels.Pairwise"
 
     def __init__(self, function: Callable[[Array, Array], Any]) -> None:
+        if isinstance(function, type) or not callable(function):
+            raise KernelError(
+                f"{type(self).__name__} takes a function, got {shortened(function)}; {self.advice}"
+            )
         self.function = function
 
     def __call__(self, X: Array, Y: Array) -> Array:
         X, Y = as_blocks(X, Y)
         K = np.empty((len(X), len(Y)))
+        # In blocks: a function of rows may make (n, m, d) arrays.
         for rows in row_blocks(len(X), len(Y)):
             K[rows] = self._checked(
                 partial(self._block, X[rows], Y), (rows.stop - rows.start, len(Y))
@@ -36,9 +48,8 @@ class FromCallable(Kernel):
     def diag(self, X: Array) -> Array:
         diag = np.empty(len(X))
         for start in range(0, len(X), DIAGONAL_BLOCK):
-            diag[start : start + DIAGONAL_BLOCK] = np.diag(
-                self(X[start : start + DIAGONAL_BLOCK], X[start : start + DIAGONAL_BLOCK])
-            )
+            some = X[start : start + DIAGONAL_BLOCK]
+            diag[start : start + DIAGONAL_BLOCK] = np.diag(self(some, some))
         return diag
 
     def _block(self, X: Array, Y: Array) -> Any:
@@ -49,15 +60,15 @@ class FromCallable(Kernel):
         try:
             K: AnyArray = np.asarray(evaluate())
         except ManyArmsError:
-            raise
-        except Exception as error:
+            raise  # it says what is wrong already
+        except Exception as error:  # whatever a user's function raises
             raise KernelError(f"{self!r} failed: {error!r}; {self.advice}") from error
         if K.shape != shape or K.dtype.kind not in "fiub":
             raise KernelError(
                 f"{self!r} must give real numbers of shape {shape}, got {K.dtype} of shape "
                 f"{K.shape}; {self.advice}"
             )
-        K = K.astype(np.float64)
+        K = K.astype(np.float64)  # a copy: the function may keep what it returned
         if not np.isfinite(K).all():
             raise KernelError(
                 f"{self!r} gave {K[~np.isfinite(K)][0]}; a kernel must be finite on all arms"
@@ -69,13 +80,22 @@ class FromCallable(Kernel):
 
 
 class FromObject(FromCallable):
-    """An object with ``kernel(X, Y)`` and ``kernel.diag(X)``: scikit-learn's, and `Kernel`
-    subclasses made elsewhere, with their gradients."""
+    """An object with ``kernel(X, Y)`` and ``kernel.diag(X)``.
+
+    Such are scikit-learn's, and `Kernel` subclasses made elsewhere, with their gradients.
+
+    Parameters
+    ----------
+    kernel : object
+        What it gives is checked at every call.
+    """
 
     advice = "it must give k(x, y) for two blocks of rows, and k(x, x) as its diag"
 
     def __init__(self, kernel: Any) -> None:
         super().__init__(kernel)
+        if not callable(getattr(kernel, "diag", None)):
+            raise KernelError(f"{shortened(kernel)} has no method diag; {self.advice}")
         self._diag = kernel.diag
 
     def diag(self, X: Array) -> Array:
@@ -99,7 +119,13 @@ class FromObject(FromCallable):
 
 
 class Pairwise(FromCallable):
-    """A function of two single rows, ``function(x, y) -> float``. Slow: one Python call a pair."""
+    """A function of two single rows. Slow: one Python call a pair.
+
+    Parameters
+    ----------
+    function : callable
+        From x (d,) and y (d,) to a real number.
+    """
 
     advice = "it must give one real number for two rows"
 
@@ -111,8 +137,24 @@ class Pairwise(FromCallable):
 
 
 def as_kernel(kernel: Any) -> Kernel:
-    """The kernel itself, or the adapter that fits: a scikit-learn kernel object or a plain function
-    of two blocks of rows."""
+    """The kernel itself, or the adapter that fits.
+
+    Parameters
+    ----------
+    kernel : Kernel, object or callable
+        A kernel of this package, a scikit-learn kernel object or a function of two blocks of rows.
+
+    Returns
+    -------
+    Kernel
+        What policies take.
+
+    Raises
+    ------
+    KernelError
+        It is neither; a class, for instance, instead of an object.
+    """
+    # The package's own kernels need no check; what others wrote is checked at every call.
     if isinstance(kernel, Kernel) and type(kernel).__module__.startswith("manyarms."):
         return kernel
     if isinstance(kernel, type) or not callable(kernel):

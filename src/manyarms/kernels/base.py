@@ -3,16 +3,20 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
-from manyarms.errors import KernelError
+from manyarms.errors import KernelError, shortened
 from manyarms.numbers import real
 from manyarms.typing import Array
 
 
 class Kernel(ABC):
-    """A covariance function k(x, y) of two rows, evaluated on blocks of rows."""
+    """A covariance function k(x, y) of two rows, evaluated on blocks of rows.
+
+    A kernel of your own gives `__call__` and `diag`; `gradient` where a box is searched.
+    """
 
     @abstractmethod
     def __call__(self, X: Array, Y: Array) -> Array:
@@ -37,7 +41,7 @@ class Kernel(ABC):
     def diag_gradient(self, X: Array) -> Array:
         """∇k(x, x) for every row x of X (n, d), shape (n, d): by symmetry twice ∂k(x, y)/∂x at y =
         x."""
-        return 2 * self.gradient(X, X, np.eye(len(X)))
+        return 2 * self.gradient(X, X, np.eye(len(X)))  # the weights pick the pairs (x_i, x_i)
 
     def __add__(self, other: "Kernel") -> "Kernel":
         if isinstance(other, Kernel):
@@ -52,7 +56,8 @@ class Kernel(ABC):
         if isinstance(other, Kernel):
             return Product(self, other)
         if isinstance(other, Real) and not isinstance(other, bool):
-            return Scaled(self, float(other))
+            expected = "a positive finite number"
+            return Scaled(self, real(other, "constant", expected, above=0, error=KernelError))
         raise KernelError(
             f"cannot multiply {self!r} by {other!r}: give a number, or wrap it in "
             "manyarms.kernels.as_kernel"
@@ -63,12 +68,21 @@ class Kernel(ABC):
 
 @dataclass(frozen=True)
 class Scaled(Kernel):
-    """c · k(x, y), written ``c * kernel``."""
+    """c · k(x, y), written ``c * kernel``.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        k.
+    constant : float
+        c, above 0.
+    """
 
     kernel: Kernel
     constant: float
 
     def __post_init__(self) -> None:
+        check_kernels(self, self.kernel)
         real(self.constant, "constant", "a positive finite number", above=0, error=KernelError)
 
     def __call__(self, X: Array, Y: Array) -> Array:
@@ -90,10 +104,19 @@ class Scaled(Kernel):
 
 @dataclass(frozen=True)
 class Sum(Kernel):
-    """k₁(x, y) + k₂(x, y), written ``first + second``."""
+    """k₁(x, y) + k₂(x, y), written ``first + second``.
+
+    Parameters
+    ----------
+    first, second : Kernel
+        k₁ and k₂.
+    """
 
     first: Kernel
     second: Kernel
+
+    def __post_init__(self) -> None:
+        check_kernels(self, self.first, self.second)
 
     def __call__(self, X: Array, Y: Array) -> Array:
         return self.first(X, Y) + self.second(X, Y)
@@ -111,10 +134,19 @@ class Sum(Kernel):
 
 @dataclass(frozen=True)
 class Product(Kernel):
-    """k₁(x, y) · k₂(x, y), written ``first * second``."""
+    """k₁(x, y) · k₂(x, y), written ``first * second``.
+
+    Parameters
+    ----------
+    first, second : Kernel
+        k₁ and k₂.
+    """
 
     first: Kernel
     second: Kernel
+
+    def __post_init__(self) -> None:
+        check_kernels(self, self.first, self.second)
 
     def __call__(self, X: Array, Y: Array) -> Array:
         return self.first(X, Y) * self.second(X, Y)
@@ -127,5 +159,17 @@ class Product(Kernel):
         return self.first.differentiable and self.second.differentiable
 
     def gradient(self, X: Array, Y: Array, V: Array) -> Array:
-        first, second = self.first(Y, X).T, self.second(Y, X).T
+        # ∂(k₁k₂) = k₂∂k₁ + k₁∂k₂. By symmetry k(X, Y) is k(Y, X)ᵀ: X has few rows.
+        first = self.first(Y, X).T
+        second = self.second(Y, X).T
         return self.first.gradient(X, Y, V * second) + self.second.gradient(X, Y, V * first)
+
+
+def check_kernels(whole: Kernel, *parts: Any) -> None:
+    """Raise KernelError unless a kernel is made of kernels."""
+    for part in parts:
+        if not isinstance(part, Kernel):
+            raise KernelError(
+                f"{type(whole).__name__} takes kernels such as kernels.RBF(0.3), got "
+                f"{shortened(part)}; others go through manyarms.kernels.as_kernel"
+            )

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyarms.errors import KernelError
+from manyarms.errors import KernelError, shortened
 from manyarms.kernels.adapters import as_kernel
-from manyarms.kernels.base import Kernel
+from manyarms.kernels.base import Kernel, check_kernels
 from manyarms.kernels.discrete import BITS, unpack
 from manyarms.kernels.distances import as_blocks
 from manyarms.numbers import whole
@@ -16,7 +16,15 @@ from manyarms.typing import Array
 
 @dataclass(frozen=True)
 class On(Kernel):
-    """``kernel`` of the columns from ``start`` up to ``stop``."""
+    """``kernel`` of the columns from ``start`` up to ``stop``.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        What the columns are compared by; also a scikit-learn kernel or a function of two blocks.
+    start, stop : int
+        The first column, and the one after the last.
+    """
 
     kernel: Kernel
     start: int
@@ -47,12 +55,14 @@ class On(Kernel):
         return self.kernel.differentiable
 
     def gradient(self, X: Array, Y: Array, V: Array) -> Array:
-        gradient, columns = np.zeros(X.shape), slice(self.start, self.stop)
+        gradient = np.zeros(X.shape)  # other columns move nothing
+        columns = slice(self.start, self.stop)
         gradient[:, columns] = self.kernel.gradient(X[:, columns], Y[:, columns], V)
         return gradient
 
     def diag_gradient(self, X: Array) -> Array:
-        gradient, columns = np.zeros(X.shape), slice(self.start, self.stop)
+        gradient = np.zeros(X.shape)
+        columns = slice(self.start, self.stop)
         gradient[:, columns] = self.kernel.diag_gradient(X[:, columns])
         return gradient
 
@@ -63,11 +73,28 @@ class On(Kernel):
 
 @dataclass(frozen=True)
 class Unpacked(Kernel):
-    """``kernel`` of rows whose last columns are bits that `pack` has packed, ``n_bits`` of each
-    packed column, as 0 and 1."""
+    """``kernel`` of rows whose last columns are bits that `pack` has packed, as 0 and 1.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        A kernel of rows in which the bits are columns of their own.
+    n_bits : tuple of int
+        How many bits each packed column of the table had.
+    """
 
     kernel: Kernel
     n_bits: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        check_kernels(self, self.kernel)
+        if not isinstance(self.n_bits, tuple) or not self.n_bits:
+            raise KernelError(
+                "n_bits must be a tuple, the bits of each packed column, got "
+                f"{shortened(self.n_bits)}"
+            )
+        for n in self.n_bits:
+            whole(n, "a number of n_bits", error=KernelError)
 
     def __call__(self, X: Array, Y: Array) -> Array:
         return self.kernel(self._rows(X), self._rows(Y))
@@ -76,7 +103,7 @@ class Unpacked(Kernel):
         return self.kernel.diag(self._rows(X))
 
     def _rows(self, X: Array) -> Array:
-        widths = [-(-b // BITS) for b in self.n_bits]
+        widths = [-(-b // BITS) for b in self.n_bits]  # ⌈b/BITS⌉
         start = X.shape[1] - sum(widths)
         ends = np.cumsum([start, *widths])
         words = [

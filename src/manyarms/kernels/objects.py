@@ -10,20 +10,20 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from manyarms.errors import KernelError
+from manyarms.errors import KernelError, shortened
 from manyarms.kernels.adapters import FromObject, Pairwise
 from manyarms.kernels.base import Kernel, Product, Scaled, Sum
 from manyarms.typing import Array
 
-NOTHING = -1.0
-"""Fills rows up to the width of the longest."""
+PADDING = -1.0
+"""Fills rows up to the width of the longest: no code is negative."""
 
 
 class Encoder(Protocol):
     """From objects to rows of numbers that keep all a kernel needs."""
 
     def encode(self, objects: Sequence[Any]) -> Array:
-        """A row for each object, (n, as wide as the widest needs); `NOTHING` fills the others."""
+        """A row for each object, (n, as wide as the widest needs); `PADDING` fills the others."""
 
     def show(self, row: Array) -> str:
         """How a message names the object of a row."""
@@ -48,6 +48,11 @@ class OnObjects(Pairwise, ObjectKernel):
 
     A row is the number of an object among all that were encoded; they are kept for as long as the
     kernel is. An object that comes again, itself and not one equal to it, has the number it had.
+
+    Parameters
+    ----------
+    function : callable
+        From two objects to a real number. It must be a covariance.
     """
 
     advice = "it must give one real number for two objects"
@@ -55,8 +60,10 @@ class OnObjects(Pairwise, ObjectKernel):
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
         if not callable(function):
             raise KernelError(f"OnObjects takes a function of two objects, got {function!r}")
+        # Rows of one number each come in, objects go to the function.
         super().__init__(lambda x, y: function(self._encoder[x], self._encoder[y]))
-        self._name, self._encoder = getattr(function, "__name__", repr(function)), Numbered()
+        self._name = getattr(function, "__name__", repr(function))
+        self._encoder = Numbered()
 
     @property
     def encoder(self) -> "Numbered":
@@ -104,8 +111,8 @@ def encoder_of(kernel: Kernel) -> Encoder | None:
         case Scaled(kernel=inner) | FromObject(function=Kernel() as inner):
             return encoder_of(inner)
         case Sum(first, second) | Product(first, second):
-            one, other = encoder_of(first), encoder_of(second)
-            if one != other:
+            one = encoder_of(first)
+            if one != encoder_of(second):
                 raise KernelError(
                     f"{first!r} and {second!r} take different objects; combine kernels of the "
                     "same ones"
@@ -118,9 +125,3 @@ def shown(kernel: Kernel, row: Array) -> str:
     """How a message names a row: as its object where it is one."""
     encoder = encoder_of(kernel)
     return str(row) if encoder is None else encoder.show(row)
-
-
-def shortened(thing: Any) -> str:
-    """As Python shows it, at most 60 characters."""
-    text = repr(thing)
-    return text if len(text) <= 60 else text[:57] + "…"

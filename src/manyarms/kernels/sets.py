@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.errors import ArmsError
+from manyarms.errors import ArmsError, shortened
 from manyarms.kernels.bags import Bags, Counts, checked
-from manyarms.kernels.objects import NOTHING, ObjectKernel, shortened
+from manyarms.kernels.objects import PADDING, ObjectKernel
 from manyarms.typing import Array
 
-PLAIN = str | bytes | int | float | None
+HASHED_TYPES = str | bytes | int | float | None
 """What can be hashed the same everywhere; tuples of such too."""
 
 
@@ -23,18 +23,19 @@ class Sets:
 
     def encode(self, objects: Sequence[Any]) -> Array:
         """The elements of each set, (n, most elements)."""
+        # 52 of the 64 bits, which float64 holds; sorted, so that equal sets have equal rows.
         bags = [
             sorted({number(element) >> 12 for element in _elements(each, i)})
             for i, each in enumerate(objects)
         ]
-        rows = np.full((len(bags), max(map(len, bags), default=1) or 1), NOTHING)
+        rows = np.full((len(bags), max(map(len, bags), default=1) or 1), PADDING)
         for row, bag in zip(rows, bags, strict=True):
             row[: len(bag)] = bag
         return rows
 
     def show(self, row: Array) -> str:
         """The size is all that a row tells."""
-        return f"a set of {int((row != NOTHING).sum())} elements"
+        return f"a set of {int((row != PADDING).sum())} elements"
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,9 @@ class Jaccard(ObjectKernel):
         return Sets()
 
     def __call__(self, X: Array, Y: Array) -> Array:
-        X, Y = np.asarray(X), np.asarray(Y)
-        K = Counts(Bags.of(Y)).shared(Bags.of(X))
+        X = np.asarray(X)
+        Y = np.asarray(Y)
+        K = Counts(Bags.of(Y)).shared(Bags.of(X))  # |x ∩ y|: no element is twice in a row
         union = (X >= 0).sum(axis=1)[:, None] + (Y >= 0).sum(axis=1) - K
         return np.asarray(np.divide(K, union, out=np.ones_like(K), where=union > 0))
 
@@ -72,12 +74,13 @@ def number(thing: Any) -> int:
         thing = str.__str__(thing)
     if isinstance(thing, tuple):
         thing = ("tuple", *map(number, thing))
-    elif not isinstance(thing, PLAIN):
+    elif not isinstance(thing, HASHED_TYPES):
         raise ArmsError(
             "labels and elements must be strings, numbers or tuples of such, got "
             f"{shortened(thing)} of type "
             f"{type(thing).__name__}; convert them"
         )
+    # Python's own hash of a string differs from process to process.
     return int.from_bytes(blake2b(repr(thing).encode(), digest_size=8).digest(), "little")
 
 
@@ -94,6 +97,7 @@ def _elements(each: Any, at: int) -> Iterable[Any]:
                 f"counts must be whole numbers from 0 on, got {count!r} of "
                 f"{shortened(element)} at {at}"
             )
+    # Copy 0 is the element itself: a set and a counter of ones have equal rows.
     return [
         ("copy", j, element) if j else element
         for element, count in each.items()

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.errors import ArmsError, ObservationError, ParameterError, StateError, UnknownArmError
-from manyarms.numbers import whole
+from manyarms.numbers import LARGEST, LARGEST_SEED, whole
 from manyarms.sketch.confidence import Radius
 from manyarms.typing import AnyArray, Array, Indices, Mask
 
@@ -116,7 +116,8 @@ def as_generator(seed: Any) -> np.random.Generator:
     integer."""
     if isinstance(seed, np.random.Generator):
         return deepcopy(seed)
-    return np.random.default_rng(whole(seed, "seed (unless a numpy Generator)", at_least=0))
+    name = "seed (unless a numpy Generator)"
+    return np.random.default_rng(whole(seed, name, at_least=0, at_most=LARGEST_SEED))
 
 
 def _reals(values: Any, n: int, name: str, advice: str) -> Array:
@@ -131,9 +132,15 @@ def _reals(values: Any, n: int, name: str, advice: str) -> Array:
         )
     with np.errstate(over="ignore"):
         reals = array.astype(np.float64)
-    if not np.isfinite(reals).all():
-        at = int(np.argmin(np.isfinite(reals)))
-        raise ObservationError(f"{name} must be finite, got {reals[at]} at position {at}; {advice}")
+    fits = np.abs(reals) <= LARGEST  # not so of NaN
+    if not fits.all():
+        at = int(np.argmin(fits))
+        if np.isfinite(reals[at]):
+            advice = "use other units"
+        raise ObservationError(
+            f"{name} must be finite and at most {LARGEST:.0e} in size, got {reals[at]} at "
+            f"position {at}; {advice}"
+        )
     return reals
 
 

@@ -27,7 +27,7 @@ from manyarms.errors import (
 from manyarms.kernels import Kernel, as_kernel
 from manyarms.kernels.objects import encoder_of, shown
 from manyarms.machine import half_the_memory
-from manyarms.numbers import real, whole
+from manyarms.numbers import MOST_AT_ONCE, real, whole
 from manyarms.policies.batches import BatchRule, GlobalRule
 from manyarms.policies.checks import (
     NO_ARMS,
@@ -40,7 +40,7 @@ from manyarms.policies.checks import (
     is_rows,
 )
 from manyarms.search import check_memory, scores_of
-from manyarms.search.scores import ArmScores, Chooser, KeepsScores, Scores, Upper, View
+from manyarms.search.scores import TIE, ArmScores, Chooser, KeepsScores, Scores, Upper, View
 from manyarms.search.tuning import Tuning
 from manyarms.search.work import Stats
 from manyarms.sketch.confidence import (
@@ -81,6 +81,19 @@ class State:
     norm: float | None  # the guess of ‖f‖, where the radius doubles it
 
 
+class Supposed(NamedTuple):
+    """Scores of the table's arms, if some of them were pulled once more each."""
+
+    standing: ArmScores  # if none were
+    arms: Indices  # in the order supposed
+    scores: ArmScores
+
+    def begins(self, standing: ArmScores, arms: Indices) -> bool:
+        """Whether these arms begin with those supposed here, from the same scores on."""
+        n = len(self.arms)
+        return self.standing is standing and np.array_equal(self.arms, arms[:n])
+
+
 class Policy:
     """Chooses arms and learns from their rewards. Arms are the rows of a table; an arm is its
     index."""
@@ -106,6 +119,7 @@ class Policy:
         self.regularization = real(
             regularization, "regularization", "a positive variance, for instance noise**2", above=0
         )
+        # Observations without a noise of their own weigh ω = 1: ξ = √λ unless it is given.
         self.noise = float(np.sqrt(self.regularization))
         self._noise_variance = self.regularization  # √λ squared is not λ in float64
         if noise is not None:
@@ -130,6 +144,7 @@ class Policy:
         self._first_arm = self._chance.integer(self.n_arms or 2)
         self._scores_cache: tuple[State, ArmScores] | None = None
         self._moments_cache: tuple[State, Array, Array] | None = None
+        self._supposed_cache: Supposed | None = None
         belief = rule.prior(
             self.kernel, Arms(self.arms, self._diag), self.regularization, self.noise, rng
         )
@@ -146,14 +161,31 @@ class Policy:
         noise: ArrayLike | None = None,
         record: Record | None = None,
     ) -> Record:
-        """Learn the rewards (n,) of arms (n,), repeats included, in one step or not at all.
+        """Learn the rewards of arms, repeats included, in one step or not at all.
 
-        Arms are given by number, or by value as rows (n, d). Rewards of one arm by number are
-        merged into their mean. `noise` is the standard deviation of these rewards where it differs
-        from the policy's ξ: one number, or one each; an observation then weighs ω = ξ²/noise².
+        Parameters
+        ----------
+        arms : array_like, (n,) or (n, d)
+            By number, or by value as rows. Rewards of one arm by number are merged into their mean.
+        rewards : array_like, (n,)
+            What they gave.
+        noise : float or array_like, (n,), optional
+            Standard deviation of these rewards where it differs from the policy's ξ; an observation
+            then weighs ω = ξ²/noise².
+        record : Record, optional
+            What was decided before of the same observations: then nothing is decided again.
 
-        Returns what was decided. Given back as `record` with the same observations, nothing is
-        decided again.
+        Returns
+        -------
+        Record
+            What was decided: which rows entered the inducing set.
+
+        Raises
+        ------
+        ObservationError
+            A reward is no finite number.
+        UnknownArmError
+            A number names no arm.
         """
         batch = self._batch(arms, rewards, noise)
         return self._learn(batch, record) if len(batch.rows) else Record.nothing()
@@ -162,6 +194,7 @@ class Policy:
         """Observe a batch of arms by number, or of rows by value."""
         state = self._state
         with self.stats.timed("observations"):
+            # Everything is computed before anything is assigned: an error has changed nothing.
             step = state.belief.observed(batch, record)
             log = state.log
             if batch.keys[0] >= 0:
@@ -175,6 +208,7 @@ class Policy:
                 cached = (after, cached[1].after(step)) if cached[0] is state else None
             self._state = after
             self._scores_cache = cached
+            self._supposed_cache = None  # what was supposed was supposed before this
         return step.record
 
     def _batch(self, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None) -> Batch:
@@ -211,24 +245,35 @@ class Policy:
         pending: ArrayLike = NOTHING,
         exclude: ArrayLike = NOTHING,
     ) -> Indices:
-        """The n arms to pull next, (n,).
+        """The arms to pull next. Asked again before an `observe`, it answers the same.
 
-        Pure: asked again before an `observe` it answers the same. `pending` are arms whose rewards
-        are still outstanding, `exclude` arms that must not be chosen (indices, or a mask of all
-        arms). A batch supposes each arm pulled before choosing the next: its variance shrinks, the
-        means stay.
+        A batch supposes each arm pulled before choosing the next: its variance shrinks, the means
+        stay. What a radius promises holds for sets that change (the paper's appendix A):
+        `Certified`, `Theory` and `LogDet` contain f everywhere; `Bayes` is taken for k arms.
 
-        With ``n=None`` a rule ends the batch (`batches`): arms are added while those before them,
-        pending ones included, have 1 + Σσ̃²(x_s) ≤ C, with the variances of now. Batches grow as
-        variances shrink, and are empty while what is pending must be awaited. The radius is the
-        policy's own.
+        Parameters
+        ----------
+        n : int or None
+            How many. With None a rule ends the batch (`batches`): arms are added while those before
+            them, pending ones included, have 1 + Σσ̃²(x_s) ≤ C, with the variances of now. Such
+            batches grow as variances shrink, and are empty while what is pending must be awaited.
+            The radius is the policy's own.
+        arms : array_like, (k, d), optional
+            Rows to choose among instead of the policy's own; the answer numbers them, as does
+            `exclude`.
+        pending : array_like
+            Arms whose rewards are still outstanding, as in `observe`.
+        exclude : array_like
+            Arms that must not be chosen: indices, or a mask of all arms.
 
-        With `arms`, rows (k, d), the choice is among these instead of the policy's own, and is
-        given as rows of them, as is `exclude`; `pending` is then as in `observe`, by value too.
-        What a radius promises holds for sets that change (the paper's appendix A): `Certified`,
-        `Theory` and `LogDet` contain f everywhere; `Bayes` is taken for k arms.
+        Returns
+        -------
+        ndarray, (n,)
+            Numbers of arms.
         """
-        size = n if n is None or (type(n) is int and n > 0) else whole(n, "n")
+        size = n
+        if n is not None and not (type(n) is int and 0 < n <= MOST_AT_ONCE):
+            size = whole(n, "n", at_most=MOST_AT_ONCE)
         if arms is None:
             self._check_table()
             k = len(self.arms)
@@ -255,7 +300,7 @@ class Policy:
         observed = self._state.n_observations
         chosen: list[int] = []
         if not observed and not len(outstanding):
-            chosen.append(_next_allowed(first, k, barred))
+            chosen.append(_next_allowed(first, k, barred))  # Alg. 1, line 1
         if len(chosen) == size or (size is None and not observed):
             return np.array(chosen, dtype=np.intp)
         with self.stats.timed("choices"):
@@ -267,6 +312,7 @@ class Policy:
             except BaseException:
                 # A pass that was interrupted may have left half of a table behind.
                 self._scores_cache = None
+                self._supposed_cache = None
                 raise
         return np.array(chosen, dtype=np.intp)
 
@@ -276,9 +322,16 @@ class Policy:
         """Choose until there are n, or until the rule ends the batch, each with those before it
         supposed pulled."""
         batch = self.batches.started(view.scores) if n is None else None
+        standing = view.scores
         supposed = outstanding
         if chosen:
             supposed = np.array(chosen)
+        elif batch is None:
+            known = self._supposed_cache
+            # One who asks again, with what was chosen pending too, goes on from there.
+            if known is not None and known.begins(standing, outstanding):
+                view = view._replace(scores=known.scores, number=len(outstanding))
+                supposed = outstanding[len(known.arms) :]
         while len(chosen) != n:
             if batch is not None and not batch.goes_on(supposed):
                 return
@@ -291,13 +344,55 @@ class Policy:
             # Where k(x, x) = 0 f is known, and nothing would end the batch.
             if batch is not None and not diag[arm]:
                 return
+        if standing is self._scores:
+            pulled = np.concatenate([outstanding, np.array(chosen[:-1], dtype=np.intp)])
+            self._supposed_cache = Supposed(standing, pulled, view.scores)
 
     def highest(self, *, exclude: ArrayLike = (), beta: float | None = None) -> int:
-        """The arm of largest upper bound μ̃ + β̃σ̃, with another radius where one is given, however
-        the policy chooses."""
+        """The arm of largest upper bound μ̃ + β̃σ̃, however the policy chooses.
+
+        Parameters
+        ----------
+        exclude : array_like
+            Arms that do not count: indices, or a mask.
+        beta : float, optional
+            Another radius than that of the policy.
+
+        Returns
+        -------
+        int
+            The number of the arm.
+        """
         self._check_table()
         upper = Upper(self.beta if beta is None else beta)
         return self._scores.arg_max(upper, as_excluded(exclude, self.n_arms))
+
+    def leading(self, k: int, *, exclude: ArrayLike = ()) -> Indices:
+        """The k arms of largest posterior mean, best first; fewer where fewer are left.
+
+        Parameters
+        ----------
+        k : int
+            How many.
+        exclude : array_like
+            Arms that do not count: indices, or a mask.
+
+        Returns
+        -------
+        ndarray, (k,)
+            Numbers of arms.
+        """
+        self._check_table()
+        kept = self._scores.current()[0].copy()
+        barred = as_excluded(exclude, self.n_arms)
+        if barred is not None:
+            kept[barred] = -np.inf
+        k = min(k, int(np.isfinite(kept).sum()))
+        least = np.partition(kept, -k)[-k]
+        # Means that are kept are right but for rounding: those near the last one decide exactly.
+        some = np.flatnonzero(kept >= least - TIE * np.abs(kept[kept >= least]).max())
+        mean, _ = self._scores.moments(some)
+        return np.asarray(some[np.argsort(-mean, kind="stable")[:k]])
 
     # What is known
 
@@ -316,14 +411,31 @@ class Policy:
             array.setflags(write=False)
         return scores
 
-    def predict(self, X: ArrayLike | None = None) -> Prediction:
-        """Posterior mean and standard deviation √(λσ̃²) of f at the arms, or at the rows of X
-        (objects where arms are)."""
-        if X is None:
+    def predict(self, X: ArrayLike | None = None, *, arms: ArrayLike | None = None) -> Prediction:
+        """Posterior mean and standard deviation of f.
+
+        Parameters
+        ----------
+        X : array_like, (n, d), optional
+            Rows, or objects where arms are; all arms of the table where neither is given.
+        arms : array_like, (n,), optional
+            Some arms of the table, by number.
+
+        Returns
+        -------
+        Prediction
+            μ̃ and √(λσ̃²), (n,) each.
+        """
+        moments = self._state.belief.moments
+        if arms is not None:
+            numbers = self._numbers(arms)
+            mean, variance = moments(self.arms[numbers], self._diag[numbers])
+        elif X is None:
             mean, variance, _ = self.scores()
-            return Prediction(mean.copy(), np.sqrt(self.regularization * variance))
-        rows = as_rows(encoded(X, self.kernel, self.n_features), self.n_features)
-        mean, variance = self._state.belief.moments(rows, self._diagonal(rows))
+            mean = mean.copy()
+        else:
+            rows = as_rows(encoded(X, self.kernel, self.n_features), self.n_features)
+            mean, variance = moments(rows, self._diagonal(rows))
         return Prediction(mean, np.sqrt(self.regularization * variance))
 
     @property
@@ -391,17 +503,40 @@ class Policy:
     # The same policy elsewhere
 
     def resumed(self, state: State) -> Self:
-        """The same policy in another state, such as one that was stored; this one stays as it
-        is."""
+        """The same policy in another state, such as one that was stored; this one stays as it is.
+
+        Parameters
+        ----------
+        state : State
+            Of a policy with the same settings.
+
+        Returns
+        -------
+        Policy
+            A twin of this one.
+        """
         twin = copy(self)
         twin._state = state
         twin._scores_cache = None
         twin._moments_cache = None
+        twin._supposed_cache = None
         return twin
 
     def over(self, arms: ArrayLike | Checked) -> Self:
-        """The same policy over a table that has grown: the belief, the log and the norm go on, and
-        numbers stay."""
+        """The same policy over a table that has grown.
+
+        The belief, the log and the norm go on, and numbers stay.
+
+        Parameters
+        ----------
+        arms : array_like, (A, d)
+            The table, which begins with that of now.
+
+        Returns
+        -------
+        Policy
+            A twin of this one.
+        """
         if isinstance(self.belief, KeepsScores):
             raise StateError(
                 "this belief is about the arms of its own table: make the policy anew over the "

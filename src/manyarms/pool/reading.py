@@ -12,7 +12,7 @@ import narwhals as nw
 import numpy as np
 import polars as pl
 
-from manyarms.errors import ArmsError, ParameterError
+from manyarms.errors import Advice, ArmsError, ParameterError, shortened
 from manyarms.pool.forked import check_threads
 from manyarms.pool.values import is_bits
 from manyarms.typing import ArrayLike
@@ -26,7 +26,8 @@ NOT_A_NUMBER = ["", "na", "n/a", "nan", "null", "none"]
 SEPARATORS = ",;\t|"
 """Of the columns of a CSV file; the first one wins a draw."""
 SAMPLED = 100
-"""Rows of a CSV file looked at for strings of bits."""
+"""Rows of a CSV file looked at for strings of bits, before polars guesses types: it would take them
+for large numbers."""
 FOREIGN = (
     TypeError,
     ValueError,
@@ -37,8 +38,10 @@ FOREIGN = (
     pl.exceptions.PolarsError,
 )
 """What other libraries raise at a table that they cannot read."""
-GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
-"""How archives begin."""
+GZIP = b"\x1f\x8b"
+"""How a gzipped file begins."""
+ZIP = b"PK\x03\x04"
+"""How a workbook begins, which is an archive."""
 TYPED = 10_000
 """Rows of a CSV file that its types are guessed from; all, where that fails."""
 
@@ -61,10 +64,13 @@ def read_csv(
     """`texts` are read as strings, as is the id unless all are numbers written plainly; `kept` are
     not searched for numbers."""
     if decimal not in (".", ","):
-        raise ParameterError(f'decimal must be "." or ",", got {decimal!r}')
+        raise ParameterError(
+            '{option} must be "." or ",", got {got}', option="decimal", got=decimal
+        )
     parse = partial(
         pl.read_csv, path, separator=_separator(path), decimal_comma=decimal == ",", glob=False
     )
+    # All as strings first: "0101" read as a number has lost its zeros.
     sample = _attempt(path, lambda: parse(infer_schema_length=0, n_rows=SAMPLED))
     _check_header(path, sample.columns)
     bits = (
@@ -85,9 +91,8 @@ def read_csv(
 
     try:
         frame = read(TYPED)
-    except (
-        pl.exceptions.PolarsError
-    ):  # a row further down is of another type, or the file is broken
+    except pl.exceptions.PolarsError:
+        # A row further down is of another type, or the file is broken: read it whole, to know.
         frame = _attempt(path, lambda: read(None))
     height = len(frame)
     while height and all(value is None for value in frame.row(height - 1)):
@@ -99,6 +104,7 @@ def read_csv(
         if dtype == pl.String and name not in kept and name != id
     ]
     frame = frame.with_columns(_numbers_in(frame[name], name in bits, decimal) for name in searched)
+    # Ids are numbers only if each, written back, is the same text: "007" and "1.0" stay strings.
     if (
         id is not None
         and id in frame.columns
@@ -113,21 +119,21 @@ def _separator(path: Path) -> str:
     """What separates the names of the header: the mark that occurs most outside quotes, a comma
     where none does."""
     header = _attempt(path, lambda: _first_line(path))
-    bare = "".join(header.split('"')[::2])
+    bare = "".join(header.split('"')[::2])  # every other part is inside quotes
     return max(SEPARATORS, key=bare.count)
 
 
 def _first_line(path: Path) -> str:
     with _opened(path) as file:
-        return file.readline(1 << 20)
+        return file.readline(1 << 20)  # a file without line ends is not read whole
 
 
-def _opened(path: Path) -> IO[str]:
+def _opened(path: Path, errors: str = "replace") -> IO[str]:
     """The text of a file, plain or gzipped."""
     how: dict[str, Any] = {
         "mode": "rt",
         "encoding": "utf-8-sig",
-        "errors": "replace",
+        "errors": errors,
         "newline": "",
     }
     return cast(IO[str], gzip.open(path, **how) if _begins_with(path, GZIP) else path.open(**how))
@@ -147,6 +153,7 @@ def _numbers_in(texts: pl.Series, may_be_bits: bool, decimal: str) -> pl.Series:
     known = plain.filter(plain.is_not_null() & ~plain.str.to_lowercase().is_in(NOT_A_NUMBER))
     if not len(known) or known.cast(pl.Float64, strict=False).null_count():
         return texts
+    # Of 0 and 1 alone, but a number: only if none begins with 0 and all fit 18 digits.
     if may_be_bits and is_bits(known) and (len(known[0]) > 18 or known.str.starts_with("0").any()):
         return texts
     whole = plain.cast(pl.Int64, strict=False)
@@ -164,6 +171,7 @@ def _check_header(path: Path, names: list[str]) -> None:
             f"cannot read {path}: it must be a CSV file in UTF-8, got the header "
             f"{strange[0][:40]!r}; convert it first"
         )
+    # What polars calls the second of two columns of one name.
     twice = [
         name
         for name in names
@@ -187,31 +195,51 @@ def _attempt(path: Path, read: Callable[[], Read]) -> Read:
     try:
         return read()
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise ArmsError(f"cannot read {path}: {_why(path, error)}") from error
+        raise _unreadable_file(path, error) from error
 
 
-def _why(path: Path, error: Exception) -> str:
-    """What is wrong with a file, and what to do."""
+def _unreadable_file(path: Path, error: Exception) -> ArmsError:
+    """What is wrong with a file, found by a look at it, and what to do."""
+    by_frame = Advice("read it into a data frame for {}", "Pool.from_frame")
     if path.stat().st_size and _begins_with(path, ZIP):
-        return (
-            "it is a workbook or another archive; save the sheet as CSV, or read it into a data "
-            "frame yourself"
+        return ArmsError(
+            f"cannot read {path}: it is a workbook or another archive",
+            "save the sheet as CSV",
+            by_frame,
         )
-    if "utf-8" in str(error):
-        return "it must be text in UTF-8, got other bytes; save it as CSV in UTF-8"
-    if "more fields" in str(error):
-        with _opened(path) as file:
-            lines = csv.reader(file, delimiter=_separator(path))
-            n = len(next(lines))
-            line, fields = next(
-                ((lines.line_num, len(row)) for row in lines if len(row) > n), (0, 0)
+    if not is_parquet(path) and not isinstance(error, OSError):
+        if not _is_utf8(path):
+            return ArmsError(
+                f"cannot read {path}: it must be text in UTF-8, got other bytes",
+                "save it as CSV in UTF-8",
             )
-        if line:
-            return (
-                f"its header names {n} columns, got {fields} fields in line {line}; quote fields "
-                "that hold the separator"
+        long = _long_line(path)
+        if long is not None:
+            return ArmsError(
+                f"cannot read {path}: its header names {long[0]} columns, got {long[1]} fields in "
+                f"line {long[2]}",
+                "quote fields that hold the separator",
             )
-    return f"{_said(error)}; check what it holds, or read it into a data frame yourself"
+    return ArmsError(f"cannot read {path}: {_said(error)}", "check what it holds", by_frame)
+
+
+def _long_line(path: Path) -> tuple[int, int, int] | None:
+    """Fields of the header, and of the first line that has more of them, and its number."""
+    with _opened(path) as file:
+        lines = csv.reader(file, delimiter=_separator(path))
+        try:
+            n = len(next(lines, []))
+            return next(((n, len(row), lines.line_num) for row in lines if len(row) > n), None)
+        except csv.Error:  # a quote that is not closed
+            return None
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        with _opened(path, errors="strict") as file:
+            return all(file)
+    except UnicodeDecodeError:
+        return False
 
 
 def _said(error: Exception) -> str:
@@ -251,6 +279,7 @@ def read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels], dict[str, D
             f"cannot read a table from {type(frame).__name__}: {where}{_said(error)}; correct it, "
             "or give a list of dicts"
         ) from error
+    # A categorical of numbers would come back as numbers, and be scaled.
     categories = [str(name) for name, dtype in eager.schema.items() if dtype == nw.Categorical]
     types: dict[str, Declared] = {
         name: "categorical" for name in categories if table.schema[name].is_numeric()
@@ -299,6 +328,7 @@ def as_series(name: str, values: list[Any]) -> pl.Series:
         return as_series(
             name, [value.item() if isinstance(value, np.generic) else value for value in values]
         )
+    # NaN among strings or booleans is how pandas writes a missing value.
     if float in kinds and kinds - {float, int}:
         values = [
             None if isinstance(value, float) and np.isnan(value) else value for value in values
@@ -314,8 +344,9 @@ def as_series(name: str, values: list[Any]) -> pl.Series:
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
         came = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise ArmsError(
-            f"column {name!r} must hold values of one type, got {came}; convert them first "
-            f"({_said(error)})"
+            f"column {{column!r}} must hold values of one type, got {came}",
+            "convert them first",
+            column=name,
         ) from error
 
 
@@ -334,15 +365,14 @@ def read_array(X: ArrayLike, names: Sequence[str] | None) -> pl.DataFrame:
             f"X must have shape (n_candidates, n_columns), got {array.shape}; a single column is "
             "X.reshape(-1, 1)"
         )
-    names = [f"x{j}" for j in range(array.shape[1])] if names is None else list(names)
-    if (
-        len(names) != array.shape[1]
-        or len(set(names)) < len(names)
-        or not all(isinstance(name, str) for name in names)
-    ):
+    width = array.shape[1]
+    given = [f"x{j}" for j in range(width)] if names is None else names
+    listed = list(given) if isinstance(given, Iterable) else []
+    strings = [str(name) for name in listed if isinstance(name, str)]
+    if len(strings) != len(listed) or len(strings) != width or len(set(strings)) < width:
         raise ParameterError(
-            f"names must be {array.shape[1]} different strings, one for each column of X, got "
-            f"{names!r}"
+            f"names must be {width} different strings, one for each column of X, got "
+            f"{shortened(names)}"
         )
     array = (
         array.astype(np.float64)
@@ -350,5 +380,5 @@ def read_array(X: ArrayLike, names: Sequence[str] | None) -> pl.DataFrame:
         else array
     )
     return pl.DataFrame(
-        [pl.Series(name, np.ascontiguousarray(array[:, j])) for j, name in enumerate(names)]
+        [pl.Series(name, np.ascontiguousarray(array[:, j])) for j, name in enumerate(strings)]
     )

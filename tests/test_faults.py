@@ -1,0 +1,238 @@
+"""Arguments and numbers that once broke something: a typed error or a finite answer, always."""
+
+import itertools
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+
+import numpy as np
+import pytest
+
+import manyarms as ma
+from manyarms.errors import (
+    ArmsError,
+    KernelError,
+    ManyArmsError,
+    NumericalError,
+    ObservationError,
+    ParameterError,
+)
+
+X = np.linspace(0, 1, 5).reshape(-1, 1)
+RBF = ma.kernels.RBF(0.3)
+POINTS = [{"x": 0.1}, {"x": 0.2}, {"x": 0.3}, {"x": 0.3}]
+
+
+def numbers_in(answer):
+    """Every float of an answer, however it is nested."""
+    if isinstance(answer, float | np.floating):
+        yield float(answer)
+    elif isinstance(answer, np.ndarray):
+        yield from answer.ravel().tolist() if answer.dtype.kind == "f" else ()
+    elif is_dataclass(answer):
+        yield from numbers_in([getattr(answer, field.name) for field in fields(answer)])
+    elif isinstance(answer, dict):
+        yield from numbers_in(list(answer.values()))
+    elif isinstance(answer, list | tuple):
+        yield from itertools.chain.from_iterable(map(numbers_in, answer))
+
+
+def is_finite(answer):
+    return bool(np.isfinite(list(numbers_in(answer))).all())
+
+
+def optimizer(**settings):
+    return ma.Optimizer(ma.Pool.from_array(X), direction="maximize", **settings)
+
+
+def answers(known, ids):
+    return known.best(), known.top(3), known.certificate(), known.predict(ids), known.noise
+
+
+class TestFiniteAnswers:
+    @pytest.mark.parametrize("settings", [{}, {"noise": 0}, {"kernel": RBF}])
+    @pytest.mark.parametrize("size", [1e20, 1e60, 1e100])
+    def test_of_replicates_that_are_far_apart(self, settings, size):
+        known = optimizer(**settings)
+        known.tell([0, 1, 2, 2], [1, 2, size, -size])
+        assert is_finite(answers(known, range(5)))
+        assert len(known.ask(2)) == 2
+
+    @pytest.mark.parametrize("size", [1e20, 1e60, 1e100])
+    def test_of_such_replicates_in_a_box(self, size):
+        known = ma.Optimizer(ma.Box(x=(0.0, 1.0)), direction="maximize")
+        known.tell(POINTS, [1, 2, size, -size])
+        assert is_finite(answers(known, POINTS))
+        assert is_finite([list(point.values()) for point in known.ask(2)])
+
+    def test_the_scatter_of_replicates_counts_as_noise(self):
+        known = optimizer()
+        known.tell([0, 1, 2, 2], [1, 2, 1e20, -1e20])
+        assert known.noise > 1e19
+        best = known.best().recommended
+        assert best.high - best.low > 1e19
+
+    @pytest.mark.parametrize("direction", ["maximize", "minimize"])
+    @pytest.mark.parametrize("size", [1e90, 1e99, 1e-90, 1e-200, 5e-324])
+    @pytest.mark.parametrize(
+        "settings",
+        [{}, {"kernel": RBF}, {"kernel": RBF, "noise": 1.0}, {"kernel": RBF, "noise": 0}],
+    )
+    def test_of_values_of_any_size(self, direction, size, settings):
+        known = ma.Optimizer(ma.Pool.from_array(X), direction=direction, **settings)
+        known.tell([0, 1, 2, 3], size * np.array([1, 0.2, -1, 0.5]))
+        assert is_finite(answers(known, range(5)))
+
+    @pytest.mark.parametrize("apart", [5e-324, 1e-120, 1e-101, 1e-99])
+    def test_of_worse_values_that_are_hardly_apart(self, apart):
+        known = optimizer()
+        known.tell([0, 1, 2, 3, 4], [0, apart, 2 * apart, 1.0, 2.0])
+        assert is_finite(answers(known, range(5)))
+
+    def test_one_good_value_among_many_that_are_nearly_equal(self):
+        rows = np.linspace(0, 1, 2000).reshape(-1, 1)
+        values = np.ones(2000)
+        values[7] += 3e-12
+        known = ma.Optimizer(ma.Pool.from_array(rows), direction="maximize")
+        known.tell(range(2000), values)
+        assert is_finite(answers(known, range(0, 2000, 100)))
+
+    @pytest.mark.parametrize("settings", [{}, {"kernel": RBF}, {"kernel": RBF, "noise": 0.1}])
+    @pytest.mark.parametrize("noise", [1e60, 1e99, 1e-200, [1e99, 1e-99, None]])
+    def test_of_values_far_below_their_noise(self, settings, noise):
+        known = optimizer(**settings)
+        known.tell([0, 1, 2], [1e-99, 2e-99, 3e-99], noise=noise)
+        assert is_finite(answers(known, range(5)))
+
+    def test_of_values_far_below_the_noise_that_was_given(self):
+        known = optimizer(noise=1e60)
+        known.tell([0, 1, 2], [1e-99, 2e-99, 3e-99])
+        assert is_finite(answers(known, range(5)))
+
+    @pytest.mark.parametrize("make", [ma.BKB, ma.GPUCB])
+    def test_rewards_beyond_float64_are_refused_at_once(self, make):
+        policy = make(X, RBF)
+        message = r"finite and at most 1e\+100 in size, got 1e\+308 at position 1; use other units"
+        with pytest.raises(ObservationError, match=message):
+            policy.observe([0, 1, 2], [1.0, 1e308, -1e308])
+        assert not policy.counts.any()
+        policy.observe([0, 1, 2], [1e100, 1e100, -1e100])
+        assert is_finite([*policy.predict(), policy.beta])
+
+    @pytest.mark.parametrize("make", [ma.BKB, ma.GPUCB])
+    @pytest.mark.parametrize("scale", [1e6, 1e12, 1e60])
+    def test_large_kernels_are_not_called_indefinite(self, make, scale):
+        rows = np.random.default_rng(0).normal(size=(50, 4))
+        policy = make(rows, scale * ma.kernels.RBF(1.0))
+        with suppress(NumericalError):  # said of float64, not of the kernel
+            for _ in range(30):
+                policy.observe(policy.choose(), [1.0])
+        assert is_finite(policy.predict())
+
+
+class TestTypedErrors:
+    @pytest.mark.parametrize("noise", [[[1], [1, 2]], [[1, 2], [1, 2]], np.ones((2, 2)), {"a": 1}])
+    def test_ragged_noise(self, noise):
+        known = optimizer()
+        with pytest.raises(ObservationError, match="noise must be"):
+            known.tell([0, 1], [1, 2], noise=noise)
+        assert known.history == []
+
+    def test_failed_as_an_array_of_no_dimension(self):
+        known = optimizer()
+        known.tell([0, 1], failed=np.array(True))
+        assert [trial.failed for trial in known.history] == [True, True]
+        known.tell([2, 3], [1.0, None], failed=np.array([False, True]))
+        with pytest.raises(ObservationError, match="failed must be True, or one truth"):
+            known.tell([4], failed=np.array(1.0))
+
+    @pytest.mark.parametrize("names", [5, [1], ["a", "b"], np.array(3)])
+    def test_names_of_columns(self, names):
+        with pytest.raises(ParameterError, match="names must be 1 different strings"):
+            ma.Pool.from_array(X, names=names)
+
+    def test_arrays_for_words(self):
+        several = np.array(["a", "b"])
+        rows = [{"a": 1, "b": 2}, {"a": 2, "b": 3}]
+        with pytest.raises(ParameterError, match="missing must be one of"):
+            ma.Pool.from_dicts(rows, missing=several)
+        with pytest.raises(ParameterError, match="id must be a column"):
+            ma.Pool.from_dicts(rows, id=several)
+
+    @pytest.mark.parametrize(
+        "value",
+        [{"x": object()}, [object()], {"x": [1, {"y": object()}]}, [[1], ["a"]], {1: 2}, [1, "a"]],
+    )
+    def test_nested_objects_in_dicts(self, value):
+        with pytest.raises(ArmsError):
+            ma.Pool.from_dicts([{"a": 1, "b": value}, {"a": 2, "b": value}])
+
+    def test_boxes_of_whole_numbers_beyond_float64(self):
+        with pytest.raises(ParameterError, match="whole numbers, which must be at most 2⁵³"):
+            ma.Box(x=(1, 10**30))
+        assert ma.Box(x=(1.0, 1e30)).dimension == 1
+
+    @pytest.mark.parametrize("n", [-2, 1.5, None])
+    def test_samples_of_a_box(self, n):
+        with pytest.raises(ParameterError, match="n must be a whole number from 0"):
+            ma.Box(x=(0.0, 1.0)).sample(n, np.random.default_rng(0))
+        with pytest.raises(ParameterError, match="rng must be a numpy Generator"):
+            ma.Box(x=(0.0, 1.0)).sample(1, 7)
+
+    @pytest.mark.parametrize("space", [X, ma.Box(x=(0.0, 1.0))])
+    @pytest.mark.parametrize("options", [{"foo": 1}, {"arms": X}, {"kernel_": RBF}])
+    def test_options_that_no_policy_has(self, space, options):
+        with pytest.raises(ParameterError, match=r"the options must be those of \w+: "):
+            ma.Optimizer(space, direction="maximize", **options)
+
+    @pytest.mark.parametrize("part", [5, None, "rbf", ma.kernels.RBF, np.timedelta64(1)])
+    def test_kernels_made_of_other_things(self, part):
+        made = [
+            lambda: ma.kernels.Sum(part, RBF),
+            lambda: ma.kernels.Product(RBF, part),
+            lambda: ma.kernels.Scaled(part, 2.0),
+            lambda: ma.kernels.Unpacked(part, (8,)),
+            lambda: ma.kernels.Unpacked(RBF, part),
+            lambda: ma.kernels.Pairwise(part),
+            lambda: ma.kernels.FromObject(part),
+        ]
+        for make in made:
+            with pytest.raises(KernelError):
+                make()
+
+    def test_spans_of_time_are_no_numbers(self):
+        second = np.timedelta64(1)
+        for radius in (ma.LogDet, ma.Theory, ma.Certified):
+            with pytest.raises(ParameterError, match="norm must be a positive bound"):
+                radius(second, 0.1)
+        for make in (ma.Constant, ma.Bayes, ma.Growing):
+            with pytest.raises(ParameterError):
+                make(second)
+        for make in (ma.kernels.RBF, ma.kernels.Matern, ma.kernels.Linear, ma.kernels.Hamming):
+            with pytest.raises(KernelError):
+                make(second)
+        with pytest.raises(ParameterError, match="n must be a whole number from 1 to 1,000,000"):
+            ma.BKB(X, RBF).choose(second)
+
+    def test_words_without_end(self):
+        for make in (ma.kernels.Spectrum, ma.kernels.Mismatch):
+            with pytest.raises(KernelError, match="words must be fewer than 2⁵²"):
+                make(2 * 10**18, "ACGT")
+        with pytest.raises(KernelError, match="at most 100,000 neighbours, got"):
+            ma.kernels.Mismatch(26, "ACGT", mismatches=20)
+
+    @pytest.mark.parametrize("n", [np.uint64(2**63), 10**30, pytest.param(10**5000, id="many")])
+    def test_batches_without_end(self, n):
+        policy = ma.BKB(X, RBF)
+        known = optimizer()
+        for ask in (policy.choose, lambda n: policy.choose(n, arms=X), known.ask):
+            with pytest.raises(
+                ParameterError, match="n must be a whole number from 1 to 1,000,000"
+            ):
+                ask(n)
+        assert known.pending == []
+
+    def test_seeds_of_many_digits(self):
+        for make in (lambda seed: ma.BKB(X, RBF, seed=seed), lambda seed: optimizer(seed=seed)):
+            make(2**128 - 1)
+            with pytest.raises(ManyArmsError, match="got a number of 16,610 bits"):
+                make(10**5000)
