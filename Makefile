@@ -46,7 +46,7 @@ figures: $(READY)  ## the pictures in docs/
 	$(BIN)/python examples/demo.py && cp demo-output/demo.png docs/demo.png
 
 experiments: $(READY)  ## every system on one runner: docs/experiments (hours)
-	$(BIN)/python benchmarks/experiments.py starvation coverage everything tails growth thompson --jobs 2
+	$(BIN)/python benchmarks/experiments.py starvation coverage everything tails growth thompson words --jobs 2
 
 soak: $(READY)  ## what must never happen to a study, thousands of times: docs/reliability.md (about an hour)
 	cd tests && for what in \

@@ -70,12 +70,20 @@ def methods() -> list[tuple[str, Any]]:
     return sorted(found.values(), key=lambda each: each[0])
 
 
+RECORDS = (
+    ma.Best,
+    ma.Candidate,
+    ma.Certificate,
+    ma.Evidence,
+    ma.Result,
+    ma.TrackRecord,
+    ma.Trial,
+)
+
+
 def is_record(member: Any) -> bool:
     """Made by the library, not by its users."""
-    return inspect.isclass(member) and (
-        issubclass(member, tuple)
-        or member in (ma.Candidate, ma.Certificate, ma.Evidence, ma.Result, ma.Trial)
-    )
+    return inspect.isclass(member) and (issubclass(member, tuple) or member in RECORDS)
 
 
 @pytest.mark.parametrize(("name", "member"), public(), ids=[name for name, _ in public()])

@@ -69,13 +69,14 @@ class Settings:
     """What does not change: how policies are made, and what is learned."""
 
     shape: Shape
-    noise: float | None  # a standard deviation in the user's units, where it is given
+    noise: float | None  # a standard deviation in the user's units; None: learned
     learns: bool  # False: the kernel is given in the user's units, as is the noise
     confidence: Radius
     policy: Any  # of (arms, kernel, regularization=…, confidence=…, seed=…)
     options: dict[str, Any]
     seed: int
     schedule: Schedule = TABLE
+    bounds: tuple[float, float] = (-np.inf, np.inf)  # of true values, in the user's units
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,10 @@ class Tabular(Protocol):
     def belief(self) -> Any:
         """What is known of f."""
 
+    @property
+    def arms(self) -> Any:
+        """The rows of the table."""
+
     def observe(
         self, arms: Indices, rewards: Array, *, noise: Any = None, record: Record | None = None
     ) -> Record:
@@ -157,8 +162,8 @@ class Tabular(Protocol):
     def predict(self, *, arms: Indices) -> Prediction:
         """Posterior mean and standard deviation of f at some arms."""
 
-    def highest(self, *, exclude: Mask) -> int:
-        """The arm of largest upper bound that is not excluded."""
+    def highest(self, *, exclude: Mask, beta: float) -> int:
+        """The arm of largest upper bound with this radius that is not excluded."""
 
     def leading(self, k: int, *, exclude: Mask) -> Indices:
         """The k arms of largest posterior mean that are not excluded, best first."""
@@ -489,9 +494,14 @@ class Model:
         return Size(self.n_results, int(n), float(self.policy.effective_dimension))
 
     @property
+    def regularization(self) -> float:
+        """λ of the policy: a standard deviation of f is √λσ̃."""
+        return float(self.policy.regularization)
+
+    @property
     def radius(self) -> float:
         """β̃ in standard deviations of f."""
-        return float(self.policy.beta / np.sqrt(self.policy.regularization))
+        return float(self.policy.beta / np.sqrt(self.regularization))
 
     def _spread(self, distinct: Indices, counts: Array) -> Indices:
         """MOST of the arms, drawn by their leverage n·σ̃² without replacement."""

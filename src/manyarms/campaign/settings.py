@@ -73,11 +73,29 @@ def as_most(repeats: Any) -> float:
     return whole(repeats, 'repeats (unless "allow" or "never")')
 
 
+def as_bounds(bounds: Any) -> tuple[float, float]:
+    """Least and largest true value, infinite where there is none."""
+    if bounds is None:
+        return -np.inf, np.inf
+    expected = "two numbers, the least and the largest true value, or None for either"
+    try:
+        low, high = bounds
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"bounds must be {expected}, got {bounds!r:.80}") from error
+    least = -np.inf if low is None else real(low, "the first of bounds", expected)
+    largest = np.inf if high is None else real(high, "the second of bounds", expected)
+    if not least < largest:
+        raise ParameterError(f"bounds must be {expected}, the first one less, got {bounds!r:.80}")
+    return least, largest
+
+
 def as_settings(
     space: Pool | Box,
     kernel: Any,
     noise: Any,
     confidence: Any,
+    repeats: Any,
+    bounds: Any,
     policy: Any,
     seed: Any,
     options: dict[str, Any],
@@ -108,8 +126,12 @@ def as_settings(
     learns = not (fixed and noise is not None)  # only then are units those of the values
     if learns and policy in (BKB, DomainBKB):
         options = {"rule": Inserted(most=MOST_INDUCING), **options}
+    if noise is None and as_most(repeats) == 1:
+        noise = 0.0  # who asks for each value once takes it for the true one
     schedule = BOX if is_box else TABLE
-    return Settings(shape, noise, learns, confidence, made, options, as_seed(seed), schedule)
+    number = as_seed(seed)
+    limits = as_bounds(bounds)
+    return Settings(shape, noise, learns, confidence, made, options, number, schedule, limits)
 
 
 def _check_options(policy: Any, options: dict[str, Any]) -> None:

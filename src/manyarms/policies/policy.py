@@ -349,13 +349,15 @@ class Policy:
             pulled = np.concatenate([outstanding, np.array(chosen[:-1], dtype=np.intp)])
             self._supposed_cache = Supposed(standing, pulled, view.scores)
 
-    def highest(self, *, exclude: ArrayLike = ()) -> int:
+    def highest(self, *, exclude: ArrayLike = (), beta: float | None = None) -> int:
         """The arm of largest upper bound μ̃ + β̃σ̃, however the policy chooses.
 
         Parameters
         ----------
         exclude : array_like
             Arms that do not count: indices, or a mask.
+        beta : float, optional
+            Another radius than that of the policy.
 
         Returns
         -------
@@ -363,7 +365,8 @@ class Policy:
             The number of the arm.
         """
         self._check_table()
-        return self._scores.arg_max(Upper(self.beta), as_excluded(exclude, self.n_arms))
+        upper = Upper(self.beta if beta is None else beta)
+        return self._scores.arg_max(upper, as_excluded(exclude, self.n_arms))
 
     def leading(self, k: int, *, exclude: ArrayLike = ()) -> Indices:
         """The k arms of largest posterior mean, best first; fewer where fewer are left.
