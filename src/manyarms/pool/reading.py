@@ -1,20 +1,22 @@
 """Tables from files, data frames, dicts and arrays, all as one kind of data frame."""
 
 import csv
-import gzip
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import narwhals as nw
 import numpy as np
 import polars as pl
 
+from manyarms.arms import parquet
 from manyarms.errors import ArmsError, ParameterError
 from manyarms.numbers import shortened
 from manyarms.pool.forked import check_threads
+from manyarms.pool.formulas import unmarked, unmarked_name
+from manyarms.pool.unpacking import Source, check_file, opened, unpacked
 from manyarms.pool.values import is_bits
 from manyarms.typing import ArrayLike
 
@@ -28,6 +30,8 @@ SEPARATORS = ",;\t|"
 """Of the columns of a CSV file; the first one wins a draw."""
 SAMPLED = 100
 """Rows of a CSV file looked at for strings of bits."""
+UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What polars raises at a file that it cannot read."""
 FOREIGN = (
     TypeError,
     ValueError,
@@ -38,8 +42,6 @@ FOREIGN = (
     pl.exceptions.PolarsError,
 )
 """What other libraries raise at a table that they cannot read."""
-GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
-"""How archives begin."""
 TYPED = 10_000
 """Rows of a CSV file that its types are guessed from; all, where that fails."""
 
@@ -49,6 +51,13 @@ def as_path(path: Any) -> Path:
     if not isinstance(path, str | Path):
         raise ArmsError(f"the path of a file must be a string or a Path, got {path!r:.80}")
     return Path(path)
+
+
+def read_parquet(path: Path) -> pl.DataFrame:
+    """The table in a Parquet file."""
+    check_file(path)
+    check_threads()
+    return parquet.read_parquet(path)
 
 
 def is_parquet(path: Path) -> bool:
@@ -63,11 +72,14 @@ def read_csv(
     not searched for numbers."""
     if decimal not in (".", ","):
         raise ParameterError(f'decimal must be "." or ",", got {decimal!r}')
+    source = unpacked(path)
     parse = partial(
-        pl.read_csv, path, separator=_separator(path), decimal_comma=decimal == ",", glob=False
+        pl.read_csv, source, separator=_separator(source), decimal_comma=decimal == ",", glob=False
     )
-    sample = _attempt(path, lambda: parse(infer_schema_length=0, n_rows=SAMPLED))
-    _check_header(path, sample.columns)
+    sample = _attempt(path, source, lambda: parse(infer_schema_length=0, n_rows=SAMPLED))
+    written = {unmarked_name(name): name for name in sample.columns}
+    _check_header(path, sample.columns, len(written))
+    sample.columns = list(written)
     bits = (
         {
             name
@@ -77,19 +89,20 @@ def read_csv(
         - texts
         - {id}
     )
-    strings = {
-        name: pl.String() for name in sample.columns if name in texts or name in bits or name == id
+    as_strings = {
+        in_file: pl.String()
+        for name, in_file in written.items()
+        if name in texts or name in bits or name == id
     }
 
     def read(length: int | None) -> pl.DataFrame:
-        return parse(infer_schema_length=length, schema_overrides=strings)
+        return parse(infer_schema_length=length, schema_overrides=as_strings)
 
     try:
         frame = read(TYPED)
-    except (
-        pl.exceptions.PolarsError
-    ):  # a row further down is of another type, or the file is broken
-        frame = _attempt(path, lambda: read(None))
+    except UNREADABLE:  # a row further down is of another type, or the file is broken
+        frame = _attempt(path, source, lambda: read(None))
+    frame.columns = list(written)
     height = len(frame)
     while height and all(value is None for value in frame.row(height - 1)):
         height -= 1  # empty lines at the end
@@ -107,36 +120,16 @@ def read_csv(
         and frame[id].str.contains(r"^(0|-?[1-9]\d{0,17})$").all()
     ):
         frame = frame.with_columns(pl.col(id).cast(pl.Int64))
-    return frame
+    return unmarked(frame)
 
 
-def _separator(path: Path) -> str:
+def _separator(source: Source) -> str:
     """What separates the names of the header: the mark that occurs most outside quotes, a comma
     where none does."""
-    header = _attempt(path, lambda: _first_line(path))
+    with opened(source) as file:
+        header = file.readline(1 << 20)
     bare = "".join(header.split('"')[::2])
     return max(SEPARATORS, key=bare.count)
-
-
-def _first_line(path: Path) -> str:
-    with _opened(path) as file:
-        return file.readline(1 << 20)
-
-
-def _opened(path: Path) -> IO[str]:
-    """The text of a file, plain or gzipped."""
-    how: dict[str, Any] = {
-        "mode": "rt",
-        "encoding": "utf-8-sig",
-        "errors": "replace",
-        "newline": "",
-    }
-    return cast(IO[str], gzip.open(path, **how) if _begins_with(path, GZIP) else path.open(**how))
-
-
-def _begins_with(path: Path, magic: bytes) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(magic)) == magic
 
 
 def _numbers_in(texts: pl.Series, may_be_bits: bool, decimal: str) -> pl.Series:
@@ -158,7 +151,7 @@ def _numbers_in(texts: pl.Series, may_be_bits: bool, decimal: str) -> pl.Series:
     )
 
 
-def _check_header(path: Path, names: list[str]) -> None:
+def _check_header(path: Path, names: list[str], n_different: int) -> None:
     strange = [name for name in names if "\ufffd" in name or "\0" in name]
     if strange:
         raise ArmsError(
@@ -175,38 +168,29 @@ def _check_header(path: Path, names: list[str]) -> None:
             f"{path} must name its columns differently, got "
             f"{twice[0].removesuffix('_duplicated_0')!r} twice"
         )
+    if n_different < len(names):
+        raise ArmsError(
+            f"{path} must name its columns differently, also without the apostrophe before = + - "
+            "and @; rename one"
+        )
 
 
-def read_parquet(path: Path) -> pl.DataFrame:
-    return _attempt(path, lambda: pl.read_parquet(path, glob=False))
-
-
-def _attempt(path: Path, read: Callable[[], Read]) -> Read:
-    if not path.is_file():
-        raise ArmsError(f"there is no file {path}; the path must be that of a file")
+def _attempt(path: Path, source: Source, read: Callable[[], Read]) -> Read:
     check_threads()
     try:
         return read()
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise ArmsError(f"cannot read {path}: {_why(path, error)}") from error
+    except (OSError, *UNREADABLE) as error:
+        raise ArmsError(f"cannot read {path}: {_why(source, error)}") from error
 
 
-def _why(path: Path, error: Exception) -> str:
+def _why(source: Source, error: BaseException) -> str:
     """What is wrong with a file, and what to do."""
-    if path.stat().st_size and _begins_with(path, ZIP):
-        return (
-            "it is a workbook or another archive; save the sheet as CSV, or read it into a data "
-            "frame yourself"
-        )
     if "utf-8" in str(error):
         return "it must be text in UTF-8, got other bytes; save it as CSV in UTF-8"
     if "more fields" in str(error):
-        with _opened(path) as file:
-            lines = csv.reader(file, delimiter=_separator(path))
-            n = len(next(lines))
-            line, fields = next(
-                ((lines.line_num, len(row)) for row in lines if len(row) > n), (0, 0)
-            )
+        with opened(source) as file:
+            lines = csv.reader(file, delimiter=_separator(source))
+            line, fields, n = _longer(lines)
         if line:
             return (
                 f"its header names {n} columns, got {fields} fields in line {line}; quote fields "
@@ -215,7 +199,21 @@ def _why(path: Path, error: Exception) -> str:
     return f"{_said(error)}; check what it holds, or read it into a data frame yourself"
 
 
-def _said(error: Exception) -> str:
+def _longer(lines: Any) -> tuple[int, int, int]:
+    """The first line with more fields than the header, 0 where there is none or it cannot be told;
+    its fields, and those of the header."""
+    n = 0
+    try:
+        for row in lines:
+            n = n or len(row)
+            if len(row) > n:
+                return lines.line_num, len(row), n
+    except csv.Error:  # a field that is too long for this reader
+        pass
+    return 0, 0, n
+
+
+def _said(error: BaseException) -> str:
     """What another library says, without its advice."""
     return " ".join(str(error).split("\n\n")[0].split())
 
