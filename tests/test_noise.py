@@ -120,7 +120,8 @@ def test_the_noise_is_estimated_from_above_and_found(draw, make, repeats):
         arms = rng.random((60, 1))
         f = np.sin(6 * arms[:, 0])
         bandit = EstimatedNoise(
-            lambda sd, arms=arms: make(arms, RBF(0.3), regularization=sd**2), noise=3.0
+            lambda sd, at=arms: make(at, RBF(0.3), regularization=sd**2),  # type: ignore[misc]
+            noise=3.0,
         )
         estimates = []
         for _ in range(12):

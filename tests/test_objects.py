@@ -270,7 +270,7 @@ def test_a_kernel_of_objects_made_elsewhere(kernel):
 
 def test_squares_of_many_bags_of_large_numbers():
     rng = np.random.default_rng(0)
-    rows = rng.choice([-1, 0, 7, bags.LARGEST - 1], (2500, 6))
+    rows = rng.choice([-1, 0, 7, bags.NUMBER_LIMIT - 1], (2500, 6))
     expected = [
         sum(count**2 for word, count in Counter(row.tolist()).items() if word >= 0) for row in rows
     ]
@@ -340,7 +340,7 @@ def test_objects_of_any_kind():
     ):
         values = [float(len(x.labels) if isinstance(x, Graph) else sum(x)) for x in objects]
         found = ma.maximize(
-            lambda x, values=values, objects=objects: values[objects.index(x)],
+            lambda x, values=values, objects=objects: values[objects.index(x)],  # type: ignore[misc]
             objects,
             budget=30,
             kernel=kernel,

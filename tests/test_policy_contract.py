@@ -358,6 +358,19 @@ def test_the_highest_arm_is_that_of_largest_upper_bound_whatever_is_chosen(polic
 
 
 @every_policy
+def test_the_leading_arms_are_those_of_largest_mean(policy):
+    bandit = trained(policy, 4)
+    for _ in range(4):
+        mean = bandit.scores().mean
+        order = np.argsort(-mean, kind="stable")
+        np.testing.assert_allclose(mean[bandit.leading(5)], mean[order[:5]], rtol=1e-12)
+        left = bandit.leading(len(mean), exclude=order[:5])
+        assert set(left) == set(order[5:])
+        np.testing.assert_allclose(mean[left], mean[order[5:]], rtol=1e-12, atol=1e-15)
+        play(bandit, lambda arms: np.sin(5 * ARMS[arms, 0]), 5)
+
+
+@every_policy
 def test_arms_may_be_given_by_value(policy):
     X = read_only(np.random.default_rng(3).random((9, 2)))
     for bandit in (policy(), trained(policy)):

@@ -87,6 +87,35 @@ def test_dense_lazy_and_full_choose_the_same_arm(case, radius):
             assert batches[0] == batches[1] == batches[2]
 
 
+@pytest.mark.parametrize("case", ["certified", "rough", "duplicates"])
+def test_long_batches_are_the_same_at_once_and_one_by_one(case):
+    given_ = dict(HARD[case])
+    n, d, kernel = given_.pop("n"), given_.pop("d"), given_.pop("kernel")
+    regularization = given_.pop("regularization")
+    X, f, _ = problem(n, d, kernel, 3, **given_)
+    made = [
+        ma.BKB(X, kernel, regularization=regularization, tuning=tuning, seed=1)
+        for tuning in (DENSE, LAZY, DEEP)
+    ]
+    rng = np.random.default_rng(6)
+    for pulls in (3, 1, 12):
+        at = rng.integers(n, size=pulls)
+        for policy in made:
+            policy.observe(at, f[at])
+        waiting = rng.integers(n, size=2)
+        barred = np.zeros(n, dtype=bool)
+        barred[rng.integers(n, size=20)] = True
+        expected = made[0].choose(40, pending=waiting, exclude=barred).tolist()
+        for policy in made[1:]:
+            one_by_one = waiting.tolist()
+            for _ in range(40):
+                one_by_one.extend(policy.choose(pending=one_by_one, exclude=barred).tolist())
+            assert one_by_one[2:] == expected
+            assert policy.choose(40, pending=waiting, exclude=barred).tolist() == expected
+            fewer = policy.choose(3, pending=waiting[:1], exclude=barred)
+            assert fewer.tolist() == made[0].choose(3, pending=waiting[:1], exclude=barred).tolist()
+
+
 @pytest.mark.parametrize("tuning", [DENSE, LAZY], ids=["dense", "lazy"])
 def test_embeddings_that_are_not_kept_change_no_choice(tuning):
     X, f, _ = problem(300, 2, RBF(0.15), 0)

@@ -11,7 +11,7 @@ from manyarms.sketch.dictionary import Chance, draw_dictionary, inclusion_probab
 from manyarms.sketch.embedding import Embedding
 from manyarms.sketch.exact import ExactPosterior
 from manyarms.sketch.linalg import (
-    WELL,
+    INVERTIBLE,
     cholesky,
     lower_product,
     pivoted_cholesky,
@@ -86,7 +86,7 @@ class TestLinearAlgebra:
         np.testing.assert_allclose(C @ solve_lower(C, A.copy()), A)
 
     @pytest.mark.parametrize("m", [1, 63, 64, 65, 200])
-    @pytest.mark.parametrize("least", [0.5, WELL / 10])
+    @pytest.mark.parametrize("least", [0.5, INVERTIBLE / 10])
     def test_a_solver_solves_by_the_inverse_or_by_blocks(self, m, least):
         rng = np.random.default_rng(m)
         L = np.tril(rng.uniform(-1, 1, (m, m)) / np.sqrt(m), -1) + np.diag(

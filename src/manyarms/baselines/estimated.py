@@ -47,14 +47,17 @@ from manyarms.sketch.history import History, by_arm
 from manyarms.sketch.linalg import TINY
 from manyarms.typing import Array, ArrayLike, Indices
 
-MOVED = float(np.sqrt(2))
-"""An estimate that has moved by this factor has the policy made anew."""
+REMADE_AFTER = float(np.sqrt(2))
+"""Factor by which an estimate has to move before the policy is made anew: its λ, a variance, is
+then wrong by a factor of two."""
 GROWTH = 1.2
-"""The noise is estimated when there are so many times more observations than at the last time."""
+"""The noise is estimated when there are so many times more observations than at the last time. An
+estimate predicts all rows observed; all those of a run cost 1/(1 − 1/1.2) = 6 times the last."""
 DELTA = 0.05
 """δ: the probability that some bound of a run is below the truth, where `EstimatedNoise` holds."""
-LEAST = 1e-10
-"""Variance of the noise, of k(x, x), below which it counts as this much."""
+LEAST_NOISE = 1e-10
+"""Variance of the noise, in units of k(x, x), below which it counts as this much: the smallest
+ridge that the engine takes (docs/theory.md, "Numerics")."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class Replicates:
         """All observations, weighed for noise of this variance."""
         known = self.weighted
         means = known.sums / known.counts
-        weights = variance * known.counts
+        weights = variance * known.counts  # ω = ξ²/ξ_s²
         return self.plain.added(
             known.rows, known.diag, means, weights, known.keys, known.n_observations
         )[0]
@@ -106,8 +109,8 @@ class EstimatedNoise:
     """A policy that is made anew whenever the estimate of the noise has moved by √2.
 
     ``EstimatedNoise(lambda noise: BKB(arms, kernel, regularization=noise**2), noise=1.0)``. The
-    estimate is an upper bound: it starts high and comes down as evidence grows, so that the first
-    guess had better be too large. It is the standard deviation, which is the scale of sub-Gaussian
+    estimate is an upper bound. It starts high and comes down as evidence grows, so give a first
+    guess that is rather too large. It is the standard deviation, which is the scale of sub-Gaussian
     noise where that is Gaussian; noise that is bounded by ±b may need b. Arms may change: a policy
     made without any takes `choose(arms=X)` and `observe(X[i], y)`.
 
@@ -124,8 +127,12 @@ class EstimatedNoise:
     heavier tails than Gaussian, noise that differs between arms and confidence radii that use the
     estimate are not covered.
 
-    make : from a standard deviation to a policy that has observed nothing.
-    noise : the first guess.
+    Parameters
+    ----------
+    make : callable
+        From a standard deviation to a policy that has observed nothing.
+    noise : float
+        The first guess, a standard deviation.
     """
 
     def __init__(self, make: Callable[[float], Policy], noise: float) -> None:
@@ -167,7 +174,7 @@ class EstimatedNoise:
         policy = copy(old.policy)
         policy.observe(arms, rewards, noise=noise)
         if policy.evidence.n_observations == old.policy.evidence.n_observations:
-            return
+            return  # an empty call
         told = old.told.with_more(policy, arms, rewards, noise)
         new = replace(old, policy=policy, told=told)
         n = policy.evidence.n_observations
@@ -176,9 +183,10 @@ class EstimatedNoise:
             delta = DELTA / (k * (k + 1))  # which add up to DELTA
             new = replace(new, n_estimated=n, n_estimates=k)
             estimate = estimated_noise(policy, told, delta)
-            if estimate is not None and max(estimate / old.noise, old.noise / estimate) > MOVED:
+            factor = 1.0 if estimate is None else max(estimate / old.noise, old.noise / estimate)
+            if estimate is not None and factor > REMADE_AFTER:
                 new = replace(new, policy=self._made_anew(estimate, told), noise=estimate)
-        self._state = new
+        self._state = new  # the only assignment: an error above has changed nothing
 
     def _made_anew(self, noise: float, told: Replicates) -> Policy:
         """A policy for this noise that has observed everything."""
@@ -207,15 +215,16 @@ def estimated_noise(policy: Policy, told: Replicates, delta: float) -> float | N
     if not len(counts):
         return None
     mean, variance = policy.belief.moments(history.rows, history.diag)
-    around = told.within + float(counts @ np.square(history.sums / counts - mean))
+    around = told.within + float(counts @ np.square(history.sums / counts - mean))  # RSS
     sums = np.array([told.within, around])
+    # ν of W, and N − 2d̃ of RSS with d̃ = Σnσ̃² (Eq. 5).
     freedoms = np.array([told.freedom, counts.sum() - 2 * float(counts @ variance)])
     usable = freedoms >= 1
     if not usable.any():
         return None
     # The smaller of two bounds fails where either does: each has half of δ.
     bounds = sums[usable] / lower_quantile(freedoms[usable], delta / 2)
-    return float(np.sqrt(max(float(bounds.min()), LEAST * float(history.diag.max()))))
+    return float(np.sqrt(max(float(bounds.min()), LEAST_NOISE * float(history.diag.max()))))
 
 
 def lower_quantile(freedom: Array, delta: float) -> Array:
@@ -231,7 +240,10 @@ def lower_quantile(freedom: Array, delta: float) -> Array:
 def _within(history: History, at: Indices, rewards: Array) -> tuple[float, float]:
     """What the rewards of one call, of arms at these places, add to W, and to its ν."""
     distinct, means, counts = by_arm(at, rewards, np.ones(len(at)))
+    # The rewards of each arm around their own mean: c − 1 terms of weight 1.
     among = float(np.square(rewards - means[np.searchsorted(distinct, at)]).sum())
+    # Of arms that had n rewards before: nc/(n + c) times the squared difference of the means,
+    # which is what W grows by when two groups become one. Its weight is n/(n + c).
     known = distinct < len(history.counts)
     places = distinct[known]
     old = history.counts[places]

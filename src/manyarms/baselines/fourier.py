@@ -28,10 +28,12 @@ from manyarms.policies.policy import Policy
 from manyarms.typing import Array, TableLike
 
 MOST_FEATURES = 1 << 12
-"""Features beyond which QFF refuses: a step is O(m²)."""
+"""Features beyond which QFF refuses: a step is O(m²), and 8m² bytes are then 128 MiB."""
 ACCURACY = 1e-4
-"""Largest error of a column's kernel, over the span of the arms, of the nodes QFF takes by
-default."""
+"""Largest error of a column's kernel (k(x, x) = 1), over the span of the arms, of the nodes QFF
+takes by default. The error falls exponentially with n, so that less would cost few nodes more."""
+LAGS = 256
+"""Distances τ at which the error of a column's kernel is measured: it is smooth in τ."""
 FEATURE_COPIES = 2.5
 """Arrays (A, m) that exist at once while features of all arms are made: measured peak memory."""
 FACTOR_COPIES = 5.0
@@ -49,13 +51,22 @@ class RFF(Policy):
     exact standard deviation away from the data is 1.0, it is about 0.05 with 6 features, 0.8 with
     20 and 0.98 with 200.
 
-    arms : (A, d) array of finite numbers, or the path of a .npy (mapped) or .parquet file that
-        holds one.
-    kernel : `RBF` or `Matern`, multiples and sums of them, or such kernels `On` some columns.
-    frequencies : D, drawn for every term of a sum; each gives a cosine and a sine, m = 2D features
-        a term. They take 8·(A·m + m²) bytes, and 2.5 to 5 times as many while they are computed;
-        more than half of this machine's memory is a MemoryBudgetError.
-    options : those of `OFUL`.
+    Parameters
+    ----------
+    arms : array_like, (A, d), or path
+        Finite numbers, or a .npy (mapped) or .parquet file that holds them.
+    kernel : Kernel
+        `RBF` or `Matern`, multiples and sums of them, or such kernels `On` some columns.
+    frequencies : int
+        D, drawn for every term of a sum; each gives a cosine and a sine, m = 2D features a term.
+        They take 8·(A·m + m²) bytes, and 2.5 to 5 times as many while they are computed.
+    **options
+        Those of `OFUL`.
+
+    Raises
+    ------
+    MemoryBudgetError
+        The features would take more than half of this machine's memory.
     """
 
     def __init__(
@@ -72,7 +83,7 @@ def random_waves(
     terms = terms_of(kernel, arms.rows.shape[1], (RBF, Matern))
     # Before anything is drawn: D = 10⁹ frequencies alone would take all memory.
     check_memory(len(arms.rows), 2 * D * len(terms))
-    weights = np.full(D, 1 / D)
+    weights = np.full(D, 1 / D)  # a Monte Carlo mean
     drawn = [(draw(term.kernel, (D, term.stop - term.start), rng), weights) for term in terms]
     return Waves.of(terms, drawn, arms)
 
@@ -99,12 +110,17 @@ class QFF(Policy):
     smaller n, nor beyond the span of the arms. Features are exponential in the columns of a term:
     take few columns, or a kernel that is additive over groups of few columns.
 
-    arms : (A, d) array of finite numbers, or the path of a .npy (mapped) or .parquet file that
-        holds one.
-    kernel : `RBF`, multiples and sums of it, or such kernels `On` some columns.
-    nodes : n of every column; by default as few as bring each column's kernel within 1e-4 over the
+    Parameters
+    ----------
+    arms : array_like, (A, d), or path
+        Finite numbers, or a .npy (mapped) or .parquet file that holds them.
+    kernel : Kernel
+        `RBF`, multiples and sums of it, or such kernels `On` some columns.
+    nodes : int, optional
+        n of every column; by default as few as bring each column's kernel within 1e-4 over the
         span of the arms.
-    options : those of `OFUL`.
+    **options
+        Those of `OFUL`.
     """
 
     def __init__(
@@ -138,7 +154,7 @@ def quadrature_waves(
 
 def quadrature(n: int) -> tuple[Array, Array]:
     """Nodes and weights (n,): Σ p_j g(ω_j) = E g(ω), ω ~ N(0, 1), for g of degree up to 2n − 1."""
-    nodes, weights = roots_hermitenorm(n)
+    nodes, weights = roots_hermitenorm(n)  # for the weight exp(−ω²/2), which is not normalised
     return nodes, weights / weights.sum()
 
 
@@ -148,15 +164,16 @@ def grid(sizes: list[int]) -> tuple[Array, Array]:
     axes = np.meshgrid(*(nodes for nodes, _ in rules), indexing="ij")
     nodes = np.stack(axes, axis=-1).reshape(-1, len(sizes))
     weights = reduce(np.multiply.outer, [weights for _, weights in rules]).ravel()
-    half = len(nodes) // 2  # node i is minus node N − 1 − i
+    # Node i is minus node N − 1 − i, and cos is even: one of the two stands for both.
+    half = len(nodes) // 2
     weights[:half] *= 2
     return nodes[: len(nodes) - half], weights[: len(nodes) - half]
 
 
 def kernel_error(n: int, span: float) -> float:
-    """max |Σ p_j cos ω_jτ − exp(−τ²/2)| over 0 ≤ τ ≤ span, at 256 points."""
+    """max |Σ p_j cos ω_jτ − exp(−τ²/2)| over 0 ≤ τ ≤ span."""
     nodes, weights = quadrature(n)
-    lags = np.linspace(0.0, span, 256)
+    lags = np.linspace(0.0, span, LAGS)
     return float(
         np.abs(np.cos(np.outer(lags, nodes)) @ weights - np.exp(-np.square(lags) / 2)).max()
     )
@@ -170,7 +187,7 @@ def nodes_for(span: float) -> int:
     """
     n = 1 + int(min((span / 2) ** 2, MOST_FEATURES))
     while n <= MOST_FEATURES and kernel_error(n, span) > ACCURACY:
-        n += 1 + n // 50
+        n += 1 + n // 50  # 2 % more than the fewest is cheaper than trying each n
     return n
 
 
@@ -250,6 +267,7 @@ class Waves:
     def __call__(self, X: Array, diag: Array) -> tuple[Array, Array]:
         P = (X - self.origin) @ self.frequencies.T
         roots = np.sqrt(self.weights)
+        # cos a cos b + sin a sin b = cos(a − b), so that φ(x)ᵀφ(y) does not depend on the origin.
         waving = self.frequencies.any(axis=1)
         features = np.hstack([roots * np.cos(P), roots[waving] * np.sin(P[:, waving])])
         return features, np.zeros(len(X))

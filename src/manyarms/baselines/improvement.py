@@ -28,9 +28,16 @@ from manyarms.numbers import real
 from manyarms.policies.policy import Policy
 from manyarms.search.scores import TIE, View
 from manyarms.sketch.confidence import Constant, Radius
+from manyarms.sketch.linalg import TINY
 from manyarms.typing import Array, TableLike
 
 ROOT_TAU = np.sqrt(2 * np.pi)
+"""√2π, by which exp(−u²/2) is divided to be a density."""
+DEEP_TAIL = -1e3
+"""Standardised gain u below which 1 + uΦ(u)/φ(u) is u⁻²: the next term of its expansion, 3u⁻⁴, is
+3e-6 of it there, and the difference from 1 has lost six digits."""
+NO_SPREAD = 1e-100
+"""Deviation, in units of the largest gain or deviation, that stands for 0: u stays finite."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,7 @@ class ExpectedImprovement:
         def acquisition(mean: Array, deviation: Array) -> tuple[Array, Array]:
             gain = mean - best
             width = view.beta * deviation
+            # ln EI falls like −u²/2 in the tail, and its rounding error grows with it.
             tail = np.minimum(_standardised(gain, width), 0.0)
             return log_expected_improvement(gain, width), TIE * (1 + np.square(tail))
 
@@ -90,8 +98,16 @@ def incumbent(view: View) -> float:
 class GPEI(Policy):
     """Expected improvement on the exact posterior, O(A·u) a step: no regret guarantee in this form.
 
-    confidence : β̃, by which deviations are multiplied; `Constant(1.0)` is the posterior's own.
-    options : the others of `GPUCB`.
+    Parameters
+    ----------
+    arms : array_like, (A, d), path or None
+        As for `GPUCB`.
+    kernel : Kernel
+        The covariance of f.
+    confidence : Radius
+        β̃, by which deviations are multiplied; `Constant(1.0)` is the posterior's own.
+    **options
+        The others of `GPUCB`.
     """
 
     def __init__(
@@ -115,8 +131,18 @@ class GPEI(Policy):
 class SketchEI(Policy):
     """Expected improvement on BKB's sketch, O(A m) a step: no regret guarantee.
 
-    confidence : β̃, by which deviations are multiplied; `Constant(1.0)` is the posterior's own.
-    rule, options : those of `BKB`.
+    Parameters
+    ----------
+    arms : array_like, (A, d), path or None
+        As for `BKB`.
+    kernel : Kernel
+        The covariance of f.
+    rule : Inserted
+        Which rows enter the inducing set.
+    confidence : Radius
+        β̃, by which deviations are multiplied; `Constant(1.0)` is the posterior's own.
+    **options
+        The others of `BKB`.
     """
 
     def __init__(
@@ -136,9 +162,17 @@ class SketchEI(Policy):
 class GPPI(Policy):
     """Probability of improvement on the exact posterior, O(A·u) a step: no regret guarantee.
 
-    margin : by how much to improve, in multiples of √λ, the noise's standard deviation. At 0 the
+    Parameters
+    ----------
+    arms : array_like, (A, d), path or None
+        As for `GPUCB`.
+    kernel : Kernel
+        The covariance of f.
+    margin : float
+        By how much to improve, in multiples of √λ, the noise's standard deviation. At 0 the
         incumbent has probability ½, and is pulled until the mean of another arm exceeds its own.
-    options : those of `GPUCB`; the radius does not change the choice.
+    **options
+        Those of `GPUCB`; the radius does not change the choice.
     """
 
     def __init__(
@@ -157,8 +191,18 @@ class GPPI(Policy):
 class SketchPI(Policy):
     """Probability of improvement on BKB's sketch, O(A m) a step: no regret guarantee.
 
-    margin : as for `GPPI`.
-    rule, options : those of `BKB`; the radius does not change the choice.
+    Parameters
+    ----------
+    arms : array_like, (A, d), path or None
+        As for `BKB`.
+    kernel : Kernel
+        The covariance of f.
+    rule : Inserted
+        Which rows enter the inducing set.
+    margin : float
+        As for `GPPI`.
+    **options
+        Those of `BKB`; the radius does not change the choice.
     """
 
     def __init__(
@@ -186,14 +230,14 @@ def log_expected_improvement(gain: Array, deviation: Array) -> Array:
     u = _standardised(gain, deviation)
     tail = np.minimum(u, -1.0)
     body = np.maximum(u, -1.0)
-    left = np.where(
-        tail > -1e3, 1 + tail * np.sqrt(np.pi / 2) * erfcx(-tail / np.sqrt(2)), tail**-2.0
-    )
+    # Φ(u)/φ(u) = √(π/2) erfcx(−u/√2), the scaled function, which does not underflow.
+    ratio = np.sqrt(np.pi / 2) * erfcx(-tail / np.sqrt(2))
+    left = np.where(tail > DEEP_TAIL, 1 + tail * ratio, tail**-2.0)
     far = -0.5 * np.square(tail) - np.log(ROOT_TAU) + np.log(left)
     with np.errstate(under="ignore"):
-        near = np.log(
-            np.exp(-0.5 * np.square(np.minimum(body, 40.0))) / ROOT_TAU + body * ndtr(body)
-        )
+        # φ(40) is 0 in float64 already; a larger u would overflow its square.
+        density = np.exp(-0.5 * np.square(np.minimum(body, 40.0))) / ROOT_TAU
+        near = np.log(density + body * ndtr(body))
     return np.asarray(np.log(_floored(gain, deviation)) + np.where(u < -1, far, near))
 
 
@@ -203,5 +247,5 @@ def _standardised(gain: Array, deviation: Array) -> Array:
 
 def _floored(gain: Array, deviation: Array) -> Array:
     """The deviation, or next to nothing where it is zero."""
-    floor = 1e-100 * max(float(np.abs(gain).max()), float(deviation.max()))
-    return np.maximum(deviation, max(floor, 1e-300))
+    floor = NO_SPREAD * max(float(np.abs(gain).max()), float(deviation.max()))
+    return np.maximum(deviation, max(floor, TINY))

@@ -82,15 +82,16 @@ class OFUL(Policy):
     Thompson sampling has regret Õ(d^{3/2}√T) with a radius larger by about √d (Agrawal and Goyal
     2013).
 
-    arms : (A, d) array of finite numbers, or the path of a .npy (mapped) or .parquet file that
-        holds one.
-    regularization : λ, a variance; the square of the noise's standard deviation unless there is a
-        reason.
-    noise : ξ, the standard deviation of a reward that comes without one of its own; √λ unless
-        given.
-    confidence : the radius β̃; by default `Constant(2.0)`, for Thompson sampling `Constant(1.0)`.
-    choice : "ucb" or "thompson".
-    seed : an integer or a numpy Generator, which is copied.
+    Parameters
+    ----------
+    arms : array_like, (A, d), or path
+        Finite numbers, or a .npy (mapped) or .parquet file that holds them.
+    **options
+        `regularization`: λ, a variance; the square of the noise's standard deviation unless there
+        is a reason. `noise`: ξ, the standard deviation of a reward that comes without one of its
+        own; √λ unless given. `confidence`: the radius β̃; by default `Constant(2.0)`, for Thompson
+        sampling `Constant(1.0)`. `choice`: "ucb" or "thompson". `seed`: an integer or a numpy
+        Generator, which is copied.
     """
 
     def __init__(self, arms: TableLike, **options: Any) -> None:
@@ -118,8 +119,14 @@ class CBRAP(Policy):
     = xᵀθ is not linear in φ(x) when m < d: the part of it that no weights represent costs regret
     linear in T, as in the authors' own bound.
 
-    dimension : m, columns after the projection.
-    options : those of `OFUL`.
+    Parameters
+    ----------
+    arms : array_like, (A, d), or path
+        As for `OFUL`.
+    dimension : int
+        m, columns after the projection.
+    **options
+        Those of `OFUL`.
     """
 
     def __init__(self, arms: TableLike, *, dimension: int, **options: Any) -> None:
@@ -157,6 +164,7 @@ class Sketched(Promise):
             raise ParameterError(
                 "the radius Sketched is for SOFUL only: use Certified or LogDet with other policies"
             )
+        # Ṽ⁻¹ ⪯ (1 + ρ̄/λ)V⁻¹ for the noise, and ‖V − Ṽ − λI‖ ≤ max(λ, ρ̄ − λ) for θ.
         deviation = np.sqrt(1 + evidence.eta) * self.deviation(evidence.log_det, self.delta)
         bias = max(1.0, evidence.eta - 1) * np.sqrt(evidence.regularization)
         return float(deviation + bias * self.norm_in(evidence))
@@ -179,8 +187,14 @@ class SOFUL(Policy):
     like T and the bound is void: regret may be linear. Thompson sampling has Õ(((1 +
     ρ̄/λ)d)^{3/2}√T). `Theory` and `LogDet` know nothing of ρ̄ and promise nothing here.
 
-    size : m, directions kept (a sketch of m + 1 rows, as the paper counts).
-    options : those of `OFUL`.
+    Parameters
+    ----------
+    arms : array_like, (A, d), or path
+        As for `OFUL`.
+    size : int
+        m, directions kept (a sketch of m + 1 rows, as the paper counts).
+    **options
+        Those of `OFUL`.
     """
 
     def __init__(self, arms: TableLike, *, size: int, **options: Any) -> None:

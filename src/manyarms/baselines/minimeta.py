@@ -22,6 +22,10 @@ from manyarms.policies.checks import as_arms, as_excluded
 from manyarms.policies.policy import Policy
 from manyarms.typing import ArrayLike, Indices
 
+LEAST_VARIANCE = 1e-6
+"""σ̃², in leverage units, that a quota takes a smaller one for: an epoch has at most 1e6·(C² − 1)
+evaluations, and ends."""
+
 
 @dataclass(frozen=True)
 class MiniMetaState:
@@ -46,8 +50,12 @@ class MiniMeta:
     factor of theirs (the paper's theorems). Nothing is proved for Thompson sampling, or on a
     sketch.
 
-    policy : the one that chooses; it is copied.
-    threshold : C > 1, by how much deviations may shrink in an epoch.
+    Parameters
+    ----------
+    policy : Policy
+        The one that chooses; it is copied.
+    threshold : float
+        C > 1, by how much deviations may shrink in an epoch.
     """
 
     def __init__(self, policy: Policy, *, threshold: float = np.sqrt(2)) -> None:
@@ -93,6 +101,7 @@ class MiniMeta:
             )
             arm = next(lacking, -1)
             if arm < 0:
+                # No epoch is open. A batch of no given size is one epoch: the next needs rewards.
                 if size is None and (chosen or supposed):
                     break
                 arm = int(policy.choose(pending=supposed + chosen, exclude=exclude)[0])
@@ -127,11 +136,10 @@ class MiniMeta:
         owed[arm] = (left if left > 0 else self._quota(arm)) - evaluations
 
     def _quota(self, arm: int) -> float:
-        """B = max(1, ⌊(C² − 1)/σ̃²⌋) with the variance of now.
-
-        It counts as no less than 1e-6, so that epochs end.
-        """
+        """B = max(1, ⌊(C² − 1)/σ̃²⌋) with the variance of now."""
         policy = self._state.policy
         row = policy.arms[arm : arm + 1].astype(np.float64, copy=False)
         _, variance = policy.belief.moments(row, policy._diag[arm : arm + 1])
-        return max(1.0, float(np.floor((self.threshold**2 - 1) / max(variance[0], 1e-6))))
+        # B pulls of one arm divide its variance by 1 + Bσ̃², which must not exceed C².
+        quota = (self.threshold**2 - 1) / max(variance[0], LEAST_VARIANCE)
+        return max(1.0, float(np.floor(quota)))

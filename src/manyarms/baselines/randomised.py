@@ -50,7 +50,7 @@ class Greedy:
         if callable(epsilon):
             epsilon = _probability(epsilon(max(1, view.n_observations)), "what epsilon returns")
         if dice.random() >= epsilon:
-            return view.scores.arg_max(Upper(0.0), view.barred)
+            return view.scores.arg_max(Upper(0.0), view.barred)  # radius 0: the largest mean
         return _any_arm(dice, view)
 
 
@@ -67,8 +67,18 @@ def _any_arm(dice: np.random.Generator, view: View) -> int:
 class Uniform(Policy):
     """An arm uniformly at random, at every step.
 
-    Regret is linear in T: what others' regret is measured against. A choice is O(1). Options are
-    those of `BKB`.
+    Regret is linear in T: what others' regret is measured against. A choice is O(1).
+
+    Parameters
+    ----------
+    arms : array_like, (A, d), path or None
+        As for `BKB`.
+    kernel : Kernel
+        The covariance of f, for `predict`.
+    rule : Inserted
+        Which rows enter the inducing set.
+    **options
+        The others of `BKB`.
     """
 
     def __init__(
@@ -90,9 +100,19 @@ class EpsilonGreedy(Policy):
     (Auer, Cesa-Bianchi, Fischer 2002, Theorem 3); for means that are estimated on a sketch no
     guarantee is known.
 
-    epsilon : a probability, or a function of the number t ≥ 1 of observations, such as ``lambda t:
-        50 / t``; what exceeds 1 counts as 1.
-    rule, options : those of `BKB`.
+    Parameters
+    ----------
+    arms : array_like, (A, d), path or None
+        As for `BKB`.
+    kernel : Kernel
+        The covariance of f.
+    epsilon : float or callable
+        A probability, or a function of the number t ≥ 1 of observations, such as ``lambda t: 50 /
+        t``; what exceeds 1 counts as 1.
+    rule : Inserted
+        Which rows enter the inducing set.
+    **options
+        The others of `BKB`.
     """
 
     def __init__(
@@ -137,7 +157,7 @@ class ThompsonChooser:
         w = belief.w + beta * deviation
         parts: list[Array] = []
         for _, Z, r in scores.embedded():
-            values = w @ Z
+            values = w @ Z  # z(x)ᵀw̃
             if self.residual:
                 outside = np.sqrt(r / belief.regularization)
                 values = values + beta * outside * dice.standard_normal(len(r))
@@ -155,10 +175,21 @@ class Thompson(Policy):
     right variance but no correlation. So this, like the radius 1 that is the default, has no
     guarantee.
 
-    confidence : β̃, by which deviations are multiplied; `Constant(1.0)` is the posterior's own.
-    residual : without it f̃ = zᵀw̃, which hardly varies far from the inducing arms: the variance
-        starves there, as that of `SoR`.
-    rule, options : those of `BKB`.
+    Parameters
+    ----------
+    arms : array_like, (A, d), path or None
+        As for `BKB`.
+    kernel : Kernel
+        The covariance of f.
+    residual : bool
+        Without it f̃ = zᵀw̃, which hardly varies far from the inducing arms: the variance starves
+        there, as that of `SoR`.
+    rule : Rule
+        `Inserted`: draws need the embeddings of all arms.
+    confidence : Radius
+        β̃, by which deviations are multiplied; `Constant(1.0)` is the posterior's own.
+    **options
+        The others of `BKB`.
     """
 
     def __init__(

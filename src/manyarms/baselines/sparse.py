@@ -36,9 +36,17 @@ class DTC(Policy):
     An arm that S does not represent keeps its r/λ however often it is pulled, so it may be pulled
     forever: there is no regret guarantee. `choose(None)` is one arm.
 
-    inducing : the inducing arms by index, or how many to draw uniformly at random (all, if there
-        are fewer).
-    options : those of `GPUCB`, without `batches`.
+    Parameters
+    ----------
+    arms : array_like, (A, d), or path
+        As for `GPUCB`.
+    kernel : Kernel
+        The covariance of f.
+    inducing : array_like or int
+        The inducing arms by index, or how many to draw uniformly at random (all, if there are
+        fewer).
+    **options
+        Those of `GPUCB`, without `batches`.
     """
 
     def __init__(
@@ -58,8 +66,18 @@ class SoR(Policy):
     """UCB on a fixed dictionary with the variance of the GP whose kernel is zᵀz (Silverman 1985).
 
     Far from S both mean and variance vanish, whatever was observed: arms there are never explored
-    ("variance starvation", the paper's Figure 1). There is no regret guarantee. Parameters as for
-    `DTC`.
+    ("variance starvation", the paper's Figure 1). There is no regret guarantee.
+
+    Parameters
+    ----------
+    arms : array_like, (A, d), or path
+        As for `GPUCB`.
+    kernel : Kernel
+        The covariance of f.
+    inducing : array_like or int
+        As for `DTC`.
+    **options
+        Those of `GPUCB`, without `batches`.
     """
 
     def __init__(
@@ -96,6 +114,7 @@ def on_dictionary(
         S = np.unique(as_arms(asked, n_arms))
     if not len(S):
         raise ParameterError("inducing must hold at least one arm, got none")
+    # Before any pull: n_max = 1 pull of an arm.
     tolerance = represented_below(len(S), float(arms.diag[S].max()), regularization, 1.0)
     embedding, kept = Embedding.fit(kernel, arms.rows[S], tolerance)
     return Coordinates(embedding, np.sort(S[kept]), regularization, residual)
@@ -117,6 +136,7 @@ class Coordinates:
         for some in chunks(len(X), m):
             Z[some], r = self.embedding(X[some], diag[some])
             if self.residual:
+                # What DTC (Eq. 4) keeps of the prior variance, and SoR forgets.
                 outside[some] = np.maximum(r, 0.0) / self.regularization
         return Z, outside
 

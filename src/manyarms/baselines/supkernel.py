@@ -35,7 +35,18 @@ class FixedDesign:
     """ξ√(2 ln(2AST/δ)) + √λF, a radius for rewards that are independent given their arms.
 
     It contains f for all A arms, S levels and T steps with probability 1 − δ, if the rewards of a
-    level are so, ‖f‖ ≤ F = `norm` and the noise is ξ-sub-Gaussian, ξ = `noise`.
+    level are so, ‖f‖ ≤ F and the noise is ξ-sub-Gaussian.
+
+    Parameters
+    ----------
+    norm : float
+        F, a bound on the norm of f in the space of the kernel.
+    noise : float
+        ξ, the scale of the noise.
+    horizon : int
+        T, steps that the promise is for.
+    delta : float
+        δ, the probability that some interval misses f.
     """
 
     norm: float
@@ -50,6 +61,7 @@ class FixedDesign:
         check_probability("delta", self.delta)
 
     def __call__(self, evidence: Evidence) -> float:
+        # Two-sided, over A arms, S levels and T steps: each may fail with δ/(2AST).
         union = np.log(2.0 * evidence.n_arms * n_levels(self.horizon) * self.horizon / self.delta)
         return float(self.noise * np.sqrt(2 * union) + np.sqrt(evidence.regularization) * self.norm)
 
@@ -82,7 +94,7 @@ class Levels:
             )
         prior = Exact().prior(kernel, arms, regularization, noise, rng)
         S = n_levels(self.horizon)
-        limits = np.sqrt(arms.diag.max()) * 2.0 ** -np.arange(1, S + 1)
+        limits = np.sqrt(arms.diag.max()) * 2.0 ** -np.arange(1, S + 1)  # κ2⁻ˢ
         return LevelledBelief(**vars(prior), rule=self, limits=limits, levels=(prior,) * S)
 
 
@@ -116,7 +128,7 @@ class LevelledBelief(ExactBelief):
             joined = record.sizes - 1
         levels = list(self.levels)
         for s in np.unique(joined[joined >= 0]).tolist():
-            own = batch.part(joined == s)
+            own = batch.part(joined == s)  # Ψ_s grows by these only
             levels[s] = levels[s].conditioned(replace(own, n_observations=len(own)))
         after = replace(self.conditioned(batch), levels=tuple(levels))
         return Step(after, Record(np.zeros(0, dtype=np.intp), joined + 1))
@@ -171,10 +183,12 @@ class Elimination:
             deviation = np.sqrt(variance)
             width = view.beta * deviation
             ucb, tie = Upper(view.beta)(mean, deviation)
+            # The three cases of the page above, in its order.
             if width.max() <= limits[-1]:
                 break
             if width.max() > limit:
                 return int(left[best_of(width, TIE * width)])
+            # All of |μ − f| ≤ 2⁻ˢ: who is 2·2⁻ˢ below the best upper bound cannot be the best.
             left = left[ucb >= ucb.max() - 2 * limit]
         # At the last level either the arm was wide, or all were known well enough.
         return int(left[best_of(ucb, tie)])
@@ -192,10 +206,19 @@ class SupKernelUCB(Policy):
     first kind, which the paper leaves out, may join a deeper level; they were chosen without its
     rewards. `predict`, `scores` and `best` rest on all observations.
 
-    horizon : T.
-    confidence : the radius of widths and scores. One that doubles its norm is refused: it depends
-        on rewards of all levels.
-    options : those of `GPUCB`.
+    Parameters
+    ----------
+    arms : array_like, (A, d), or path
+        As for `GPUCB`.
+    kernel : Kernel
+        The covariance of f.
+    horizon : int
+        T, which the number of levels follows from.
+    confidence : Radius
+        The radius of widths and scores. One that doubles its norm is refused: it depends on
+        rewards of all levels.
+    **options
+        Those of `GPUCB`.
     """
 
     def __init__(

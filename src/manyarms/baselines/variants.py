@@ -26,11 +26,19 @@ class Incremental(DrawRule):
     p = min(1, n·q̄·σ̃²) for a row of weight n. Where p grows, as it does with n, a row of S stays,
     and one outside enters with probability (p_{t+1} − p_t)/(1 − p_t). Were the p fixed beforehand,
     a row would be in S_t with probability p_t. But they depend on the draws before, which is why
-    the paper leaves the question open: there is no guarantee. Parameters as for `Sampled`.
+    the paper leaves the question open: there is no guarantee.
+
+    Parameters
+    ----------
+    oversampling : float
+        q̄.
+    epsilon : float
+        ε of Theorem 1, as for `Sampled`.
     """
 
     def draws(self, candidates: Candidates, inclusion: Array) -> Array:
         """From p_t to p_{t+1}."""
+        # p_t·stays + (1 − p_t)·enters = p_{t+1}, whichever of the two is larger.
         before = candidates.before
         with np.errstate(divide="ignore", invalid="ignore"):
             enters = np.where(inclusion > before, (inclusion - before) / (1 - before), 0.0)
@@ -46,11 +54,19 @@ class Insertion(DrawRule):
     for it. As the projection on S only grows, and each draw depends on the past alone, the
     martingale argument holds that is missing for `Incremental`. Here τ̃ is BKB's estimate, not that
     of KORS, so the constants of those proofs do not carry over. `BKB.redraw` sets q̄ for the pulls
-    to come. Parameters as for `Sampled`.
+    to come.
+
+    Parameters
+    ----------
+    oversampling : float
+        q̄.
+    epsilon : float
+        ε of Theorem 1, as for `Sampled`.
     """
 
     def inclusion(self, candidates: Candidates) -> Array:
         """Of the weight that just came in."""
+        # σ̃² before the pull; τ̃ = σ̃²/(1 + σ̃²) is the leverage after it.
         leverage = candidates.variance / (1 + candidates.variance)
         return inclusion_probability(leverage, candidates.fresh, self.oversampling)
 
@@ -115,15 +131,23 @@ class _Sums:
         G = solved - Z.T / belief.regularization
         for some, Y, _ in self._scores.embedded():
             K = belief.kernel(arms.rows[some].astype(np.float64, copy=False), rows)
-            covariance = K / belief.regularization + Y.T @ G
+            covariance = K / belief.regularization + Y.T @ G  # k̃(x, x_s)
             self._sums[some] += np.einsum("ij,ij->i", covariance, covariance)
 
 
 class LocalBatch(BKB):
     """BKB whose batches of no given size end by the local rule; regret as `BKB`, up to constants.
 
-    threshold : C.
-    options : those of `BKB`.
+    Parameters
+    ----------
+    arms : array_like, (A, d), path or None
+        As for `BKB`.
+    kernel : Kernel
+        The covariance of f.
+    threshold : float
+        C, above 1: by how much a variance may shrink in a batch.
+    **options
+        Those of `BKB`.
     """
 
     def __init__(self, arms: Any, kernel: Any, *, threshold: float = 2.0, **options: Any) -> None:

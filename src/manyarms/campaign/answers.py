@@ -9,10 +9,11 @@ from scipy.special import ndtri
 
 from manyarms.campaign.campaign import Campaign, table_of
 from manyarms.campaign.certificate import Certificate, accuracy, promise
+from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.trials import CandidateId
 from manyarms.errors import StateError
 from manyarms.numbers import real, whole
-from manyarms.typing import Array, Indices
+from manyarms.typing import Array, Indices, Mask
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,22 @@ def top(campaign: Campaign, k: int, level: float) -> list[Candidate]:
     k = whole(k, "k")
     _check_told(campaign)
     ledger = campaign.ledger
-    mean = campaign.proposer.means(ledger, campaign.model)[ledger.candidates.arm_of]
-    mean[ledger.outcomes.out] = -np.inf
-    n = min(k, int(np.isfinite(mean).sum()))
-    order = np.argsort(-mean, kind="stable")[:n]
-    return _candidates(campaign, order.tolist(), level) if n else []
+    gone = _gone(ledger)
+    if gone.all():
+        return []
+    arms = campaign.proposer.leading(ledger, campaign.model, k, gone)
+    found: list[int] = []
+    for arm in arms.tolist():
+        members = ledger.candidates.members(arm)
+        found.extend(members[~ledger.outcomes.out[members]].tolist())
+    return _candidates(campaign, found[:k], level)
+
+
+def _gone(ledger: Ledger) -> Mask:
+    """(A,) arms all of whose candidates are retired or failed."""
+    gone = np.ones(len(ledger.candidates.X), dtype=bool)
+    gone[ledger.candidates.arm_of[~ledger.outcomes.out]] = False
+    return gone
 
 
 def predict(campaign: Campaign, ids: Any, level: float) -> Predictions:
@@ -79,9 +91,7 @@ def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
     ledger = found.ledger
     model = found.model
     arm = int(ledger.candidates.arm_of[best])
-    # Arms all of whose candidates are retired or failed, and the recommended one.
-    gone = np.ones(len(ledger.candidates.X), dtype=bool)
-    gone[ledger.candidates.arm_of[~ledger.outcomes.out]] = False
+    gone = _gone(ledger)
     gone[arm] = True
     is_alone = bool(gone.all())
     rival = arm if is_alone else found.proposer.rival(ledger, model, gone)

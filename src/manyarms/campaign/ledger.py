@@ -107,7 +107,7 @@ class Ledger:
     ) -> "Ledger":
         """These candidates are being tried."""
         more = [Pending(position, worker, until) for position in positions]
-        return replace(self, pending=(*self.pending, *more))
+        return self._with_pending((*self.pending, *more))
 
     def told(
         self,
@@ -145,12 +145,12 @@ class Ledger:
             held = [each for each in left if each.position == position]
             if held:
                 left.remove(next((each for each in held if each.worker == worker), held[0]))
-        return replace(self, pending=tuple(left))
+        return self._with_pending(tuple(left))
 
     def expired(self, now: float) -> "Ledger":
         """Those whose time has run out are not being tried any more."""
         left = tuple(each for each in self.pending if each.until is None or each.until > now)
-        return replace(self, pending=left)
+        return self._with_pending(left)
 
     def renewed(self, worker: str, until: float | None) -> "Ledger":
         """What a worker is trying has time until then."""
@@ -158,7 +158,19 @@ class Ledger:
             Pending(each.position, worker, until) if each.worker == worker else each
             for each in self.pending
         )
-        return replace(self, pending=tuple(pending))
+        return self._with_pending(tuple(pending))
+
+    def _with_pending(self, pending: tuple[Pending, ...]) -> "Ledger":
+        """The same, with these pending: made directly, as every event of a log does so."""
+        return Ledger(
+            self.candidates,
+            self.outcomes,
+            self.order,
+            self.seed,
+            self.sign,
+            self.most,
+            pending,
+        )
 
     def retired(self, positions: Indices) -> "Ledger":
         """These candidates are no longer available."""
@@ -212,6 +224,13 @@ class Ledger:
         tries = self.outcomes.counts.copy()
         np.add.at(tries, self.waiting, 1)
         return tries
+
+    @property
+    def is_open(self) -> Mask:
+        """(n,) whether a candidate may be tried, and tried again."""
+        if np.isinf(self.most):
+            return ~self.outcomes.out
+        return ~self.outcomes.out & (self.tries < self.most)
 
     @property
     def n_trials(self) -> int:

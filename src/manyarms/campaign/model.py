@@ -139,6 +139,9 @@ class Tabular(Protocol):
     def highest(self, *, exclude: Mask) -> int:
         """The arm of largest upper bound that is not excluded."""
 
+    def leading(self, k: int, *, exclude: Mask) -> Indices:
+        """The k arms of largest posterior mean that are not excluded, best first."""
+
     def over(self, arms: Checked) -> "Tabular":
         """The same policy over another table."""
 

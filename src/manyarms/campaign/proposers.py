@@ -19,7 +19,7 @@ from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model, Tabular
 from manyarms.campaign.trials import Results
 from manyarms.domains.box import Box
-from manyarms.typing import Array, Mask
+from manyarms.typing import Array, Indices, Mask
 
 START = 8
 """Candidates drawn at random before the model chooses."""
@@ -47,13 +47,11 @@ class PoolProposer:
 
     def next(self, ledger: Ledger, model: Model) -> tuple[Ledger, int] | None:
         """The candidate to try, in a ledger that knows it; None: there is none."""
-        outcomes = ledger.outcomes
-        tries = ledger.tries
-        is_open = ~outcomes.out & (tries < ledger.most)
+        is_open = ledger.is_open
         if not is_open.any():
             return None
         if model.settings.learns and model.n_results < START:
-            fresh = ledger.order[is_open[ledger.order] & (tries[ledger.order] == 0)]
+            fresh = ledger.order[(is_open & (ledger.tries == 0))[ledger.order]]
             if len(fresh):
                 return ledger, int(fresh[0])
         waiting = ledger.waiting
@@ -61,12 +59,16 @@ class PoolProposer:
         idle[waiting] = False  # a result is coming anyway
         is_open = idle if idle.any() else is_open
         arm_of = ledger.candidates.arm_of
-        closed = np.ones(len(model.arms), dtype=bool)
-        closed[arm_of[is_open]] = False
+        closed = ~is_open
+        if len(model.arms) < len(is_open):  # an arm is open while one of its candidates is
+            closed = np.ones(len(model.arms), dtype=bool)
+            closed[arm_of[is_open]] = False
         arm = int(model.policy.choose(pending=arm_of[waiting], exclude=closed)[0])
         members = ledger.candidates.members(arm)
         members = members[is_open[members]]
-        return ledger, int(members[np.argmin(tries[members])])
+        if len(members) == 1:
+            return ledger, int(members[0])
+        return ledger, int(members[np.argmin(ledger.tries[members])])
 
     def nothing_left(self, ledger: Ledger) -> str:
         """Why there is none."""
@@ -82,9 +84,11 @@ class PoolProposer:
         """After these results, so many of them asked for, of which the model was told."""
         return self
 
-    def means(self, ledger: Ledger, model: Model) -> Array:
-        """Posterior mean of every arm's reward, (A,)."""
-        return np.asarray(model.policy.predict().mean)
+    def leading(self, ledger: Ledger, model: Model, k: int, gone: Mask) -> Indices:
+        """The k arms of largest posterior mean that are not gone, best first."""
+        if isinstance(model.policy, Tabular):
+            return model.policy.leading(k, exclude=gone)
+        return largest(model.policy.predict().mean, k, gone)
 
     def with_rivals(self, ledger: Ledger, model: Model) -> Ledger:
         """The ledger with the candidate of largest upper bound in it."""
@@ -96,6 +100,12 @@ class PoolProposer:
             return model.policy.highest(exclude=gone)
         mean, std = model.policy.predict()
         return int(np.argmax(np.where(gone, -np.inf, mean + model.radius * std)))
+
+
+def largest(means: Array, k: int, gone: Mask) -> Indices:
+    """Positions of the k largest means that are not gone, largest first."""
+    order = np.argsort(np.where(gone, np.inf, -means), kind="stable")
+    return np.asarray(order[: min(k, int((~gone).sum()))])
 
 
 class Gains(NamedTuple):
@@ -198,8 +208,8 @@ class BoxProposer:
             return replace(self, gains=gains, search=search)
         return replace(self, gains=Gains(gains.top, 0), search=None)
 
-    def means(self, ledger: Ledger, model: Model) -> Array:
-        return np.asarray(model.predict(ledger.candidates.arm_of).mean)
+    def leading(self, ledger: Ledger, model: Model, k: int, gone: Mask) -> Indices:
+        return largest(model.predict(ledger.candidates.arm_of).mean, k, gone)
 
     def with_rivals(self, ledger: Ledger, model: Model) -> Ledger:
         return self.knowing(ledger, self.box.decode(model.policy.choose()))

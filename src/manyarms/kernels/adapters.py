@@ -14,11 +14,18 @@ from manyarms.numbers import shortened
 from manyarms.typing import AnyArray, Array
 
 DIAGONAL_BLOCK = 32
-"""Rows evaluated together when a function of two blocks is asked for its diagonal."""
+"""Rows evaluated together when a function of two blocks is asked for its diagonal. A larger block
+throws more entries away, a smaller one needs more calls."""
 
 
 class FromCallable(Kernel):
-    """A function of two blocks of rows, ``function(X, Y) -> (n, m)``."""
+    """A function of two blocks of rows.
+
+    Parameters
+    ----------
+    function : callable
+        From X (n, d) and Y (m, d) to k(x, y), (n, m).
+    """
 
     advice = "a function of two single rows goes through manyarms.kernels.Pairwise"
 
@@ -41,9 +48,8 @@ class FromCallable(Kernel):
     def diag(self, X: Array) -> Array:
         diag = np.empty(len(X))
         for start in range(0, len(X), DIAGONAL_BLOCK):
-            diag[start : start + DIAGONAL_BLOCK] = np.diag(
-                self(X[start : start + DIAGONAL_BLOCK], X[start : start + DIAGONAL_BLOCK])
-            )
+            some = X[start : start + DIAGONAL_BLOCK]
+            diag[start : start + DIAGONAL_BLOCK] = np.diag(self(some, some))
         return diag
 
     def _block(self, X: Array, Y: Array) -> Any:
@@ -74,8 +80,15 @@ class FromCallable(Kernel):
 
 
 class FromObject(FromCallable):
-    """An object with ``kernel(X, Y)`` and ``kernel.diag(X)``: scikit-learn's, and `Kernel`
-    subclasses made elsewhere, with their gradients."""
+    """An object with ``kernel(X, Y)`` and ``kernel.diag(X)``.
+
+    Such are scikit-learn's, and `Kernel` subclasses made elsewhere, with their gradients.
+
+    Parameters
+    ----------
+    kernel : object
+        What it gives is checked at every call.
+    """
 
     advice = "it must give k(x, y) for two blocks of rows, and k(x, x) as its diag"
 
@@ -106,7 +119,13 @@ class FromObject(FromCallable):
 
 
 class Pairwise(FromCallable):
-    """A function of two single rows, ``function(x, y) -> float``. Slow: one Python call a pair."""
+    """A function of two single rows. Slow: one Python call a pair.
+
+    Parameters
+    ----------
+    function : callable
+        From x (d,) and y (d,) to a real number.
+    """
 
     advice = "it must give one real number for two rows"
 
@@ -118,8 +137,23 @@ class Pairwise(FromCallable):
 
 
 def as_kernel(kernel: Any) -> Kernel:
-    """The kernel itself, or the adapter that fits: a scikit-learn kernel object or a plain function
-    of two blocks of rows."""
+    """The kernel itself, or the adapter that fits.
+
+    Parameters
+    ----------
+    kernel : Kernel, object or callable
+        A kernel of this package, a scikit-learn kernel object or a function of two blocks of rows.
+
+    Returns
+    -------
+    Kernel
+        What policies take.
+
+    Raises
+    ------
+    KernelError
+        It is neither; a class, for instance, instead of an object.
+    """
     if isinstance(kernel, Kernel) and type(kernel).__module__.startswith("manyarms."):
         return kernel
     if isinstance(kernel, type) or not callable(kernel):

@@ -14,10 +14,10 @@ from scipy.sparse import csr_array
 from manyarms.errors import ArmsError
 from manyarms.typing import Array, Indices
 
-LARGEST = 2**52
-"""Numbers are below this."""
+NUMBER_LIMIT = 2**52
+"""Numbers in a bag are below this: rows are float64, which has 53 bits, and one is for the sign."""
 ENTRIES = 1 << 22
-"""Numbers held at a time."""
+"""Numbers held at a time: 32 MiB of int64."""
 
 Numbers = npt.NDArray[np.int64]
 
@@ -29,7 +29,7 @@ class Bags(NamedTuple):
     starts: Indices  # (n + 1,)
 
     @classmethod
-    def of(cls, rows: Array, below: int = LARGEST) -> "Bags":
+    def of(cls, rows: Array, below: int = NUMBER_LIMIT) -> "Bags":
         """The numbers of each row that are not negative, all below some number."""
         held = checked(rows, below) >= 0
         return cls(rows[held].astype(np.int64), ends_of(held.sum(axis=1)))
@@ -37,14 +37,17 @@ class Bags(NamedTuple):
     def squares(self) -> Array:
         """Σ_w c_w(x)², (n,): runs of equal numbers, each bag sorted."""
         n = len(self.starts) - 1
-        total, most = np.zeros(n), int(self.numbers.max(initial=0)) + 1
+        total = np.zeros(n)
+        most = int(self.numbers.max(initial=0)) + 1
+        # A key is the bag times `most` plus the number: so many bags that it fits 64 bits.
         step = 2**62 // most
-        for start in range(0, n, step):  # a bag and a number fit one of 64 bits
+        for start in range(0, n, step):
             bounds = self.starts[start : start + step + 1]
             keys = (
                 np.repeat(np.arange(len(bounds) - 1) * most, np.diff(bounds))
                 + self.numbers[bounds[0] : bounds[-1]]
             )
+            # Sorted, equal numbers of one bag are a run: its length is c_w(x).
             keys.sort()
             first = np.flatnonzero(np.diff(keys, prepend=-1))
             counts = np.diff(first, append=len(keys))
@@ -54,7 +57,7 @@ class Bags(NamedTuple):
         return total
 
 
-def checked(rows: Array, below: int = LARGEST) -> Array:
+def checked(rows: Array, below: int = NUMBER_LIMIT) -> Array:
     """Rows as an encoder makes them, whole numbers from −1 on and below some number, or
     ArmsError."""
     if rows.size and not (
@@ -83,6 +86,7 @@ class Counts:
         m = len(Y.starts) - 1
         rows = np.repeat(np.arange(m), np.diff(Y.starts))
         values = np.ones(len(rows)) if scale is None else scale[rows]
+        # A matrix with a row for each word, in which repeated entries add up to c_w(y).
         counts: Any = csr_array((values, (columns, rows)), shape=(len(self._words), m))
         self._counts = counts.toarray() if len(self._words) * m <= entries else counts
 
@@ -90,6 +94,7 @@ class Counts:
         """Σ_w c_w(x) c_w(y), (n, m)."""
         if not len(self._words):
             return np.zeros((len(X.starts) - 1, self._counts.shape[1]))
+        # Words of x that no y has get the weight 0, at whatever place they would stand.
         at = np.minimum(np.searchsorted(self._words, X.numbers), len(self._words) - 1)
         known = (self._words[at] == X.numbers).astype(np.float64)
         ours: Any = csr_array((known, at, X.starts), shape=(len(X.starts) - 1, len(self._words)))
@@ -107,6 +112,7 @@ def cosines(X: Array, Y: Array, bags: Callable[[Array], Bags], entries: int = EN
     sizes = theirs.squares()
     counts = Counts(theirs, 1 / np.sqrt(np.maximum(sizes, 1)), entries)
     K = np.empty((len(X), len(Y)))
+    # As many rows of X as have some `entries` numbers, if they are as large as those of Y.
     step = max(1, entries * len(Y) // max(1, len(theirs.numbers)))
     for start in range(0, len(X), step):
         ours = bags(X[start : start + step])

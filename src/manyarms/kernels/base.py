@@ -13,7 +13,10 @@ from manyarms.typing import Array
 
 
 class Kernel(ABC):
-    """A covariance function k(x, y) of two rows, evaluated on blocks of rows."""
+    """A covariance function k(x, y) of two rows, evaluated on blocks of rows.
+
+    A kernel of your own gives `__call__` and `diag`; `gradient` where a box is searched.
+    """
 
     @abstractmethod
     def __call__(self, X: Array, Y: Array) -> Array:
@@ -65,7 +68,15 @@ class Kernel(ABC):
 
 @dataclass(frozen=True)
 class Scaled(Kernel):
-    """c · k(x, y), written ``c * kernel``."""
+    """c · k(x, y), written ``c * kernel``.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        k.
+    constant : float
+        c, above 0.
+    """
 
     kernel: Kernel
     constant: float
@@ -93,7 +104,13 @@ class Scaled(Kernel):
 
 @dataclass(frozen=True)
 class Sum(Kernel):
-    """k₁(x, y) + k₂(x, y), written ``first + second``."""
+    """k₁(x, y) + k₂(x, y), written ``first + second``.
+
+    Parameters
+    ----------
+    first, second : Kernel
+        k₁ and k₂.
+    """
 
     first: Kernel
     second: Kernel
@@ -117,7 +134,13 @@ class Sum(Kernel):
 
 @dataclass(frozen=True)
 class Product(Kernel):
-    """k₁(x, y) · k₂(x, y), written ``first * second``."""
+    """k₁(x, y) · k₂(x, y), written ``first * second``.
+
+    Parameters
+    ----------
+    first, second : Kernel
+        k₁ and k₂.
+    """
 
     first: Kernel
     second: Kernel
@@ -136,7 +159,9 @@ class Product(Kernel):
         return self.first.differentiable and self.second.differentiable
 
     def gradient(self, X: Array, Y: Array, V: Array) -> Array:
-        first, second = self.first(Y, X).T, self.second(Y, X).T
+        # ∂(k₁k₂) = k₂∂k₁ + k₁∂k₂. By symmetry k(X, Y) is k(Y, X)ᵀ: X has few rows.
+        first = self.first(Y, X).T
+        second = self.second(Y, X).T
         return self.first.gradient(X, Y, V * second) + self.second.gradient(X, Y, V * first)
 
 

@@ -16,7 +16,15 @@ from manyarms.typing import Array
 
 @dataclass(frozen=True)
 class On(Kernel):
-    """``kernel`` of the columns from ``start`` up to ``stop``."""
+    """``kernel`` of the columns from ``start`` up to ``stop``.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        What the columns are compared by; also a scikit-learn kernel or a function of two blocks.
+    start, stop : int
+        The first column, and the one after the last.
+    """
 
     kernel: Kernel
     start: int
@@ -47,12 +55,14 @@ class On(Kernel):
         return self.kernel.differentiable
 
     def gradient(self, X: Array, Y: Array, V: Array) -> Array:
-        gradient, columns = np.zeros(X.shape), slice(self.start, self.stop)
+        gradient = np.zeros(X.shape)  # other columns move nothing
+        columns = slice(self.start, self.stop)
         gradient[:, columns] = self.kernel.gradient(X[:, columns], Y[:, columns], V)
         return gradient
 
     def diag_gradient(self, X: Array) -> Array:
-        gradient, columns = np.zeros(X.shape), slice(self.start, self.stop)
+        gradient = np.zeros(X.shape)
+        columns = slice(self.start, self.stop)
         gradient[:, columns] = self.kernel.diag_gradient(X[:, columns])
         return gradient
 
@@ -63,8 +73,15 @@ class On(Kernel):
 
 @dataclass(frozen=True)
 class Unpacked(Kernel):
-    """``kernel`` of rows whose last columns are bits that `pack` has packed, ``n_bits`` of each
-    packed column, as 0 and 1."""
+    """``kernel`` of rows whose last columns are bits that `pack` has packed, as 0 and 1.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        A kernel of rows in which the bits are columns of their own.
+    n_bits : tuple of int
+        How many bits each packed column of the table had.
+    """
 
     kernel: Kernel
     n_bits: tuple[int, ...]
@@ -86,7 +103,7 @@ class Unpacked(Kernel):
         return self.kernel.diag(self._rows(X))
 
     def _rows(self, X: Array) -> Array:
-        widths = [-(-b // BITS) for b in self.n_bits]
+        widths = [-(-b // BITS) for b in self.n_bits]  # ⌈b/BITS⌉
         start = X.shape[1] - sum(widths)
         ends = np.cumsum([start, *widths])
         words = [

@@ -9,12 +9,17 @@ from manyarms.kernels.stationary import as_lengthscale, check_lengthscale
 from manyarms.typing import AnyArray, Array, ArrayLike
 
 BITS = 52
-"""Bits in a packed number: whole numbers of so many are exact in float64."""
+"""Bits in a packed number: float64 has 53 for a whole number; the sign's is left for `NOTHING`."""
 
 
 class Hamming(Kernel):
-    """k(x, y) = exp(−Σ_j [x_j ≠ y_j]/ℓ_j) of rows of codes; ℓ = ``lengthscale``, one for all
-    columns or one each."""
+    """k(x, y) = exp(−Σ_j [x_j ≠ y_j]/ℓ_j) of rows of codes.
+
+    Parameters
+    ----------
+    lengthscale : float or array_like, (d,)
+        ℓ, one for all columns or one each.
+    """
 
     def __init__(self, lengthscale: ArrayLike) -> None:
         self.lengthscale = as_lengthscale(lengthscale)
@@ -25,6 +30,7 @@ class Hamming(Kernel):
         weights = np.broadcast_to(-1.0 / self.lengthscale, Y.shape[1])
         K = np.empty((len(X), len(Y)))
         for rows in row_blocks(len(X), len(Y)):
+            # Column by column: no (n, m, d) array.
             exponent = np.zeros((rows.stop - rows.start, len(Y)))
             for x, y, weight in zip(X[rows].T, Y.T, weights, strict=True):
                 exponent += weight * (x[:, None] != y)
@@ -49,8 +55,12 @@ class Tanimoto(Kernel):
     """k(x, y) = xᵀy/(‖x‖² + ‖y‖² − xᵀy): shared bits over bits in either (Ralaivola et al. 2005,
     for molecules).
 
-    Rows are bits or non-negative counts, or bits that `pack` has packed; two rows of zeros have k =
-    1.
+    Two rows of zeros have k = 1.
+
+    Parameters
+    ----------
+    packed : bool
+        Rows are bits that `pack` has packed; else bits or non-negative counts.
     """
 
     def __init__(self, *, packed: bool = False) -> None:
@@ -90,7 +100,7 @@ class MinMax(Kernel):
         for rows in row_blocks(len(X), len(Y)):
             for x, y in zip(X[rows].T, Y.T, strict=True):
                 K[rows] += np.minimum(x[:, None], y)
-        union = X.sum(axis=1)[:, None] + Y.sum(axis=1) - K
+        union = X.sum(axis=1)[:, None] + Y.sum(axis=1) - K  # max(a, b) = a + b − min(a, b)
         return np.asarray(np.divide(K, union, out=np.ones_like(K), where=union > 0))
 
     def diag(self, X: Array) -> Array:
@@ -102,12 +112,28 @@ class MinMax(Kernel):
 
 
 def pack(bits: ArrayLike) -> Array:
-    """Rows of 0 and 1, (n, b), as whole numbers of BITS bits, (n, ⌈b/BITS⌉): exact in float64,
-    1/BITS of the memory."""
+    """Rows of 0 and 1 as whole numbers of 52 bits: exact in float64, 1/52 of the memory.
+
+    Parameters
+    ----------
+    bits : array_like, (n, b)
+        0 and 1.
+
+    Returns
+    -------
+    ndarray, (n, ⌈b/52⌉)
+        For ``Tanimoto(packed=True)``.
+
+    Raises
+    ------
+    ArmsError
+        Something is neither 0 nor 1.
+    """
     bits = _rows_of_bits(bits)
     n, b = bits.shape
-    width = -(-b // BITS)
-    words, powers = np.empty((n, width)), 2.0 ** np.arange(BITS)
+    width = -(-b // BITS)  # ⌈b/BITS⌉
+    words = np.empty((n, width))
+    powers = 2.0 ** np.arange(BITS)
     for rows in row_blocks(n, width):  # a float64 for each bit only of some rows at a time
         padded = np.zeros((rows.stop - rows.start, width * BITS))
         padded[:, :b] = bits[rows]
@@ -136,7 +162,20 @@ def _rows_of_bits(bits: ArrayLike) -> AnyArray:
 
 
 def unpack(words: Array, n_bits: int) -> Array:
-    """The rows of 0 and 1 that `pack` was given, (n, n_bits)."""
+    """The rows of 0 and 1 that `pack` was given.
+
+    Parameters
+    ----------
+    words : ndarray, (n, w)
+        What `pack` returned.
+    n_bits : int
+        Columns that it was given.
+
+    Returns
+    -------
+    ndarray, (n, n_bits)
+        0 and 1.
+    """
     bits = words.astype(np.uint64)[:, :, None] >> np.arange(BITS, dtype=np.uint64) & np.uint64(1)
     return bits.reshape(len(words), -1)[:, :n_bits].astype(np.float64)
 
@@ -145,6 +184,7 @@ def _shared(X: Array, Y: Array) -> Array:
     """How many bits packed rows have in common, (n, m)."""
     K = np.empty((len(X), len(Y)))
     words = np.ascontiguousarray(Y.T.astype(np.uint64))
+    # A column of packed numbers at a time: AND, and count the bits (popcount).
     for rows in row_blocks(len(X), len(Y)):
         common = np.zeros((len(Y), rows.stop - rows.start), dtype=np.uint32)
         for x, y in zip(np.ascontiguousarray(X[rows].T.astype(np.uint64)), words, strict=True):

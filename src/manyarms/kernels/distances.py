@@ -22,18 +22,23 @@ BLOCK_PAIRS = 1 << 16
 """Pairs computed at a time: 512 KiB of float64, so that a block's passes stay in cache."""
 
 SPLIT_ROWS = 1 << 14
-"""Rows split at a time."""
+"""Rows split at a time: operations so large leave other threads the interpreter."""
 
-LARGEST = 1e150
-"""Coordinates whose squares still fit float64."""
+LARGEST_COORDINATE = 1e150
+"""In lengthscales: coordinates below it have squares that fit float64, sums of them too."""
 
-FEW = 8
-"""Columns up to which subtracting is cheaper than splitting."""
+FEW_ROWS = 8
+"""Rows of Y up to which subtracting is cheaper than splitting."""
+
+NEAR = 2.0
+"""‖x − y‖² in squared units of the grid below which a pair is subtracted: there the parts x_lo may
+be all of the distance, and cancel."""
 
 
 def as_blocks(X: ArrayLike, Y: ArrayLike) -> tuple[Array, Array]:
     """Both blocks of rows as float64 arrays of as many columns."""
-    X, Y = np.asarray(X, dtype=np.float64), np.asarray(Y, dtype=np.float64)
+    X = np.asarray(X, dtype=np.float64)
+    Y = np.asarray(Y, dtype=np.float64)
     if X.ndim != 2 or Y.ndim != 2 or X.shape[1] != Y.shape[1]:
         raise KernelError(
             f"a kernel takes two blocks of rows with as many columns, got shapes {X.shape} and "
@@ -53,19 +58,24 @@ class ScaledPoints:
 
     def __init__(self, X: Array, Y: Array, lengthscale: Array) -> None:
         with np.errstate(over="ignore"):
+            # Centred, what has to be split is the spread of the rows and not where they lie.
             centre = Y.mean(axis=0)
-            X, Y = (X - centre) / lengthscale, (Y - centre) / lengthscale
+            X = (X - centre) / lengthscale
+            Y = (Y - centre) / lengthscale
         spread = max(np.abs(X).max(initial=0.0), np.abs(Y).max(initial=0.0))
-        if not spread < LARGEST:
+        if not spread < LARGEST_COORDINATE:
             raise _overflow(lengthscale)
         # d · (2 · 2^bits)² ≤ 2⁵³ keeps every partial sum of the integer part exact.
         bits = (51 - int(np.ceil(np.log2(max(1, X.shape[1]))))) // 2
         exponent = int(np.frexp(spread)[1]) - bits if spread > 0 else 0
+        # In units of the grid, 2^exponent, whole numbers are multiples of it: x_hi = rint(x).
         self.unit = float(np.ldexp(1.0, 2 * exponent))
-        self.X, self.Y = np.ldexp(X, -exponent), np.ldexp(Y, -exponent)
+        self.X = np.ldexp(X, -exponent)
+        self.Y = np.ldexp(Y, -exponent)
         Y_hi = np.rint(self.Y)
         Y_lo = self.Y - Y_hi
         ones = np.ones((len(Y), 1))
+        # Columns such that a row (−2x, ‖x‖², 1) times (y, 1, ‖y‖²) is ‖x − y‖², of each part.
         self._Y_integer = np.hstack([Y_hi, ones, _norms(Y_hi)]).T
         self._Y_rest = np.hstack([Y_lo, self.Y, ones, 2 * _dots(Y_hi, Y_lo) + _norms(Y_lo)]).T
 
@@ -84,10 +94,10 @@ class ScaledPoints:
             integer = np.hstack([twice_hi, _norms(hi), ones])
             rest = np.hstack([twice_hi, -2 * lo, 2 * _dots(hi, lo) + _norms(lo), ones])
             for rows in row_blocks(len(X), len(self.Y)):
-                D: Array = integer[rows] @ self._Y_integer
-                D += rest[rows] @ self._Y_rest
-                if D.min(initial=np.inf) < 2.0:
-                    i, j = np.divmod(np.flatnonzero(D < 2.0), D.shape[1])
+                D: Array = integer[rows] @ self._Y_integer  # exact: whole numbers below 2⁵³
+                D += rest[rows] @ self._Y_rest  # the two small terms
+                if D.min(initial=np.inf) < NEAR:
+                    i, j = np.divmod(np.flatnonzero(D < NEAR), D.shape[1])
                     near = X[rows]
                     D[i, j] = sum(np.square(near[i, c] - self.Y[j, c]) for c in range(X.shape[1]))
                 D *= self.unit
@@ -97,7 +107,7 @@ class ScaledPoints:
 def few_squared_distances(X: Array, Y: Array, lengthscale: Array) -> Array:
     """‖(x − y)/ℓ‖² for a few rows of Y, by subtraction, shape (n, m)."""
     with np.errstate(over="ignore"):
-        if X.size * len(Y) <= BLOCK_PAIRS:
+        if X.size * len(Y) <= BLOCK_PAIRS:  # else a row of Y at a time, to stay in cache
             D = _by_subtraction(X, Y, lengthscale)
         else:
             D = np.vstack([_by_subtraction(X, y[None], lengthscale) for y in Y])
@@ -114,8 +124,8 @@ def _by_subtraction(X: Array, Y: Array, lengthscale: Array) -> Array:
 
 def _overflow(lengthscale: Array) -> KernelError:
     return KernelError(
-        f"rows divided by lengthscale {lengthscale} must be finite and below {LARGEST:.0e}; "
-        "use a larger lengthscale or smaller features"
+        f"rows divided by lengthscale {lengthscale} must be finite and below "
+        f"{LARGEST_COORDINATE:.0e}; use a larger lengthscale or smaller features"
     )
 
 

@@ -15,8 +15,15 @@ from manyarms.typing import AnyArray, Array, Indices
 
 
 class Graph(NamedTuple):
-    """Nodes with labels, and edges between them, as pairs of node numbers from 0 on, each edge
-    once."""
+    """Nodes with labels, and edges between them.
+
+    Parameters
+    ----------
+    labels : sequence
+        A label for each node: strings, numbers or tuples of such.
+    edges : sequence of pairs
+        Numbers of nodes, from 0 on, each edge once.
+    """
 
     labels: Sequence[Hashable]
     edges: Sequence[tuple[int, int]]
@@ -40,10 +47,12 @@ class Graphs:
         sizes, labels, edges = _union(objects)
         levels = [labels]
         for _ in range(self.refinements):
+            # A multiset is hashed by the sum of its elements' hashes, which no order changes.
             around = np.zeros_like(labels)
             np.add.at(around, edges[:, 0], _mixed(labels, 1)[edges[:, 1]])
             labels = _mixed(labels + _mixed(around, 2), 3)
             levels.append(labels)
+        # 52 of 64 bits. Each level is mixed another way: a label counts for its own level only.
         codes = np.concatenate(
             [_mixed(labels, level) >> np.uint64(12) for level, labels in enumerate(levels)]
         )
@@ -60,11 +69,15 @@ class Graphs:
 
 @dataclass(frozen=True)
 class WeisfeilerLehman(ObjectKernel):
-    """φ_l(x) = how many nodes of the graph x have the label l, at first or after a refinement;
-    normalised.
+    """φ_l(x) = how many nodes of the graph x have the label l, at first or after a refinement.
 
-    The subtree kernel of Shervashidze et al. (JMLR 2011), ``refinements`` times refined. Arms are
+    The subtree kernel of Shervashidze et al. (JMLR 2011), normalised: k(x, x) = 1. Arms are
     `Graph`s, or pairs like them.
+
+    Parameters
+    ----------
+    refinements : int
+        How often labels are refined: a label then stands for a neighbourhood of that radius.
     """
 
     refinements: int = 2
@@ -87,11 +100,9 @@ class WeisfeilerLehman(ObjectKernel):
 def _union(objects: Sequence[Any]) -> tuple[Indices, AnyArray, Indices]:
     """Of all graphs side by side: nodes of each (n,), hashed labels (v,), edges in both directions
     (e, 2)."""
-    sizes, labels, edges = (
-        np.zeros(len(objects), dtype=np.intp),
-        list[int](),
-        [np.zeros((0, 2), dtype=np.intp)],
-    )
+    sizes = np.zeros(len(objects), dtype=np.intp)
+    labels: list[int] = []
+    edges = [np.zeros((0, 2), dtype=np.intp)]
     for i, each in enumerate(objects):
         try:
             names, pairs = each

@@ -13,7 +13,13 @@ from manyarms.typing import Array
 
 @dataclass(frozen=True)
 class Linear(Kernel):
-    """k(x, y) = xᵀy + c, c = ``bias``: linear bandits (OFUL, LinUCB)."""
+    """k(x, y) = xᵀy + c: linear bandits (OFUL, LinUCB).
+
+    Parameters
+    ----------
+    bias : float
+        c, the variance of a constant, 0 or more.
+    """
 
     bias: float = 0.0
 
@@ -39,7 +45,15 @@ class Linear(Kernel):
 
 @dataclass(frozen=True)
 class Polynomial(Kernel):
-    """k(x, y) = (xᵀy + c)ᵖ, p = ``degree``, c = ``bias``."""
+    """k(x, y) = (xᵀy + c)ᵖ.
+
+    Parameters
+    ----------
+    degree : int
+        p, 1 or more.
+    bias : float
+        c, 0 or more.
+    """
 
     degree: int = 2
     bias: float = 1.0

@@ -17,7 +17,7 @@ from manyarms.numbers import shortened
 from manyarms.typing import Array
 
 NOTHING = -1.0
-"""Fills rows up to the width of the longest."""
+"""Fills rows up to the width of the longest: no code is negative."""
 
 
 class Encoder(Protocol):
@@ -49,6 +49,11 @@ class OnObjects(Pairwise, ObjectKernel):
 
     A row is the number of an object among all that were encoded; they are kept for as long as the
     kernel is. An object that comes again, itself and not one equal to it, has the number it had.
+
+    Parameters
+    ----------
+    function : callable
+        From two objects to a real number. It must be a covariance.
     """
 
     advice = "it must give one real number for two objects"
@@ -57,7 +62,8 @@ class OnObjects(Pairwise, ObjectKernel):
         if not callable(function):
             raise KernelError(f"OnObjects takes a function of two objects, got {function!r}")
         super().__init__(lambda x, y: function(self._encoder[x], self._encoder[y]))
-        self._name, self._encoder = getattr(function, "__name__", repr(function)), Numbered()
+        self._name = getattr(function, "__name__", repr(function))
+        self._encoder = Numbered()
 
     @property
     def encoder(self) -> "Numbered":
@@ -105,8 +111,8 @@ def encoder_of(kernel: Kernel) -> Encoder | None:
         case Scaled(kernel=inner) | FromObject(function=Kernel() as inner):
             return encoder_of(inner)
         case Sum(first, second) | Product(first, second):
-            one, other = encoder_of(first), encoder_of(second)
-            if one != other:
+            one = encoder_of(first)
+            if one != encoder_of(second):
                 raise KernelError(
                     f"{first!r} and {second!r} take different objects; combine kernels of the "
                     "same ones"

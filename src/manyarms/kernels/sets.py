@@ -24,6 +24,7 @@ class Sets:
 
     def encode(self, objects: Sequence[Any]) -> Array:
         """The elements of each set, (n, most elements)."""
+        # 52 of the 64 bits, which float64 holds; sorted, so that equal sets have equal rows.
         bags = [
             sorted({number(element) >> 12 for element in _elements(each, i)})
             for i, each in enumerate(objects)
@@ -53,8 +54,9 @@ class Jaccard(ObjectKernel):
         return Sets()
 
     def __call__(self, X: Array, Y: Array) -> Array:
-        X, Y = np.asarray(X), np.asarray(Y)
-        K = Counts(Bags.of(Y)).shared(Bags.of(X))
+        X = np.asarray(X)
+        Y = np.asarray(Y)
+        K = Counts(Bags.of(Y)).shared(Bags.of(X))  # |x ∩ y|: no element is twice in a row
         union = (X >= 0).sum(axis=1)[:, None] + (Y >= 0).sum(axis=1) - K
         return np.asarray(np.divide(K, union, out=np.ones_like(K), where=union > 0))
 

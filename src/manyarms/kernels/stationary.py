@@ -6,7 +6,7 @@ import numpy as np
 
 from manyarms.errors import KernelError
 from manyarms.kernels.base import Kernel
-from manyarms.kernels.distances import FEW, ScaledPoints, as_blocks, few_squared_distances
+from manyarms.kernels.distances import FEW_ROWS, ScaledPoints, as_blocks, few_squared_distances
 from manyarms.numbers import shortened
 from manyarms.typing import AnyArray, Array, ArrayLike
 
@@ -56,7 +56,7 @@ class Stationary(Kernel):
         check_lengthscale(self, self.lengthscale, Y.shape[1])
         if not len(Y):
             return np.empty((len(X), 0))
-        if len(Y) <= FEW:
+        if len(Y) <= FEW_ROWS:
             return self._of_squared_distance(few_squared_distances(X, Y, self.lengthscale))
         K = np.empty((len(X), len(Y)))
         for rows, D in ScaledPoints(X, Y, self.lengthscale).squared_distances():
@@ -76,18 +76,25 @@ class Stationary(Kernel):
 
     def gradient(self, X: Array, Y: Array, V: Array) -> Array:
         check_lengthscale(self, self.lengthscale, Y.shape[1])
+        # ∂g(ρ²)/∂x = 2g′(ρ²)(x − y)/ℓ², and Σ_j M_ij(x_i − y_j) is two products, not (n, m, d).
         M = V * self._slope(few_squared_distances(Y, X, self.lengthscale).T)
         return np.asarray((M.sum(axis=1)[:, None] * X - M @ Y) / np.square(self.lengthscale))
 
     def diag_gradient(self, X: Array) -> Array:
-        return np.zeros(X.shape)
+        return np.zeros(X.shape)  # k(x, x) = 1 everywhere
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.lengthscale.tolist()})"
 
 
 class RBF(Stationary):
-    """The Gaussian kernel k(x, y) = exp(−ρ²/2), ρ = ‖(x − y)/ℓ‖; ℓ = ``lengthscale``."""
+    """The Gaussian kernel k(x, y) = exp(−ρ²/2), ρ = ‖(x − y)/ℓ‖.
+
+    Parameters
+    ----------
+    lengthscale : float or array_like, (d,)
+        ℓ, one for all columns or one each.
+    """
 
     def _of_squared_distance(self, D: Array) -> Array:
         D *= -0.5
@@ -98,9 +105,16 @@ class RBF(Stationary):
 
 
 class Matern(Stationary):
-    """The Matérn kernel of smoothness ν = ``nu``, ρ = ‖(x − y)/ℓ‖, ℓ = ``lengthscale``:
+    """The Matérn kernel of smoothness ν, ρ = ‖(x − y)/ℓ‖.
 
     ν = ½: exp(−ρ);  ν = 3/2: (1 + √3ρ) exp(−√3ρ);  ν = 5/2: (1 + √5ρ + 5ρ²/3) exp(−√5ρ).
+
+    Parameters
+    ----------
+    lengthscale : float or array_like, (d,)
+        ℓ, one for all columns or one each.
+    nu : float
+        ν: 0.5, 1.5 or 2.5.
     """
 
     def __init__(self, lengthscale: ArrayLike, nu: float = 2.5) -> None:
@@ -114,13 +128,13 @@ class Matern(Stationary):
 
     def _of_squared_distance(self, D: Array) -> Array:
         D *= 2 * self.nu
-        R = np.sqrt(D)
+        R = np.sqrt(D)  # √(2ν)ρ, of which all three are functions
         if self.nu == 0.5:
             polynomial: Array | float = 1.0
         elif self.nu == 1.5:
             polynomial = 1.0 + R
         else:
-            polynomial = np.divide(D, 3.0, out=D)
+            polynomial = np.divide(D, 3.0, out=D)  # 5ρ²/3, in place
             polynomial += R
             polynomial += 1.0
         K = np.exp(np.negative(R, out=R), out=R)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.errors import ArmsError, KernelError
-from manyarms.kernels.bags import LARGEST, Bags, Numbers, checked, cosines, ends_of
+from manyarms.kernels.bags import NUMBER_LIMIT, Bags, Numbers, checked, cosines, ends_of
 from manyarms.kernels.objects import NOTHING, ObjectKernel
 from manyarms.numbers import shortened, whole
 from manyarms.typing import Array
@@ -79,11 +79,17 @@ class Spectrum(ObjectKernel):
     """φ_w(x) = how often the word w of ``length`` letters is in the string x (Leslie, Eskin and
     Noble, PSB 2002).
 
-    alphabet : all letters that occur, such as "ACGT".
-    complement : the letter opposite each of the alphabet's, such as "TGCA", where a string and its
-        reverse complement are the same; None where they are not.
-
     Sums blend lengths: ``Spectrum(2, "ACGT") + Spectrum(3, "ACGT")``.
+
+    Parameters
+    ----------
+    length : int
+        Letters of a word.
+    alphabet : str
+        All letters that occur, such as "ACGT".
+    complement : str, optional
+        The letter opposite each of the alphabet's, such as "TGCA", where a string and its reverse
+        complement are the same.
     """
 
     length: int
@@ -93,7 +99,7 @@ class Spectrum(ObjectKernel):
     def __post_init__(self) -> None:
         whole(self.length, "length", error=KernelError)
         letters = len(self.encoder.alphabet)
-        if self.length * np.log2(letters) > np.log2(LARGEST) or self.length > LONGEST:
+        if self.length * np.log2(letters) > np.log2(NUMBER_LIMIT) or self.length > LONGEST:
             raise KernelError(
                 f"words must be fewer than 2⁵² and of at most {LONGEST} letters, got "
                 f"{letters}^{shortened(self.length)}; give a shorter length"
@@ -124,11 +130,13 @@ class Spectrum(ObjectKernel):
     def _bags(self, rows: Array) -> Bags:
         """The words of each string, and those of its reverse complement."""
         codes, starts = Bags.of(rows, len(self.alphabet))
+        # A string of s letters has s − k + 1 words; `at` is where each starts among all letters.
         sizes = np.maximum(np.diff(starts) - self.length + 1, 0)
         ends = ends_of(sizes)
         at = np.arange(ends[-1]) + np.repeat(starts[:-1] - ends[:-1], sizes)
         words = self._words([codes[at + j] for j in range(self.length)])
         if self.complement:
+            # The word read backwards, each letter by its opposite: φ(x) + φ(x̄).
             words += self._words(
                 [self._opposite[codes[at + j]] for j in reversed(range(self.length))]
             )
@@ -150,6 +158,17 @@ class Mismatch(Spectrum):
 
     A word has Σ_{i≤m} C(k, i)(|alphabet| − 1)^i such neighbours, and as many times the cost of
     `Spectrum`.
+
+    Parameters
+    ----------
+    length : int
+        Letters of a word, k.
+    alphabet : str
+        All letters that occur.
+    complement : str, optional
+        As for `Spectrum`.
+    mismatches : int
+        m, how many letters may differ; fewer than `length`.
     """
 
     mismatches: int = 1
@@ -171,15 +190,18 @@ class Mismatch(Spectrum):
 
     def _words(self, letters: list[Numbers]) -> list[Numbers]:
         """All words that differ in so few letters."""
-        size, number, words = len(self.alphabet), self._number(letters), []
+        size = len(self.alphabet)
+        number = self._number(letters)
+        words = []
         for changes in range(self.mismatches + 1):
             for places in combinations(range(self.length), changes):
                 for steps in product(range(1, size), repeat=changes):
                     changed = number.copy()
                     for place, step in zip(places, steps, strict=True):
+                        # A step of 1 to size − 1 along the alphabet, round its end, is each other
+                        # letter once; the digit at `place` counts size^(k − 1 − place).
                         letter = letters[place]
-                        changed += ((letter + step) % size - letter) * size ** (
-                            self.length - 1 - place
-                        )
+                        digit = size ** (self.length - 1 - place)
+                        changed += ((letter + step) % size - letter) * digit
                     words.append(changed)
         return words

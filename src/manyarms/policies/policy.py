@@ -40,7 +40,7 @@ from manyarms.policies.checks import (
     is_rows,
 )
 from manyarms.search import check_memory, scores_of
-from manyarms.search.scores import ArmScores, Chooser, KeepsScores, Scores, Upper, View
+from manyarms.search.scores import TIE, ArmScores, Chooser, KeepsScores, Scores, Upper, View
 from manyarms.search.tuning import Tuning
 from manyarms.search.work import Stats
 from manyarms.sketch.confidence import (
@@ -79,6 +79,19 @@ class State:
     log: Log  # what was observed of the arms of the table
     n_observations: int
     norm: float | None  # the guess of ‖f‖, where the radius doubles it
+
+
+class Supposed(NamedTuple):
+    """Scores of the table's arms, if some of them were pulled once more each."""
+
+    standing: ArmScores  # if none were
+    arms: Indices  # in the order supposed
+    scores: ArmScores
+
+    def begins(self, standing: ArmScores, arms: Indices) -> bool:
+        """Whether these arms begin with those supposed here, from the same scores on."""
+        n = len(self.arms)
+        return self.standing is standing and np.array_equal(self.arms, arms[:n])
 
 
 class Policy:
@@ -130,6 +143,7 @@ class Policy:
         self._first_arm = self._chance.integer(self.n_arms or 2)
         self._scores_cache: tuple[State, ArmScores] | None = None
         self._moments_cache: tuple[State, Array, Array] | None = None
+        self._supposed_cache: Supposed | None = None
         belief = rule.prior(
             self.kernel, Arms(self.arms, self._diag), self.regularization, self.noise, rng
         )
@@ -175,6 +189,7 @@ class Policy:
                 cached = (after, cached[1].after(step)) if cached[0] is state else None
             self._state = after
             self._scores_cache = cached
+            self._supposed_cache = None
         return step.record
 
     def _batch(self, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None) -> Batch:
@@ -267,6 +282,7 @@ class Policy:
             except BaseException:
                 # A pass that was interrupted may have left half of a table behind.
                 self._scores_cache = None
+                self._supposed_cache = None
                 raise
         return np.array(chosen, dtype=np.intp)
 
@@ -276,9 +292,16 @@ class Policy:
         """Choose until there are n, or until the rule ends the batch, each with those before it
         supposed pulled."""
         batch = self.batches.started(view.scores) if n is None else None
+        standing = view.scores
         supposed = outstanding
         if chosen:
             supposed = np.array(chosen)
+        elif batch is None:
+            known = self._supposed_cache
+            # One who asks again, with what was chosen pending too, goes on from there.
+            if known is not None and known.begins(standing, outstanding):
+                view = view._replace(scores=known.scores, number=len(outstanding))
+                supposed = outstanding[len(known.arms) :]
         while len(chosen) != n:
             if batch is not None and not batch.goes_on(supposed):
                 return
@@ -291,11 +314,28 @@ class Policy:
             # Where k(x, x) = 0 f is known, and nothing would end the batch.
             if batch is not None and not diag[arm]:
                 return
+        if standing is self._scores:
+            pulled = np.concatenate([outstanding, np.array(chosen[:-1], dtype=np.intp)])
+            self._supposed_cache = Supposed(standing, pulled, view.scores)
 
     def highest(self, *, exclude: ArrayLike = ()) -> int:
         """The arm of largest upper bound μ̃ + β̃σ̃, however the policy chooses."""
         self._check_table()
         return self._scores.arg_max(Upper(self.beta), as_excluded(exclude, self.n_arms))
+
+    def leading(self, k: int, *, exclude: ArrayLike = ()) -> Indices:
+        """The k arms of largest posterior mean, best first; fewer where fewer are left."""
+        self._check_table()
+        kept = self._scores.current()[0].copy()
+        barred = as_excluded(exclude, self.n_arms)
+        if barred is not None:
+            kept[barred] = -np.inf
+        k = min(k, int(np.isfinite(kept).sum()))
+        least = np.partition(kept, -k)[-k]
+        # Means that are kept are right but for rounding: those near the last one decide exactly.
+        some = np.flatnonzero(kept >= least - TIE * np.abs(kept[kept >= least]).max())
+        mean, _ = self._scores.moments(some)
+        return np.asarray(some[np.argsort(-mean, kind="stable")[:k]])
 
     # What is known
 
@@ -395,6 +435,7 @@ class Policy:
         twin._state = state
         twin._scores_cache = None
         twin._moments_cache = None
+        twin._supposed_cache = None
         return twin
 
     def over(self, arms: ArrayLike | Checked) -> Self:

@@ -46,6 +46,8 @@ FIRST_BLOCK = 64
 """Arms of largest bound that are scored first when a list is of no use."""
 MANY = 64
 """Arms that may be best, above which variances are computed anew: rounding may be why."""
+ROOMY = 2
+"""Arms on the list that serves the rest of a batch, for each that may be best when it is made."""
 FOLLOWED = 3
 """Supposed pulls that the table of all arms follows where it is small. More of them pay for a
 list."""
@@ -208,9 +210,9 @@ class Lazy:
         if depth is not None:
             del self.levels[depth:]
             self._extend(acquisition, barred)
-        if self.supposed and len(self.levels) == 1:
-            # The table of all arms follows no step that is only supposed: it would have to be
-            # copied.
+        listed = self.supposed and len(self.levels) == 1
+        # The table of all arms follows no step that is only supposed: it would have to be copied.
+        if listed and not self._list_for_batch(0, acquisition, barred):
             return self._by_bounds(0, acquisition, barred)
         while True:
             table = self._front_table(len(self.levels) - 1)
@@ -223,6 +225,10 @@ class Lazy:
             if above.at == self.now:
                 # It is of now, and still leaves out too much: because of what is supposed, or of
                 # ties.
+                if self.supposed and not listed:
+                    listed = self._list_for_batch(depth - 1, acquisition, barred)
+                    if listed:
+                        continue
                 return self._by_bounds(depth - 1, acquisition, barred)
             self._learn(depth, 0.5, acquisition.beta)
             del self.levels[depth:]
@@ -242,8 +248,10 @@ class Lazy:
             if above.at < self.now and above.moved(self.belief) > level.most_moved:
                 self._learn(depth, 2.0, beta)
                 return depth
-        # A last list that is long wants another one below it.
-        long = len(self.levels[-1].table.mean) > 2 * self.tuning.shortlist
+        # A last list that is long wants another one below it, but for one that is as long as its
+        # batch needs it.
+        last = self.levels[-1]
+        long = last.most_moved > 0 and len(last.table.mean) > 2 * self.tuning.shortlist
         return len(self.levels) if long else None
 
     def _first_above(self, least: float) -> int | None:
@@ -256,8 +264,9 @@ class Lazy:
     def _learn(self, depth: int, factor: float, beta: float) -> None:
         """Lists of this depth ended too early, or were too short: the next one allows for more
         movement, or less."""
-        if beta > 0:
-            patience = factor * self.levels[depth].most_moved / beta
+        usual = self.levels[depth].most_moved
+        if beta > 0 and usual:  # none is usual for a list that was made for a batch
+            patience = factor * usual / beta
             self.patience[depth] = min(MOST_PATIENCE, max(LEAST_PATIENCE, patience))
 
     def _extend(self, acquisition: Upper, barred: Mask | None) -> None:
@@ -295,13 +304,26 @@ class Lazy:
                 break
         else:
             return None
+        return self._of(level, bound, theta, most_moved, beta, shut)
+
+    @staticmethod
+    def _of(
+        level: Level,
+        bound: Array,
+        theta: float,
+        most_moved: float,
+        beta: float,
+        shut: Mask | None,
+    ) -> Level:
+        """The list of the arms of a level whose bound is above θ."""
         positions = np.flatnonzero(bound > theta)
         gone = np.zeros(0, dtype=np.intp) if shut is None else np.flatnonzero(shut)
         numbers = positions
         if level.numbers is not None:
             numbers = level.numbers[positions]
             gone = level.numbers[gone]
-        return Level(numbers, table.part(positions), level.at, theta, most_moved, beta, gone)
+        part = level.table.part(positions)
+        return Level(numbers, part, level.at, theta, most_moved, beta, gone)
 
     def _score_of_some(
         self, table: Table, bound: Array, acquisition: Upper, n: int = SOME
@@ -324,16 +346,35 @@ class Lazy:
 
     def _by_bounds(self, depth: int, acquisition: Upper, barred: Mask | None) -> int:
         """The best arm of a level, by scoring every arm whose bound is above the score of some."""
+        level, bound, least = self._bounded(depth, acquisition, barred)
+        some = np.flatnonzero(bound >= least)
+        self.stats.count("arms scored by bounds", len(some))
+        return level.arm(int(some[best_of(*self._scored(level.table, some, acquisition))]))
+
+    def _list_for_batch(self, depth: int, acquisition: Upper, barred: Mask | None) -> bool:
+        """Make a list that serves the rest of a batch, below a level: while pulls are only
+        supposed, D = 0. False where it would be no shorter than the level."""
+        level, bound, least = self._bounded(depth, acquisition, barred)
+        length = max(ROOMY * int((bound >= least).sum()), self.tuning.shortlist)
+        if 2 * length > len(bound):
+            return False
+        theta = float(np.partition(bound, -length - 1)[-length - 1])
+        shut = level.shut(barred)
+        self.levels[depth + 1 :] = [self._of(level, bound, theta, 0.0, acquisition.beta, shut)]
+        return True
+
+    def _bounded(
+        self, depth: int, acquisition: Upper, barred: Mask | None
+    ) -> tuple[Level, Array, float]:
+        """A level at the last real belief, bounds on the scores of its arms, and a score that the
+        best of them reaches."""
         level = self._brought(depth)
         table = level.table
         bound = table.mean + acquisition.beta * np.sqrt(table.variance + table.largest_slack)
         shut = level.shut(barred)
         if shut is not None:
             bound[shut] = -np.inf
-        least = self._score_of_some(table, bound, acquisition, FIRST_BLOCK)
-        some = np.flatnonzero(bound >= least)
-        self.stats.count("arms scored by bounds", len(some))
-        return level.arm(int(some[best_of(*self._scored(table, some, acquisition))]))
+        return level, bound, self._score_of_some(table, bound, acquisition, FIRST_BLOCK)
 
 
 def _least(table: Table, some: Indices, acquisition: Upper) -> float:

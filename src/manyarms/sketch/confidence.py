@@ -33,7 +33,10 @@ def _zero() -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a radius may depend on, after t observations."""
+    """What a radius may depend on, after t observations.
+
+    Numbers that cost more than O(1) are functions, called when a radius asks for them.
+    """
 
     regularization: float  # λ
     noise: float  # ξ, for which an observation weighs ω = 1
@@ -76,11 +79,19 @@ Radius = Callable[[Evidence], float]
 
 @dataclass(frozen=True)
 class Promise:
-    """What radii with a probability share: ‖f‖ ≤ F = `norm`, noise that is ξ-sub-Gaussian, ξ =
-    `noise`, and δ = `delta`.
+    """What radii with a probability share: a bound on ‖f‖, the noise and δ.
 
-    With ``double=True`` the norm is a first guess, doubled whenever the data refute it
-    (`updated_norm`). A guess that is too small but never refuted is not covered.
+    Parameters
+    ----------
+    norm : float
+        F, a bound on the norm of f in the space of the kernel.
+    noise : float
+        ξ: the noise is ξ-sub-Gaussian, such as Gaussian of standard deviation ξ.
+    delta : float
+        δ, the probability that some interval misses f.
+    double : bool
+        The norm is a first guess, doubled whenever the data refute it (`updated_norm`). A guess
+        that is too small but never refuted is not covered.
     """
 
     norm: float
@@ -98,7 +109,7 @@ class Promise:
         return self.norm if evidence.norm is None else evidence.norm
 
     def deviation(self, information: float, delta: float) -> float:
-        """ξ√(ℓ + 2 ln 1/δ)."""
+        """ξ√(ℓ + 2 ln 1/δ): what the noise adds (Abbasi-Yadkori et al. 2011, Theorem 1)."""
         return float(self.noise * np.sqrt(information + 2 * np.log(1 / delta)))
 
 
@@ -111,6 +122,18 @@ class Certified(Promise):
     docs/theory.md has the proof and its conditions. Among them: noise that is told is not estimated
     from the same rewards; a delay does not depend on the reward; the kernel is not refitted and the
     rewards are not centred by the data.
+
+    Parameters
+    ----------
+    norm : float
+        F, a bound on the norm of f in the space of the kernel.
+    noise : float
+        ξ: the noise is ξ-sub-Gaussian, such as Gaussian of standard deviation ξ.
+    delta : float
+        δ, the probability that some interval misses f.
+    double : bool
+        The norm is a first guess, doubled whenever the data refute it. Such intervals are
+        heuristic.
     """
 
     def __call__(self, evidence: Evidence) -> float:
@@ -122,7 +145,9 @@ class Certified(Promise):
             )
         lam = evidence.regularization
         norm = self.norm_in(evidence)
+        # Statement 2 of docs/theory.md: ‖w⋆ − w̃′‖² in Ã, were every row represented …
         inside = np.square(self.deviation(evidence.log_det, self.delta)) + lam * norm**2
+        # … and the bias ‖b‖ ≤ √(λη)F of what is left out of the rows.
         return float(np.sqrt(inside) + np.sqrt(lam * evidence.eta) * norm)
 
 
@@ -134,6 +159,17 @@ class Resampled(Promise):
     All rows are projected by one P that depends on the whole run; ℓ, e and η are of the rows as now
     projected. The kernel of projected rows is below the exact one, hence the bound. It does not
     hold for frozen features.
+
+    Parameters
+    ----------
+    norm : float
+        F, a bound on the norm of f in the space of the kernel.
+    noise : float
+        ξ: the noise is ξ-sub-Gaussian.
+    delta : float
+        δ, the probability that some interval misses f.
+    double : bool
+        The norm is a first guess, doubled whenever the data refute it.
     """
 
     def __call__(self, evidence: Evidence) -> float:
@@ -143,7 +179,9 @@ class Resampled(Promise):
                 "Certified"
             )
         eta = evidence.eta
+        # Statement 6: the ridge biases by √λF, the projection by √(λη)F.
         bias = (1 + np.sqrt(eta)) * np.sqrt(evidence.regularization) * self.norm_in(evidence)
+        # ℓ_K ≤ ℓ + e, as log det(I + A + B) ≤ log det(I + A) + Tr B.
         return float(self.deviation(evidence.log_det + evidence.left_out, self.delta) + bias)
 
 
@@ -170,7 +208,9 @@ class TheoremTwo(Promise):
 
     def _radius(self, evidence: Evidence, information: float) -> float:
         sampled = evidence.guarantee in ("theorem 1", "none")
+        # Terms (a) and (c) of the paper's proof: I − P ⪯ λA⁻¹/(1 − ε) where S is drawn.
         bias = 1 + (1 / np.sqrt(1 - self.epsilon) if sampled else np.sqrt(evidence.eta))
+        # Term (b). Half of δ is Theorem 1's where S is drawn.
         deviation = self.deviation(information, self.delta / 2 if sampled else self.delta)
         return float(deviation + bias * np.sqrt(evidence.regularization) * self.norm_in(evidence))
 
@@ -181,17 +221,29 @@ class Theory(TheoremTwo):
     The factor 1 + ln(1 + Tr K_t/λ) replaces the paper's 2 ln(κ²t), which fails for small κ²t. The
     paper doubles the first term under the root as well; the bound of Abbasi-Yadkori et al. (2011)
     does not need it.
+
+    Parameters
+    ----------
+    norm : float
+        F, a bound on the norm of f in the space of the kernel.
+    noise : float
+        ξ: the noise is ξ-sub-Gaussian.
+    delta : float
+        δ, the probability that some interval misses f. Half of it is for Theorem 1.
+    double : bool
+        The norm is a first guess, doubled whenever the data refute it.
+    epsilon : float
+        ε of Theorem 1, which the dictionary was drawn for.
     """
 
     def __call__(self, evidence: Evidence) -> float:
         sampled = evidence.guarantee in ("theorem 1", "none")
         alpha = self.alpha if sampled else 1.0
+        # Eq. 6, with ‖K_t‖ ≤ Tr K_t, and d_eff ≤ αd̃ by Theorem 1.
         bound = alpha * (1 + np.log1p(evidence.trace)) * evidence.effective_dimension
-        # Of frozen features d̃ is not the exact one, and ln det(V/λ) is known: the larger bound
-        # holds.
-        return self._radius(
-            evidence, max(bound, evidence.log_det if evidence.guarantee == "certified" else 0.0)
-        )
+        # Of frozen features d̃ is not the exact one, and ℓ is known: the larger bound holds.
+        known = evidence.log_det if evidence.guarantee == "certified" else 0.0
+        return self._radius(evidence, max(bound, known))
 
 
 class LogDet(TheoremTwo):
@@ -200,6 +252,19 @@ class LogDet(TheoremTwo):
 
     The sum bounds ln det(K_t/λ + I) by the chain rule, and is smaller than what `Theory` bounds it
     by. Of frozen features (√ℓ + √e)² takes its place.
+
+    Parameters
+    ----------
+    norm : float
+        F, a bound on the norm of f in the space of the kernel.
+    noise : float
+        ξ: the noise is ξ-sub-Gaussian.
+    delta : float
+        δ, the probability that some interval misses f. Half of it is for Theorem 1.
+    double : bool
+        The norm is a first guess, doubled whenever the data refute it.
+    epsilon : float
+        ε of Theorem 1, which the dictionary was drawn for.
     """
 
     def __call__(self, evidence: Evidence) -> float:
@@ -212,6 +277,11 @@ class Bayes:
     2010, Theorem 1), A arms.
 
     The failures of all steps t = 1, 2, … add up to δ, as Σ 1/t² = π²/6.
+
+    Parameters
+    ----------
+    delta : float
+        δ, the probability that some interval misses f.
     """
 
     delta: float = 0.1
@@ -232,8 +302,15 @@ class Bayes:
 
 @dataclass(frozen=True)
 class Constant:
-    """c√λ: c posterior standard deviations of f. What practitioners use; no promise holds over many
-    arms at once."""
+    """c√λ: c posterior standard deviations of f.
+
+    It is what practitioners use. No promise holds over many arms at once.
+
+    Parameters
+    ----------
+    c : float
+        How many standard deviations.
+    """
 
     c: float = 2.0
 
@@ -250,6 +327,13 @@ class Growing:
     longer the run.
 
     Of the order theory asks for where `most` is infinite; c comes with no promise.
+
+    Parameters
+    ----------
+    c : float
+        Standard deviations, times √ln(1 + t).
+    most : float
+        How many at most, however long the run.
     """
 
     c: float = 1.3
@@ -282,6 +366,7 @@ def updated_norm(radius: Radius, evidence: Evidence) -> float | None:
         return None
     norm = evidence.norm
     mean_norm, spread = evidence.mean()
+    # A larger F widens β̃ too, so that this ends: the right side grows at least as F does.
     while mean_norm > norm + radius(replace(evidence, norm=norm)) * spread:
         norm *= 2
     return norm

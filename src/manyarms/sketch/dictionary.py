@@ -18,6 +18,7 @@ def inclusion_probability(variance: Array, counts: Array, oversampling: float) -
     needs this one: with 300 orthogonal arms pulled 20 times each and q̄ = 5, the other breaks the
     sandwich of ε = ½ in half of the draws.
     """
+    # A product beyond float64 is ∞, and min(1, ∞) = 1 is right.
     with np.errstate(over="ignore"):
         return np.asarray(np.minimum(1.0, counts * variance * oversampling))
 
@@ -63,11 +64,25 @@ def oversampling_for(epsilon: float, delta: float, horizon: int) -> float:
     With it, σ²/α ≤ σ̃² ≤ ασ² for all arms and all t ≤ T, and |S_t| ≤ 3(1 + κ²/λ)αq̄·d_eff, with
     probability 1 − δ. Theorem 2 spends half of its δ here: pass δ/2. In practice q̄ near 5 is
     accurate; `diagnostics.sketch_accuracy` measures how much.
+
+    Parameters
+    ----------
+    epsilon : float
+        ε, between 0 and 1: how far σ̃² may be from σ².
+    delta : float
+        δ, between 0 and 1: the probability that it is farther.
+    horizon : int
+        T, the number of observations that the promise is for.
+
+    Returns
+    -------
+    float
+        q̄, for ``Sampled(oversampling=q̄)``.
     """
     check_probability("epsilon", epsilon)
     check_probability("delta", delta)
     whole(horizon, "horizon")
-    return float(6 * alpha_of(epsilon) * np.log(4 * horizon / delta) / epsilon**2)
+    return float(6 * alpha_of(epsilon) * np.log(4 * horizon / delta) / epsilon**2)  # Thm. 1
 
 
 def alpha_of(epsilon: float) -> float:

@@ -28,7 +28,8 @@ from manyarms.sketch.linalg import EPS, TINY, check_finite, chunks, solve_lower
 from manyarms.typing import Array, Indices
 
 SPARE_ROWS = 32
-"""Rows are rebuilt when there are more than 2u + SPARE_ROWS of them."""
+"""Rows e_s beyond 2u after which they are rebuilt. Without spare ones, the rows of a few arms would
+be rebuilt at nearly every pull."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class ExactPosterior:
         cls, kernel: Kernel, rows: Array, counts: Array, sums: Array, regularization: float
     ) -> "ExactPosterior":
         """The posterior given the distinct rows observed, (u, d), with n and s of each, (u,)."""
+        # n equal rows with ridge λ are one row, their mean reward, with ridge λ/n.
         G = ridged_factor(kernel, rows, regularization / counts)
         return cls(kernel, rows, regularization, G, solve_lower(G, sums / counts))
 
@@ -59,9 +61,9 @@ class ExactPosterior:
         variance = np.empty(len(X))
         for rows in chunks(len(X), len(self.b)):
             E = self.coordinates(X[rows])
-            mean[rows] = E.T @ self.b
+            mean[rows] = E.T @ self.b  # Eq. 1
             left = diag[rows] - np.einsum("ij,ij->j", E, E)
-            variance[rows] = np.maximum(left, 0.0) / self.regularization
+            variance[rows] = np.maximum(left, 0.0) / self.regularization  # Eq. 2, over λ
         return mean, variance
 
 
@@ -105,7 +107,7 @@ class Covariance:
         made = Covariance.prior(rows, diag, self.kernel, self.regularization)
         if not self.n_rows:
             return made
-        pulls = self.pulls.items[: self.n_rows]
+        pulls = self.pulls.items[: self.n_rows]  # without those that are only supposed
         observed = pulls[:, 0].astype(np.intp)
         G = np.tril(self.rows[0].items[:, observed].T, -1)
         np.fill_diagonal(G, pulls[:, 1])
@@ -160,15 +162,21 @@ class Covariance:
     def posterior(self, history: History) -> ExactPosterior:
         """The posterior given all that was observed, in the order of the arms."""
         order = np.argsort(history.keys)
-        rows = self.arms[history.keys[order]]
-        n, s = history.counts[order], history.sums[order]
-        return ExactPosterior.fit(self.kernel, rows, n, s, self.regularization)
+        return ExactPosterior.fit(
+            self.kernel,
+            self.arms[history.keys[order]],
+            history.counts[order],
+            history.sums[order],
+            self.regularization,
+        )
 
     def _conditioned(self, arm: int, reward: float, weight: float) -> "Covariance":
         """After one reward."""
+        # c(x, i) = k(x, i) − Σ_s e_s(x) e_s(i), over what was observed and what is supposed.
         c = self.kernel(self.arms, self.arms[arm : arm + 1])[:, 0]
         for rows in self.rows:
             c -= rows.items.T @ rows.items[:, arm]
+        # λ/ω + c(i, i) is the variance of the reward itself: that of its noise and that of f(i).
         scale = np.sqrt(self.regularization / weight + self.diagonal[arm])
         e = c / scale
         with np.errstate(over="ignore", invalid="ignore"):
@@ -208,9 +216,11 @@ class Covariance:
         """
         pulled = history.keys
         with np.errstate(over="ignore", invalid="ignore"):
+            # a = N(s/n − μ_U)/λ, by the second of the two equations; then ‖μ‖² = aᵀμ_U.
             a = (history.sums - history.counts * self.mean[pulled]) / self.regularization
             norm = float(np.sqrt(max(0.0, float(self.mean[pulled] @ a))))
             explained = float(np.square(self.rows[0].items[:, pulled] @ a).sum())
         squared = norm**2
+        # A difference of two sums of u terms: it is not known to better than u·ε of either.
         left = max(squared - explained, len(a) * EPS * squared)
         return norm, float(np.sqrt(left / self.regularization / max(squared, TINY)))

@@ -23,16 +23,14 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from manyarms.errors import NumericalError
+from manyarms.sketch.linalg import PANEL
 from manyarms.typing import AnyArray, Array
 
 SPARE = 64
-"""Free places that a buffer starts with."""
+"""Free places, in items or in columns, that a buffer starts with: short runs never copy one."""
 WAITING = 64
 """Rows that wait at most. A fold of 64 costs 2.3 times a fold of one at m = 600 (LAPACK's
 tpqrt)."""
-PANEL = 32
-"""Columns of a panel of tpqrt: within 5 % of the fastest for m from 300 to 1,200 and 128 to 1,024
-rows."""
 
 
 class Stack:
@@ -61,9 +59,11 @@ class Stack:
         stop = n + len(more)
         grown = object.__new__(Stack)
         if self._written[0] == n and stop <= len(self._buffer):
+            # Nobody has written behind what this value sees: go on in the same buffer.
             grown._buffer = self._buffer
             grown._written = self._written
         else:
+            # Half as much again: n items are copied O(1) times each over all appends.
             grown._buffer = np.empty(
                 (SPARE + stop + n // 2, *self._buffer.shape[1:]), dtype=self._buffer.dtype
             )
@@ -137,23 +137,21 @@ class Triangle:
 
     def solve(self, b: Array) -> Array:
         """T⁻¹b, b (n,) or (n, k)."""
-        if not b.size:
-            return np.zeros(b.shape)
-        if b.ndim == 1:
-            return np.asarray(blas.dtpsv(self.n, self.packed.items, b, trans=1))
-        if b.shape[1] == 1:
-            return np.asarray(blas.dtpsv(self.n, self.packed.items, b[:, 0], trans=1))[:, None]
-        return np.asarray(blas.dtrsm(1.0, self.upper, b, trans_a=1))
+        return self._solve(b, 1)
 
     def solve_transposed(self, b: Array) -> Array:
         """T⁻ᵀb, b (n,) or (n, k)."""
+        return self._solve(b, 0)
+
+    def _solve(self, b: Array, trans: int) -> Array:
+        # BLAS reads columns: the packed rows of T are the packed columns of Tᵀ, hence `trans`.
         if not b.size:
             return np.zeros(b.shape)
         if b.ndim == 1:
-            return np.asarray(blas.dtpsv(self.n, self.packed.items, b))
+            return np.asarray(blas.dtpsv(self.n, self.packed.items, b, trans=trans))
         if b.shape[1] == 1:
-            return np.asarray(blas.dtpsv(self.n, self.packed.items, b[:, 0]))[:, None]
-        return np.asarray(blas.dtrsm(1.0, self.upper, b))
+            return np.asarray(blas.dtpsv(self.n, self.packed.items, b[:, 0], trans=trans))[:, None]
+        return np.asarray(blas.dtrsm(1.0, self.upper, b, trans_a=trans))
 
     def transposed_product(self, x: Array) -> Array:
         """Tᵀx, x (n,)."""
@@ -186,9 +184,7 @@ class Factor:
     regularization: float  # λ
     C: Triangle
     R: Triangle  # (J, J) of the rows waiting
-    _rows: (
-        Stack  # (J, ≥ m) B beside Y, the rows ψ: (J, 2, ≥ m), zero beyond the coordinates of then
-    )
+    _rows: Stack  # (J, 2, ≥ m) rows of B and the ψ themselves, zero beyond the coordinates of then
     log_det: float  # ln det(V/λ)
 
     @classmethod
@@ -213,10 +209,11 @@ class Factor:
     def grown(self) -> "Factor":
         """With one more coordinate, in which nothing was observed: V becomes blockdiag(V, λ)."""
         row = np.zeros(self.m + 1)
-        row[-1] = np.sqrt(self.regularization)
+        row[-1] = np.sqrt(self.regularization)  # √λ: the corner λ of V as its factor's diagonal
         rows = self._rows
         width = rows.items.shape[2]
         if self.m == width:
+            # The rows that wait need one column more: twice as many, so that this is rare.
             wider = np.zeros((rows.n, 2, 2 * width))
             wider[:, :, :width] = rows.items
             rows = Stack(wider)
@@ -234,6 +231,7 @@ class Factor:
 
     def norm(self, x: Array) -> float:
         """√(xᵀVx) of x (m,)."""
+        # xᵀC(I + BᵀB)Cᵀx.
         inside = self.C.transposed_product(x)
         waiting = self._B @ inside
         return float(np.sqrt(inside @ inside + waiting @ waiting))
@@ -250,7 +248,7 @@ class Factor:
         # the errors of R would grow from row to row.
         corner = sqrt(max(1.0, 1.0 + float(b @ b) - float(t @ t)))
         R = self.R.appended(np.concatenate((t, (corner,))))
-        log_det = self.log_det + 2 * log(pivot)
+        log_det = self.log_det + 2 * log(pivot)  # det(V + ψψᵀ) = det V·(1 + ψᵀV⁻¹ψ)
         return Factor(self.regularization, self.C, R, self._rows.appended(row), log_det)
 
     @cached_property

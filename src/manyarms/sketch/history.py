@@ -44,9 +44,11 @@ class History:
         rows."""
         places = dict(self.places)
         contents = [row.tobytes() for row in rows + 0.0]  # −0 is 0
+        # A row that is new gets the next place, and a row that comes twice the place it has.
         at = np.array([places.setdefault(each, len(places)) for each in contents], dtype=np.intp)
         new = np.flatnonzero(at >= len(self.keys))
         new = new[np.unique(at[new], return_index=True)[1]]
+        # A row first given by value (−1) may turn out to be an arm of the table.
         numbers = np.concatenate([self.keys, keys[new]])
         numbers[at] = np.maximum(numbers[at], keys)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -79,7 +81,7 @@ def _added(before: Array, at: Indices, more: Array, n: int) -> Array:
 def by_arm(arms: Indices, rewards: Array, weights: Array) -> tuple[Indices, Array, Array]:
     """Each arm once, in index order: its number, weighted mean reward and total weight."""
     if len(arms) == 1:
-        return arms, rewards, weights
+        return arms, rewards, weights  # the usual call: what follows would take longer than a step
     distinct, at = np.unique(arms, return_inverse=True)
     if len(distinct) == len(arms):
         order = np.argsort(arms, kind="stable")

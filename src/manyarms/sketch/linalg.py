@@ -10,13 +10,19 @@ from manyarms.errors import NumericalError
 from manyarms.typing import Array, Indices
 
 EPS = float(np.finfo(np.float64).eps)
+"""ε, the distance from 1 to the next float64: relative."""
 TINY = float(np.finfo(np.float64).tiny)
+"""The smallest normal float64, 2.2e-308: what a divisor that may be 0 is held above."""
 CHUNK_ENTRIES = 1 << 19
 """Entries of a matrix (rows, m) computed at a time when many rows are scored: 4 MiB of float64."""
 BLOCK = 64
 """Rows of a triangular matrix in a product: more would multiply more zeros."""
-WELL = 1e-2
-"""Roots of pivots, of κ, above which a product with the inverse is as good as a solution."""
+PANEL = 32
+"""Columns of a panel of LAPACK's tpqrt: within 5 % of the fastest for m from 300 to 1,200 and 128
+to 1,024 rows."""
+INVERTIBLE = 1e-2
+"""Roots of pivots, in units of κ, above which L⁻¹ is formed: the rounding error of a product with
+it grows with the condition number of L, which large pivots keep moderate."""
 
 
 def chunks(n_rows: int, m: int) -> list[slice]:
@@ -28,7 +34,9 @@ def chunks(n_rows: int, m: int) -> list[slice]:
 def check_rounding(regularization: float, diag: Array, counts: Array) -> None:
     """Raise NumericalError where an arm's evidence n·κ²/λ leaves float64 no digits; k(x, x) and n
     of all arms pulled."""
-    kappa2, most = float(diag.max()), float(counts.max())
+    kappa2 = float(diag.max())
+    most = float(counts.max())
+    # K + λN⁻¹ in float64 has the error ε·κ²; λ/n below it is lost.
     if regularization <= EPS * kappa2 * most:
         raise NumericalError(
             f"λ = {regularization:.3g} is below the rounding of k(x, x) = {kappa2:.3g} times "
@@ -52,7 +60,7 @@ def represented_below(
     What must vanish is n·r/λ, the error on the arm pulled most, so a tolerance relative to k alone
     would be wrong at small λ or after many pulls.
     """
-    rounding = 2 * n_inducing * EPS * kappa2
+    rounding = 2 * n_inducing * EPS * kappa2  # of r, a difference of sums of m terms up to κ²
     return float(max(rounding, 1e-10 * regularization / max(1.0, max_count)))
 
 
@@ -69,9 +77,10 @@ def pivoted_cholesky(
     """
     factor, order, rank, _ = lapack.dpstrf(K, tol=tolerance, lower=1)
     rank = rank if np.diag(K).max() > tolerance else 0  # LAPACK takes the first pivot in any case
-    order = order.astype(np.intp) - 1
+    order = order.astype(np.intp) - 1  # LAPACK counts from 1
     L = np.asfortranarray(np.tril(factor))
     L[:, rank:] = 0.0
+    # r(x) = k(x, x) − ‖z(x)‖²: the rows of L are the embeddings of K's rows on the pivots.
     residual = np.empty(len(K))
     residual[order] = np.diag(K)[order] - np.einsum("ij,ij->i", L, L)
     residual[order[:rank]] = 0.0
@@ -105,9 +114,10 @@ def updated_cholesky(C: Array, Y: Array, B: Array) -> tuple[Array, Array]:
     """
     if not len(C):
         return C, B
-    R, V, T, _ = lapack.dtpqrt(0, min(len(C), 32), np.asfortranarray(C.T), np.asfortranarray(Y))
+    R, V, T, _ = lapack.dtpqrt(0, min(len(C), PANEL), np.asfortranarray(C.T), np.asfortranarray(Y))
     rest = np.zeros((len(Y), B.shape[1]), order="F")
     rotated, _, _ = lapack.dtpmqrt(0, V, T, np.asfortranarray(B), rest, trans="T")
+    # QR leaves the signs of R's rows open; a Cholesky factor has a positive diagonal.
     signs = np.where(np.diag(R) < 0, -1.0, 1.0)
     return np.asfortranarray((signs[:, None] * R).T), signs[:, None] * rotated
 
@@ -129,17 +139,19 @@ def solver(L: Array) -> Callable[[Array], Array]:
     triangular routines do not; with blocks of L⁻¹ where rounding allows, which is faster still
     where m is small.
     """
-    if L.size and np.diag(L).min() >= WELL * np.sqrt(np.einsum("ij,ij->i", L, L).max()):
+    kappa = np.sqrt(np.einsum("ij,ij->i", L, L).max(initial=0.0))  # as (LLᵀ)_ii = k(x_i, x_i)
+    if L.size and np.diag(L).min() >= INVERTIBLE * kappa:
         return partial(lower_product, solve_lower(L, np.eye(len(L), order="F")))
 
     def solve(B: Array) -> Array:
         X = np.array(B, order="C")
         for start in range(0, len(L), BLOCK):
-            rows, stop = X[start : start + BLOCK], start + BLOCK
+            stop = start + BLOCK
+            rows = X[start:stop]
+            # L₁₁X₁ = B₁ − L₁₀X₀: a product of matrices, then a small triangle, in place.
             rows -= L[start:stop, :start] @ X[:start]
-            blas.dtrsm(
-                1.0, L[start:stop, start:stop], rows.T, side=1, lower=1, trans_a=1, overwrite_b=1
-            )  # in place
+            corner = L[start:stop, start:stop]
+            blas.dtrsm(1.0, corner, rows.T, side=1, lower=1, trans_a=1, overwrite_b=1)
         return X
 
     return solve
@@ -147,20 +159,20 @@ def solver(L: Array) -> Callable[[Array], Array]:
 
 def solve_lower(L: Array, B: Array) -> Array:
     """L⁻¹B for a lower triangular L, B (m,) or (m, n); a column-major B is overwritten."""
-    if not B.size:
-        return B
-    return np.asarray(blas.dtrsm(1.0, L, B.reshape(len(B), -1), lower=1, overwrite_b=1)).reshape(
-        B.shape
-    )
+    return _solve(L, B, 0)
 
 
 def solve_transposed(L: Array, B: Array) -> Array:
     """L⁻ᵀB for a lower triangular L, B (m,) or (m, n); a column-major B is overwritten."""
+    return _solve(L, B, 1)
+
+
+def _solve(L: Array, B: Array, transposed: int) -> Array:
     if not B.size:
         return B
-    return np.asarray(
-        blas.dtrsm(1.0, L, B.reshape(len(B), -1), lower=1, trans_a=1, overwrite_b=1)
-    ).reshape(B.shape)
+    columns = B.reshape(len(B), -1)
+    solved = blas.dtrsm(1.0, L, columns, lower=1, trans_a=transposed, overwrite_b=1)
+    return np.asarray(solved).reshape(B.shape)
 
 
 def squares(B: Array) -> Array:

@@ -19,9 +19,8 @@ class Log:
     """Arms by number with |W_s|, weight ω and mean reward: with the rows of W, all that a belief of
     frozen features is."""
 
-    _entries: Stack = field(
-        default_factory=_no_entries
-    )  # (n, 4); numbers of arms are exact in float64
+    # (n, 4), a row for each observation; numbers of arms are exact in float64.
+    _entries: Stack = field(default_factory=_no_entries)
 
     def added(self, arms: Indices, sizes: Indices, weights: Array, rewards: Array) -> "Log":
         """The log with more entries, (n,) each."""

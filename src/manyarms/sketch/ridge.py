@@ -51,7 +51,7 @@ class Ridge:
     def fit(cls, features: Array, counts: Array, sums: Array, regularization: float) -> "Ridge":
         """The regression on features (u, m), given the weight n and the reward sum s (u,) of
         each."""
-        V = (features * counts[:, None]).T @ features
+        V = (features * counts[:, None]).T @ features  # Σ nφφᵀ, and λI
         V[np.diag_indices_from(V)] += regularization
         C = cholesky(V)
         return cls(regularization, C, solve_lower(C, features.T @ sums))
@@ -60,6 +60,7 @@ class Ridge:
         """The regression with these observations, (k, m) and (k,)."""
         roots = np.sqrt(weights)
         Y = roots[:, None] * features
+        # Σ ω y φ = Cc, so that C′⁻¹ of it and of what is new is c′.
         C, rotated = updated_cholesky(self.C, Y, self.c[:, None])
         with np.errstate(over="ignore", invalid="ignore"):
             c = rotated[:, 0] + solve_lower(C, Y.T @ (roots * rewards))
@@ -78,6 +79,7 @@ class Ridge:
         C, Y = self.last
         if len(Y) >= len(C) or self.log_det - settled > np.log(SHRUNK):
             return self.leverage(features), self.log_det
+        # NNᵀ = I + YV⁻¹Yᵀ, and φᵀV⁻¹Yᵀ(NNᵀ)⁻¹YV⁻¹φ = ‖N⁻¹YV⁻¹φ‖² is what σ² falls by.
         G = solve_lower(C, Y.T.copy())
         N = cholesky(np.eye(len(Y)) + G.T @ G)
         H = solve_lower(N, (features @ solve_transposed(C, G)).T)
@@ -155,6 +157,7 @@ class SketchedRidge:
         B = np.vstack([np.sqrt(self.values)[:, None] * self.directions, rows])
         _, roots, directions = np.linalg.svd(B, full_matrices=False)
         values = np.square(roots)
+        # Liberty's shrink: ρ, the (m + 1)-th squared singular value, is taken from all.
         shrink = float(values[m]) if len(values) > m else 0.0
         return replace(
             self,
@@ -199,7 +202,7 @@ class SketchedRidge:
     @property
     def log_det(self) -> float:
         """A bound on log det(V/λ), by AᵀA ⪯ BᵀB + ρ̄I."""
-        eigenvalues = np.zeros(len(self.b))
+        eigenvalues = np.zeros(len(self.b))  # of BᵀB, 0 outside its directions
         eigenvalues[: len(self.values)] = self.values
         return float(np.log1p((eigenvalues + self.lost) / self.regularization).sum())
 
