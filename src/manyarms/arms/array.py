@@ -71,8 +71,11 @@ def _read(path: Path) -> AnyArray:
     if path.suffix == ".npy":
         try:
             mapped: AnyArray = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise ArmsError(f"cannot read {path}: {error}") from error
+        except Exception as error:  # NumPy evaluates the header as Python: anything may come of it
+            raise ArmsError(
+                f"cannot read {path}: it is no .npy file of numbers, or damaged ({error}); write "
+                "it again"
+            ) from error
         return mapped
     if path.suffix != ".parquet":
         raise ArmsError(f"arms come from a .npy or a .parquet file, got {path}")
