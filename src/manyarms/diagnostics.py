@@ -14,7 +14,7 @@ from manyarms.arms import as_rows
 from manyarms.beliefs.sampled import Drawn
 from manyarms.errors import ParameterError, StateError
 from manyarms.kernels import as_kernel
-from manyarms.numbers import check_probability, real, whole
+from manyarms.numbers import probability, real, whole
 from manyarms.policies.policy import Policy
 from manyarms.sketch.confidence import Evidence, Theory
 from manyarms.sketch.dictionary import alpha_of
@@ -52,7 +52,7 @@ class Sandwich(NamedTuple):
 
     def holds(self, epsilon: float) -> bool:
         """Theorem 1: σ²/α ≤ σ̃² ≤ ασ², α = (1 + ε)/(1 − ε)."""
-        check_probability("epsilon", epsilon)
+        probability("epsilon", epsilon)
         alpha = alpha_of(epsilon)
         return 1 / alpha <= self.low and self.high <= alpha
 
@@ -123,7 +123,7 @@ def dictionary_size_bound(
     regularization: float,
 ) -> float:
     """Theorem 1: |S_t| ≤ 3(1 + κ²/λ) α q̄ d_eff, κ² a bound on k(x, x)."""
-    check_probability("epsilon", epsilon)
+    probability("epsilon", epsilon)
     real(oversampling, "oversampling", "positive", above=0)
     real(effective_dimension, "effective_dimension", "non-negative", at_least=0)
     kappa2, regularization = _kappa2(kappa2), _variance(regularization)

@@ -13,6 +13,8 @@ LARGEST = 1e100
 whose largest number is 1.8e308."""
 MOST_AT_ONCE = 1_000_000
 """Arms that may be asked for in one call: more cannot be meant."""
+LONGEST_BATCH = 10_000
+"""Arms of a batch of no given size, at most: where variances are tiny no rule would end it."""
 LARGEST_SEED = 2**128 - 1
 """As many bits as NumPy's own seeds have."""
 _NO_NUMBERS = (bool, np.complexfloating, np.timedelta64)
@@ -49,12 +51,34 @@ def whole(
     error: type[ManyArmsError] = ParameterError,
 ) -> int:
     """A whole number from `at_least`, to `at_most` where that is given."""
-    if isinstance(value, Integral) and not isinstance(value, _NO_NUMBERS):
+    if is_whole(value):
         number = int(value)
         if number >= at_least and (at_most is None or number <= at_most):
             return number
     end = "" if at_most is None else f" to {at_most:,}"
     raise error(f"{name} must be a whole number from {at_least}{end}, got {shortened(value)}")
+
+
+def store(thing: object, **values: Any) -> None:
+    """Set fields of a frozen dataclass while it is made: numbers of other types become plain."""
+    for name, value in values.items():
+        object.__setattr__(thing, name, value)
+
+
+def is_whole(value: Any) -> bool:
+    """A whole number, of Python or NumPy; truths and spans of time are none."""
+    return isinstance(value, Integral) and not isinstance(value, _NO_NUMBERS)
+
+
+def items_of(values: Any) -> list[Any] | None:
+    """What is in a sequence, an array, a series or another iterable; None where it is none, or is
+    text."""
+    if isinstance(values, str | bytes):
+        return None
+    try:
+        return list(values)
+    except TypeError:  # an array of no dimension says that it is iterable, and is not
+        return None
 
 
 def shortened(thing: Any) -> str:
@@ -66,6 +90,6 @@ def shortened(thing: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-def check_probability(name: str, value: float) -> None:
-    """Raise ParameterError unless 0 < value < 1."""
-    real(value, name, "strictly between 0 and 1", above=0, below=1)
+def probability(name: str, value: float) -> float:
+    """A number strictly between 0 and 1."""
+    return real(value, name, "strictly between 0 and 1", above=0, below=1)

@@ -18,6 +18,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -161,7 +162,7 @@ def reads(kind: str) -> list[Callable[[Path], object]]:
     ]
 
 
-def _work(kind: str, number: int, seed: int, folder: Path, answer: "object") -> None:
+def _work(kind: str, number: int, seed: int, folder: Path, answer: Connection) -> None:
     """Read so many files; sends what came of it."""
     warnings.simplefilter("ignore")
     files, read = written(kind), reads(kind)
@@ -185,7 +186,7 @@ def _work(kind: str, number: int, seed: int, folder: Path, answer: "object") -> 
                 (folder / f"{kind}-{seed + i}").write_bytes(data)
             slowest = max(slowest, time.monotonic() - start)
     used = [resource.getrusage(who).ru_maxrss // 1024 for who in (0, -1)]
-    answer.send((Outcome(n_read, n_refused, slowest, *used), faults))  # type: ignore[attr-defined]
+    answer.send((Outcome(n_read, n_refused, slowest, *used), faults))
 
 
 def run(kind: str, number: int, folder: Path, seed: int = 0) -> Outcome:

@@ -13,14 +13,13 @@ Encoded rows have the numbers first, in the order given, then the choices.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 
 from manyarms.arms.array import as_rows
 from manyarms.errors import ArmsError, ParameterError
-from manyarms.numbers import real, shortened, whole
+from manyarms.numbers import is_whole, items_of, real, shortened, whole
 from manyarms.pool.columns import Feature
 from manyarms.typing import Array, ArrayLike
 
@@ -347,7 +346,7 @@ class Box:
 
 def finite_rows(rows: ArrayLike, dimension: int) -> Array:
     """A copy (n, d) of rows that are given, n = 0 where there are none."""
-    if isinstance(rows, tuple | list | np.ndarray) and not len(rows):
+    if items_of(rows) == []:
         return np.zeros((0, dimension))
     return np.array(as_rows(rows, dimension), dtype=np.float64)
 
@@ -371,25 +370,25 @@ def _column(name: str, value: Any) -> Range | Choice:
             f'{name!r} must be (low, high), (low, high, "log") or a list of levels, got {value!r}'
         )
     low, high = (real(end, f"an end of {name!r}", "a finite number") for end in value[:2])
-    is_whole = all(isinstance(end, Integral) for end in value[:2])
-    if is_whole and max(abs(low), abs(high)) > LARGEST_WHOLE:
+    are_whole = all(map(is_whole, value[:2]))
+    if are_whole and max(abs(low), abs(high)) > LARGEST_WHOLE:
         raise ParameterError(
             f"{name!r} is of whole numbers, which must be at most 2⁵³ in size, got "
             f"{shortened(value)}; write {low:.3g} and {high:.3g} for all numbers between"
         )
     return Range(
         name,
-        int(low) if is_whole else low,
-        int(high) if is_whole else high,
+        int(low) if are_whole else low,
+        int(high) if are_whole else high,
         log=len(value) == 3,
-        whole=is_whole,
+        whole=are_whole,
     )
 
 
 def _ranges(bounds: ArrayLike) -> list[Range | Choice]:
     try:
         array = np.asarray(bounds, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ParameterError(f"bounds must be numbers of shape (d, 2), got {bounds!r}") from error
     if array.ndim != 2 or array.shape[1] != 2 or not len(array) or not np.isfinite(array).all():
         raise ParameterError(

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from manyarms.errors import KernelError
+from manyarms.errors import ArmsError, KernelError
 from manyarms.kernels.adapters import FromObject, Pairwise
 from manyarms.kernels.base import Kernel, Product, Scaled, Sum
-from manyarms.numbers import shortened
+from manyarms.numbers import items_of, shortened
 from manyarms.typing import Array
 
 NOTHING = -1.0
@@ -41,7 +41,12 @@ class ObjectKernel(Kernel):
 
     def encode(self, objects: Sequence[Any]) -> Array:
         """A row for each object."""
-        return self.encoder.encode(objects)
+        listed = items_of(objects)
+        if listed is None:
+            raise ArmsError(
+                f"{self!r} takes a sequence of objects, such as a list, got {shortened(objects)}"
+            )
+        return self.encoder.encode(listed)
 
 
 class OnObjects(Pairwise, ObjectKernel):

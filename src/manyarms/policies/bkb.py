@@ -123,4 +123,8 @@ class BKB(Policy):
         allows, both beside the table itself; ``seconds`` is a pass over all arms, of which a run
         needs a few, timed on this machine with an RBF kernel.
         """
-        return estimate(whole(n_arms, "n_arms"), whole(n_features, "n_features"), whole(m, "m"))
+        return estimate(
+            whole(n_arms, "n_arms", at_most=10**15),
+            whole(n_features, "n_features", at_most=10**5),
+            whole(m, "m", at_most=10**5),
+        )

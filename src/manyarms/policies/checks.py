@@ -19,7 +19,10 @@ def as_arms(arms: Any, n_arms: int) -> Indices:
     if type(arms) is np.ndarray and arms.dtype == np.intp and arms.shape == (1,):
         if 0 <= arms[0] < n_arms:  # what `choose` returned: most calls
             return arms
-    elif isinstance(arms, tuple | list | np.ndarray) and not len(arms):
+    elif isinstance(arms, np.ndarray):
+        if arms.shape[:1] == (0,):
+            return NO_ARMS
+    elif isinstance(arms, tuple | list) and not arms:
         return NO_ARMS
     array = _vector(arms, "arms", ArmsError)
     if array.size == 0:

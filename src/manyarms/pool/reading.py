@@ -13,7 +13,7 @@ import polars as pl
 
 from manyarms.arms import parquet
 from manyarms.errors import ArmsError, ParameterError
-from manyarms.numbers import shortened
+from manyarms.numbers import items_of, shortened
 from manyarms.pool.forked import check_threads
 from manyarms.pool.formulas import unmarked, unmarked_name
 from manyarms.pool.unpacking import Source, check_file, opened, unpacked
@@ -278,8 +278,8 @@ def _arrow_levels(table: Any) -> dict[str, Levels]:
 
 
 def read_dicts(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    dicts = list(rows) if isinstance(rows, Iterable) else rows
-    if not isinstance(dicts, list) or not all(isinstance(row, Mapping) for row in dicts):
+    dicts = items_of(rows)
+    if dicts is None or not all(isinstance(row, Mapping) for row in dicts):
         raise ArmsError(
             f"rows must be dicts, one for each candidate, got {type(rows).__name__} of other things"
         )
@@ -293,11 +293,8 @@ def read_dicts(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def as_series(name: str, values: list[Any]) -> pl.Series:
+    values = [value.item() if isinstance(value, np.generic) else value for value in values]
     kinds = set(map(type, values)) - {type(None)}
-    if any(issubclass(kind, np.generic) for kind in kinds):
-        return as_series(
-            name, [value.item() if isinstance(value, np.generic) else value for value in values]
-        )
     if float in kinds and kinds - {float, int}:
         values = [
             None if isinstance(value, float) and np.isnan(value) else value for value in values
@@ -310,7 +307,7 @@ def as_series(name: str, values: list[Any]) -> pl.Series:
             dtype=pl.Float64() if kinds == {float, int} else None,
             strict=kinds != {float, int},
         )
-    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+    except (Exception, pl.exceptions.PanicException) as error:  # polars trips over many a mixture
         came = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise ArmsError(
             f"column {name!r} must hold values of one type, got {came}; convert them first "
@@ -335,7 +332,7 @@ def read_array(X: ArrayLike, names: Sequence[str] | None) -> pl.DataFrame:
         )
     width = array.shape[1]
     given = [f"x{j}" for j in range(width)] if names is None else names
-    listed = list(given) if isinstance(given, Iterable) else []
+    listed = items_of(given) or []
     strings = [str(name) for name in listed if isinstance(name, str)]
     if len(strings) != len(listed) or len(strings) != width or len(set(strings)) < width:
         raise ParameterError(
