@@ -13,7 +13,7 @@ LARGEST = 1e100
 whose largest number is 1.8e308."""
 MOST_AT_ONCE = 1_000_000
 """Arms that may be asked for in one call: more cannot be meant."""
-LONGEST_BATCH = 10_000
+LONGEST_BATCH = 1000
 """Arms of a batch of no given size, at most: where variances are tiny no rule would end it."""
 LARGEST_SEED = 2**128 - 1
 """As many bits as NumPy's own seeds have."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from manyarms.arms.array import as_rows
 from manyarms.errors import ArmsError, ParameterError
-from manyarms.numbers import is_whole, items_of, real, shortened, whole
+from manyarms.numbers import MOST_AT_ONCE, is_whole, items_of, real, shortened, whole
 from manyarms.pool.columns import Feature
 from manyarms.typing import Array, ArrayLike
 
@@ -312,7 +312,7 @@ class Box:
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """Rows drawn uniformly, (n, d)."""
-        n = whole(n, "n", at_least=0)
+        n = whole(n, "n", at_least=0, at_most=MOST_AT_ONCE)
         if not isinstance(rng, np.random.Generator):
             raise ParameterError(f"rng must be a numpy Generator, got {shortened(rng)}")
         return np.column_stack([column.sample(n, rng) for column in self._encoded])

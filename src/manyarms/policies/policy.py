@@ -244,7 +244,7 @@ class Policy:
 
         With ``n=None`` a rule ends the batch (`batches`): arms are added while those before them,
         pending ones included, have 1 + Σσ̃²(x_s) ≤ C, with the variances of now. Batches grow as
-        variances shrink, up to 10,000 arms, and are empty while what is pending must be awaited.
+        variances shrink, up to 1,000 arms, and are empty while what is pending must be awaited.
         The radius is the policy's own.
 
         With `arms`, rows (k, d), the choice is among these instead of the policy's own, and is

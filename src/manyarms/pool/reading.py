@@ -2,6 +2,8 @@
 
 import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -42,6 +44,10 @@ FOREIGN = (
     pl.exceptions.PolarsError,
 )
 """What other libraries raise at a table that they cannot read."""
+PLAIN = {bool, int, float, str}
+"""Types of which polars takes a mixture, or refuses it."""
+KNOWN = (*PLAIN, bytes, list, Decimal, date, time, timedelta)
+"""Types that a column can have; any other is an object to it."""
 TYPED = 10_000
 """Rows of a CSV file that its types are guessed from; all, where that fails."""
 
@@ -293,26 +299,47 @@ def read_dicts(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def as_series(name: str, values: list[Any]) -> pl.Series:
-    values = [value.item() if isinstance(value, np.generic) else value for value in values]
-    kinds = set(map(type, values)) - {type(None)}
+    """One column. Polars guesses types by a look at the values, and may end the process over a
+    mixture: it gets values of one type, or numbers."""
+    values = [_plain(value) for value in values]
+    kinds = _kinds(values)
     if float in kinds and kinds - {float, int}:
         values = [
             None if isinstance(value, float) and np.isnan(value) else value for value in values
         ]
-        kinds = set(map(type, values)) - {type(None)}
+        kinds = _kinds(values)
     try:
-        return pl.Series(
-            name,
-            values,
-            dtype=pl.Float64() if kinds == {float, int} else None,
-            strict=kinds != {float, int},
-        )
-    except (Exception, pl.exceptions.PanicException) as error:  # polars trips over many a mixture
+        if kinds == {float, int}:
+            return pl.Series(name, values, dtype=pl.Float64(), strict=False)
+        if len(kinds) > 1 and not kinds <= PLAIN:
+            raise TypeError("not a mixture of such")
+        if list in kinds:
+            within = _kinds(chain.from_iterable(value for value in values if value is not None))
+            if not (within <= {bool, int, float} or within == {str}):
+                raise TypeError("lists hold numbers, or text")
+        is_known = all(issubclass(kind, KNOWN) for kind in kinds)
+        return pl.Series(name, values, dtype=None if is_known else pl.Object())
+    except (Exception, pl.exceptions.PanicException) as error:
         came = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise ArmsError(
             f"column {name!r} must hold values of one type, got {came}; convert them first "
             f"({_said(error)})"
         ) from error
+
+
+def _plain(value: Any) -> Any:
+    """A scalar of NumPy as one of Python, a sequence as a list."""
+    if isinstance(value, np.longdouble) or (isinstance(value, Decimal) and not value.is_finite()):
+        return float(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray) and value.ndim:
+        return value.tolist()
+    return list(value) if isinstance(value, tuple | range) else value
+
+
+def _kinds(values: Iterable[Any]) -> set[type]:
+    return set(map(type, values)) - {type(None)}
 
 
 def read_array(X: ArrayLike, names: Sequence[str] | None) -> pl.DataFrame:
