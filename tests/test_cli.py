@@ -1,11 +1,13 @@
 """The command line: every command with good input and with bad, files as spreadsheets write them, no traceback ever."""
 
+import ast
 import json
 import os
 import re
 import shlex
 import shutil
 import sqlite3
+import subprocess
 import sys
 from pathlib import Path
 
@@ -17,13 +19,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import manyarms as ma
-from manyarms.cli.app import WORDS
-from manyarms.cli.commands import COMMANDS, app
+from manyarms.cli.app import WORDS, on_the_command_line
+from manyarms.cli.commands import COMMANDS, app_for, function_of
 from manyarms.cli.pages import KINDS
 from manyarms.study.copies import copied
 
 ROOT = Path(__file__).parent.parent
-NAMES = [command.__name__.rstrip("_") for commands in COMMANDS.values() for command in commands]
+NAMES = [name for commands in COMMANDS.values() for name in commands]
 SOLVENTS = {"water": 0.0, "ethanol": 20.0, "toluene": 10.0}
 TABLE = "name,solvent,temperature,dose\n" + "".join(
     f"{solvent}-{t},{solvent},{t},{0.5 + t / 7:.3f}\n"
@@ -73,6 +75,17 @@ def test_help_has_an_example_and_every_command_answers_in_json(name):
     assert "--json" in text
 
 
+def test_the_list_of_commands_says_what_the_command_says_and_loads_none():
+    for commands in COMMANDS.values():
+        for name, command in commands.items():
+            assert function_of(name, command).__doc__.startswith(f"{command.summary}\n")
+    probe = "from manyarms.cli import main; import sys; main(['--help']); print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    *page, loaded = ran.stdout.splitlines()
+    assert "candidates of best estimate" in " ".join(page)
+    assert not {"numpy", "polars", "sqlalchemy"} & set(loaded.split())
+
+
 def test_without_a_command_there_is_help():
     assert "init" in manyarms().out
     assert manyarms("--version").out.strip() == ma.__version__
@@ -80,7 +93,7 @@ def test_without_a_command_there_is_help():
 
 def options_of(name):
     """As they are written in full."""
-    parameters = typer.main.get_command(app).commands[name].params
+    parameters = typer.main.get_command(app_for([name])).commands[name].params
     return {
         option
         for each in parameters
@@ -91,15 +104,11 @@ def options_of(name):
 
 def test_the_page_lists_every_command_option_and_exit_code():
     page = (ROOT / "docs" / "cli.md").read_text()
-    for commands in COMMANDS.values():
-        for command in commands:
-            name = command.__name__.rstrip("_")
-            section = re.search(rf"^### {name}\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
-            assert section, name
-            for option in options_of(name):
-                assert option in section.group(1) + page.split("\n## Commands")[0], (
-                    f"{name} {option}"
-                )
+    for name in NAMES:
+        section = re.search(rf"^### {name}\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
+        assert section, name
+        for option in options_of(name):
+            assert option in section.group(1) + page.split("\n## Commands")[0], f"{name} {option}"
     for code in (0, 1, 2, 3, 4, 5, 130):
         assert re.search(rf"^\| {code} \|", page, re.MULTILINE), code
 
@@ -130,31 +139,66 @@ def test_the_tutorial_runs(folder, monkeypatch):
     assert (folder / "report.html").stat().st_size > 1e6
 
 
-def test_words_of_the_library_become_those_of_the_program(lab):
-    sources = "".join(
-        path.read_text()
+HOLES = "name,x,when\na,1,\nb,,\n{c},x,2020-01-01\n"
+SENTENCES = [  # what is typed, and how the sentence ends
+    (["status", "no.db"], "make one with `manyarms init`, or check the path"),
+    (["init", "lab.db", "--pool", "recipes.csv", "--maximize"], "open it with `manyarms status`"),
+    (["top", "new.db"], "call `manyarms tell` first"),
+    (["init", "n.db", "--pool", "holes.csv", "--minimize"], "leave the row out (--missing drop)"),
+    (
+        ["init", "n.db", "--pool", "dates.csv", "--minimize"],
+        "by --column 'the day=categorical', or leave it out by --column 'the day=ignore'",
+    ),
+    (
+        ["init", "n.db", "--pool", "recipes.csv", "--minimize", "--column", "solvent=ordered"],
+        "in order, --column solvent=ethanol,toluene,water",
+    ),
+    (
+        ["init", "n.db", "--pool", "recipes.csv", "--minimize", "--column", "name=continuous"],
+        "correct the value, leave the row out, or declare another type by --column 'name=…'",
+    ),
+    (["init", "n.db", "--pool", "recipes.csv", "--minimize", "--missing", "x"], "got 'x'"),
+    (["init", "n.db", "--pool", "book.csv", "--minimize"], "save the sheet as CSV"),
+    (["tell", "lab.db", "{0}", "3"], "no candidate has the id '{0}'; ids are strings such as"),
+]
+
+
+@pytest.mark.parametrize(("typed", "end"), SENTENCES, ids=lambda x: x if isinstance(x, str) else "")
+def test_a_sentence_is_made_of_what_the_error_holds(lab, monkeypatch, typed, end):
+    monkeypatch.chdir(lab.parent)
+    Path("holes.csv").write_text("name,x\na,1\nb,\nc,3\n")
+    Path("dates.csv").write_text("name,the day\na,2020-01-01\nb,2020-01-02\n")
+    Path("book.csv").write_bytes(b"PK\x03\x04,b\n\xff,\xfe\n")
+    manyarms("init", "new.db", "--pool", "recipes.csv", "--id", "name", "--maximize")
+    answer = manyarms(*typed, code=2)
+    assert_one_line(answer)
+    assert end in answer.err
+    for name in set(WORDS) - {"noise", "id", "level", "kernel", "columns"}:  # words of English too
+        assert f" {name} " not in answer.err, "a name of the library"
+    assert "columns=" not in answer.err
+
+
+def test_all_advice_has_words_on_the_command_line():
+    """Every option or call that an error of the library names."""
+    found = [
+        node.args[1]
         for path in (ROOT / "src" / "manyarms").rglob("*.py")
-        if "cli" not in path.parts
-    )
-    for message, expected in [
-        (
-            "there is no study x; make one with Study.create, or check the path",
-            "make one with `manyarms init`",
-        ),
-        ("no value was told yet: call tell() first", "manyarms tell"),
-    ]:
-        assert message.split("; ")[-1].split(": ")[-1] in sources
-        assert any(
-            re.search(pattern, message) and expected in re.sub(pattern, words, message)
-            for pattern, words in WORDS
-        )
-    (lab.parent / "holes.csv").write_text("name,x\na,1\nb,\nc,3\n")
-    assert (
-        "--missing drop"
-        in manyarms(
-            "init", lab.parent / "n.db", "--pool", lab.parent / "holes.csv", "--minimize", code=2
-        ).err
-    )
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Advice"
+        if len(node.args) > 1
+    ]
+    assert len(found) > 10
+    for option in found:
+        assert isinstance(option, ast.Constant)
+        assert option.value in WORDS, option.value
+
+
+def test_what_does_the_same_here():
+    assert on_the_command_line("missing", "drop") == "--missing drop"
+    assert on_the_command_line("columns", {"a b": "log"}) == "--column 'a b=log'"
+    assert on_the_command_line("columns", {"x": [1, 2]}) == "--column x=1,2"
+    assert on_the_command_line("Pool.from_frame", None) is None
+    assert on_the_command_line("anything else", None) == "anything else"
 
 
 # The round

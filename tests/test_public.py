@@ -2,12 +2,14 @@
 
 import ast
 import inspect
+import pickle
 import re
 from pathlib import Path
 
 import pytest
 
 import manyarms as ma
+from manyarms.errors import Advice
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "manyarms"
@@ -239,6 +241,55 @@ def test_every_error_is_a_manyarms_error():
     for name in ma.errors.__all__:
         assert issubclass(getattr(ma.errors, name), ma.errors.ManyArmsError)
         assert name in ma.errors.__doc__
+
+
+@pytest.mark.parametrize("name", ma.errors.__all__)
+def test_every_error_says_what_it_holds(name):
+    kind = getattr(ma.errors, name)
+    plain = kind("it must not hold {braces}")
+    assert str(plain) == "it must not hold {braces}"
+    error = kind("it is so", "do this", Advice("do {} here", "option", {"{a}": 1}), "do that")
+    assert str(error) == "it is so; do this, do option={'{a}': 1} here, or do that"
+    assert error.said(lambda *_: None if _[0] else "") == "it is so; do this, or do that"
+    copied = pickle.loads(pickle.dumps(error))
+    assert (str(copied), copied.advice, copied.problem) == (str(error), error.advice, "it is so")
+
+
+def test_fields_of_an_error():
+    error = ma.errors.ParameterError(
+        "{option} of {column!r} must be {expected}, got {got} in {place}",
+        option="columns",
+        column="{x}",
+        row=3,
+        id="{y}",
+        expected="a {z}",
+        got="0" * 99,
+    )
+    assert str(error) == (
+        f"columns of '{{x}}' must be a {{z}}, got '{'0' * 56}… in row 3 (id '{{y}}')"
+    )
+    assert "--columns of" in error.said(lambda option, _: f"--{option}")
+    assert error.fields["row"] == 3
+    assert "60,000 bits" in str(ma.errors.ArmsError("got {got}", got=1 << 59_999))
+
+
+def test_errors_of_a_table_hold_column_row_id_and_value():
+    table = [{"{n}": "{a}", "x{}": "1"}, {"{n}": "{b}", "x{}": "{}"}]
+    with pytest.raises(ma.errors.ArmsError) as caught:
+        ma.Pool.from_dicts(table, id="{n}", columns={"x{}": "continuous"})
+    assert caught.value.fields == {
+        "column": "x{}",
+        "row": 1,
+        "id": "{b}",
+        "expected": "numbers",
+        "got": "{}",
+    }
+    assert str(caught.value).startswith(
+        "column 'x{}' must hold numbers, got '{}' in row 1 (id '{b}'); correct the value"
+    )
+    with pytest.raises(ma.errors.UnknownArmError) as caught:
+        ma.Pool.from_dicts(table, id="{n}", missing="category").positions(["{c}"])
+    assert caught.value.fields["id"] == "{c}"
 
 
 def test_nothing_is_pickled_and_nothing_asserts():

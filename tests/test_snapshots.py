@@ -62,7 +62,7 @@ def created(path, every, rows, **options):
 def resumed(study):
     """The model of the snapshot and the steps it has taken, if there is one."""
     with study._store.reading() as transaction:
-        return snapshot.resume(transaction, study._replica.replay, study._replica._begun.model, 0)
+        return snapshot.resume(transaction, study._replica.replay, study._replica._prior, 0)
 
 
 CASES = {
@@ -109,7 +109,9 @@ def test_a_state_from_a_snapshot_is_the_state_from_the_log(path, name, seed):
     from_log = ma.Study.open(path)
     assert resumed(from_log) is None
     assert_alike(with_snapshot, from_log)
-    assert with_snapshot.ask(3) == from_log._replica.campaign(from_log._replica._model).asked(3)[1]
+    assert (
+        with_snapshot.ask(3) == from_log._replica.campaign(from_log._replica._learner).asked(3)[1]
+    )
 
 
 @pytest.mark.parametrize(
@@ -183,7 +185,9 @@ def test_two_who_learn_the_same_agree(path):
     for each in range(6):
         two.tell(each, [value(X, each, each)])
     with one._replica.current() as replay:
-        found = learning.learn(replay, one._replica._model, one._replica._done, one._replica.resume)
+        found = learning.learn(
+            replay, one._replica._learner, one._replica._done, one._replica.resume
+        )
     two.best()
     events = two.n_events
     with one._replica.writing() as call:
@@ -194,7 +198,9 @@ def test_two_who_learn_the_same_agree(path):
     two.tell(9, [0.3])
     two.ask()
     with one._replica.current() as replay:
-        stale = learning.learn(replay, one._replica._model, one._replica._done, one._replica.resume)
+        stale = learning.learn(
+            replay, one._replica._learner, one._replica._done, one._replica.resume
+        )
     number = replay.steps[-1].number
     wrong = stale._replace(
         recorded=number - 1, made={number: ("insert", {"step": number, "entered": [0, 1]})}

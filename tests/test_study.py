@@ -554,9 +554,3 @@ def test_a_wrong_worker_or_lease_is_refused_before_anything_is_written(path, wro
     with pytest.raises(ParameterError):
         ma.Study.create(path, ma.Pool.from_array(np.eye(3)), **wrong)
     assert not Path(path).exists()
-
-
-def test_a_box_is_refused(path):
-    with pytest.raises(ParameterError, match="search a box with an Optimizer"):
-        ma.Study.create(path, ma.Box(x=(0.0, 1.0)))
-    assert not path.exists()

@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+# For type checkers and editors, which do not run `__getattr__`.
 if TYPE_CHECKING:
     from manyarms import baselines, diagnostics, domains, errors, kernels, plots, policies
     from manyarms.arms.contexts import joined
@@ -119,7 +120,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'manyarms' has no attribute {name!r}")
     value = getattr(import_module(f"manyarms.{_HOME[name]}"), name)
-    globals()[name] = value
+    globals()[name] = value  # found at once the next time: PEP 562 asks only for what is missing
     return value
 
 

@@ -45,7 +45,13 @@ class HasEvidence(Protocol):
 
 
 class Sandwich(NamedTuple):
-    """Smallest and largest σ̃²/σ² over all arms with σ² > 0."""
+    """Smallest and largest σ̃²/σ² over all arms with σ² > 0.
+
+    Attributes
+    ----------
+    low, high : float
+        The two ratios.
+    """
 
     low: float
     high: float
@@ -60,9 +66,14 @@ class Sandwich(NamedTuple):
 class SketchAccuracy(NamedTuple):
     """η = λ_max(RᵀR)/λ, R what the sketch leaves out of the rows observed; what follows from it.
 
-    eta is a bound on η (η itself where a dictionary is drawn and at most 500 rows are outside it);
-    eta_bound is e = Σ ωr/λ ≥ η; theta = (η + √(η² + 4η))/2 bounds every variance: σ²/(1 + θ) ≤ σ̃²
-    ≤ (1 + θ)σ².
+    Attributes
+    ----------
+    eta : float
+        A bound on η (η itself where a dictionary is drawn and at most 500 rows are outside it).
+    eta_bound : float
+        e = Σ ωr/λ ≥ η.
+    theta : float
+        θ = (η + √(η² + 4η))/2, which bounds every variance: σ²/(1 + θ) ≤ σ̃² ≤ (1 + θ)σ².
     """
 
     eta: float
@@ -73,35 +84,96 @@ class SketchAccuracy(NamedTuple):
 def effective_dimension(
     X: ArrayLike, kernel: Any, regularization: float, counts: ArrayLike | None = None
 ) -> float:
-    """d_eff = Tr K(K + λI)⁻¹ of rows X, each pulled `counts` times (once by default).
+    """d_eff = Tr K(K + λI)⁻¹ of rows, exactly.
 
     `policy.effective_dimension` estimates it from the sketch.
+
+    Parameters
+    ----------
+    X : array_like, (u, d)
+        Rows.
+    kernel : Kernel
+        k.
+    regularization : float
+        λ.
+    counts : array_like, (u,), optional
+        How often each was pulled; once by default.
+
+    Returns
+    -------
+    float
+        d_eff.
     """
     e = _spectrum(X, kernel, counts)
-    return float(np.sum(e / (e + _variance(regularization))))
+    return float(np.sum(e / (e + _variance(regularization))))  # Eq. 5
 
 
 def information_gain(
     X: ArrayLike, kernel: Any, regularization: float, counts: ArrayLike | None = None
 ) -> float:
-    """½ log det(K/λ + I) of rows X, each pulled `counts` times: γ_T is its maximum over X."""
+    """½ log det(K/λ + I) of rows: γ_T is its maximum over all sets of T rows.
+
+    Parameters
+    ----------
+    X : array_like, (u, d)
+        Rows.
+    kernel : Kernel
+        k.
+    regularization : float
+        λ.
+    counts : array_like, (u,), optional
+        How often each was pulled; once by default.
+
+    Returns
+    -------
+    float
+        The information gain.
+    """
+    # det(K/λ + I) is the product of 1 + e_i/λ over the eigenvalues.
     return float(0.5 * np.log1p(_spectrum(X, kernel, counts) / _variance(regularization)).sum())
 
 
 def sandwich(policy: Policy) -> Sandwich:
-    """How far the sketched variances of all arms are from the exact ones, given all observed."""
+    """How far the sketched variances of all arms are from the exact ones, given all observed.
+
+    Parameters
+    ----------
+    policy : Policy
+        One with a table, that has observed something.
+
+    Returns
+    -------
+    Sandwich
+        The smallest and the largest ratio.
+    """
     exact = ExactPosterior.fit(policy.kernel, *_observations(policy), policy.regularization)
     sketched = policy.scores().variance
     _, variance = exact.moments(policy.arms, policy.kernel.diag(policy.arms))
     positive = variance > 0
     if not positive.any():
-        return Sandwich(1.0, 1.0)
+        return Sandwich(1.0, 1.0)  # k(x, x) = 0 everywhere: nothing to compare
     ratio = sketched[positive] / variance[positive]
     return Sandwich(float(ratio.min()), float(ratio.max()))
 
 
 def sketch_accuracy(policy: HasEvidence) -> SketchAccuracy:
-    """The accuracy of the sketch on the data seen, without Theorem 1's ε: for every rule."""
+    """The accuracy of the sketch on the data seen, without Theorem 1's ε: for every rule.
+
+    Parameters
+    ----------
+    policy : Policy or DomainBKB
+        One with a sketch, that has observed something.
+
+    Returns
+    -------
+    SketchAccuracy
+        Bounds on η and on every variance.
+
+    Raises
+    ------
+    ParameterError
+        The posterior is exact.
+    """
     evidence = policy.evidence
     if evidence.guarantee == "exact":
         raise ParameterError(f"only a sketch has an accuracy, the posterior of {policy!r} is exact")
@@ -112,7 +184,7 @@ def sketch_accuracy(policy: HasEvidence) -> SketchAccuracy:
 
 
 def _theta(eta: float) -> float:
-    return float((eta + np.sqrt(eta**2 + 4 * eta)) / 2)
+    return float((eta + np.sqrt(eta**2 + 4 * eta)) / 2)  # statement 1 of docs/theory.md
 
 
 def dictionary_size_bound(
@@ -122,14 +194,31 @@ def dictionary_size_bound(
     kappa2: float,
     regularization: float,
 ) -> float:
-    """Theorem 1: |S_t| ≤ 3(1 + κ²/λ) α q̄ d_eff, κ² a bound on k(x, x)."""
+    """Theorem 1: |S_t| ≤ 3(1 + κ²/λ) α q̄ d_eff.
+
+    Parameters
+    ----------
+    epsilon : float
+        ε, of which α = (1 + ε)/(1 − ε).
+    oversampling : float
+        q̄.
+    effective_dimension : float
+        d_eff.
+    kappa2 : float
+        κ², a bound on k(x, x).
+    regularization : float
+        λ.
+
+    Returns
+    -------
+    float
+        The bound on the number of rows of S.
+    """
     probability("epsilon", epsilon)
     real(oversampling, "oversampling", "positive", above=0)
     real(effective_dimension, "effective_dimension", "non-negative", at_least=0)
-    kappa2, regularization = _kappa2(kappa2), _variance(regularization)
-    return (
-        3 * (1 + kappa2 / regularization) * alpha_of(epsilon) * oversampling * effective_dimension
-    )
+    ratio = _kappa2(kappa2) / _variance(regularization)
+    return 3 * (1 + ratio) * alpha_of(epsilon) * oversampling * effective_dimension
 
 
 def regret_bound(
@@ -151,7 +240,25 @@ def regret_bound(
     5. Σσ²_t(x_{t+1}) ≤ x/ln(1 + x) · log det(K_T/λ + I). These are variances *before* each pull, at
        most x, and ln(1 + σ²_t(x_{t+1})) add up to the log-determinant. The paper sums variances
        after each pull, which needs no such factor.
-    6. log det(K_T/λ + I) ≤ ℓ d_eff.
+    6. log det(K_T/λ + I) ≤ ℓ d_eff: the paper's Eq. 6.
+
+    Parameters
+    ----------
+    theory : Theory
+        The radius; its norm is known, not guessed.
+    horizon : int
+        T.
+    effective_dimension : float
+        d_eff of the arms pulled.
+    kappa2 : float
+        κ², a bound on k(x, x).
+    regularization : float
+        λ.
+
+    Returns
+    -------
+    float
+        The bound on R_T.
     """
     if not isinstance(theory, Theory) or theory.double:
         raise ParameterError(
@@ -180,17 +287,56 @@ def regret_bound(
 
 
 def cumulative_regret(values: ArrayLike, optimum: float) -> Array:
-    """R_t = Σ_{s≤t} f(x⋆) − f(x_s) for every t, from f(x_s) of the arms pulled, (T,)."""
+    """R_t = Σ_{s≤t} f(x⋆) − f(x_s) for every t.
+
+    Parameters
+    ----------
+    values : array_like, (T,)
+        f(x_s) of the arms pulled, without noise.
+    optimum : float
+        f(x⋆).
+
+    Returns
+    -------
+    ndarray, (T,)
+        R_1, …, R_T.
+    """
     return np.asarray(np.cumsum(optimum - np.asarray(values, dtype=np.float64)))
 
 
 def simple_regret(values: ArrayLike, optimum: float) -> Array:
-    """f(x⋆) − max_{s≤t} f(x_s) for every t, (T,)."""
+    """f(x⋆) − max_{s≤t} f(x_s) for every t.
+
+    Parameters
+    ----------
+    values : array_like, (T,)
+        f(x_s) of the arms pulled, without noise.
+    optimum : float
+        f(x⋆).
+
+    Returns
+    -------
+    ndarray, (T,)
+        What the best arm so far lacks.
+    """
     return optimum - np.maximum.accumulate(np.asarray(values, dtype=np.float64))
 
 
 def random_iterate_regret(values: ArrayLike, optimum: float) -> Array:
-    """f(x⋆) − E f(x̄_t) = R_t/t, x̄_t drawn uniformly from the arms pulled up to t, (T,)."""
+    """f(x⋆) − E f(x̄_t) = R_t/t, x̄_t drawn uniformly from the arms pulled up to t.
+
+    Parameters
+    ----------
+    values : array_like, (T,)
+        f(x_s) of the arms pulled, without noise.
+    optimum : float
+        f(x⋆).
+
+    Returns
+    -------
+    ndarray, (T,)
+        R_t/t.
+    """
     regret = cumulative_regret(values, optimum)
     return regret / np.arange(1, len(regret) + 1)
 
@@ -209,11 +355,13 @@ def _observations(policy: Policy) -> tuple[Array, Array, Array]:
     if not evidence.n_observations:
         raise StateError("no arm was observed yet: call observe() first")
     if isinstance(policy.belief, Drawn):
+        # Algorithm 1 draws from all rows observed, so it keeps them.
         seen = policy.belief.seen
         return seen.rows, seen.counts, seen.sums
     log = policy.log
     pulled, rewards, weights = by_arm(log.arms, log.rewards, log.weights)
     rows = policy.arms[pulled].astype(np.float64, copy=False)
+    # The log has arms of the table only. Tr K_t/λ counts all rows: it tells if there were others.
     known = float(weights @ policy.kernel.diag(rows)) / policy.regularization
     if not np.isclose(known, evidence.trace, rtol=1e-6):
         raise StateError(
@@ -232,4 +380,4 @@ def _spectrum(X: ArrayLike, kernel: Any, counts: ArrayLike | None) -> Array:
             f"counts must be non-negative, one for each of the {len(rows)} rows; got {counts!r}"
         )
     K = as_kernel(kernel)(rows, rows) * np.sqrt(np.outer(n, n))
-    return np.asarray(np.maximum(eigh(K, eigvals_only=True), 0.0))
+    return np.asarray(np.maximum(eigh(K, eigvals_only=True), 0.0))  # rounding may leave −ε

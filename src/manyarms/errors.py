@@ -15,8 +15,13 @@
         └── StudyVersionError             written by a newer version, or by manyarms 0.1
 
 Each message says what was expected, what came, and what to change. The object that raised is as it
-was before.
+was before. What a message is made of can be read off the error, so nobody has to parse it:
+`problem` and `fields` (column, row, id, option, expected, got), and `advice`.
 """
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypedDict, Unpack
 
 __all__ = [
     "ArmsError",
@@ -35,8 +40,87 @@ __all__ = [
 ]
 
 
+class Fields(TypedDict, total=False):
+    """What an error is about; only what applies is there."""
+
+    option: str  # the argument that is wrong
+    column: str  # of a table
+    row: int  # of the table that was given, from 0
+    id: Any  # of a candidate
+    expected: str
+    got: Any
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One way out of an error, by an option or a call of the library.
+
+    `words` say it, with {} in place of the option or call: Advice("leave the row out ({})",
+    "missing", "drop"). So another program can name what does the same there.
+    """
+
+    words: str
+    option: str = ""
+    value: Any = None
+
+
+def in_python(option: str, value: Any) -> str:
+    """An option or a call as it is written in Python."""
+    return option if value is None else f"{option}={value!r}"
+
+
 class ManyArmsError(Exception):
-    """Root of every error raised on purpose."""
+    """Root of every error raised on purpose.
+
+    Attributes
+    ----------
+    problem : str
+        What was expected and what came. Where there are `fields`, their names stand in it in
+        braces; {got} is shortened there, {place} is made of row and id.
+    advice : tuple of Advice
+        What to do: any of these.
+    fields : dict
+        What the problem is about.
+    """
+
+    def __init__(self, problem: str, *advice: str | Advice, **fields: Unpack[Fields]) -> None:
+        self.problem = problem
+        self.advice = tuple(Advice(each) if isinstance(each, str) else each for each in advice)
+        self.fields = fields
+        super().__init__(self.said())
+
+    def said(self, named: Callable[[str, Any], str | None] = in_python) -> str:
+        """The message, with options and calls as `named(option, value)` has them; advice for which
+        that is None is left out."""
+        ways = [
+            each.words.replace("{}", name)
+            for each in self.advice
+            if (name := named(each.option, each.value)) is not None
+        ]
+        return "; ".join([self._what(named), _any_of(ways)] if ways else [self._what(named)])
+
+    def _what(self, named: Callable[[str, Any], str | None]) -> str:
+        if not self.fields:
+            return self.problem
+        option = named(self.fields.get("option", ""), None)
+        id = f" (id {self.fields['id']!r})" if "id" in self.fields else ""
+        place = f"row {self.fields.get('row')}{id}"
+        shown = {"got": shortened(self.fields.get("got")), "option": option, "place": place}
+        return self.problem.format_map({**self.fields, **shown})
+
+
+def shortened(thing: Any) -> str:
+    """As Python shows it, at most 60 characters."""
+    try:
+        text = repr(thing)
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        return f"a number of {thing.bit_length():,} bits"
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _any_of(ways: list[str]) -> str:
+    """ "a"; "a, or b"; "a, b, or c"."""
+    return ", ".join([*ways[:-1], f"or {ways[-1]}"] if len(ways) > 1 else ways)
 
 
 class ParameterError(ManyArmsError, ValueError):
@@ -79,8 +163,8 @@ class StudyDamagedError(StudyError):
     """The log of a study is not whole: of `whole` events, from the first on, it is certain that
     they are as written."""
 
-    def __init__(self, message: str, whole: int = 0) -> None:
-        super().__init__(message)
+    def __init__(self, problem: str, *advice: str | Advice, whole: int = 0) -> None:
+        super().__init__(problem, *advice)
         self.whole = whole
 
 

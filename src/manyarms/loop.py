@@ -31,20 +31,34 @@ from manyarms.pool.pool import OBJECT, Pool
 from manyarms.typing import Seed
 
 TURN = 0.1
-"""Seconds to wait at a time."""
+"""Seconds to wait at a time: how late Ctrl-C may be."""
 CHECK_EVERY = 10
-"""Results between two looks at the certificate."""
+"""Results between two looks at the certificate, each of which scores all candidates."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a run found. `best` is None where no trial gave a value."""
+    """What a run found.
+
+    Attributes
+    ----------
+    best : Candidate or None
+        The tried candidate of largest lower bound; None where no trial gave a value.
+    history : list of Trial
+        Every result, oldest first.
+    optimizer : Optimizer
+        It can be asked further.
+    seconds : float
+        What the run took, evaluations included.
+    ended : str
+        By what: "budget", "tolerance", "exhausted" or "interrupted".
+    """
 
     best: Candidate | None
     history: list[Trial]
     optimizer: Optimizer
     seconds: float
-    ended: str  # "budget", "tolerance", "exhausted" or "interrupted"
+    ended: str
 
     @property
     def policy(self) -> Any:
@@ -67,38 +81,62 @@ def maximize(
 ) -> Result:
     """Find the candidate for which f is largest (or smallest) with at most `budget` evaluations.
 
-    f : called with a row of an array, the columns of a candidate as a mapping, a point of a box, or
-        an object. It returns a number, or `FAILED`; an exception ends the run and is raised.
-    arms : an array (A, d), a `Pool`, a table, a `Box`; or with a kernel of objects (``kernel=``) a
-        sequence of objects.
-    tolerance : stop once `certificate` bounds the regret by this.
-    n_jobs : evaluations at a time, in threads.
-    callbacks : called with the optimizer after every result.
-    options : of `Optimizer`: kernel, noise, confidence, repeats, …
-
     Ctrl-C ends the run and returns what is known; evaluations that are running go on in their
     threads until they end.
+
+    Parameters
+    ----------
+    f : callable
+        Called with a row of an array, the columns of a candidate as a mapping, a point of a box, or
+        an object. It returns a number, or `FAILED`; an exception ends the run and is raised.
+    arms : array_like (A, d), Pool, table or Box
+        The candidates; with a kernel of objects (``kernel=``) a sequence of objects.
+    budget : int
+        Evaluations at most.
+    direction : str
+        "maximize" or "minimize".
+    tolerance : float, optional
+        Stop once `certificate` bounds the regret by this.
+    n_jobs : int
+        Evaluations at a time, in threads.
+    callbacks : callable or iterable of such
+        Called with the optimizer after every result.
+    progress : bool
+        Show a bar on standard error.
+    seed : int or numpy.random.Generator
+        For the random start.
+    **options
+        Of `Optimizer`: kernel, noise, confidence, repeats, …
+
+    Returns
+    -------
+    Result
+        The best candidate, every result, and the optimizer.
+
+    Raises
+    ------
+    ParameterError
+        A setting is out of its range.
+    ObservationError
+        f returned something that is no finite number.
     """
-    budget, n_jobs = whole(budget, "budget"), whole(n_jobs, "n_jobs")
+    budget = whole(budget, "budget")
+    n_jobs = whole(n_jobs, "n_jobs")
     if not callable(f):
         raise ParameterError(f"f must be a function of one candidate, got {f!r}")
-    callbacks = (
-        [callbacks]
-        if callable(callbacks)
-        else list(callbacks)
-        if isinstance(callbacks, Iterable)
-        else [callbacks]
-    )
+    several = callbacks if isinstance(callbacks, Iterable) else [callbacks]
+    callbacks = [callbacks] if callable(callbacks) else list(several)
     if not all(map(callable, callbacks)):
         raise ParameterError(f"callbacks must be functions of the optimizer, got {callbacks!r}")
     if tolerance is not None:
         real(tolerance, "tolerance", "a non-negative regret", at_least=0)
     where = arms if isinstance(arms, Box) else as_pool(arms, options.get("kernel"))
     optimizer = Optimizer(where, direction=direction, seed=seed, **options)
-    evaluations, start = _Evaluations(_evaluate(f, arms, optimizer), n_jobs), perf_counter()
+    evaluations = _Evaluations(_evaluate(f, arms, optimizer), n_jobs)
+    start = perf_counter()
     with _bar(budget, progress, direction) as show:
         ended = _search(optimizer, evaluations, budget, tolerance, show, callbacks)
-    optimizer.release(optimizer.pending)
+    optimizer.release(optimizer.pending)  # what was interrupted may be asked for again
     history = optimizer.history
     best = optimizer.best() if any(not trial.failed for trial in history) else None
     return Result(best, history, optimizer, perf_counter() - start, ended)
@@ -113,13 +151,11 @@ def _evaluate(f: Callable[[Any], Any], arms: Any, optimizer: Optimizer) -> Calla
             return f(dict(name) if arms.named else np.array(name))
         if optimizer.pool.kernel is not None:
             return f(optimizer.pool.row(name)[OBJECT])
-        if by_row:
-            return f(
-                arms[name]
-                if name < len(arms)
-                else np.array(list(optimizer.pool.row(name).values()))
-            )
-        return f(optimizer.pool.row(name))
+        if by_row and name < len(arms):
+            return f(arms[name])
+        row = optimizer.pool.row(name)
+        # Rows that a callback has added are not in the array.
+        return f(np.array(list(row.values())) if by_row else row)
 
     return evaluate
 
@@ -128,7 +164,8 @@ class _Evaluations:
     """Evaluations in threads, each of a candidate asked for."""
 
     def __init__(self, evaluate: Callable[[Any], Any], n_jobs: int) -> None:
-        self._evaluate, self._n_jobs = evaluate, n_jobs
+        self._evaluate = evaluate
+        self._n_jobs = n_jobs
         self._threads = ThreadPoolExecutor(n_jobs, thread_name_prefix="evaluate")
         self.running: dict[Future[Any], CandidateId] = {}
 
@@ -139,7 +176,7 @@ class _Evaluations:
             try:
                 (name,) = optimizer.ask()
             except StateError:
-                return False
+                return False  # every candidate is tried, pending or retired
             self.running[self._threads.submit(self._evaluate, name)] = name
         return True
 
@@ -165,7 +202,9 @@ def _search(
     callbacks: list[Callable[[Optimizer], None]],
 ) -> str:
     """Ask, evaluate and tell; says what ended it."""
-    running, ended, n_told = evaluations.running, "budget", 0
+    running = evaluations.running
+    ended = "budget"
+    n_told = 0
     try:
         while n_told < budget:
             ended = "budget" if evaluations.start(optimizer, budget - n_told) else "exhausted"
@@ -179,20 +218,16 @@ def _search(
                 show(value)
                 for callback in callbacks:
                     callback(optimizer)
-                if (
-                    tolerance is not None
-                    and n_told % CHECK_EVERY == 0
-                    and _is_reached(optimizer, tolerance)
-                ):
-                    ended, budget = "tolerance", n_told
+                looks = tolerance is not None and n_told % CHECK_EVERY == 0
+                if looks and _is_reached(optimizer, tolerance):
+                    ended = "tolerance"
+                    budget = n_told  # nothing more is started
     except KeyboardInterrupt:
         ended = "interrupted"
-        for done in [
-            future
-            for future in running
-            if future.done() and not future.cancelled() and not future.exception()
-        ]:
-            optimizer.tell(running[done], done.result())
+        # What has ended in the meantime was paid for: it is told too.
+        for future, name in list(running.items()):
+            if future.done() and not future.cancelled() and not future.exception():
+                optimizer.tell(name, future.result())
     finally:
         evaluations.stop()
     return ended
@@ -203,6 +238,7 @@ def _value(done: Future[Any], name: CandidateId, optimizer: Optimizer) -> Any:
     try:
         value = done.result()
     except Exception as error:
+        # The user's own exception goes on, with where it came from.
         error.add_note(
             f"f failed for candidate {name!r}, after {len(optimizer.history)} results; a callback "
             "can keep those"
@@ -215,7 +251,7 @@ def _value(done: Future[Any], name: CandidateId, optimizer: Optimizer) -> Any:
     return value
 
 
-def _is_reached(optimizer: Optimizer, tolerance: float) -> bool:
+def _is_reached(optimizer: Optimizer, tolerance: float | None) -> bool:
     if all(trial.failed for trial in optimizer.history):
         return False
     return bool(optimizer.certificate(tolerance).reached)

@@ -20,7 +20,10 @@ def cores() -> int:
 
 
 def half_the_memory(total: Callable[[], float] | None = None) -> float:
-    """Half the bytes of `total`, which asks the system; half of `ASSUMED` where it cannot say."""
+    """Half the bytes of `total`, which asks the system; half of `ASSUMED` where it cannot say.
+
+    The other half is for the caller's own data, and for other programs.
+    """
     if total is None:
         systems = {"darwin": macos_memory, "win32": windows_memory}
         total = systems.get(sys.platform, linux_memory)

@@ -39,7 +39,7 @@ def real(
             number = np.inf
         if np.isfinite(number) and above < number < below and number >= at_least:
             return number
-    raise error(f"{name} must be {meaning}, got {shortened(value)}")
+    raise error("{option} must be {expected}, got {got}", option=name, expected=meaning, got=value)
 
 
 def whole(
@@ -56,7 +56,8 @@ def whole(
         if number >= at_least and (at_most is None or number <= at_most):
             return number
     end = "" if at_most is None else f" to {at_most:,}"
-    raise error(f"{name} must be a whole number from {at_least}{end}, got {shortened(value)}")
+    wanted = f"a whole number from {at_least}{end}"
+    raise error("{option} must be {expected}, got {got}", option=name, expected=wanted, got=value)
 
 
 def store(thing: object, **values: Any) -> None:
@@ -79,15 +80,6 @@ def items_of(values: Any) -> list[Any] | None:
         return list(values)
     except TypeError:  # an array of no dimension says that it is iterable, and is not
         return None
-
-
-def shortened(thing: Any) -> str:
-    """As Python shows it, at most 60 characters."""
-    try:
-        text = repr(thing)
-    except ValueError:  # Python writes no number of more than 4,300 digits
-        return f"a number of {thing.bit_length():,} bits"
-    return text if len(text) <= 60 else text[:57] + "…"
 
 
 def probability(name: str, value: float) -> float:

@@ -18,28 +18,7 @@ from manyarms.typing import Seed
 
 
 class Optimizer:
-    """Suggests which candidates of a pool, or points of a box, to try next, and says what is known
-    of them.
-
-    pool : a `Pool`, the path of a .csv or .parquet file, anything `Pool.from_frame` or
-        `Pool.from_array` takes, objects where the kernel is one of objects, or a `Box`.
-    direction : "maximize" or "minimize" the values told.
-    kernel : "matern" (None means that) learns a lengthscale for each column: Matérn-5/2 on numeric
-        ones, a Hamming kernel on categories, Tanimoto on bits; "rbf" has the Gaussian kernel for
-        Matérn's. "tanimoto" and "linear" on all columns, a kernel object or a function of two
-        blocks of encoded rows: only the scale is learned.
-    noise : standard deviation of the values of one candidate; learned where None, 0 where values
-        are exact. With a kernel object *and* a noise nothing is learned and the kernel is taken in
-        the units of the values: only then may a theorem cover what `certificate` says.
-    confidence : radius of the scores; where None `Growing(1.3, most=3.0)`, over a box
-        `Constant(2.0)`.
-    repeats : "allow" asks for a candidate again where that pays, "never" does not, k asks at most k
-        times.
-    policy : `BKB` where None, `GPUCB`, or another with their arguments; over a box `DomainBKB`, or
-        another with its arguments.
-    seed : an integer or a numpy Generator, for the random start and the sketch.
-    options : further arguments of the policy, such as ``memory=``, ``rule=`` or, over a box,
-        ``maximiser=``.
+    """Says which candidates of a pool, or points of a box, to try next, and what is known of them.
 
     A point of a box is a dict of its columns, or a tuple of numbers where the box has no names.
     The first eight candidates are drawn at random. A point that is pending is asked for again only
@@ -47,6 +26,43 @@ class Optimizer:
     chosen, so that it is left alone; predictions do not use it. `top` is of the points told or
     asked for. A run over a box that stalls searches elsewhere for a while, unless kernel and noise
     are given.
+
+    Parameters
+    ----------
+    pool : Pool, path, table, array_like or Box
+        A `Pool`, the path of a .csv or .parquet file, anything `Pool.from_frame` or
+        `Pool.from_array` takes, objects where the kernel is one of objects, or a `Box`.
+    direction : str
+        "maximize" or "minimize" the values told.
+    kernel : str, Kernel or callable, optional
+        "matern" (None means that) learns a lengthscale for each column: Matérn-5/2 on numeric
+        ones, a Hamming kernel on categories, Tanimoto on bits; "rbf" has the Gaussian kernel for
+        Matérn's. "tanimoto" and "linear" on all columns, a kernel object or a function of two
+        blocks of encoded rows: only the scale is learned.
+    noise : float, optional
+        Standard deviation of the values of one candidate; learned where None, 0 where values are
+        exact. With a kernel object *and* a noise nothing is learned and the kernel is taken in the
+        units of the values: only then may a theorem cover what `certificate` says.
+    confidence : Radius, optional
+        Radius of the scores; where None `Growing(1.3, most=3.0)`, over a box `Constant(2.0)`.
+    repeats : str or int
+        "allow" asks for a candidate again where that pays, "never" does not, k asks at most k
+        times.
+    policy : callable, optional
+        `BKB` where None, `GPUCB`, or another with their arguments; over a box `DomainBKB`, or
+        another with its arguments.
+    seed : int or numpy.random.Generator
+        For the random start and the sketch.
+    **options
+        Further arguments of the policy, such as ``memory=``, ``rule=`` or, over a box,
+        ``maximiser=``.
+
+    Raises
+    ------
+    ParameterError
+        A setting is out of its range.
+    ArmsError
+        The candidates cannot be used.
     """
 
     def __init__(
@@ -78,16 +94,37 @@ class Optimizer:
     # What comes next
 
     def ask(self, n: int = 1) -> list[CandidateId]:
-        """The ids of n candidates to try, fewer where `repeats` leaves fewer; they are pending
-        until told or released."""
+        """Candidates to try. They are pending until told or released.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+
+        Returns
+        -------
+        list
+            Their ids, fewer where `repeats` leaves fewer.
+
+        Raises
+        ------
+        StateError
+            No candidate is left.
+        """
         self._state, ids = self._state.asked(whole(n, "n", at_most=MOST_AT_ONCE))
         return ids
 
     def release(self, ids: Any) -> None:
-        """These candidates are not being tried after all."""
+        """These candidates are not being tried after all.
+
+        Parameters
+        ----------
+        ids : id or sequence of ids
+            Of candidates that are pending.
+        """
         ledger = self._state.ledger
         positions = ledger.candidates.positions(ids)
-        ledger.check_pending(positions)
+        ledger.check_pending(positions)  # releasing what is not pending is likely a mistake
         self._state = replace(self._state, ledger=ledger.released(positions))
 
     @property
@@ -99,16 +136,30 @@ class Optimizer:
     # What came back
 
     def tell(self, ids: Any, values: Any = None, *, failed: Any = None, noise: Any = None) -> None:
-        """Learn the values of candidates, asked for or not, in any order; a repeated id is a
-        replicate.
+        """Learn the values of candidates, asked for or not, in any order.
 
-        `noise` is the standard deviation of these values where it is known, one number or one each
-        (None: that of all others): a value then weighs by its own noise, in what is learned of the
-        kernel too. A standard error of a mean is such a noise.
+        A failed candidate is not asked for again and teaches the model nothing. On an error nothing
+        has changed.
 
-        A value may be `FAILED`; `failed` (True, or one truth each) says so of all or some of the
-        ids instead. A failed candidate is not asked for again and teaches the model nothing. On an
-        error nothing has changed.
+        Parameters
+        ----------
+        ids : id or sequence of ids
+            A repeated id is a replicate.
+        values : float or sequence, optional
+            A value may be `FAILED`.
+        failed : bool or sequence of bool, optional
+            Says of all or some of the ids that they failed, instead of a value.
+        noise : float or sequence, optional
+            The standard deviation of these values where it is known, one number or one each (None:
+            that of all others): a value then weighs by its own noise, in what is learned of the
+            kernel too. A standard error of a mean is such a noise.
+
+        Raises
+        ------
+        ObservationError
+            A value is no finite number.
+        UnknownArmError
+            An id names no candidate.
         """
         self._state = self._state.told(ids, values, failed, noise)
 
@@ -126,30 +177,93 @@ class Optimizer:
     # What is known
 
     def best(self, level: float = 0.95) -> Candidate:
-        """The tried candidate of largest lower confidence bound (lowest upper bound when
-        minimising)."""
+        """The tried candidate of largest lower bound (lowest upper bound when minimising).
+
+        Parameters
+        ----------
+        level : float
+            Probability of the interval.
+
+        Returns
+        -------
+        Candidate
+            Its id, mean and interval.
+
+        Raises
+        ------
+        StateError
+            No value was told yet.
+        """
         return answers.best(self._state, level)
 
     def top(self, k: int = 10, level: float = 0.95) -> list[Candidate]:
-        """The k candidates, tried or not, of best posterior mean."""
+        """The k candidates, tried or not, of best posterior mean.
+
+        Parameters
+        ----------
+        k : int
+            How many.
+        level : float
+            Probability of the intervals.
+
+        Returns
+        -------
+        list of Candidate
+            The best first.
+        """
         return answers.top(self._state, k, level)
 
     def predict(self, ids: Any, level: float = 0.95) -> Predictions:
-        """Posterior mean, standard deviation and interval of the true values of candidates, or of
-        any points of a box."""
+        """What is known of the true values of candidates, or of any points of a box.
+
+        Parameters
+        ----------
+        ids : id or sequence of ids
+            Of candidates; points of the box.
+        level : float
+            Probability of the intervals.
+
+        Returns
+        -------
+        Predictions
+            Posterior means, standard deviations and intervals.
+        """
         return answers.predict(self._state, ids, level)
 
     def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
-        """The same of candidates that are not in the pool: a table that `add` would take. Nothing
-        is added."""
+        """The same of candidates that are not in the pool. Nothing is added.
+
+        Parameters
+        ----------
+        table : table
+            One that `add` would take.
+        ids : sequence, optional
+            Of its rows.
+        level : float
+            Probability of the intervals.
+
+        Returns
+        -------
+        Predictions
+            Posterior means, standard deviations and intervals.
+        """
         return answers.predict_rows(self._state, table, ids, level)
 
     def certificate(self, tolerance: float | None = None) -> Certificate:
-        """How much better than the recommended candidate another one may be, and how sure that
-        is.
+        """How much better than the recommended candidate another one may be, and how sure that is.
 
         Over a box it is heuristic: the rival is the best point that the maximiser finds, and that
         may miss the maximum.
+
+        Parameters
+        ----------
+        tolerance : float, optional
+            A regret that would do.
+
+        Returns
+        -------
+        Certificate
+            The bound, whether it is within the tolerance, and what it rests on.
         """
         return answers.certificate(self._state, tolerance)
 
@@ -187,13 +301,27 @@ class Optimizer:
     # Candidates come and go
 
     def add(self, table: Any, *, ids: Any = None) -> None:
-        """More candidates, in a table with the columns of the pool; `ids` for pools made of an
-        array with ids."""
+        """More candidates.
+
+        Parameters
+        ----------
+        table : table
+            With the columns of the pool.
+        ids : sequence, optional
+            For pools made of an array with ids.
+        """
         self._state = self._state.added(table, ids)
 
     def retire(self, ids: Any) -> None:
-        """These candidates are no longer available: not asked for, not recommended. What they
-        taught stays."""
+        """These candidates are no longer available: not asked for, not recommended.
+
+        What they taught stays.
+
+        Parameters
+        ----------
+        ids : id or sequence of ids
+            Of candidates.
+        """
         self._state = self._state.retired(ids)
 
     def __repr__(self) -> str:

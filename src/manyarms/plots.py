@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyarms.campaign.trials import CandidateId, Trial
-from manyarms.errors import StateError
+from manyarms.errors import Advice, StateError
 from manyarms.numbers import real
 from manyarms.optimizer import Optimizer
 from manyarms.typing import Array
@@ -18,31 +18,48 @@ if TYPE_CHECKING:
 
 __all__ = ["best_so_far", "candidates", "fit", "importance", "regret", "sketch"]
 
-BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#6e6e6e"
-"""Of Okabe and Ito's palette, told apart by the colour-blind, and a grey."""
-MANY = 300
-"""Points from which they are drawn small and faint."""
-LONGEST = 24
+BLUE = "#0072b2"
+"""Of Okabe and Ito's palette, whose colours the colour-blind can tell apart."""
+ORANGE = "#d55e00"
+"""Of the same palette."""
+GREY = "#6e6e6e"
+"""What is in the background."""
+CROWDED = 300
+"""Points from which they are drawn small and faint: they overlap in a figure of 700 pixels."""
+LONGEST_LABEL = 24
 """Characters of an id or of a column's name beside an axis; hovering shows all."""
+DECADES = 500
+"""Ratio of largest to smallest value from which a logarithmic axis has ticks at powers of ten only:
+ticks at 2 and 5 as well would stand too close."""
 
 
 def best_so_far(optimizer: Optimizer) -> "Figure":
-    """Every value told and the best so far, by the number of the result from 1; failed trials are
-    marked at the axis."""
+    """Every value told and the best so far, by the number of the result from 1.
+
+    Failed trials are marked at the axis.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        One that was told at least one value.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The figure.
+    """
     trials, values = _told(optimizer)
-    number, ids = _numbers(trials), [trial.id for trial in trials]
+    number = _numbers(trials)
+    ids = [trial.id for trial in trials]
     best = _best_so_far(optimizer, values)
-    first = dict(zip(values[::-1].tolist(), ids[::-1], strict=True))  # who had it first
+    # Who had a value first: of equal keys a dict keeps the last, hence the reversed order.
+    first = dict(zip(values[::-1].tolist(), ids[::-1], strict=True))
     figure = _figure("Best so far", "result", "value")
-    each, so_far = (
-        "%{text}<br>result %{x}: %{y:.5g}<extra></extra>",
-        "%{text}<br>best at %{x}: %{y:.5g}<extra></extra>",
-    )
     figure.add_scatter(
         x=number,
         y=values,
         text=_texts(ids),
-        hovertemplate=each,
+        hovertemplate="%{text}<br>result %{x}: %{y:.5g}<extra></extra>",
         mode="markers",
         marker={"color": GREY, "size": _dot(number), "opacity": 0.55},
         name="value",
@@ -51,7 +68,7 @@ def best_so_far(optimizer: Optimizer) -> "Figure":
         x=number,
         y=best,
         text=_texts([first[value] for value in best.tolist()]),
-        hovertemplate=so_far,
+        hovertemplate="%{text}<br>best at %{x}: %{y:.5g}<extra></extra>",
         mode=_line(number),
         line={"color": BLUE, "width": 2.5, "shape": "hv"},
         name="best so far",
@@ -69,18 +86,31 @@ def best_so_far(optimizer: Optimizer) -> "Figure":
 
 
 def regret(optimizer: Optimizer, best_value: float) -> "Figure":
-    """Simple regret of the best value so far and average regret of all values, where the best true
-    value is known.
+    """Simple regret of the best value so far and average regret of all values.
 
     The values are those told, so noise may take either below zero. The axis is logarithmic where
     something is positive; what is not is left out of it, and the first result as good as
     `best_value` is marked at the axis.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        One that was told at least one value.
+    best_value : float
+        The best true value, in the units of the values.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The figure.
     """
     known = real(
         best_value, "best_value", "the best true value, a finite number in the units of the values"
     )
     trials, values = _told(optimizer)
-    number, sign = _numbers(trials), 1.0 if optimizer.direction == "maximize" else -1.0
+    number = _numbers(trials)
+    sign = 1.0 if optimizer.direction == "maximize" else -1.0
+    # f(x⋆) − max f(x_s) and R_t/t, of values as told.
     simple = sign * (known - _best_so_far(optimizer, values))
     average = np.cumsum(sign * (known - values)) / np.arange(1, len(values) + 1)
     positive = np.concatenate([simple, average])
@@ -110,13 +140,23 @@ def regret(optimizer: Optimizer, best_value: float) -> "Figure":
 
 
 def fit(optimizer: Optimizer) -> "Figure":
-    """The model against what was observed: posterior mean of every tried candidate by the mean of
-    its values.
+    """The model against what was observed: posterior means by the means of the values told.
 
     The 95 % intervals are those of the true value, so a value told may lie outside by its noise.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        One that was told at least one value.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The figure.
     """
     trials, values = _told(optimizer)
     positions = optimizer.pool.positions([trial.id for trial in trials])
+    # A point for each candidate, at the mean of its replicates.
     _, first, at = np.unique(positions, return_index=True, return_inverse=True)
     counts = np.bincount(at)
     told = np.bincount(at, values) / counts
@@ -147,8 +187,24 @@ def fit(optimizer: Optimizer) -> "Figure":
 
 
 def candidates(optimizer: Optimizer, k: int = 20, level: float = 0.95) -> "Figure":
-    """Intervals of the k candidates of best posterior mean, the best on top: filled where tried,
-    hollow where not."""
+    """Intervals of the k candidates of best posterior mean, the best on top.
+
+    Candidates that were tried are filled, others hollow.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        One that was told at least one value.
+    k : int
+        How many candidates.
+    level : float
+        Probability of the intervals.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The figure.
+    """
     _told(optimizer)
     top = optimizer.top(k, level)
     if not top:
@@ -194,11 +250,20 @@ def candidates(optimizer: Optimizer, k: int = 20, level: float = 0.95) -> "Figur
 
 
 def importance(optimizer: Optimizer) -> "Figure":
-    """One over the learned lengthscale of every column, the largest on top: what the values depend
-    on most.
+    """What the values depend on most: one over the learned lengthscale of every column.
 
     Lengths of numbers and of categories are not in one unit: where there are both, the colours tell
     them apart.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        One that learns a lengthscale for each column.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The figure, the largest bar on top.
     """
     shares = optimizer.importance
     coded = {feature.name for feature in optimizer.pool.features if feature.kind == "categorical"}
@@ -208,7 +273,8 @@ def importance(optimizer: Optimizer) -> "Figure":
         if both
         else "1 / lengthscale"
     )
-    rank, sizes = np.arange(1, len(shares) + 1), list(shares.values())
+    rank = np.arange(1, len(shares) + 1)
+    sizes = list(shares.values())
     ticks = {
         "tickvals": rank,
         "ticktext": _short(list(shares)),
@@ -233,12 +299,23 @@ def importance(optimizer: Optimizer) -> "Figure":
 
 
 def sketch(optimizer: Optimizer) -> "Figure":
-    """Inducing arms and effective dimension by the number of values told, whose own line is
-    dashed."""
+    """Inducing arms and effective dimension by the number of values told.
+
+    The number of values itself is the dashed line.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        One that was told at least one value.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The figure.
+    """
     _told(optimizer)
-    by_results = {
-        n: sizes for n, *sizes in optimizer.sizes if n
-    }  # the last of those a failed trial did not change
+    # A failed trial changes no number of values: of entries with one number the last counts.
+    by_results = {n: sizes for n, *sizes in optimizer.sizes if n}
     n = np.array(list(by_results))
     inducing, dimension = np.array(list(by_results.values())).T
     figure = _figure(
@@ -306,6 +383,7 @@ def _figure(
 
 def _at_axis(figure: Any, x: Array, text: list[str], name: str, marker: dict[str, Any]) -> None:
     """Marks on the horizontal axis, wherever the other one is zoomed to."""
+    # A second axis from 0 to 1 over the first, on which 0 is always the bottom.
     figure.update_layout(
         yaxis2={"overlaying": "y", "range": [0, 1], "fixedrange": True, "visible": False}
     )
@@ -327,7 +405,7 @@ def _told(optimizer: Optimizer) -> tuple[list[Trial], Array]:
     """The trials that gave a value, oldest first, and the values."""
     trials = [trial for trial in optimizer.history if not trial.failed]
     if not trials:
-        raise StateError("no value was told yet: call tell() first")
+        raise StateError("no value was told yet", Advice("call {} first", "tell()"))
     return trials, np.array([trial.value for trial in trials], dtype=np.float64)
 
 
@@ -348,19 +426,19 @@ def _line(x: Array) -> str:
 
 def _dot(x: Array) -> int:
     """Size of markers."""
-    return 6 if len(x) < MANY else 4
+    return 6 if len(x) < CROWDED else 4
 
 
 def _log(values: Array) -> dict[str, Any]:
     """A logarithmic axis for positive values, its ticks written out: 1, 2, 5, 10, …, or only powers
     of ten."""
-    few = float(values.max() / values.min()) < 500
+    few = float(values.max() / values.min()) < DECADES
     return {"type": "log", "tickformat": "~g", "dtick": "D2" if few else 1}
 
 
 def _interval(mean: Array, low: Array, high: Array, n: int) -> dict[str, Any]:
     """Error bars between the ends, fainter where there are many."""
-    shade = "rgba(0, 114, 178, 0.45)" if n < MANY else "rgba(0, 114, 178, 0.25)"
+    shade = "rgba(0, 114, 178, 0.45)" if n < CROWDED else "rgba(0, 114, 178, 0.25)"  # of BLUE
     return {
         "array": high - mean,
         "arrayminus": mean - low,
@@ -379,4 +457,5 @@ def _texts(names: Sequence[CandidateId]) -> list[str]:
 def _short(names: Sequence[CandidateId]) -> list[str]:
     """Names that fit beside an axis."""
     texts = [str(name) for name in names]
-    return _texts([text if len(text) <= LONGEST else text[: LONGEST - 1] + "…" for text in texts])
+    cut = LONGEST_LABEL - 1
+    return _texts([text if len(text) <= LONGEST_LABEL else text[:cut] + "…" for text in texts])

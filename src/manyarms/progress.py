@@ -4,10 +4,12 @@ import sys
 from time import perf_counter
 from types import TracebackType
 
-PATIENCE = 2.0
-"""Seconds of work before anything is shown."""
+SHOWN_AFTER = 2.0
+"""Seconds of work before anything is shown: who waits for less does not wonder."""
 BETWEEN = 0.2
-"""Seconds between two lines."""
+"""Seconds between two lines: often enough to be seen to move, too seldom to cost time."""
+WIDTH = 70
+"""Columns of the line: it fits a terminal of 80, and blanks of its length wipe it out."""
 
 
 class Meter:
@@ -23,7 +25,7 @@ class Meter:
 
     def __enter__(self) -> "Meter":
         self._start = perf_counter()
-        self._last = self._start + PATIENCE - BETWEEN
+        self._last = self._start + SHOWN_AFTER - BETWEEN
         return self
 
     def at(self, done: int) -> None:
@@ -31,9 +33,9 @@ class Meter:
         now = perf_counter()
         if now - self._last < BETWEEN or not sys.stderr.isatty():
             return
-        left = (now - self._start) * (self._total - done) / max(1, done)
+        left = (now - self._start) * (self._total - done) / max(1, done)  # at the pace so far
         text = f"learned {done:,} of {self._total:,} {self._what}, about {left:.0f} s left"
-        sys.stderr.write(f"\r{text:<70}")
+        sys.stderr.write(f"\r{text:<{WIDTH}}")
         sys.stderr.flush()
         self._shown = True
         self._last = now
@@ -45,5 +47,5 @@ class Meter:
         trace: TracebackType | None,
     ) -> None:
         if self._shown:
-            sys.stderr.write(f"\r{'':<70}\r")
+            sys.stderr.write(f"\r{'':<{WIDTH}}\r")
             sys.stderr.flush()

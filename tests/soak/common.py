@@ -17,7 +17,7 @@ N = 200
 
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["manyarms", "soak.common"])
+PROCESSES.set_forkserver_preload(["manyarms.study", "soak.common"])
 
 
 def start(work: Callable[..., object], *arguments: object) -> BaseProcess:

@@ -9,17 +9,27 @@ import signal
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import NamedTuple
 
 import manyarms as ma
 from soak.common import PROCESSES, N, at, place, pool, start
 
 
-def writers(where: str | Path, processes: int, tells: int) -> float:
-    """Seconds it took; AssertionError where a result is lost, doubled or refused."""
+class Crowd(NamedTuple):
+    """How long it took in all, and the longest that one `tell` did, in seconds."""
+
+    total: float
+    longest: float
+
+
+def writers(where: str | Path, processes: int, tells: int) -> Crowd:
+    """AssertionError where a result is lost, doubled or refused."""
     location = at(where, "writers")
     ma.Study.create(location, pool()).close()
     begun = time.perf_counter()
-    children = [start(_tell, location, process, tells) for process in range(processes)]
+    reader, writer = PROCESSES.Pipe(duplex=False)
+    children = [start(_tell, location, process, tells, writer) for process in range(processes)]
+    longest = max(reader.recv() for _ in children)
     for child in children:
         child.join()
     seconds, refused = time.perf_counter() - begun, sum(child.exitcode != 0 for child in children)
@@ -30,13 +40,17 @@ def writers(where: str | Path, processes: int, tells: int) -> float:
     assert sorted(values) == list(range(processes * tells)), "a result is lost or doubled"
     assert study.verify() == 1 + processes * tells
     study.close()
-    return seconds
+    return Crowd(seconds, longest)
 
 
-def _tell(location: str | Path, process: int, tells: int) -> None:
+def _tell(location: str | Path, process: int, tells: int, writer: Connection) -> None:
     study = ma.Study.open(location)
+    longest = 0.0
     for i in range(tells):
+        begun = time.perf_counter()
         study.tell((process + i) % N, [float(process * tells + i)])
+        longest = max(longest, time.perf_counter() - begun)
+    writer.send(longest)
 
 
 def dies_with_lock(where: str | Path) -> float:
@@ -78,7 +92,8 @@ if __name__ == "__main__":
             f"{given.where}: the next writer after one died with the lock waited {dies_with_lock(where):.3f} s",
             flush=True,
         )
-        seconds = writers(where, given.processes, given.tells)
+        found = writers(where, given.processes, given.tells)
         print(
-            f"{given.where}: {given.processes} processes × {given.tells} tells, each there once, in {seconds:.0f} s"
+            f"{given.where}: {given.processes} processes × {given.tells} tells, each there once, in {found.total:.0f} s; the "
+            f"longest took {found.longest:.2f} s"
         )

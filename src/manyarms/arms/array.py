@@ -11,8 +11,8 @@ from manyarms.arms.parquet import read_parquet
 from manyarms.errors import ArmsError
 from manyarms.typing import AnyArray, Array, ArrayLike
 
-ROWS_CHECKED = 1 << 16
-"""Rows checked for NaN and infinity at a time."""
+ROWS_READ = 1 << 16
+"""Rows checked for NaN and infinity at a time: a mapped file is never in memory as a whole."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,13 @@ def as_rows(arms: "ArrayLike | str | Path | Checked", n_columns: int | None = No
         raise ArmsError(f"arms must hold at least one arm and one feature, got shape {X.shape}")
     if n_columns is not None and X.shape[1] != n_columns:
         raise ArmsError(f"rows must have the {n_columns} features of the arms, got {X.shape[1]}")
+    # A view, so that what is made read-only below is ours and not the caller's array.
     rows: AnyArray = X.view() if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
-    for start in range(0, len(rows), ROWS_CHECKED):
-        bad = np.argwhere(~np.isfinite(rows[start : start + ROWS_CHECKED]))
+    for start in range(0, len(rows), ROWS_READ):
+        bad = np.argwhere(~np.isfinite(rows[start : start + ROWS_READ]))
         if len(bad):
-            row, column = start + bad[0][0], bad[0][1]
+            row = start + bad[0][0]
+            column = bad[0][1]
             raise ArmsError(
                 f"arms must be finite, got {rows[row, column]} in row {row}, column {column}"
             )

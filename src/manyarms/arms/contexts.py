@@ -15,6 +15,23 @@ def joined(context: Any, arms: ArrayLike) -> Array:
 
     With the product kernel ``On(first, 0, c) * On(second, c, c + d)`` two rows are alike where both
     contexts and arms are: k((c, a), (c′, a′)) = k₁(c, c′)·k₂(a, a′) (Krause and Ong, NIPS 2011).
+
+    Parameters
+    ----------
+    context : array_like, (c,)
+        What is known about the moment of the choice.
+    arms : array_like, (k, d)
+        The arms to choose among.
+
+    Returns
+    -------
+    ndarray, (k, c + d)
+        For ``policy.choose(arms=…)``.
+
+    Raises
+    ------
+    ArmsError
+        The context is not a flat sequence of finite numbers.
     """
     rows = as_rows(arms)
     if np.ma.is_masked(context):

@@ -8,7 +8,7 @@ import numpy as np
 from manyarms.arms.array import Checked
 from manyarms.errors import ArmsError
 from manyarms.kernels.base import Kernel
-from manyarms.kernels.objects import NOTHING, encoder_of
+from manyarms.kernels.objects import PADDING, encoder_of
 from manyarms.numbers import items_of
 from manyarms.typing import Array
 
@@ -33,7 +33,7 @@ def encoded(arms: Any, kernel: Kernel, width: int | None = None) -> Any:
 
 
 def widened(rows: Array, width: int | None) -> Array:
-    """The rows with `NOTHING` up to a width."""
+    """The rows with `PADDING` up to a width."""
     if width is None or rows.shape[1] == width:
         return rows
     if rows.shape[1] > width:
@@ -43,4 +43,4 @@ def widened(rows: Array, width: int | None) -> Array:
             f"{rows.shape[1]}; have one as large among the arms, or give a larger n_features where "
             "there are none"
         )
-    return np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=NOTHING)
+    return np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=PADDING)

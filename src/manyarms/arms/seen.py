@@ -9,7 +9,7 @@ from manyarms.arms.groups import hashes_of
 from manyarms.typing import AnyArray, Array, Indices
 
 ROWS_HASHED = 1 << 16
-"""Rows hashed at a time: the hashes of one part stay in cache."""
+"""Rows turned into float64 and hashed at a time: a table of float32 is not copied as a whole."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Index:
         hashes = _hashes(wanted)
         first = np.searchsorted(self.hashes, hashes, side="left")
         last = np.searchsorted(self.hashes, hashes, side="right")
+        # Equal hashes are next to each other; which of their rows is the same is looked at.
         for j in np.flatnonzero(first < last):
             candidates = self.order[first[j] : last[j]]
             found[j] = next((i for i in candidates if np.array_equal(rows[i], wanted[j])), -1)
@@ -70,7 +71,7 @@ class Rows:
     def with_more(self, rows: Array, diag: Array) -> "Rows":
         """These and others, which are not among them."""
         grown = Rows(np.vstack([self.rows, rows]), np.concatenate([self.diag, diag]))
-        grown.__dict__["index"] = self.index.with_more(rows)
+        grown.__dict__["index"] = self.index.with_more(rows)  # what the cached property would make
         return grown
 
 
@@ -97,6 +98,7 @@ class Catalogue:
         if (keys >= 0).all():
             return self, keys
         n_table = len(self.table.diag)
+        # Looked for in the table, then among the rows seen; what is in neither gets new numbers.
         numbers = keys.copy()
         for known, start in ((self.table, 0), (self.seen, n_table)):
             at = np.flatnonzero(numbers < 0)

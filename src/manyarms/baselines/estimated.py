@@ -36,7 +36,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import lambertw
+import scipy
 
 from manyarms.beliefs.base import Batch
 from manyarms.errors import ParameterError
@@ -56,8 +56,8 @@ estimate predicts all rows observed; all those of a run cost 1/(1 − 1/1.2) = 6
 DELTA = 0.05
 """δ: the probability that some bound of a run is below the truth, where `EstimatedNoise` holds."""
 LEAST_NOISE = 1e-10
-"""Variance of the noise, in units of k(x, x), below which it counts as this much: the smallest
-ridge that the engine takes (docs/theory.md, "Numerics")."""
+"""Variance of the noise, in units of k(x, x), below which it counts as this much: as for
+`Optimizer` (docs/theory.md, "Numerics")."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ def lower_quantile(freedom: Array, delta: float) -> Array:
 
     x ≤ 1 solves ν(x − 1 − ln x)/2 = ln 1/δ: x = −W(−exp(−1 − 2 ln(1/δ)/ν)), W Lambert's function.
     """
-    x = -lambertw(-np.exp(-1 + 2 * np.log(delta) / freedom)).real
+    x = -scipy.special.lambertw(-np.exp(-1 + 2 * np.log(delta) / freedom)).real
     # Where the exponential is too small for float64, so is x. Any smaller number is as valid.
     return np.asarray(freedom * np.maximum(x, TINY))
 

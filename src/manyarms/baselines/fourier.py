@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from scipy.special import roots_hermitenorm
+import scipy
 
 from manyarms.baselines.linear import by_choice
 from manyarms.beliefs.base import Arms
@@ -95,6 +95,7 @@ def draw(kernel: Stationary, shape: tuple[int, int], rng: np.random.Generator) -
     √(χ²_{2ν}/2ν).
     """
     normal = rng.standard_normal(shape)
+    # Matérn's density has heavier tails the rougher the kernel: ν → ∞ is RBF.
     if isinstance(kernel, Matern):
         normal /= np.sqrt(rng.chisquare(2 * kernel.nu, size=(shape[0], 1)) / (2 * kernel.nu))
     return normal
@@ -154,7 +155,9 @@ def quadrature_waves(
 
 def quadrature(n: int) -> tuple[Array, Array]:
     """Nodes and weights (n,): Σ p_j g(ω_j) = E g(ω), ω ~ N(0, 1), for g of degree up to 2n − 1."""
-    nodes, weights = roots_hermitenorm(n)  # for the weight exp(−ω²/2), which is not normalised
+    nodes, weights = scipy.special.roots_hermitenorm(
+        n
+    )  # for the weight exp(−ω²/2), which is not normalised
     return nodes, weights / weights.sum()
 
 
@@ -257,6 +260,7 @@ class Waves:
     def of(cls, terms: list[Term], drawn: list[tuple[Array, Array]], arms: Arms) -> "Waves":
         """Of each term frequencies (D, columns) in units of 1/ℓ, and weights (D,), adding up to
         1."""
+        # A term of some columns has waves that are flat along all others.
         blocks = [np.zeros((len(each), arms.rows.shape[1])) for each, _ in drawn]
         for term, block, (frequencies, _) in zip(terms, blocks, drawn, strict=True):
             block[:, term.start : term.stop] = frequencies / term.lengthscales

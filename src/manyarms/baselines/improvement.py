@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import erfcx, ndtr
+import scipy
 
 from manyarms.beliefs.exact import Exact
 from manyarms.beliefs.frozen import Inserted
@@ -89,7 +89,7 @@ def incumbent(view: View) -> float:
     Before any observation it is the mean of the prior.
     """
     if not view.n_observations:
-        return 0.0
+        return 0.0  # the prior has mean 0
     mean, _ = view.scores.current()
     pulled = view.log.pulled
     return float((mean[pulled] if len(pulled) else mean[: view.n_arms]).max())
@@ -231,13 +231,13 @@ def log_expected_improvement(gain: Array, deviation: Array) -> Array:
     tail = np.minimum(u, -1.0)
     body = np.maximum(u, -1.0)
     # Φ(u)/φ(u) = √(π/2) erfcx(−u/√2), the scaled function, which does not underflow.
-    ratio = np.sqrt(np.pi / 2) * erfcx(-tail / np.sqrt(2))
+    ratio = np.sqrt(np.pi / 2) * scipy.special.erfcx(-tail / np.sqrt(2))
     left = np.where(tail > DEEP_TAIL, 1 + tail * ratio, tail**-2.0)
     far = -0.5 * np.square(tail) - np.log(ROOT_TAU) + np.log(left)
     with np.errstate(under="ignore"):
         # φ(40) is 0 in float64 already; a larger u would overflow its square.
         density = np.exp(-0.5 * np.square(np.minimum(body, 40.0))) / ROOT_TAU
-        near = np.log(density + body * ndtr(body))
+        near = np.log(density + body * scipy.special.ndtr(body))
     return np.asarray(np.log(_floored(gain, deviation)) + np.where(u < -1, far, near))
 
 

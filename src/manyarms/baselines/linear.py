@@ -36,6 +36,7 @@ class DrawnWeights:
             raise ParameterError(
                 f"{type(view.scores).__name__} cannot be drawn from: choose by upper bounds"
             )
+        # By step and place in the batch: asked twice, the same weights are drawn.
         dice = view.chance.at(view.n_observations, view.number)
         values = view.scores.drawn(view.beta, dice)
         return best_of(values, TIE * np.abs(values), view.barred)
@@ -138,7 +139,7 @@ def projection(
     m: int, kernel: Kernel, arms: Arms, regularization: float, rng: np.random.Generator
 ) -> "Projection":
     """φ(x) = Mx, M drawn."""
-    return Projection(rng.standard_normal((m, arms.rows.shape[1])) / np.sqrt(m))
+    return Projection(rng.standard_normal((m, arms.rows.shape[1])) / np.sqrt(m))  # E MᵀM = I
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ class MiniMeta:
         barred = as_excluded(exclude, policy.n_arms)
         owed = dict(self._state.owed)
         for arm in supposed:
-            self._count(owed, arm, 1.0)
+            self._count(owed, arm, 1.0)  # pending evaluations count on their epochs
         chosen: list[int] = []
         most = LONGEST_BATCH if size is None else size
         while len(chosen) < most:

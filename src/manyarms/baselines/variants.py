@@ -114,7 +114,7 @@ class _Sums:
     def goes_on(self, positions: Indices) -> bool:
         self._waiting.append(positions)
         if self._global.goes_on(positions):
-            return True
+            return True  # it implies the local rule, and costs nothing
         self._add(np.concatenate(self._waiting))
         self._waiting = []
         _, variance = self._scores.current()

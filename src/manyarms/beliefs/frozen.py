@@ -58,10 +58,14 @@ RECENT = 64
 class Inserted:
     """The rule of the default engine: a row enters W when ωr/λ > ρ·ln(1 + ωq).
 
-    tolerance : ρ. What is left out is at most ρ·ln det(V/λ), so that the sketched posterior is
-        within 1 + θ of the exact one, θ = (e + √(e² + 4e))/2. A smaller tolerance makes W larger.
-    most : inducing rows at most. Beyond that none enters, and e, hence the radius `Certified`,
-        grows instead.
+    Parameters
+    ----------
+    tolerance : float
+        ρ. What is left out is at most ρ·ln det(V/λ), so that the sketched posterior is within 1 + θ
+        of the exact one, θ = (e + √(e² + 4e))/2. A smaller tolerance makes W larger.
+    most : int, optional
+        Inducing rows at most. Beyond that none enters, and e, hence the radius `Certified`, grows
+        instead.
     """
 
     tolerance: float = 0.01

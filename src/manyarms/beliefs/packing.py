@@ -4,6 +4,8 @@ L, the factor C of V, w, the numbers of the arms in W, what is left out, and som
 whole state (docs/theory.md). The rows of W are those of the table.
 """
 
+from math import isqrt
+
 import numpy as np
 
 from manyarms.beliefs.frozen import Frozen, Inducing
@@ -12,14 +14,27 @@ from manyarms.sketch.growing import Factor, Stack, Triangle
 from manyarms.typing import AnyArray, Array
 
 Arrays = dict[str, AnyArray]
-NAMES = {"L": "<f8", "C": "<f8", "w": "<f8", "keys": "<i8", "left_out": "<f8", "counters": "<f8"}
+NAMES = {
+    "L": "<f8",
+    "C": "<f8",
+    "R": "<f8",
+    "waiting": "<f8",
+    "w": "<f8",
+    "keys": "<i8",
+    "left_out": "<f8",
+    "counters": "<f8",
+}
 """The arrays and their types."""
 
 
-def packed(belief: Frozen) -> Arrays:
-    """The arrays of a belief, each of one dimension."""
+def packed(belief: Frozen, *, folded: bool = True) -> Arrays:
+    """The arrays of a belief, each of one dimension.
+
+    Rows that wait beside C are folded in, which changes scores by rounding; where not `folded`,
+    they are kept as they are.
+    """
     left_out = belief.left_out
-    factor = belief.factor.folded
+    factor = belief.factor.folded if folded else belief.factor
     counters = [
         factor.log_det,
         belief.n_observations,
@@ -35,6 +50,8 @@ def packed(belief: Frozen) -> Arrays:
     return {
         "L": belief.L.packed.items,
         "C": factor.C.packed.items,
+        "R": factor.R.packed.items,
+        "waiting": factor.waiting.ravel(),
         "w": belief.w,
         "keys": belief.keys,
         "left_out": left_out.kept.items.ravel(),
@@ -70,7 +87,7 @@ def unpacked(prior: Frozen, arrays: Arrays, W: Array) -> Frozen:
         prior.regularization,
         prior.noise,
         inducing,
-        Factor.of(prior.regularization, Triangle(m, Stack(arrays["C"])), log_det),
+        _factor(prior.regularization, arrays, m, log_det),
         arrays["w"],
         LeftOut(Stack(arrays["left_out"].reshape(-1, d + 2)), *counters[5:]),
         int(n_observations),
@@ -78,3 +95,12 @@ def unpacked(prior: Frozen, arrays: Arrays, W: Array) -> Frozen:
         kappa2,
         rounding_seen,
     )
+
+
+def _factor(regularization: float, arrays: Arrays, m: int, log_det: float) -> Factor:
+    """The factor of V, with the rows that wait beside it."""
+    factor = Factor.of(regularization, Triangle(m, Stack(arrays["C"])), log_det)
+    if not arrays["R"].size:
+        return factor
+    J = (isqrt(8 * arrays["R"].size + 1) - 1) // 2  # R is a triangle of J rows
+    return factor.beside(Triangle(J, Stack(arrays["R"])), arrays["waiting"].reshape(J, 2, -1))

@@ -105,8 +105,12 @@ class Sampled(DrawRule):
     t ≤ T with probability 1 − δ (Theorem 1), α = (1 + ε)/(1 − ε); with `Theory` or `LogDet` as
     well, regret is Õ(√T·d_eff) (Theorem 2). `Resampled` is a radius that holds whatever q̄ is.
 
-    oversampling : q̄. About 5 is accurate in practice.
-    epsilon : ε, by which ln det(K/λ + I) ≤ Σ ln(1 + ασ̃²) is bounded for the radius `LogDet`.
+    Parameters
+    ----------
+    oversampling : float
+        q̄. About 5 is accurate in practice.
+    epsilon : float
+        ε, by which ln det(K/λ + I) ≤ Σ ln(1 + ασ̃²) is bounded for the radius `LogDet`.
     """
 
     guarantee = "theorem 1"

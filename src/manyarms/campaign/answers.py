@@ -5,21 +5,30 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from manyarms.campaign.campaign import Campaign, table_of
 from manyarms.campaign.certificate import Certificate, accuracy, promise
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.trials import CandidateId
-from manyarms.errors import StateError
+from manyarms.errors import Advice, StateError
 from manyarms.numbers import real, whole
 from manyarms.typing import Array, Indices, Mask
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A candidate and what is known of it: posterior mean and interval of its true value, in the
-    user's units."""
+    """A candidate and what is known of it, in the user's units.
+
+    Attributes
+    ----------
+    id : str, int, dict or tuple
+        Of the candidate; the point, of a box.
+    mean, low, high : float
+        Posterior mean and interval of its true value.
+    n_results : int
+        Values told of it.
+    """
 
     id: CandidateId
     mean: float
@@ -53,6 +62,7 @@ def top(campaign: Campaign, k: int, level: float) -> list[Candidate]:
     if gone.all():
         return []
     arms = campaign.proposer.leading(ledger, campaign.model, k, gone)
+    # An arm may stand for several candidates: so k arms are enough, and some may be too many.
     found: list[int] = []
     for arm in arms.tolist():
         members = ledger.candidates.members(arm)
@@ -75,7 +85,7 @@ def predict(campaign: Campaign, ids: Any, level: float) -> Predictions:
 
 def predict_rows(campaign: Campaign, table: Any, ids: Any, level: float) -> Predictions:
     """The same of candidates that are not in the pool."""
-    before = table_of(campaign, "predict rows of")
+    before = table_of(campaign.ledger, "predict rows of")
     pool = before.add(table, ids=ids)
     found = campaign.knowing(campaign.ledger.added(pool))
     return _predicted(found, np.arange(len(before), len(pool)), level)
@@ -139,7 +149,7 @@ def noise(campaign: Campaign) -> float:
 
 def _check_told(campaign: Campaign) -> None:
     if not campaign.model.n_results:
-        raise StateError("no value was told yet: call tell() first")
+        raise StateError("no value was told yet", Advice("call {} first", "tell()"))
 
 
 def _best(campaign: Campaign) -> int:
@@ -184,4 +194,4 @@ def _candidates(campaign: Campaign, positions: Sequence[int], level: float) -> l
 
 def _quantile(level: float) -> float:
     level = real(level, "level", "a probability between 0 and 1", above=0, below=1)
-    return float(ndtri(0.5 + level / 2))
+    return float(scipy.special.ndtri(0.5 + level / 2))

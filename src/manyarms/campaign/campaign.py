@@ -3,17 +3,26 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from manyarms.arms.array import Checked
 from manyarms.campaign.candidates import CandidateTable, Points
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model, Size, is_size_due
-from manyarms.campaign.proposers import BoxProposer, PoolProposer, Proposer
+from manyarms.campaign.proposers import START, BoxProposer, Learner, PoolProposer, Proposer
 from manyarms.campaign.settings import as_most, as_pool, as_settings, as_sign
-from manyarms.campaign.trials import CandidateId, as_noise, as_told
+from manyarms.campaign.trials import (
+    FORECAST_WIDTH,
+    CandidateId,
+    Forecast,
+    News,
+    as_noise,
+    as_told,
+)
 from manyarms.domains.box import Box
 from manyarms.errors import ParameterError, StateError
 from manyarms.pool.pool import Pool
-from manyarms.search.work import blas
+from manyarms.search.work import OneThread
 
 
 @dataclass(frozen=True)
@@ -62,19 +71,33 @@ class Campaign:
         found = self
         positions: list[int] = []
         for _ in range(n):
-            with blas().limit(limits=1):
+            with OneThread():
                 chosen = found.proposer.next(found.ledger, found.model)
             if chosen is None:
                 break
             ledger, position = chosen
             positions.append(position)
-            found = found.knowing(ledger.asked([position], worker, until))
+            found = found.knowing(ledger)
+            forecasts = [found.forecast(position)]
+            found = replace(found, ledger=found.ledger.asked([position], worker, until, forecasts))
         if not positions:
             raise StateError(self.proposer.nothing_left(self.ledger))
         return found, found.ledger.names(positions)
 
+    def forecast(self, position: int) -> Forecast | None:
+        """What the model predicts of the next result of a candidate; None while candidates are
+        drawn at random."""
+        model = self.model
+        if model.settings.learns and model.n_results < START:
+            return None
+        mean, std = model.predict(self.ledger.candidates.arm_of[[position]])
+        of_result = model.in_values(mean, np.hypot(std, model.noise), FORECAST_WIDTH)
+        middle, low, high = (self.ledger.sign * float(end[0]) for end in of_result)
+        return Forecast(middle, min(low, high), max(low, high))
+
     def told(self, ids: Any, values: Any, failed: Any, noise: Any) -> "Campaign":
         """After these results, as `Optimizer.tell` takes them."""
+        # Any point of a box may be told: one that is new joins the points known.
         before = self.knowing(self.proposer.knowing(self.ledger, ids))
         positions = before.ledger.candidates.positions(ids)
         told = as_told(values, failed, len(positions))
@@ -83,12 +106,10 @@ class Campaign:
         ledger = before.ledger.told(positions, told, deviations)
         new = ledger.results(start=self.ledger.n_values)
         if not len(new[0]):
-            return replace(before, ledger=ledger)
+            return replace(before, ledger=ledger)  # failures teach the model nothing
         n_asked = len(self.ledger.pending) - len(ledger.pending)
-        may_wait = self.proposer.is_elsewhere
-        with blas().limit(limits=1):
-            model = before.model.told(*new, ledger.results, may_wait=may_wait)
-            proposer = self.proposer.after(model, new, n_asked, ledger)
+        news = News(new, n_asked, ledger.waiting, ledger.results)
+        model, proposer = Learner(before.model, self.proposer).told(news)
         sizes = self.sizes
         if is_size_due(model.n_results, sizes[-1].n_results if sizes else 0):
             sizes = (*sizes, model.size)
@@ -96,19 +117,19 @@ class Campaign:
 
     def added(self, table: Any, ids: Any) -> "Campaign":
         """With more candidates."""
-        pool = table_of(self, "add to").add(table, ids=ids)
+        pool = table_of(self.ledger, "add to").add(table, ids=ids)
         ledger = self.ledger.added(pool)
         return replace(self, ledger=ledger, model=self.model.on(pool.X, *ledger.results()))
 
     def retired(self, ids: Any) -> "Campaign":
         """Without these candidates."""
-        pool = table_of(self, "retire from")
+        pool = table_of(self.ledger, "retire from")
         return replace(self, ledger=self.ledger.retired(pool.positions(ids)))
 
 
-def table_of(campaign: Campaign, what: str) -> Pool:
+def table_of(ledger: Ledger, what: str) -> Pool:
     """The table of candidates; ParameterError where a box has none to do this to."""
-    candidates = campaign.ledger.candidates
+    candidates = ledger.candidates
     if isinstance(candidates, Pool):
         return candidates
     raise ParameterError(

@@ -33,6 +33,25 @@ class Points:
         for point in self.box.points(points):
             if self._position(_key(point)) is None:
                 new.setdefault(_key(point), point)
+        return self._grown(new)
+
+    def taken_in(self, points: Sequence[Any]) -> tuple["Points", Indices]:
+        """These and more, and where the points are, (n,): several that were checked before, as a
+        log has them."""
+        names = self.box.names
+        keys = [
+            tuple(point[name] for name in names) if self.box.named else tuple(point)
+            for point in points
+        ]
+        new: dict[tuple[Any, ...], Point] = {}
+        for key in keys:
+            if self._position(key) is None:
+                new[key] = dict(zip(names, key, strict=True)) if self.box.named else key
+        grown = self._grown(new)
+        return grown, np.array([grown._at[key] for key in keys], dtype=np.intp)
+
+    def _grown(self, new: dict[tuple[Any, ...], Point]) -> "Points":
+        """These and new ones, by key."""
         if not new:
             return self
         at = self._at
@@ -40,7 +59,7 @@ class Points:
             at = {_key(point): i for i, point in enumerate(self.ids)}
         for i, key in enumerate(new):
             at[key] = len(self.ids) + i
-        rows = self.box.encode(list(new.values()))
+        rows = self.box.rows(list(new))
         return Points(self.box, (*self.ids, *new.values()), np.vstack([self.X, rows]), at)
 
     def positions(self, points: Any) -> Indices:

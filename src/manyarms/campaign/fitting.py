@@ -14,10 +14,10 @@ priors expect it.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy import optimize
+import scipy
 from scipy.linalg import lapack
 
 from manyarms.kernels import RBF, Hamming, Kernel, Matern, On, Tanimoto
@@ -219,9 +219,9 @@ def fit(
         away = (x - mean) / sd
         return value + 0.5 * float(away @ away), gradient + away / sd
 
-    def search(x: Array) -> optimize.OptimizeResult:
+    def search(x: Array) -> Any:
         x = np.clip(x, *np.transpose(bounds))
-        return optimize.minimize(
+        return scipy.optimize.minimize(
             loss,
             x,
             jac=True,

@@ -13,11 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from manyarms.campaign.candidates import CandidateTable
-from manyarms.campaign.trials import CandidateId, Results, Trial
+from manyarms.campaign.trials import CandidateId, Forecast, Results, Trial
 from manyarms.errors import ObservationError, StateError
 from manyarms.pool.ids import plain
 from manyarms.sketch.growing import Stack
-from manyarms.typing import Indices, Mask
+from manyarms.typing import Array, Indices, Mask
+
+Forecasts = Sequence[Forecast | None]
 
 
 class Pending(NamedTuple):
@@ -26,6 +28,7 @@ class Pending(NamedTuple):
     position: int
     worker: str = ""
     until: float | None = None  # seconds since 1970; None: without end
+    forecast: Forecast | None = None
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class Outcomes:
     tried: Stack  # (t,) position of the candidate of each result
     values: Stack  # (t,) NaN where the trial failed
     noise: Stack  # (t,) standard deviations, NaN where none was told
+    forecasts: Stack  # (t, 3) mean, low and high, NaN where there was none
     taken: Stack  # positions of retired candidates
 
     @classmethod
@@ -43,7 +47,7 @@ class Outcomes:
         """Nothing was tried."""
         positions = Stack(np.zeros(0, dtype=np.intp))
         numbers = Stack(np.zeros(0))
-        return cls(n, positions, numbers, numbers, positions)
+        return cls(n, positions, numbers, numbers, Stack(np.zeros((0, 3))), positions)
 
     @cached_property
     def has_value(self) -> Mask:
@@ -103,10 +107,18 @@ class Ledger:
     # What happens
 
     def asked(
-        self, positions: Iterable[int], worker: str = "", until: float | None = None
+        self,
+        positions: Sequence[int],
+        worker: str = "",
+        until: float | None = None,
+        forecasts: Forecasts | None = None,
     ) -> "Ledger":
-        """These candidates are being tried."""
-        more = [Pending(position, worker, until) for position in positions]
+        """These candidates are being tried, and this was predicted of their results."""
+        predicted = forecasts or [None] * len(positions)
+        more = [
+            Pending(position, worker, until, forecast)
+            for position, forecast in zip(positions, predicted, strict=True)
+        ]
         return self._with_pending((*self.pending, *more))
 
     def told(
@@ -117,35 +129,48 @@ class Ledger:
         worker: str = "",
     ) -> "Ledger":
         """Results came, of candidates that were asked for or not; None for a value: it failed."""
-        return self.released(positions, worker).noted(positions, values, noise)
+        ledger, forecasts = self.ended(positions, worker)
+        return ledger.noted(positions, values, noise, forecasts)
 
     def noted(
         self,
         positions: Indices,
         values: Sequence[float | None],
         noise: Sequence[float | None],
+        forecasts: Forecasts,
     ) -> "Ledger":
         """The same, but for what is pending."""
+        none = (np.nan,) * 3
         outcomes = Outcomes(
             self.outcomes.n,
             self.outcomes.tried.appended(positions),
             self.outcomes.values.appended(np.array(values, dtype=np.float64)),
             self.outcomes.noise.appended(np.array(noise, dtype=np.float64)),
+            self.outcomes.forecasts.appended(np.array([each or none for each in forecasts])),
             self.outcomes.taken,
         )
         return replace(self, outcomes=outcomes)
 
     def released(self, positions: Indices, worker: str = "") -> "Ledger":
-        """These candidates are not being tried any more: of each the worker's own trial has ended,
-        or else the one that was asked for first."""
+        """These candidates are not being tried any more."""
+        return self.ended(positions, worker)[0]
+
+    def ended(self, positions: Indices, worker: str) -> tuple["Ledger", list[Forecast | None]]:
+        """Without these trials, of each candidate the worker's own or else the one that was asked
+        for first; and what was predicted of each, None where it was not asked for."""
         if not self.pending:
-            return self
+            return self, [None] * len(positions)
         left = list(self.pending)
+        forecasts: list[Forecast | None] = []
         for position in positions.tolist():
             held = [each for each in left if each.position == position]
-            if held:
-                left.remove(next((each for each in held if each.worker == worker), held[0]))
-        return self._with_pending(tuple(left))
+            ended = next(
+                (each for each in held if each.worker == worker), held[0] if held else None
+            )
+            forecasts.append(ended.forecast if ended else None)
+            if ended:
+                left.remove(ended)
+        return self._with_pending(tuple(left)), forecasts
 
     def expired(self, now: float) -> "Ledger":
         """Those whose time has run out are not being tried any more."""
@@ -155,8 +180,7 @@ class Ledger:
     def renewed(self, worker: str, until: float | None) -> "Ledger":
         """What a worker is trying has time until then."""
         pending = (
-            Pending(each.position, worker, until) if each.worker == worker else each
-            for each in self.pending
+            each._replace(until=until) if each.worker == worker else each for each in self.pending
         )
         return self._with_pending(tuple(pending))
 
@@ -254,11 +278,36 @@ class Ledger:
         """Every result told, oldest first."""
         outcomes = self.outcomes
         names = self.names(outcomes.tried.items.tolist())
-        numbers = zip(outcomes.values.items.tolist(), outcomes.noise.items.tolist(), strict=True)
+        columns = (
+            names,
+            outcomes.values.items.tolist(),
+            outcomes.noise.items.tolist(),
+            outcomes.forecasts.items.tolist(),
+        )
         return [
-            Trial(i, name, _or_none(value), _or_none(noise))
-            for i, (name, (value, noise)) in enumerate(zip(names, numbers, strict=True))
+            Trial(
+                i,
+                name,
+                _or_none(value),
+                _or_none(noise),
+                None if np.isnan(forecast[0]) else Forecast(*forecast),
+            )
+            for i, (name, value, noise, forecast) in enumerate(zip(*columns, strict=True))
         ]
+
+    @property
+    def scored(self) -> tuple[Array, Array]:
+        """Of first results of candidates that the model chose: values (k,), and what was predicted
+        of them, (k, 3); in the user's units and in the order told.
+
+        Another result of a candidate says nothing of those that have none.
+        """
+        outcomes = self.outcomes
+        at = outcomes.with_value
+        _, first = np.unique(outcomes.tried.items[at], return_index=True)
+        at = at[np.sort(first)]
+        at = at[~np.isnan(outcomes.forecasts.items[at, 0])]
+        return outcomes.values.items[at], outcomes.forecasts.items[at]
 
     def names(self, positions: Iterable[int]) -> list[CandidateId]:
         """The ids of candidates, as Python ints and strings; of a box, points that may be changed

@@ -21,6 +21,7 @@ from manyarms.beliefs.packing import Arrays, packed, unpacked
 from manyarms.campaign.fitting import LEAST_NOISE, MOST, NOISE_PRIOR, Fit, Shape, Summary, fit
 from manyarms.campaign.trials import Results
 from manyarms.campaign.units import Warp
+from manyarms.domains.policy import DomainBKB
 from manyarms.kernels import Kernel
 from manyarms.policies.bkb import BKB
 from manyarms.policies.checks import as_weights
@@ -88,6 +89,7 @@ class Lesson:
     record: Record | None = None  # which arms entered W; None where the policy does not say
     fitted: Fit | None = None
     warp: Warp | None = None  # of the fit
+    n_thorough: int = 0  # results at the last fit that looked everywhere, that one included
 
     def __bool__(self) -> bool:
         entered = self.record is not None and len(self.record.entered) > 0
@@ -112,6 +114,7 @@ class Fitted(NamedTuple):
     found: Fit
     warp: Warp
     n_results: int  # then
+    n_thorough: int  # results at the last fit that looked everywhere, then
 
 
 class Past(NamedTuple):
@@ -121,6 +124,20 @@ class Past(NamedTuple):
     results: Results  # (n,) each
     steps: Indices  # (n,) the number of the step that brought each, never falling
     entered: dict[int, Indices]  # by that number, positions among the different arms of the step
+
+
+@runtime_checkable
+class Recording(Protocol):
+    """A policy that says what it decides."""
+
+    @property
+    def belief(self) -> Any:
+        """What is known of f."""
+
+    def observe(
+        self, arms: Any, rewards: Array, *, noise: Any = None, record: Record | None = None
+    ) -> Record:
+        """Learn rewards; returns which arms entered W, or takes that as it was decided before."""
 
 
 @runtime_checkable
@@ -135,6 +152,9 @@ class Tabular(Protocol):
         self, arms: Indices, rewards: Array, *, noise: Any = None, record: Record | None = None
     ) -> Record:
         """Learn rewards; returns which arms entered W, or takes that as it was decided before."""
+
+    def predict(self, *, arms: Indices) -> Prediction:
+        """Posterior mean and standard deviation of f at some arms."""
 
     def highest(self, *, exclude: Mask) -> int:
         """The arm of largest upper bound that is not excluded."""
@@ -217,8 +237,11 @@ class Model:
         """
         if lesson is not None:
             if lesson.fitted is not None and lesson.warp is not None:
-                return self.refitted_as(lesson.fitted, lesson.warp, *results(), lesson.record)
+                return self.refitted_as(
+                    lesson.fitted, lesson.warp, lesson.n_thorough, *results(), lesson.record
+                )
             return self.observed(arms, values, noise, lesson.record)
+        # Fit anew, or go on: what was fitted keeps its units until the next fit.
         n = self.n_results + len(arms)
         is_due = not may_wait and self.is_stale(n)
         if not is_due and not self.is_surprised(values):
@@ -248,13 +271,12 @@ class Model:
         record: Record | None,
     ) -> Record | None:
         """Let the policy observe; returns what it decided, where it says so."""
-        if self.settings.schedule.by_value:
-            policy.observe(self.arms[arms], rewards, **noise)
+        by_value = self.settings.schedule.by_value
+        given: Any = self.arms[arms] if by_value else arms
+        if not isinstance(policy, Recording if by_value else Tabular):
+            policy.observe(given, rewards, **noise)
             return None
-        if not isinstance(policy, Tabular):
-            policy.observe(arms, rewards, **noise)
-            return None
-        return policy.observe(arms, rewards, record=record, **noise)
+        return policy.observe(given, rewards, record=record, **noise)
 
     def _units(self, means: Array, best: float) -> Warp:
         """From the mean values of distinct arms to rewards; `best` is the best single value."""
@@ -269,8 +291,8 @@ class Model:
     ) -> "Model":
         """Kernel, noise and units learned from all results (n,), and a policy made of them."""
         found, warp = self.learned(arms, values, noise, thorough=thorough)
-        model = self.refitted_as(found, warp, arms, values, noise)
-        return replace(model, n_thorough=len(values)) if thorough else model
+        n_thorough = len(values) if thorough else self.n_thorough
+        return self.refitted_as(found, warp, n_thorough, arms, values, noise)
 
     def learned(
         self, arms: Indices, values: Array, noise: Array, *, thorough: bool = True
@@ -320,6 +342,7 @@ class Model:
         self,
         found: Fit,
         warp: Warp,
+        n_thorough: int,
         arms: Indices,
         values: Array,
         noise: Array,
@@ -337,8 +360,9 @@ class Model:
             fitted=found,
             n_results=len(values),
             n_fitted=len(values),
+            n_thorough=n_thorough,
             highest=float(rewards.max()),
-            lesson=Lesson(decided, found, warp),
+            lesson=Lesson(decided, found, warp, n_thorough),
         )
 
     def on(self, arms: Array, observed: Indices, values: Array, noise: Array) -> "Model":
@@ -346,6 +370,7 @@ class Model:
         to its table."""
         rows = as_rows(arms)
         old = self.policy
+        # W does not depend on the table: the belief goes on over another one as it is.
         if isinstance(old, Tabular) and not isinstance(old.belief, KeepsScores):
             return replace(self, arms=rows, policy=old.over(Checked(rows)), lesson=NOTHING)
         policy = _policy(self.settings, rows, old.kernel, self._variance, self.n_fitted)
@@ -365,6 +390,12 @@ class Model:
         """The belief as arrays, and the guess of the norm; None for policies of which `resumed`
         makes nothing."""
         policy = self.policy
+        if type(policy) is DomainBKB:
+            # Points are not told apart by rounding, as those of a table are: nothing is rounded.
+            arrays = packed(policy.belief, folded=False)
+            numbers = {row.tobytes(): i for i, row in enumerate(policy.as_told(self.arms))}
+            keys = [numbers[row.tobytes()] for row in policy.belief.W]
+            return {**arrays, "keys": np.array(keys, dtype=np.intp)}, policy.evidence.norm
         if self.settings.policy is not BKB or not isinstance(policy.belief, Frozen):
             return None
         return packed(policy.belief), policy.evidence.norm
@@ -373,21 +404,36 @@ class Model:
         self, arms: Array, fitted: Fitted | None, past: Past, arrays: Arrays, norm: float | None
     ) -> "Model":
         """The model that `packed` was taken of, made of the prior; no result is observed again."""
-        values = past.results[1]
+        told, values, _ = past.results
         model = replace(self, arms=as_rows(arms), n_results=len(values))
         kernel = self.policy.kernel
         variance = self._variance
         if fitted is not None:
-            found, warp, n = fitted
+            found, warp, n, n_thorough = fitted
             highest = float(warp.reward(values[:n]).max())
-            model = replace(model, fitted=found, warp=warp, n_fitted=n, highest=highest)
+            model = replace(
+                model,
+                fitted=found,
+                warp=warp,
+                n_fitted=n,
+                n_thorough=n_thorough,
+                highest=highest,
+            )
             kernel = found.scale * self.settings.shape.kernel(found.theta)
             variance = found.noise
-        policy: BKB = _policy(self.settings, model.arms, kernel, variance, model.n_fitted)
+        policy = _policy(self.settings, model.arms, kernel, variance, model.n_fitted)
         rows = model.arms[arrays["keys"]].astype(np.float64, copy=False)
         prior = policy.belief
         if not isinstance(prior, Frozen):
             raise ValueError(f"it is of frozen features, the policy has {type(prior).__name__}")
+        if type(policy) is DomainBKB:
+            by_value = {**arrays, "keys": np.full(len(rows), -1)}
+            belief = unpacked(prior, by_value, policy.as_told(rows))
+            rewards = model.warp.reward(values)
+            noise = model._noise(policy, model.warp, past.results[2])
+            return replace(
+                model, policy=policy.resumed(belief, norm, model.arms[told], rewards, **noise)
+            )
         belief = unpacked(prior, arrays, rows)
         return replace(
             model, policy=policy.resumed(State(belief, model._log(policy, past), len(values), norm))
@@ -419,6 +465,8 @@ class Model:
 
     def predict(self, arms: Indices) -> Prediction:
         """Mean and standard deviation of the rewards of some arms."""
+        if isinstance(self.policy, Tabular):
+            return self.policy.predict(arms=arms)
         predicted: Prediction = self.policy.predict(self.arms[arms])
         return predicted
 
@@ -447,6 +495,8 @@ class Model:
         """MOST of the arms, drawn by their leverage n·σ̃² without replacement."""
         _, std = self.policy.predict(self.arms[distinct])
         rng = np.random.default_rng([self.settings.seed, len(distinct)])
+        # The k largest of ln p + Gumbel noise are a draw without replacement by p (Efraimidis and
+        # Spirakis 2006).
         with np.errstate(divide="ignore"):
             keys = np.log(counts * np.square(std)) + rng.gumbel(size=len(distinct))
         return np.sort(np.argsort(-keys)[:MOST])

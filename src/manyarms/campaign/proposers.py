@@ -6,7 +6,6 @@ basins stays in it. So another model is made then which knows later results only
 start on, and chooses until it stalls as well; the first one is told of all it finds.
 """
 
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
@@ -16,13 +15,14 @@ import numpy as np
 from manyarms.arms.array import Checked
 from manyarms.campaign.candidates import Points
 from manyarms.campaign.ledger import Ledger
-from manyarms.campaign.model import Model, Tabular
-from manyarms.campaign.trials import Results
+from manyarms.campaign.model import NOTHING, Lesson, Model, Tabular
+from manyarms.campaign.trials import News, Results
 from manyarms.domains.box import Box
+from manyarms.search.work import OneThread
 from manyarms.typing import Array, Indices, Mask
 
 START = 8
-"""Candidates drawn at random before the model chooses."""
+"""Candidates drawn at random before the model chooses: a kernel fitted to fewer is a guess."""
 STALLED = 60
 """Results asked for without one that is better by more than the noise, after which a model of a
 box has stalled."""
@@ -39,6 +39,7 @@ class PoolProposer:
     """Among the candidates of a table."""
 
     is_elsewhere = False  # whether another model than the one that answers chooses now
+    lesson: ClassVar[Lesson] = NOTHING  # what that model decided at the last step
     doubt: ClassVar[str | None] = None  # why no theorem covers what is said of all candidates
 
     def knowing(self, ledger: Ledger, ids: Any) -> Ledger:
@@ -64,6 +65,7 @@ class PoolProposer:
             closed = np.ones(len(model.arms), dtype=bool)
             closed[arm_of[is_open]] = False
         arm = int(model.policy.choose(pending=arm_of[waiting], exclude=closed)[0])
+        # Candidates of one arm have equal features: the one tried least.
         members = ledger.candidates.members(arm)
         members = members[is_open[members]]
         if len(members) == 1:
@@ -80,8 +82,8 @@ class PoolProposer:
             "`repeats` allows; tell what is pending, add candidates or allow repeats"
         )
 
-    def after(self, model: Model, new: Results, n_asked: int, ledger: Ledger) -> "PoolProposer":
-        """After these results, so many of them asked for, of which the model was told."""
+    def after(self, model: Model, news: News, lesson: Lesson | None = None) -> "PoolProposer":
+        """After results of which the model was told; with a lesson, as was decided then."""
         return self
 
     def leading(self, ledger: Ledger, model: Model, k: int, gone: Mask) -> Indices:
@@ -117,13 +119,14 @@ class Gains(NamedTuple):
     def after(self, model: Model, values: Array, n_asked: int) -> "Gains":
         """After these values (n,), of which so many were asked for."""
         highest = float(values.max())
-        noise = model.noise / model.warp.slope
+        noise = model.noise / model.warp.slope  # in the units of the values
         if highest > self.top + noise:
             return Gains(highest, 0)
         return Gains(self.top, self.stalled + n_asked)
 
 
 NONE = Gains()
+"""Before anything was told."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,11 @@ class Search:
     asked: tuple[int, ...]
     gains: Gains = NONE
 
+    @classmethod
+    def begun(cls, model: Model, start: int, asked: tuple[int, ...]) -> "Search":
+        """It knows nothing yet; the model is another one of the same box."""
+        return cls(Model.prior(model.settings, Checked(model.arms)), start, asked)
+
     def of(self, results: Results, *, start: int | None = None) -> Results:
         """Those of all results, or of some from `start` on, that it knows."""
         arms, values, noise = results
@@ -142,13 +150,14 @@ class Search:
         kept[: self.start if start is None else start] = False
         return arms[kept], values[kept], noise[kept]
 
-    def after(self, new: Results, n_asked: int, results: Callable[[], Results]) -> "Search":
-        """After these results, of all there are."""
-        arms, values, noise = self.of(new, start=0)
-        if not len(arms):
-            return self
-        model = self.model.told(arms, values, noise, lambda: self.of(results()))
-        return replace(self, model=model, gains=self.gains.after(model, values, n_asked))
+    def after(self, arms: Array, news: News, lesson: Lesson | None) -> "Search":
+        """After results at some of these arms (A, d); with a lesson, as was decided then."""
+        model = replace(self.model, arms=arms, lesson=NOTHING)
+        new = self.of(news.new, start=0)
+        if not len(new[0]):
+            return replace(self, model=model)
+        model = model.told(*new, lambda: self.of(news.results()), lesson)
+        return replace(self, model=model, gains=self.gains.after(model, new[1], news.n_asked))
 
 
 @dataclass(frozen=True)
@@ -159,6 +168,7 @@ class BoxProposer:
     gains: Gains = NONE
     search: Search | None = None
     patience: int = STALLED
+    lesson: Lesson = NOTHING  # what the model of the search decided at the last step
     doubt: ClassVar[str | None] = (
         "over a box the rival comes from a search that may miss the largest upper bound"
     )
@@ -191,28 +201,29 @@ class BoxProposer:
             "allows"
         )
 
-    def after(self, model: Model, new: Results, n_asked: int, ledger: Ledger) -> "BoxProposer":
+    def after(self, model: Model, news: News, lesson: Lesson | None = None) -> "BoxProposer":
         """A search goes on, begins or ends."""
         if not model.settings.learns:
             return self
-        gains = self.gains.after(model, new[1], n_asked)
+        gains = self.gains.after(model, news.new[1], news.n_asked)
         if self.search is None:
-            if gains.stalled < max(self.patience, model.n_results // SHARE):
-                return replace(self, gains=gains)
-            fresh = Model.prior(model.settings, Checked(model.arms))
-            asked = tuple(ledger.waiting.tolist())
-            return replace(self, gains=gains, search=Search(fresh, model.n_results, asked))
-        search = replace(self.search, model=replace(self.search.model, arms=model.arms))
-        search = search.after(new, n_asked, ledger.results)
+            search = None
+            if gains.stalled >= max(self.patience, model.n_results // SHARE):
+                search = Search.begun(model, model.n_results, tuple(news.waiting.tolist()))
+            return replace(self, gains=gains, search=search, lesson=NOTHING)
+        search = self.search.after(model.arms, news, lesson)
+        decided = search.model.lesson
         if search.gains.stalled < self.patience:
-            return replace(self, gains=gains, search=search)
-        return replace(self, gains=Gains(gains.top, 0), search=None)
+            return replace(self, gains=gains, search=search, lesson=decided)
+        return replace(self, gains=Gains(gains.top, 0), search=None, lesson=decided)
 
     def leading(self, ledger: Ledger, model: Model, k: int, gone: Mask) -> Indices:
         return largest(model.predict(ledger.candidates.arm_of).mean, k, gone)
 
     def with_rivals(self, ledger: Ledger, model: Model) -> Ledger:
-        return self.knowing(ledger, self.box.decode(model.policy.choose()))
+        with OneThread():  # the same point, however many threads there are
+            rows = model.policy.choose()
+        return self.knowing(ledger, self.box.decode(rows))
 
     def rival(self, ledger: Ledger, model: Model, gone: Mask) -> int:
         return int(np.argmax(np.where(gone, -np.inf, model.policy.score(ledger.candidates.X))))
@@ -235,6 +246,7 @@ class BoxProposer:
                 policy = copy(policy)
                 policy.observe(pending, policy.predict(pending).mean)
                 drawn = others[np.argsort(-policy.score(others), kind="stable")]
+        # The best that is open; one that is pending only where no other is.
         awaited = None
         for code in drawn:
             row = np.asarray(self.box.encode(self.box.decode(code[None]))[0])
@@ -262,3 +274,25 @@ class BoxProposer:
 
 Proposer = PoolProposer | BoxProposer
 """What differs between a table and a box is here, behind the same methods."""
+
+
+class Learner(NamedTuple):
+    """What learns from results: the model that answers, and what proposes, which may have another
+    one."""
+
+    model: Model
+    proposer: Proposer
+
+    def told(self, news: News, lessons: tuple[Lesson, Lesson] | None = None) -> "Learner":
+        """After these results; with the lessons of both models at a step that was taken before,
+        the same step is taken."""
+        own, other = lessons or (None, None)
+        with OneThread():
+            model = self.model.told(
+                *news.new, news.results, own, may_wait=self.proposer.is_elsewhere
+            )
+            return Learner(model, self.proposer.after(model, news, other))
+
+    def over(self, arms: Array) -> "Learner":
+        """The same, where more points of a box are known: rows (A, d)."""
+        return self._replace(model=replace(self.model, arms=arms))

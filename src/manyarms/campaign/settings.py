@@ -60,7 +60,10 @@ def as_most(repeats: Any) -> float:
     if isinstance(repeats, str):
         if repeats not in ("allow", "never"):
             raise ParameterError(
-                f'repeats must be "allow", "never" or a whole number, got {repeats!r}'
+                "{option} must be {expected}, got {got}",
+                option="repeats",
+                expected='"allow", "never" or a whole number',
+                got=repeats,
             )
         return np.inf if repeats == "allow" else 1
     return whole(repeats, 'repeats (unless "allow" or "never")')
@@ -164,8 +167,10 @@ def _shape(kernel: Any, pool: Pool | Box) -> tuple[Shape, bool]:
     if kernel is None or isinstance(kernel, str):
         if kernel is not None and kernel not in named:
             raise ParameterError(
-                f"kernel must be one of {sorted(named)}, a kernel object or a function, got "
-                f"{kernel!r}"
+                f"{{option}} must be one of {', '.join(sorted(named))}, a kernel object or a "
+                "function, got {got}",
+                option="kernel",
+                got=kernel,
             )
         return named[kernel or "matern"], False
     return given(as_kernel(kernel)), True

@@ -1,19 +1,29 @@
 """What was asked and what came back: one entry for every result, in the order told."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from manyarms.errors import ObservationError
-from manyarms.numbers import LARGEST, shortened
+from manyarms.errors import Advice, ObservationError, shortened
+from manyarms.numbers import LARGEST
 from manyarms.typing import Array, Indices
 
 CandidateId = int | str | tuple[Any, ...] | dict[str, Any]
 """Of a pool an id; of a box the point itself."""
 Results = tuple[Indices, Array, Array]
 """Arms, signed values and standard deviations, NaN where none was told, (n,) each."""
+NO_VALUE = Advice("tell {} for a trial that gave none", "manyarms.FAILED")
+
+
+class News(NamedTuple):
+    """Results that are learned at once, and how the books stand after them."""
+
+    new: Results
+    n_asked: int  # so many of them had been asked for
+    waiting: Indices  # positions of what is pending after them
+    results: Callable[[], Results]  # all there are, these included
 
 
 class _Failed:
@@ -34,6 +44,19 @@ FAILED: Final = _Failed()
 learns nothing from it."""
 
 
+FORECAST_WIDTH = 1.96
+"""Standard deviations to either side that hold 95 % of a Gaussian."""
+
+
+class Forecast(NamedTuple):
+    """What the model predicted of a result when it was asked for, in the user's units: its mean,
+    and the interval that was to hold it with probability 95 %, noise included."""
+
+    mean: float
+    low: float
+    high: float
+
+
 @dataclass(frozen=True)
 class Trial:
     """One result: its candidate, and its value in the user's units, None where it failed; the noise
@@ -43,6 +66,7 @@ class Trial:
     id: CandidateId
     value: float | None
     noise: float | None = None  # standard deviation
+    forecast: Forecast | None = None  # None where it was not asked for, or before a model chose
 
     @property
     def failed(self) -> bool:
@@ -128,24 +152,19 @@ def _is_sequence(values: Any) -> bool:
 def _number(item: Any) -> float:
     item = item.item() if isinstance(item, np.generic | np.ndarray) and np.size(item) == 1 else item
     if isinstance(item, str | bytes | bool) or item is None:
-        raise ObservationError(
-            f"a value must be a number, got {shortened(item)}; tell manyarms.FAILED for a trial "
-            "that gave none"
-        )
+        raise _wrong("a number", item, NO_VALUE)
     try:
         number = float(item)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ObservationError(
-            f"a value must be a number that fits a float, got {shortened(item)}; tell "
-            "manyarms.FAILED for a trial that gave none"
-        ) from error
+        raise _wrong("a number that fits a float", item, NO_VALUE) from error
     if not np.isfinite(number):
-        raise ObservationError(
-            f"a value must be finite, got {shortened(item)}; tell manyarms.FAILED for a trial that "
-            "gave none"
-        )
+        raise _wrong("finite", item, NO_VALUE)
     if abs(number) > LARGEST:
-        raise ObservationError(
-            f"a value must be at most {LARGEST:.0e} in size, got {shortened(item)}; use other units"
-        )
+        raise _wrong(f"at most {LARGEST:.0e} in size", item, Advice("use other units"))
     return number
+
+
+def _wrong(expected: str, got: Any, advice: Advice) -> ObservationError:
+    return ObservationError(
+        "a value must be {expected}, got {got}", advice, expected=expected, got=got
+    )

@@ -13,7 +13,7 @@ comes from `_halves`, every noise from `Warp.noise`, every map from `_distinct` 
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from manyarms.typing import Array
 
@@ -57,7 +57,7 @@ class Warp:
         0, the better half has root mean square 1."""
         median, unit, worse = _halves(means, best)
         ranks = np.searchsorted(np.sort(means), worse) + 0.5
-        return cls._of(worse, ndtri(ranks / len(means)), median, unit)
+        return cls._of(worse, scipy.special.ndtri(ranks / len(means)), median, unit)
 
     @classmethod
     def half_log(cls, means: Array, best: float, least: float) -> "Warp":

@@ -4,35 +4,56 @@ import getpass
 import io
 import os
 import re
+import shlex
 import socket
 import sys
 import traceback
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import manyarms
 from manyarms.errors import ManyArmsError, StudyDamagedError, StudyStorageError
-from manyarms.study import Study
 
-DONE, UNEXPECTED, BAD_INPUT, DAMAGED, STORAGE, FAILING, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
-"""Exit codes, as in docs/cli.md."""
+if TYPE_CHECKING:
+    from manyarms.study import Study
+
+# Exit codes, as in docs/cli.md.
+DONE = 0
+UNEXPECTED = 1
+BAD_INPUT = 2
+DAMAGED = 3
+STORAGE = 4
+FAILING = 5
+INTERRUPTED = 130
+CODES = {StudyDamagedError: DAMAGED, StudyStorageError: STORAGE}
+"""Of errors of the library; of all others BAD_INPUT."""
+WORDS = {
+    "Pool.from_frame": None,
+    "Study.create": "`manyarms init`",
+    "Study.open": "`manyarms status`",
+    "columns": "--column",
+    "decimal": "--decimal",
+    "id": "--id",
+    "kernel": "--kernel",
+    "lease": "--lease",
+    "level": "--level",
+    "manyarms.FAILED": "`failed`",
+    "missing": "--missing",
+    "noise": "--noise",
+    "repeats": "--repeats",
+    "seed": "--seed",
+    "tell()": "`manyarms tell`",
+    "tolerance": "--tolerance",
+    "worker": "--worker",
+}
+"""Options and calls of the library, and what does the same here."""
 TRACEBACK = "MANYARMS_TRACEBACK"
 """Environment variable: set, an unexpected error shows where it came from."""
 
 USAGE: type[Exception] = typer.BadParameter.__mro__[2]
 """The root of what Typer raises for arguments it does not take, whatever its release."""
-
-app = typer.Typer(
-    name="manyarms",
-    help="Suggests which candidates of a table to try next, and keeps what came out in a study: "
-    "a file, or PostgreSQL.",
-    epilog="Begin with: manyarms init lab.db --pool candidates.csv --id name --maximize",
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
 StudyAt = Annotated[
     str,
@@ -72,9 +93,13 @@ class InputError(ManyArmsError):
     """The arguments or a file are not what the command takes."""
 
 
-def opened(location: str, worker: str | None = None, lease: float | None = None) -> Study:
-    """The study at a location."""
-    return Study.open(location, worker=me() if worker is None else worker, lease=lease)
+def opened(location: str, worker: str | None = None, lease: float | None = None) -> "Study":
+    """The study at a location; of a box, with numbers for ids."""
+    from manyarms.cli.boxes import numbered  # noqa: PLC0415  it needs this file
+
+    worker = me() if worker is None else worker
+    study: Study = numbered(manyarms.Study.open(location, worker=worker, lease=lease))
+    return study
 
 
 def me() -> str:
@@ -86,7 +111,21 @@ def me() -> str:
     return f"{user}@{socket.gethostname()}"[:150]
 
 
-@app.callback(invoke_without_command=True)
+def new_app() -> typer.Typer:
+    """The program, without its commands."""
+    app = typer.Typer(
+        name="manyarms",
+        help="Suggests which candidates of a table to try next, and keeps what came out in a "
+        "study: a file, or PostgreSQL.",
+        epilog="Begin with: manyarms init lab.db --pool candidates.csv --id name --maximize",
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(_program)
+    return app
+
+
 def _program(
     context: typer.Context,
     show_version: Annotated[
@@ -99,15 +138,15 @@ def _program(
         print(context.get_help())
 
 
-def program(arguments: Sequence[str]) -> int:
-    """Run a command; returns the exit code. An error is one line on stderr."""
+def run_app(made: Callable[[], typer.Typer], arguments: Sequence[str]) -> int:
+    """Make the program and run it; returns the exit code. An error is one line on stderr."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
         if any("\0" in text or re.search("[\ud800-\udfff]", text) for text in arguments):
             raise InputError("arguments must be text in UTF-8; check them for stray bytes")
-        code = typer.main.get_command(app).main(
+        code = typer.main.get_command(made()).main(
             list(arguments), prog_name="manyarms", standalone_mode=False
         )
         sys.stdout.flush()
@@ -130,14 +169,11 @@ def _described(error: BaseException) -> tuple[str, int]:
     """An error as a message and an exit code."""
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return "interrupted", INTERRUPTED
-    if isinstance(error, StudyDamagedError):
-        return re.sub(
-            "salvage (what is whole|those)", "salvage that with `manyarms doctor`", str(error)
-        ), DAMAGED
-    if isinstance(error, StudyStorageError):
-        return str(error), STORAGE
-    if isinstance(error, ManyArmsError | OSError):
-        return _in_words_of_the_command_line(str(error)), BAD_INPUT
+    if isinstance(error, ManyArmsError):
+        code = next((code for kind, code in CODES.items() if isinstance(error, kind)), BAD_INPUT)
+        return error.said(on_the_command_line), code
+    if isinstance(error, OSError):
+        return str(error), BAD_INPUT
     if isinstance(error, USAGE):
         return _usage(error), BAD_INPUT
     return (
@@ -152,20 +188,12 @@ def _usage(error: Any) -> str:
     return f"{error.format_message().strip().rstrip('.')}; {advice}see `{path} --help`"
 
 
-WORDS = [
-    (r"make one with Study\.create", "make one with `manyarms init`"),
-    (r"make (it again|one) with Study\.create", r"make \1 with `manyarms init`"),
-    (r"open it with Study\.open", "the other commands use it as it is"),
-    (r"call tell\(\) first", "tell results first, with `manyarms tell`"),
-    (r"; tell manyarms\.FAILED for", "; write `failed` for"),
-    (r"missing=[\"'](\w+)[\"']", r"--missing \1"),
-    (r"columns=\{[\"'](.*?)[\"']: \"(\w+)\"\}", r"--column '\1=\2'"),
-    (r", or read it into a data frame yourself", ""),
-]
-"""What messages of the library say, and how it is said here."""
-
-
-def _in_words_of_the_command_line(message: str) -> str:
-    for pattern, words in WORDS:
-        message = re.sub(pattern, words, message)
-    return message
+def on_the_command_line(option: str, value: Any) -> str | None:
+    """What does here what an option or a call of the library does; None where nothing does."""
+    name = WORDS.get(option, option)
+    if value is None or name is None:
+        return name
+    if isinstance(value, dict):
+        ((column, kind),) = value.items()
+        value = f"{column}={kind if isinstance(kind, str) else ','.join(map(str, kind))}"
+    return f"{name} {shlex.quote(str(value))}"

@@ -1,33 +1,97 @@
-"""All commands of the program, by group."""
+"""All commands of the program, by group. The file of a command is imported when it is called, so
+the list of commands appears at once."""
 
 import inspect
 import re
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
 
-from manyarms.cli.app import app, program
-from manyarms.cli.candidates import add, init, retire
-from manyarms.cli.files import doctor, export, import_
-from manyarms.cli.knowledge import history, predict, status, top
-from manyarms.cli.objective import run
-from manyarms.cli.pages import plot, report
-from manyarms.cli.results import failed, release, suggest, tell
+import typer
 
-__all__ = ["COMMANDS", "app", "program"]
+from manyarms.cli.app import new_app, run_app
+
+
+class Command(NamedTuple):
+    """A command: the file that it is in, and the first line of its help."""
+
+    file: str
+    summary: str
+
 
 COMMANDS = {
-    "Candidates": (init, add, retire),
-    "Trials": (suggest, tell, failed, release, run),
-    "Knowledge": (status, top, history, predict, plot, report),
-    "Files": (export, import_, doctor),
+    "Candidates": {
+        "init": Command("candidates", "Make a study of a table of candidates, or of a box."),
+        "add": Command("candidates", "Add candidates."),
+        "retire": Command("candidates", "Candidates are no longer available."),
+    },
+    "Trials": {
+        "suggest": Command("results", "Say which candidates to try next."),
+        "tell": Command("results", "Tell what came out."),
+        "failed": Command("results", "Tell that trials failed and gave no value."),
+        "release": Command(
+            "results", "Give back candidates that are pending and will not be tried now."
+        ),
+        "run": Command(
+            "objective", "Run a command for one candidate after another, and tell what it prints."
+        ),
+    },
+    "Knowledge": {
+        "status": Command("knowledge", "Say how a study stands."),
+        "top": Command("knowledge", "List the candidates of best estimate, tried or not."),
+        "history": Command(
+            "knowledge",
+            "List every result, oldest first: when, of which candidate, which value, by whom.",
+        ),
+        "predict": Command("knowledge", "Estimate the values of candidates in a table."),
+        "plot": Command("pages", "Draw a study."),
+        "report": Command("pages", "Write all that is known of a study to one page."),
+    },
+    "Files": {
+        "export": Command("files", "Write a study to files."),
+        "import": Command(
+            "files", "Make a study of an export, or take the results of a CSV file into one."
+        ),
+        "doctor": Command("files", "Check a study, and say what can be saved."),
+    },
 }
-for panel, commands in COMMANDS.items():
-    for command in commands:
-        values_may_be_negative = {"ignore_unknown_options": command is tell}
-        help = re.sub(
-            r"\n(?!\n|  )(?<!\n\n)", " ", inspect.getdoc(command) or ""
-        )  # paragraphs fit the terminal, examples stay
-        app.command(
-            command.__name__.rstrip("_"),
-            help=help,
-            rich_help_panel=panel,
-            context_settings=values_may_be_negative,
-        )(command)
+
+
+def program(arguments: Sequence[str]) -> int:
+    """Run a command; returns the exit code. An error is one line on stderr."""
+    return run_app(lambda: app_for(arguments), arguments)
+
+
+def app_for(arguments: Sequence[str]) -> typer.Typer:
+    """The program with the command that is called; of the others it knows the summary."""
+    called = next((word for word in arguments if not word.startswith("-")), "")
+    app = new_app()
+    for panel, commands in COMMANDS.items():
+        for name, command in commands.items():
+            function: Any = _not_called
+            help = command.summary
+            if name == called:
+                function = function_of(name, command)
+                help = _help(function)
+            app.command(
+                name,
+                help=help,
+                rich_help_panel=panel,
+                context_settings={"ignore_unknown_options": name == "tell"},  # negative values
+            )(function)
+    return app
+
+
+def function_of(name: str, command: Command) -> Any:
+    """What runs a command; `import` is a word of Python, so that one is import_."""
+    file = import_module(f"manyarms.cli.{command.file}")
+    return getattr(file, "import_" if name == "import" else name)
+
+
+def _help(function: Any) -> str:
+    """Its docstring, with paragraphs that fit the terminal; lines of examples stay."""
+    return re.sub(r"\n(?!\n|  )(?<!\n\n)", " ", inspect.getdoc(function) or "")
+
+
+def _not_called() -> None:
+    """Stands for a command in the list of commands."""

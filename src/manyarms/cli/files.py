@@ -20,10 +20,11 @@ from manyarms.cli.app import (
     StudyAt,
     opened,
 )
+from manyarms.cli.boxes import numbered
 from manyarms.cli.knowledge import results_frame, results_of
 from manyarms.cli.output import answer, count, moment, new_file, place, table
 from manyarms.cli.results import tell_files
-from manyarms.cli.tables import Marks, marks, results_in, rows_of, write_csv
+from manyarms.cli.tables import Marks, extent, marks, results_in, rows_of, write_csv
 from manyarms.errors import StudyDamagedError
 from manyarms.study import Study
 from manyarms.study.copies import copied, create_from, read_copy, written_copy
@@ -68,6 +69,7 @@ def export(
             _write_results(known, output, written_as, force)
         else:
             files = [output / name for name in ("study.json", "results.csv", "candidates.csv")]
+            # All three are looked for first: none is written where one may not be.
             there = [str(file) for file in files if file.exists()]
             if there and not force:
                 raise InputError(
@@ -148,12 +150,8 @@ def import_(
         raise InputError(f"there is no file {file}; check the path")
     with create_from(study, read_copy(file)) as made:
         data = {"candidates": len(made.pool), "results": len(made.history), "events": made.n_events}
-    answer(
-        data,
-        as_json,
-        f"{place(study)}: {count(data['candidates'], 'candidate')}, "
-        f"{count(data['results'], 'result')}.",
-    )
+        what = extent(numbered(made).pool)
+    answer(data, as_json, f"{place(study)}: {what}, {count(data['results'], 'result')}.")
 
 
 def doctor(
@@ -180,7 +178,7 @@ def doctor(
             known.verify()
             events = list(known.events())
     except StudyDamagedError as error:
-        return _operate(study, str(error), salvage, as_json)
+        return _operate(study, error.problem, salvage, as_json)
     if salvage is not None:
         raise InputError(
             f"{place(study)} is whole, there is nothing to salvage; `manyarms export` makes a copy"
@@ -206,12 +204,15 @@ def doctor(
 def _operate(study: str, problem: str, new: str | None, as_json: bool) -> int:
     """Say what can be saved of a damaged study, and save it where a new one is asked for."""
     if "://" in study:
-        raise StudyDamagedError(f"{problem}; restore it from the backups of the server")
+        raise StudyDamagedError(problem, "restore it from the backups of the server")
     with tempfile.TemporaryDirectory() as folder:
+        # Without a place for it the salvage is made all the same, and thrown away: it counts.
         try:
             saved = save_whole_events(study, new or Path(folder) / "tried.db")
         except StudyDamagedError as error:
-            raise StudyDamagedError(f"{problem}; and {error}; go back to a copy") from error
+            raise StudyDamagedError(
+                f"{problem}; and {error.problem}", "go back to a copy"
+            ) from error
     data = {"whole": False, "problem": problem, **asdict(saved), "salvaged": new and place(new)}
     what = (
         f"{count(saved.events, 'event')} with {count(saved.results, 'result')}, {saved.lost:,} lost"

@@ -18,8 +18,9 @@ from manyarms.numbers import LARGEST
 GRACE = 3.0
 """Seconds between asking a command to end and ending it."""
 TAIL = 1 << 14
-"""Bytes at the end of an output that are looked at."""
+"""Bytes at the end of an output that are looked at for its last line."""
 PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+"""A name in braces; {{ and }}, which stand for braces, come first."""
 
 
 class Outcome(NamedTuple):

@@ -11,11 +11,17 @@ import typer
 
 from manyarms.campaign.answers import Candidate
 from manyarms.cli.app import AsJson, Decimal, Force, InputError, Separator, StudyAt, opened
+from manyarms.cli.boxes import NumberedPoints
 from manyarms.cli.output import answer, count, moment, new_file, percent, place, shown, table
 from manyarms.cli.tables import (
+    Listed,
+    beside,
+    extent,
     free,
     id_name,
+    lines_in,
     marks,
+    names_points,
     noise_name,
     results_told,
     value_name,
@@ -23,6 +29,7 @@ from manyarms.cli.tables import (
 )
 from manyarms.errors import StateError
 from manyarms.pool.pool import Pool
+from manyarms.pool.reading import read_csv
 from manyarms.pool.stored import described
 from manyarms.study import Study
 
@@ -44,7 +51,9 @@ Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="CSV file to write.", show_default=False)
 ]
 HEADER = ["estimate", "low", "high", "results"]
+"""What is known of a candidate, beside its id."""
 RESULT = ["number", "id", "value", "noise", "time", "worker"]
+"""What a result has."""
 
 
 def status(
@@ -77,8 +86,10 @@ def status(
             **state_of(known, level, tolerance),
             "seconds": seconds,
         }
+        pool: Any = known.pool
+        what = extent(pool)
     lines = [
-        f"{place(study)}: {data['direction']}, {count(data['candidates'], 'candidate')}, "
+        f"{place(study)}: {data['direction']}, {what}, "
         f"{count(data['results'], 'result')}"
         f" ({data['failed']:,} failed), {len(data['pending']):,} pending"
     ]
@@ -101,12 +112,16 @@ def status(
         ]
     else:
         lines.append("No values yet: manyarms suggest, then manyarms tell.")
-    pending = [[each["id"], each["worker"], each["until"] or "no end"] for each in data["pending"]]
+    names, columns = beside(pool, [each["id"] for each in data["pending"]])
+    pending = [
+        [each["id"], *cells, each["worker"], each["until"] or "no end"]
+        for each, cells in zip(data["pending"], columns, strict=True)
+    ]
     answer(
         data,
         as_json,
         "\n".join(lines),
-        *([table(["pending", "worker", "until"], pending)] if pending else []),
+        *([table(["pending", *names, "worker", "until"], pending)] if pending else []),
     )
 
 
@@ -164,11 +179,9 @@ def top(
     """
     with opened(study) as known:
         rows = [plain(each) for each in known.top(k, level)]
-    answer(
-        {"top": rows, "level": level},
-        as_json,
-        table(["id", *HEADER], (row.values() for row in rows)),
-    )
+        names, columns = beside(known.pool, [row["id"] for row in rows])
+    listed = ([*row.values(), *cells] for row, cells in zip(rows, columns, strict=True))
+    answer({"top": rows, "level": level}, as_json, table(["id", *HEADER, *names], listed))
 
 
 def history(
@@ -193,11 +206,12 @@ def history(
     rows = rows if last is None else rows[-last:]
     if output is None:
         names = [name for name in RESULT if name != "noise" or has_noise(rows)]
-        answer(
-            {"results": rows},
-            as_json,
-            table(names, ([row[name] for name in names] for row in rows)),
+        more, columns = beside(pool, [row["id"] for row in rows])
+        listed = (
+            [*(row[name] for name in names), *cells]
+            for row, cells in zip(rows, columns, strict=True)
         )
+        answer({"results": rows}, as_json, table([*names, *more], listed))
         return
     with new_file(output, force) as draft:
         write_csv(results_frame(rows, pool, decimal), draft, written_as)
@@ -218,8 +232,7 @@ def results_of(study: Study) -> list[dict[str, Any]]:
             moment(event.time),
             event.payload["worker"],
         )
-        for event in study.events()
-        for id, value, noise in results_told(event)
+        for event, id, value, noise in results_told(study)
     ]
     return [dict(zip(RESULT, (i + 1, *result), strict=True)) for i, result in enumerate(told)]
 
@@ -229,7 +242,7 @@ def has_noise(rows: list[dict[str, Any]]) -> bool:
     return any(row["noise"] is not None for row in rows)
 
 
-def results_frame(rows: list[dict[str, Any]], pool: Pool, decimal: str) -> pl.DataFrame:
+def results_frame(rows: list[dict[str, Any]], pool: Listed, decimal: str) -> pl.DataFrame:
     """Results as a table; values are text, as some may be "failed"."""
     columns = {
         free("number", pool): [row["number"] for row in rows],
@@ -267,7 +280,7 @@ def predict(
     written_as = marks(decimal, separator)
     with opened(study) as known:
         rows = _predicted(known, file, level, decimal)
-        name = id_name(known.pool)
+        names = {"id": id_name(known.pool)} if isinstance(known.pool, Pool) else {}
     if output is None:
         answer(
             {"predictions": rows, "level": level},
@@ -276,9 +289,7 @@ def predict(
         )
         return
     with new_file(output, force) as draft:
-        write_csv(
-            pl.DataFrame(rows, infer_schema_length=None).rename({"id": name}), draft, written_as
-        )
+        write_csv(pl.DataFrame(rows, infer_schema_length=None).rename(names), draft, written_as)
     answer(
         {"predictions": len(rows), "written": str(output)},
         as_json,
@@ -289,11 +300,14 @@ def predict(
 def _predicted(study: Study, file: Path, level: float, decimal: str) -> list[dict[str, Any]]:
     """A row for each of the file, in its order."""
     pool = study.pool
+    if isinstance(pool, NumberedPoints):
+        return _predicted_points(study, pool, file, level, decimal)
     frame, name = pool.read(file, decimal=decimal), id_name(pool)
     given: list[Any] = frame[name].to_list() if name in frame.columns else [None] * len(frame)
     known = set(pool.ids.tolist())
     is_known = [id in known for id in given]
     new = frame.filter(pl.Series([not here for here in is_known], dtype=pl.Boolean))
+    # Two predictions, of rows the study knows and of others, taken in turn as the file has them.
     found: dict[bool, Iterator[Any]] = {}
     if len(new):
         new = _with_features(pool, new, file)
@@ -308,6 +322,31 @@ def _predicted(study: Study, file: Path, level: float, decimal: str) -> list[dic
     return rows
 
 
+def _predicted_points(
+    study: Study, pool: NumberedPoints, file: Path, level: float, decimal: str
+) -> list[dict[str, Any]]:
+    """The same of points of a box, by their numbers or by their columns."""
+    name = id_name(pool)
+    texts = {name, *pool.names}
+    frame = read_csv(file, name, texts, texts, decimal)
+    if name not in frame.columns and not names_points(frame, pool):
+        raise InputError(
+            f"{file} must have the column {name!r} or all columns of the box, got "
+            f"{', '.join(map(repr, frame.columns))[:300]}; add them"
+        )
+    lines = lines_in(file, frame, [name, "", "", ""], pool.names)
+    ids = [pool.as_id(line.where, line.id, line.point, decimal) for line in lines]
+    header = [free(each, pool) for each in ("estimate", "sd", "low", "high")]
+    rows: list[dict[str, Any]] = []
+    _, *estimates = study.predict(ids, level)
+    for id, *numbers in zip(ids, *estimates, strict=True):
+        is_new = isinstance(id, tuple)
+        columns = dict(zip(pool.names, id, strict=True)) if is_new else pool.row(id)
+        estimate = dict(zip(header, map(float, numbers), strict=True))
+        rows.append({name: None if is_new else id, **columns, **estimate})
+    return rows
+
+
 def _with_features(pool: Pool, rows: pl.DataFrame, file: Path) -> pl.DataFrame:
     """Rows that the pool would take, checked before anything is learned and written down."""
     expected = [*pool.names, *(each for each in [described(pool)["id"]] if each is not None)]
@@ -319,6 +358,7 @@ def _with_features(pool: Pool, rows: pl.DataFrame, file: Path) -> pl.DataFrame:
             f"{', '.join(map(repr, lacking))[:200]}; add those, or check the ids"
         )
     rows = rows.select(expected)
+    # A pool may leave rows with missing values out; here each row needs its answer.
     if len(pool.add(rows)) < len(pool) + len(rows):
         raise InputError(
             f"rows of {file} miss values, and this study leaves such rows out; fill them in"

@@ -39,9 +39,7 @@ RUN = "run by "
 class Pace(NamedTuple):
     """How long a run waits for what, in seconds."""
 
-    lease: float = (
-        300.0  # until candidates of a run that vanished are given back; it renews its own
-    )
+    lease: float = 300.0  # until what a run that vanished has asked for is given back
     turn: float = 0.02  # between two looks at the commands
     patience: tuple[float, ...] = (1.0, 5.0, 30.0)  # before a refused result is told again
     grace: float = GRACE  # from asking a command to end to ending it
@@ -215,6 +213,7 @@ class Loop:
         """Keep so many commands running; says why, where there is nothing more to run."""
         free = n_jobs - len(self._running)
         if budget is not None and free:
+            # What other runs are trying will be results too.
             left = (
                 budget
                 - len(self._study.history)
@@ -304,12 +303,13 @@ class Loop:
         self.n_failed += value is None
 
     def _renew(self) -> None:
-        if time.monotonic() - self._renewed > self._pace.lease / 3:
+        if time.monotonic() - self._renewed > self._pace.lease / 3:  # two may fail
             self._study.renew()
             self._renewed = time.monotonic()
 
     def _clean_up(self) -> None:
         """End what is running, and give back what was asked for."""
+        # Who had ended by itself before the interrupt may have a value: it is told.
         ended = [job for job in self._running if not job.is_running]
         stop([job for job in self._running if job not in ended], self._pace.grace)
         for job in ended:

@@ -30,6 +30,7 @@ from manyarms.cli.tables import (
 from manyarms.study import Study
 
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+"""Seconds in a unit of time."""
 
 
 def seconds(text: str | None, option: str) -> float | None:
@@ -99,7 +100,7 @@ def suggest(
                 write_csv(rows_of(known.pool, ids).with_columns(marked), draft, written_as)
             except BaseException:
                 if not again:
-                    known.release(ids)
+                    known.release(ids)  # nobody would know of them
                 raise
         answer(
             {"ids": ids, "written": str(output)},
@@ -174,6 +175,7 @@ def tell(
       manyarms tell lab.db ethanol-80 71.5
       manyarms tell lab.db means.csv --value mean --noise standard_error
     """
+    # Ids and values may begin with "-", so Typer lets options that it does not know pass.
     strange = [text for text in what if text.startswith("--")]
     if strange:
         raise InputError(f"no such option: {strange[0]}; see `manyarms tell --help`")
@@ -242,10 +244,11 @@ def tell_files(study: Study, files: list[Told], again: bool, as_json: bool) -> N
 def _unknown(study: Study, rows: list[Row]) -> list[Row]:
     """Rows that are no result of the study: none of this candidate and value came after the row was
     suggested."""
+    # By candidate and value, the events that brought it; a row takes the first after its batch, and
+    # no other row takes that again.
     numbers_of = defaultdict(list)
-    for event in study.events():
-        for id, value, _ in results_told(event):
-            numbers_of[id, FAILED if value is None else value].append(event.number)
+    for event, id, value, _ in results_told(study):
+        numbers_of[id, FAILED if value is None else value].append(event.number)
     new = []
     for row in rows:
         numbers = numbers_of[row.id, row.value]

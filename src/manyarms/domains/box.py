@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from manyarms.arms.array import as_rows
-from manyarms.errors import ArmsError, ParameterError
-from manyarms.numbers import MOST_AT_ONCE, is_whole, items_of, real, shortened, whole
+from manyarms.errors import ArmsError, ParameterError, shortened
+from manyarms.numbers import MOST_AT_ONCE, is_whole, items_of, real, whole
 from manyarms.pool.columns import Feature
 from manyarms.typing import Array, ArrayLike
 
@@ -27,8 +27,9 @@ Point = dict[str, Any] | tuple[Any, ...]
 """Columns by name, or, of a box without names, in order."""
 LARGEST_WHOLE = 2**53
 """Whole numbers up to this size are exact in float64."""
-TOLERANCE = 1e-9
-"""How far outside [0, 1], or off a step, an encoded number may be by rounding."""
+CODE_TOLERANCE = 1e-9
+"""How far outside [0, 1], or off a step, an encoded number may be by rounding. An encoding rounds
+by ε·|low|/(high − low): ranges may lie a million times farther from 0 than they are wide."""
 
 
 @dataclass(frozen=True)
@@ -64,25 +65,27 @@ class Range:
     def _codes(self, values: Array) -> Array:
         low = self._scaled(self.low)
         codes = (self._scaled(values) - low) / (self._scaled(self.high) - low)
-        return np.asarray(np.clip(codes, 0.0, 1.0))
+        return np.asarray(np.clip(codes, 0.0, 1.0))  # rounding may leave the range by an ε
 
     def _values(self, codes: Array) -> Array:
         low = self._scaled(self.low)
         scaled = low + codes * (self._scaled(self.high) - low)
+        # exp(ln(high)) may exceed high: clipped before it is rounded.
         values = np.clip(np.exp(scaled) if self.log else scaled, self.low, self.high)
         return np.asarray(np.rint(values) if self.whole else values)
 
-    def check(self, value: Any) -> None:
-        """Raise ArmsError where the value is not of this column."""
+    def check(self, value: Any) -> float | int:
+        """The value, a float or an int; ArmsError where it is not of this column."""
         kind = "a whole number" if self.whole else "a number"
         expected = f"{kind} from {self.low:g} to {self.high:g}"
         number = real(value, repr(self.name), expected, error=ArmsError)
         if not self.low <= number <= self.high or (self.whole and number != round(number)):
             raise ArmsError(f"{self.name!r} must be {expected}, got {value!r}")
+        return value if type(value) is int else number
 
-    def encode(self, value: Any) -> float:
-        """The encoded value, of one that was checked."""
-        return float(self._codes(np.array([float(value)]))[0])
+    def encode(self, values: Sequence[Any]) -> Array:
+        """The encoded values (n,), of such as were checked."""
+        return self._codes(np.array(values, dtype=np.float64))
 
     def decode(self, code: float) -> float | int:
         """The value."""
@@ -92,13 +95,14 @@ class Range:
     def snap(self, codes: Array) -> Array:
         """The nearest codes that stand for values."""
         codes = np.clip(codes, 0.0, 1.0)
+        # A whole number is where its value encodes to, so that equal points have equal rows.
         return self._codes(self._values(codes)) if self.whole else codes
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """Codes drawn uniformly, (n,)."""
         if not self.whole:
             return rng.random(n)
-        # As much room for the ends as for the others.
+        # Rounded, each whole number needs the half before and behind it: the ends too.
         low = self._scaled(self.low - 0.5)
         drawn = low + rng.random(n) * (self._scaled(self.high + 0.5) - low)
         values = np.rint(np.exp(drawn) if self.log else drawn)
@@ -116,9 +120,9 @@ class Range:
     def beside(self, code: float) -> list[float]:
         """The steps next to one, of whole numbers."""
         value = self.decode(code)
-        return [
-            self.encode(other) for other in (value - 1, value + 1) if self.low <= other <= self.high
-        ]
+        others = [value - 1, value + 1]
+        codes = self.encode([each for each in others if self.low <= each <= self.high])
+        return [float(code) for code in codes]
 
 
 @dataclass(frozen=True)
@@ -144,18 +148,18 @@ class Choice:
     def _codes(self) -> dict[Any, int]:
         return {level: code for code, level in enumerate(self.levels)}
 
-    def check(self, value: Any) -> None:
-        """Raise ArmsError where the value is not of this column."""
-        self.encode(value)
-
-    def encode(self, value: Any) -> float:
-        """The code; ArmsError where the value is not of this column."""
+    def check(self, value: Any) -> Any:
+        """The level; ArmsError where the value is not of this column."""
         try:
-            return float(self._codes[value])
+            return self.levels[self._codes[value]]
         except (KeyError, TypeError) as error:
             raise ArmsError(
                 f"{self.name!r} must be one of {list(self.levels)}, got {value!r}"
             ) from error
+
+    def encode(self, values: Sequence[Any]) -> Array:
+        """The codes (n,), of levels."""
+        return np.array([self._codes[value] for value in values], dtype=np.float64)
 
     def decode(self, code: float) -> Any:
         """The value."""
@@ -184,16 +188,20 @@ class Choice:
 
 
 class Box:
-    """Ranges and choices: ``Box(lr=(1e-4, 1e-1, "log"), units=(8, 512), act=["relu", "tanh"])``, or
-    ``Box([[0, 1], [-5, 5]])``.
+    """Ranges and choices.
 
-    bounds : (d, 2) lowest and highest number of every column; a point is then a tuple of numbers.
-    columns : by name, a range ``(low, high)`` or ``(low, high, "log")`` or a list of levels; a
-        point is then a dict. A range between two ints is of whole numbers; write ``(0.0, 1.0)`` for
-        all between.
+    ``Box(lr=(1e-4, 1e-1, "log"), units=(8, 512), act=["relu", "tanh"])``, or ``Box([[0, 1], [-5,
+    5]])``. Kernels, policies and maximisers see encoded rows: numbers scaled to [0, 1], then codes
+    of choices. A box never changes.
 
-    Kernels, policies and maximisers see encoded rows: numbers scaled to [0, 1], then codes of
-    choices. A box never changes.
+    Parameters
+    ----------
+    bounds : array_like, (d, 2), optional
+        Lowest and highest number of every column; a point is then a tuple of numbers.
+    **columns
+        By name, a range ``(low, high)`` or ``(low, high, "log")`` or a list of levels; a point is
+        then a dict. A range between two ints is of whole numbers; write ``(0.0, 1.0)`` for all
+        between.
     """
 
     kernel: ClassVar[None] = None  # that of a pool of objects, which this is not
@@ -211,10 +219,9 @@ class Box:
             else _ranges(bounds)
         )
         self.columns: tuple[Range | Choice, ...] = tuple(given)
+        # Numbers first, then choices, each in the order given: False sorts before True.
         order = sorted(range(len(given)), key=lambda i: isinstance(given[i], Choice))
-        self._order = np.array(
-            order, dtype=np.intp
-        )  # position of each encoded column among those given
+        self._order = np.array(order, dtype=np.intp)  # where each encoded column stood
         self._encoded = tuple(given[i] for i in order)
 
     @property
@@ -238,21 +245,24 @@ class Box:
         return [_feature(i, column) for i, column in enumerate(self._encoded)]
 
     def points(self, points: Any) -> list[Point]:
-        """One point or several as a list, each checked: dicts, or tuples where the box has no
-        names."""
+        """One point or several as a list, each checked.
+
+        Points are dicts, or tuples where the box has no names.
+        """
         if isinstance(points, Mapping):
             return [self._point(points)]
         if not _is_sequence(points):
             raise ArmsError(f"expected a point of {self!r}, or several, got {points!r}")
+        # A tuple of numbers is one point of a box without names; of sequences, several.
         one = not self.named and len(points) and not isinstance(points[0], Sequence | np.ndarray)
         return [self._point(point) for point in ([points] if one else points)]
 
     def _point(self, point: Any) -> Point:
         values = self._values(point)
+        # Points are ids too: NumPy's numbers would be written otherwise than Python's.
         plain = [value.item() if isinstance(value, np.generic) else value for value in values]
-        for column, value in zip(self.columns, plain, strict=True):
-            column.check(value)
-        return dict(zip(self.names, plain, strict=True)) if self.named else tuple(plain)
+        checked = [column.check(value) for column, value in zip(self.columns, plain, strict=True)]
+        return dict(zip(self.names, checked, strict=True)) if self.named else tuple(checked)
 
     def _values(self, point: Any) -> list[Any]:
         if self.named:
@@ -266,20 +276,55 @@ class Box:
         return list(point)
 
     def encode(self, points: Any) -> Array:
-        """Rows (n, d) of one point or several: numbers scaled to [0, 1] first, codes of choices
-        after them."""
-        rows = []
-        for point in self.points(points):
-            values = zip(self.columns, self._values(point), strict=True)
-            rows.append([column.encode(value) for column, value in values])
-        return np.array(rows, dtype=np.float64).reshape(-1, self.dimension)[:, self._order]
+        """Rows of one point or several.
+
+        Parameters
+        ----------
+        points : dict, tuple or sequence of such
+            Points of the box.
+
+        Returns
+        -------
+        ndarray, (n, d)
+            Numbers scaled to [0, 1] first, codes of choices after them.
+
+        Raises
+        ------
+        ArmsError
+            A point is not of this box.
+        """
+        return self.rows([self._values(point) for point in self.points(points)])
+
+    def rows(self, values: Sequence[Sequence[Any]]) -> Array:
+        """Rows (n, d) of points that were checked, each as its values in the order of the
+        columns."""
+        if not values:
+            return np.zeros((0, self.dimension))
+        columns = zip(self.columns, zip(*values, strict=True), strict=True)
+        return np.column_stack([column.encode(each) for column, each in columns])[:, self._order]
 
     def decode(self, rows: ArrayLike) -> list[Point]:
-        """The points of rows (n, d)."""
+        """The points of rows.
+
+        Parameters
+        ----------
+        rows : array_like, (n, d)
+            Encoded rows.
+
+        Returns
+        -------
+        list of dict or tuple
+            A point for each row.
+
+        Raises
+        ------
+        ArmsError
+            A row is outside the box.
+        """
         decoded: list[Point] = []
         for row in self.checked(rows).tolist():
             values = [column.decode(code) for column, code in zip(self._encoded, row, strict=True)]
-            in_order = [values[i] for i in np.argsort(self._order)]
+            in_order = [values[i] for i in np.argsort(self._order)]  # back to the order given
             decoded.append(
                 dict(zip(self.names, in_order, strict=True)) if self.named else tuple(in_order)
             )
@@ -289,7 +334,7 @@ class Box:
         """Encoded rows (n, d), each of them inside the box, or ArmsError."""
         X = finite_rows(rows, self.dimension)
         snapped = self.snap(X)
-        outside = np.argwhere(np.abs(X - snapped) > TOLERANCE)
+        outside = np.argwhere(np.abs(X - snapped) > CODE_TOLERANCE)
         if len(outside):
             row, j = outside[0]
             column = self._encoded[j]
@@ -311,16 +356,40 @@ class Box:
         )
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """Rows drawn uniformly, (n, d)."""
+        """Rows drawn uniformly.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        rng : numpy.random.Generator
+            What they are drawn with.
+
+        Returns
+        -------
+        ndarray, (n, d)
+            Encoded rows.
+        """
         n = whole(n, "n", at_least=0, at_most=MOST_AT_ONCE)
         if not isinstance(rng, np.random.Generator):
             raise ParameterError(f"rng must be a numpy Generator, got {shortened(rng)}")
         return np.column_stack([column.sample(n, rng) for column in self._encoded])
 
     def grid(self, most: int) -> Array | None:
-        """All rows, (n, d), where there are at most so many, else None."""
+        """All rows, where there are at most so many.
+
+        Parameters
+        ----------
+        most : int
+            How many at most.
+
+        Returns
+        -------
+        ndarray, (n, d), or None
+            None where there are more, or infinitely many.
+        """
         if np.prod([column.size for column in self._encoded]) > most:
-            return None
+            return None  # a range of numbers has size ∞
         axes = np.meshgrid(*(column.grid() for column in self._encoded), indexing="ij")
         return np.column_stack([axis.ravel() for axis in axes])
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import brentq, linprog
+import scipy
 
 from manyarms.domains.box import finite_rows
 from manyarms.domains.score import Score
@@ -20,23 +20,36 @@ from manyarms.kernels import Kernel, Linear, Scaled
 from manyarms.numbers import real, store, whole
 from manyarms.typing import Array, ArrayLike
 
-TOLERANCE = 1e-8
-"""How far outside, relative to the size of the domain, a row may be by rounding."""
-VERTICES = 20
-"""Random directions in which vertices are found, once."""
+OUTSIDE = 1e-8
+"""How far outside, relative to the size of the domain, a row may be by rounding: about √ε, half of
+float64's digits."""
+DIRECTIONS = 20
+"""Random directions in which a vertex is found, once: to start climbs from, and to check Qhull."""
 STARTS = 20
 """Vertices, those of largest u, that a climb starts from where not all vertices are known.
 
 On 90 random polytopes of 3 to 5 columns climbs from 4 starts ended in a local maximum 15 times (at
 worst 16 % low), from 20 starts 10 times (6 % low). A start costs a few linear programs.
 """
-BLOCK = 4096
-"""Vertices that are scored at a time."""
+SCORED_AT_ONCE = 4096
+"""Vertices whose kernel matrix with W is made at a time: 32 MiB where W has 1,000 rows."""
+SINGULAR = 1e-13
+"""Relative distance from the top eigenvalue at which ν − d counts as 0: some 500 ε."""
+CLIMB_GAIN = 1e-12
+"""Relative gain below which a step from vertex to vertex is rounding."""
 
 
 @dataclass(frozen=True)
 class Ball:
-    """‖x‖ ≤ radius in some dimension, with a linear kernel without bias: `maximise` is exact."""
+    """‖x‖ ≤ radius in some dimension, with a linear kernel without bias: `maximise` is exact.
+
+    Parameters
+    ----------
+    dimension : int
+        Columns of a row.
+    radius : float
+        Above 0.
+    """
 
     dimension: int
     radius: float = 1.0
@@ -52,7 +65,7 @@ class Ball:
         """Rows (n, d), all inside, or ArmsError."""
         X = finite_rows(rows, self.dimension)
         norms = np.linalg.norm(X, axis=1)
-        if norms.max(initial=0.0) > self.radius * (1 + TOLERANCE):
+        if norms.max(initial=0.0) > self.radius * (1 + OUTSIDE):
             raise ArmsError(
                 f"row {X[int(np.argmax(norms))]} is outside the ball: its norm {norms.max()} "
                 f"exceeds {self.radius}"
@@ -63,6 +76,7 @@ class Ball:
         """Rows drawn uniformly, (n, d)."""
         directions = rng.standard_normal((n, self.dimension))
         directions /= np.linalg.norm(directions, axis=1)[:, None]
+        # A ball of radius s has s^d of the volume.
         return np.asarray(self.radius * rng.random((n, 1)) ** (1 / self.dimension) * directions)
 
     def maximise(self, score: Score, _: "Ball", rng: np.random.Generator) -> Array:
@@ -81,8 +95,10 @@ class Ball:
         B = constant * belief.W  # k_W(x) = Bx and z = L⁻¹Bx
         theta = B.T @ score.alpha
         Z = belief.L.solve(B)
+        # xᵀMx = σ̃²(x) = r(x)/λ + zᵀV⁻¹z, with r(x) = xᵀ(cI − ZᵀZ)x.
         left_out = constant * np.eye(self.dimension) - Z.T @ Z
         M = left_out / belief.regularization + belief.factor.half(Z).gram
+        # In the basis of eigenvectors, β̃M^½ is diagonal: `half`.
         eigenvalues, E = np.linalg.eigh((M + M.T) / 2)
         half = score.beta * np.sqrt(np.maximum(eigenvalues, 0.0))
         longest = theta + E @ (half * on_sphere(half * half, half * (E.T @ theta)))
@@ -93,22 +109,26 @@ class Ball:
 def on_sphere(d: Array, b: Array) -> Array:
     """The maximum of Σ d_j v_j² + 2bᵀv over ‖v‖ = 1: v = b/(ν − d), ν ≥ max d such that ‖v‖ = 1
     (the secular equation)."""
-    top, size = float(d.max()), float(np.linalg.norm(b))
+    top = float(d.max())
+    size = float(np.linalg.norm(b))
 
     def excess(nu: float) -> float:
         return float(np.linalg.norm(b / (nu - d))) - 1.0
 
-    low, high = top + 1e-13 * (top + size), top + size
-    if size == 0 or excess(low) <= 0:  # the hard case: what is missing lies along a top eigenvector
-        rest = d < top - 1e-13 * (top + size)
+    # ‖v‖ falls with ν; at ν = max d + ‖b‖ it is at most 1.
+    margin = SINGULAR * (top + size)
+    low = top + margin
+    high = top + size
+    if size == 0 or excess(low) <= 0:
+        # The hard case: no ν > max d has ‖v‖ = 1. What is missing lies along a top eigenvector.
+        rest = d < top - margin
         v = np.where(rest, b / np.where(rest, top - d, 1.0), 0.0)
         v[int(np.argmax(d))] += np.sqrt(max(0.0, 1.0 - float(v @ v)))
     else:
-        v = (
-            b / (brentq(excess, low, high, xtol=1e-15 * high) - d)
-            if excess(high) < 0
-            else b / (high - d)
-        )
+        nu = high
+        if excess(high) < 0:
+            nu = scipy.optimize.brentq(excess, low, high, xtol=1e-15 * high)
+        v = b / (nu - d)
     return np.asarray(v / np.linalg.norm(v))
 
 
@@ -123,6 +143,13 @@ class Polytope:
     Otherwise to maximise a convex function over a polytope is NP-hard. `maximise` then climbs from
     vertex to vertex, from several starts: the vertex y that maximises ∇u(x)ᵀy has u(y) ≥ u(x). It
     returns a vertex that no such step improves, which may be a local maximum.
+
+    Parameters
+    ----------
+    A : array_like, (m, d)
+        Normals of the sides.
+    b : array_like, (m,)
+        Their offsets.
     """
 
     A: Array
@@ -130,7 +157,8 @@ class Polytope:
 
     def __post_init__(self) -> None:
         try:
-            A, b = np.array(self.A, dtype=np.float64), np.array(self.b, dtype=np.float64)
+            A = np.array(self.A, dtype=np.float64)
+            b = np.array(self.b, dtype=np.float64)
         except (TypeError, ValueError, OverflowError) as error:
             raise ParameterError(
                 f"a polytope takes numbers, A (m, d) and b (m,): {error}"
@@ -157,9 +185,9 @@ class Polytope:
         """Rows (n, d), all inside, or ArmsError."""
         X = finite_rows(rows, self.dimension)
         excess = X @ self.A.T - self.b
-        slack = TOLERANCE * (
-            1 + np.abs(self.b) + np.abs(X).max(initial=0.0) * np.abs(self.A).sum(axis=1)
-        )
+        # Of the size of the terms that Ax − b is made of.
+        size = np.abs(X).max(initial=0.0) * np.abs(self.A).sum(axis=1)
+        slack = OUTSIDE * (1 + np.abs(self.b) + size)
         if (excess > slack).any():
             row, side = np.argwhere(excess > slack)[0]
             raise ArmsError(
@@ -206,12 +234,12 @@ class Polytope:
         farthest = (found @ directions.T).max(axis=0)
         expected = (corners * directions).sum(axis=1)
         size = np.abs(found).max() * np.abs(directions).sum(axis=1)
-        return found if (farthest >= expected - TOLERANCE * (1 + size)).all() else None
+        return found if (farthest >= expected - OUTSIDE * (1 + size)).all() else None
 
     @cached_property
     def _found(self) -> tuple[Array, Array]:
         """Random directions (n, d), and the vertex that is farthest in each of them, (n, d)."""
-        directions = np.random.default_rng(0).standard_normal((VERTICES, self.dimension))
+        directions = np.random.default_rng(0).standard_normal((DIRECTIONS, self.dimension))
         return directions, np.array([self._farthest(direction) for direction in directions])
 
     @property
@@ -221,7 +249,7 @@ class Polytope:
 
     def _farthest(self, direction: Array) -> Array:
         """The vertex farthest in a direction."""
-        found = linprog(
+        found = scipy.optimize.linprog(
             -direction, A_ub=self.A, b_ub=self.b, bounds=(None, None), method="highs-ds"
         )
         if found.status == 2:
@@ -245,16 +273,19 @@ class Polytope:
     def _climbed(self, score: Score, x: Array) -> Array:
         value = float(score(x[None])[0])
         while True:
+            # u is convex: u(y) ≥ u(x) + ∇u(x)ᵀ(y − x), and y maximises the right side.
             y = self._farthest(score.gradient(x[None])[0])
             better = float(score(y[None])[0])
-            if not better > value + 1e-12 * abs(value):
+            if not better > value + CLIMB_GAIN * abs(value):
                 return x
-            x, value = y, better
+            x = y
+            value = better
 
 
 def _best_of(rows: Array, score: Score) -> Array:
     """The row of largest u, scored by blocks: a score makes a kernel matrix of all rows given."""
-    blocks = [score(rows[start : start + BLOCK]) for start in range(0, len(rows), BLOCK)]
+    starts = range(0, len(rows), SCORED_AT_ONCE)
+    blocks = [score(rows[start : start + SCORED_AT_ONCE]) for start in starts]
     return np.asarray(rows[int(np.argmax(np.concatenate(blocks)))])
 
 

@@ -8,31 +8,52 @@ A local search: nothing guarantees the global maximum of u, which theorems about
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
+import scipy
 
 from manyarms.domains.box import Box
 from manyarms.domains.score import Score
 from manyarms.numbers import whole
 from manyarms.typing import Array
 
-SCALES = (1e-3, 0.3)
-"""Standard deviations of steps away from rows pulled: drawn log-uniformly between these."""
-MOVED = 20
-"""Columns moved in such a step, on average; all where there are fewer."""
-GAIN = 1e-6
-"""Relative gain of a step at which a climb ends."""
+INCUMBENTS = 8
+"""Good rows pulled that steps start from."""
+SMALLEST_STEP = 1e-3
+"""Standard deviation, of a column's range, of the smallest steps away from rows pulled: near the
+maximum of u there."""
+LARGEST_STEP = 0.3
+"""And of the largest, which reach most of the box. Steps are drawn log-uniformly between the two,
+and the steps of a climb without gradients start with it."""
+COLUMNS_MOVED = 20
+"""Columns moved in such a step, on average; all where there are fewer. As in DYCORS (Regis and
+Shoemaker 2013) and TuRBO (Eriksson et al. 2019), for boxes of many columns."""
+CHOICES_MOVED = 0.2
+"""Probability that a choice is drawn anew in such a step."""
+CLIMB_GAIN = 1e-6
+"""Relative gain of a step at which a climb ends: L-BFGS-B's `ftol`."""
 MOVES = 20
-"""Rounds of moves over choices and steps, at most."""
+"""Rounds of moves over choices and steps, at most: a limit on seconds."""
+HALVINGS = 12
+"""Sizes of step of a climb without gradients: the last is 0.3·2⁻¹¹ = 1.5e-4 of a range."""
+STEPS_TRIED = 16
+"""Random steps of each size."""
 
 
 @dataclass(frozen=True)
 class MultiStart:
-    """L-BFGS-B from the best of `raw` rows: `starts` of those drawn uniformly, and of the third
-    that is near good rows pulled.
+    """L-BFGS-B from the best of many rows: some drawn uniformly, a third near good rows pulled.
 
     Choices stay as they are in a climb, and whole numbers are rounded after it; then the best of
     all rows that differ in one choice or one step is taken, and climbed from, while that gains.
     Without a gradient a climb is random steps that shrink.
+
+    Parameters
+    ----------
+    raw : int
+        Rows that are scored to find starts.
+    starts : int
+        Climbs from the rows drawn uniformly, and as many from those near good rows.
+    steps : int
+        Iterations of L-BFGS-B at most.
     """
 
     raw: int = 384
@@ -46,21 +67,21 @@ class MultiStart:
     def __call__(self, score: Score, box: Box, rng: np.random.Generator) -> Array:
         """A row of large u."""
         far = box.sample(self.raw - self.raw // 3, rng)
-        near = _near(score.incumbents(8), self.raw // 3, box, rng)
-        X, values = self._climbed(
-            score, box, np.vstack([self._top(score, X) for X in (far, near) if len(X)]), rng
-        )
-        x, value = X[int(np.argmax(values))], float(values.max())
+        near = _near(score.incumbents(INCUMBENTS), self.raw // 3, box, rng)
+        starts = np.vstack([self._top(score, X) for X in (far, near) if len(X)])
+        X, values = self._climbed(score, box, starts, rng)
+        x = X[int(np.argmax(values))]
+        value = float(values.max())
         for _ in range(MOVES):
             beside = box.neighbours(x)
             if not len(beside):
-                break
-            (best,), (gained,) = self._climbed(
-                score, box, beside[[int(np.argmax(score(beside)))]], rng
-            )
+                break  # no choices and no whole numbers
+            best = beside[[int(np.argmax(score(beside)))]]
+            (climbed,), (gained,) = self._climbed(score, box, best, rng)
             if not gained > value:
                 break
-            x, value = best, gained
+            x = climbed
+            value = gained
         return np.asarray(x)
 
     def _top(self, score: Score, X: Array) -> Array:
@@ -73,16 +94,18 @@ class MultiStart:
         before = score(X)
         climb = self._ascended if score.differentiable else self._wandered
         climbed = box.snap(climb(score, box, X, before, rng))
-        after = score(climbed)
+        after = score(climbed)  # rounding to steps may have lost what a climb gained
         return np.where((after >= before)[:, None], climbed, X), np.maximum(after, before)
 
     def _ascended(
         self, score: Score, box: Box, X: Array, values: Array, _: np.random.Generator
     ) -> Array:
         """L-BFGS-B on the sum of all rows' scores: one evaluation serves them all."""
-        n, a = len(X), box.n_numeric
+        n = len(X)
+        a = box.n_numeric
         if not a:
             return X
+        # L-BFGS-B's stopping rule is for losses of size 1; rows that all score alike have none.
         scale = max(1e-12, float(np.ptp(values)) if n > 1 else 1.0)
 
         def placed(flat: Array) -> Array:
@@ -94,8 +117,8 @@ class MultiStart:
             values, gradients = score.both(placed(flat))
             return -float(values.sum()) / scale, -gradients[:, :a].ravel() / scale
 
-        options = {"maxiter": self.steps, "maxfun": 2 * self.steps, "ftol": GAIN}
-        found = minimize(
+        options = {"maxiter": self.steps, "maxfun": 2 * self.steps, "ftol": CLIMB_GAIN}
+        found = scipy.optimize.minimize(
             loss,
             X[:, :a].ravel(),
             jac=True,
@@ -109,17 +132,20 @@ class MultiStart:
         self, score: Score, box: Box, X: Array, values: Array, rng: np.random.Generator
     ) -> Array:
         """The best of steps of half the size each time."""
-        X, values = X.copy(), values.copy()
-        for halvings in range(12):
+        X = X.copy()
+        values = values.copy()
+        for halvings in range(HALVINGS):
+            size = LARGEST_STEP * 0.5**halvings
             for i, x in enumerate(X):
-                steps = np.repeat(x[None], 16, axis=0)
-                steps[:, : box.n_numeric] += (
-                    0.3 * 0.5**halvings * rng.standard_normal((16, box.n_numeric))
+                steps = np.repeat(x[None], STEPS_TRIED, axis=0)
+                steps[:, : box.n_numeric] += size * rng.standard_normal(
+                    (STEPS_TRIED, box.n_numeric)
                 )
                 steps = box.snap(steps)
-                gains = score(steps)
-                if gains.max() > values[i]:
-                    X[i], values[i] = steps[int(np.argmax(gains))], gains.max()
+                reached = score(steps)
+                if reached.max() > values[i]:
+                    X[i] = steps[int(np.argmax(reached))]
+                    values[i] = reached.max()
         return X
 
 
@@ -127,9 +153,12 @@ def _near(rows: Array, n: int, box: Box, rng: np.random.Generator) -> Array:
     """Rows a step away from some, (n, d)."""
     if not len(rows):
         return rows
-    X, a, d = rows[rng.integers(len(rows), size=n)], box.n_numeric, box.dimension
-    scales = SCALES[0] * (SCALES[1] / SCALES[0]) ** rng.random((n, 1))
-    moved = rng.random((n, d)) < MOVED / d
+    X = rows[rng.integers(len(rows), size=n)]
+    a = box.n_numeric
+    d = box.dimension
+    scales = SMALLEST_STEP * (LARGEST_STEP / SMALLEST_STEP) ** rng.random((n, 1))
+    moved = rng.random((n, d)) < COLUMNS_MOVED / d
     X[:, :a] += np.where(moved[:, :a], scales * rng.standard_normal((n, a)), 0.0)
-    X[:, a:] = np.where(rng.random((n, d - a)) < 0.2, box.sample(n, rng)[:, a:], X[:, a:])
+    anew = rng.random((n, d - a)) < CHOICES_MOVED
+    X[:, a:] = np.where(anew, box.sample(n, rng)[:, a:], X[:, a:])
     return box.snap(X)

@@ -18,15 +18,20 @@ from manyarms.kernels import as_kernel
 from manyarms.numbers import MOST_AT_ONCE, real, whole
 from manyarms.policies.bkb import BKB
 from manyarms.policies.checks import as_generator, as_rewards, as_weights
-from manyarms.policies.policy import Prediction
+from manyarms.policies.policy import Prediction, State
+from manyarms.search.work import OneThread
 from manyarms.sketch.confidence import Constant, Evidence, Guarantee, Radius
 from manyarms.sketch.dictionary import Chance
 from manyarms.sketch.embedding import check_kernel
 from manyarms.sketch.growing import Stack
+from manyarms.sketch.log import Log
 from manyarms.typing import Array, ArrayLike, Seed
 
-RECENT = 1024
-"""Rows told last that a maximiser may start from, beside the inducing ones."""
+STARTS_KEPT = 1024
+"""Rows told last that a maximiser may start from, beside the inducing ones: a choice costs the same
+however long the run."""
+ROWS_CHECKED = 8
+"""Rows drawn to check that the kernel is a covariance; the first is the first to be pulled."""
 
 
 class Domain(Protocol):
@@ -67,7 +72,7 @@ class Learned:
     def distinct(self) -> tuple[Array, Array]:
         """The rows told, each once, (u, d), and the weight of the observations of each, (u,)."""
         told = self.told.items
-        rows = told[:, :-2]
+        rows = told[:, :-2]  # before weight and reward
         _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         order = np.argsort(first)  # as they came
         weights = np.bincount(which.ravel(), told[:, -2], minlength=len(first))
@@ -77,18 +82,27 @@ class Learned:
 class DomainBKB:
     """BKB over a `Box`, or another domain, instead of a table.
 
-    An arm is an encoded row; `Box.decode` gives its point.
+    An arm is an encoded row; `Box.decode` gives its point. What a radius promises of regret asks
+    for the maximum of u. A local search need not find it.
 
-    domain : a `Box`, a `Ball` or a `Polytope`.
-    kernel : of encoded rows.
-    rule : `Inserted`, which rows enter the inducing set W.
-    maximiser : a function of u, the domain and a generator that returns a row; u is called with
-        rows (n, d) and gives (n,), and u.gradient gives (n, d). Default: `MultiStart()` on boxes,
-        the domain's own `maximise` elsewhere.
-    regularization, noise, confidence, seed : as for `BKB`. `Certified`, `LogDet` and `Theory` hold
-        over infinite sets, too.
-
-    What a radius promises of regret asks for the maximum of u. A local search need not find it.
+    Parameters
+    ----------
+    domain : Box, Ball or Polytope
+        Where arms come from.
+    kernel : Kernel
+        Of encoded rows.
+    regularization, noise : float
+        λ and ξ, as for `BKB`.
+    rule : Inserted
+        Which rows enter the inducing set W.
+    confidence : Radius
+        As for `BKB`. `Certified`, `LogDet` and `Theory` hold over infinite sets, too.
+    maximiser : callable, optional
+        From u, the domain and a generator to a row; u is called with rows (n, d) and gives (n,),
+        and u.gradient gives (n, d). Default: `MultiStart()` on boxes, the domain's own `maximise`
+        elsewhere.
+    seed : int or numpy.random.Generator
+        As for `BKB`.
     """
 
     _state: Learned
@@ -117,7 +131,7 @@ class DomainBKB:
         self.domain = domain
         self.kernel = as_kernel(kernel)
         rng = as_generator(seed)
-        some = domain.sample(8, rng)
+        some = domain.sample(ROWS_CHECKED, rng)
         check_kernel(self.kernel, some, self.kernel.diag(some))
         self._first_row: Array = some[0]
         self._chance = Chance.of(as_generator(rng))
@@ -146,9 +160,20 @@ class DomainBKB:
         _ = self.beta  # a radius that cannot be had over a domain says so now
 
     def choose(self, n: int = 1, *, pending: ArrayLike = ()) -> Array:
-        """The n rows to pull next, (n, d).
+        """The rows to pull next. Asked twice, it answers the same.
 
-        Pure; `pending` and the rows before in a batch are supposed to give their mean.
+        Parameters
+        ----------
+        n : int
+            How many.
+        pending : array_like, (k, d)
+            Rows that are being evaluated. They, and the rows before in a batch, are supposed to
+            give their mean.
+
+        Returns
+        -------
+        ndarray, (n, d)
+            Encoded rows.
         """
         n = whole(n, "n", at_most=MOST_AT_ONCE)
         waiting = self.domain.checked(pending)
@@ -165,6 +190,7 @@ class DomainBKB:
         """The row (d,) to pull next by this belief, with so many pulls supposed in it."""
         if not belief.n_observations:
             return self._first_row
+        # A generator of its own for each step and place in the batch: `choose` stays pure.
         rng = self._chance.at(self.belief.n_observations, number)
         return self._maximised(self._score(belief), rng)
 
@@ -186,28 +212,80 @@ class DomainBKB:
         noise: ArrayLike | None = None,
         record: Record | None = None,
     ) -> Record:
-        """Learn the rewards (n,) of rows (n, d), in one step or not at all.
+        """Learn rewards, in one step or not at all.
 
-        `noise`, `record` and what is returned are as for `BKB`.
+        Parameters
+        ----------
+        arms : array_like, (n, d)
+            Encoded rows.
+        rewards : array_like, (n,)
+            What they gave.
+        noise : float or array_like, (n,), optional
+            Standard deviation of these rewards where it is known.
+        record : Record, optional
+            What was decided before of the same observations: then nothing is decided again.
+
+        Returns
+        -------
+        Record
+            Which rows entered W.
         """
-        rows = self.domain.checked(arms) + 0.0  # no −0, which equals 0 and has other bytes
+        rows = self.as_told(arms)
         before = self._state
-        policy = copy(before.policy)
+        policy = copy(before.policy)  # a twin learns: an error leaves this one as it was
         decided = policy.observe(rows, rewards, noise=noise, record=record)
         if len(rows):
-            weights = as_weights(noise, len(rows), self.noise**2)
-            told = np.column_stack([rows, weights, as_rewards(rewards, len(rows))])
-            self._state = self._learned(Learned(policy, before.told.appended(told)), rows)
+            told = before.told.appended(self._entries(rows, rewards, noise))
+            self._state = self._learned(Learned(policy, told), rows)
         return decided
+
+    def as_told(self, arms: ArrayLike) -> Array:
+        """Rows (n, d) of the domain as they are observed: without −0, which equals 0 and has other
+        bytes."""
+        return self.domain.checked(arms) + 0.0
+
+    def _entries(self, rows: Array, rewards: ArrayLike, noise: ArrayLike | None) -> Array:
+        """Observations as `Learned` keeps them, (n, d + 2)."""
+        n = len(rows)
+        return np.column_stack([rows, as_weights(noise, n, self.noise**2), as_rewards(rewards, n)])
+
+    def resumed(
+        self,
+        belief: Frozen,
+        norm: float | None,
+        arms: ArrayLike,
+        rewards: ArrayLike,
+        *,
+        noise: ArrayLike | None = None,
+    ) -> "DomainBKB":
+        """The same policy with a belief that was stored, given all that was observed till then;
+        this one stays as it is."""
+        rows = self.as_told(arms)
+        policy = self._state.policy.resumed(State(belief, Log(), len(rows), norm))
+        twin = copy(self)
+        twin._state = Learned(policy, Stack(self._entries(rows, rewards, noise)))
+        return twin
 
     def _learned(self, state: Learned, rows: Array) -> Learned:
         """The state after observations of these rows (n, d), which are in it."""
         return state
 
     def predict(self, X: ArrayLike | Checked) -> Prediction:
-        """Posterior mean and standard deviation √(λσ̃²) of f at rows (n, d)."""
+        """Posterior mean and standard deviation of f.
+
+        Parameters
+        ----------
+        X : array_like, (n, d)
+            Encoded rows.
+
+        Returns
+        -------
+        Prediction
+            μ̃ and √(λσ̃²), (n,) each.
+        """
         rows = X.rows if isinstance(X, Checked) else self.domain.checked(X)
-        mean, variance = self.belief.moments(rows, self.kernel.diag(rows))
+        with OneThread():  # the belief keeps what is made here: the next choice rests on it
+            mean, variance = self.belief.moments(rows, self.kernel.diag(rows))
         return Prediction(mean, np.sqrt(self.regularization * variance))
 
     @property
@@ -226,7 +304,7 @@ class DomainBKB:
 
     def _score(self, belief: Frozen) -> Score:
         """u of this belief, in which more may be supposed, with the radius of now."""
-        recent = self._state.told.items[-RECENT:]
+        recent = self._state.told.items[-STARTS_KEPT:]
         return Score(belief, self.beta, recent[:, :-2], recent[:, -1])
 
     @property
@@ -247,7 +325,8 @@ class DomainBKB:
     @property
     def effective_dimension(self) -> float:
         """d̃ = Σ ω σ̃² over the rows observed."""
-        return self.evidence.effective_dimension
+        with OneThread():  # as in `predict`
+            return self.evidence.effective_dimension
 
     @property
     def inducing(self) -> Array:
@@ -276,7 +355,8 @@ class DomainBKB:
         if not len(rows):
             raise StateError("nothing was observed yet: call observe() first")
         mean, variance = self.belief.moments(rows, self.kernel.diag(rows))
-        return np.array(rows[int(np.argmax(mean - self.beta * np.sqrt(variance)))])
+        lower = mean - self.beta * np.sqrt(variance)
+        return np.array(rows[int(np.argmax(lower))])
 
     def __repr__(self) -> str:
         seen = self.belief.n_observations

@@ -7,27 +7,41 @@ import numpy as np
 
 from manyarms.beliefs.frozen import FEW, Frozen
 from manyarms.kernels import Kernel
+from manyarms.search.work import OneThread
 from manyarms.sketch.growing import Triangle
-from manyarms.sketch.linalg import squares
+from manyarms.sketch.linalg import TINY, squares
 from manyarms.typing import Array
 
-SMALLEST = 1e-14
-"""σ̃² of k(x, x)/λ below which it is rounding."""
-SHORT = 2
-"""Rows of each kind that are scored for one incumbent."""
+ROUNDING = 1e-14
+"""σ̃², in units of k(x, x)/λ, below which it is rounding, some 50 ε: ∇u divides by σ̃."""
+SCORED_EACH = 2
+"""Rows of each kind that are scored for one incumbent: largest mean is not yet largest u."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """With the inducing rows W, k = k_W(x), z = L⁻¹k and J = ∂k/∂x:
+    """u = μ̃ + β̃σ̃ of any rows, by value: what a maximiser is given.
+
+    With the inducing rows W, k = k_W(x), z = L⁻¹k and J = ∂k/∂x:
 
     μ̃ = kᵀα,  σ̃² = r/λ + zᵀV⁻¹z,  ∇u = Jᵀ(α − β̃/(λσ̃)·L⁻ᵀ(z − λV⁻¹z)) + β̃/(2λσ̃)·∇k(x, x).
+
+    Parameters
+    ----------
+    belief : Frozen
+        What is known of f; pulls may be supposed in it.
+    beta : float
+        β̃.
+    recent : ndarray, (k, d)
+        Rows told last, to start from.
+    rewards : ndarray, (k,)
+        Their rewards.
     """
 
     belief: Frozen
     beta: float
-    recent: Array  # (k, d) rows told last
-    rewards: Array  # (k,) of these
+    recent: Array
+    rewards: Array
 
     @property
     def kernel(self) -> Kernel:
@@ -56,6 +70,7 @@ class Score:
         """u (n,) and ∇u (n, d)."""
         values, sigma, Z, half = self._parts(X)
         lam = self.belief.regularization
+        # λσ̃² = k(x, x) − ‖z‖² + λzᵀV⁻¹z, so ∇σ̃ = (½∇k(x, x) − JᵀL⁻ᵀ(z − λV⁻¹z))/(λσ̃).
         slope = (self.beta / (lam * sigma))[:, None]
         explained = self.belief.L.solve_transposed(Z - lam * self._C.solve_transposed(half)).T
         moved = self.kernel.gradient(X, self.belief.W, self.alpha - slope * explained)
@@ -64,18 +79,20 @@ class Score:
     @cached_property
     def _C(self) -> Triangle:
         """The factor of V with nothing waiting beside it: many rows are scored."""
-        return self.belief.factor.folded.C
+        with OneThread():  # the belief keeps it: later choices are the same with more threads
+            return self.belief.factor.folded.C
 
     def _parts(self, X: Array) -> tuple[Array, Array, Array, Array]:
         """u (n,), σ̃ (n,), z (m, n) and C⁻¹z (m, n), V = CCᵀ."""
         belief = self.belief
         lam = belief.regularization
         diag = self.kernel.diag(X)
+        # As in `Frozen.features`: a kernel with few rows on its right is faster.
         few = len(X) <= FEW
         Z = belief.L.solve(self.kernel(belief.W, X) if few else self.kernel(X, belief.W).T)
         half = self._C.solve(Z)
-        left_out = np.maximum(diag - squares(Z), 0.0)
-        least = SMALLEST * np.maximum(diag, 1e-300)
+        left_out = np.maximum(diag - squares(Z), 0.0)  # r(x)
+        least = ROUNDING * np.maximum(diag, TINY / ROUNDING)
         sigma = np.sqrt(np.maximum(left_out + lam * squares(half), least) / lam)
         return belief.w @ Z + self.beta * sigma, sigma, Z, half
 
@@ -83,7 +100,7 @@ class Score:
         """n rows of large u, (≤ n, d): inducing ones, or told last and of large reward."""
         belief = self.belief
         mean = belief.L.upper.T @ belief.w  # K_WW α
-        inducing = belief.W[np.argsort(-mean, kind="stable")[: SHORT * n]]
-        told = self.recent[np.argsort(-self.rewards, kind="stable")[: SHORT * n]]
+        inducing = belief.W[np.argsort(-mean, kind="stable")[: SCORED_EACH * n]]
+        told = self.recent[np.argsort(-self.rewards, kind="stable")[: SCORED_EACH * n]]
         X = np.unique(np.vstack([inducing, told]), axis=0)
         return np.asarray(X[np.argsort(-self(X), kind="stable")[:n]])

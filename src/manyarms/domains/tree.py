@@ -107,19 +107,37 @@ class AdaBKB(DomainBKB):
     cell that holds a maximum of f is kept, and regret is bounded as in the paper, with probability
     1 − δ. No maximiser is trusted.
 
-    norm : F in V; that of `confidence` where it has one. F is refuted where ‖μ̃‖ is too large for
-        it, or where no leaf is left that may hold the best row. The tree then starts over, as what
-        was dropped rested on F. With a radius that has ``double=True``, F is doubled, and what is
+    Several choices a time come without the theorem: centres pending are supposed to give their
+    mean.
+
+    Parameters
+    ----------
+    domain : Box
+        Of numbers; neither whole ones nor choices.
+    kernel : Kernel
+        `RBF` or `Matern`, their multiples, sums and products.
+    regularization, noise : float
+        λ and ξ, as for `DomainBKB`.
+    rule : Inserted
+        Which rows enter the inducing set W.
+    confidence : Radius
+        As for `DomainBKB`; it has no default here, for the guarantee rests on it.
+    norm : float, optional
+        F in V; that of `confidence` where it has one. F is refuted where ‖μ̃‖ is too large for it,
+        or where no leaf is left that may hold the best row. The tree then starts over, as what was
+        dropped rested on F. With a radius that has ``double=True``, F is doubled, and what is
         promised of such a radius still is. Else a `NormWarning` says so, once; from then on no leaf
         is dropped, guesses of F take turns, and nothing is promised: benchmarks/cells.py has
         figures. A true bound may ask for far more pulls than there are: cells of size V < β̃σ̃ are
         pulled one by one. A `NormWarning` also says when only one of the smallest cells is left.
-    children : parts that a side of a cell is cut in, one side after the other; of an odd number the
-        middle one keeps the centre.
-    depth : splits from the box down to the smallest cells, which are never split; 8 for each column
-        by default.
-    domain, kernel, regularization, noise, rule, confidence, seed : as for `DomainBKB`. Several
-        choices a time come without the theorem: centres pending are supposed to give their mean.
+    children : int
+        Parts that a side of a cell is cut in, one side after the other; of an odd number the middle
+        one keeps the centre.
+    depth : int, optional
+        Splits from the box down to the smallest cells, which are never split; 8 for each column by
+        default.
+    seed : int or numpy.random.Generator
+        As for `DomainBKB`.
     """
 
     _state: Grown
@@ -192,6 +210,7 @@ class AdaBKB(DomainBKB):
         after = Grown(state.policy, state.told, tree)
         rows = rows if tree.top is None else np.vstack([rows, tree.top])
         norm = after.norm
+        # Until a norm is found that the data do not refute, or F is given up.
         while True:
             if norm is not None and norm > tree.norm:
                 tree = Tree(self._root(), norm)
@@ -250,6 +269,7 @@ class AdaBKB(DomainBKB):
             at = int(np.argmax(index))
             leaf = room[at]
             depth = leaf["depth"]
+            # Pull where β̃σ̃(c) > V: f(c) is known less well than what the cell hides. Else split.
             if n_split == most or leaf["width"] > enough[depth] or depth >= self.depth:
                 n_cells = tree.n_cells + n_split * self.children
                 return replace(tree, leaves=room[:n].copy(), n_cells=n_cells), at
@@ -290,6 +310,7 @@ class AdaBKB(DomainBKB):
         if top is None or lower[at] > lowest:
             lowest = float(lower[at])
             top = rows[at]
+        # The index cap + V bounds f over the cell: below the best lower bound, it has no maximum.
         keep = leaves["cap"] + tree.norm * self._reach[leaves["depth"]] >= lowest
         if self._is_too_large(belief, tree.norm) or not keep[holding(leaves, top)].any():
             return None
@@ -326,10 +347,10 @@ class AdaBKB(DomainBKB):
         """d_k(centre, corner) in a cell of each depth, (depth + 1,): no point of the cell is
         farther."""
         d = self.domain.dimension
-        cut = (
-            np.arange(self.depth + 1)[:, None] + d - 1 - np.arange(d)
-        ) // d  # how often each side was
+        # How often each side was cut at each depth, as sides are cut in turn: (depth + 1, d).
+        cut = (np.arange(self.depth + 1)[:, None] + d - 1 - np.arange(d)) // d
         corner: Array = 0.5 * np.power(1.0 / self.children, cut)
+        # d_k² = k(c, c) + k(x, x) − 2k(c, x), and the kernel depends on x − c only.
         origin = np.zeros((1, d))
         squared = 2 * (float(self.kernel.diag(origin)[0]) - self.kernel(corner, origin)[:, 0])
         return np.asarray(np.sqrt(np.maximum(squared, 0.0)))

@@ -3,9 +3,8 @@
 from math import comb
 
 import numpy as np
+import scipy
 from scipy.linalg import null_space
-from scipy.optimize import linprog
-from scipy.spatial import HalfspaceIntersection, QhullError
 
 from manyarms.typing import Array
 
@@ -15,14 +14,21 @@ MOST_VERTICES = 400_000
 A cube of 15 columns is below it: the bound is 341,088, it has 32,768 and takes 0.6 seconds, once.
 """
 FLAT = 1e-9
-"""Radius of the largest ball inside, in units of the extents, below which a polytope is flat."""
+"""Radius of the largest ball inside, in units of the extents, below which a polytope is flat:
+rounding alone may make room for such a ball."""
+DIGITS_OF_SIDES = 14
+"""Decimals to which two sides with normals of length 1 are the same: all that float64 has."""
+DIGITS_OF_VERTICES = 9
+"""Decimals to which two vertices of a polytope of size 1 are the same: Qhull finds one several
+times, each time with another rounding."""
 
 
 def most_vertices(n_sides: int, dimension: int) -> int:
     """The largest number of vertices of a polytope of so many sides (McMullen 1970)."""
-    low, high = dimension // 2, (dimension + 1) // 2
     if n_sides <= dimension:
         return 1
+    low = dimension // 2
+    high = (dimension + 1) // 2
     return comb(n_sides - high, low) + comb(n_sides - low - 1, high - 1)
 
 
@@ -36,7 +42,7 @@ def all_vertices(A: Array, b: Array, least: Array, largest: Array) -> Array | No
     centre = (least + largest) / 2
     half = (largest - least) / 2
     units = np.where(half > FLAT * np.abs(centre), half, 1.0)
-    found = _of_unit_size(*_normalised(A * units, b - A @ centre))
+    found = _of_unit_size(*_normalised(A * units, b - A @ centre))  # x = centre + units·y
     return None if found is None else np.asarray(centre + units * found)
 
 
@@ -46,7 +52,7 @@ def _normalised(A: Array, b: Array) -> tuple[Array, Array]:
     kept = length > FLAT * length.max(initial=0.0)
     sides = np.column_stack([A, b])[kept] / length[kept, None]
     # The same side twice counts once.
-    sides = np.unique(sides.round(14), axis=0)
+    sides = np.unique(sides.round(DIGITS_OF_SIDES), axis=0)
     return sides[:, :-1], sides[:, -1]
 
 
@@ -76,18 +82,19 @@ def _of_full_dimension(A: Array, b: Array, inside: Array) -> Array | None:
     """Vertices of a polytope with a ball around the point inside."""
     n_sides, d = A.shape
     if d == 1:
+        # A segment, which Qhull does not take.
         ends = b / A[:, 0]
         return np.array([[ends[A[:, 0] < 0].max()], [ends[A[:, 0] > 0].min()]])
     if most_vertices(n_sides, d) > MOST_VERTICES:
         return None
     try:
-        found = HalfspaceIntersection(np.column_stack([A, -b]), inside).intersections
-    except QhullError:
+        found = scipy.spatial.HalfspaceIntersection(np.column_stack([A, -b]), inside).intersections
+    except scipy.spatial.QhullError:
         return None
     if not np.isfinite(found).all():
         return None
     # A vertex on more than d sides comes once for each simplex of sides around it.
-    _, first = np.unique(found.round(9), axis=0, return_index=True)
+    _, first = np.unique(found.round(DIGITS_OF_VERTICES), axis=0, return_index=True)
     return np.asarray(found[np.sort(first)])
 
 
@@ -97,7 +104,7 @@ def _largest_ball(A: Array, b: Array) -> tuple[Array, float]:
     objective = np.append(np.zeros(d), -1.0)
     bounds = [(None, None)] * d + [(0.0, None)]
     sides = np.column_stack([A, np.ones(len(A))])
-    found = linprog(objective, A_ub=sides, b_ub=b, bounds=bounds, method="highs")
+    found = scipy.optimize.linprog(objective, A_ub=sides, b_ub=b, bounds=bounds, method="highs")
     if found.status != 0:  # a flat polytope that rounding has made empty
         return np.zeros(d), 0.0
     return np.asarray(found.x[:d]), float(found.x[d])
@@ -105,5 +112,5 @@ def _largest_ball(A: Array, b: Array) -> tuple[Array, float]:
 
 def _least(A: Array, b: Array, direction: Array) -> float:
     """The smallest directionᵀx; −∞ where the linear program has no answer."""
-    found = linprog(direction, A_ub=A, b_ub=b, bounds=(None, None), method="highs")
+    found = scipy.optimize.linprog(direction, A_ub=A, b_ub=b, bounds=(None, None), method="highs")
     return float(found.fun) if found.status == 0 else -np.inf

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.errors import KernelError, ManyArmsError
+from manyarms.errors import KernelError, ManyArmsError, shortened
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.distances import as_blocks, row_blocks
-from manyarms.numbers import shortened
 from manyarms.typing import AnyArray, Array
 
 DIAGONAL_BLOCK = 32
@@ -39,6 +38,7 @@ class FromCallable(Kernel):
     def __call__(self, X: Array, Y: Array) -> Array:
         X, Y = as_blocks(X, Y)
         K = np.empty((len(X), len(Y)))
+        # In blocks: a function of rows may make (n, m, d) arrays.
         for rows in row_blocks(len(X), len(Y)):
             K[rows] = self._checked(
                 partial(self._block, X[rows], Y), (rows.stop - rows.start, len(Y))
@@ -60,15 +60,15 @@ class FromCallable(Kernel):
         try:
             K: AnyArray = np.asarray(evaluate())
         except ManyArmsError:
-            raise
-        except Exception as error:
+            raise  # it says what is wrong already
+        except Exception as error:  # whatever a user's function raises
             raise KernelError(f"{self!r} failed: {error!r}; {self.advice}") from error
         if K.shape != shape or K.dtype.kind not in "fiub":
             raise KernelError(
                 f"{self!r} must give real numbers of shape {shape}, got {K.dtype} of shape "
                 f"{K.shape}; {self.advice}"
             )
-        K = K.astype(np.float64)
+        K = K.astype(np.float64)  # a copy: the function may keep what it returned
         if not np.isfinite(K).all():
             raise KernelError(
                 f"{self!r} gave {K[~np.isfinite(K)][0]}; a kernel must be finite on all arms"
@@ -154,6 +154,7 @@ def as_kernel(kernel: Any) -> Kernel:
     KernelError
         It is neither; a class, for instance, instead of an object.
     """
+    # The package's own kernels need no check; what others wrote is checked at every call.
     if isinstance(kernel, Kernel) and type(kernel).__module__.startswith("manyarms."):
         return kernel
     if isinstance(kernel, type) or not callable(kernel):

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
+import scipy
 
 from manyarms.errors import ArmsError
 from manyarms.typing import Array, Indices
 
 NUMBER_LIMIT = 2**52
-"""Numbers in a bag are below this: rows are float64, which has 53 bits, and one is for the sign."""
+"""Numbers in a bag are below this: rows are float64, which holds such whole numbers exactly."""
 ENTRIES = 1 << 22
 """Numbers held at a time: 32 MiB of int64."""
 
@@ -87,7 +87,7 @@ class Counts:
         rows = np.repeat(np.arange(m), np.diff(Y.starts))
         values = np.ones(len(rows)) if scale is None else scale[rows]
         # A matrix with a row for each word, in which repeated entries add up to c_w(y).
-        counts: Any = csr_array((values, (columns, rows)), shape=(len(self._words), m))
+        counts: Any = scipy.sparse.csr_array((values, (columns, rows)), shape=(len(self._words), m))
         self._counts = counts.toarray() if len(self._words) * m <= entries else counts
 
     def shared(self, X: Bags) -> Array:
@@ -97,7 +97,9 @@ class Counts:
         # Words of x that no y has get the weight 0, at whatever place they would stand.
         at = np.minimum(np.searchsorted(self._words, X.numbers), len(self._words) - 1)
         known = (self._words[at] == X.numbers).astype(np.float64)
-        ours: Any = csr_array((known, at, X.starts), shape=(len(X.starts) - 1, len(self._words)))
+        ours: Any = scipy.sparse.csr_array(
+            (known, at, X.starts), shape=(len(X.starts) - 1, len(self._words))
+        )
         K = ours @ self._counts
         return np.asarray(K if isinstance(K, np.ndarray) else K.toarray())
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.errors import KernelError
-from manyarms.numbers import real, shortened, store
+from manyarms.errors import KernelError, shortened
+from manyarms.numbers import real, store
 from manyarms.typing import Array
 
 
@@ -41,7 +41,7 @@ class Kernel(ABC):
     def diag_gradient(self, X: Array) -> Array:
         """∇k(x, x) for every row x of X (n, d), shape (n, d): by symmetry twice ∂k(x, y)/∂x at y =
         x."""
-        return 2 * self.gradient(X, X, np.eye(len(X)))
+        return 2 * self.gradient(X, X, np.eye(len(X)))  # the weights pick the pairs (x_i, x_i)
 
     def __add__(self, other: "Kernel") -> "Kernel":
         if isinstance(other, Kernel):

@@ -9,7 +9,7 @@ from manyarms.kernels.stationary import as_lengthscale, check_lengthscale
 from manyarms.typing import AnyArray, Array, ArrayLike
 
 BITS = 52
-"""Bits in a packed number: float64 has 53 for a whole number; the sign's is left for `NOTHING`."""
+"""Bits in a packed number: whole numbers of so many are exact in float64."""
 
 
 class Hamming(Kernel):

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyarms.errors import ArmsError, KernelError
+from manyarms.errors import ArmsError, KernelError, shortened
 from manyarms.kernels.bags import Bags, checked, cosines
-from manyarms.kernels.objects import NOTHING, ObjectKernel
+from manyarms.kernels.objects import PADDING, ObjectKernel
 from manyarms.kernels.sets import number
-from manyarms.numbers import shortened, whole
+from manyarms.numbers import whole
 from manyarms.typing import AnyArray, Array, Indices
 
 
@@ -57,14 +57,14 @@ class Graphs:
             [_mixed(labels, level) >> np.uint64(12) for level, labels in enumerate(levels)]
         )
         graph = np.tile(np.repeat(np.arange(len(sizes)), sizes), len(levels))
-        rows = np.full((len(sizes), len(levels) * int(sizes.max(initial=1))), NOTHING)
+        rows = np.full((len(sizes), len(levels) * int(sizes.max(initial=1))), PADDING)
         held = np.arange(rows.shape[1]) < len(levels) * sizes[:, None]
         rows[held] = codes[np.argsort(graph, kind="stable")]  # each graph's, level by level
         return rows
 
     def show(self, row: Array) -> str:
         """The size is all that a row tells."""
-        return f"a graph of {int((row != NOTHING).sum()) // (self.refinements + 1)} nodes"
+        return f"a graph of {int((row != PADDING).sum()) // (self.refinements + 1)} nodes"
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _union(objects: Sequence[Any]) -> tuple[Indices, AnyArray, Indices]:
                 f"edges must be pairs of nodes from 0 to {len(names) - 1}, got "
                 f"{shortened(pairs)} at {i}"
             )
-        edges.append(ends + len(labels))
+        edges.append(ends + len(labels))  # nodes are numbered through all graphs
         labels += [number(name) for name in names]
     joined = np.concatenate(edges).astype(np.intp)
     return sizes, np.array(labels, dtype=np.uint64), np.concatenate([joined, joined[:, ::-1]])

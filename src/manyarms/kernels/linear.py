@@ -77,6 +77,7 @@ class Polynomial(Kernel):
         return True
 
     def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        # ∂(xᵀy + c)ᵖ/∂x = p(xᵀy + c)ᵖ⁻¹y.
         slope: Array = self.degree * Linear(self.bias)(X, Y) ** (self.degree - 1)
         return (V * slope) @ Y
 

@@ -10,13 +10,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from manyarms.errors import ArmsError, KernelError
+from manyarms.errors import ArmsError, KernelError, shortened
 from manyarms.kernels.adapters import FromObject, Pairwise
 from manyarms.kernels.base import Kernel, Product, Scaled, Sum
-from manyarms.numbers import items_of, shortened
+from manyarms.numbers import items_of
 from manyarms.typing import Array
 
-NOTHING = -1.0
+PADDING = -1.0
 """Fills rows up to the width of the longest: no code is negative."""
 
 
@@ -24,7 +24,7 @@ class Encoder(Protocol):
     """From objects to rows of numbers that keep all a kernel needs."""
 
     def encode(self, objects: Sequence[Any]) -> Array:
-        """A row for each object, (n, as wide as the widest needs); `NOTHING` fills the others."""
+        """A row for each object, (n, as wide as the widest needs); `PADDING` fills the others."""
 
     def show(self, row: Array) -> str:
         """How a message names the object of a row."""
@@ -66,6 +66,7 @@ class OnObjects(Pairwise, ObjectKernel):
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
         if not callable(function):
             raise KernelError(f"OnObjects takes a function of two objects, got {function!r}")
+        # Rows of one number each come in, objects go to the function.
         super().__init__(lambda x, y: function(self._encoder[x], self._encoder[y]))
         self._name = getattr(function, "__name__", repr(function))
         self._encoder = Numbered()

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.errors import ArmsError
+from manyarms.errors import ArmsError, shortened
 from manyarms.kernels.bags import Bags, Counts, checked
-from manyarms.kernels.objects import NOTHING, ObjectKernel
-from manyarms.numbers import items_of, shortened
+from manyarms.kernels.objects import PADDING, ObjectKernel
+from manyarms.numbers import items_of
 from manyarms.typing import Array
 
-PLAIN = str | bytes | int | float | None
+HASHED_TYPES = str | bytes | int | float | None
 """What can be hashed the same everywhere; tuples of such too."""
 
 
@@ -29,14 +29,14 @@ class Sets:
             sorted({number(element) >> 12 for element in _elements(each, i)})
             for i, each in enumerate(objects)
         ]
-        rows = np.full((len(bags), max(map(len, bags), default=1) or 1), NOTHING)
+        rows = np.full((len(bags), max(map(len, bags), default=1) or 1), PADDING)
         for row, bag in zip(rows, bags, strict=True):
             row[: len(bag)] = bag
         return rows
 
     def show(self, row: Array) -> str:
         """The size is all that a row tells."""
-        return f"a set of {int((row != NOTHING).sum())} elements"
+        return f"a set of {int((row != PADDING).sum())} elements"
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,13 @@ def number(thing: Any) -> int:
         thing = str.__str__(thing)
     if isinstance(thing, tuple):
         thing = ("tuple", *map(number, thing))
-    elif not isinstance(thing, PLAIN):
+    elif not isinstance(thing, HASHED_TYPES):
         raise ArmsError(
             "labels and elements must be strings, numbers or tuples of such, got "
             f"{shortened(thing)} of type "
             f"{type(thing).__name__}; convert them"
         )
+    # Python's own hash of a string differs from process to process.
     return int.from_bytes(blake2b(repr(thing).encode(), digest_size=8).digest(), "little")
 
 
@@ -98,6 +99,7 @@ def _elements(each: Any, at: int) -> Iterable[Any]:
                 f"counts must be whole numbers from 0 on, got {count!r} of "
                 f"{shortened(element)} at {at}"
             )
+    # Copy 0 is the element itself: a set and a counter of ones have equal rows.
     return [
         ("copy", j, element) if j else element
         for element, count in each.items()

@@ -4,10 +4,9 @@ from abc import abstractmethod
 
 import numpy as np
 
-from manyarms.errors import KernelError
+from manyarms.errors import KernelError, shortened
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.distances import FEW_ROWS, ScaledPoints, as_blocks, few_squared_distances
-from manyarms.numbers import shortened
 from manyarms.typing import AnyArray, Array, ArrayLike
 
 

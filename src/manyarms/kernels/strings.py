@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.errors import ArmsError, KernelError
+from manyarms.errors import ArmsError, KernelError, shortened
 from manyarms.kernels.bags import NUMBER_LIMIT, Bags, Numbers, checked, cosines, ends_of
-from manyarms.kernels.objects import NOTHING, ObjectKernel
-from manyarms.numbers import shortened, whole
+from manyarms.kernels.objects import PADDING, ObjectKernel
+from manyarms.numbers import whole
 from manyarms.typing import Array
 
 LONGEST = 52
@@ -53,7 +53,7 @@ class Strings:
                     f"{type(each).__name__} at {i}"
                 )
         longest = max(map(len, objects), default=1) or 1
-        rows = np.full((len(objects), longest), NOTHING)
+        rows = np.full((len(objects), longest), PADDING)
         for row, letters in zip(rows, objects, strict=True):
             try:
                 row[: len(letters)] = [self._positions[letter] for letter in letters]
@@ -71,7 +71,7 @@ class Strings:
 
     def show(self, row: Array) -> str:
         """The string."""
-        return repr("".join(self.alphabet[int(code)] for code in row if code != NOTHING))
+        return repr("".join(self.alphabet[int(code)] for code in row if code != PADDING))
 
 
 @dataclass(frozen=True)

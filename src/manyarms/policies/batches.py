@@ -33,6 +33,11 @@ class GlobalRule:
 
     Then no variance has shrunk by more than C when the batch ends, so that it costs no more regret
     than one arm at a time, up to constants.
+
+    Parameters
+    ----------
+    threshold : float
+        C, above 1.
     """
 
     threshold: float = 2.0

@@ -28,34 +28,47 @@ class Redrawable(Protocol):
 
 
 class BKB(Policy):
-    """GP-UCB on a Nyström sketch: the arm of largest μ̃ + β̃σ̃, exactly, without looking at most
-    arms.
+    """GP-UCB on a Nyström sketch: the arm of largest μ̃ + β̃σ̃, without looking at most arms.
 
     With ``confidence=Certified(norm, noise, delta)``, f lies within μ̃ ± β̃σ̃ for all arms and all
     steps with probability 1 − δ, and regret is that of exact GP-UCB up to constants
     (docs/theory.md). ``rule=Sampled(oversampling)`` is Algorithm 1 of the paper as printed, with
     its Theorems 1 and 2.
 
-    arms : (A, d) array of finite numbers, or the path of a .npy (mapped) or .parquet file that
-        holds one. A float64 or float32 array is not copied, so leave it unchanged while in use.
-        With a kernel of objects: a sequence of objects. None where there is no table: arms then
-        come with every ``choose(arms=…)``, as rows of `n_features` numbers.
-    kernel : a `manyarms.kernels` kernel, a scikit-learn kernel object or a function of two blocks
-        of rows.
-    regularization : λ, a variance; the square of the noise's standard deviation unless there is a
-        reason.
-    noise : ξ, the standard deviation of a reward that comes without one of its own; √λ unless
-        given.
-    rule : which rows enter the inducing set W: `Inserted` (the default) or `Sampled`.
-    confidence : the radius β̃ of the scores.
-    batches : what ends a batch of no given size, ``choose(None)``.
-    memory : bytes that may be used beside the arms, half of the machine's by default (`estimate`
-        tells what it takes). While the embeddings of all arms fit, 8·A·m bytes, they are kept;
-        beyond that they are computed again in every pass over all arms. Too little for a few
-        numbers an arm is a MemoryBudgetError. Choices do not depend on it.
-    tuning : thresholds of the search. Choices do not depend on them.
-    seed : an integer or a numpy Generator, which is copied.
-    n_features : d, only where `arms` is None.
+    Parameters
+    ----------
+    arms : array_like, (A, d), path, sequence of objects or None
+        Finite numbers, or the path of a .npy (mapped) or .parquet file that holds them. A float64
+        or float32 array is not copied, so leave it unchanged while in use. With a kernel of
+        objects: a sequence of objects. None where there is no table: arms then come with every
+        ``choose(arms=…)``, as rows of `n_features` numbers.
+    kernel : Kernel
+        Of `manyarms.kernels`, a scikit-learn kernel object or a function of two blocks of rows.
+    regularization : float
+        λ, a variance; the square of the noise's standard deviation unless there is a reason.
+    noise : float, optional
+        ξ, the standard deviation of a reward that comes without one of its own; √λ unless given.
+    rule : Inserted or Sampled
+        Which rows enter the inducing set W.
+    confidence : Radius
+        The radius β̃ of the scores.
+    batches : BatchRule
+        What ends a batch of no given size, ``choose(None)``.
+    memory : float, optional
+        Bytes that may be used beside the arms, half of the machine's by default (`estimate` tells
+        what it takes). While the embeddings of all arms fit, 8·A·m bytes, they are kept; beyond
+        that they are computed again in every pass over all arms. Choices do not depend on it.
+    tuning : Tuning
+        Thresholds of the search. Choices do not depend on them.
+    seed : int or numpy.random.Generator
+        A generator is copied.
+    n_features : int, optional
+        d, only where `arms` is None.
+
+    Raises
+    ------
+    MemoryBudgetError
+        `memory` is too little for a few numbers an arm.
     """
 
     def __init__(
@@ -106,6 +119,11 @@ class BKB(Policy):
 
         The paper's "Tuning q̄": to go on past the planned horizon, pass
         ``oversampling_for(epsilon, delta / 2, horizon)``.
+
+        Parameters
+        ----------
+        oversampling : float, optional
+            q̄ from now on.
         """
         belief = self._state.belief
         if not isinstance(belief, Redrawable):
@@ -122,6 +140,16 @@ class BKB(Policy):
         ``least_bytes`` is the smallest `memory` that works, ``bytes`` what is used where memory
         allows, both beside the table itself; ``seconds`` is a pass over all arms, of which a run
         needs a few, timed on this machine with an RBF kernel.
+
+        Parameters
+        ----------
+        n_arms, n_features, m : int
+            Rows and columns of the table, and inducing arms.
+
+        Returns
+        -------
+        Estimate
+            Bytes and seconds.
         """
         return estimate(
             whole(n_arms, "n_arms", at_most=10**15),

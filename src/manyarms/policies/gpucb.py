@@ -16,21 +16,24 @@ class GPUCB(Policy):
 
     Memory and a step are O(A·u), u the distinct arms observed.
 
-    arms : (A, d) array of finite numbers, or the path of a .npy (mapped) or .parquet file that
-        holds one. A float64 or float32 array is not copied, so leave it unchanged while in use.
-        With a kernel of objects: a sequence of objects. None where there is no table: arms then
-        come with every ``choose(arms=…)``, as rows of `n_features` numbers, and A is the number of
-        different rows observed.
-    kernel : a `manyarms.kernels` kernel, a scikit-learn kernel object or a function of two blocks
-        of rows.
-    regularization : λ, a variance; the square of the noise's standard deviation unless there is a
-        reason.
-    noise : ξ, the standard deviation of a reward that comes without one of its own; √λ unless
-        given.
-    confidence : the radius β of the scores.
-    batches : what ends a batch of no given size, ``choose(None)``.
-    seed : an integer or a numpy Generator, for the first arm.
-    n_features : d, only where `arms` is None.
+    Parameters
+    ----------
+    arms : array_like, (A, d), path, sequence of objects or None
+        As for `BKB`. Where there is no table, A is the number of different rows observed.
+    kernel : Kernel
+        As for `BKB`.
+    regularization : float
+        λ, a variance; the square of the noise's standard deviation unless there is a reason.
+    noise : float, optional
+        ξ, the standard deviation of a reward that comes without one of its own; √λ unless given.
+    confidence : Radius
+        The radius β of the scores.
+    batches : BatchRule
+        What ends a batch of no given size, ``choose(None)``.
+    seed : int or numpy.random.Generator
+        For the first arm.
+    n_features : int, optional
+        d, only where `arms` is None.
     """
 
     def __init__(

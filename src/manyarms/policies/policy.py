@@ -24,11 +24,12 @@ from manyarms.errors import (
     ParameterError,
     StateError,
     UnknownArmError,
+    shortened,
 )
 from manyarms.kernels import Kernel, as_kernel
 from manyarms.kernels.objects import encoder_of, shown
 from manyarms.machine import half_the_memory
-from manyarms.numbers import LARGEST, LONGEST_BATCH, MOST_AT_ONCE, real, shortened, whole
+from manyarms.numbers import LARGEST, LONGEST_BATCH, MOST_AT_ONCE, real, whole
 from manyarms.policies.batches import BatchRule, GlobalRule
 from manyarms.policies.checks import (
     NO_ARMS,
@@ -120,6 +121,7 @@ class Policy:
         self.regularization = real(
             regularization, "regularization", "a positive variance, for instance noise**2", above=0
         )
+        # Observations without a noise of their own weigh ω = 1: ξ = √λ unless it is given.
         self.noise = float(np.sqrt(self.regularization))
         self._noise_variance = self.regularization  # √λ squared is not λ in float64
         if noise is not None:
@@ -169,14 +171,31 @@ class Policy:
         noise: ArrayLike | None = None,
         record: Record | None = None,
     ) -> Record:
-        """Learn the rewards (n,) of arms (n,), repeats included, in one step or not at all.
+        """Learn the rewards of arms, repeats included, in one step or not at all.
 
-        Arms are given by number, or by value as rows (n, d). Rewards of one arm by number are
-        merged into their mean. `noise` is the standard deviation of these rewards where it differs
-        from the policy's ξ: one number, or one each; an observation then weighs ω = ξ²/noise².
+        Parameters
+        ----------
+        arms : array_like, (n,) or (n, d)
+            By number, or by value as rows. Rewards of one arm by number are merged into their mean.
+        rewards : array_like, (n,)
+            What they gave.
+        noise : float or array_like, (n,), optional
+            Standard deviation of these rewards where it differs from the policy's ξ; an observation
+            then weighs ω = ξ²/noise².
+        record : Record, optional
+            What was decided before of the same observations: then nothing is decided again.
 
-        Returns what was decided. Given back as `record` with the same observations, nothing is
-        decided again.
+        Returns
+        -------
+        Record
+            What was decided: which rows entered the inducing set.
+
+        Raises
+        ------
+        ObservationError
+            A reward is no finite number.
+        UnknownArmError
+            A number names no arm.
         """
         batch = self._batch(arms, rewards, noise)
         return self._learn(batch, record) if len(batch.rows) else Record.nothing()
@@ -185,6 +204,7 @@ class Policy:
         """Observe a batch of arms by number, or of rows by value."""
         state = self._state
         with self.stats.timed("observations"):
+            # Everything is computed before anything is assigned: an error has changed nothing.
             step = state.belief.observed(batch, record)
             log = state.log
             if batch.keys[0] >= 0:
@@ -198,7 +218,7 @@ class Policy:
                 cached = (after, cached[1].after(step)) if cached[0] is state else None
             self._state = after
             self._scores_cache = cached
-            self._supposed_cache = None
+            self._supposed_cache = None  # what was supposed was supposed before this
         return step.record
 
     def _batch(self, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None) -> Batch:
@@ -235,24 +255,35 @@ class Policy:
         pending: ArrayLike = NOTHING,
         exclude: ArrayLike = NOTHING,
     ) -> Indices:
-        """The n arms to pull next, (n,).
+        """The arms to pull next. Asked again before an `observe`, it answers the same.
 
-        Pure: asked again before an `observe` it answers the same. `pending` are arms whose rewards
-        are still outstanding, `exclude` arms that must not be chosen (indices, or a mask of all
-        arms). A batch supposes each arm pulled before choosing the next: its variance shrinks, the
-        means stay.
+        A batch supposes each arm pulled before choosing the next: its variance shrinks, the means
+        stay. What a radius promises holds for sets that change (the paper's appendix A):
+        `Certified`, `Theory` and `LogDet` contain f everywhere; `Bayes` is taken for k arms.
 
-        With ``n=None`` a rule ends the batch (`batches`): arms are added while those before them,
-        pending ones included, have 1 + Σσ̃²(x_s) ≤ C, with the variances of now. Batches grow as
-        variances shrink, up to 1,000 arms, and are empty while what is pending must be awaited.
-        The radius is the policy's own.
+        Parameters
+        ----------
+        n : int or None
+            How many. With None a rule ends the batch (`batches`): arms are added while those before
+            them, pending ones included, have 1 + Σσ̃²(x_s) ≤ C, with the variances of now. Such
+            batches grow as variances shrink, up to 1,000 arms, and are empty while what is
+            pending must be awaited. The radius is the policy's own.
+        arms : array_like, (k, d), optional
+            Rows to choose among instead of the policy's own; the answer numbers them, as does
+            `exclude`.
+        pending : array_like
+            Arms whose rewards are still outstanding, as in `observe`.
+        exclude : array_like
+            Arms that must not be chosen: indices, or a mask of all arms.
 
-        With `arms`, rows (k, d), the choice is among these instead of the policy's own, and is
-        given as rows of them, as is `exclude`; `pending` is then as in `observe`, by value too.
-        What a radius promises holds for sets that change (the paper's appendix A): `Certified`,
-        `Theory` and `LogDet` contain f everywhere; `Bayes` is taken for k arms.
+        Returns
+        -------
+        ndarray, (n,)
+            Numbers of arms.
         """
-        size = None if n is None else whole(n, "n", at_most=MOST_AT_ONCE)
+        size = n
+        if n is not None and not (type(n) is int and 0 < n <= MOST_AT_ONCE):
+            size = whole(n, "n", at_most=MOST_AT_ONCE)
         if arms is None:
             self._check_table()
             k = len(self.arms)
@@ -279,7 +310,7 @@ class Policy:
         observed = self._state.n_observations
         chosen: list[int] = []
         if not observed and not len(outstanding):
-            chosen.append(_next_allowed(first, k, barred))
+            chosen.append(_next_allowed(first, k, barred))  # Alg. 1, line 1
         if len(chosen) == size or (size is None and not observed):
             return np.array(chosen, dtype=np.intp)
         with self.stats.timed("choices"):
@@ -328,12 +359,36 @@ class Policy:
             self._supposed_cache = Supposed(standing, pulled, view.scores)
 
     def highest(self, *, exclude: ArrayLike = ()) -> int:
-        """The arm of largest upper bound μ̃ + β̃σ̃, however the policy chooses."""
+        """The arm of largest upper bound μ̃ + β̃σ̃, however the policy chooses.
+
+        Parameters
+        ----------
+        exclude : array_like
+            Arms that do not count: indices, or a mask.
+
+        Returns
+        -------
+        int
+            The number of the arm.
+        """
         self._check_table()
         return self._scores.arg_max(Upper(self.beta), as_excluded(exclude, self.n_arms))
 
     def leading(self, k: int, *, exclude: ArrayLike = ()) -> Indices:
-        """The k arms of largest posterior mean, best first; fewer where fewer are left."""
+        """The k arms of largest posterior mean, best first; fewer where fewer are left.
+
+        Parameters
+        ----------
+        k : int
+            How many.
+        exclude : array_like
+            Arms that do not count: indices, or a mask.
+
+        Returns
+        -------
+        ndarray, (k,)
+            Numbers of arms.
+        """
         self._check_table()
         kept = self._scores.current()[0].copy()
         barred = as_excluded(exclude, self.n_arms)
@@ -363,14 +418,31 @@ class Policy:
             array.setflags(write=False)
         return scores
 
-    def predict(self, X: ArrayLike | None = None) -> Prediction:
-        """Posterior mean and standard deviation √(λσ̃²) of f at the arms, or at the rows of X
-        (objects where arms are)."""
-        if X is None:
+    def predict(self, X: ArrayLike | None = None, *, arms: ArrayLike | None = None) -> Prediction:
+        """Posterior mean and standard deviation of f.
+
+        Parameters
+        ----------
+        X : array_like, (n, d), optional
+            Rows, or objects where arms are; all arms of the table where neither is given.
+        arms : array_like, (n,), optional
+            Some arms of the table, by number.
+
+        Returns
+        -------
+        Prediction
+            μ̃ and √(λσ̃²), (n,) each.
+        """
+        moments = self._state.belief.moments
+        if arms is not None:
+            numbers = self._numbers(arms)
+            mean, variance = moments(self.arms[numbers], self._diag[numbers])
+        elif X is None:
             mean, variance, _ = self.scores()
-            return Prediction(mean.copy(), np.sqrt(self.regularization * variance))
-        rows = as_rows(encoded(X, self.kernel, self.n_features), self.n_features)
-        mean, variance = self._state.belief.moments(rows, self._diagonal(rows))
+            mean = mean.copy()
+        else:
+            rows = as_rows(encoded(X, self.kernel, self.n_features), self.n_features)
+            mean, variance = moments(rows, self._diagonal(rows))
         return Prediction(mean, np.sqrt(self.regularization * variance))
 
     @property
@@ -438,8 +510,18 @@ class Policy:
     # The same policy elsewhere
 
     def resumed(self, state: State) -> Self:
-        """The same policy in another state, such as one that was stored; this one stays as it
-        is."""
+        """The same policy in another state, such as one that was stored; this one stays as it is.
+
+        Parameters
+        ----------
+        state : State
+            Of a policy with the same settings.
+
+        Returns
+        -------
+        Policy
+            A twin of this one.
+        """
         twin = copy(self)
         twin._state = state
         twin._scores_cache = None
@@ -448,8 +530,20 @@ class Policy:
         return twin
 
     def over(self, arms: ArrayLike | Checked) -> Self:
-        """The same policy over a table that has grown: the belief, the log and the norm go on, and
-        numbers stay."""
+        """The same policy over a table that has grown.
+
+        The belief, the log and the norm go on, and numbers stay.
+
+        Parameters
+        ----------
+        arms : array_like, (A, d)
+            The table, which begins with that of now.
+
+        Returns
+        -------
+        Policy
+            A twin of this one.
+        """
         if isinstance(self.belief, KeepsScores):
             raise StateError(
                 "this belief is about the arms of its own table: make the policy anew over the "

@@ -2,19 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
 
-from manyarms.errors import ArmsError
+from manyarms.errors import Advice, ArmsError
 from manyarms.kernels.discrete import BITS, pack
 from manyarms.pool.columns import Column, Feature
 from manyarms.pool.values import Label, as_python
 from manyarms.typing import AnyArray, Array
 
 ENTRIES_DECODED = 1 << 22
-"""Bits decoded at a time."""
+"""Bits decoded at a time, a byte each: 4 MiB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +31,12 @@ class Bits(Column):
         texts = not isinstance(values.dtype, pl.List | pl.Array)
         n_bits = len(values.cast(pl.String)[0] if texts else values[0])
         if not n_bits:
-            raise ArmsError(f"column {name!r} must hold at least one bit, got none in {label(0)}")
+            raise ArmsError(
+                "column {column!r} must hold {expected}, got none in {place}",
+                column=name,
+                expected="at least one bit",
+                **label(0),
+            )
         return cls(name, "bits", n_bits)
 
     def encode(self, values: pl.Series, label: Label, out: Array) -> None:
@@ -63,6 +67,7 @@ class Bits(Column):
                 f"{self.n_bits} of them as in the first row",
                 label,
             )
+            # Strings of one length are one long string, whose bytes less "0" are the bits.
             flat = (
                 np.frombuffer(block.str.join("").item().encode(), np.uint8) - ord("0")
                 if texts
@@ -90,13 +95,13 @@ def _raise_first(
     if bad.any():
         row = start + int(bad.argmax())
         raise ArmsError(
-            f"column {column.name!r} is of bits and must hold {expected} in every row, "
-            f"got {_shown(values[row])} in {label(row)}; correct it, put numbers into columns of "
-            "their own, "
-            f'or leave the column out with columns={{{column.name!r}: "ignore"}}'
+            "column {column!r} is of bits and must hold {expected} in every row, got {got} "
+            "in {place}",
+            "correct it",
+            "put numbers into columns of their own",
+            Advice("leave the column out by {}", "columns", {column.name: "ignore"}),
+            column=column.name,
+            expected=expected,
+            got=as_python(values[row]),
+            **label(row),
         )
-
-
-def _shown(value: Any) -> str:
-    text = repr(as_python(value))
-    return text if len(text) <= 60 else text[:57] + "…"

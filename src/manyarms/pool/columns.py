@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from manyarms.arms.objects import encoded
-from manyarms.errors import ArmsError
+from manyarms.errors import Advice, ArmsError
 from manyarms.kernels.base import Kernel
 from manyarms.pool.values import (
     Label,
@@ -26,9 +26,9 @@ from manyarms.pool.values import (
     as_numbers,
     as_python,
     codes_of,
+    first_of,
     first_true,
     like,
-    listed,
     plain_type,
 )
 from manyarms.typing import AnyArray, Array
@@ -120,11 +120,14 @@ class Aside(Column):
         for row, value in enumerate(values.to_list()):
             if value != self.constant[0]:
                 raise ArmsError(
-                    f"column {self.name!r} was {self.constant[0]!r} in every row of the first "
-                    "table and is not encoded, got "
-                    f"{value!r} in {label(row)}; make a new pool of all rows, or give the first "
-                    "one "
-                    f'columns={{{self.name!r}: "ignore"}} or a type to encode it by'
+                    "column {column!r} was {expected} in every row of the first table and is not "
+                    "encoded, got {got} in {place}",
+                    "make a new pool of all rows",
+                    Advice("give the first one {}", "columns", {self.name: "ignore"}),
+                    column=self.name,
+                    expected=repr(self.constant[0]),
+                    got=value,
+                    **label(row),
                 )
 
     def feature(self, start: int) -> Feature:
@@ -144,15 +147,17 @@ class Numeric(Column):
     @classmethod
     def fit(cls, values: pl.Series, name: str, type: str, label: Label) -> "Numeric":
         numbers = as_numbers(values, name, type, label)
-        low, high = numbers.min().item(), numbers.max().item()
-        return cls(name, type, low, high)
+        return cls(name, type, low=numbers.min().item(), high=numbers.max().item())
 
     def encode(self, values: pl.Series, label: Label, out: Array) -> None:
         numbers = as_numbers(values, self.name, self.type, label)
+        # By the first table's range, for ever: a row added later may fall outside [0, 1].
         if self.type == "log":
-            low, high = np.log(float(self.low)), np.log(float(self.high))
+            low = np.log(float(self.low))
+            high = np.log(float(self.high))
             scaled = (np.log(numbers.astype(np.float64)) - low) / ((high - low) or 1.0)
         else:
+            # Half of each where the range itself overflows: from −1e308 to 1e308, say.
             scale = 1.0 if np.isfinite(float(self.high) - float(self.low)) else 0.5
             width = (
                 float(self.high - self.low)
@@ -164,10 +169,13 @@ class Numeric(Column):
         bad = np.flatnonzero(~np.isfinite(scaled))
         if len(bad):
             raise ArmsError(
-                f"column {self.name!r} is scaled by the first table, from {self.low} to "
-                f"{self.high}, "
-                f"got {numbers[bad[0]]} in {label(bad[0])}, too far from it; make a new pool of "
-                "all rows"
+                "column {column!r} is scaled by the first table, {expected}, got {got} in {place}, "
+                "too far from it",
+                "make a new pool of all rows",
+                column=self.name,
+                expected=f"from {self.low} to {self.high}",
+                got=numbers[bad[0]].item(),
+                **label(int(bad[0])),
             )
         out[:, 0] = scaled
 
@@ -181,6 +189,7 @@ def _minus(numbers: AnyArray, low: float, scale: float) -> Array:
     """scale·(numbers − low): whole numbers of 64 bits are subtracted exactly, then rounded once."""
     if numbers.dtype.kind == "f" or isinstance(low, float):
         return numbers.astype(np.float64) * scale - float(low) * scale
+    # Halves of 32 bits: neither difference overflows int64, and both are exact in float64.
     high_half = (numbers >> 32).astype(np.int64) - (low >> 32)
     low_half = (numbers & 0xFFFFFFFF).astype(np.int64) - (low & 0xFFFFFFFF)
     difference: Array = high_half * 2.0**32 + low_half
@@ -197,11 +206,15 @@ class Ordered(Column):
         found = codes_of(like(values, self.levels.dtype), self.levels)
         bad = first_true(found.is_null())
         if bad is not None:
+            levels = first_of(self.levels.to_list())
             raise ArmsError(
-                f"column {self.name!r} must hold one of its levels "
-                f"{listed(self.levels.to_list())}, "
-                f"got {values[bad]!r} in {label(bad)}; correct the value or give all levels in "
-                "order"
+                "column {column!r} must hold {expected}, got {got} in {place}",
+                "correct the value",
+                "give all levels in order",
+                column=self.name,
+                expected=f"one of its levels {levels}",
+                got=values[bad],
+                **label(bad),
             )
         np.divide(found.to_numpy(), max(len(self.levels) - 1, 1), out=out[:, 0])
 
@@ -220,6 +233,7 @@ class Coded(Column):
 
     @classmethod
     def fit(cls, values: pl.Series, name: str, type: str, label: Label) -> "Coded":
+        # Booleans have both levels from the start, so that False is 0 whatever comes first.
         empty = pl.Series([], dtype=pl.Boolean if type == "boolean" else plain_type(values.dtype))
         column = cls(name, type, empty)
         return column.grown(pl.Series([False, True]) if type == "boolean" else values, label).grown(
@@ -233,9 +247,12 @@ class Coded(Column):
         lost = first_true(plain.is_null() & values.is_not_null())
         if lost is not None:
             raise ArmsError(
-                f"column {self.name!r} held {self.levels.dtype} in the first table, got "
-                f"{values[lost]!r} in {label(lost)}; "
-                "give both tables the same type of values"
+                "column {column!r} held {expected} in the first table, got {got} in {place}",
+                "give both tables the same type of values",
+                column=self.name,
+                expected=f"{self.levels.dtype}",
+                got=values[lost],
+                **label(lost),
             )
         return plain
 
@@ -244,6 +261,7 @@ class Coded(Column):
         new = plain.filter(
             ~plain.is_in(self.levels.drop_nulls().to_list()) & plain.is_not_null()
         ).sort()
+        # A missing value is a level like others, behind those that came with it.
         if plain.null_count() and not self.levels.null_count():
             new = new.extend(pl.Series([None], dtype=self.levels.dtype))
         return type(self)(self.name, self.type, pl.concat([self.levels, new])) if len(new) else self

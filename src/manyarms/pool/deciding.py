@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from manyarms.errors import ArmsError, ParameterError
+from manyarms.errors import Advice, ArmsError, ParameterError
 from manyarms.pool.bits import Bits
 from manyarms.pool.columns import TYPES, Aside, Coded, Column, Numeric, Ordered
 from manyarms.pool.reading import Declared
@@ -14,10 +14,10 @@ from manyarms.pool.values import (
     Label,
     as_python,
     date_error,
+    first_of,
     is_bits,
     is_text,
     like,
-    listed,
     plain_type,
 )
 
@@ -30,6 +30,7 @@ DATE = r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$"
 def distinct_allowed(n_rows: int) -> int:
     """Distinct strings up to which a column is categorical: a twentieth of the rows, at least 50
     and at most 1000."""
+    # A level that few rows share teaches nothing about other rows; a small table has few rows.
     return max(50, min(n_rows // 20, 1000))
 
 
@@ -47,16 +48,10 @@ def checked_types(columns: Mapping[str, str | Sequence[Any]] | None) -> dict[str
 def _checked_type(name: str, declared: Any) -> Declared:
     if isinstance(declared, str):
         if declared not in TYPES:
-            raise ParameterError(
-                f"columns[{name!r}] must be one of {', '.join(TYPES)}, or a list of levels in "
-                f"order; got {declared!r}"
-            )
+            raise _no_type(name, declared)
         return declared
     if not isinstance(declared, Sequence | np.ndarray | pl.Series):
-        raise ParameterError(
-            f"columns[{name!r}] must be one of {', '.join(TYPES)}, or a list of levels; got "
-            f"{declared!r}"
-        )
+        raise _no_type(name, declared)
     levels = tuple(level.item() if isinstance(level, np.generic) else level for level in declared)
     if (
         not levels
@@ -64,10 +59,23 @@ def _checked_type(name: str, declared: Any) -> Declared:
         or not (_all_numbers(levels) or _all(levels, str))
     ):
         raise ParameterError(
-            f"columns[{name!r}] must list distinct levels, all strings or all numbers; got "
-            f"{list(levels)!r}"
+            "{option} of {column!r} must list distinct levels, all strings or all numbers; got "
+            "{got}",
+            option="columns",
+            column=name,
+            got=list(levels),
         )
     return levels
+
+
+def _no_type(name: str, declared: Any) -> ParameterError:
+    return ParameterError(
+        "{option} of {column!r} must be {expected}; got {got}",
+        option="columns",
+        column=name,
+        expected=f"one of {', '.join(TYPES)}, or a list of levels in order",
+        got=declared,
+    )
 
 
 def _all(values: Sequence[Any], kind: type) -> bool:
@@ -100,17 +108,24 @@ def decide(
         )
     if declared is None and not _can_be_typed(dtype):
         raise ArmsError(
-            f"column {name!r} must hold numbers, booleans, strings or lists of bits, got {dtype}; "
-            "put its parts into columns of their own, or leave it out with "
-            f'columns={{{name!r}: "ignore"}}'
+            "column {column!r} must hold {expected}, got {got}",
+            "put its parts into columns of their own",
+            Advice("leave it out by {}", "columns", {name: "ignore"}),
+            column=name,
+            expected="numbers, booleans, strings or lists of bits",
+            got=dtype,
         )
     known = values.drop_nulls()
     if not len(known):
+        # An empty column: nothing to encode, and nothing to check in tables to come but that.
         if declared in ("text", "categorical", None):
             return Aside(name, "text") if declared == "text" else Aside(name, "ignore", (None,))
         raise ArmsError(
-            f"column {name!r} is declared {declared!r} and holds no value at all; fill it or "
-            "ignore it"
+            "column {column!r} is declared {expected} and holds no value at all",
+            "fill it",
+            Advice("leave it out by {}", "columns", {name: "ignore"}),
+            column=name,
+            expected=repr(declared),
         )
     if declared is not None:
         return _as_declared(
@@ -141,7 +156,8 @@ def _by_values(known: pl.Series, values: pl.Series, name: str, label: Label) -> 
             _known_label(values, label),
         )
         if column.low > 0:
-            low, high = known.quantile(0.05, "lower"), known.quantile(0.95, "higher")
+            low = known.quantile(0.05, "lower")
+            high = known.quantile(0.95, "higher")
             if low and high and high >= SPREAD * low:
                 return Numeric(name, "log", column.low, column.high)
         return column
@@ -153,6 +169,7 @@ def _by_values(known: pl.Series, values: pl.Series, name: str, label: Label) -> 
 
 
 def _of_strings(known: pl.Series, values: pl.Series, name: str, label: Label) -> Column:
+    # The most special type first: bits are strings, dates and booleans are levels otherwise.
     if is_bits(known):
         return Bits.fit(known, name, _known_label(values, label))
     distinct = known.unique()
@@ -162,14 +179,18 @@ def _of_strings(known: pl.Series, values: pl.Series, name: str, label: Label) ->
         return Coded.fit(values, name, "boolean", label)
     if len(distinct) <= distinct_allowed(len(values)):
         return Coded.fit(values, name, "categorical", label)
+    # Many different strings, most of which are numbers: some cell is not what it should be.
     numbers = known.str.strip_chars().cast(pl.Float64, strict=False)
     if 2 * numbers.null_count() < len(known):
         other = known.filter(numbers.is_null())
-        but = f"{other[0]!r} among the numbers" if len(other) else f"text, such as {known[0]!r}"
+        where = "among the numbers" if len(other) else "and others as text"
         raise ArmsError(
-            f"column {name!r} seems to hold numbers, got {but}; correct it, "
-            f'or say what it is by columns={{{name!r}: "continuous"}}, "categorical", "text" or '
-            '"ignore"'
+            f"column {{column!r}} seems to hold numbers, got {{got}} {where}",
+            "correct it",
+            Advice("say that they are by {}", "columns", {name: "continuous"}),
+            "declare it categorical, text or ignore",
+            column=name,
+            got=other[0] if len(other) else known[0],
         )
     return Aside(name, "text")
 
@@ -186,14 +207,18 @@ def _as_declared(
     )
     if nested and declared != "bits":
         raise ArmsError(
-            f"column {name!r} holds {values.dtype}, which cannot be {declared}; only bits and "
-            "ignore can be declared"
+            f"column {{column!r}} holds {{got}}, which cannot be {declared}",
+            Advice("declare {} or bits", "columns", {name: "ignore"}),
+            column=name,
+            got=values.dtype,
         )
     if declared == "ordered":
         if not values.dtype.is_numeric():
+            levels = sorted(known.cast(pl.String).unique().to_list())
             raise ParameterError(
-                f"the order of column {name!r} is not known: list its levels in order, "
-                f"columns={{{name!r}: {listed(sorted(known.cast(pl.String).unique().to_list()))}}}"
+                "the order of column {column!r} is not known",
+                Advice("list its levels in order, {}", "columns", {name: first_of(levels)}),
+                column=name,
             )
         return Ordered(name, "ordered", like(known, plain_type(values.dtype)).unique().sort())
     if declared == "bits":
@@ -207,6 +232,7 @@ def _is_constant(column: Column, values: pl.Series, label: Label) -> bool:
     if isinstance(column, Numeric):
         return column.low == column.high
     if isinstance(column, Bits):
+        # Block by block: unpacked, all bits at once may not fit.
         first = None
         for _, bits in column.decoded(values, label):
             first = bits[0] if first is None else first

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from manyarms.arms.groups import group
-from manyarms.errors import ArmsError
+from manyarms.errors import Advice, ArmsError
 from manyarms.pool.columns import Column
 from manyarms.pool.deciding import decide
 from manyarms.pool.ids import Ids
@@ -56,6 +56,7 @@ def first_parts(
     } | origin.levels
     columns = _decided(frame, origin.declared, levels, origin.missing, label)
     rows = _encode(frame, columns, label)
+    # Candidates with equal features are one arm: what one teaches, the others know.
     first, arm_of = group(rows)
     X = rows if len(first) == len(rows) else rows[first]
     return Parts(origin, (frame,), columns, next_row, Ids(ids), X, arm_of)
@@ -70,6 +71,7 @@ def grown_parts(
         values = cleaned(frame[column.name])
         check_missing(column, values, parts.origin.missing, label)
         columns.append(column.grown(values, label))
+    # The arms there are come first, so that they keep their numbers.
     rows = np.concatenate([parts.X, _encode(frame, columns, label)])
     first, arms = group(rows)
     return replace(
@@ -99,16 +101,16 @@ def _decided(
     columns = tuple(column(name, False) for name in frame.columns)
     if encoded_columns(columns):
         return columns
+    # Nothing tells candidates apart. Constants will do where not even texts do.
     texts = [each.name for each in columns if each.type == "text"]
     if not any(frame[name].n_unique() > 1 for name in texts):  # candidates are all alike
         columns = tuple(column(name, True) for name in frame.columns)
     if not encoded_columns(columns) and texts:
         raise ArmsError(
-            f"a pool needs features, got only text ({quoted(texts)}) to tell candidates by; add "
-            "columns of numbers, "
-            'categories or fingerprints (strings or lists of 0 and 1, columns={"fingerprint": '
-            '"bits"}), '
-            f'or declare columns={{{texts[0]!r}: "categorical"}}'
+            f"a pool needs features, got only text ({quoted(texts)}) to tell candidates by",
+            "add columns of numbers or categories",
+            Advice("add fingerprints (bits, {})", "columns", {"fingerprint": "bits"}),
+            Advice("declare {}", "columns", {texts[0]: "categorical"}),
         )
     if not encoded_columns(columns):
         raise ArmsError(
@@ -125,20 +127,23 @@ def check_missing(column: Column, values: pl.Series, missing: str, label: Label)
     ):
         return
     row = values.is_null().arg_max() or 0
-    advice = (
-        f'a column of type {column.type} has no level for it: fill it, or give missing="drop"'
-        if missing == "category"
-        else 'fill it, leave the row out (missing="drop"), or make it a category '
-        '(missing="category")'
-    )
+    in_all = f"({counted(values.null_count(), 'row')} in all)"
+    advice: list[str | Advice] = ["fill it", Advice("leave the row out ({})", "missing", "drop")]
+    if missing == "category":
+        in_all += f", and the type {column.type} has no level for it"
+    else:
+        advice.append(Advice("make it a category ({})", "missing", "category"))
     raise ArmsError(
-        f"column {column.name!r} misses a value in {label(row)} "
-        f"({counted(values.null_count(), 'row')} in all); {advice}"
+        f"column {{column!r}} misses a value in {{place}} {in_all}",
+        *advice,
+        column=column.name,
+        **label(row),
     )
 
 
 def encoded_columns(columns: Iterable[Column]) -> list[Column]:
     """The columns that are encoded, in the order of the features."""
+    # Numbers, then codes, then bits: each kernel takes columns that stand together.
     order = {"boolean": 1, "categorical": 1, "bits": 2}
     return sorted(
         (column for column in columns if column.width), key=lambda column: order.get(column.type, 0)

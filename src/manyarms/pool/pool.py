@@ -41,8 +41,7 @@ _PLURAL = {"ignore": "ignored"}
 
 
 class Pool:
-    """Candidates from a table: their ids, their rows as they came, and their features encoded as
-    numbers.
+    """Candidates from a table: their ids, their rows as they came, and their features as numbers.
 
     Made by `from_objects`, and by `from_csv`, `from_parquet`, `from_frame`, `from_dicts` and
     `from_array`, which take:
@@ -83,9 +82,29 @@ class Pool:
         missing: str = "error",
         decimal: Literal[".", ","] = ".",
     ) -> "Pool":
-        """The rows of a CSV file in UTF-8 with a header, as spreadsheets write it: separated by
-        commas, semicolons, tabs or bars, whichever the header has most of. `decimal` is the mark
-        before the fraction of a number."""
+        """The rows of a CSV file in UTF-8 with a header, as spreadsheets write it.
+
+        Columns are separated by commas, semicolons, tabs or bars, whichever the header has most of.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, plain or gzipped.
+        id, columns, missing
+            See `Pool`.
+        decimal : str
+            The mark before the fraction of a number, "." or ",".
+
+        Returns
+        -------
+        Pool
+            The candidates.
+
+        Raises
+        ------
+        ArmsError
+            The file cannot be read, or a value does not suit its column.
+        """
         declared = checked_types(columns)
         texts = {name for name, kind in declared.items() if kind in ("bits", "text")}
         kept = {
@@ -104,7 +123,20 @@ class Pool:
         columns: Columns | None = None,
         missing: str = "error",
     ) -> "Pool":
-        """The rows of a Parquet file."""
+        """The rows of a Parquet file.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        id, columns, missing
+            See `Pool`.
+
+        Returns
+        -------
+        Pool
+            The candidates.
+        """
         return Pool(new_parts(read_parquet(as_path(path)), {}, id, checked_types(columns), missing))
 
     @classmethod
@@ -116,8 +148,20 @@ class Pool:
         columns: Columns | None = None,
         missing: str = "error",
     ) -> "Pool":
-        """The rows of a data frame of pandas, polars, pyarrow or what else narwhals knows. An index
-        is left out."""
+        """The rows of a data frame of pandas, polars, pyarrow or what else narwhals knows.
+
+        Parameters
+        ----------
+        frame : data frame
+            Its index is left out.
+        id, columns, missing
+            See `Pool`.
+
+        Returns
+        -------
+        Pool
+            The candidates.
+        """
         table, levels, types = read_frame(frame)
         if (
             isinstance(id, str)
@@ -140,7 +184,20 @@ class Pool:
         columns: Columns | None = None,
         missing: str = "error",
     ) -> "Pool":
-        """One dict for each row. A key that a row does not have is a missing value."""
+        """One dict for each row.
+
+        Parameters
+        ----------
+        rows : iterable of dict
+            A key that a row does not have is a missing value.
+        id, columns, missing
+            See `Pool`.
+
+        Returns
+        -------
+        Pool
+            The candidates.
+        """
         return Pool(new_parts(read_dicts(rows), {}, id, checked_types(columns), missing))
 
     @classmethod
@@ -153,18 +210,47 @@ class Pool:
         columns: Columns | None = None,
         missing: str = "error",
     ) -> "Pool":
-        """The rows of an array of numbers, (n, d); columns are called "x0", "x1", … unless `names`
-        are given."""
+        """The rows of an array of numbers.
+
+        Parameters
+        ----------
+        X : array_like, (n, d)
+            Finite numbers.
+        ids : sequence, optional
+            An id for each row; 0, 1, … unless given.
+        names : sequence of str, optional
+            Of the columns; "x0", "x1", … unless given.
+        columns, missing
+            See `Pool`.
+
+        Returns
+        -------
+        Pool
+            The candidates.
+        """
         return Pool(new_parts(read_array(X, names), {}, None, checked_types(columns), missing, ids))
 
     @classmethod
     def from_objects(
         cls, objects: Sequence[Any], kernel: Kernel, *, ids: Sequence[Any] | AnyArray | None = None
     ) -> "Pool":
-        """Objects of any kind that a kernel of objects can compare, such as strings and
-        `kernels.Spectrum`.
+        """Objects of any kind that a kernel of objects can compare.
 
-        The object of a candidate is ``row(id)["object"]``; ids are 0, 1, … unless given.
+        The object of a candidate is ``row(id)["object"]``.
+
+        Parameters
+        ----------
+        objects : sequence
+            Such as strings.
+        kernel : Kernel
+            One of objects, such as `kernels.Spectrum`.
+        ids : sequence, optional
+            An id for each object; 0, 1, … unless given.
+
+        Returns
+        -------
+        Pool
+            The candidates.
         """
         if not isinstance(kernel, Kernel) or encoder_of(kernel) is None:
             raise ParameterError(
@@ -186,19 +272,41 @@ class Pool:
         )
 
     def add(self, table: Any, *, ids: Sequence[Any] | AnyArray | None = None) -> "Pool":
-        """A pool with more candidates: a data frame, dicts, an array, the path of a .csv or
-        .parquet file; or objects.
+        """A pool with more candidates.
 
         Columns may come in any order. What was encoded stays as it is, arm by arm: numbers are
         scaled as those of the first table (and may fall outside [0, 1]), new categories get new
-        codes, new features new rows of `X`. Row numbers continue; `ids` are for pools made by
-        `from_array` with ids.
+        codes, new features new rows of `X`. Row numbers continue.
+
+        Parameters
+        ----------
+        table : table
+            A data frame, dicts, an array, the path of a .csv or .parquet file; or objects.
+        ids : sequence, optional
+            For pools made by `from_array` with ids.
+
+        Returns
+        -------
+        Pool
+            Another one; this one stays as it is.
         """
         return Pool(more_parts(self.parts, self._read(table), ids))
 
     def read(self, path: str | Path, *, decimal: Literal[".", ","] | str = ".") -> pl.DataFrame:
-        """The table in a .csv or .parquet file, read as one of this pool: its texts stay texts, its
-        ids keep their type."""
+        """The table in a file, read as one of this pool: texts stay texts, ids keep their type.
+
+        Parameters
+        ----------
+        path : str or Path
+            A .csv or .parquet file.
+        decimal : str
+            The mark before the fraction of a number, "." or ",".
+
+        Returns
+        -------
+        polars.DataFrame
+            For `add`.
+        """
         path = as_path(path)
         if is_parquet(path):
             return read_parquet(path)
@@ -270,12 +378,23 @@ class Pool:
         }
 
     def members(self, arm: int) -> Indices:
-        """The positions of the candidates that are an arm."""
+        """The positions of the candidates that are an arm.
+
+        Parameters
+        ----------
+        arm : int
+            A row of `X`.
+
+        Returns
+        -------
+        ndarray
+            Positions in the table.
+        """
         if not is_whole(arm) or not 0 <= arm < len(self.X):
             raise UnknownArmError(
                 f"arm must be a row of X, from 0 to {len(self.X) - 1}, got {arm!r}"
             )
-        order, starts = self._by_arm
+        order, starts = self._by_arm  # sorted once: any arm's members are a slice
         return order[starts[arm] : starts[int(arm) + 1]]
 
     @cached_property
@@ -285,27 +404,65 @@ class Pool:
         return order, np.concatenate([[0], np.cumsum(np.bincount(self.arm_of))]).astype(np.intp)
 
     def positions(self, ids: Any) -> Indices:
-        """The positions of one id, or of several."""
+        """The positions of one id, or of several.
+
+        Parameters
+        ----------
+        ids : id or sequence of ids
+            Of candidates.
+
+        Returns
+        -------
+        ndarray
+            Positions in the table.
+
+        Raises
+        ------
+        UnknownArmError
+            An id names no candidate.
+        """
         return self.parts.ids.positions(ids)
 
     def row(self, id: Any) -> dict[str, Any]:
-        """The values of a candidate as they came, without its id."""
+        """The values of a candidate as they came, without its id.
+
+        Parameters
+        ----------
+        id : str or int
+            Of the candidate.
+
+        Returns
+        -------
+        dict
+            By column.
+        """
         rows = self.rows(id)
         if len(rows) != 1:
             raise UnknownArmError(f"row takes one id, got {len(rows)}; rows takes several")
         return rows[0]
 
     def rows(self, ids: Any) -> list[dict[str, Any]]:
-        """The values of candidates as they came, without their ids."""
+        """The values of candidates as they came, without their ids.
+
+        Parameters
+        ----------
+        ids : id or sequence of ids
+            Of candidates.
+
+        Returns
+        -------
+        list of dict
+            By column, one dict for each id.
+        """
         positions = self.positions(ids)
+        # A pool that has grown has several tables; a position says which, and where in it.
         ends = np.cumsum([len(table) for table in self.parts.tables])
         rows: list[dict[str, Any]] = [{}] * len(positions)
         for index, table in enumerate(self.parts.tables):
             start = ends[index] - len(table)
             here = np.flatnonzero((positions >= start) & (positions < ends[index]))
-            columns = [
-                column.gather(positions[here] - start).to_list() for column in table
-            ]  # without threads: see forked.py
+            # Column by column, which needs no threads: see forked.py.
+            columns = [column.gather(positions[here] - start).to_list() for column in table]
             for place, values in zip(here, zip(*columns, strict=True), strict=True):
                 rows[place] = dict(zip(table.columns, values, strict=True))
         return rows

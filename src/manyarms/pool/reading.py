@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from manyarms.arms import parquet
-from manyarms.errors import ArmsError, ParameterError
-from manyarms.numbers import items_of, shortened
+from manyarms.errors import Advice, ArmsError, ParameterError, shortened
+from manyarms.numbers import items_of
 from manyarms.pool.forked import check_threads
 from manyarms.pool.formulas import unmarked, unmarked_name
 from manyarms.pool.unpacking import Source, check_file, opened, unpacked
@@ -31,7 +31,8 @@ NOT_A_NUMBER = ["", "na", "n/a", "nan", "null", "none"]
 SEPARATORS = ",;\t|"
 """Of the columns of a CSV file; the first one wins a draw."""
 SAMPLED = 100
-"""Rows of a CSV file looked at for strings of bits."""
+"""Rows of a CSV file looked at for strings of bits, before polars guesses types: it would take them
+for large numbers."""
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """What polars raises at a file that it cannot read."""
 FOREIGN = (
@@ -77,11 +78,14 @@ def read_csv(
     """`texts` are read as strings, as is the id unless all are numbers written plainly; `kept` are
     not searched for numbers."""
     if decimal not in (".", ","):
-        raise ParameterError(f'decimal must be "." or ",", got {decimal!r}')
+        raise ParameterError(
+            '{option} must be "." or ",", got {got}', option="decimal", got=decimal
+        )
     source = unpacked(path)
     parse = partial(
         pl.read_csv, source, separator=_separator(source), decimal_comma=decimal == ",", glob=False
     )
+    # All as strings first: "0101" read as a number has lost its zeros.
     sample = _attempt(path, source, lambda: parse(infer_schema_length=0, n_rows=SAMPLED))
     written = {unmarked_name(name): name for name in sample.columns}
     _check_header(path, sample.columns, len(written))
@@ -106,7 +110,8 @@ def read_csv(
 
     try:
         frame = read(TYPED)
-    except UNREADABLE:  # a row further down is of another type, or the file is broken
+    except UNREADABLE:
+        # A row further down is of another type, or the file is broken: read it whole, to know.
         frame = _attempt(path, source, lambda: read(None))
     frame.columns = list(written)
     height = len(frame)
@@ -119,6 +124,7 @@ def read_csv(
         if dtype == pl.String and name not in kept and name != id
     ]
     frame = frame.with_columns(_numbers_in(frame[name], name in bits, decimal) for name in searched)
+    # Ids are numbers only if each, written back, is the same text: "007" and "1.0" stay strings.
     if (
         id is not None
         and id in frame.columns
@@ -133,8 +139,8 @@ def _separator(source: Source) -> str:
     """What separates the names of the header: the mark that occurs most outside quotes, a comma
     where none does."""
     with opened(source) as file:
-        header = file.readline(1 << 20)
-    bare = "".join(header.split('"')[::2])
+        header = file.readline(1 << 20)  # a file without line ends is not read whole
+    bare = "".join(header.split('"')[::2])  # every other part is inside quotes
     return max(SEPARATORS, key=bare.count)
 
 
@@ -147,6 +153,7 @@ def _numbers_in(texts: pl.Series, may_be_bits: bool, decimal: str) -> pl.Series:
     known = plain.filter(plain.is_not_null() & ~plain.str.to_lowercase().is_in(NOT_A_NUMBER))
     if not len(known) or known.cast(pl.Float64, strict=False).null_count():
         return texts
+    # Of 0 and 1 alone, but a number: only if none begins with 0 and all fit 18 digits.
     if may_be_bits and is_bits(known) and (len(known[0]) > 18 or known.str.starts_with("0").any()):
         return texts
     whole = plain.cast(pl.Int64, strict=False)
@@ -164,6 +171,7 @@ def _check_header(path: Path, names: list[str], n_different: int) -> None:
             f"cannot read {path}: it must be a CSV file in UTF-8, got the header "
             f"{strange[0][:40]!r}; convert it first"
         )
+    # What polars calls the second of two columns of one name.
     twice = [
         name
         for name in names
@@ -186,37 +194,45 @@ def _attempt(path: Path, source: Source, read: Callable[[], Read]) -> Read:
     try:
         return read()
     except (OSError, *UNREADABLE) as error:
-        raise ArmsError(f"cannot read {path}: {_why(source, error)}") from error
+        raise _unreadable_file(path, source, error) from error
 
 
-def _why(source: Source, error: BaseException) -> str:
-    """What is wrong with a file, and what to do."""
-    if "utf-8" in str(error):
-        return "it must be text in UTF-8, got other bytes; save it as CSV in UTF-8"
-    if "more fields" in str(error):
-        with opened(source) as file:
-            lines = csv.reader(file, delimiter=_separator(source))
-            line, fields, n = _longer(lines)
-        if line:
-            return (
-                f"its header names {n} columns, got {fields} fields in line {line}; quote fields "
-                "that hold the separator"
+def _unreadable_file(path: Path, source: Source, error: BaseException) -> ArmsError:
+    """What is wrong with a file, found by a look at it, and what to do."""
+    if not isinstance(error, OSError):
+        if not _is_utf8(source):
+            return ArmsError(
+                f"cannot read {path}: it must be text in UTF-8, got other bytes",
+                "save it as CSV in UTF-8",
             )
-    return f"{_said(error)}; check what it holds, or read it into a data frame yourself"
+        long = _long_line(source)
+        if long is not None:
+            return ArmsError(
+                f"cannot read {path}: its header names {long[0]} columns, got {long[1]} fields in "
+                f"line {long[2]}",
+                "quote fields that hold the separator",
+            )
+    by_frame = Advice("read it into a data frame for {}", "Pool.from_frame")
+    return ArmsError(f"cannot read {path}: {_said(error)}", "check what it holds", by_frame)
 
 
-def _longer(lines: Any) -> tuple[int, int, int]:
-    """The first line with more fields than the header, 0 where there is none or it cannot be told;
-    its fields, and those of the header."""
-    n = 0
+def _long_line(source: Source) -> tuple[int, int, int] | None:
+    """Fields of the header, and of the first line that has more of them, and its number."""
+    with opened(source) as file:
+        lines = csv.reader(file, delimiter=_separator(source))
+        try:
+            n = len(next(lines, []))
+            return next(((n, len(row), lines.line_num) for row in lines if len(row) > n), None)
+        except csv.Error:  # a quote that is not closed
+            return None
+
+
+def _is_utf8(source: Source) -> bool:
     try:
-        for row in lines:
-            n = n or len(row)
-            if len(row) > n:
-                return lines.line_num, len(row), n
-    except csv.Error:  # a field that is too long for this reader
-        pass
-    return 0, 0, n
+        with opened(source, errors="strict") as file:
+            return all(file)
+    except UnicodeDecodeError:
+        return False
 
 
 def _said(error: BaseException) -> str:
@@ -256,6 +272,7 @@ def read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels], dict[str, D
             f"cannot read a table from {type(frame).__name__}: {where}{_said(error)}; correct it, "
             "or give a list of dicts"
         ) from error
+    # A categorical of numbers would come back as numbers, and be scaled.
     categories = [str(name) for name, dtype in eager.schema.items() if dtype == nw.Categorical]
     types: dict[str, Declared] = {
         name: "categorical" for name in categories if table.schema[name].is_numeric()
@@ -303,6 +320,7 @@ def as_series(name: str, values: list[Any]) -> pl.Series:
     mixture: it gets values of one type, or numbers."""
     values = [_plain(value) for value in values]
     kinds = _kinds(values)
+    # NaN among strings or booleans is how pandas writes a missing value.
     if float in kinds and kinds - {float, int}:
         values = [
             None if isinstance(value, float) and np.isnan(value) else value for value in values
@@ -322,8 +340,9 @@ def as_series(name: str, values: list[Any]) -> pl.Series:
     except (Exception, pl.exceptions.PanicException) as error:
         came = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise ArmsError(
-            f"column {name!r} must hold values of one type, got {came}; convert them first "
-            f"({_said(error)})"
+            f"column {{column!r}} must hold values of one type, got {came}",
+            "convert them first",
+            column=name,
         ) from error
 
 

@@ -41,7 +41,7 @@ def described(pool: Pool) -> dict[str, Any]:
     }
 
 
-def table_of(pool: Pool, index: int) -> bytes:
+def bytes_of(pool: Pool, index: int) -> bytes:
     """A table of a pool, by its place, as a Parquet file with the ids in the first column."""
     if pool.kernel is not None:
         raise ParameterError(
@@ -59,7 +59,7 @@ def table_of(pool: Pool, index: int) -> bytes:
 
 def tables_of(pool: Pool) -> list[bytes]:
     """All of them."""
-    return [table_of(pool, index) for index in range(len(pool.parts.tables))]
+    return [bytes_of(pool, index) for index in range(len(pool.parts.tables))]
 
 
 def stored_pool(description: dict[str, Any], tables: Sequence[bytes]) -> Pool:

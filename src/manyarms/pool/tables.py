@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from manyarms.errors import ArmsError, ParameterError
-from manyarms.numbers import shortened
+from manyarms.errors import Advice, ArmsError, ParameterError
 from manyarms.pool.columns import Aside
 from manyarms.pool.forked import check_threads
 from manyarms.pool.ids import Ids, checked_ids, given_ids, plain
@@ -21,10 +20,11 @@ from manyarms.pool.parts import (
     quoted,
 )
 from manyarms.pool.reading import Declared, Levels
-from manyarms.pool.values import Label, cleaned
+from manyarms.pool.values import Label, Place, cleaned
 from manyarms.typing import AnyArray
 
 MISSING = ("error", "drop", "category")
+"""What may be done about a missing value: refuse it, leave the row out, make it a level."""
 
 
 def new_parts(
@@ -38,17 +38,27 @@ def new_parts(
     """Of the first table of a pool."""
     if not isinstance(missing, str) or missing not in MISSING:
         raise ParameterError(
-            f"missing must be one of {', '.join(MISSING)}, got {shortened(missing)}"
+            "{option} must be one of {expected}, got {got}",
+            option="missing",
+            expected=", ".join(MISSING),
+            got=missing,
         )
     if id is not None and (not isinstance(id, str) or id not in frame.columns):
         raise ParameterError(
-            f"id must be a column, one of {quoted(frame.columns)}; got {shortened(id)}"
+            "{option} must be a column, one of {expected}; got {got}",
+            option="id",
+            expected=quoted(frame.columns),
+            got=id,
         )
     names = [name for name in frame.columns if name != id]
+    # A type for a column that is not there is a typing error, which would go unnoticed.
     unknown = [name for name in declared if name not in names]
     if unknown:
         raise ParameterError(
-            f"columns must name columns of the table, {quoted(names)}; got {unknown[0]!r}"
+            "{option} must name columns of the table, {expected}; got {got}",
+            option="columns",
+            expected=quoted(names),
+            got=unknown[0],
         )
     ignored = {name for name, kind in declared.items() if kind == "ignore"}
     origin = Origin(id, id is None and ids is None, missing, declared, levels)
@@ -58,7 +68,8 @@ def new_parts(
 
 def more_parts(parts: Parts, frame: pl.DataFrame, ids: Sequence[Any] | AnyArray | None) -> Parts:
     """With another table of the same columns."""
-    origin, names = parts.origin, [column.name for column in parts.columns]
+    origin = parts.origin
+    names = [column.name for column in parts.columns]
     expected = [*names, *([] if origin.id is None else [origin.id])]
     lacking = [name for name in expected if name not in frame.columns]
     surplus = [name for name in frame.columns if name not in expected]
@@ -66,16 +77,17 @@ def more_parts(parts: Parts, frame: pl.DataFrame, ids: Sequence[Any] | AnyArray 
         came = [f"missing {quoted(lacking)}"] if lacking else []
         came += [f"unexpected {quoted(surplus)}"] if surplus else []
         raise ArmsError(
-            f"the table must have the columns of the pool, {quoted(expected)}; "
-            f"{' and '.join(came)}: "
-            "give the same columns, or make a new pool of all rows"
+            f"the table must have the columns of the pool, {quoted(expected)}, got "
+            f"{' and '.join(came)}",
+            "give the same columns",
+            "make a new pool of all rows",
         )
     given = origin.id is None and not origin.numbered
     if given != (ids is not None):
         raise ParameterError(
             "ids must be given for a pool made from an array with ids, and only then"
         )
-    next_row = parts.next_row + len(frame)
+    next_row = parts.next_row + len(frame)  # rows left out have numbers too
     ids = np.arange(parts.next_row, next_row) if origin.numbered else ids
     ignored = {
         c.name
@@ -96,7 +108,8 @@ def _candidates(
 ) -> tuple[pl.DataFrame, AnyArray, Label]:
     """The table without ids and without rows to leave out, the ids, and how messages name a row."""
     check_threads()
-    id, missing = origin.id, origin.missing
+    id = origin.id
+    missing = origin.missing
     if not names:
         raise ArmsError("a pool needs at least one column besides the id, got none")
     if not len(frame):
@@ -105,7 +118,7 @@ def _candidates(
             "and no row"
         )
     series = frame[id] if id is not None else given_ids(given, len(frame))
-    rows = np.arange(len(frame))
+    rows = np.arange(len(frame))  # in the table as it came: for messages
     checked = {name: cleaned(frame[name]) for name in names if name not in ignored}
     if missing == "drop":
         kept = series.is_not_null().to_numpy()
@@ -114,19 +127,24 @@ def _candidates(
         if not kept.any():
             worst = max(checked, key=lambda name: checked[name].null_count())
             raise ArmsError(
-                f"every row misses a value, none is left: column {worst!r} misses "
-                f"{checked[worst].null_count():,} "
-                f'of {len(frame):,}; leave it out with columns={{{worst!r}: "ignore"}}'
+                "every row misses a value, none is left: column {column!r} misses "
+                f"{checked[worst].null_count():,} of {len(frame):,}",
+                Advice("leave it out by {}", "columns", {worst: "ignore"}),
+                column=worst,
             )
         if not kept.all():
-            frame, series, rows = frame.filter(kept), series.filter(pl.Series(kept)), rows[kept]
+            frame = frame.filter(kept)
+            series = series.filter(pl.Series(kept))
+            rows = rows[kept]
     ids = checked_ids(series, rows)
 
-    def label(position: int) -> str:
-        row, name = int(rows[position]), plain(ids[position])
-        return f"row {row}" if row == name and id is None else f"row {row} (id {name!r})"
+    def label(position: int) -> Place:
+        row = int(rows[position])
+        name = plain(ids[position])
+        return {"row": row} if row == name and id is None else {"row": row, "id": name}
 
     if missing == "error":
+        # Before types are decided: a missing value is the first thing to hear about.
         for name, values in checked.items():
             check_missing(Aside(name, "text"), values, missing, label)
     return frame.select(names), ids, label
@@ -138,12 +156,15 @@ def _check_new(known: Ids, ids: AnyArray, label: Label) -> None:
             "strings" if array.dtype == object else "whole numbers" for array in (known.array, ids)
         ]
         raise ArmsError(
-            f"the ids of this pool are {kinds[0]}, got {kinds[1]}, {plain(ids[0])!r} in "
-            f"{label(0)}; convert them first"
+            f"the ids of this pool are {kinds[0]}, got {kinds[1]}, in {{place}}",
+            "convert them first",
+            **{**label(0), "id": plain(ids[0])},
         )
     old = known.known(ids)
     if old.any():
         raise ArmsError(
-            f"ids must be new, got one that the pool has in {label(int(old.argmax()))}; leave it "
-            "out or rename it"
+            "ids must be new, got one that the pool has in {place}",
+            "leave it out",
+            "rename it",
+            **label(int(old.argmax())),
         )

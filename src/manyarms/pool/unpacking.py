@@ -60,10 +60,11 @@ def unpacked(path: Path) -> Source:
         raise ArmsError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def opened(source: Source) -> IO[str]:
-    """The text to read line by line, what is not UTF-8 replaced."""
+def opened(source: Source, errors: str = "replace") -> IO[str]:
+    """The text to read line by line; what is not UTF-8 is replaced, unless `errors` says
+    otherwise."""
     file = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
-    return io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
+    return io.TextIOWrapper(file, encoding="utf-8-sig", errors=errors, newline="")
 
 
 def check_file(path: Path) -> None:

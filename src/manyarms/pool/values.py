@@ -1,21 +1,33 @@
 """What stands in a column, as numbers, booleans or levels; and how messages name it."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import polars as pl
 
-from manyarms.errors import ArmsError
+from manyarms.errors import Advice, ArmsError
 from manyarms.typing import AnyArray
 
-Label = Callable[[int], str]
-"""How a message names the row at a position."""
+
+class Place(TypedDict, total=False):
+    """Where an error is: the row of the table, and its id if the table has ids of its own."""
+
+    row: int
+    id: Any
+
+
+Label = Callable[[int], Place]
+"""Of the row at a position."""
 
 SHORTEST_BITS = 8
-"""Strings of 0 and 1 this long or longer are bits."""
+"""Strings of 0 and 1 this long or longer are bits; shorter ones are codes such as "01"."""
 NARROW = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
-TRUE, FALSE = ["true", "t", "yes", "y", "1"], ["false", "f", "no", "n", "0"]
+"""Types whose values all fit int64."""
+TRUE = ["true", "t", "yes", "y", "1"]
+"""What stands for True in a column that is declared boolean, in any case."""
+FALSE = ["false", "f", "no", "n", "0"]
+"""What stands for False."""
 
 
 def cleaned(values: pl.Series) -> pl.Series:
@@ -43,19 +55,18 @@ def as_numbers(values: pl.Series, name: str, type: str, label: Label) -> AnyArra
         if plain in (pl.Int64, pl.UInt64)
         else _floats(values, name, label)
     )
+    # The first of three demands that is not met makes the message.
     bad = ~np.isfinite(numbers)
     expected = "finite numbers"
     if not bad.any() and type == "integer" and numbers.dtype.kind == "f":
-        bad, expected = numbers != np.round(numbers), "whole numbers"
+        bad = numbers != np.round(numbers)
+        expected = "whole numbers"
     if not bad.any() and type == "log":
-        bad, expected = numbers <= 0, "numbers above 0 as its type is log"
+        bad = numbers <= 0
+        expected = "numbers above 0 as its type is log"
     if bad.any():
         row = int(bad.argmax())
-        raise ArmsError(
-            f"column {name!r} must hold {expected}, got {values[row]!r} in {label(row)}; "
-            "correct the value, leave the row out, or declare another type by "
-            f"columns={{{name!r}: …}}"
-        )
+        raise wrong_value(name, expected, values[row], label(row))
     return numbers
 
 
@@ -64,17 +75,17 @@ def _floats(values: pl.Series, name: str, label: Label) -> AnyArray:
         numbers = values.cast(pl.String).str.strip_chars().cast(pl.Float64, strict=False)
         bad = first_true(numbers.is_null())
         if bad is not None:
-            raise ArmsError(
-                f"column {name!r} must hold numbers, got {values[bad]!r} in {label(bad)}; "
-                "correct the value, leave the row out, or declare another type"
-            )
+            raise wrong_value(name, "numbers", values[bad], label(bad))
         return numbers.to_numpy()
     if values.dtype.is_temporal():
         raise date_error(name, f"{values.dtype}", values[0])
     if not values.dtype.is_numeric():
         raise ArmsError(
-            f"column {name!r} must hold numbers, got {values.dtype}; put its parts into columns of "
-            "their own"
+            "column {column!r} must hold {expected}, got {got}",
+            "put its parts into columns of their own",
+            column=name,
+            expected="numbers",
+            got=values.dtype,
         )
     return values.cast(pl.Float64).to_numpy()
 
@@ -84,20 +95,23 @@ def as_booleans(values: pl.Series, name: str, label: Label) -> pl.Series:
         return values
     if is_text(values.dtype):
         texts = values.cast(pl.String).str.strip_chars().str.to_lowercase()
-        true, false = texts.is_in(TRUE), texts.is_in(FALSE)
+        true = texts.is_in(TRUE)
+        false = texts.is_in(FALSE)
     elif values.dtype.is_numeric():
-        true, false = values == 1, values == 0
+        true = values == 1
+        false = values == 0
     else:
         raise ArmsError(
-            f"column {name!r} must hold booleans, got {values.dtype}; declare another type"
+            "column {column!r} must hold {expected}, got {got}",
+            Advice("declare another type by {}", "columns", {name: "…"}),
+            column=name,
+            expected="booleans",
+            got=values.dtype,
         )
     bad = first_true(~(true | false))
     if bad is not None:
-        raise ArmsError(
-            f"column {name!r} must hold booleans (true and false, yes and no, 1 and 0), got "
-            f"{values[bad]!r} in {label(bad)}; "
-            "correct the value or declare another type"
-        )
+        expected = "booleans (true and false, yes and no, 1 and 0)"
+        raise wrong_value(name, expected, values[bad], label(bad))
     return true
 
 
@@ -116,6 +130,7 @@ def like(values: pl.Series, dtype: pl.DataType) -> pl.Series:
     if is_text(values.dtype):
         return values.cast(pl.String).str.strip_chars().cast(dtype, strict=False)
     plain = values.cast(dtype, strict=False)
+    # A cast from float to integer cuts the fraction off: 1.5 is not the level 1.
     if values.dtype.is_float() and dtype.is_integer():
         return pl.select(pl.when(plain.cast(pl.Float64) == values).then(plain)).to_series()
     return plain
@@ -143,13 +158,31 @@ def as_python(value: Any) -> Any:
     return value.to_list() if isinstance(value, pl.Series) else value
 
 
-def listed(levels: list[Any]) -> str:
-    return f"[{', '.join(map(repr, levels[:8]))}{', …' if len(levels) > 8 else ''}]"
+def first_of(levels: list[Any]) -> list[Any]:
+    """Levels for a message: eight at most."""
+    return [*levels[:8], *(["…"] if len(levels) > 8 else [])]
 
 
 def date_error(name: str, came: str, example: Any) -> ArmsError:
     return ArmsError(
-        f"column {name!r} must not hold dates or times, got {came} such as {str(example)!r}; "
-        "convert it to a number first "
-        f'(days since the first, say), or give columns={{{name!r}: "categorical"}} or "ignore"'
+        f"column {{column!r}} must not hold dates or times, got {came} such as {{got}}",
+        "convert it to a number first (days since the first, say)",
+        Advice("make it a category by {}", "columns", {name: "categorical"}),
+        Advice("leave it out by {}", "columns", {name: "ignore"}),
+        column=name,
+        got=str(example),
+    )
+
+
+def wrong_value(name: str, expected: str, got: Any, place: Place) -> ArmsError:
+    """A value that a column of its type cannot hold."""
+    return ArmsError(
+        "column {column!r} must hold {expected}, got {got} in {place}",
+        "correct the value",
+        "leave the row out",
+        Advice("declare another type by {}", "columns", {name: "…"}),
+        column=name,
+        expected=expected,
+        got=got,
+        **place,
     )

@@ -10,11 +10,16 @@ from manyarms.numbers import real, whole
 class Tuning:
     """Keyword `tuning=` of a policy.
 
-    dense : arms up to which the scores of all arms are brought forward at every observation. Beyond
+    Parameters
+    ----------
+    dense : int
+        Arms up to which the scores of all arms are brought forward at every observation. Beyond
         that most arms are passed over by bounds. Measured with `benchmarks/core.py`: below some ten
         thousand arms a pass costs less than the lists.
-    shortlist : arms on the last list, which are brought forward at every observation.
-    share : a list has at most this part of the arms it was made from.
+    shortlist : int
+        Arms on the last list, which are brought forward at every observation.
+    share : float
+        A list has at most this part of the arms it was made from.
     """
 
     dense: int = 32_768

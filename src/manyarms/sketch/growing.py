@@ -203,6 +203,15 @@ class Factor:
         return self.C.n
 
     @property
+    def waiting(self) -> Array:
+        """B and Y as they are kept, (J, 2, ≥ m)."""
+        return self._rows.items
+
+    def beside(self, R: Triangle, waiting: Array) -> "Factor":
+        """The same C with rows waiting beside it, as `R` and `waiting` are of another."""
+        return Factor(self.regularization, self.C, R, Stack(waiting), self.log_det)
+
+    @property
     def _B(self) -> Array:
         return self._rows.items[:, 0, : self.m]
 

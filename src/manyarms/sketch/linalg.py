@@ -15,7 +15,7 @@ TINY = float(np.finfo(np.float64).tiny)
 """The smallest normal float64, 2.2e-308: what a divisor that may be 0 is held above."""
 CHUNK_ENTRIES = 1 << 19
 """Entries of a matrix (rows, m) computed at a time when many rows are scored: 4 MiB of float64."""
-BLOCK = 64
+TRIANGLE_ROWS = 64
 """Rows of a triangular matrix in a product: more would multiply more zeros."""
 PANEL = 32
 """Columns of a panel of LAPACK's tpqrt: within 5 % of the fastest for m from 300 to 1,200 and 128
@@ -126,8 +126,8 @@ def lower_product(T: Array, B: Array) -> Array:
     """TB for T (n, m), n ≥ m, whose row i is zero beyond column i: for large m in about half the
     time of T @ B."""
     out = np.empty((len(T), B.shape[1]))
-    for start in range(0, len(T), BLOCK):
-        stop = start + BLOCK
+    for start in range(0, len(T), TRIANGLE_ROWS):
+        stop = start + TRIANGLE_ROWS
         np.matmul(T[start:stop, :stop], B[:stop], out=out[start:stop])
     return out
 
@@ -145,8 +145,8 @@ def solver(L: Array) -> Callable[[Array], Array]:
 
     def solve(B: Array) -> Array:
         X = np.array(B, order="C")
-        for start in range(0, len(L), BLOCK):
-            stop = start + BLOCK
+        for start in range(0, len(L), TRIANGLE_ROWS):
+            stop = start + TRIANGLE_ROWS
             rows = X[start:stop]
             # L₁₁X₁ = B₁ − L₁₀X₀: a product of matrices, then a small triangle, in place.
             rows -= L[start:stop, :start] @ X[:start]

@@ -65,6 +65,7 @@ def read_copy(path: Path) -> Copy:
         ]
         tables = {digest: base64.b64decode(table) for digest, table in read["tables"].items()}
         needed = {digest for event in events for digest in event.tables}
+        # The end of the chain is a digest of every event before it.
         as_written = events and _end(events).digest == read["digest"] and needed == set(tables)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise StudyError(
@@ -88,7 +89,7 @@ def carried_over(events: list[Event]) -> list[Event]:
     for number, event in enumerate(kept, 1):
         payload = event.payload
         if event.kind == "ask":
-            payload = {**payload, "learned": 0}
+            payload = {**payload, "learned": 0}  # no step of a model was taken yet
         if event.kind == "create":
             payload = _settings(payload)
         carried.append(Event(number, event.kind, event.time, payload))

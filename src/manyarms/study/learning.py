@@ -3,32 +3,38 @@ taken a step yet."""
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from manyarms.arms import as_rows
-from manyarms.campaign.model import NOTHING, Model, is_size_due
-from manyarms.search.work import blas
-from manyarms.study.log import read_lesson, written_lesson
+from manyarms.campaign.candidates import Points
+from manyarms.campaign.model import NOTHING, is_size_due
+from manyarms.campaign.proposers import Learner
+from manyarms.search.work import OneThread
+from manyarms.study.log import read_lesson, read_progress, written_lesson, written_progress
 from manyarms.study.replay import ModelStep, Replay
 
 AT_ONCE = 16
 """Steps that no one has taken are taken one by one up to this many; more of them, and a refit due:
 as one step."""
 
-Resume = Callable[[int], tuple[Model, int] | None]
-"""Of a number of steps: a model that has taken more, and how many, where a snapshot has one."""
+Resume = Callable[[int], tuple[Learner, int] | None]
+"""Of a number of steps: what has learned from more, and from how many, where a snapshot has it."""
 
 
 class StepsTaken(NamedTuple):
-    """A model, the steps it has taken, and the events to write for those that no one had taken
-    before."""
+    """What has learned, the steps it has taken, and the events to write for those that no one had
+    taken before."""
 
     begun: int  # steps taken before
     done: int
-    model: Model
+    learner: Learner
     recorded: int  # steps up to this event had been taken by someone
     made: dict[int, tuple[str, dict[str, Any]]]  # event and its payload by step
+
+    @property
+    def n_results(self) -> int:
+        """Values that were learned from."""
+        return self.learner.model.n_results
 
     def agrees(self, replay: Replay) -> bool:
         """Whether those who took the same steps meanwhile decided the same."""
@@ -44,60 +50,93 @@ class StepsTaken(NamedTuple):
 
     def followed_by(self, more: "StepsTaken") -> "StepsTaken":
         """These steps and those that were taken after them."""
-        return self._replace(done=more.done, model=more.model, made={**self.made, **more.made})
+        return self._replace(done=more.done, learner=more.learner, made={**self.made, **more.made})
 
 
 def learn(
-    replay: Replay, model: Model, done: int, resume: Resume, seconds: float = float("inf")
+    replay: Replay, learner: Learner, done: int, resume: Resume, seconds: float = float("inf")
 ) -> StepsTaken:
     """Take the steps that are left, or those that so much time allows, one at least."""
     steps = replay.steps
-    records = replay.records
     begun = done
-    fits = [i for i in range(done, len(steps)) if "fit" in records.get(steps[i].number, ())]
-    found = resume(max([done, *fits]))
+    restarts = [i for i in range(done, len(steps)) if replay.is_restart(steps[i])]
+    found = resume(max([done, *restarts]))
     if found is not None:
-        model, done = found
-    elif fits:  # all before is superseded
-        done = fits[-1]
-        model = replace(model, arms=as_rows(steps[done].pool.X))
+        learner, done = found
+    elif restarts:  # all before is superseded
+        done = restarts[-1]
+        learner = learner.over(as_rows(steps[done].candidates.X))
+    candidates = replay.ledger.candidates
+    if isinstance(candidates, Points):  # those of later steps do no harm
+        learner = learner.over(candidates.X)
     made: dict[int, tuple[str, dict[str, Any]]] = {}
     n_sized = replay.n_sized
     until = time.monotonic() + seconds
     while done < len(steps):
         step = steps[done]
         is_new = step.number > replay.learned
-        with blas().limit(limits=1):
-            if is_new and len(steps) - done > AT_ONCE and model.is_stale(steps[-1].stop):
-                done = len(steps) - 1
-                step = steps[-1]
-                model = replace(model, arms=as_rows(step.pool.X)).refitted(
-                    *replay.all_results(step)
-                )
-            else:
-                model = _taken(replay, model, step)
-            if is_new and model.lesson:
-                payload = {"step": step.number, **written_lesson(model.lesson)}
-                if is_size_due(step.stop, n_sized):
-                    n_sized = step.stop
-                    payload["size"] = list(model.size)
-                made[step.number] = "refit" if model.lesson.fitted else "insert", payload
+        if is_new and len(steps) - done > AT_ONCE and _is_due(learner, steps[-1]):
+            learner = _taken_at_once(replay, learner, steps[done:])
+            done = len(steps) - 1
+            step = steps[-1]
+        else:
+            learner = _taken(replay, learner, step)
+        payload = _written(learner) if is_new else {}
+        if payload:
+            if is_size_due(step.stop, n_sized):
+                n_sized = step.stop
+                payload["size"] = list(learner.model.size)
+            kind = "refit" if learner.model.lesson.fitted else "insert"
+            made[step.number] = kind, {"step": step.number, **payload}
         done += 1
         if time.monotonic() > until:
             break
-    return StepsTaken(begun, done, model, replay.learned, made)
+    return StepsTaken(begun, done, learner, replay.learned, made)
 
 
-def _taken(replay: Replay, model: Model, step: ModelStep) -> Model:
-    """The model after one more step; as it was decided, where someone has taken it."""
+def _is_due(learner: Learner, last: ModelStep) -> bool:
+    """Whether a fit to all results up to this step may take the place of the steps before."""
+    return not learner.proposer.is_elsewhere and learner.model.is_stale(last.stop)
+
+
+def _taken_at_once(replay: Replay, learner: Learner, steps: list[ModelStep]) -> Learner:
+    """After steps that no one has taken, as one."""
+    news = replay.news(steps)
+    with OneThread():
+        model = learner.over(as_rows(steps[-1].candidates.X)).model.refitted(*news.results())
+    return Learner(model, learner.proposer.after(model, news))
+
+
+def _taken(replay: Replay, learner: Learner, step: ModelStep) -> Learner:
+    """After one more step; as it was decided, where someone has taken it."""
+    news = replay.news([step])
+    model, proposer = learner
     if step.stop == step.start:
-        return model.on(step.pool.X, *replay.all_results(step))
-    lesson = None
-    if step.number in replay.records:
-        lesson = read_lesson(replay.records[step.number])
-    elif step.number <= replay.learned:
-        lesson = NOTHING
-    return model.told(*replay.new_results(step), lambda: replay.all_results(step), lesson)
+        with OneThread():
+            return Learner(model.on(step.candidates.X, *news.results()), proposer)
+    if step.number > replay.learned:
+        return learner.told(news)
+    record = replay.records.get(step.number, {})
+    lesson = read_lesson(record)
+    if "progress" in record:  # what proposes does not depend on the steps before, either
+        with OneThread():
+            model = model.told(*news.new, news.results, lesson)
+        return Learner(model, read_progress(record["progress"], proposer, model))
+    other = read_lesson(record["search"]) if "search" in record else NOTHING
+    return learner.told(news, (lesson, other))
+
+
+def _written(learner: Learner) -> dict[str, Any]:
+    """What was decided at the last step, as JSON; nothing where nothing was."""
+    model, proposer = learner
+    written: dict[str, Any] = {}
+    if model.lesson:
+        written = written_lesson(model.lesson)
+    if proposer.lesson:
+        written["search"] = written_lesson(proposer.lesson)
+    if model.lesson.fitted:
+        written |= written_progress(proposer)
+    return written
 
 
 def _decided(record: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -14,7 +14,8 @@ import numpy as np
 
 from manyarms.beliefs.base import Record
 from manyarms.campaign.fitting import Fit
-from manyarms.campaign.model import Lesson
+from manyarms.campaign.model import NOTHING, Lesson, Model
+from manyarms.campaign.proposers import BoxProposer, Gains, Proposer, Search
 from manyarms.campaign.units import Warp
 from manyarms.errors import StudyDamagedError
 from manyarms.typing import AnyArray
@@ -36,7 +37,7 @@ class Event:
     @property
     def tables(self) -> list[str]:
         """The digests of the tables of candidates that it brought."""
-        if self.kind == "create":
+        if self.kind == "create" and "pool" in self.payload:
             return list(self.payload["pool"]["tables"])
         return [self.payload["table"]] if self.kind == "add" else []
 
@@ -61,10 +62,15 @@ class Head:
 
 
 START = Head(0, FIRST)
+"""Before the first event."""
+
+SALVAGE = "salvage what is whole with `manyarms doctor`"
+"""What to do about a study that is damaged."""
 
 
 def row_after(head: Head, kind: str, time: float, payload: dict[str, Any]) -> StoredEvent:
     """The row of an event that follows."""
+    # NaN is not JSON; a value that is none is written as null.
     record = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     number = head.number + 1
     return StoredEvent(number, kind, time, record, _digest(head.digest, number, kind, time, record))
@@ -114,9 +120,10 @@ def uncollected() -> Iterator[None]:
 def damaged(whole: int, what: str) -> StudyDamagedError:
     """The error for a log of which `whole` events are good."""
     return StudyDamagedError(
-        f"the log of this study is damaged: {what}; it is whole up to event {whole}, go back to a "
-        "copy or salvage those",
-        whole,
+        f"the log of this study is damaged: {what}; it is whole up to event {whole}",
+        "go back to a copy",
+        SALVAGE,
+        whole=whole,
     )
 
 
@@ -141,6 +148,7 @@ def written_lesson(lesson: Lesson) -> dict[str, Any]:
             "mean": fit.mean,
             "loss": fit.loss if np.isfinite(fit.loss) else None,
         }
+        written["thorough"] = lesson.n_thorough
         written["theta"] = fit.theta.tolist()
         written["warp"] = [packed(warp.values, "<f8"), packed(warp.rewards, "<f8"), warp.floor]
     return written
@@ -155,7 +163,37 @@ def read_lesson(written: dict[str, Any]) -> Lesson:
     values, rewards, floor = written["warp"]
     warp = Warp(unpacked(values, "<f8"), unpacked(rewards, "<f8"), floor)
     found = Fit(np.array(written["theta"], dtype=np.float64), **written["fit"])
-    return Lesson(record, found if found.loss is not None else replace(found, loss=np.inf), warp)
+    if found.loss is None:
+        found = replace(found, loss=np.inf)
+    return Lesson(record, found, warp, written.get("thorough", 0))
+
+
+def written_progress(proposer: Proposer) -> dict[str, Any]:
+    """How a search of a box stands, as JSON, so that no step before need be known; nothing of a
+    table, and none while another model knows results."""
+    if not isinstance(proposer, BoxProposer):
+        return {}
+    gains = proposer.gains
+    search = proposer.search
+    if search is not None and search.model.n_results:
+        return {}
+    top = gains.top if np.isfinite(gains.top) else None
+    progress: dict[str, Any] = {"top": top, "stalled": gains.stalled}
+    if search is not None:
+        progress |= {"start": search.start, "asked": list(search.asked)}
+    return {"progress": progress}
+
+
+def read_progress(written: dict[str, Any], proposer: Proposer, model: Model) -> Proposer:
+    """What `written_progress` wrote, of a proposer with the same settings."""
+    if not isinstance(proposer, BoxProposer):
+        return proposer
+    top = written["top"] if written["top"] is not None else -np.inf
+    search = None
+    if "start" in written:
+        search = Search.begun(model, written["start"], tuple(written["asked"]))
+    gains = Gains(top, written["stalled"])
+    return replace(proposer, gains=gains, search=search, lesson=NOTHING)
 
 
 def packed(array: AnyArray, dtype: str) -> str:

@@ -8,18 +8,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyarms.campaign.ledger import Ledger
+from manyarms.campaign.campaign import table_of
+from manyarms.campaign.candidates import CandidateTable, Points
+from manyarms.campaign.ledger import Ledger, Pending
 from manyarms.campaign.model import Size
 from manyarms.campaign.settings import as_most, as_sign
-from manyarms.campaign.trials import CandidateId, Results
+from manyarms.campaign.trials import CandidateId, Forecast, News, Results
+from manyarms.domains.box import Box
 from manyarms.pool.pool import Pool
 from manyarms.pool.stored import stored_pool, with_table
 from manyarms.study.log import LEARNING, Event
+from manyarms.study.spec import read_box
 from manyarms.typing import Indices
 
 Fetch = Callable[[str], bytes]
 NAMING = ("ask", "tell", "release", "retire")
-"""The kinds of events that name candidates of the table."""
+"""The kinds of events that name candidates."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,9 @@ class ModelStep(NamedTuple):
     number: int
     start: int
     stop: int
-    pool: Pool
+    candidates: CandidateTable
+    n_asked: int = 0  # results that had been asked for
+    pending: tuple[Pending, ...] = ()  # of a box, what was being tried then
 
 
 class Replay:
@@ -46,13 +52,20 @@ class Replay:
 
     def __init__(self, first: Event, fetch: Fetch) -> None:
         self.settings: dict[str, Any] = first.payload
-        described = self.settings["pool"]
-        self.pool = stored_pool(described, [fetch(digest) for digest in described["tables"]])
+        self.space: Pool | Box  # as it was first
+        candidates: CandidateTable
+        if "box" in self.settings:
+            self.space = read_box(self.settings["box"])
+            candidates = Points.none(self.space)
+        else:
+            described = self.settings["pool"]
+            tables = [fetch(digest) for digest in described["tables"]]
+            self.space = candidates = stored_pool(described, tables)
         sign = as_sign(self.settings["direction"])
         most = as_most(self.settings["repeats"])
-        self.ledger = Ledger.begun(self.pool, self.settings["seed"], sign, most)
+        self.ledger = Ledger.begun(candidates, self.settings["seed"], sign, most)
         self.n_values = 0  # results that have one
-        self.tokens: dict[str, tuple[list[CandidateId], list[float | None]]] = {}  # ids and values
+        self.tokens: dict[str, tuple[list[int], list[float | None]]] = {}  # positions and values
         self.steps: list[ModelStep] = []
         self.records: dict[int, dict[str, Any]] = {}  # what was decided at a step
         self.n_sized = 0  # results when someone looked at the size of the sketch last
@@ -71,29 +84,45 @@ class Replay:
         """Apply events between which the table is the same."""
         # Ids are looked up at once, and results noted at once: 10⁵ of them are read in seconds.
         named = [event.payload["ids"] if event.kind in NAMING else () for event in events]
-        ids = [id for each in named for id in each]
-        positions = self.pool.positions(ids) if ids else np.zeros(0, dtype=np.intp)
+        positions = self._positions([id for each in named for id in each])
         stops = np.cumsum([len(each) for each in named]).tolist()
         told: list[Indices] = []
         values: list[float | None] = []
         noise: list[float | None] = []
+        forecasts: list[Forecast | None] = []
         for event, each, stop in zip(events, named, stops, strict=True):
             at = positions[stop - len(each) : stop]
-            self._apply_one(event, at)
-            if event.kind == "tell":
+            if event.kind != "tell":
+                self._apply_one(event, at)
+            else:
+                forecasts += self._tell(event, at)
                 told.append(at)
                 values += event.payload["values"]
                 noise += event.payload.get("noise", [None] * len(at))
         if told:
-            self.ledger = self.ledger.noted(np.concatenate(told), values, noise)
+            self.ledger = self.ledger.noted(np.concatenate(told), values, noise, forecasts)
+
+    def _positions(self, ids: list[Any]) -> Indices:
+        """Where candidates are; points of a box that are new are known from now on."""
+        candidates = self.ledger.candidates
+        if not ids:
+            return np.zeros(0, dtype=np.intp)
+        if not isinstance(candidates, Points):
+            return candidates.positions(ids)
+        points, positions = candidates.taken_in(ids)
+        if points is not candidates:
+            self.ledger = self.ledger.added(points)
+        return positions
 
     def _apply_one(self, event: Event, positions: Indices) -> None:
         payload = event.payload
         ledger = self.ledger
-        if event.kind == "tell":
-            self._tell(event, positions)
-        elif event.kind == "ask":
-            self.ledger = ledger.asked(positions.tolist(), payload["worker"], payload["until"])
+        if event.kind == "ask":
+            # Earlier versions wrote no forecasts.
+            forecasts = [each and Forecast(*each) for each in payload.get("forecasts", ())]
+            self.ledger = ledger.asked(
+                positions.tolist(), payload["worker"], payload["until"], forecasts
+            )
             self.learned = max(self.learned, payload["learned"])
         elif event.kind == "release":
             self.ledger = ledger.released(positions, payload["worker"])
@@ -109,21 +138,29 @@ class Replay:
                 self.n_sized = payload["size"][0]
             self.learned = max(self.learned, payload["step"])
 
-    def _tell(self, event: Event, positions: Indices) -> None:
-        """What a tell is but for its results."""
+    def _tell(self, event: Event, positions: Indices) -> list[Forecast | None]:
+        """What a tell is but for its results; returns what was predicted of them."""
         told = event.payload
-        self.ledger = self.ledger.released(positions, told["worker"])
+        n_pending = len(self.ledger.pending)
+        ledger, forecasts = self.ledger.ended(positions, told["worker"])
+        self.ledger = ledger
         start = self.n_values
         self.n_values += len(told["values"]) - told["values"].count(None)
         if self.n_values > start:
-            self.steps.append(ModelStep(event.number, start, self.n_values, self.pool))
+            n_asked = n_pending - len(ledger.pending)
+            pending = ledger.pending if isinstance(self.space, Box) else ()
+            self.steps.append(
+                ModelStep(event.number, start, self.n_values, ledger.candidates, n_asked, pending)
+            )
         if "token" in told:
-            self.tokens[told["token"]] = told["ids"], told["values"]
+            self.tokens[told["token"]] = positions.tolist(), told["values"]
+        return forecasts
 
     def _add(self, event: Event, table: bytes) -> None:
-        self.pool = with_table(self.pool, table, event.payload["next_row"])
-        self.ledger = self.ledger.added(self.pool)
-        self.steps.append(ModelStep(event.number, self.n_values, self.n_values, self.pool))
+        before = table_of(self.ledger, "add to")
+        pool = with_table(before, table, event.payload["next_row"])
+        self.ledger = self.ledger.added(pool)
+        self.steps.append(ModelStep(event.number, self.n_values, self.n_values, pool))
 
     @property
     def leases(self) -> list[Lease]:
@@ -144,6 +181,17 @@ class Replay:
         """What a model learns from, up to a step."""
         return self.ledger.results(0, step.stop)
 
-    def new_results(self, step: ModelStep) -> Results:
-        """The same of the step alone."""
-        return self.ledger.results(step.start, step.stop)
+    def news(self, steps: Sequence[ModelStep]) -> News:
+        """What a model learns at some steps that follow each other."""
+        last = steps[-1]
+        return News(
+            self.ledger.results(steps[0].start, last.stop),
+            sum(step.n_asked for step in steps),
+            np.array([each.position for each in last.pending], dtype=np.intp),
+            lambda: self.all_results(last),
+        )
+
+    def is_restart(self, step: ModelStep) -> bool:
+        """Whether what was decided at a step says all about the model after it."""
+        record = self.records.get(step.number, {})
+        return "fit" in record and ("progress" in record or not isinstance(self.space, Box))

@@ -13,20 +13,21 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from typing import Any
 
 from manyarms.campaign.campaign import Campaign
+from manyarms.campaign.candidates import Points
 from manyarms.campaign.ledger import Ledger
-from manyarms.campaign.model import Model
-from manyarms.campaign.trials import CandidateId
+from manyarms.campaign.proposers import Learner
+from manyarms.campaign.trials import CandidateId, Forecast
 from manyarms.errors import StudyDamagedError, StudyStorageError
 from manyarms.study.learning import Resume, StepsTaken, learn
 from manyarms.study.log import LEARNING, START, Event, Head, uncollected
 from manyarms.study.replay import Replay
+from manyarms.study.signals import deferred, interruptible
 from manyarms.study.snapshot import EVERY, resume, take
 from manyarms.study.spec import campaign_of
-from manyarms.study.storage import EventStore, Transaction
+from manyarms.study.storage import EventStore, News, Transaction
 
 PIECE = 2.0
 """Seconds of learning before what was decided is written down."""
@@ -41,8 +42,8 @@ class Replica:
         self.head: Head
         self.replay: Replay
         self._begun: Campaign  # before any event
-        self._model: Model
-        self._done: int  # steps the model has taken
+        self._learner: Learner
+        self._done: int  # steps it has taken
         self._kept: int  # results of the last snapshot
         self.snapshot_every = EVERY
         self._unwritten: StepsTaken | None = None  # steps taken of which nothing is written yet
@@ -62,35 +63,36 @@ class Replica:
         """What the log says, up to date."""
         with self._lock:
             with self._store.reading() as transaction:
-                self._take_in(transaction)
+                news = transaction.news(self._read_so_far)
+            self._take_in(news)  # afterwards, so that no writer waits for it
             yield self.replay
 
     @contextmanager
     def writing(self) -> Iterator["Call"]:
         """A transaction: events of others are taken in first, those appended are applied after the
         commit."""
-        with self._lock:
+        with self._lock, deferred():
             with self._store.writing() as transaction:
-                self._take_in(transaction)
+                self._take_in(transaction.news(self._read_so_far))
                 call = Call(self, transaction)
                 yield call
             with self._all_or_nothing():
                 self.replay.apply(transaction.appended, transaction.kept.__getitem__)
-                self.head, self._model, self._done = transaction.head, call.model, call.done
+                self.head, self._learner, self._done = transaction.head, call.learner, call.done
 
     @contextmanager
     def learned(self) -> Iterator[Campaign]:
         """The search, its model up to date. Where nothing can be written, what was learned is
         kept for later."""
         with self._lock:
-            model = None
+            learner = None
             try:
                 self.catch_up()
             except StudyStorageError:
                 with self.current():
                     self._unwritten = self._next(math.inf, self.resume)
-                    model = self._unwritten.model
-            yield self.campaign(model or self._model)
+                    learner = self._unwritten.learner
+            yield self.campaign(learner or self._learner)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -99,19 +101,25 @@ class Replica:
 
     # The log
 
-    def _take_in(self, transaction: Transaction) -> None:
+    @property
+    def _read_so_far(self) -> Head:
+        return START if self._is_torn else self.head
+
+    def _take_in(self, news: News) -> None:
         """Apply what others have appended. Where they decided about a step that this model has
         taken, it starts anew."""
-        with self._all_or_nothing():
+        with deferred(), self._all_or_nothing():
             if self._is_torn:
-                self._read_all(transaction)
+                with interruptible():
+                    self._read_all(news)
                 return
-            events = transaction.since(self.head)
             number = self.replay.steps[self._done - 1].number if self._done else 0
-            self.replay.apply(events, transaction.fetch)
-            self.head = transaction.head
-            if any(event.kind in LEARNING and event.payload["step"] <= number for event in events):
-                self._model, self._done = self._begun.model, 0
+            self.replay.apply(news.events, news.tables.__getitem__)
+            self.head = news.head
+            if any(
+                event.kind in LEARNING and event.payload["step"] <= number for event in news.events
+            ):
+                self._learner, self._done = self._prior, 0
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -122,16 +130,16 @@ class Replica:
             self._is_torn = True
             raise
 
-    def _read_all(self, transaction: Transaction) -> None:
+    def _read_all(self, news: News) -> None:
         """The state from the log alone."""
         with uncollected():
-            events = transaction.since(START)
-            self.replay = Replay(events[0], transaction.fetch)
-            self._begun = campaign_of(self.replay.settings, self.replay.pool)
-            self._model = self._begun.model
+            first, *others = news.events
+            self.replay = Replay(first, news.tables.__getitem__)
+            self._begun = campaign_of(self.replay.settings, self.replay.space)
+            self._learner = self._prior
             self._done = self._kept = 0
-            self.replay.apply(events[1:], transaction.fetch)
-        self.head, self._is_torn = transaction.head, False
+            self.replay.apply(others, news.tables.__getitem__)
+        self.head, self._is_torn = news.head, False
 
     # The model
 
@@ -146,12 +154,12 @@ class Replica:
             while self._done < len(replay.steps):
                 found = self._unwritten = self._next(PIECE, self.resume)
                 if leave_last and found.done == len(replay.steps):
-                    return
+                    return  # it stays in `_unwritten`, where `Call.learn` finds it
                 if found.made or self.is_due(found):
                     with self.writing() as call:
                         call.adopt(found)
                 else:
-                    self._model, self._done = found.model, found.done
+                    self._learner, self._done = found.learner, found.done
                 self._unwritten = None
 
     def _next(self, seconds: float, resume: Resume) -> StepsTaken:
@@ -159,19 +167,24 @@ class Replica:
         replay = self.replay
         before = self._unwritten
         if before is None or before.begun != self._done or not before.agrees(replay):
-            return learn(replay, self._model, self._done, resume, seconds)
-        return before.followed_by(learn(replay, before.model, before.done, lambda _: None, seconds))
+            return learn(replay, self._learner, self._done, resume, seconds)
+        return before.followed_by(
+            learn(replay, before.learner, before.done, lambda _: None, seconds)
+        )
 
     def resume(
         self, after: int, transaction: Transaction | None = None
-    ) -> tuple[Model, int] | None:
-        """The model from the snapshot, if it has taken more steps than that and this object has
-        taken none."""
+    ) -> tuple[Learner, int] | None:
+        """What the snapshot has learned, if it has taken more steps than that and this object
+        none."""
         if self._done or not self.replay.steps:
             return None
         try:
-            with nullcontext(transaction) if transaction else self._store.reading() as open_:
-                found = resume(open_, self.replay, self._begun.model, after)
+            with (
+                deferred(),
+                nullcontext(transaction) if transaction else self._store.reading() as open_,
+            ):
+                found = resume(open_, self.replay, self._prior, after)
         except StudyDamagedError as error:
             warnings.warn(
                 f"the snapshot of {self._store.shown} is not used: {error}",
@@ -179,19 +192,27 @@ class Replica:
                 stacklevel=2,
             )
             return None
-        self._kept = found[0].n_results if found else 0
+        self._kept = found[0].model.n_results if found else 0
         return found
 
     def is_due(self, found: StepsTaken) -> bool:
         """Whether a snapshot is to be taken."""
         refitted = any(kind == "refit" for kind, _ in found.made.values())
-        n = found.model.n_results
+        n = found.n_results
         every = self.snapshot_every
         return n >= self._kept + every or (refitted and n >= every)
 
-    def campaign(self, model: Model, ledger: Ledger | None = None) -> Campaign:
-        """The search as the log says, with a model."""
-        return replace(self._begun, ledger=ledger or self.replay.ledger, model=model)
+    @property
+    def _prior(self) -> Learner:
+        """Before anything is learned."""
+        return Learner(self._begun.model, self._begun.proposer)
+
+    def campaign(self, learner: Learner, ledger: Ledger | None = None) -> Campaign:
+        """The search as the log says, with what has learned from it."""
+        ledger = ledger or self.replay.ledger
+        if isinstance(ledger.candidates, Points):  # some may be pending, and new
+            learner = learner.over(ledger.candidates.X)
+        return Campaign(ledger, *learner)
 
 
 class Call:
@@ -199,7 +220,7 @@ class Call:
 
     def __init__(self, replica: Replica, transaction: Transaction) -> None:
         self._replica, self._transaction = replica, transaction
-        self.model: Model = replica._model
+        self.learner: Learner = replica._learner
         self.done: int = replica._done
         self.replay = replica.replay
         self.keep = transaction.keep
@@ -208,17 +229,25 @@ class Call:
         """One more event, now."""
         return self._transaction.append(kind, payload, time.time())
 
-    def asked(self, n: int, ledger: Ledger) -> list[CandidateId]:
-        """The ids of n candidates to try."""
-        return self._replica.campaign(self.model, ledger).asked(n)[1]
+    def knowing(self, ids: Any) -> Ledger:
+        """The ledger with these candidates in it: of a box any point may be told."""
+        return self.learner.proposer.knowing(self.replay.ledger, ids)
+
+    def asked(self, n: int, ledger: Ledger) -> tuple[list[CandidateId], list[Forecast | None]]:
+        """The ids of n candidates to try, and what is predicted of their results."""
+        with interruptible():
+            found, ids = self._replica.campaign(self.learner, ledger).asked(n)
+        return ids, [each.forecast for each in found.ledger.pending[-len(ids) :]]
 
     def learn(self) -> None:
         """The model takes the steps that are left."""
         if self.done < len(self.replay.steps):
             resume = self._replica.resume
-            self.adopt(
-                self._replica._next(math.inf, lambda after: resume(after, self._transaction))
-            )
+            with interruptible():
+                found = self._replica._next(
+                    math.inf, lambda after: resume(after, self._transaction)
+                )
+            self.adopt(found)
             self._replica._unwritten = None
 
     def adopt(self, found: StepsTaken) -> None:
@@ -229,7 +258,7 @@ class Call:
         for number, (kind, payload) in found.made.items():
             if number > self.replay.learned:
                 self.append(kind, payload)
-        self.model, self.done = found.model, found.done
+        self.learner, self.done = found.learner, found.done
         if self._replica.is_due(found):
             take(self._transaction, self.replay, found)
-            self._replica._kept = found.model.n_results
+            self._replica._kept = found.n_results

@@ -22,8 +22,9 @@ from manyarms.study.storage import EventStore, Transaction
 
 GAP = 1000
 """Events in a row that cannot be read, after which none is looked for, unless the file says how
-many there are."""
+many there are: several pages of a file may be damaged together."""
 EVENT = "SELECT number, kind, time, record, digest FROM events WHERE number = ?"
+"""One at a time: a damaged page stops a longer query, and nothing behind it would be read."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
         )
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "copy.db"
+        # A copy: SQLite would roll back into the damaged file itself.
         copy.write_bytes(_padded(source.read_bytes()))
         journal = Path(f"{source}-journal")
         if journal.is_file():
@@ -89,6 +91,7 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
 
 def _padded(data: bytes) -> bytes:
     """The file at the length that its header tells, so that a file cut off is read up to there."""
+    # Bytes 16 and 17 of a SQLite file are its page size (1 stands for 65,536), 28 to 31 its pages.
     page = int.from_bytes(data[16:18], "big")
     size = (65_536 if page == 1 else page) * int.from_bytes(data[28:32], "big")
     return data if size > 64 * max(1, len(data)) else data.ljust(size, b"\0")
@@ -101,6 +104,8 @@ def _whole(connection: sqlite3.Connection) -> tuple[list[Event], int]:
     lost, before = 0, FIRST
     for number, row in _rows(connection):
         digest = row[4] if row is not None else None
+        # Checked against the digest that stands before it, right or wrong: what follows a damaged
+        # event is whole all the same.
         try:
             found = checked([row], Head(number - 1, before))[0] if row is not None else []
         except (StudyDamagedError, ValueError, TypeError):

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from manyarms.beliefs.packing import NAMES, Arrays
-from manyarms.campaign.model import Fitted, Model, Past
+from manyarms.campaign.model import Fitted, Past
+from manyarms.campaign.proposers import BoxProposer, Learner
 from manyarms.errors import StudyDamagedError
 from manyarms.study.learning import StepsTaken
-from manyarms.study.log import read_lesson
+from manyarms.study.log import read_lesson, read_progress, written_progress
 from manyarms.study.replay import Replay
 from manyarms.study.storage import Transaction
 
@@ -28,25 +29,30 @@ snapshot takes 8 MB."""
 
 def take(transaction: Transaction, replay: Replay, found: StepsTaken) -> None:
     """Keep a model that has learned, if it can be resumed."""
-    kept = found.model.packed()
-    number = replay.steps[found.done - 1].number
-    if kept is None or not found.model.n_results:
+    model, proposer = found.learner
+    progress = written_progress(proposer)
+    if not model.n_results or (isinstance(proposer, BoxProposer) and not progress):
         return
+    kept = model.packed()
+    if kept is None:
+        return
+    number = replay.steps[found.done - 1].number
     arrays, norm = kept
     head = {
         "step": number,
         "event": transaction.digest_of(number),
         "records": len(found.made.keys() | _records(replay, number)),
         "norm": norm,
+        **progress,
     }
     transaction.put_snapshot(number, _written(head, arrays))
 
 
 def resume(
-    transaction: Transaction, replay: Replay, prior: Model, after: int
-) -> tuple[Model, int] | None:
-    """The model that was kept, and the steps it has taken; None where there is none or it has not
-    taken more than `after`.
+    transaction: Transaction, replay: Replay, prior: Learner, after: int
+) -> tuple[Learner, int] | None:
+    """What was kept, and the steps it has taken; None where there is none or it has not taken more
+    than `after`.
 
     StudyDamagedError for a snapshot that is not as it was written, or of another log.
     """
@@ -57,19 +63,20 @@ def resume(
         head, arrays = _read(data)
         numbers = [step.number for step in replay.steps]
         done = bisect_right(numbers, head["step"])
-        if (
-            done <= after or len(_records(replay, head["step"])) != head["records"]
-        ):  # others went on otherwise
-            return None
+        if done <= after or len(_records(replay, head["step"])) != head["records"]:
+            return None  # nothing is gained, or others went on otherwise
         if (
             numbers[done - 1] != head["step"]
             or transaction.digest_of(head["step"]) != head["event"]
         ):
             raise StudyDamagedError("it is of another log")
         fitted, past = _past(replay, done)
-        return prior.resumed(
-            replay.steps[done - 1].pool.X, fitted, past, arrays, head["norm"]
-        ), done
+        arms = replay.steps[done - 1].candidates.X
+        model = prior.model.resumed(arms, fitted, past, arrays, head["norm"])
+        proposer = prior.proposer
+        if "progress" in head:
+            proposer = read_progress(head["progress"], proposer, model)
+        return Learner(model, proposer), done
     except (LookupError, TypeError, ValueError) as error:
         raise StudyDamagedError(f"it cannot be understood: {error!r}") from error
 
@@ -83,7 +90,7 @@ def _past(replay: Replay, done: int) -> tuple[Fitted | None, Past]:
     if fits:
         lesson = read_lesson(replay.records[steps[begin].number])
         if lesson.fitted is not None and lesson.warp is not None:
-            fitted = Fitted(lesson.fitted, lesson.warp, steps[begin].stop)
+            fitted = Fitted(lesson.fitted, lesson.warp, steps[begin].stop, lesson.n_thorough)
     since = steps[begin:]
     stops = np.array([step.stop for step in since])
     entered = {

@@ -2,6 +2,7 @@
 stored."""
 
 import inspect
+import json
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,11 @@ from manyarms import baselines, kernels
 from manyarms.beliefs.frozen import Inserted
 from manyarms.beliefs.sampled import Sampled
 from manyarms.campaign.campaign import Campaign
-from manyarms.errors import ParameterError, StudyError
+from manyarms.domains.box import Box, Choice, Range
+from manyarms.domains.multistart import MultiStart
+from manyarms.domains.policy import DomainBKB
+from manyarms.domains.tree import AdaBKB
+from manyarms.errors import ManyArmsError, ParameterError, StudyError
 from manyarms.kernels import Kernel
 from manyarms.policies import BKB, GPUCB
 from manyarms.policies.batches import GlobalRule
@@ -26,7 +31,7 @@ from manyarms.sketch.confidence import (
     Theory,
 )
 
-OTHERS = (
+OTHERS = (  # beside kernels: radii, rules and what else an option may be
     Bayes,
     Certified,
     Constant,
@@ -34,6 +39,7 @@ OTHERS = (
     Growing,
     Inserted,
     LogDet,
+    MultiStart,
     Resampled,
     Sampled,
     Theory,
@@ -57,7 +63,7 @@ def written(value: Any, what: str) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
-        return value if np.isfinite(value) else {"float": str(value)}
+        return value if np.isfinite(value) else {"float": str(value)}  # ∞ is not JSON
     if isinstance(value, list | tuple):
         return [written(item, what) for item in value]
     name = type(value).__name__
@@ -66,6 +72,7 @@ def written(value: Any, what: str) -> Any:
             each for each in inspect.signature(type(value)).parameters if hasattr(value, each)
         ]
         spec = {name: {each: written(getattr(value, each), what) for each in arguments}}
+        # Read back at once: what cannot be made again must not be stored.
         if repr(read(spec)) == repr(value):
             return spec
     wanted = (
@@ -94,11 +101,47 @@ def read(spec: Any) -> Any:
     return NAMED[name](**{each: read(value) for each, value in arguments.items()})
 
 
-def campaign_of(settings: dict[str, Any], pool: Pool) -> Campaign:
+def written_box(box: Box) -> list[dict[str, Any]]:
+    """A box for JSON, column by column; those without names have none."""
+    columns = [_written_column(column, box.named) for column in box.columns]
+    try:
+        same = repr(read_box(json.loads(json.dumps(columns, allow_nan=False)))) == repr(box)
+        repr(box).encode()
+    except (TypeError, ValueError, ManyArmsError):
+        same = False
+    if not same:
+        raise ParameterError(
+            f"columns and levels of a box that is stored must be text or numbers, got {box!r:.300}"
+        )
+    return columns
+
+
+def _written_column(column: Range | Choice, named: bool) -> dict[str, Any]:
+    name = {"name": column.name} if named else {}
+    if isinstance(column, Choice):
+        return {**name, "levels": list(column.levels)}
+    scale = {"scale": "log"} if column.log else {}
+    return {**name, "range": [column.low, column.high], **scale}
+
+
+def read_box(columns: list[dict[str, Any]]) -> Box:
+    """The box that `written_box` wrote."""
+    if "name" not in columns[0]:
+        return Box([column["range"] for column in columns])
+    return Box(**{column["name"]: _read_column(column) for column in columns})
+
+
+def _read_column(column: dict[str, Any]) -> list[Any] | tuple[Any, ...]:
+    if "levels" in column:
+        return list(column["levels"])
+    return (*column["range"], *([column["scale"]] if "scale" in column else []))
+
+
+def campaign_of(settings: dict[str, Any], space: Pool | Box) -> Campaign:
     """The search with settings that were written, before anything was asked."""
     options = {name: read(value) for name, value in settings["options"].items()}
     return Campaign.begun(
-        pool,
+        space,
         direction=settings["direction"],
         kernel=read(settings["kernel"]),
         noise=settings["noise"],
@@ -110,12 +153,15 @@ def campaign_of(settings: dict[str, Any], pool: Pool) -> Campaign:
     )
 
 
-def written_policy(policy: Any) -> str:
-    """A policy by its name."""
+def written_policy(policy: Any, space: Pool | Box) -> str:
+    """A policy by its name; the usual one where None."""
+    if policy is None:
+        return "DomainBKB" if isinstance(space, Box) else "BKB"
     name = getattr(policy, "__name__", repr(policy))
     if _policy(name) is not policy:
         raise ParameterError(
-            f"policy of a study must be BKB, GPUCB or one of manyarms.baselines, got {policy!r}"
+            "policy of a study must be BKB, GPUCB or one of manyarms.baselines, over a box "
+            f"DomainBKB or AdaBKB, got {policy!r}"
         )
     return str(name)
 
@@ -133,7 +179,7 @@ def read_policy(name: str) -> Any:
 
 def _policy(name: str) -> Any:
     """The policy of that name, None where there is none."""
-    own = {"BKB": BKB, "GPUCB": GPUCB}
+    own = {"BKB": BKB, "GPUCB": GPUCB, "DomainBKB": DomainBKB, "AdaBKB": AdaBKB}
     if name in own:
         return own[name]
     return getattr(baselines, name) if name in baselines.__all__ else None

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 
 from manyarms.campaign import answers
 from manyarms.campaign.answers import Candidate, Predictions
+from manyarms.campaign.campaign import table_of
 from manyarms.campaign.certificate import Certificate
 from manyarms.campaign.model import Size, with_now
 from manyarms.campaign.settings import Direction, as_pool, as_seed
@@ -23,14 +24,12 @@ from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
 from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, ParameterError
 from manyarms.numbers import MOST_AT_ONCE, real, whole
-from manyarms.policies import BKB
-from manyarms.pool.pool import Pool
-from manyarms.pool.stored import described, table_of, tables_of
+from manyarms.pool.stored import bytes_of, described, tables_of
 from manyarms.sketch.confidence import Radius
 from manyarms.study.log import START, Event
 from manyarms.study.replay import Lease, Replay
 from manyarms.study.replica import Replica
-from manyarms.study.spec import campaign_of, written, written_policy
+from manyarms.study.spec import campaign_of, written, written_box, written_policy
 from manyarms.study.storage import EventStore, Transaction
 from manyarms.typing import Indices, Seed
 
@@ -41,8 +40,9 @@ TOKEN = 200
 
 
 class Study:
-    """A study in a file or a database: made by `create`, found again by `open`; its methods are
-    those of `Optimizer`.
+    """A study in a file or a database: made by `create`, found again by `open`.
+
+    Its methods are those of `Optimizer`.
 
     Several processes, on one machine or many, may have the same study open: each sees the results
     and the pending candidates of all. A study object may be used by several threads, one call at a
@@ -64,44 +64,62 @@ class Study:
         noise: float | None = None,
         confidence: Radius | None = None,
         repeats: Literal["allow", "never"] | int = "allow",
-        policy: Any = BKB,
+        policy: Any = None,
         seed: Seed = 0,
         worker: str | None = None,
         lease: float | None = None,
         **options: Any,
     ) -> "Study":
-        """A new study in a file, or in a PostgreSQL database by URL
-        (``postgresql://user@host/database#name``).
+        """A new study in a file, or in a PostgreSQL database.
 
-        The pool is stored with it, so the file is all there is. Settings are those of `Optimizer`;
-        they must be such as can be written down: a kernel by name or of `manyarms.kernels`, a
-        radius of this package, `BKB`, `GPUCB` or a policy of `manyarms.baselines`.
-        `worker` and `lease`: see `open`.
+        The pool or the box is stored with it, so the file is all there is.
+
+        Parameters
+        ----------
+        location : str or Path
+            A file, or ``postgresql://user@host/database#name``.
+        pool : Pool, path, table, array_like or Box
+            The candidates. Levels of a box must be text or numbers.
+        direction, kernel, noise, confidence, repeats, policy, seed
+            As for `Optimizer`. They must be such as can be written down: a kernel by name or of
+            `manyarms.kernels`, a radius of this package, `BKB`, `GPUCB` or a policy of
+            `manyarms.baselines`, over a box `DomainBKB` or `AdaBKB`.
+        worker, lease
+            See `open`.
+        **options
+            Further arguments of the policy.
+
+        Returns
+        -------
+        Study
+            It is on disk.
         """
-        if isinstance(pool, Box):
-            raise ParameterError(
-                f"a study is of a table of candidates, got {pool!r}; search a box with an Optimizer"
-            )
-        pool, store = as_pool(pool), EventStore(location)
+        space = pool if isinstance(pool, Box) else as_pool(pool)
+        store = EventStore(location)
         _worker(worker), _lease(lease)  # raise where one is wrong, before anything is written
-        settings = {
+        settings: dict[str, Any] = {
             "direction": direction,
             "kernel": written(kernel, "kernel"),
             "noise": written(noise, "noise"),
             "confidence": written(confidence, "confidence"),
             "repeats": written(repeats, "repeats"),
-            "policy": written_policy(policy),
+            "policy": written_policy(policy, space),
             "seed": as_seed(seed),
             "options": {name: written(value, name) for name, value in options.items()},
         }
-        campaign_of(settings, pool)  # raises where a setting is wrong
-        tables = tables_of(pool)
+        campaign_of(settings, space)  # raises where a setting is wrong
+        tables: list[bytes] = []
+        if isinstance(space, Box):
+            settings["box"] = written_box(space)
+        else:
+            settings["pool"] = described(space)
+            tables = tables_of(space)
 
         def fill(transaction: Transaction) -> None:
             kept = [transaction.keep(table) for table in tables]
-            transaction.append(
-                "create", {**settings, "pool": {**described(pool), "tables": kept}}, time.time()
-            )
+            if kept:
+                settings["pool"]["tables"] = kept
+            transaction.append("create", settings, time.time())
 
         store.create(fill)
         return cls(store, worker, lease)
@@ -112,10 +130,27 @@ class Study:
     ) -> "Study":
         """A study that exists.
 
-        worker : a name for this process, kept with what it asks for; host and process id where
-            None.
-        lease : seconds after which what this process asked for, and neither told nor renewed, is
-            given back; None: never.
+        Parameters
+        ----------
+        location : str or Path
+            A file, or ``postgresql://user@host/database#name``.
+        worker : str, optional
+            A name for this process, kept with what it asks for; host and process id where None.
+        lease : float, optional
+            Seconds after which what this process asked for, and neither told nor renewed, is given
+            back; None: never.
+
+        Returns
+        -------
+        Study
+            Read and checked.
+
+        Raises
+        ------
+        StudyError
+            There is none.
+        StudyVersionError
+            It was written by another version.
         """
         store = EventStore(location)
         store.check()
@@ -124,13 +159,27 @@ class Study:
     # What comes next
 
     def ask(self, n: int = 1, *, lease: float | None = None) -> list[CandidateId]:
-        """The ids of n candidates to try; they are pending, for all who use the study, until told,
-        released or expired."""
+        """Candidates to try. They are pending, for all who use the study, until told or given back.
+
+        Parameters
+        ----------
+        n : int
+            How many.
+        lease : float, optional
+            Seconds after which they are given back if not told; that of the study where None.
+
+        Returns
+        -------
+        list
+            Their ids.
+        """
         whole(n, "n", at_most=MOST_AT_ONCE)
         seconds = self.lease if lease is None else _lease(lease)
+        # Learn outside of the lock what can be learned; what is left is little.
         self._replica.catch_up(leave_last=True)
         with self._replica.writing() as call:
             now = time.time()
+            # Who expires is written down: replay must not depend on the clock.
             ledger = call.replay.ledger.expired(now)
             if len(ledger.pending) < len(call.replay.ledger.pending):
                 gone = [each for each in call.replay.leases if _is_over(each, now)]
@@ -143,24 +192,43 @@ class Study:
                     },
                 )
             call.learn()
-            ids = call.asked(n, ledger)
+            ids, forecasts = call.asked(n, ledger)
+            # Up to where the model had learned when it chose: others need not decide that again.
             learned = call.replay.steps[-1].number if call.replay.steps else 0
             until = None if seconds is None else now + seconds
             call.append(
-                "ask", {"ids": ids, "worker": self.worker, "until": until, "learned": learned}
+                "ask",
+                {
+                    "ids": ids,
+                    "worker": self.worker,
+                    "until": until,
+                    "learned": learned,
+                    "forecasts": forecasts,
+                },
             )
         return ids
 
     def release(self, ids: Any) -> None:
-        """These candidates are not being tried after all."""
+        """These candidates are not being tried after all.
+
+        Parameters
+        ----------
+        ids : id or sequence of ids
+            Of candidates that are pending.
+        """
         with self._replica.writing() as call:
             positions, names = self._found(ids)
             call.replay.ledger.check_pending(positions)
             call.append("release", {"ids": names, "worker": self.worker})
 
     def renew(self, lease: float | None = None) -> None:
-        """What this worker asked for is still being tried: its leases run anew, from now, as long
-        as `lease` or its own."""
+        """What this worker asked for is still being tried: its leases run anew, from now.
+
+        Parameters
+        ----------
+        lease : float, optional
+            Seconds; those of the study where None.
+        """
         seconds = self.lease if lease is None else _lease(lease)
         with self._replica.writing() as call:
             if any(each.worker == self.worker for each in call.replay.ledger.pending):
@@ -195,20 +263,26 @@ class Study:
         noise: Any = None,
         token: str | None = None,
     ) -> None:
-        """Learn the values of candidates; once this returns they are on disk. Arguments are those
-        of `Optimizer.tell`.
+        """Learn the values of candidates; once this returns they are on disk.
 
-        token : a name for this result, such as a job's: told again with the same token it is not
+        Parameters
+        ----------
+        ids, values, failed, noise
+            As for `Optimizer.tell`.
+        token : str, optional
+            A name for this result, such as a job's: told again with the same token it is not
             counted twice, so a caller that does not know whether its call went through may repeat
             it.
         """
         with self._replica.writing() as call:
-            positions, names = self._found(ids)
+            ledger = call.knowing(ids)
+            positions = ledger.candidates.positions(ids)
+            names = ledger.names(positions)
             told = as_told(values, failed, len(names))
             deviations = as_noise(noise, len(names))
-            if token is not None and _is_known(call.replay, _name(token, "token"), names, told):
+            if token is not None and _is_known(call.replay, _name(token, "token"), positions, told):
                 return
-            call.replay.ledger.check_once(positions, told)
+            ledger.check_once(positions, told)
             marked = {} if token is None else {"token": token}
             exact = {} if noise is None else {"noise": deviations}
             call.append(
@@ -224,26 +298,86 @@ class Study:
     # What is known
 
     def best(self, level: float = 0.95) -> Candidate:
-        """The tried candidate of largest lower confidence bound (lowest upper bound when
-        minimising)."""
+        """The tried candidate of largest lower bound (lowest upper bound when minimising).
+
+        Parameters
+        ----------
+        level : float
+            Probability of the interval.
+
+        Returns
+        -------
+        Candidate
+            Its id, mean and interval.
+        """
         return self._known(answers.best, level)
 
     def top(self, k: int = 10, level: float = 0.95) -> list[Candidate]:
-        """The k candidates, tried or not, of best posterior mean."""
+        """The k candidates, tried or not, of best posterior mean.
+
+        Parameters
+        ----------
+        k : int
+            How many.
+        level : float
+            Probability of the intervals.
+
+        Returns
+        -------
+        list of Candidate
+            The best first.
+        """
         return self._known(answers.top, k, level)
 
     def predict(self, ids: Any, level: float = 0.95) -> Predictions:
-        """Posterior mean, standard deviation and interval of the true values of candidates."""
+        """What is known of the true values of candidates.
+
+        Parameters
+        ----------
+        ids : id or sequence of ids
+            Of candidates.
+        level : float
+            Probability of the intervals.
+
+        Returns
+        -------
+        Predictions
+            Posterior means, standard deviations and intervals.
+        """
         return self._known(answers.predict, ids, level)
 
     def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
-        """The same of candidates that are not in the pool: a table that `add` would take. Nothing
-        is added."""
+        """The same of candidates that are not in the pool. Nothing is added.
+
+        Parameters
+        ----------
+        table : table
+            One that `add` would take.
+        ids : sequence, optional
+            Of its rows.
+        level : float
+            Probability of the intervals.
+
+        Returns
+        -------
+        Predictions
+            Posterior means, standard deviations and intervals.
+        """
         return self._known(answers.predict_rows, table, ids, level)
 
     def certificate(self, tolerance: float | None = None) -> Certificate:
-        """How much better than the recommended candidate another one may be, and how sure that
-        is."""
+        """How much better than the recommended candidate another one may be, and how sure that is.
+
+        Parameters
+        ----------
+        tolerance : float, optional
+            A regret that would do.
+
+        Returns
+        -------
+        Certificate
+            The bound, whether it is within the tolerance, and what it rests on.
+        """
         return self._known(answers.certificate, tolerance)
 
     @property
@@ -278,12 +412,19 @@ class Study:
     # Candidates come and go
 
     def add(self, table: Any, *, ids: Any = None) -> None:
-        """More candidates, in a table with the columns of the pool; `ids` for pools made of an
-        array with ids."""
+        """More candidates.
+
+        Parameters
+        ----------
+        table : table
+            With the columns of the pool.
+        ids : sequence, optional
+            For pools made of an array with ids.
+        """
         with self._replica.writing() as call:
-            before = call.replay.pool
+            before = table_of(call.replay.ledger, "add to")
             pool = before.add(table, ids=ids)
-            digest = call.keep(table_of(pool, -1))
+            digest = call.keep(bytes_of(pool, -1))
             call.append(
                 "add",
                 {
@@ -294,18 +435,32 @@ class Study:
             )
 
     def retire(self, ids: Any) -> None:
-        """These candidates are no longer available: not asked for, not recommended. What they
-        taught stays."""
+        """These candidates are no longer available: not asked for, not recommended.
+
+        What they taught stays.
+
+        Parameters
+        ----------
+        ids : id or sequence of ids
+            Of candidates.
+        """
         with self._replica.writing() as call:
+            table_of(call.replay.ledger, "retire from")
             call.append("retire", {"ids": self._found(ids)[1]})
 
     # The study itself
 
     @property
-    def pool(self) -> Pool:
-        """The candidates."""
+    def pool(self) -> Any:
+        """The candidates: the `Pool`, or the points of the box known so far."""
         with self._replica.current() as replay:
-            return replay.pool
+            return replay.ledger.candidates
+
+    @property
+    def box(self) -> Box:
+        """Where points come from."""
+        box: Box = self.pool.box
+        return box
 
     @property
     def direction(self) -> str:
@@ -315,9 +470,8 @@ class Study:
     @property
     def settings(self) -> dict[str, Any]:
         """What the study was created with, as it is stored."""
-        return {
-            name: value for name, value in self._replica.replay.settings.items() if name != "pool"
-        }
+        settings = self._replica.replay.settings
+        return {name: settings[name] for name in settings if name not in ("pool", "box")}
 
     @property
     def location(self) -> str:
@@ -339,14 +493,14 @@ class Study:
     def tables(self) -> dict[str, bytes]:
         """The stored tables of candidates by their digests, read and checked anew."""
         with self._replica.reading() as transaction:
-            return _tables(transaction, transaction.since(START))
+            return transaction.tables(transaction.since(START))
 
     def verify(self) -> int:
         """Check every event and every stored table; returns the number of events, or raises
         StudyDamagedError."""
         with self._replica.reading() as transaction:
             events = transaction.since(START)
-            _tables(transaction, events)
+            transaction.tables(events)
             return len(events)
 
     def close(self) -> None:
@@ -376,22 +530,18 @@ class Study:
         return positions, ledger.names(positions)
 
 
-def _tables(transaction: Transaction, events: list[Event]) -> dict[str, bytes]:
-    """The tables that events brought, by their digests; StudyDamagedError where one is damaged."""
-    return {digest: transaction.fetch(digest) for event in events for digest in event.tables}
-
-
 def _is_over(lease: Lease, now: float) -> bool:
     """Whether its time has run out."""
     return lease.until is not None and lease.until <= now
 
 
-def _is_known(replay: Replay, token: str, ids: list[CandidateId], told: list[float | None]) -> bool:
+def _is_known(replay: Replay, token: str, positions: Indices, told: list[float | None]) -> bool:
     """Whether this was told before with this token; ObservationError where something else was."""
     before = replay.tokens.get(token)
-    if before is not None and before != (ids, told):
+    if before is not None and before != (positions.tolist(), told):
+        results = replay.ledger.names(before[0]), before[1]
         raise ObservationError(
-            f"token {token!r} came before with other results, {before}; give each result its own"
+            f"token {token!r} came before with other results, {results}; give each result its own"
         )
     return before is not None
 
