@@ -287,6 +287,34 @@ class TestTypedErrors:
             with pytest.raises(ArmsError):
                 call()
 
+    def test_arrays_with_something_masked_within(self):
+        within = [np.ma.masked_array(1, mask=True), 2]
+        policy = ma.BKB(X, RBF)
+        for call in (
+            lambda: policy.observe(within, [1.0, 2.0]),
+            lambda: policy.choose(arms=[within]),
+            lambda: ma.Pool.from_array([within]),
+        ):
+            with pytest.raises(ArmsError):
+                call()
+
+    def test_what_is_no_radius(self):
+        for other in (RBF, ma.Constant, 2.0):
+            with pytest.raises(ParameterError, match="confidence must be a radius"):
+                ma.BKB(X, RBF, confidence=other)
+
+    def test_rows_of_objects_in_single_precision(self):
+        rows = ma.kernels.Spectrum(2, "ACGT").encode(["ACG", "TT"]).astype(np.float32)
+        assert len(ma.Pool.from_objects(rows, ma.kernels.Spectrum(2, "ACGT"))) == 2
+
+    def test_horizons_beyond_float64(self):
+        with pytest.raises(ParameterError, match="horizon must be a whole number from 1 to"):
+            ma.oversampling_for(0.5, 0.1, 10**400)
+
+    def test_levels_that_cannot_be_hashed(self):
+        with pytest.raises(ParameterError, match="levels that can be hashed"):
+            ma.Box(x=[np.timedelta64(1), [1]])
+
     def test_no_time_is_no_id(self):
         known = optimizer()
         for call in (known.tell, known.release, known.retire, known.predict):

@@ -264,7 +264,7 @@ def regret_bound(
         raise ParameterError(
             f"theory must be a Theory radius with a norm that is known, got {theory!r}"
         )
-    whole(horizon, "horizon")
+    whole(horizon, "horizon", at_most=10**18)
     real(effective_dimension, "effective_dimension", "non-negative", at_least=0)
     kappa2 = _kappa2(kappa2)
     regularization = _variance(regularization)

@@ -17,6 +17,8 @@ LONGEST_BATCH = 1000
 """Arms of a batch of no given size, at most: where variances are tiny no rule would end it."""
 LARGEST_SEED = 2**128 - 1
 """As many bits as NumPy's own seeds have."""
+NO_ARRAY = (TypeError, ValueError, OverflowError, np.ma.MAError)
+"""What NumPy raises at something of which it cannot make an array."""
 _NO_NUMBERS = (bool, np.complexfloating, np.timedelta64)
 """Types that pass for numbers by their base classes."""
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from manyarms.arms.parquet import read_parquet
 from manyarms.errors import ArmsError
+from manyarms.numbers import NO_ARRAY
 from manyarms.typing import AnyArray, Array, ArrayLike
 
 ROWS_READ = 1 << 16
@@ -65,7 +66,7 @@ def _array(arms: Any) -> AnyArray:
         raise ArmsError("arms must not be masked; fill the masked values or leave the rows out")
     try:
         return np.asarray(arms)
-    except ValueError as error:
+    except NO_ARRAY as error:
         raise ArmsError(f"arms must be a rectangular table of numbers: {error}") from error
 
 

@@ -135,7 +135,7 @@ class Choice:
     def __post_init__(self) -> None:
         try:
             different = len(self._codes)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise ParameterError(
                 f"{self.name!r} must have levels that can be hashed, a tuple for a list: {error}"
             ) from error

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from manyarms.errors import ArmsError, ObservationError, ParameterError, StateError, UnknownArmError
-from manyarms.numbers import LARGEST, LARGEST_SEED, whole
+from manyarms.kernels.base import Kernel
+from manyarms.numbers import LARGEST, LARGEST_SEED, NO_ARRAY, whole
 from manyarms.sketch.confidence import Radius
 from manyarms.typing import AnyArray, Array, Indices, Mask
 
@@ -52,7 +53,7 @@ def is_rows(arms: Any) -> bool:
     """Arms are given by value: a table with rows in it, not a number or a flat sequence."""
     try:
         return np.ndim(arms) == 2 and len(arms) > 0
-    except ValueError:  # ragged
+    except NO_ARRAY:  # ragged, or masked within
         return False
 
 
@@ -106,7 +107,7 @@ def as_weights(noise: Any, n: int, regularization: float) -> Array:
 
 def as_radius(confidence: Any) -> Radius:
     """A radius, or another function of the evidence."""
-    if isinstance(confidence, type) or not callable(confidence):
+    if isinstance(confidence, type | Kernel) or not callable(confidence):
         raise ParameterError(
             f"confidence must be a radius such as Constant(2.0) or a function, got {confidence!r}"
         )
@@ -154,7 +155,7 @@ def _vector(values: Any, name: str, error: type[Exception]) -> AnyArray:
         raise error(f"{name} must not be masked; leave the masked ones out")
     try:
         array: AnyArray = np.atleast_1d(np.asarray(values))
-    except ValueError as cause:
+    except NO_ARRAY as cause:
         raise error(f"{name} must be a number or a flat sequence of numbers: {cause}") from cause
     if array.ndim != 1:
         raise error(

@@ -257,7 +257,7 @@ class Pool:
                 "kernel must be one of objects, such as kernels.Spectrum or kernels.OnObjects, "
                 f"got {kernel!r}"
             )
-        rows = as_rows(encoded(objects, kernel))
+        rows = as_rows(encoded(objects, kernel)).astype(np.float64, copy=False)
         numbers = np.arange(len(rows))
         named = checked_ids(given_ids(numbers if ids is None else ids, len(rows)), numbers)
         first, arm_of = group(rows)

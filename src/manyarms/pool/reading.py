@@ -15,7 +15,7 @@ import polars as pl
 
 from manyarms.arms import parquet
 from manyarms.errors import Advice, ArmsError, ParameterError, shortened
-from manyarms.numbers import items_of
+from manyarms.numbers import NO_ARRAY, items_of
 from manyarms.pool.forked import check_threads
 from manyarms.pool.formulas import unmarked, unmarked_name
 from manyarms.pool.unpacking import Source, check_file, opened, unpacked
@@ -364,7 +364,7 @@ def _kinds(values: Iterable[Any]) -> set[type]:
 def read_array(X: ArrayLike, names: Sequence[str] | None) -> pl.DataFrame:
     try:
         array = np.asarray(X)
-    except ValueError as error:
+    except NO_ARRAY as error:
         raise ArmsError(f"X must be a rectangular table of numbers: {error}") from error
     if np.ma.is_masked(X) or array.dtype.kind not in "fiub":
         raise ArmsError(

@@ -81,7 +81,7 @@ def oversampling_for(epsilon: float, delta: float, horizon: int) -> float:
     """
     probability("epsilon", epsilon)
     probability("delta", delta)
-    whole(horizon, "horizon")
+    whole(horizon, "horizon", at_most=10**18)
     return float(6 * alpha_of(epsilon) * np.log(4 * horizon / delta) / epsilon**2)  # Thm. 1
 
 
