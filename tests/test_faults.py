@@ -314,6 +314,12 @@ class TestTypedErrors:
     def test_levels_that_cannot_be_hashed(self):
         with pytest.raises(ParameterError, match="levels that can be hashed"):
             ma.Box(x=[np.timedelta64(1), [1]])
+        with pytest.raises(ParameterError, match="must be \\(low, high\\)"):
+            ma.Box(x=(0.0, 1.0, np.zeros(2)))
+
+    def test_repeats_beyond_float64(self):
+        with pytest.raises(ParameterError, match="repeats .* must be a whole number from 1 to"):
+            optimizer(repeats=10**400)
 
     def test_no_time_is_no_id(self):
         known = optimizer()

@@ -66,7 +66,7 @@ def as_most(repeats: Any) -> float:
                 got=repeats,
             )
         return np.inf if repeats == "allow" else 1
-    return whole(repeats, 'repeats (unless "allow" or "never")')
+    return whole(repeats, 'repeats (unless "allow" or "never")', at_most=10**9)
 
 
 def as_settings(

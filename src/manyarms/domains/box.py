@@ -433,7 +433,7 @@ def _column(name: str, value: Any) -> Range | Choice:
     if (
         not isinstance(value, tuple)
         or len(value) not in (2, 3)
-        or (len(value) == 3 and value[2] != "log")
+        or not all(isinstance(scale, str) and scale == "log" for scale in value[2:])
     ):
         raise ParameterError(
             f'{name!r} must be (low, high), (low, high, "log") or a list of levels, got {value!r}'
