@@ -318,7 +318,7 @@ class TestTypedErrors:
             ma.Box(x=(0.0, 1.0, np.zeros(2)))
 
     def test_repeats_beyond_float64(self):
-        with pytest.raises(ParameterError, match="repeats .* must be a whole number from 1 to"):
+        with pytest.raises(ParameterError, match=r"repeats .* must be a whole number from 1 to"):
             optimizer(repeats=10**400)
 
     def test_no_time_is_no_id(self):
