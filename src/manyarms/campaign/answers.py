@@ -62,7 +62,7 @@ def top(campaign: Campaign, k: int, level: float) -> list[Candidate]:
     if gone.all():
         return []
     arms = campaign.proposer.leading(ledger, campaign.model, k, gone)
-    # An arm may stand for several candidates: so k arms are enough, and some may be too many.
+    # An arm may stand for several candidates: k arms have k candidates at least.
     found: list[int] = []
     for arm in arms.tolist():
         members = ledger.candidates.members(arm)
@@ -102,15 +102,16 @@ def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
     model = found.model
     arm = int(ledger.candidates.arm_of[best])
     gone = _gone(ledger)
-    gone[arm] = True
+    gone[arm] = True  # the rival is another arm
     is_alone = bool(gone.all())
     rival = arm if is_alone else found.proposer.rival(ledger, model, gone)
+    # No candidate is above the rival's upper bound, nor the recommended one below its lower bound.
     mean, low, high = model.interval(np.array([arm, rival]), model.radius)
     bound = 0.0 if is_alone else max(0.0, float(high[1] - low[0]))
     probability, reason = promise(model)
     if probability is not None and found.proposer.doubt is not None:
         probability, reason = None, found.proposer.doubt
-    ends = sorted((ledger.sign * low[0], ledger.sign * high[0]))
+    ends = sorted((ledger.sign * low[0], ledger.sign * high[0]))  # minimising turns them around
     rivals = ledger.candidates.members(rival)
     names = ledger.names([best, rivals[~ledger.outcomes.out[rivals]][0]])
     return Certificate(
@@ -178,6 +179,7 @@ def _predicted(campaign: Campaign, positions: Indices, level: float) -> Predicti
     sign = campaign.ledger.sign
     arms = campaign.ledger.candidates.arm_of[positions]
     predicted = model.predict(arms)
+    # The map from rewards to values is not straight: one deviation either way, halved.
     _, less, more = model.in_values(*predicted, 1.0)
     mean, *ends = (sign * end for end in model.in_values(*predicted, _quantile(level)))
     return Predictions(names, mean, (more - less) / 2, *(ends if sign > 0 else ends[::-1]))

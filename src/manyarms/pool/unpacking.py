@@ -64,6 +64,7 @@ def opened(source: Source, errors: str = "replace") -> IO[str]:
     """The text to read line by line; what is not UTF-8 is replaced, unless `errors` says
     otherwise."""
     file = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
+    # "utf-8-sig" drops the mark that spreadsheets put at the beginning.
     return io.TextIOWrapper(file, encoding="utf-8-sig", errors=errors, newline="")
 
 
