@@ -135,7 +135,7 @@ def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
     """How much better than the recommended candidate another one may be."""
     if tolerance is not None:
         expected = "a non-negative regret, in the units of the values"
-        real(tolerance, "tolerance", expected, at_least=0)
+        tolerance = real(tolerance, "tolerance", expected, at_least=0)
     best = _recommended(campaign)
     record = TrackRecord.of(*campaign.ledger.scored, campaign.ledger.sign)
     n_others = campaign.proposer.n_others(_no_rivals(campaign, best))
@@ -320,5 +320,5 @@ def _candidates(campaign: Campaign, positions: Sequence[int], level: float) -> l
 
 
 def _quantile(level: float) -> float:
-    real(level, "level", "a probability between 0 and 1", above=0, below=1)
+    level = real(level, "level", "a probability between 0 and 1", above=0, below=1)
     return float(scipy.special.ndtri(0.5 + level / 2))

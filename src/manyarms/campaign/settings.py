@@ -70,7 +70,7 @@ def as_most(repeats: Any) -> float:
                 got=repeats,
             )
         return np.inf if repeats == "allow" else 1
-    return whole(repeats, 'repeats (unless "allow" or "never")')
+    return whole(repeats, 'repeats (unless "allow" or "never")', at_most=10**9)
 
 
 def as_bounds(bounds: Any) -> tuple[float, float]:
@@ -102,7 +102,7 @@ def as_settings(
 ) -> Settings:
     """How the model is made, and what is learned."""
     if noise is not None:
-        real(
+        noise = real(
             noise,
             "noise",
             "a standard deviation, not negative, in the units of the values",
@@ -143,8 +143,10 @@ def _check_options(policy: Any, options: dict[str, Any]) -> None:
     except TypeError as error:
         name = getattr(policy, "__name__", repr(policy))
         raise ParameterError(f"the options must be those of {name}: {error}") from error
-    except ValueError:  # it has no signature: one that is not written in Python
-        return
+    except ValueError as error:  # it has no signature: a type such as int
+        raise ParameterError(
+            f"policy must be BKB, GPUCB or another with their arguments, got {policy!r}"
+        ) from error
 
 
 def _over(box: Box, policy: Any, _: Array, kernel: Any, **settings: Any) -> Any:
