@@ -59,7 +59,7 @@ class MiniMeta:
     """
 
     def __init__(self, policy: Policy, *, threshold: float = np.sqrt(2)) -> None:
-        if not isinstance(policy, Policy):
+        if not hasattr(policy, "learn"):
             raise ParameterError(
                 f"policy must be a policy such as GPUCB(arms, kernel), got {policy!r}"
             )

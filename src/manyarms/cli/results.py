@@ -82,7 +82,8 @@ def suggest(
     [bold]Example:[/bold]
       manyarms suggest lab.db -n 8 -o next.csv
     """
-    written_as, time = marks(decimal, separator), seconds(lease, "--lease")
+    written_as = marks(decimal, separator)
+    time = seconds(lease, "--lease")
     with opened(study, worker) as known:
         if output is None:
             ids = known.pending if again else known.ask(n, lease=time)
@@ -214,17 +215,16 @@ def _are_files(what: list[str]) -> bool:
 
 def tell_files(study: Study, files: list[Told], again: bool, as_json: bool) -> None:
     """Tell the results of files, at once; those that the study has only where `again` says so."""
-    rows, n_empty = (
-        [row for file in files for row in file.rows],
-        sum(file.n_empty for file in files),
-    )
+    rows = [row for file in files for row in file.rows]
+    n_empty = sum(file.n_empty for file in files)
     new = rows if again else _unknown(study, rows)
     if new:
         token = None if again else _token(rows, new)
         # Nothing at all where no row has one: an event without noise stays as it always was.
         noise = [row.noise for row in new] if any(row.noise is not None for row in new) else None
         study.tell([row.id for row in new], [row.value for row in new], noise=noise, token=token)
-    n_failed, total = sum(row.value is FAILED for row in new), len(study.history)
+    n_failed = sum(row.value is FAILED for row in new)
+    total = len(study.history)
     data = {
         "told": len(new),
         "failed": n_failed,

@@ -231,7 +231,7 @@ def _is_blank(text: str | None) -> bool:
     return text is None or not text.strip()
 
 
-class Result(NamedTuple):
+class LoggedResult(NamedTuple):
     """A result as the log has it."""
 
     event: Event
@@ -240,7 +240,7 @@ class Result(NamedTuple):
     noise: float | None  # None: not told
 
 
-def results_told(study: Study) -> list[Result]:
+def results_told(study: Study) -> list[LoggedResult]:
     """Every result that a study was told, oldest first."""
     results = []
     for event in study.events():
@@ -249,7 +249,7 @@ def results_told(study: Study) -> list[Result]:
             ids = told["ids"]
             noise = told.get("noise", [None] * len(ids))
             for id, value, sd in zip(ids, told["values"], noise, strict=True):
-                results.append(Result(event, id, value, sd))
+                results.append(LoggedResult(event, id, value, sd))
     pool: Any = study.pool
     if not isinstance(pool, NumberedPoints):
         return results
