@@ -86,7 +86,7 @@ class Job:
 
     def _start(self) -> None:
         if self._out is not None:
-            self._out.unlink(missing_ok=True)
+            self._out.unlink(missing_ok=True)  # a second try must not find the first one's value
         self._started = time.monotonic()
         self._process = None
         self._problem = ""
