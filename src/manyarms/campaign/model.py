@@ -150,6 +150,10 @@ class Tabular(Protocol):
     ) -> Record:
         """Learn rewards; returns which arms entered W, or takes that as it was decided before."""
 
+    @property
+    def n_arms(self) -> int:
+        """Arms of the table."""
+
     def predict(self, *, arms: Indices) -> Prediction:
         """Posterior mean and standard deviation of f at some arms."""
 
@@ -462,7 +466,8 @@ class Model:
 
     def predict(self, arms: Indices) -> Prediction:
         """Mean and standard deviation of the rewards of some arms."""
-        if isinstance(self.policy, Tabular):
+        # Rows may be predicted that are not in the table of the policy (`predict_rows`).
+        if isinstance(self.policy, Tabular) and self.policy.n_arms == len(self.arms):
             return self.policy.predict(arms=arms)
         predicted: Prediction = self.policy.predict(self.arms[arms])
         return predicted
