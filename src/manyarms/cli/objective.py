@@ -8,7 +8,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, NamedTuple
@@ -184,7 +184,7 @@ class Loop:
         self._timeout = timeout
         self._retries = retries
         self._max_failures = max_failures
-        self._show = show
+        self._shown_by = show
         self._pace = pace
         self._running: list[Job] = []
         # Since the last value: told once the command is known to work.
@@ -196,7 +196,8 @@ class Loop:
     def until(self, n_jobs: int, budget: int | None) -> int:
         """Run until the budget is spent, nothing is left, too many fail, or Ctrl-C; the exit
         code."""
-        with _interrupts() as interrupted:
+        with _interrupts() as interrupts:
+            interrupted = interrupts.came
             try:
                 while not self.ended:
                     idle = self._submit(n_jobs, budget)
@@ -219,7 +220,13 @@ class Loop:
                     self._tell_failures()
                 return code
             finally:
-                self._clean_up()
+                interrupts.may_raise = False
+                self._clean_up(lambda: len(interrupted) > 1)
+
+    def _show(self, text: str) -> None:
+        """A terminal that was closed is no reason to stop."""
+        with suppress(OSError):
+            self._shown_by(text)
 
     def _submit(self, n_jobs: int, budget: int | None) -> str:
         """Keep so many commands running; says why, where there is nothing more to run."""
@@ -319,11 +326,11 @@ class Loop:
             self._study.renew()
             self._renewed = time.monotonic()
 
-    def _clean_up(self) -> None:
+    def _clean_up(self, hurry: Callable[[], bool]) -> None:
         """End what is running, and give back what was asked for."""
         # Who had ended by itself before the interrupt may have a value: it is told.
         ended = [job for job in self._running if not job.is_running]
-        stop([job for job in self._running if job not in ended], self._pace.grace)
+        stop([job for job in self._running if job not in ended], self._pace.grace, hurry)
         for job in ended:
             outcome = job.outcome(final=True)
             if outcome is not None and outcome.value is not None:
@@ -333,25 +340,37 @@ class Loop:
             self._study.release(mine)
 
 
-@contextmanager
-def _interrupts() -> Iterator[list[int]]:
-    """A list that Ctrl-C or a request to end puts its signal into; a second one interrupts at
-    once."""
-    came: list[int] = []
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+class Interrupts:
+    """The requests to end that came. The second one interrupts what takes long; those that follow,
+    and those that come while the run ends, only make it end its commands sooner."""
 
-    def remember(number: int, _: FrameType | None) -> None:
-        if came:
+    def __init__(self) -> None:
+        self.came: list[int] = []
+        self.may_raise = True
+
+    def note(self, number: int, _: FrameType | None) -> None:
+        """The handler of such signals."""
+        self.came.append(number)
+        if len(self.came) == 2 and self.may_raise:
             raise KeyboardInterrupt
-        came.append(number)
 
-    for number in before:
-        signal.signal(number, remember)
+
+@contextmanager
+def _interrupts() -> Iterator[Interrupts]:
+    """Ctrl-C, a request to end, and a terminal that is closed are noted, unless they are ignored
+    (nohup)."""
+    interrupts = Interrupts()
+    names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGBREAK")
+    there = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in there}
+    noted = [number for number, handler in before.items() if handler != signal.SIG_IGN]
+    for number in noted:
+        signal.signal(number, interrupts.note)
     try:
-        yield came
+        yield interrupts
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number in noted:
+            signal.signal(number, before[number])
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -12,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from manyarms.cli.app import InputError
 from manyarms.errors import StudyStorageError
-from manyarms.study.storage import EventStore
+from manyarms.study.location import as_location
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+LAST_MOMENT = 253_402_300_799.0
+"""The end of the year 9999, after which Python has no dates."""
 WIDE = 240
 """Columns of output that goes to a file or a pipe, which have no width of their own."""
 
@@ -90,14 +93,20 @@ def percent(level: float) -> str:
 
 def moment(time: float | None) -> str | None:
     """Seconds since 1970 as people and spreadsheets read them, in UTC."""
-    return (
-        None if time is None else datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    )
+    if time is None:
+        return None
+    there_is_a_date = min(max(time, 0.0), LAST_MOMENT)
+    return datetime.fromtimestamp(there_is_a_date, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def place(location: str) -> str:
     """Where a study is, without the password of a URL."""
-    return EventStore(location).shown
+    return as_location(location).shown
+
+
+def name_of(location: str) -> str:
+    """What a study is called, wherever it is."""
+    return as_location(location).name
 
 
 def count(number: int, noun: str) -> str:
@@ -116,8 +125,8 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def new_file(path: Path, force: bool) -> Iterator[Path]:
-    """A file to write, which takes its place once written; what is there is written over only by
-    `force`."""
+    """A file to write, which only its owner may read and which takes its place once written; what
+    is there is written over only by `force`. A link in that place is replaced, not followed."""
     if path.is_dir() or (path.exists() and not path.is_file()):
         raise InputError(f"{path} is not a file; give the name of one")
     if path.exists() and not force:
@@ -127,9 +136,12 @@ def new_file(path: Path, force: bool) -> Iterator[Path]:
     if not path.absolute().parent.is_dir():
         raise InputError(f"there is no directory {path.absolute().parent}; make it first")
     # Written beside its place and moved there in one step: nobody sees half a file.
-    draft = path.with_name(f".{path.name[:100]}.{os.getpid()}")
+    draft: Path | None = None
     try:
-        draft.touch()
+        # Made new, under a name that nobody can guess: no link that someone put there is followed.
+        handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.absolute().parent)
+        os.close(handle)
+        draft = Path(name)
         yield draft
         draft.replace(path)
     except OSError as error:
@@ -138,5 +150,6 @@ def new_file(path: Path, force: bool) -> Iterator[Path]:
             f"{path} could not be written: {what}; nothing was, mend that and repeat the command"
         ) from error
     finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
+        if draft is not None:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)

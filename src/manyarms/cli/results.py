@@ -59,13 +59,11 @@ def suggest(
         ),
     ] = False,
     lease: Annotated[
-        str | None,
+        str,
         typer.Option(
-            help="Give them back after this time, such as 8h or 3d, if not told.",
-            metavar="TIME",
-            show_default="never",
+            help="Give them back after this time, such as 8h or 3d, if not told.", metavar="TIME"
         ),
-    ] = None,
+    ] = "30d",
     worker: Worker = None,
     separator: Separator = None,
     decimal: Decimal = ".",
