@@ -130,7 +130,7 @@ def is_gone(process):
 def loop(study, folder, script, timeout=None, **pace):
     """The loop of a run, with a study of one's own and other waiting times."""
     command = ["sh", "-c", script, "objective", "{x}"]
-    return Loop(study, command, folder, False, timeout, 0, 10, print, Pace(**pace))
+    return Loop(study, command, folder, timeout, 0, 10, print, Pace(**pace))
 
 
 @pytest.mark.slow

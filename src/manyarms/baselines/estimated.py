@@ -139,7 +139,7 @@ class EstimatedNoise:
         wanted = "a positive standard deviation, rather too large than too small"
         first = real(noise, "noise", wanted, above=0)
         policy = make(first) if callable(make) else None
-        if not isinstance(policy, Policy) or policy.evidence.n_observations:
+        if not hasattr(policy, "learn") or policy.evidence.n_observations:
             raise ParameterError(
                 f"make must return a policy that has observed nothing, got {policy!r}"
             )
@@ -191,7 +191,7 @@ class EstimatedNoise:
     def _made_anew(self, noise: float, told: Replicates) -> Policy:
         """A policy for this noise that has observed everything."""
         policy = self._make(noise)
-        history = told.for_noise(policy._noise_variance)
+        history = told.for_noise(policy.noise_variance)
         means = history.sums / history.counts
         batch = Batch(history.rows, history.diag, means, history.counts, history.keys, 0)
         inside = history.keys >= 0
@@ -200,7 +200,7 @@ class EstimatedNoise:
         for own in (inside, ~inside):
             if own.any():
                 n = int(own.sum()) + others
-                policy._learn(replace(batch.part(own), n_observations=n))
+                policy.learn(replace(batch.part(own), n_observations=n))
                 others = 0
         return policy
 

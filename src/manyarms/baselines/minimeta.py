@@ -59,7 +59,7 @@ class MiniMeta:
     """
 
     def __init__(self, policy: Policy, *, threshold: float = np.sqrt(2)) -> None:
-        if not isinstance(policy, Policy):
+        if not hasattr(policy, "learn"):
             raise ParameterError(
                 f"policy must be a policy such as GPUCB(arms, kernel), got {policy!r}"
             )
@@ -119,14 +119,14 @@ class MiniMeta:
     ) -> Record:
         """As `BKB.observe`."""
         policy = copy(self._state.policy)
-        batch = policy._batch(arms, rewards, noise)
+        batch = policy.batch_of(arms, rewards, noise)
         if not len(batch):
             return Record.nothing()
         owed = dict(self._state.owed)
         for arm, weight in zip(batch.keys.tolist(), batch.weights.tolist(), strict=True):
             if arm >= 0:
                 self._count(owed, arm, weight)
-        decided = policy._learn(batch, record)
+        decided = policy.learn(batch, record)
         self._state = MiniMetaState(policy, {arm: left for arm, left in owed.items() if left > 0})
         return decided
 

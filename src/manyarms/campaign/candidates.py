@@ -43,11 +43,11 @@ class Points:
             tuple(point[name] for name in names) if self.box.named else tuple(point)
             for point in points
         ]
-        new: dict[tuple[Any, ...], Any] = {}
-        for key, point in zip(keys, points, strict=True):
+        new: dict[tuple[Any, ...], Point] = {}
+        for key in keys:
             if self._position(key) is None:
-                new.setdefault(key, point)
-        grown = self._grown(dict(zip(new, self.box.points(list(new.values())), strict=True)))
+                new[key] = dict(zip(names, key, strict=True)) if self.box.named else key
+        grown = self._grown(new)
         return grown, np.array([grown._at[key] for key in keys], dtype=np.intp)
 
     def _grown(self, new: dict[tuple[Any, ...], Point]) -> "Points":
@@ -59,7 +59,7 @@ class Points:
             at = {_key(point): i for i, point in enumerate(self.ids)}
         for i, key in enumerate(new):
             at[key] = len(self.ids) + i
-        rows = self.box.encode(list(new.values()))
+        rows = self.box.rows(list(new))
         return Points(self.box, (*self.ids, *new.values()), np.vstack([self.X, rows]), at)
 
     def positions(self, points: Any) -> Indices:

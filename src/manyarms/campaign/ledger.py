@@ -180,7 +180,8 @@ class Ledger:
     def renewed(self, worker: str, until: float | None) -> "Ledger":
         """What a worker is trying has time until then."""
         pending = (
-            each._replace(until=until) if each.worker == worker else each for each in self.pending
+            Pending(each.position, worker, until, each.forecast) if each.worker == worker else each
+            for each in self.pending
         )
         return self._with_pending(tuple(pending))
 

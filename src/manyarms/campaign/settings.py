@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from manyarms.beliefs.frozen import Inserted
 from manyarms.campaign.fitting import Fixed, Mixed, Shape
 from manyarms.campaign.model import BOX, TABLE, Settings
 from manyarms.domains.box import Box
@@ -29,6 +30,9 @@ BOX_RADIUS = Constant(2.0)
 MAXIMISER = MultiStart(raw=256, starts=2, steps=15)
 """Less thorough than that of `DomainBKB`, and cheaper: regrets could not be told apart
 (docs/optimizer.md)."""
+MOST_INDUCING = 2048
+"""Inducing arms of a learned kernel, at most: a rough one has more directions than can be kept, and
+2,048 take 32 MB."""
 
 Direction = Literal["maximize", "minimize"]
 
@@ -102,6 +106,8 @@ def as_settings(
     made = partial(_over, space, policy) if isinstance(space, Box) else policy
     shape, fixed = _shape(kernel, space)
     learns = not (fixed and noise is not None)
+    if learns and policy in (BKB, DomainBKB):
+        options = {"rule": Inserted(most=MOST_INDUCING), **options}
     schedule = BOX if is_box else TABLE
     return Settings(shape, noise, learns, confidence, made, options, as_seed(seed), schedule)
 

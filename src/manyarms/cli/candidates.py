@@ -7,8 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from manyarms.cli.app import AsJson, Decimal, InputError, StudyAt, opened
+from manyarms.cli.boxes import as_box, column_extents, column_types, refuse_box
 from manyarms.cli.output import answer, count, place, table
 from manyarms.cli.tables import as_ids, id_name
+from manyarms.domains.box import Box
 from manyarms.pool.columns import TYPES
 from manyarms.pool.pool import Pool
 from manyarms.study import Study
@@ -21,11 +23,20 @@ Ids = Annotated[
 def init(
     study: StudyAt,
     pool: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             help="Table of candidates, .csv or .parquet.", metavar="FILE", show_default=False
         ),
-    ],
+    ] = None,
+    box: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Without a table: NAME=LOW:HIGH, a range of numbers, with :log behind for a log "
+            "scale and :int for whole numbers; or NAME=LEVEL,LEVEL,…. Repeatable, one a column.",
+            metavar="NAME=…",
+            show_default=False,
+        ),
+    ] = None,
     minimize: Annotated[
         bool | None,
         typer.Option(
@@ -77,23 +88,28 @@ def init(
     decimal: Decimal = ".",
     as_json: AsJson = False,
 ) -> None:
-    """Make a study of a table of candidates.
+    """Make a study of a table of candidates, or of a box.
 
     The table is kept in the study. Columns of numbers, categories and bits are features; their
     types are found and printed: look whether they are right. CSV files may have commas, semicolons,
     tabs or bars between columns.
 
-    [bold]Example:[/bold]
+    A box has ranges and choices in place of a list: every point in it may be suggested. Points have
+    numbers, from 1 on.
+
+    [bold]Examples:[/bold]
       manyarms init lab.db --pool recipes.csv --id name --maximize --column dose=log --column
       batch=ignore
+      manyarms init oven.db --box temperature=20:120 --box time=1:60:log --box trays=1:9:int --box
+      fan=on,off --minimize
     """
     if minimize is None:
         raise InputError("say what to look for: --minimize or --maximize")
-    options = {"id": id, "columns": _types(column or []), "missing": missing}
-    if pool.suffix == ".parquet":
-        candidates = Pool.from_parquet(pool, **options)  # type: ignore[arg-type]
-    else:
-        candidates = Pool.from_csv(pool, decimal=decimal, **options)  # type: ignore[arg-type]
+    if (pool is None) == (not box):
+        raise InputError("give --pool FILE, or --box NAME=LOW:HIGH for each column, not both")
+    if box and (id is not None or column or missing != "error"):
+        raise InputError("--id, --column and --missing are for tables; leave them out with --box")
+    candidates = as_box(box or []) if pool is None else _table(pool, id, column, missing, decimal)
     direction: Any = "minimize" if minimize else "maximize"
     asked = int(repeats) if repeats.isdecimal() and repeats.isascii() else repeats
     settings: dict[str, Any] = {
@@ -103,29 +119,49 @@ def init(
         "repeats": asked,
         "seed": seed,
     }
-    with Study.create(study, candidates, **settings) as made:
-        data = {
-            "study": place(study),
-            **settings,
-            "candidates": len(candidates),
-            "distinct": len(candidates.X),
-            "id": id_name(candidates),
-            "columns": candidates.columns,
-        }
-        distinct = (
-            ""
-            if len(candidates.X) == len(candidates)
-            else f", {len(candidates.X):,} of them with different features"
-        )
-        answer(
-            data,
-            as_json,
-            f"{place(study)}: {count(len(made.pool), 'candidate')}{distinct}; {direction} the "
-            "value.",
-            table(["column", "type", "such as"], _examples(candidates)),
-        )
+    Study.create(study, candidates, **settings).close()
+    data: dict[str, Any] = {"study": place(study), **settings}
+    if isinstance(candidates, Box):
+        more, what, columns = _told_of_box(candidates)
+    else:
+        more, what, columns = _told_of_table(candidates)
+    answer(data | more, as_json, f"{place(study)}: {what}; {direction} the value.", columns)
     if not as_json and sys.stdout.isatty():
         print(f"Next: manyarms suggest {place(study)} -n 8 -o next.csv")
+
+
+def _told_of_box(box: Box) -> tuple[dict[str, Any], str, Any]:
+    """What init says of a box: as JSON, in words, and column by column."""
+    types = column_types(box)
+    values = column_extents(box)
+    columns = [[name, kind, values[name]] for name, kind in types.items()]
+    what = f"a box of {count(len(box.columns), 'column')}"
+    return {"columns": types, "values": values}, what, table(["column", "type", "values"], columns)
+
+
+def _told_of_table(pool: Pool) -> tuple[dict[str, Any], str, Any]:
+    """What init says of a table: as JSON, in words, and column by column."""
+    n_arms = len(pool.X)
+    data = {
+        "candidates": len(pool),
+        "distinct": n_arms,
+        "id": id_name(pool),
+        "columns": pool.columns,
+    }
+    what = count(len(pool), "candidate")
+    if n_arms < len(pool):
+        what += f", {n_arms:,} of them with different features"
+    return data, what, table(["column", "type", "such as"], _examples(pool))
+
+
+def _table(
+    path: Path, id: str | None, column: list[str] | None, missing: str, decimal: Any
+) -> Pool:
+    """The candidates in a file."""
+    types = _types(column or [])
+    if path.suffix == ".parquet":
+        return Pool.from_parquet(path, id=id, columns=types, missing=missing)
+    return Pool.from_csv(path, id=id, columns=types, missing=missing, decimal=decimal)
 
 
 def _examples(pool: Pool) -> list[list[Any]]:
@@ -176,9 +212,11 @@ def add(
       manyarms add lab.db more-recipes.csv
     """
     with opened(study) as known:
+        refuse_box(known, "add to")
         before = len(known.pool)
         known.add(known.pool.read(file, decimal=decimal))
-        added, total = len(known.pool) - before, len(known.pool)
+        added = len(known.pool) - before
+        total = len(known.pool)
     answer(
         {"added": added, "candidates": total},
         as_json,
@@ -195,6 +233,7 @@ def retire(study: StudyAt, ids: Ids, as_json: AsJson = False) -> None:
       manyarms retire lab.db toluene-80 toluene-90
     """
     with opened(study) as known:
+        refuse_box(known, "retire from")
         names = as_ids(known.pool, ids)
         known.retire(names)
     answer({"retired": names}, as_json, f"Retired {count(len(set(names)), 'candidate')}.")

@@ -20,10 +20,11 @@ from manyarms.cli.app import (
     StudyAt,
     opened,
 )
+from manyarms.cli.boxes import numbered
 from manyarms.cli.knowledge import results_frame, results_of
 from manyarms.cli.output import answer, count, moment, new_file, place, table
 from manyarms.cli.results import tell_files
-from manyarms.cli.tables import Marks, marks, results_in, rows_of, write_csv
+from manyarms.cli.tables import Marks, extent, marks, results_in, rows_of, write_csv
 from manyarms.errors import StudyDamagedError
 from manyarms.study import Study
 from manyarms.study.copies import copied, create_from, read_copy, written_copy
@@ -93,7 +94,8 @@ def _write_study(study: Study, path: Path, force: bool) -> None:
 
 
 def _write_results(study: Study, path: Path, written_as: Marks, force: bool) -> None:
-    rows, pool = results_of(study), study.pool
+    rows = results_of(study)
+    pool = study.pool
     told = results_frame(rows, pool, written_as.decimal)
     candidates = (
         rows_of(pool, [row["id"] for row in rows]).select(pool.names) if rows else pl.DataFrame()
@@ -149,12 +151,8 @@ def import_(
         raise InputError(f"there is no file {file}; check the path")
     with create_from(study, read_copy(file)) as made:
         data = {"candidates": len(made.pool), "results": len(made.history), "events": made.n_events}
-    answer(
-        data,
-        as_json,
-        f"{place(study)}: {count(data['candidates'], 'candidate')}, "
-        f"{count(data['results'], 'result')}.",
-    )
+        what = extent(numbered(made).pool)
+    answer(data, as_json, f"{place(study)}: {what}, {count(data['results'], 'result')}.")
 
 
 def doctor(
@@ -188,7 +186,8 @@ def doctor(
         )
     kinds = Counter(event.kind for event in events)
     results = sum(len(event.payload["ids"]) for event in events if event.kind == "tell")
-    first, last = moment(events[0].time), moment(events[-1].time)
+    first = moment(events[0].time)
+    last = moment(events[-1].time)
     data = {
         "whole": True,
         "events": len(events),

@@ -81,16 +81,23 @@ class Job:
         retries: int,
         grace: float = GRACE,
     ) -> None:
-        self.id, self.token = id, token
-        self.folder, self._command, self._out = folder, command, out
-        self._timeout, self._retries, self._grace = timeout, retries, grace
+        self.id = id
+        self.token = token
+        self.folder = folder
+        self._command = command
+        self._out = out
+        self._timeout = timeout
+        self._retries = retries
+        self._grace = grace
         self._mark = uuid.uuid4().hex
         self._start()
 
     def _start(self) -> None:
         if self._out is not None:
             self._out.unlink(missing_ok=True)
-        self._started, self._process, self._problem = time.monotonic(), None, ""
+        self._started = time.monotonic()
+        self._process = None
+        self._problem = ""
         try:
             with (
                 (self.folder / "stdout").open("wb") as out,

@@ -11,11 +11,17 @@ import typer
 
 from manyarms.campaign.answers import Candidate
 from manyarms.cli.app import AsJson, Decimal, Force, InputError, Separator, StudyAt, opened
+from manyarms.cli.boxes import NumberedPoints
 from manyarms.cli.output import answer, count, moment, new_file, percent, place, shown, table
 from manyarms.cli.tables import (
+    Listed,
+    beside,
+    extent,
     free,
     id_name,
+    lines_in,
     marks,
+    names_points,
     noise_name,
     results_told,
     value_name,
@@ -23,6 +29,7 @@ from manyarms.cli.tables import (
 )
 from manyarms.errors import StateError
 from manyarms.pool.pool import Pool
+from manyarms.pool.reading import read_csv
 from manyarms.pool.stored import described
 from manyarms.study import Study
 
@@ -71,7 +78,8 @@ def status(
     """
     start = time.perf_counter()
     with opened(study) as known:
-        policy, learned = known.policy, time.perf_counter()
+        policy = known.policy
+        learned = time.perf_counter()
         policy.choose()  # pure: nothing is asked for
         seconds = {"open and learn": learned - start, "suggestion": time.perf_counter() - learned}
         data: dict[str, Any] = {
@@ -79,13 +87,16 @@ def status(
             **state_of(known, level, tolerance),
             "seconds": seconds,
         }
+        pool: Any = known.pool
+        what = extent(pool)
     lines = [
-        f"{place(study)}: {data['direction']}, {count(data['candidates'], 'candidate')}, "
+        f"{place(study)}: {data['direction']}, {what}, "
         f"{count(data['results'], 'result')}"
         f" ({data['failed']:,} failed), {len(data['pending']):,} pending"
     ]
     if data["best"]:
-        best, model = data["best"], data["model"]
+        best = data["best"]
+        model = data["model"]
         lines += [
             "",
             f"Best: {best['id']}, {shown(best['estimate'])} ({percent(level)}: "
@@ -103,12 +114,16 @@ def status(
         ]
     else:
         lines.append("No values yet: manyarms suggest, then manyarms tell.")
-    pending = [[each["id"], each["worker"], each["until"] or "no end"] for each in data["pending"]]
+    names, columns = beside(pool, [each["id"] for each in data["pending"]])
+    pending = [
+        [each["id"], *cells, each["worker"], each["until"] or "no end"]
+        for each, cells in zip(data["pending"], columns, strict=True)
+    ]
     answer(
         data,
         as_json,
         "\n".join(lines),
-        *([table(["pending", "worker", "until"], pending)] if pending else []),
+        *([table(["pending", *names, "worker", "until"], pending)] if pending else []),
     )
 
 
@@ -129,7 +144,9 @@ def state_of(study: Study, level: float, tolerance: float | None) -> dict[str, A
         ],
     }
     try:
-        best, certificate, policy = study.best(level), study.certificate(tolerance), study.policy
+        best = study.best(level)
+        certificate = study.certificate(tolerance)
+        policy = study.policy
     except StateError:  # no values yet
         return data
     data["best"] = {**plain(best), "columns": study.pool.row(best.id)}
@@ -166,11 +183,9 @@ def top(
     """
     with opened(study) as known:
         rows = [plain(each) for each in known.top(k, level)]
-    answer(
-        {"top": rows, "level": level},
-        as_json,
-        table(["id", *HEADER], (row.values() for row in rows)),
-    )
+        names, columns = beside(known.pool, [row["id"] for row in rows])
+    listed = ([*row.values(), *cells] for row, cells in zip(rows, columns, strict=True))
+    answer({"top": rows, "level": level}, as_json, table(["id", *HEADER, *names], listed))
 
 
 def history(
@@ -191,15 +206,17 @@ def history(
     """
     written_as = marks(decimal, separator)
     with opened(study) as known:
-        rows, pool = results_of(known), known.pool
+        rows = results_of(known)
+        pool = known.pool
     rows = rows if last is None else rows[-last:]
     if output is None:
         names = [name for name in RESULT if name != "noise" or has_noise(rows)]
-        answer(
-            {"results": rows},
-            as_json,
-            table(names, ([row[name] for name in names] for row in rows)),
+        more, columns = beside(pool, [row["id"] for row in rows])
+        listed = (
+            [*(row[name] for name in names), *cells]
+            for row, cells in zip(rows, columns, strict=True)
         )
+        answer({"results": rows}, as_json, table([*names, *more], listed))
         return
     with new_file(output, force) as draft:
         write_csv(results_frame(rows, pool, decimal), draft, written_as)
@@ -220,8 +237,7 @@ def results_of(study: Study) -> list[dict[str, Any]]:
             moment(event.time),
             event.payload["worker"],
         )
-        for event in study.events()
-        for id, value, noise in results_told(event)
+        for event, id, value, noise in results_told(study)
     ]
     return [dict(zip(RESULT, (i + 1, *result), strict=True)) for i, result in enumerate(told)]
 
@@ -231,7 +247,7 @@ def has_noise(rows: list[dict[str, Any]]) -> bool:
     return any(row["noise"] is not None for row in rows)
 
 
-def results_frame(rows: list[dict[str, Any]], pool: Pool, decimal: str) -> pl.DataFrame:
+def results_frame(rows: list[dict[str, Any]], pool: Listed, decimal: str) -> pl.DataFrame:
     """Results as a table; values are text, as some may be "failed"."""
     columns = {
         free("number", pool): [row["number"] for row in rows],
@@ -269,7 +285,7 @@ def predict(
     written_as = marks(decimal, separator)
     with opened(study) as known:
         rows = _predicted(known, file, level, decimal)
-        name = id_name(known.pool)
+        names = {"id": id_name(known.pool)} if isinstance(known.pool, Pool) else {}
     if output is None:
         answer(
             {"predictions": rows, "level": level},
@@ -278,9 +294,7 @@ def predict(
         )
         return
     with new_file(output, force) as draft:
-        write_csv(
-            pl.DataFrame(rows, infer_schema_length=None).rename({"id": name}), draft, written_as
-        )
+        write_csv(pl.DataFrame(rows, infer_schema_length=None).rename(names), draft, written_as)
     answer(
         {"predictions": len(rows), "written": str(output)},
         as_json,
@@ -291,7 +305,10 @@ def predict(
 def _predicted(study: Study, file: Path, level: float, decimal: str) -> list[dict[str, Any]]:
     """A row for each of the file, in its order."""
     pool = study.pool
-    frame, name = pool.read(file, decimal=decimal), id_name(pool)
+    if isinstance(pool, NumberedPoints):
+        return _predicted_points(study, pool, file, level, decimal)
+    frame = pool.read(file, decimal=decimal)
+    name = id_name(pool)
     given: list[Any] = frame[name].to_list() if name in frame.columns else [None] * len(frame)
     known = set(pool.ids.tolist())
     is_known = [id in known for id in given]
@@ -308,6 +325,31 @@ def _predicted(study: Study, file: Path, level: float, decimal: str) -> list[dic
         _, *numbers = next(found[here])
         estimate = dict(zip(("estimate", "sd", "low", "high"), map(float, numbers), strict=True))
         rows.append({"id": number if id is None else id, **estimate})
+    return rows
+
+
+def _predicted_points(
+    study: Study, pool: NumberedPoints, file: Path, level: float, decimal: str
+) -> list[dict[str, Any]]:
+    """The same of points of a box, by their numbers or by their columns."""
+    name = id_name(pool)
+    texts = {name, *pool.names}
+    frame = read_csv(file, name, texts, texts, decimal)
+    if name not in frame.columns and not names_points(frame, pool):
+        raise InputError(
+            f"{file} must have the column {name!r} or all columns of the box, got "
+            f"{', '.join(map(repr, frame.columns))[:300]}; add them"
+        )
+    lines = lines_in(file, frame, [name, "", "", ""], pool.names)
+    ids = [pool.as_id(line.where, line.id, line.point, decimal) for line in lines]
+    header = [free(each, pool) for each in ("estimate", "sd", "low", "high")]
+    rows: list[dict[str, Any]] = []
+    _, *estimates = study.predict(ids, level)
+    for id, *numbers in zip(ids, *estimates, strict=True):
+        is_new = isinstance(id, tuple)
+        columns = dict(zip(pool.names, id, strict=True)) if is_new else pool.row(id)
+        estimate = dict(zip(header, map(float, numbers), strict=True))
+        rows.append({name: None if is_new else id, **columns, **estimate})
     return rows
 
 

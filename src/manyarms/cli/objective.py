@@ -103,51 +103,64 @@ def run(
       {units}
     """
     limit = seconds(timeout, "--timeout")
+    _check_command(command, value_from)
+    with opened(study, f"{RUN}{me()}:{os.getpid()}:{uuid.uuid4().hex[:6]}", Pace().lease) as known:
+        _check_names(command, [*known.pool.names, id_name(known.pool)])
+        with (
+            tempfile.TemporaryDirectory(prefix="manyarms-") as folder,
+            _progress(known, budget) as show,
+        ):
+            loop = Loop(known, command, Path(folder), limit, retries, max_failures, show)
+            code = loop.until(jobs, budget)
+        _answer_run(known, loop, code, as_json)
+    return code
+
+
+def _check_command(command: list[str], value_from: str | None) -> None:
+    """Raise InputError where the command cannot be run so."""
     if value_from not in (None, "last-line", "file"):
         raise InputError(f"--value-from must be last-line or file, got {value_from!r}")
-    has_out = "out" in placeholders(command)
-    if has_out != (value_from == "file") and value_from is not None:
+    if value_from is not None and (value_from == "file") != ("out" in placeholders(command)):
         raise InputError(
             "--value-from file and {out} in the command go together; give both or neither"
         )
     if "{" not in command[0] and shutil.which(command[0]) is None:
         raise InputError(f"there is no program {command[0]!r}; check the command after --")
-    with opened(study, f"{RUN}{me()}:{os.getpid()}:{uuid.uuid4().hex[:6]}", Pace().lease) as known:
-        names = [*known.pool.names, id_name(known.pool)]
-        check_placeholders(command, list(dict.fromkeys([*names, "id", "out"])))
-        if not placeholders(command) - {"out"}:
-            note(
-                "remark: no {column} and no {id} in the command, so it is the same for every "
-                "candidate"
-            )
-        with (
-            tempfile.TemporaryDirectory(prefix="manyarms-") as folder,
-            _progress(known, budget) as show,
-        ):
-            loop = Loop(known, command, Path(folder), has_out, limit, retries, max_failures, show)
-            code = loop.until(jobs, budget)
-        results, values = (
-            known.history,
-            [trial.value for trial in known.history if trial.value is not None],
+
+
+def _check_names(command: list[str], names: list[str]) -> None:
+    """Raise InputError where no column fills a name in braces; remark where there is none."""
+    check_placeholders(command, list(dict.fromkeys([*names, "id", "out"])))
+    if not placeholders(command) - {"out"}:
+        note(
+            "remark: no {column} and no {id} in the command, so it is the same for every candidate"
         )
-        best = known.best() if values else None
-        data = {
-            "told": loop.n_told,
-            "failed": loop.n_failed,
-            "results": len(results),
-            "ended": loop.ended,
+
+
+def _answer_run(study: Study, loop: "Loop", code: int, as_json: bool) -> None:
+    """Say what a run told, why it ended, and what is best now."""
+    data: dict[str, Any] = {
+        "told": loop.n_told,
+        "failed": loop.n_failed,
+        "results": len(study.history),
+        "ended": loop.ended,
+        "best": None,
+    }
+    text = told(loop.n_told, loop.n_failed, len(study.history))
+    if code != FAILING:
+        text += f" Ended: {loop.ended}."
+    if any(trial.value is not None for trial in study.history):
+        best = study.best()
+        data["best"] = {
+            "id": best.id,
+            "estimate": best.mean,
+            "low": best.low,
+            "high": best.high,
         }
-        data["best"] = (
-            None
-            if best is None
-            else {"id": best.id, "estimate": best.mean, "low": best.low, "high": best.high}
-        )
-    ended = "" if code == FAILING else f" Ended: {loop.ended}."
-    text = told(loop.n_told, loop.n_failed, len(results))
-    answer(data, as_json, text + ended + (f" Best: {best.id}, {shown(best.mean)}." if best else ""))
+        text += f" Best: {best.id}, {shown(best.mean)}."
+    answer(data, as_json, text)
     if code == FAILING:
         note(f"error: {loop.ended}")
-    return code
 
 
 class Loop:
@@ -158,21 +171,24 @@ class Loop:
         study: Study,
         command: list[str],
         folder: Path,
-        has_out: bool,
         timeout: float | None,
         retries: int,
         max_failures: int,
         show: Callable[[str], None],
         pace: Pace = Pace(),
     ) -> None:
-        self._study, self._command, self._folder, self._has_out = study, command, folder, has_out
-        self._timeout, self._retries, self._max_failures = timeout, retries, max_failures
+        self._study = study
+        self._command = command
+        self._has_out = "out" in placeholders(command)
+        self._folder = folder
+        self._timeout = timeout
+        self._retries = retries
+        self._max_failures = max_failures
         self._shown_by = show
         self._pace = pace
         self._running: list[Job] = []
-        self._failures: list[
-            Job
-        ] = []  # since the last value: told once the command is known to work
+        # Since the last value: told once the command is known to work.
+        self._failures: list[Job] = []
         self._renewed = time.monotonic()
         self.n_told = self.n_failed = 0
         self.ended = ""

@@ -9,15 +9,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from manyarms.cli.app import InputError
 from manyarms.errors import StudyStorageError
 from manyarms.study.location import as_location
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 LAST_MOMENT = 253_402_300_799.0
 """The end of the year 9999, after which Python has no dates."""
@@ -25,18 +24,23 @@ WIDE = 240
 """Columns of output that goes to a file or a pipe."""
 
 
-def answer(data: dict[str, Any], as_json: bool, *shown: str | Table) -> None:
+def answer(data: dict[str, Any], as_json: bool, *shown: "str | Table") -> None:
     """The answer of a command: `data` as JSON, or what is shown to people."""
     if as_json:
         print(json.dumps(_plain(data), ensure_ascii=False, indent=2, default=str))
         return
-    console = Console(
-        markup=False, highlight=False, emoji=False, width=None if sys.stdout.isatty() else WIDE
-    )
     for part in shown:
-        console.print(
-            Text(part) if isinstance(part, str) else part, soft_wrap=isinstance(part, str)
-        )
+        if isinstance(part, str):
+            print(printable(part))
+        else:
+            _print_table(part)
+
+
+def _print_table(part: "Table") -> None:
+    from rich.console import Console  # noqa: PLC0415  only tables need it
+
+    width = None if sys.stdout.isatty() else WIDE
+    Console(markup=False, highlight=False, emoji=False, width=width).print(part)
 
 
 def note(text: str) -> None:
@@ -44,8 +48,11 @@ def note(text: str) -> None:
     print(printable(text), file=sys.stderr)
 
 
-def table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> Table:
+def table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> "Table":
     """Rows for people; numbers are aligned at the right."""
+    from rich.table import Table  # noqa: PLC0415  as above
+    from rich.text import Text  # noqa: PLC0415
+
     cells = [list(row) for row in rows]
     made = Table(box=None, pad_edge=False, header_style="bold")
     for i, name in enumerate(header):

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from manyarms.cli.output import count, percent, shown
+from manyarms.cli.tables import beside
 from manyarms.errors import StateError
 from manyarms.study import Study
 
@@ -73,7 +74,7 @@ def page(
             )
             for figure in figures
         ),
-        *_pending(state["pending"]),
+        *_pending(study, state["pending"]),
         _section("Candidates", _table(["column", "type"], study.pool.columns.items())),
     ]
     return (
@@ -130,9 +131,14 @@ def _known(
     ]
 
 
-def _pending(pending: Sequence[dict[str, Any]]) -> list[str]:
-    rows = [[each["id"], each["worker"], each["until"] or "no end"] for each in pending]
-    return [_section("Pending", _table(["candidate", "worker", "until"], rows))] if rows else []
+def _pending(study: Study, pending: Sequence[dict[str, Any]]) -> list[str]:
+    names, columns = beside(study.pool, [each["id"] for each in pending])
+    rows = [
+        [each["id"], *cells, each["worker"], each["until"] or "no end"]
+        for each, cells in zip(pending, columns, strict=True)
+    ]
+    header = ["candidate", *names, "worker", "until"]
+    return [_section("Pending", _table(header, rows))] if rows else []
 
 
 def _section(title: str, body: str) -> str:

@@ -80,7 +80,8 @@ def suggest(
     [bold]Example:[/bold]
       manyarms suggest lab.db -n 8 -o next.csv
     """
-    written_as, time = marks(decimal, separator), seconds(lease, "--lease")
+    written_as = marks(decimal, separator)
+    time = seconds(lease, "--lease")
     with opened(study, worker) as known:
         if output is None:
             ids = known.pending if again else known.ask(n, lease=time)
@@ -212,16 +213,15 @@ def _are_files(what: list[str]) -> bool:
 
 def tell_files(study: Study, files: list[Told], again: bool, as_json: bool) -> None:
     """Tell the results of files, at once; those that the study has only where `again` says so."""
-    rows, n_empty = (
-        [row for file in files for row in file.rows],
-        sum(file.n_empty for file in files),
-    )
+    rows = [row for file in files for row in file.rows]
+    n_empty = sum(file.n_empty for file in files)
     new = rows if again else _unknown(study, rows)
     if new:
         token = None if again else _token(rows, new)
         noise = [row.noise for row in new] if any(row.noise is not None for row in new) else None
         study.tell([row.id for row in new], [row.value for row in new], noise=noise, token=token)
-    n_failed, total = sum(row.value is FAILED for row in new), len(study.history)
+    n_failed = sum(row.value is FAILED for row in new)
+    total = len(study.history)
     data = {
         "told": len(new),
         "failed": n_failed,
@@ -245,9 +245,8 @@ def _unknown(study: Study, rows: list[Row]) -> list[Row]:
     # By candidate and value, the events that brought it; a row takes the first after its batch, and
     # no other row takes that again.
     numbers_of = defaultdict(list)
-    for event in study.events():
-        for id, value, _ in results_told(event):
-            numbers_of[id, FAILED if value is None else value].append(event.number)
+    for event, id, value, _ in results_told(study):
+        numbers_of[id, FAILED if value is None else value].append(event.number)
     new = []
     for row in rows:
         numbers = numbers_of[row.id, row.value]

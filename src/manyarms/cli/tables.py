@@ -1,7 +1,7 @@
 """Tables between a study and a spreadsheet: candidates out, results in."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,12 +9,14 @@ import polars as pl
 
 from manyarms.campaign.trials import FAILED, CandidateId
 from manyarms.cli.app import InputError
+from manyarms.cli.boxes import NumberedPoints
+from manyarms.cli.output import count
 from manyarms.errors import UnknownArmError
 from manyarms.numbers import LARGEST
 from manyarms.pool.pool import Pool
 from manyarms.pool.reading import read_csv
 from manyarms.pool.stored import described
-from manyarms.study import Event
+from manyarms.study import Event, Study
 
 FAILURES = ("failed", "fail", "failure", "error", "crashed")
 """What stands for a trial that failed in place of its value, in any case."""
@@ -29,6 +31,17 @@ class Row(NamedTuple):
     noise: float | None  # standard deviation of the value, where the file says it
 
 
+class Line(NamedTuple):
+    """A line of a file, as text."""
+
+    where: str
+    id: str | None
+    value: str | None
+    noise: str | None
+    batch: str | None
+    point: tuple[str | None, ...]  # the columns of a box
+
+
 class Told(NamedTuple):
     """What a file says: results, and how many rows have no value yet."""
 
@@ -36,34 +49,43 @@ class Told(NamedTuple):
     n_empty: int
 
 
-def id_name(pool: Pool) -> str:
+Listed = Pool | NumberedPoints
+"""What a study chooses among, as it is listed."""
+
+
+def own_id(pool: Listed) -> str | None:
+    """The column of ids that a table came with."""
+    return None if isinstance(pool, NumberedPoints) else described(pool)["id"]
+
+
+def id_name(pool: Listed) -> str:
     """Of the column of ids in files; pools without one have the row numbers as "id"."""
-    return described(pool)["id"] or free("id", pool)
+    return own_id(pool) or free("id", pool)
 
 
-def value_name(pool: Pool) -> str:
+def value_name(pool: Listed) -> str:
     """Of the column to be filled in."""
     return free("value", pool)
 
 
-def noise_name(pool: Pool) -> str:
+def noise_name(pool: Listed) -> str:
     """Of the column of standard deviations, which may be missing."""
     return free("noise", pool)
 
 
-def batch_name(pool: Pool) -> str:
+def batch_name(pool: Listed) -> str:
     """Of the column that says when a candidate was suggested."""
     return free("batch", pool)
 
 
-def free(name: str, pool: Pool) -> str:
+def free(name: str, pool: Listed) -> str:
     """A name that no column of the table has."""
-    while name in pool.names or name == described(pool)["id"]:
+    while name in pool.names or name == own_id(pool):
         name += "_"
     return name
 
 
-def as_ids(pool: Pool, texts: list[str]) -> list[CandidateId]:
+def as_ids(pool: Listed, texts: list[str]) -> list[CandidateId]:
     """Ids as they are typed, in the type that the pool has; UnknownArmError where one is not
     there."""
     ids = typed_ids(pool, texts)
@@ -71,7 +93,7 @@ def as_ids(pool: Pool, texts: list[str]) -> list[CandidateId]:
     return ids
 
 
-def typed_ids(pool: Pool, texts: list[str]) -> list[Any]:
+def typed_ids(pool: Listed, texts: list[str]) -> list[Any]:
     """Ids in the type that the pool has, whether they are there or not."""
     return list(texts) if pool.ids.dtype == object else [_number(text) for text in texts]
 
@@ -130,60 +152,109 @@ def _advice(plain: str, decimal: str, otherwise: str) -> str:
     )
 
 
-def results_in(path: Path, pool: Pool, value: str | None, noise: str | None, decimal: str) -> Told:
+def results_in(
+    path: Path, pool: Listed, value: str | None, noise: str | None, decimal: str
+) -> Told:
     """The results in a CSV file; `value` and `noise` are the names of columns, where they are not
     the usual ones."""
     names = id_name(pool), value or value_name(pool), noise or noise_name(pool), batch_name(pool)
-    frame = read_csv(path, names[0], set(names), set(names), decimal)
-    lacking = [
-        name for name in (*names[:2], *([noise] if noise else [])) if name not in frame.columns
-    ]
-    if lacking:
+    columns = pool.names if isinstance(pool, NumberedPoints) else []
+    texts = {*names, *columns}
+    frame = read_csv(path, names[0], texts, texts, decimal)
+    needed = [names[1], *([noise] if noise else [])]
+    if not names_points(frame, pool):
+        needed = [names[0], *needed]
+    if not set(needed) <= set(frame.columns):
+        instead = f" (or in place of {names[0]!r} all columns of the box)" if columns else ""
         raise InputError(
-            f"{path} must have the columns {names[0]!r} and "
-            f"{names[1]!r}{f' and {noise!r}' if noise else ''}, "
+            f"{path} must have the columns {' and '.join(map(repr, needed))}{instead}, "
             f"got {', '.join(map(repr, frame.columns))[:300]}; --value names another column of "
             "values"
         )
-    columns = [frame[name] if name in frame.columns else [None] * len(frame) for name in names]
-    rows = [(f"{path}, row {i + 2}", *cells) for i, cells in enumerate(zip(*columns, strict=True))]
-    for where, id, text, *_ in rows:
-        if id is None and text is not None:
-            raise InputError(f"{where}: a value {text[:60]!r} without an id; fill in {names[0]!r}")
-    rows = [row for row in rows if row[1] is not None]
-    ids = _ids_in(pool, rows)
+    lines = lines_in(path, frame, names, columns)
+    lines = [line for line in lines if any(cell is not None for cell in (*line[1:3], *line.point))]
     told = []
-    for id, (where, _, text, sd, number) in zip(ids, rows, strict=True):
-        if text is not None and text.strip():
-            there = f"{where} ({id!r})"
+    for id, line in zip(_ids_in(pool, lines, names[0], decimal), lines, strict=True):
+        if not _is_blank(line.value):
+            there = f"{line.where} ({id!r})"
             told.append(
                 Row(
                     id,
-                    as_value(text, decimal, there),
-                    _batch(number, where, names[3]),
-                    as_noise(sd, decimal, there),
+                    as_value(line.value or "", decimal, there),
+                    _batch(line.batch, line.where, names[3]),
+                    as_noise(line.noise, decimal, there),
                 )
             )
-    return Told(told, len(rows) - len(told))
+    return Told(told, len(lines) - len(told))
 
 
-def _ids_in(pool: Pool, rows: list[Any]) -> list[CandidateId]:
-    """The ids of rows; UnknownArmError names the first row whose id is not there."""
-    ids = typed_ids(pool, [id for _, id, *_ in rows])
+def names_points(frame: pl.DataFrame, pool: Listed) -> bool:
+    """Whether a table has all columns of a box."""
+    return isinstance(pool, NumberedPoints) and set(pool.names) <= set(frame.columns)
+
+
+def lines_in(
+    path: Path, frame: pl.DataFrame, names: Sequence[str], columns: Sequence[str]
+) -> list[Line]:
+    """The lines of a table, given the names of these cells and the columns of a box."""
+    cells = [
+        frame[name].to_list() if name in frame.columns else [None] * len(frame)
+        for name in (*names, *columns)
+    ]
+    return [
+        Line(f"{path}, row {i + 2}", id, value, noise, batch, tuple(point))
+        for i, (id, value, noise, batch, *point) in enumerate(zip(*cells, strict=True))
+    ]
+
+
+def _ids_in(pool: Listed, lines: list[Line], name: str, decimal: str) -> list[Any]:
+    """The candidates of lines; an error names the first line whose candidate is not there."""
+    if isinstance(pool, NumberedPoints):
+        return [
+            None if _is_blank(line.value) else pool.as_id(line.where, line.id, line.point, decimal)
+            for line in lines
+        ]
+    for line in lines:
+        if line.id is None:
+            value = (line.value or "")[:60]
+            raise InputError(f"{line.where}: a value {value!r} without an id; fill in {name!r}")
+    ids = typed_ids(pool, [line.id or "" for line in lines])
     try:
         pool.positions(ids)
     except UnknownArmError as error:
-        where = rows[ids.index(error.fields["id"])][0]
+        where = lines[ids.index(error.fields["id"])].where
         raise UnknownArmError(f"{where}: {error}") from None
     return ids
 
 
-def results_told(event: Event) -> Iterator[tuple[CandidateId, float | None, float | None]]:
-    """Candidate, value (None: failed) and noise (None: not told) of every result that an event
-    brought."""
-    if event.kind == "tell":
-        ids, told = event.payload["ids"], event.payload
-        yield from zip(ids, told["values"], told.get("noise", [None] * len(ids)), strict=True)
+def _is_blank(text: str | None) -> bool:
+    return text is None or not text.strip()
+
+
+class LoggedResult(NamedTuple):
+    """A result as the log has it."""
+
+    event: Event
+    id: CandidateId
+    value: float | None  # None: failed
+    noise: float | None  # None: not told
+
+
+def results_told(study: Study) -> list[LoggedResult]:
+    """Every result that a study was told, oldest first."""
+    results = []
+    for event in study.events():
+        if event.kind == "tell":
+            told = event.payload
+            ids = told["ids"]
+            noise = told.get("noise", [None] * len(ids))
+            for id, value, sd in zip(ids, told["values"], noise, strict=True):
+                results.append(LoggedResult(event, id, value, sd))
+    pool: Any = study.pool
+    if not isinstance(pool, NumberedPoints):
+        return results
+    numbers = pool.numbers([result.id for result in results])
+    return [result._replace(id=id) for result, id in zip(results, numbers, strict=True)]
 
 
 def _batch(text: str | None, where: str, name: str) -> int:
@@ -197,7 +268,7 @@ def _batch(text: str | None, where: str, name: str) -> int:
     return int(text)
 
 
-def rows_of(pool: Pool, ids: list[CandidateId]) -> pl.DataFrame:
+def rows_of(pool: Listed, ids: list[CandidateId]) -> pl.DataFrame:
     """Candidates as they came, ids first."""
     rows = [{id_name(pool): id, **row} for id, row in zip(ids, pool.rows(ids), strict=True)]
     return pl.DataFrame(rows, infer_schema_length=None)
@@ -230,3 +301,18 @@ def write_csv(frame: pl.DataFrame, path: Path, marks: Marks) -> None:
     flat = frame.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join("") for name in lists)
     comma = marks.decimal == ","
     flat.write_csv(path, separator=marks.separator, decimal_comma=comma, include_bom=comma)
+
+
+def beside(pool: Listed, ids: Sequence[Any]) -> tuple[list[str], list[list[Any]]]:
+    """What stands beside ids in tables: of a box the columns of its points; of a table, which may
+    have many, nothing."""
+    if not isinstance(pool, NumberedPoints):
+        return [], [[] for _ in ids]
+    return pool.names, [list(row.values()) for row in pool.rows(list(ids))]
+
+
+def extent(pool: Listed) -> str:
+    """How much there is to choose among, in words."""
+    if isinstance(pool, NumberedPoints):
+        return f"a box of {count(len(pool.names), 'column')}, {count(len(pool), 'point')} so far"
+    return count(len(pool), "candidate")

@@ -294,7 +294,11 @@ class Box:
         ArmsError
             A point is not of this box.
         """
-        values = [self._values(point) for point in self.points(points)]
+        return self.rows([self._values(point) for point in self.points(points)])
+
+    def rows(self, values: Sequence[Sequence[Any]]) -> Array:
+        """Rows (n, d) of points that were checked, each as its values in the order of the
+        columns."""
         if not values:
             return np.zeros((0, self.dimension))
         columns = zip(self.columns, zip(*values, strict=True), strict=True)

@@ -6,7 +6,7 @@ observe:  arm, reward → belief (W grows) → evidence; the scores follow
 """
 
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -121,10 +121,10 @@ class Policy:
         )
         # Observations without a noise of their own weigh ω = 1: ξ = √λ unless it is given.
         self.noise = float(np.sqrt(self.regularization))
-        self._noise_variance = self.regularization  # √λ squared is not λ in float64
+        self.noise_variance = self.regularization  # √λ squared is not λ in float64
         if noise is not None:
             self.noise = real(noise, "noise", "a positive standard deviation", above=0)
-            self._noise_variance = self.noise**2
+            self.noise_variance = self.noise**2
         self.confidence = as_radius(confidence)
         check_noise(self.confidence, self.noise)
         self.rule = rule
@@ -187,10 +187,10 @@ class Policy:
         UnknownArmError
             A number names no arm.
         """
-        batch = self._batch(arms, rewards, noise)
-        return self._learn(batch, record) if len(batch.rows) else Record.nothing()
+        batch = self.batch_of(arms, rewards, noise)
+        return self.learn(batch, record) if len(batch.rows) else Record.nothing()
 
-    def _learn(self, batch: Batch, record: Record | None = None) -> Record:
+    def learn(self, batch: Batch, record: Record | None = None) -> Record:
         """Observe a batch of arms by number, or of rows by value."""
         state = self._state
         with self.stats.timed("observations"):
@@ -211,7 +211,7 @@ class Policy:
             self._supposed_cache = None  # what was supposed was supposed before this
         return step.record
 
-    def _batch(self, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None) -> Batch:
+    def batch_of(self, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None) -> Batch:
         """Observations, checked."""
         by_value = is_rows(arms)
         if by_value:
@@ -222,7 +222,7 @@ class Policy:
             numbers = self._numbers(arms)
         n = len(numbers)
         values = as_rewards(rewards, n)
-        weights = as_weights(noise, n, self._noise_variance)
+        weights = as_weights(noise, n, self.noise_variance)
         if not by_value:
             if n > 1:
                 numbers, values, weights = by_arm(numbers, values, weights)
@@ -330,14 +330,14 @@ class Policy:
             known = self._supposed_cache
             # One who asks again, with what was chosen pending too, goes on from there.
             if known is not None and known.begins(standing, outstanding):
-                view = view._replace(scores=known.scores, number=len(outstanding))
+                view = replace(view, scores=known.scores, number=len(outstanding))
                 supposed = outstanding[len(known.arms) :]
         while len(chosen) != n:
             if batch is not None and not batch.goes_on(supposed):
                 return
             if len(supposed):
                 scores = view.scores.supposing(supposed) if self.chooser.looks else view.scores
-                view = view._replace(scores=scores, number=len(outstanding) + len(chosen))
+                view = replace(view, scores=scores, number=len(outstanding) + len(chosen))
             arm = self.chooser.pick(view)
             chosen.append(arm)
             supposed = np.array(chosen[-1:])

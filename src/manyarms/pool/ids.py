@@ -93,7 +93,8 @@ class Ids:
         return self.array[order], order
 
     def _unknown(self, id: Any) -> UnknownArmError:
-        strings, example = self.are_strings, plain(self.array[0])
+        strings = self.are_strings
+        example = plain(self.array[0])
         expected = "strings" if strings else "whole numbers"
         if isinstance(id, str) == strings and (
             strings or (isinstance(id, Integral) and not isinstance(id, bool))

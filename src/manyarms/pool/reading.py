@@ -8,7 +8,6 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 
@@ -250,6 +249,8 @@ def _said(error: Exception) -> str:
 def read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels], dict[str, Declared]]:
     """The table, the levels of ordered columns that polars does not know as such, and types
     likewise."""
+    import narwhals as nw  # noqa: PLC0415  only data frames need it
+
     check_threads()
     try:
         native = nw.from_native(frame)
@@ -287,7 +288,7 @@ def read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels], dict[str, D
     return table, {name: found for name, found in levels.items() if found}, types
 
 
-def _unreadable(frame: "nw.DataFrame[Any]") -> str:
+def _unreadable(frame: Any) -> str:
     """Names the first column that polars cannot hold."""
     for name in frame.columns:
         try:

@@ -49,7 +49,8 @@ def bytes_of(pool: Pool, index: int) -> bytes:
         )
     check_threads()
     sizes = [len(frame) for frame in pool.parts.tables]
-    start, frame = sum(sizes[:index]), pool.parts.tables[index]
+    start = sum(sizes[:index])
+    frame = pool.parts.tables[index]
     ids = pool.ids[start : start + len(frame)]
     named = pl.Series(_free(frame), ids.tolist() if ids.dtype == object else ids)
     file = io.BytesIO()

@@ -21,8 +21,9 @@ from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.proposers import Learner
 from manyarms.campaign.trials import CandidateId, Forecast
 from manyarms.errors import StudyDamagedError, StudyStorageError
+from manyarms.machine import uncollected
 from manyarms.study.learning import Resume, StepsTaken, learn
-from manyarms.study.log import LEARNING, START, Event, Head, uncollected
+from manyarms.study.log import LEARNING, START, Event, Head
 from manyarms.study.replay import Replay
 from manyarms.study.signals import deferred, interruptible
 from manyarms.study.snapshot import EVERY, resume, take

@@ -56,8 +56,10 @@ class Study:
     """
 
     def __init__(self, store: EventStore, worker: str | None, lease: float | None) -> None:
-        self.worker, self.lease = _worker(worker), _lease(lease)
-        self._store, self._replica = store, Replica(store)
+        self.worker = _worker(worker)
+        self.lease = _lease(lease)
+        self._store = store
+        self._replica = Replica(store)
 
     @classmethod
     def create(
