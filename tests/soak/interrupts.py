@@ -48,6 +48,7 @@ def interrupts(where: str | Path, number: int, processes: int, seed: int = 0) ->
     total = Interrupted(0, 0, 0, 0, 0, 0.0)
     location = at(where, "interrupts")
     study = ma.Study.create(location, pool())
+    study.tell(0, [0.0])  # so that there is a best one
     for process in range(processes):
         gaps = _gaps(rng, number // processes)
         found = _one(study, location, process, gaps)
