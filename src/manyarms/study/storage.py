@@ -273,7 +273,8 @@ class EventStore:
             if not path.parent.is_dir():
                 raise StudyError(f"there is no directory {path.parent}", "make it first")
             if path.is_file():  # empty, or of a creation that was interrupted
-                path.chmod(OWN)
+                if not _size(path):
+                    path.chmod(OWN)
             else:
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWN))
         except OSError as error:
