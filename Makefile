@@ -50,7 +50,8 @@ experiments: $(READY)  ## every system on one runner: docs/experiments (hours)
 
 soak: $(READY)  ## what must never happen to a study, thousands of times: docs/reliability.md (about an hour)
 	cd tests && for what in \
-	    "kills --kills 1000 --where disk" "kills --kills 1000 --where postgresql" \
+	    "kills --kills 10000 --where disk" "kills --kills 1000 --where postgresql" \
+	    "interrupts --interrupts 2000 --processes 40" "interrupts --interrupts 200 --processes 8 --where postgresql" \
 	    "writers --processes 64 --tells 1000" "writers --processes 16 --tells 200 --where postgresql" \
 	    "damage --cuts all --flips 10000" disk; \
 	do echo "soak.$$what"; $(abspath $(BIN))/python -m soak.$$what || exit 1; done

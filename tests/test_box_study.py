@@ -316,3 +316,19 @@ def test_encoding_many_is_encoding_each():
     np.testing.assert_array_equal(
         box.encode(points), np.vstack([box.encode(point) for point in points])
     )
+
+
+@pytest.mark.postgres
+def test_a_box_in_a_database(server):
+    location = f"{server}#a_box"
+    study = ma.Study.create(location, ma.Box(**MIXED), seed=0)
+    optimizer = ma.Optimizer(ma.Box(**MIXED), seed=0)
+    for _ in range(10):
+        (point,) = study.ask()
+        assert optimizer.ask() == [point]
+        for each in (study, optimizer):
+            each.tell(point, value(point))
+    again = ma.Study.open(location)
+    assert again.ask(2) == optimizer.ask(2)
+    for each in (study, again):
+        each.close()

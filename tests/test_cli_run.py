@@ -130,7 +130,7 @@ def is_gone(process):
 def loop(study, folder, script, timeout=None, **pace):
     """The loop of a run, with a study of one's own and other waiting times."""
     command = ["sh", "-c", script, "objective", "{x}"]
-    return Loop(study, command, folder, False, timeout, 0, 10, print, Pace(**pace))
+    return Loop(study, command, folder, timeout, 0, 10, print, Pace(**pace))
 
 
 @pytest.mark.slow
@@ -229,7 +229,9 @@ def program(lab, *options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], ids=lambda n: n.name
+)
 def test_ctrl_c_ends_children_gives_candidates_back_and_the_same_line_goes_on(lab, folder, number):
     hang = f"sleep 100 & echo $! > {folder}/$$.pid; wait"
     script = f"if [ $(ls {folder} | grep -c done) -ge 2 ]; then {hang}; fi; touch {folder}/$$.done; echo $1"
@@ -247,6 +249,57 @@ def test_ctrl_c_ends_children_gives_candidates_back_and_the_same_line_goes_on(la
     assert not ma.Study.open(lab).pending
     assert all(is_gone(int(path.read_text())) for path in folder.glob("*.pid"))
     assert run(lab, "echo $1", "--budget", 12).data["results"] == 12
+
+
+def waited_for(condition):
+    end = time.monotonic() + 60
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert condition()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="children are found in /proc")
+def test_children_in_sessions_of_their_own_are_ended_too(lab, folder):
+    """Also one whose parent has ended, and one whose environment was emptied."""
+    began = f"echo $$ > {folder}/$0.pid; exec sleep 100"
+    script = (
+        f"setsid sh -c '{began}' one & (setsid sh -c '{began}' two &); "
+        f"env -i setsid sh -c '{began}' three & wait"
+    )
+    running = program(lab, "--", "sh", "-c", script, "objective", "{x}")
+    waited_for(lambda: len([file for file in folder.glob("*.pid") if file.read_text()]) == 3)
+    running.send_signal(signal.SIGHUP)
+    running.send_signal(signal.SIGHUP)  # a shell and the terminal both send one
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    assert all(is_gone(int(path.read_text())) for path in folder.glob("*.pid"))
+    assert not ma.Study.open(lab).pending
+
+
+@pytest.mark.slow
+def test_a_run_that_ignores_a_closed_terminal_goes_on(lab, folder):
+    command = ["sh", "-c", f"touch {folder}/started; sleep 1; echo $0", "{x}"]
+    running = subprocess.Popen(
+        [
+            "nohup",
+            sys.executable,
+            "-m",
+            "manyarms.cli",
+            "run",
+            lab,
+            "--budget",
+            "1",
+            "--",
+            *command,
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    waited_for((folder / "started").exists)
+    running.send_signal(signal.SIGHUP)
+    assert running.wait(timeout=60) == 0
+    assert len(told(lab)) == 1
 
 
 @pytest.mark.slow

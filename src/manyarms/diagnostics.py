@@ -175,7 +175,7 @@ def sketch_accuracy(policy: HasEvidence) -> SketchAccuracy:
         The posterior is exact.
     """
     evidence = policy.evidence
-    if evidence.guarantee == "exact":
+    if evidence.guarantee == "exact":  # η = 0 would be true, and say nothing
         raise ParameterError(f"only a sketch has an accuracy, the posterior of {policy!r} is exact")
     if not evidence.n_observations:
         raise StateError("no arm was observed yet: call observe() first")

@@ -264,6 +264,7 @@ class _Bar:
         self._pick = max if direction == "maximize" else min
         self._best: float | None = None
         best = TextColumn("best {task.fields[best]}")
+        # On standard error: what a program prints stays its own.
         times = TimeElapsedColumn(), TimeRemainingColumn()
         self._progress = Progress(
             BarColumn(), MofNCompleteColumn(), *times, best, console=Console(stderr=True)

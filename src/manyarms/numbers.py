@@ -34,7 +34,7 @@ def real(
         try:
             number = float(value)
         except OverflowError:
-            number = np.inf
+            number = np.inf  # a whole number beyond float64 is refused below
         if np.isfinite(number) and above < number < below and number >= at_least:
             return number
     raise error("{option} must be {expected}, got {got}", option=name, expected=meaning, got=value)

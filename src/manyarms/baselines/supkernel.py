@@ -117,6 +117,7 @@ class LevelledBelief(ExactBelief):
 
         variances : (S, n) σ² of n arms on each level.
         """
+        # argmax finds the first True: the first level at which the arm is wide.
         wide = self.beta * np.sqrt(variances) > self.limits[:, None]
         return np.where(wide.any(axis=0), wide.argmax(axis=0), -1)
 
@@ -156,6 +157,7 @@ class LevelScores(ExactScores):
     def supposing(self, positions: Indices) -> "LevelScores":
         """If these arms were pulled once more each, each joining its own level."""
         levels = list(self.levels)
+        # One after another: what the first joins may be narrow enough for the second.
         for i in positions:
             at = np.array([i])
             variances = np.array([level.moments(at)[1] for level in levels])

@@ -102,7 +102,7 @@ def top(campaign: Campaign, k: int, level: float) -> list[Candidate]:
     if gone.all():
         return []
     arms = campaign.proposer.leading(ledger, campaign.model, k, gone)
-    # An arm may stand for several candidates: so k arms are enough, and some may be too many.
+    # An arm may stand for several candidates: k arms have k candidates at least.
     found: list[int] = []
     for arm in arms.tolist():
         members = ledger.candidates.members(arm)
@@ -148,6 +148,7 @@ def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
     gone = _no_rivals(found, best)
     arm = int(found.ledger.candidates.arm_of[best])
     rival = arm if gone.all() else found.proposer.rival(found.ledger, found.model, width, gone)
+    # No other is above the rival's upper bound, nor the recommended one below its lower bound.
     mean, low, high = _intervals(found, np.array([arm, rival]), width)
     if _is_exact(campaign):
         mean[0] = low[0] = high[0] = campaign.ledger.sign * _means(campaign, np.array([best]))[0]
@@ -295,6 +296,7 @@ def _predicted(campaign: Campaign, positions: Indices, level: float) -> Predicti
     sign = campaign.ledger.sign
     arms = campaign.ledger.candidates.arm_of[positions]
     predicted = model.predict(arms)
+    # The map from rewards to values is not straight: one deviation either way, halved.
     _, less, more = model.in_values(*predicted, 1.0)
     found = model.in_values(*predicted, _quantile(level))
     mean, *ends = (np.clip(sign * each, *model.settings.bounds) for each in found)

@@ -165,7 +165,7 @@ def accuracy(policy: Any) -> float | None:
     """
     if guarantee_of(policy) == "none":
         return None
-    eta = float(policy.evidence.eta)
+    eta = float(policy.evidence.eta)  # statement 1 of docs/theory.md
     return (eta + sqrt(eta**2 + 4 * eta)) / 2
 
 

@@ -102,7 +102,7 @@ class Ledger:
     def begun(cls, candidates: CandidateTable, seed: int, sign: float, most: float) -> "Ledger":
         """Nothing was asked yet."""
         n = len(candidates)
-        order = np.random.default_rng([seed, 1]).permutation(n)
+        order = np.random.default_rng([seed, 1]).permutation(n)  # 1: not what policies draw from
         return cls(candidates, Outcomes.none(n), order, seed, sign, most)
 
     # What happens
@@ -181,7 +181,8 @@ class Ledger:
     def renewed(self, worker: str, until: float | None) -> "Ledger":
         """What a worker is trying has time until then."""
         pending = (
-            each._replace(until=until) if each.worker == worker else each for each in self.pending
+            Pending(each.position, worker, until, each.forecast) if each.worker == worker else each
+            for each in self.pending
         )
         return self._with_pending(tuple(pending))
 
@@ -208,6 +209,7 @@ class Ledger:
         """The table has grown; nothing is known of the new candidates."""
         n = len(candidates)
         n_new = n - len(self.candidates)
+        # Behind the others: who was to come next still is.
         more = np.random.default_rng([self.seed, n]).permutation(n_new)
         order = np.concatenate([self.order, n - n_new + more])
         outcomes = replace(self.outcomes, n=n)

@@ -16,7 +16,7 @@ import numpy as np
 
 from manyarms.arms.array import Checked, as_rows
 from manyarms.beliefs.base import Record
-from manyarms.beliefs.frozen import Frozen, Inserted
+from manyarms.beliefs.frozen import Frozen
 from manyarms.beliefs.packing import Arrays, packed, unpacked
 from manyarms.campaign.fitting import LEAST_NOISE, MOST, NOISE_PRIOR, Fit, Shape, Summary, fit
 from manyarms.campaign.trials import Results
@@ -40,9 +40,6 @@ EXACT = 1e-10
 rounding stays harmless."""
 TINY = 1e-100
 """Standard deviation whose inverse square is finite."""
-LARGEST = 2048
-"""Inducing arms of a learned kernel, at most: a rough one has more directions than can be kept, and
-2,048 take 32 MB."""
 SIZE_GROWTH = 1.05
 """A size is taken when there are so many times more results than at the last: the effective
 dimension costs O(m³)."""
@@ -517,8 +514,6 @@ def _policy(
         "seed": np.random.default_rng([settings.seed, number]),
         **settings.options,
     }
-    if settings.learns and settings.policy is BKB:
-        options.setdefault("rule", Inserted(most=LARGEST))
     if not settings.learns and "regularization" in settings.options:
         options["noise"] = float(
             np.sqrt(regularization)

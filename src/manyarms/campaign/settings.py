@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from manyarms.beliefs.frozen import Inserted
 from manyarms.campaign.fitting import Fixed, Mixed, Shape
 from manyarms.campaign.model import BOX, TABLE, Settings
 from manyarms.domains.box import Box
@@ -29,6 +30,9 @@ BOX_RADIUS = Constant(2.0)
 MAXIMISER = MultiStart(raw=256, starts=2, steps=15)
 """Less thorough than that of `DomainBKB`, and cheaper: regrets could not be told apart
 (docs/optimizer.md)."""
+MOST_INDUCING = 2048
+"""Inducing arms of a learned kernel, at most: a rough one has more directions than can be kept, and
+2,048 take 32 MB."""
 
 Direction = Literal["maximize", "minimize"]
 
@@ -119,9 +123,11 @@ def as_settings(
         options = {"maximiser": MAXIMISER, **options}
     made = partial(_over, space, policy) if isinstance(space, Box) else policy
     shape, fixed = _shape(kernel, space)
-    learns = not (fixed and noise is not None)
+    learns = not (fixed and noise is not None)  # only then are units those of the values
     if noise is None and as_most(repeats) == 1:
         noise = 0.0  # who asks for each value once takes it for the true one
+    if learns and policy in (BKB, DomainBKB):
+        options = {"rule": Inserted(most=MOST_INDUCING), **options}
     schedule = BOX if is_box else TABLE
     number = as_seed(seed)
     limits = as_bounds(bounds)
@@ -130,6 +136,7 @@ def as_settings(
 
 def _check_options(policy: Any, options: dict[str, Any]) -> None:
     """Raise ParameterError where a policy does not know an option, or lacks one."""
+    # What `model._policy` will pass; a call is only tried, nothing is made.
     given = {"regularization": 1.0, "confidence": None, "seed": 0, **options}
     try:
         inspect.signature(policy).bind(None, None, **given)
@@ -167,6 +174,7 @@ def _shape(kernel: Any, pool: Pool | Box) -> tuple[Shape, bool]:
         )
     if pool.kernel is not None:
         return Fixed(kernel), True
+    # Encoded columns of each kind, in the order in which a row has them.
     widths = dict.fromkeys(("numeric", "categorical", "bits"), 0)
     for feature in pool.features:
         widths[feature.kind] += feature.stop - feature.start

@@ -119,7 +119,7 @@ def init(
         raise InputError("--id, --column and --missing are for tables; leave them out with --box")
     candidates = as_box(box or []) if pool is None else _table(pool, id, column, missing, decimal)
     direction: Any = "minimize" if minimize else "maximize"
-    asked = int(repeats) if repeats.isdecimal() and repeats.isascii() else repeats
+    asked = int(repeats) if repeats.isdecimal() and repeats.isascii() else repeats  # not "²"
     settings: dict[str, Any] = {
         "direction": direction,
         "kernel": kernel,
@@ -131,25 +131,36 @@ def init(
     Study.create(study, candidates, **settings).close()
     data: dict[str, Any] = {"study": place(study), **settings}
     if isinstance(candidates, Box):
-        data |= {"columns": column_types(candidates), "values": column_extents(candidates)}
-        what = f"a box of {count(len(candidates.columns), 'column')}"
-        columns = [[name, kind, data["values"][name]] for name, kind in data["columns"].items()]
-        listed = table(["column", "type", "values"], columns)
+        more, what, columns = _told_of_box(candidates)
     else:
-        n_arms = len(candidates.X)
-        data |= {
-            "candidates": len(candidates),
-            "distinct": n_arms,
-            "id": id_name(candidates),
-            "columns": candidates.columns,
-        }
-        what = count(len(candidates), "candidate")
-        if n_arms < len(candidates):
-            what += f", {n_arms:,} of them with different features"
-        listed = table(["column", "type", "such as"], _examples(candidates))
-    answer(data, as_json, f"{place(study)}: {what}; {direction} the value.", listed)
+        more, what, columns = _told_of_table(candidates)
+    answer(data | more, as_json, f"{place(study)}: {what}; {direction} the value.", columns)
     if not as_json and sys.stdout.isatty():
         print(f"Next: manyarms suggest {place(study)} -n 8 -o next.csv")
+
+
+def _told_of_box(box: Box) -> tuple[dict[str, Any], str, Any]:
+    """What init says of a box: as JSON, in words, and column by column."""
+    types = column_types(box)
+    values = column_extents(box)
+    columns = [[name, kind, values[name]] for name, kind in types.items()]
+    what = f"a box of {count(len(box.columns), 'column')}"
+    return {"columns": types, "values": values}, what, table(["column", "type", "values"], columns)
+
+
+def _told_of_table(pool: Pool) -> tuple[dict[str, Any], str, Any]:
+    """What init says of a table: as JSON, in words, and column by column."""
+    n_arms = len(pool.X)
+    data = {
+        "candidates": len(pool),
+        "distinct": n_arms,
+        "id": id_name(pool),
+        "columns": pool.columns,
+    }
+    what = count(len(pool), "candidate")
+    if n_arms < len(pool):
+        what += f", {n_arms:,} of them with different features"
+    return data, what, table(["column", "type", "such as"], _examples(pool))
 
 
 def _table(
@@ -213,7 +224,8 @@ def add(
         refuse_box(known, "add to")
         before = len(known.pool)
         known.add(known.pool.read(file, decimal=decimal))
-        added, total = len(known.pool) - before, len(known.pool)
+        added = len(known.pool) - before
+        total = len(known.pool)
     answer(
         {"added": added, "candidates": total},
         as_json,

@@ -94,7 +94,8 @@ def _write_study(study: Study, path: Path, force: bool) -> None:
 
 
 def _write_results(study: Study, path: Path, written_as: Marks, force: bool) -> None:
-    rows, pool = results_of(study), study.pool
+    rows = results_of(study)
+    pool = study.pool
     told = results_frame(rows, pool, written_as.decimal)
     candidates = (
         rows_of(pool, [row["id"] for row in rows]).select(pool.names) if rows else pl.DataFrame()
@@ -185,7 +186,8 @@ def doctor(
         )
     kinds = Counter(event.kind for event in events)
     results = sum(len(event.payload["ids"]) for event in events if event.kind == "tell")
-    first, last = moment(events[0].time), moment(events[-1].time)
+    first = moment(events[0].time)
+    last = moment(events[-1].time)
     data = {
         "whole": True,
         "events": len(events),

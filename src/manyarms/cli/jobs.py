@@ -6,8 +6,11 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +20,10 @@ from manyarms.numbers import LARGEST
 
 GRACE = 3.0
 """Seconds between asking a command to end and ending it."""
+TRIAL = "MANYARMS_TRIAL"
+"""Environment variable of a command: a mark, by which its children are found."""
+LOOKS = 20
+"""How often children that are left are looked for, at most: some fork faster than that."""
 TAIL = 1 << 14
 """Bytes at the end of an output that are looked at for its last line."""
 PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
@@ -74,26 +81,36 @@ class Job:
         retries: int,
         grace: float = GRACE,
     ) -> None:
-        self.id, self.token = id, token
-        self.folder, self._command, self._out = folder, command, out
-        self._timeout, self._retries, self._grace = timeout, retries, grace
+        self.id = id
+        self.token = token
+        self.folder = folder
+        self._command = command
+        self._out = out
+        self._timeout = timeout
+        self._retries = retries
+        self._grace = grace
+        self._mark = uuid.uuid4().hex
         self._start()
 
     def _start(self) -> None:
         if self._out is not None:
-            self._out.unlink(missing_ok=True)
-        self._started, self._process, self._problem = time.monotonic(), None, ""
+            self._out.unlink(missing_ok=True)  # a second try must not find the first one's value
+        self._started = time.monotonic()
+        self._process = None
+        self._problem = ""
         try:
             with (
                 (self.folder / "stdout").open("wb") as out,
                 (self.folder / "stderr").open("wb") as err,
             ):
+                # A session of its own: signals reach the command and all its children.
                 self._process = subprocess.Popen(  # noqa: S603  the user's command, no shell
                     self._command,
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=err,
                     start_new_session=True,
+                    env={**os.environ, TRIAL: self._mark},
                 )
         except (OSError, ValueError) as error:
             self._problem = str(error)
@@ -132,32 +149,78 @@ class Job:
         return self._process is not None and self._process.poll() is None
 
     def signal(self, number: int) -> None:
-        """Send a signal to the command and its children."""
+        """Send a signal to the command and its children, those that began a session of their own
+        apart."""
         if self._process is None:
             return
-        try:
-            if hasattr(os, "killpg"):
-                os.killpg(self._process.pid, number)
-            else:
-                self._process.send_signal(number)
-        except (ProcessLookupError, PermissionError):
-            pass
+        if sys.platform == "win32":
+            tree = ["taskkill", "/T", "/F", "/PID", str(self._process.pid)]
+            subprocess.run(tree, capture_output=True, check=False)  # noqa: S603
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
 
 
-def stop(jobs: Sequence[Job], grace: float = GRACE) -> None:
-    """End commands and their children: asked first, and made to so many seconds later."""
+def _never() -> bool:
+    return False
+
+
+def stop(jobs: Sequence[Job], grace: float = GRACE, hurry: Callable[[], bool] = _never) -> None:
+    """End commands and their children: asked first, and made to so many seconds later, or as soon
+    as `hurry` says so."""
+    marks = {job._mark for job in jobs if job._process is not None}
+    if not marks:
+        return
     try:
-        for job in jobs:
-            job.signal(signal.SIGTERM)
+        _signal_all(jobs, strays(marks), signal.SIGTERM)
         end = time.monotonic() + grace
-        while any(job.is_running for job in jobs) and time.monotonic() < end:
+        while any(job.is_running for job in jobs) and time.monotonic() < end and not hurry():
             time.sleep(0.01)
     finally:
-        for job in jobs:
-            job.signal(getattr(signal, "SIGKILL", signal.SIGTERM))
+        # A second Ctrl-C ends the waiting, not the ending.
+        # What was forked after one look is found by the next.
+        kill = getattr(signal, "SIGKILL", signal.SIGTERM)
+        _signal_all(jobs, (), kill)
+        for _ in range(LOOKS):
+            left = strays(marks)
+            if not left:
+                break
+            _signal_all((), left, kill)
     for job in jobs:
         if job._process is not None:
             job._process.wait()
+
+
+def _signal_all(jobs: Sequence[Job], processes: Iterable[int], number: int) -> None:
+    for job in jobs:
+        job.signal(number)
+    for process in processes:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(process, number)
+
+
+def strays(marks: set[str]) -> set[int]:
+    """The processes of trials, wherever they went: those that have the mark of one in their
+    environment, and the children of those (Linux; elsewhere none are found)."""
+    known = {f"{TRIAL}={mark}".encode() for mark in marks}
+    found: set[int] = set()
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state, parent = (
+                (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
+            )
+            environment = (folder / "environ").read_bytes().split(b"\0")
+        except (OSError, ValueError):  # it has ended, or is another user's
+            continue
+        if state == "Z":
+            continue
+        parents[int(folder.name)] = int(parent)
+        if not known.isdisjoint(environment):
+            found.add(int(folder.name))
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
 
 
 def _value_in(path: Path, where: str) -> Outcome:

@@ -78,7 +78,8 @@ def status(
     """
     start = time.perf_counter()
     with opened(study) as known:
-        policy, learned = known.policy, time.perf_counter()
+        policy = known.policy
+        learned = time.perf_counter()
         policy.choose()  # pure: nothing is asked for
         seconds = {"open and learn": learned - start, "suggestion": time.perf_counter() - learned}
         data: dict[str, Any] = {
@@ -140,7 +141,9 @@ def state_of(study: Study, level: float, tolerance: float | None) -> dict[str, A
         ],
     }
     try:
-        best, certificate, policy = study.best(level), study.certificate(tolerance), study.policy
+        best = study.best(level)
+        certificate = study.certificate(tolerance)
+        policy = study.policy
     except StateError:  # no values yet
         return data
     data["best"] = {**plain_best(best), "columns": study.pool.row(best.recommended.id)}
@@ -219,7 +222,8 @@ def history(
     """
     written_as = marks(decimal, separator)
     with opened(study) as known:
-        rows, pool = results_of(known), known.pool
+        rows = results_of(known)
+        pool = known.pool
     rows = rows if last is None else rows[-last:]
     if output is None:
         names = [name for name in RESULT if name != "noise" or has_noise(rows)]
@@ -319,7 +323,8 @@ def _predicted(study: Study, file: Path, level: float, decimal: str) -> list[dic
     pool = study.pool
     if isinstance(pool, NumberedPoints):
         return _predicted_points(study, pool, file, level, decimal)
-    frame, name = pool.read(file, decimal=decimal), id_name(pool)
+    frame = pool.read(file, decimal=decimal)
+    name = id_name(pool)
     given: list[Any] = frame[name].to_list() if name in frame.columns else [None] * len(frame)
     known = set(pool.ids.tolist())
     is_known = [id in known for id in given]

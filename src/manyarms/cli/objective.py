@@ -8,7 +8,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, NamedTuple
@@ -104,50 +104,59 @@ def run(
       {units}
     """
     limit = seconds(timeout, "--timeout")
+    _check_command(command, value_from)
+    with opened(study, f"{RUN}{me()}:{os.getpid()}:{uuid.uuid4().hex[:6]}", Pace().lease) as known:
+        _check_names(command, [*known.pool.names, id_name(known.pool)])
+        with (
+            tempfile.TemporaryDirectory(prefix="manyarms-") as folder,
+            _progress(known, budget) as show,
+        ):
+            loop = Loop(known, command, Path(folder), limit, retries, max_failures, show)
+            code = loop.until(jobs, budget)
+        _answer_run(known, loop, code, as_json)
+    return code
+
+
+def _check_command(command: list[str], value_from: str | None) -> None:
+    """Raise InputError where the command cannot be run so."""
     if value_from not in (None, "last-line", "file"):
         raise InputError(f"--value-from must be last-line or file, got {value_from!r}")
-    has_out = "out" in placeholders(command)
-    if has_out != (value_from == "file") and value_from is not None:
+    if value_from is not None and (value_from == "file") != ("out" in placeholders(command)):
         raise InputError(
             "--value-from file and {out} in the command go together; give both or neither"
         )
     if "{" not in command[0] and shutil.which(command[0]) is None:
         raise InputError(f"there is no program {command[0]!r}; check the command after --")
-    with opened(study, f"{RUN}{me()}:{os.getpid()}:{uuid.uuid4().hex[:6]}", Pace().lease) as known:
-        names = [*known.pool.names, id_name(known.pool)]
-        check_placeholders(command, list(dict.fromkeys([*names, "id", "out"])))
-        if not placeholders(command) - {"out"}:
-            note(
-                "remark: no {column} and no {id} in the command, so it is the same for every "
-                "candidate"
-            )
-        with (
-            tempfile.TemporaryDirectory(prefix="manyarms-") as folder,
-            _progress(known, budget) as show,
-        ):
-            loop = Loop(known, command, Path(folder), has_out, limit, retries, max_failures, show)
-            code = loop.until(jobs, budget)
-        results, values = (
-            known.history,
-            [trial.value for trial in known.history if trial.value is not None],
+
+
+def _check_names(command: list[str], names: list[str]) -> None:
+    """Raise InputError where no column fills a name in braces; remark where there is none."""
+    check_placeholders(command, list(dict.fromkeys([*names, "id", "out"])))
+    if not placeholders(command) - {"out"}:
+        note(
+            "remark: no {column} and no {id} in the command, so it is the same for every candidate"
         )
-        best = known.best() if values else None
-        data = {
-            "told": loop.n_told,
-            "failed": loop.n_failed,
-            "results": len(results),
-            "ended": loop.ended,
-        }
-        data["best"] = None if best is None else plain_best(best)
-    ended = "" if code == FAILING else f" Ended: {loop.ended}."
-    text = told(loop.n_told, loop.n_failed, len(results))
-    found = ""
-    if best is not None:
-        found = f" Recommended: {best.recommended.id}, {shown(best.recommended.mean)}."
-    answer(data, as_json, text + ended + found)
+
+
+def _answer_run(study: Study, loop: "Loop", code: int, as_json: bool) -> None:
+    """Say what a run told, why it ended, and what is best now."""
+    data: dict[str, Any] = {
+        "told": loop.n_told,
+        "failed": loop.n_failed,
+        "results": len(study.history),
+        "ended": loop.ended,
+        "best": None,
+    }
+    text = told(loop.n_told, loop.n_failed, len(study.history))
+    if code != FAILING:
+        text += f" Ended: {loop.ended}."
+    if any(trial.value is not None for trial in study.history):
+        best = study.best()
+        data["best"] = plain_best(best)
+        text += f" Recommended: {best.recommended.id}, {shown(best.recommended.mean)}."
+    answer(data, as_json, text)
     if code == FAILING:
         note(f"error: {loop.ended}")
-    return code
 
 
 class Loop:
@@ -158,25 +167,24 @@ class Loop:
         study: Study,
         command: list[str],
         folder: Path,
-        has_out: bool,
         timeout: float | None,
         retries: int,
         max_failures: int,
         show: Callable[[str], None],
         pace: Pace = Pace(),
     ) -> None:
-        self._study, self._command, self._folder, self._has_out = study, command, folder, has_out
-        self._timeout, self._retries, self._max_failures, self._show = (
-            timeout,
-            retries,
-            max_failures,
-            show,
-        )
+        self._study = study
+        self._command = command
+        self._has_out = "out" in placeholders(command)
+        self._folder = folder
+        self._timeout = timeout
+        self._retries = retries
+        self._max_failures = max_failures
+        self._shown_by = show
         self._pace = pace
         self._running: list[Job] = []
-        self._failures: list[
-            Job
-        ] = []  # since the last value: told once the command is known to work
+        # Since the last value: told once the command is known to work.
+        self._failures: list[Job] = []
         self._renewed = time.monotonic()
         self.n_told = self.n_failed = 0
         self.ended = ""
@@ -184,7 +192,8 @@ class Loop:
     def until(self, n_jobs: int, budget: int | None) -> int:
         """Run until the budget is spent, nothing is left, too many fail, or Ctrl-C; the exit
         code."""
-        with _interrupts() as interrupted:
+        with _interrupts() as interrupts:
+            interrupted = interrupts.came
             try:
                 while not self.ended:
                     idle = self._submit(n_jobs, budget)
@@ -207,7 +216,13 @@ class Loop:
                     self._tell_failures()
                 return code
             finally:
-                self._clean_up()
+                interrupts.may_raise = False
+                self._clean_up(lambda: len(interrupted) > 1)
+
+    def _show(self, text: str) -> None:
+        """A terminal that was closed is no reason to stop."""
+        with suppress(OSError):
+            self._shown_by(text)
 
     def _submit(self, n_jobs: int, budget: int | None) -> str:
         """Keep so many commands running; says why, where there is nothing more to run."""
@@ -307,11 +322,11 @@ class Loop:
             self._study.renew()
             self._renewed = time.monotonic()
 
-    def _clean_up(self) -> None:
+    def _clean_up(self, hurry: Callable[[], bool]) -> None:
         """End what is running, and give back what was asked for."""
         # Who had ended by itself before the interrupt may have a value: it is told.
         ended = [job for job in self._running if not job.is_running]
-        stop([job for job in self._running if job not in ended], self._pace.grace)
+        stop([job for job in self._running if job not in ended], self._pace.grace, hurry)
         for job in ended:
             outcome = job.outcome(final=True)
             if outcome is not None and outcome.value is not None:
@@ -321,25 +336,37 @@ class Loop:
             self._study.release(mine)
 
 
-@contextmanager
-def _interrupts() -> Iterator[list[int]]:
-    """A list that Ctrl-C or a request to end puts its signal into; a second one interrupts at
-    once."""
-    came: list[int] = []
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+class Interrupts:
+    """The requests to end that came. The second one interrupts what takes long; those that follow,
+    and those that come while the run ends, only make it end its commands sooner."""
 
-    def remember(number: int, _: FrameType | None) -> None:
-        if came:
+    def __init__(self) -> None:
+        self.came: list[int] = []
+        self.may_raise = True
+
+    def note(self, number: int, _: FrameType | None) -> None:
+        """The handler of such signals."""
+        self.came.append(number)
+        if len(self.came) == 2 and self.may_raise:
             raise KeyboardInterrupt
-        came.append(number)
 
-    for number in before:
-        signal.signal(number, remember)
+
+@contextmanager
+def _interrupts() -> Iterator[Interrupts]:
+    """Ctrl-C, a request to end, and a terminal that is closed are noted, unless they are ignored
+    (nohup)."""
+    interrupts = Interrupts()
+    names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGBREAK")
+    there = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in there}
+    noted = [number for number, handler in before.items() if handler != signal.SIG_IGN]
+    for number in noted:
+        signal.signal(number, interrupts.note)
     try:
-        yield came
+        yield interrupts
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number in noted:
+            signal.signal(number, before[number])
 
 
 @contextmanager

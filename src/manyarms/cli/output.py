@@ -4,36 +4,43 @@ import json
 import math
 import os
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from manyarms.cli.app import InputError
 from manyarms.errors import StudyStorageError
-from manyarms.study.storage import EventStore
+from manyarms.study.location import as_location
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+LAST_MOMENT = 253_402_300_799.0
+"""The end of the year 9999, after which Python has no dates."""
 WIDE = 240
-"""Columns of output that goes to a file or a pipe."""
+"""Columns of output that goes to a file or a pipe, which have no width of their own."""
 
 
-def answer(data: dict[str, Any], as_json: bool, *shown: str | Table) -> None:
+def answer(data: dict[str, Any], as_json: bool, *shown: "str | Table") -> None:
     """The answer of a command: `data` as JSON, or what is shown to people."""
     if as_json:
         print(json.dumps(_plain(data), ensure_ascii=False, indent=2, default=str))
         return
-    console = Console(
-        markup=False, highlight=False, emoji=False, width=None if sys.stdout.isatty() else WIDE
-    )
     for part in shown:
-        console.print(
-            Text(part) if isinstance(part, str) else part, soft_wrap=isinstance(part, str)
-        )
+        if isinstance(part, str):
+            print(printable(part))
+        else:
+            _print_table(part)
+
+
+def _print_table(part: "Table") -> None:
+    from rich.console import Console  # noqa: PLC0415  only tables need it
+
+    width = None if sys.stdout.isatty() else WIDE
+    Console(markup=False, highlight=False, emoji=False, width=width).print(part)
 
 
 def note(text: str) -> None:
@@ -41,8 +48,11 @@ def note(text: str) -> None:
     print(printable(text), file=sys.stderr)
 
 
-def table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> Table:
+def table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> "Table":
     """Rows for people; numbers are aligned at the right."""
+    from rich.table import Table  # noqa: PLC0415  as above
+    from rich.text import Text  # noqa: PLC0415
+
     cells = [list(row) for row in rows]
     made = Table(box=None, pad_edge=False, header_style="bold")
     for i, name in enumerate(header):
@@ -66,6 +76,7 @@ def shown(value: Any) -> str:
 
 def printable(text: str) -> str:
     """Text without what a terminal would obey."""
+    # Escape sequences in an id or a file name could move the cursor, or worse.
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 
 
@@ -82,14 +93,20 @@ def percent(level: float) -> str:
 
 def moment(time: float | None) -> str | None:
     """Seconds since 1970 as people and spreadsheets read them, in UTC."""
-    return (
-        None if time is None else datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    )
+    if time is None:
+        return None
+    there_is_a_date = min(max(time, 0.0), LAST_MOMENT)
+    return datetime.fromtimestamp(there_is_a_date, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def place(location: str) -> str:
     """Where a study is, without the password of a URL."""
-    return EventStore(location).shown
+    return as_location(location).shown
+
+
+def name_of(location: str) -> str:
+    """What a study is called, wherever it is."""
+    return as_location(location).name
 
 
 def count(number: int, noun: str) -> str:
@@ -108,8 +125,8 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def new_file(path: Path, force: bool) -> Iterator[Path]:
-    """A file to write, which takes its place once written; what is there is written over only by
-    `force`."""
+    """A file to write, which only its owner may read and which takes its place once written; what
+    is there is written over only by `force`. A link in that place is replaced, not followed."""
     if path.is_dir() or (path.exists() and not path.is_file()):
         raise InputError(f"{path} is not a file; give the name of one")
     if path.exists() and not force:
@@ -118,9 +135,13 @@ def new_file(path: Path, force: bool) -> Iterator[Path]:
         )
     if not path.absolute().parent.is_dir():
         raise InputError(f"there is no directory {path.absolute().parent}; make it first")
-    draft = path.with_name(f".{path.name[:100]}.{os.getpid()}")
+    # Written beside its place and moved there in one step: nobody sees half a file.
+    draft: Path | None = None
     try:
-        draft.touch()
+        # Made new, under a name that nobody can guess: no link that someone put there is followed.
+        handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.absolute().parent)
+        os.close(handle)
+        draft = Path(name)
         yield draft
         draft.replace(path)
     except OSError as error:
@@ -129,5 +150,6 @@ def new_file(path: Path, force: bool) -> Iterator[Path]:
             f"{path} could not be written: {what}; nothing was, mend that and repeat the command"
         ) from error
     finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
+        if draft is not None:
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)

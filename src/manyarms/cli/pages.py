@@ -9,7 +9,7 @@ import typer
 from manyarms import plots
 from manyarms.cli.app import AsJson, InputError, StudyAt, opened
 from manyarms.cli.knowledge import Level, plain, results_of, state_of
-from manyarms.cli.output import answer, new_file, place
+from manyarms.cli.output import answer, name_of, new_file
 from manyarms.cli.report import page, script
 from manyarms.errors import StateError
 
@@ -20,7 +20,9 @@ KINDS: dict[str, Callable[[Any], Any]] = {
     "importance": plots.importance,
     "sketch": plots.sketch,
 }
+"""Figures by the word that asks for them."""
 PICTURES = (".png", ".svg", ".pdf", ".jpg", ".webp")
+"""Endings of files that Kaleido can write."""
 
 
 def plot(
@@ -54,7 +56,7 @@ def plot(
     suffix = output.suffix.lower()
     if suffix not in (".html", *PICTURES):
         raise InputError(f"plot writes .html, {', '.join(PICTURES)}, got {output.name!r}")
-    script()
+    script()  # says that Plotly is missing before the study has learned for a while
     with opened(study) as known, new_file(output, force=True) as draft:
         figure = KINDS[kind](known)
         if suffix == ".html":
@@ -100,7 +102,7 @@ def report(
         top = [plain(each) for each in known.top(k, level)] if state["model"] else []
         figures = [figure for draw in KINDS.values() if (figure := _drawn(draw, known)) is not None]
         draft.write_text(
-            page(place(study), known, state, top, results_of(known)[-1:], figures, level),
+            page(name_of(study), known, state, top, results_of(known)[-1:], figures, level),
             encoding="utf-8",
         )
     answer({"written": str(output)}, as_json, f"Wrote {output}.")

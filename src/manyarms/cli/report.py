@@ -33,7 +33,7 @@ th, td { white-space: nowrap; padding: .2rem 1.2rem .2rem 0; vertical-align: top
   border-bottom: 1px solid #eee; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 """
-POLICY = (
+POLICY = (  # nothing from elsewhere; Plotly's script, inline, makes pictures as blobs
     "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; "
     "img-src data: blob:; worker-src blob:"
 )

@@ -59,13 +59,11 @@ def suggest(
         ),
     ] = False,
     lease: Annotated[
-        str | None,
+        str,
         typer.Option(
-            help="Give them back after this time, such as 8h or 3d, if not told.",
-            metavar="TIME",
-            show_default="never",
+            help="Give them back after this time, such as 8h or 3d, if not told.", metavar="TIME"
         ),
-    ] = None,
+    ] = "30d",
     worker: Worker = None,
     separator: Separator = None,
     decimal: Decimal = ".",
@@ -82,7 +80,8 @@ def suggest(
     [bold]Example:[/bold]
       manyarms suggest lab.db -n 8 -o next.csv
     """
-    written_as, time = marks(decimal, separator), seconds(lease, "--lease")
+    written_as = marks(decimal, separator)
+    time = seconds(lease, "--lease")
     with opened(study, worker) as known:
         if output is None:
             ids = known.pending if again else known.ask(n, lease=time)
@@ -214,16 +213,16 @@ def _are_files(what: list[str]) -> bool:
 
 def tell_files(study: Study, files: list[Told], again: bool, as_json: bool) -> None:
     """Tell the results of files, at once; those that the study has only where `again` says so."""
-    rows, n_empty = (
-        [row for file in files for row in file.rows],
-        sum(file.n_empty for file in files),
-    )
+    rows = [row for file in files for row in file.rows]
+    n_empty = sum(file.n_empty for file in files)
     new = rows if again else _unknown(study, rows)
     if new:
         token = None if again else _token(rows, new)
+        # Nothing at all where no row has one: an event without noise stays as it always was.
         noise = [row.noise for row in new] if any(row.noise is not None for row in new) else None
         study.tell([row.id for row in new], [row.value for row in new], noise=noise, token=token)
-    n_failed, total = sum(row.value is FAILED for row in new), len(study.history)
+    n_failed = sum(row.value is FAILED for row in new)
+    total = len(study.history)
     data = {
         "told": len(new),
         "failed": n_failed,
@@ -262,6 +261,7 @@ def _unknown(study: Study, rows: list[Row]) -> list[Row]:
 
 def _token(rows: list[Row], new: list[Row]) -> str:
     """The same for the same new rows of the same file: two who tell it at once tell it once."""
+    # How often a row stands in the file counts: two equal rows are two results.
     counts = Counter(row[:3] for row in rows)
     text = "\n".join(f"{row.id!r} {row.value!r} {row.batch} {counts[row[:3]]}" for row in new)
     return f"file {hashlib.sha256(text.encode()).hexdigest()}"

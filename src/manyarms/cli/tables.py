@@ -231,7 +231,7 @@ def _is_blank(text: str | None) -> bool:
     return text is None or not text.strip()
 
 
-class Result(NamedTuple):
+class LoggedResult(NamedTuple):
     """A result as the log has it."""
 
     event: Event
@@ -240,7 +240,7 @@ class Result(NamedTuple):
     noise: float | None  # None: not told
 
 
-def results_told(study: Study) -> list[Result]:
+def results_told(study: Study) -> list[LoggedResult]:
     """Every result that a study was told, oldest first."""
     results = []
     for event in study.events():
@@ -249,7 +249,7 @@ def results_told(study: Study) -> list[Result]:
             ids = told["ids"]
             noise = told.get("noise", [None] * len(ids))
             for id, value, sd in zip(ids, told["values"], noise, strict=True):
-                results.append(Result(event, id, value, sd))
+                results.append(LoggedResult(event, id, value, sd))
     pool: Any = study.pool
     if not isinstance(pool, NumberedPoints):
         return results
@@ -297,6 +297,7 @@ def marks(decimal: str, separator: str | None = None) -> Marks:
 def write_csv(frame: pl.DataFrame, path: Path, marks: Marks) -> None:
     """A CSV file; with a decimal comma it is one for spreadsheets, which want a mark that it is
     UTF-8."""
+    # CSV has no lists: those of bits are written as strings, as `Pool.from_csv` reads them.
     lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List | pl.Array)]
     flat = frame.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join("") for name in lists)
     comma = marks.decimal == ","

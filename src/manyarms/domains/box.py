@@ -104,7 +104,7 @@ class Range:
         if not self.whole:
             return rng.random(n)
         # Rounded, each whole number needs the half before and behind it: the ends too.
-        low = self._scaled(self.low - 0.5)
+        low = self._scaled(self.low - 0.5)  # above 0 on a log scale too: low is 1 at least
         drawn = low + rng.random(n) * (self._scaled(self.high + 0.5) - low)
         values = np.rint(np.exp(drawn) if self.log else drawn)
         return self._codes(np.clip(values, self.low, self.high))

@@ -108,6 +108,7 @@ class MultiStart:
         # L-BFGS-B's stopping rule is for losses of size 1; rows that all score alike have none.
         scale = max(1e-12, float(np.ptp(values)) if n > 1 else 1.0)
 
+        # One vector of all rows' numbers for L-BFGS-B; choices stay as they are.
         def placed(flat: Array) -> Array:
             rows = X.copy()
             rows[:, :a] = flat.reshape(n, a)

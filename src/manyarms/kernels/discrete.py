@@ -69,7 +69,7 @@ class Tanimoto(Kernel):
     def __call__(self, X: Array, Y: Array) -> Array:
         X, Y = as_blocks(X, Y)
         _check_counts(Y)
-        K = _shared(X, Y) if self.packed else X @ Y.T
+        K = _shared(X, Y) if self.packed else X @ Y.T  # xᵀy
         union = self._sizes(X)[:, None] + self._sizes(Y) - K
         return np.asarray(np.divide(K, union, out=np.ones_like(K), where=union > 0))
 
@@ -176,6 +176,7 @@ def unpack(words: Array, n_bits: int) -> Array:
     ndarray, (n, n_bits)
         0 and 1.
     """
+    # Bit i of a number is what is left of it shifted by i, and'ed with 1.
     bits = words.astype(np.uint64)[:, :, None] >> np.arange(BITS, dtype=np.uint64) & np.uint64(1)
     return bits.reshape(len(words), -1)[:, :n_bits].astype(np.float64)
 
@@ -186,7 +187,7 @@ def _shared(X: Array, Y: Array) -> Array:
     words = np.ascontiguousarray(Y.T.astype(np.uint64))
     # A column of packed numbers at a time: AND, and count the bits (popcount).
     for rows in row_blocks(len(X), len(Y)):
-        common = np.zeros((len(Y), rows.stop - rows.start), dtype=np.uint32)
+        common = np.zeros((len(Y), rows.stop - rows.start), dtype=np.uint32)  # half of float64
         for x, y in zip(np.ascontiguousarray(X[rows].T.astype(np.uint64)), words, strict=True):
             common += np.bitwise_count(y[:, None] & x)
         K[rows] = common.T

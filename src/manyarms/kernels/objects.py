@@ -83,6 +83,7 @@ class Numbered:
 
     def encode(self, objects: Sequence[Any]) -> Array:
         """The number of each, a new one where it was not seen before, (n, 1)."""
+        # By identity: an object need be neither hashable nor comparable.
         for each in objects:
             if self._numbers.setdefault(id(each), len(self._objects)) == len(self._objects):
                 self._objects.append(each)

@@ -52,7 +52,7 @@ class Strings:
                     f"arms must be strings, got {shortened(each)} of type "
                     f"{type(each).__name__} at {i}"
                 )
-        longest = max(map(len, objects), default=1) or 1
+        longest = max(map(len, objects), default=1) or 1  # a row has one column at least
         rows = np.full((len(objects), longest), PADDING)
         for row, letters in zip(rows, objects, strict=True):
             try:
@@ -106,6 +106,7 @@ class Spectrum(ObjectKernel):
             )
         if self.complement is not None:
             opposite = self._opposite
+            # The opposite of the opposite is the letter itself.
             if len(opposite) != letters or (opposite[opposite] != np.arange(letters)).any():
                 raise KernelError(
                     f"complement must give the letter opposite each of {self.alphabet!r}, in "

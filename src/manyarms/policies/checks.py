@@ -11,6 +11,7 @@ from manyarms.sketch.confidence import Radius
 from manyarms.typing import AnyArray, Array, Indices, Mask
 
 NO_ARMS = np.zeros(0, dtype=np.intp)
+"""No arms: one object for all who have none."""
 NO_ARMS.setflags(write=False)
 
 
@@ -33,7 +34,7 @@ def as_arms(arms: Any, n_arms: int) -> Indices:
         raise ArmsError(
             f"arms are whole numbers from 0 to {n_arms - 1}, {came}; by value, rows (n, d)"
         )
-    outside = (array < 0) | (array >= n_arms)
+    outside = (array < 0) | (array >= n_arms)  # −1 is not the last arm here
     if outside.any() and not n_arms:
         raise UnknownArmError(
             f"there is no arm {array[outside][0]}: no arm has a number yet, give rows (n, d)"
@@ -93,7 +94,7 @@ def as_weights(noise: Any, n: int, regularization: float) -> Array:
             f"noise is a standard deviation and must be positive, got {sd.min()}"
         )
     with np.errstate(over="ignore", divide="ignore"):
-        weights = regularization / np.square(sd)
+        weights = regularization / np.square(sd)  # ω = ξ²/ξ_s²
     if n and not (np.isfinite(weights).all() and weights.min() > 0):
         raise ObservationError(
             f"noise from {sd.min()} to {sd.max()} gives weights beyond float64; rescale the rewards"

@@ -6,7 +6,7 @@ observe:  arm, reward → belief (W grows) → evidence; the scores follow
 """
 
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -59,7 +59,7 @@ from manyarms.sketch.log import Log
 from manyarms.typing import Array, ArrayLike, Indices, Mask, Seed
 
 ROWS = 1 << 16
-"""Rows whose k(x, x) is computed at a time."""
+"""Rows whose k(x, x) is computed at a time: a mapped table is not copied as a whole."""
 NOTHING: tuple[int, ...] = ()
 """No arms. This very object needs no check: most calls have no other."""
 
@@ -121,10 +121,10 @@ class Policy:
         )
         # Observations without a noise of their own weigh ω = 1: ξ = √λ unless it is given.
         self.noise = float(np.sqrt(self.regularization))
-        self._noise_variance = self.regularization  # √λ squared is not λ in float64
+        self.noise_variance = self.regularization  # √λ squared is not λ in float64
         if noise is not None:
             self.noise = real(noise, "noise", "a positive standard deviation", above=0)
-            self._noise_variance = self.noise**2
+            self.noise_variance = self.noise**2
         self.confidence = as_radius(confidence)
         check_noise(self.confidence, self.noise)
         self.rule = rule
@@ -187,10 +187,10 @@ class Policy:
         UnknownArmError
             A number names no arm.
         """
-        batch = self._batch(arms, rewards, noise)
-        return self._learn(batch, record) if len(batch.rows) else Record.nothing()
+        batch = self.batch_of(arms, rewards, noise)
+        return self.learn(batch, record) if len(batch.rows) else Record.nothing()
 
-    def _learn(self, batch: Batch, record: Record | None = None) -> Record:
+    def learn(self, batch: Batch, record: Record | None = None) -> Record:
         """Observe a batch of arms by number, or of rows by value."""
         state = self._state
         with self.stats.timed("observations"):
@@ -211,7 +211,7 @@ class Policy:
             self._supposed_cache = None  # what was supposed was supposed before this
         return step.record
 
-    def _batch(self, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None) -> Batch:
+    def batch_of(self, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None) -> Batch:
         """Observations, checked."""
         by_value = is_rows(arms)
         if by_value:
@@ -222,7 +222,7 @@ class Policy:
             numbers = self._numbers(arms)
         n = len(numbers)
         values = as_rewards(rewards, n)
-        weights = as_weights(noise, n, self._noise_variance)
+        weights = as_weights(noise, n, self.noise_variance)
         if not by_value:
             if n > 1:
                 numbers, values, weights = by_arm(numbers, values, weights)
@@ -289,7 +289,8 @@ class Policy:
             waiting = self._rows_of(pending)
             outstanding = np.arange(k, k + len(waiting))
             barred = as_excluded(exclude, k)
-            if len(waiting):  # rows behind those of now, which are not chosen
+            if len(waiting):
+                # Pending rows stand behind those of now: they can be supposed, not chosen.
                 own = np.zeros(k, dtype=bool) if barred is None else barred
                 barred = np.concatenate([own, np.ones(len(waiting), dtype=bool)])
                 X = np.vstack([X, waiting])
@@ -330,14 +331,14 @@ class Policy:
             known = self._supposed_cache
             # One who asks again, with what was chosen pending too, goes on from there.
             if known is not None and known.begins(standing, outstanding):
-                view = view._replace(scores=known.scores, number=len(outstanding))
+                view = replace(view, scores=known.scores, number=len(outstanding))
                 supposed = outstanding[len(known.arms) :]
         while len(chosen) != n:
             if batch is not None and not batch.goes_on(supposed):
                 return
             if len(supposed):
                 scores = view.scores.supposing(supposed) if self.chooser.looks else view.scores
-                view = view._replace(scores=scores, number=len(outstanding) + len(chosen))
+                view = replace(view, scores=scores, number=len(outstanding) + len(chosen))
             arm = self.chooser.pick(view)
             chosen.append(arm)
             supposed = np.array(chosen[-1:])
@@ -444,6 +445,7 @@ class Policy:
         pulled = self._state.log.pulled
         if not len(pulled):
             raise StateError("no arm of the table was observed yet: call observe() first")
+        # The largest lower bound, not the largest mean: a lucky single pull is not the best arm.
         mean, variance = self._scores.moments(pulled)
         return int(pulled[np.argmax(mean - self.beta * np.sqrt(variance))])
 
@@ -615,6 +617,7 @@ class Policy:
         """Raise KernelError before the first trial where the kernel cannot work on these rows."""
         if not len(X):
             return
+        # Eight rows, spread over the table: cheap, and finds most that is no covariance.
         some = np.linspace(0, len(X) - 1, min(len(X), 8)).astype(np.intp)
         check_kernel(self.kernel, X[some], diag[some])
 
@@ -627,7 +630,7 @@ class Policy:
                 *(self.kernel.diag(block.astype(np.float64, copy=False)) for block in blocks),
             ]
         )
-        bad = ~(np.isfinite(diag) & (diag >= 0))
+        bad = ~(np.isfinite(diag) & (diag >= 0))  # NaN is neither
         if bad.any():
             raise KernelError(
                 f"k(x, x) must be finite and not negative, got {diag[bad][0]} at x = "

@@ -82,18 +82,20 @@ class Ids:
 
     @cached_property
     def _index(self) -> dict[str, int]:
+        # Made when an id is first looked for: a pool that is only read needs none.
         return dict(zip(self.array, range(len(self)), strict=True))
 
     @cached_property
     def _ordered(self) -> tuple[AnyArray, Indices | None]:
         """The numbers in ascending order, and their positions unless they came so."""
         if (self.array[1:] > self.array[:-1]).all():
-            return self.array, None
+            return self.array, None  # row numbers, as a rule: no second array
         order = np.argsort(self.array)
         return self.array[order], order
 
     def _unknown(self, id: Any) -> UnknownArmError:
-        strings, example = self.are_strings, plain(self.array[0])
+        strings = self.are_strings
+        example = plain(self.array[0])
         expected = "strings" if strings else "whole numbers"
         if isinstance(id, str) == strings and (
             strings or (isinstance(id, Integral) and not isinstance(id, bool))

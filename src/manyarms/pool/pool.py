@@ -261,10 +261,8 @@ class Pool:
         numbers = np.arange(len(rows))
         named = checked_ids(given_ids(numbers if ids is None else ids, len(rows)), numbers)
         first, arm_of = group(rows)
-        column, origin = (
-            Objects(OBJECT, OBJECT, kernel, rows.shape[1]),
-            Origin(None, ids is None, "error", {}, {}),
-        )
+        column = Objects(OBJECT, OBJECT, kernel, rows.shape[1])
+        origin = Origin(None, ids is None, "error", {}, {})
         return Pool(
             Parts(
                 origin, (_frame_of(objects),), (column,), len(rows), Ids(named), rows[first], arm_of
@@ -368,10 +366,8 @@ class Pool:
     @cached_property
     def text(self) -> dict[str, AnyArray]:
         """The text columns: a string for each candidate."""
-        tables, names = (
-            self.parts.tables,
-            [name for name, kind in self.columns.items() if kind == "text"],
-        )
+        tables = self.parts.tables
+        names = [name for name, kind in self.columns.items() if kind == "text"]
         return {
             name: as_objects(chain.from_iterable(t[name].cast(pl.String).to_list() for t in tables))
             for name in names

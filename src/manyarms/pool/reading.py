@@ -8,7 +8,6 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
-import narwhals as nw
 import numpy as np
 import polars as pl
 
@@ -94,9 +93,10 @@ def read_csv(
     except pl.exceptions.PolarsError:
         # A row further down is of another type, or the file is broken: read it whole, to know.
         frame = _attempt(path, lambda: read(None))
+    # Spreadsheets leave empty lines at the end, which polars reads as rows of nulls.
     height = len(frame)
     while height and all(value is None for value in frame.row(height - 1)):
-        height -= 1  # empty lines at the end
+        height -= 1
     frame = frame.head(height)
     searched = [
         name
@@ -130,6 +130,7 @@ def _first_line(path: Path) -> str:
 
 def _opened(path: Path, errors: str = "replace") -> IO[str]:
     """The text of a file, plain or gzipped."""
+    # "utf-8-sig" drops the mark that spreadsheets put at the beginning.
     how: dict[str, Any] = {
         "mode": "rt",
         "encoding": "utf-8-sig",
@@ -250,6 +251,8 @@ def _said(error: Exception) -> str:
 def read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels], dict[str, Declared]]:
     """The table, the levels of ordered columns that polars does not know as such, and types
     likewise."""
+    import narwhals as nw  # noqa: PLC0415  only data frames need it
+
     check_threads()
     try:
         native = nw.from_native(frame)
@@ -287,7 +290,7 @@ def read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels], dict[str, D
     return table, {name: found for name, found in levels.items() if found}, types
 
 
-def _unreadable(frame: "nw.DataFrame[Any]") -> str:
+def _unreadable(frame: Any) -> str:
     """Names the first column that polars cannot hold."""
     for name in frame.columns:
         try:

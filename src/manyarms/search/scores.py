@@ -98,7 +98,8 @@ def best_of(values: Array, tolerance: Array, barred: Mask | None = None) -> int:
     return int(np.argmax(values >= values[best] - tolerance[best]))
 
 
-class View(NamedTuple):
+@dataclass(frozen=True)
+class View:
     """What a chooser may look at."""
 
     scores: ArmScores  # with the pulls before this one supposed, where the chooser looks at them

@@ -2,11 +2,9 @@
 predecessor."""
 
 import base64
-import gc
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,13 +75,15 @@ def row_after(head: Head, kind: str, time: float, payload: dict[str, Any]) -> St
 
 
 def _digest(before: str, number: int, kind: str, time: float, record: str) -> str:
+    # `repr` of a float is exact: the same bytes on every machine.
     return hashlib.sha256(f"{before}\n{number}\n{kind}\n{time!r}\n{record}".encode()).hexdigest()
 
 
 def checked(rows: Iterable[Any], head: Head) -> tuple[list[Event], Head]:
     """The events in rows that follow a head, and the head after them; StudyDamagedError where the
     chain breaks."""
-    before, start = head.digest, head.number + 1
+    before = head.digest
+    start = head.number + 1
     whole: list[tuple[str, float]] = []
     records: list[str] = []
     for expected, (number, kind, time, record, digest) in enumerate(rows, start):
@@ -102,19 +102,6 @@ def checked(rows: Iterable[Any], head: Head) -> tuple[list[Event], Head]:
     pairs = enumerate(zip(whole, payloads, strict=True), start)
     events = [Event(number, kind, time, payload) for number, ((kind, time), payload) in pairs]
     return events, Head(head.number + len(events), before)
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Without the garbage collector, which takes 40 % of the time to read a long log, and finds
-    nothing."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def damaged(whole: int, what: str) -> StudyDamagedError:

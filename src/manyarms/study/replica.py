@@ -21,8 +21,9 @@ from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.proposers import Learner
 from manyarms.campaign.trials import CandidateId, Forecast
 from manyarms.errors import StudyDamagedError, StudyStorageError
+from manyarms.machine import uncollected
 from manyarms.study.learning import Resume, StepsTaken, learn
-from manyarms.study.log import LEARNING, START, Event, Head, uncollected
+from manyarms.study.log import LEARNING, START, Event, Head
 from manyarms.study.replay import Replay
 from manyarms.study.signals import deferred, interruptible
 from manyarms.study.snapshot import EVERY, resume, take
@@ -89,6 +90,7 @@ class Replica:
             try:
                 self.catch_up()
             except StudyStorageError:
+                # A disk that is full still answers: what was learned waits for room.
                 with self.current():
                     self._unwritten = self._next(math.inf, self.resume)
                     learner = self._unwritten.learner
@@ -197,6 +199,7 @@ class Replica:
 
     def is_due(self, found: StepsTaken) -> bool:
         """Whether a snapshot is to be taken."""
+        # After a refit the snapshot before it is of no use: nothing resumes from it.
         refitted = any(kind == "refit" for kind, _ in found.made.values())
         n = found.n_results
         every = self.snapshot_every

@@ -303,7 +303,7 @@ class EventStore:
         if "manyarms" not in tables:
             raise self._foreign()
         version = connection.execute(sa.select(VERSION.c.version)).scalar()
-        if not isinstance(version, int) or version < 1:
+        if not isinstance(version, int) or version < 1:  # SQLite keeps any type in any column
             raise damaged(0, "its version is lost")
         if version < FORMAT:
             raise StudyVersionError(
@@ -380,6 +380,12 @@ class EventStore:
                 self.close()  # what was begun is rolled back
                 cause = error if str(error) == self._place.without_secrets(str(error)) else None
                 raise self._typed(error) from cause
+            except sa.exc.ArgumentError as error:
+                self.close()
+                what = self._place.without_secrets(str(error))
+                raise StudyError(
+                    f"{self.shown} could not be used: {what}", "check the options in its URL"
+                ) from None
             except (
                 UnicodeDecodeError,
                 sa.exc.SQLAlchemyError,

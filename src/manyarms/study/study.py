@@ -26,6 +26,7 @@ from manyarms.errors import ObservationError, ParameterError
 from manyarms.numbers import MOST_AT_ONCE, real, whole
 from manyarms.pool.stored import bytes_of, described, tables_of
 from manyarms.sketch.confidence import Radius
+from manyarms.study.location import is_plain
 from manyarms.study.log import START, Event
 from manyarms.study.replay import Lease, Replay
 from manyarms.study.replica import Replica
@@ -35,6 +36,11 @@ from manyarms.typing import Indices, Seed
 
 T = TypeVar("T")
 
+LEASE = 86_400.0
+"""Seconds of a lease unless another is given, a day: longer than most trials, and not for ever if
+who asked has died."""
+LONGEST_LEASE = 10 * 366 * 86_400
+"""Seconds: what runs longer than ten years is a mistake, and soon no date."""
 TOKEN = 200
 """Characters of a token or a worker's name, at most."""
 
@@ -50,8 +56,10 @@ class Study:
     """
 
     def __init__(self, store: EventStore, worker: str | None, lease: float | None) -> None:
-        self.worker, self.lease = _worker(worker), _lease(lease)
-        self._store, self._replica = store, Replica(store)
+        self.worker = _worker(worker)
+        self.lease = _lease(lease)
+        self._store = store
+        self._replica = Replica(store)
 
     @classmethod
     def create(
@@ -140,7 +148,7 @@ class Study:
             A name for this process, kept with what it asks for; host and process id where None.
         lease : float, optional
             Seconds after which what this process asked for, and neither told nor renewed, is given
-            back; None: never.
+            back: 86,400, a day, where None; ten years at most.
 
         Returns
         -------
@@ -197,7 +205,7 @@ class Study:
             ids, forecasts = call.asked(n, ledger)
             # Up to where the model had learned when it chose: others need not decide that again.
             learned = call.replay.steps[-1].number if call.replay.steps else 0
-            until = None if seconds is None else now + seconds
+            until = now + seconds
             call.append(
                 "ask",
                 {
@@ -233,12 +241,13 @@ class Study:
         """
         seconds = self.lease if lease is None else _lease(lease)
         with self._replica.writing() as call:
+            # A worker that tries nothing writes nothing.
             if any(each.worker == self.worker for each in call.replay.ledger.pending):
                 call.append(
                     "renew",
                     {
                         "worker": self.worker,
-                        "until": None if seconds is None else time.time() + seconds,
+                        "until": time.time() + seconds,
                     },
                 )
 
@@ -522,6 +531,7 @@ class Study:
 
     def _known(self, answer: Callable[..., T], *arguments: Any) -> T:
         """What is known, after the model has learned what there is."""
+        # Answers come from a model that has learned every result there is.
         with self._replica.learned() as campaign:
             return answer(campaign, *arguments)
 
@@ -552,13 +562,17 @@ def _worker(worker: Any) -> str:
     return f"{socket.gethostname()}:{os.getpid()}" if worker is None else _name(worker, "worker")
 
 
-def _lease(lease: Any) -> float | None:
-    return None if lease is None else real(lease, "lease", "a positive number of seconds", above=0)
+def _lease(lease: Any) -> float:
+    if lease is None:
+        return LEASE
+    wanted = f"a positive number of seconds below {LONGEST_LEASE:,}, ten years"
+    return real(lease, "lease", wanted, above=0, below=LONGEST_LEASE)
 
 
 def _name(name: Any, what: str) -> str:
-    if not isinstance(name, str) or not 0 < len(name) <= TOKEN:
+    if not isinstance(name, str) or not 0 < len(name) <= TOKEN or not is_plain(name):
         raise ParameterError(
-            f"{what} must be a string of 1 to {TOKEN} characters, got {name!r:.80}"
+            f"{what} must be a string of 1 to {TOKEN} Unicode characters without NUL, got "
+            f"{name!a:.80}"
         )
     return name

@@ -31,8 +31,9 @@ PATIENCE = 5.0
 """Seconds after which a writer says for whom it waits; and again after four times as long."""
 OUT_OF_TURN = 0.5
 """Seconds between two attempts of one who is not the first."""
-FIRST, OTHERS = 1e-3, 5e-3
-"""Seconds between two looks, of one who is the first and of the others."""
+FIRST, OTHERS, LONGEST = 1e-3, 5e-3, 50e-3
+"""Seconds between two looks, of one who is the first and of the others; and of those whose turn is
+far."""
 LOCK_BYTES = range(0x4000_0001, 0x4000_0200)
 """Where SQLite locks a file to write (RESERVED) and to read (SHARED), behind the PENDING byte:
 https://www.sqlite.org/fileformat2.html#the_lock_byte_page"""
@@ -94,23 +95,25 @@ class Turns:
         """Attempt until it succeeds, in the order of those who stand in line at a file;
         StudyStorageError after `BUSY` seconds."""
         begun = time.monotonic()
+        waited = 0.0
         patience, out_of_turn = PATIENCE, OUT_OF_TURN
         place = PlaceInLine(line)
         try:
             while True:
                 is_first = place.is_first()
-                waited = time.monotonic() - begun
-                if (is_first or waited > out_of_turn) and attempt():
-                    break
-                if waited > out_of_turn:
+                if is_first or waited > out_of_turn:
+                    if attempt():
+                        break
                     out_of_turn = waited + OUT_OF_TURN
+                waited = time.monotonic() - begun
                 if waited > patience:
                     patience *= 4
                     self._say(waited, shown, holder)
                 with interruptible():
-                    # Where a turn takes long to come there is a crowd: it looks less often, so
-                    # that all looks together take a fraction of one processor.
-                    time.sleep(FIRST if is_first else max(OTHERS, self._usual / 100))
+                    # Whose turn is far, by how long the last one took to come, looks less often:
+                    # the looks of a crowd take time of the processor from the one who writes.
+                    left = min(LONGEST, (self._usual - waited) / 4)
+                    time.sleep(FIRST if is_first else max(OTHERS, left))
         finally:
             place.leave()
         self._usual = time.monotonic() - begun
