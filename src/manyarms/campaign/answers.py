@@ -135,7 +135,7 @@ def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
     """How much better than the recommended candidate another one may be."""
     if tolerance is not None:
         expected = "a non-negative regret, in the units of the values"
-        real(tolerance, "tolerance", expected, at_least=0)
+        tolerance = real(tolerance, "tolerance", expected, at_least=0)
     best = _recommended(campaign)
     record = TrackRecord.of(*campaign.ledger.scored, campaign.ledger.sign)
     n_others = campaign.proposer.n_others(_no_rivals(campaign, best))
@@ -148,13 +148,14 @@ def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
     gone = _no_rivals(found, best)
     arm = int(found.ledger.candidates.arm_of[best])
     rival = arm if gone.all() else found.proposer.rival(found.ledger, found.model, width, gone)
-    # No other is above the rival's upper bound, nor the recommended one below its lower bound.
+    # No candidate is above the rival's upper bound, nor the recommended one below its lower bound.
     mean, low, high = _intervals(found, np.array([arm, rival]), width)
     if _is_exact(campaign):
         mean[0] = low[0] = high[0] = campaign.ledger.sign * _means(campaign, np.array([best]))[0]
     bound = max(0.0, float(high[1] - low[0])) if n_others else 0.0
 
     sign = campaign.ledger.sign
+    # Minimising turns the ends around.
     least, most = sorted((sign * float(low[0]), sign * float(high[0])))
     names = found.ledger.names([best, best if gone.all() else _member(found, rival)])
     return Certificate(
@@ -319,5 +320,5 @@ def _candidates(campaign: Campaign, positions: Sequence[int], level: float) -> l
 
 
 def _quantile(level: float) -> float:
-    real(level, "level", "a probability between 0 and 1", above=0, below=1)
+    level = real(level, "level", "a probability between 0 and 1", above=0, below=1)
     return float(scipy.special.ndtri(0.5 + level / 2))

@@ -132,6 +132,10 @@ class Recording(Protocol):
     def belief(self) -> Any:
         """What is known of f."""
 
+    @property
+    def arms(self) -> Any:
+        """The rows of the table."""
+
     def observe(
         self, arms: Any, rewards: Array, *, noise: Any = None, record: Record | None = None
     ) -> Record:
@@ -145,6 +149,10 @@ class Tabular(Protocol):
     @property
     def belief(self) -> Any:
         """What is known of f."""
+
+    @property
+    def arms(self) -> Any:
+        """The rows of the table."""
 
     def observe(
         self, arms: Indices, rewards: Array, *, noise: Any = None, record: Record | None = None
@@ -463,7 +471,8 @@ class Model:
 
     def predict(self, arms: Indices) -> Prediction:
         """Mean and standard deviation of the rewards of some arms."""
-        if isinstance(self.policy, Tabular):
+        # `predict_rows` asks for rows that the policy's own table has not.
+        if isinstance(self.policy, Tabular) and len(self.policy.arms) == len(self.arms):
             return self.policy.predict(arms=arms)
         predicted: Prediction = self.policy.predict(self.arms[arms])
         return predicted

@@ -13,7 +13,7 @@ from manyarms.campaign.model import BOX, TABLE, Settings
 from manyarms.domains.box import Box
 from manyarms.domains.multistart import MultiStart
 from manyarms.domains.policy import DomainBKB
-from manyarms.errors import ParameterError
+from manyarms.errors import Advice, ParameterError
 from manyarms.kernels import Kernel, Linear, Tanimoto, Unpacked, as_kernel
 from manyarms.kernels.objects import encoder_of
 from manyarms.numbers import LARGEST, LARGEST_SEED, real, whole
@@ -70,7 +70,7 @@ def as_most(repeats: Any) -> float:
                 got=repeats,
             )
         return np.inf if repeats == "allow" else 1
-    return whole(repeats, 'repeats (unless "allow" or "never")')
+    return whole(repeats, 'repeats (unless "allow" or "never")', at_most=10**9)
 
 
 def as_bounds(bounds: Any) -> tuple[float, float]:
@@ -102,7 +102,7 @@ def as_settings(
 ) -> Settings:
     """How the model is made, and what is learned."""
     if noise is not None:
-        real(
+        noise = real(
             noise,
             "noise",
             "a standard deviation, not negative, in the units of the values",
@@ -124,10 +124,10 @@ def as_settings(
     made = partial(_over, space, policy) if isinstance(space, Box) else policy
     shape, fixed = _shape(kernel, space)
     learns = not (fixed and noise is not None)  # only then are units those of the values
-    if noise is None and as_most(repeats) == 1:
-        noise = 0.0  # who asks for each value once takes it for the true one
     if learns and policy in (BKB, DomainBKB):
         options = {"rule": Inserted(most=MOST_INDUCING), **options}
+    if noise is None and as_most(repeats) == 1:
+        noise = 0.0  # who asks for each value once takes it for the true one
     schedule = BOX if is_box else TABLE
     number = as_seed(seed)
     limits = as_bounds(bounds)
@@ -143,8 +143,10 @@ def _check_options(policy: Any, options: dict[str, Any]) -> None:
     except TypeError as error:
         name = getattr(policy, "__name__", repr(policy))
         raise ParameterError(f"the options must be those of {name}: {error}") from error
-    except ValueError:  # it has no signature: one that is not written in Python
-        return
+    except ValueError as error:  # it has no signature: a type such as int
+        raise ParameterError(
+            f"policy must be BKB, GPUCB or another with their arguments, got {policy!r}"
+        ) from error
 
 
 def _over(box: Box, policy: Any, _: Array, kernel: Any, **settings: Any) -> Any:
@@ -195,8 +197,9 @@ def _shape(kernel: Any, pool: Pool | Box) -> tuple[Shape, bool]:
     if kernel is None or isinstance(kernel, str):
         if kernel is not None and kernel not in named:
             raise ParameterError(
-                f"{{option}} must be one of {', '.join(sorted(named))}, a kernel object or a "
-                "function, got {got}",
+                "{option} must be one of {expected}, got {got}",
+                Advice("give an object of {} or a function", "manyarms.kernels"),
+                expected=", ".join(sorted(named)),
                 option="kernel",
                 got=kernel,
             )
