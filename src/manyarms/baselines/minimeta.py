@@ -17,7 +17,7 @@ import numpy as np
 
 from manyarms.beliefs.base import Record
 from manyarms.errors import ParameterError
-from manyarms.numbers import MOST_AT_ONCE, real, whole
+from manyarms.numbers import LONGEST_BATCH, MOST_AT_ONCE, real, whole
 from manyarms.policies.checks import as_arms, as_excluded
 from manyarms.policies.policy import Policy
 from manyarms.typing import ArrayLike, Indices
@@ -93,7 +93,8 @@ class MiniMeta:
         for arm in supposed:
             self._count(owed, arm, 1.0)  # pending evaluations count on their epochs
         chosen: list[int] = []
-        while size is None or len(chosen) < size:
+        most = LONGEST_BATCH if size is None else size
+        while len(chosen) < most:
             lacking = (
                 arm
                 for arm, left in owed.items()

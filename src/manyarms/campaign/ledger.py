@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import isnan
 from typing import NamedTuple
 
 import numpy as np
@@ -292,7 +293,7 @@ class Ledger:
                 name,
                 _or_none(value),
                 _or_none(noise),
-                None if np.isnan(forecast[0]) else Forecast(*forecast),
+                None if isnan(forecast[0]) else Forecast(*forecast),
             )
             for i, (name, value, noise, forecast) in enumerate(zip(*columns, strict=True))
         ]
@@ -319,4 +320,4 @@ class Ledger:
 
 
 def _or_none(number: float) -> float | None:
-    return None if np.isnan(number) else number
+    return None if isnan(number) else number

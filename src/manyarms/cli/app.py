@@ -40,6 +40,7 @@ WORDS = {
     "lease": "--lease",
     "level": "--level",
     "manyarms.FAILED": "`failed`",
+    "manyarms.kernels": None,
     "missing": "--missing",
     "noise": "--noise",
     "repeats": "--repeats",

@@ -84,6 +84,14 @@ def init(
             metavar="allow|never|K",
         ),
     ] = "allow",
+    bounds: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            help="Least and largest true value, such as 0 100: intervals stay inside.",
+            metavar="LEAST LARGEST",
+            show_default="none",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the random start and the sketch.")] = 0,
     decimal: Decimal = ".",
     as_json: AsJson = False,
@@ -117,6 +125,7 @@ def init(
         "kernel": kernel,
         "noise": noise,
         "repeats": asked,
+        "bounds": bounds,
         "seed": seed,
     }
     Study.create(study, candidates, **settings).close()

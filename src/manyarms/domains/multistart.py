@@ -62,7 +62,7 @@ class MultiStart:
 
     def __post_init__(self) -> None:
         for name in ("raw", "starts", "steps"):
-            whole(getattr(self, name), name)
+            whole(getattr(self, name), name, at_most=10**6)
 
     def __call__(self, score: Score, box: Box, rng: np.random.Generator) -> Array:
         """A row of large u."""

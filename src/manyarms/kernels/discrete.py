@@ -6,6 +6,7 @@ from manyarms.errors import ArmsError, KernelError
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.distances import as_blocks, row_blocks
 from manyarms.kernels.stationary import as_lengthscale, check_lengthscale
+from manyarms.numbers import NO_ARRAY
 from manyarms.typing import AnyArray, Array, ArrayLike
 
 BITS = 52
@@ -152,7 +153,7 @@ def _rows_of_bits(bits: ArrayLike) -> AnyArray:
         raise ArmsError("bits must not be masked; fill the masked ones or leave the rows out")
     try:
         array: AnyArray = np.asarray(bits)
-    except ValueError as error:
+    except NO_ARRAY as error:
         raise ArmsError(f"bits must be rows of 0 and 1, (n, b): {error}") from error
     if array.ndim != 2 or not array.shape[1] or array.dtype.kind not in "fiub":
         raise ArmsError(

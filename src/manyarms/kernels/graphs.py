@@ -84,7 +84,7 @@ class WeisfeilerLehman(ObjectKernel):
     refinements: int = 2
 
     def __post_init__(self) -> None:
-        whole(self.refinements, "refinements", at_least=0, error=KernelError)
+        whole(self.refinements, "refinements", at_least=0, at_most=100, error=KernelError)
 
     @property
     def encoder(self) -> Graphs:

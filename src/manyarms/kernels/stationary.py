@@ -7,6 +7,7 @@ import numpy as np
 from manyarms.errors import KernelError, shortened
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.distances import FEW_ROWS, ScaledPoints, as_blocks, few_squared_distances
+from manyarms.numbers import NO_ARRAY
 from manyarms.typing import AnyArray, Array, ArrayLike
 
 
@@ -17,7 +18,7 @@ def as_lengthscale(lengthscale: ArrayLike) -> Array:
         if given.size and given.dtype.kind not in "fiu":
             raise TypeError(f"of {given.dtype}")
         scales = given.astype(np.float64)
-    except (TypeError, ValueError) as error:
+    except NO_ARRAY as error:
         raise KernelError(
             f"lengthscale must be one number or one per column, got {shortened(lengthscale)}"
         ) from error

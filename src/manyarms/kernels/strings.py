@@ -99,7 +99,7 @@ class Spectrum(ObjectKernel):
     def __post_init__(self) -> None:
         whole(self.length, "length", error=KernelError)
         letters = len(self.encoder.alphabet)
-        if self.length * np.log2(letters) > np.log2(NUMBER_LIMIT) or self.length > LONGEST:
+        if self.length > LONGEST or self.length * np.log2(letters) > np.log2(NUMBER_LIMIT):
             raise KernelError(
                 f"words must be fewer than 2⁵² and of at most {LONGEST} letters, got "
                 f"{letters}^{shortened(self.length)}; give a shorter length"

@@ -101,7 +101,7 @@ _STORES: "weakref.WeakSet[EventStore]" = weakref.WeakSet()
 
 
 @dataclass(frozen=True)
-class News:
+class Unread:
     """What was appended after a head: events, the tables that they brought, and the head now."""
 
     events: list[Event]
@@ -138,11 +138,11 @@ class Transaction:
             raise
         return events
 
-    def news(self, head: Head) -> News:
+    def news(self, head: Head) -> Unread:
         """All that is needed to follow the log from a head on, without this transaction."""
         with uncollected():
             events = self.since(head)
-        return News(events, self.tables(events), self.head)
+        return Unread(events, self.tables(events), self.head)
 
     def tables(self, events: Iterable[Event]) -> dict[str, bytes]:
         """The tables that events brought, by their digests; StudyDamagedError where one is
