@@ -155,10 +155,6 @@ class Tabular(Protocol):
     ) -> Record:
         """Learn rewards; returns which arms entered W, or takes that as it was decided before."""
 
-    @property
-    def n_arms(self) -> int:
-        """Arms of the table."""
-
     def predict(self, *, arms: Indices) -> Prediction:
         """Posterior mean and standard deviation of f at some arms."""
 
