@@ -46,14 +46,14 @@ figures: $(READY)  ## the pictures in docs/
 	$(BIN)/python examples/demo.py && cp demo-output/demo.png docs/demo.png
 
 experiments: $(READY)  ## every system on one runner: docs/experiments (hours)
-	$(BIN)/python benchmarks/experiments.py starvation coverage everything tails growth thompson --jobs 2
+	$(BIN)/python benchmarks/experiments.py starvation coverage everything tails growth thompson words --jobs 2
 
 soak: $(READY)  ## what must never happen to a study, thousands of times: docs/reliability.md (about an hour)
 	cd tests && for what in \
 	    "kills --kills 10000 --where disk" "kills --kills 1000 --where postgresql" \
 	    "interrupts --interrupts 2000 --processes 40" "interrupts --interrupts 200 --processes 8 --where postgresql" \
 	    "writers --processes 64 --tells 1000" "writers --processes 16 --tells 200 --where postgresql" \
-	    "damage --cuts all --flips 10000" disk; \
+	    "damage --cuts all --flips 10000" disk "files" "calls --calls 1000000"; \
 	do echo "soak.$$what"; $(abspath $(BIN))/python -m soak.$$what || exit 1; done
 	$(BIN)/python benchmarks/study_tell.py
 

@@ -196,7 +196,7 @@ def manyarms_box(problem, f, seed, clock):
         with clock:
             optimizer.tell([x], value)
     with clock:
-        return np.array(optimizer.best().id)
+        return np.array(optimizer.best().recommended.id)
 
 
 PEERS: dict[str, tuple[Callable[..., np.ndarray], str]] = {

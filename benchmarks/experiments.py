@@ -1,6 +1,6 @@
-"""Six experiments, one command each: a JSON, a picture and a Markdown page in docs/experiments.
+"""Seven experiments, one command each: a JSON, a picture and a Markdown page in docs/experiments.
 
-    python benchmarks/experiments.py starvation | coverage | everything | tails | growth | thompson [--quick] [--jobs 2]
+    python benchmarks/experiments.py starvation | coverage | everything | tails | growth | thompson | words [--quick] [--jobs 2]
 
 Runs are those of runner.py: what is there is not run again, so an experiment that was interrupted goes on where it stopped, and
 one that was given more systems runs those only. Systems that this installation lacks are listed and left out.
@@ -15,6 +15,7 @@ import growth
 import starvation
 import tails
 import thompson
+import words
 from publishing import Options
 
 EXPERIMENTS = {
@@ -24,6 +25,7 @@ EXPERIMENTS = {
     "tails": tails.experiment,
     "growth": growth.experiment,
     "thompson": thompson.experiment,
+    "words": words.experiment,
 }
 
 

@@ -214,7 +214,7 @@ def manyarms_optimizer(table: Table, budget: int, seed: int, **options) -> Trace
         rewards.append(table.draw(i, noise))
         with clock:
             optimizer.tell(i, rewards[-1])
-    best: Any = optimizer.best().id
+    best: Any = optimizer.best().recommended.id
     return Trace(np.array(chosen), np.array(rewards), clock.seconds, best)
 
 

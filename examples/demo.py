@@ -87,7 +87,7 @@ def search(problem: Problem, optimizer: ma.Optimizer, budget: int) -> Iterator[S
         loss = problem.trial(asked[0])
         start = time.perf_counter()
         optimizer.tell(asked, [loss])
-        best = optimizer.best()
+        best = optimizer.best().recommended
         yield Step(asked[0], loss, best, thought + time.perf_counter() - start)
 
 

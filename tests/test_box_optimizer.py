@@ -48,7 +48,7 @@ def mixed():
 
 
 def test_it_finds_the_minimum(plain):
-    best = plain.best()
+    best = plain.best().recommended
     assert isinstance(best.id, tuple)
     assert parabola(best.id) < 0.05
     assert best.low < best.mean < best.high
@@ -62,7 +62,7 @@ def test_it_finds_the_minimum(plain):
 
 
 def test_it_finds_the_minimum_of_a_mixed_box(mixed):
-    best = mixed.best().id
+    best = mixed.best().recommended.id
     assert best["act"] == "tanh"
     assert loss(best) < 0.3
     assert all(isinstance(trial.id["units"], int) for trial in mixed.history)
@@ -93,7 +93,7 @@ def test_predictions_are_of_any_point(plain):
 def test_a_certificate_is_heuristic(plain):
     certificate = plain.certificate(tolerance=100.0)
     assert certificate.probability is None
-    assert certificate.id == plain.best().id
+    assert certificate.id == plain.best().recommended.id
     assert certificate.rival != certificate.id
     assert certificate.regret_bound >= 0
     assert certificate.reached
@@ -131,7 +131,7 @@ def test_values_of_any_size(scale):
     for _ in range(12):
         (point,) = optimizer.ask()
         optimizer.tell(point, scale * sum(point))
-    assert np.isfinite(optimizer.best().mean)
+    assert np.isfinite(optimizer.best().recommended.mean)
 
 
 def impatient(optimizer):
@@ -162,7 +162,7 @@ def test_a_run_that_stalls_searches_elsewhere_for_a_while():
     assert all(later - end >= 12 for end, later in zip(ended, began[1:], strict=False))
     rows = np.array([trial.id for trial in optimizer.history])
     assert np.ptp(rows[began[0] + 1 : began[0] + 9], axis=0).min() > 0.3  # a random start
-    assert np.abs(np.subtract(optimizer.best().id, (0.3, 0.6))).max() < 0.02
+    assert np.abs(np.subtract(optimizer.best().recommended.id, (0.3, 0.6))).max() < 0.02
 
 
 def test_a_search_elsewhere_does_not_learn_what_was_pending_when_it_began():
@@ -193,8 +193,8 @@ def test_any_point_can_be_told_and_replicates_are_one_arm():
     optimizer = ma.Optimizer(ma.Box([[0, 1]]), seed=0)
     optimizer.tell([(0.25,), (0.25,), (0.5,)], [1.0, 2.0, 3.0])
     assert len(optimizer.policy.rows) == 2
-    assert optimizer.best().id == (0.5,)
-    assert optimizer.best().n_results == 1
+    assert optimizer.best().recommended.id == (0.5,)
+    assert optimizer.best().recommended.n_results == 1
     optimizer.tell(np.array([0.75]), 2.5)
     assert optimizer.history[-1].id == (0.75,)
 
@@ -215,7 +215,7 @@ def test_a_failed_point_is_left_alone():
     assert len(optimizer.policy.rows) == 25 - len(failed)
     rows = box.encode(asked)
     assert np.unique(rows, axis=0).shape == rows.shape
-    best = optimizer.best().id
+    best = optimizer.best().recommended.id
     assert 0.35 < best[0] <= 0.5
 
 
@@ -241,7 +241,7 @@ def test_points_that_a_user_changes_are_the_users_own():
     optimizer.ask(2)
     told = [dict(trial.id) for trial in optimizer.history]
     for taken in (
-        optimizer.best().id,
+        optimizer.best().recommended.id,
         optimizer.history[0].id,
         optimizer.pending[0],
         optimizer.top(2)[1].id,
@@ -250,7 +250,7 @@ def test_points_that_a_user_changes_are_the_users_own():
         del taken["x"]
     assert [trial.id for trial in optimizer.history] == told
     optimizer.tell([optimizer.pending[0]], 0.5)
-    assert optimizer.best().id in told
+    assert optimizer.best().recommended.id in told
 
     def careless(point):
         point["x"] /= 10
@@ -378,7 +378,7 @@ def test_a_given_kernel_and_noise_are_not_learned():
 
 def test_constant_values_and_one_point():
     optimizer = run(ma.Box(x=(0.0, 1.0)), lambda point: 0.0, 12)
-    assert optimizer.best().mean == pytest.approx(0.0, abs=0.05)
+    assert optimizer.best().recommended.mean == pytest.approx(0.0, abs=0.05)
 
 
 def test_maximize_takes_a_box():
@@ -387,8 +387,8 @@ def test_maximize_takes_a_box():
 
     found = ma.maximize(f, ma.Box(x=(0.0, 1.0), kind=["a", "b"]), budget=25, progress=False)
     assert found.ended == "budget"
-    assert found.best.id["kind"] == "b"
-    assert abs(found.best.id["x"] - 0.3) < 0.1
+    assert found.best.recommended.id["kind"] == "b"
+    assert abs(found.best.recommended.id["x"] - 0.3) < 0.1
     row = ma.maximize(
         lambda x: float(x @ x),
         ma.Box([[-1, 1], [-1, 1]]),
@@ -397,7 +397,7 @@ def test_maximize_takes_a_box():
         progress=False,
     )
     assert len(row.history) == 12
-    assert isinstance(row.best.id, tuple)
+    assert isinstance(row.best.recommended.id, tuple)
 
 
 @pytest.mark.slow
@@ -424,7 +424,7 @@ def test_ripples_do_not_pass_for_noise():
         )
 
     box = ma.Box([[-32.768, 32.768]] * 4)
-    found = [f(run(box, f, 100, seed=seed).best().id) for seed in range(3)]
+    found = [f(run(box, f, 100, seed=seed).best().recommended.id) for seed in range(3)]
     drawn = [f(point) for point in np.random.default_rng(1).uniform(-32.768, 32.768, (100, 4))]
     assert np.median(found) < 0.75 * min(drawn)
 

@@ -160,7 +160,7 @@ def test_points_without_names_are_tuples(path):
     assert [trial.id for trial in again.history] == [asked[0], (0.5, 0.0), (0.5, 0.0)]
     assert again.pending == study.pending == [asked[1]]
     assert again.leases[0].id == asked[1]
-    assert again.best().id == (0.5, 0.0)
+    assert again.best().recommended.id == (0.5, 0.0)
     assert again.predict([(0.25, 1.0)]).ids == [(0.25, 1.0)]
     assert len(again.pool) == 3
     assert repr(again.box) == repr(study.pool.box)

@@ -208,10 +208,14 @@ def test_from_a_table_to_a_recommendation(lab):
     before = manyarms("status", lab, "--json", "--tolerance", 1e6).data
     assert before["results"] == 12
     assert before["failed"] == 1
-    assert before["certificate"]["reached"] is True
+    assert before["certificate"]["regret_bound"] is None
+    assert before["certificate"]["reached"] is False
+    assert "is not said yet" in before["certificate"]["text"]
     assert {each["worker"] for each in before["pending"]} == {"Ada"}
     text = manyarms("status", lab).out
-    assert before["best"]["id"] in text
+    assert before["best"]["measured"]["id"] in text
+    assert f"Recommended: {before['best']['recommended']['id']}" in text
+    assert f"Why: {before['best']['why']}" in text
     assert "inducing candidate" in text
     assert "Ada" in text
     manyarms("release", lab, "--all")
@@ -224,12 +228,25 @@ def test_from_a_table_to_a_recommendation(lab):
             pl.col("name").map_elements(yield_of, pl.Float64).alias("value")
         ).write_csv(next_file)
         manyarms("tell", lab, next_file)
-    assert manyarms("status", lab, "--json").data["best"]["id"] == "ethanol-80"
+    assert manyarms("status", lab, "--json").data["best"]["recommended"]["id"] == "ethanol-80"
     top = manyarms("top", lab, "-k", 3, "--json").data["top"]
     assert top[0]["id"] == "ethanol-80"
     assert top[0]["low"] <= top[0]["estimate"] <= top[0]["high"]
     assert len(manyarms("history", lab, "--json").data["results"]) == 28
     assert len(manyarms("history", lab, "--json", "--last", 5).data["results"]) == 5
+
+
+def test_bounds_hold_for_intervals(lab):
+    place = lab.parent / "bounded.db"
+    pool = ("--pool", lab.parent / "recipes.csv", "--id", "name", "--maximize")
+    made = manyarms("init", place, *pool, "--bounds", 0, 60, "--json").data
+    assert made["bounds"] == [0, 60]
+    manyarms("tell", place, "water-20", 30)
+    manyarms("tell", place, "ethanol-80", 59.9)
+    top = manyarms("top", place, "-k", 20, "--json").data["top"]
+    assert all(0 <= each["low"] <= each["estimate"] <= each["high"] <= 60 for each in top)
+    refused = manyarms("init", lab.parent / "other.db", *pool, "--bounds", 60, 0, code=2)
+    assert "bounds" in refused.err
 
 
 def test_answers_are_those_of_the_library(lab):
@@ -245,7 +262,9 @@ def test_answers_are_those_of_the_library(lab):
             (each["id"], each["estimate"], each["low"], each["high"], each["results"])
             for each in top
         ] == [(c.id, c.mean, c.low, c.high, c.n_results) for c in known]
-        assert best["low"] == study.best(0.5).low
+        assert best["recommended"]["low"] == study.best(0.5).recommended.low
+        assert best["measured"]["measured"] == study.best(0.5).measured.value
+        assert best["why"] == study.best(0.5).why
 
 
 def test_pending_candidates_can_be_written_again_and_files_are_not_written_over(lab):
@@ -363,9 +382,9 @@ def test_failed_release_retire_and_add(lab):
     pending = [each["id"] for each in manyarms("status", lab, "--json").data["pending"]]
     manyarms("release", lab, pending[0])
     assert manyarms("release", lab, "--all", "--json").data["released"] == pending[1:]
-    best = manyarms("status", lab, "--json").data["best"]["id"]
+    best = manyarms("status", lab, "--json").data["best"]["recommended"]["id"]
     manyarms("retire", lab, best)
-    assert manyarms("status", lab, "--json").data["best"]["id"] != best
+    assert manyarms("status", lab, "--json").data["best"]["recommended"]["id"] != best
     more = lab.parent / "more.csv"
     more.write_text("temperature;name;dose;solvent\n80;acetone-80;4,5;acetone\n")
     assert manyarms("add", lab, more, "--decimal", ",", "--json").data == {

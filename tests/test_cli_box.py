@@ -61,12 +61,13 @@ def test_from_an_empty_folder_to_a_recommendation(folder, monkeypatch):
     status = manyarms("status", "oven.db", "--json").data
     assert status["candidates"] == status["results"] == 6
     assert set(status["best"]["columns"]) == {"temperature", "time", "trays", "fan"}
-    assert str(status["best"]["id"]) in status["certificate"]["text"]
+    found = status["best"]["recommended"]
+    assert str(found["id"]) in status["certificate"]["text"]
     with ma.Study.open("oven.db") as study:
-        position = status["best"]["id"] - 1
-        assert study.pool.ids[position] == study.best().id == status["best"]["columns"]
-        best = study.best()
-    assert status["best"]["estimate"] == pytest.approx(best.mean)
+        position = found["id"] - 1
+        best = study.best().recommended
+        assert study.pool.ids[position] == best.id == status["best"]["columns"]
+    assert found["estimate"] == pytest.approx(best.mean)
     assert str(round(best.id["temperature"]))[:2] in manyarms("status", "oven.db").out
 
 
@@ -129,7 +130,7 @@ def test_a_decimal_comma_and_columns_called_as_ours(folder, monkeypatch):
     lines = [f"{line}1,5" for line in text.splitlines()[1:]]
     (folder / "next.csv").write_text("\n".join([text.splitlines()[0], *lines]) + "\n")
     manyarms("tell", "odd.db", "next.csv", "--decimal", ",")
-    assert "Best: " in manyarms("status", "odd.db").out
+    assert "Recommended: " in manyarms("status", "odd.db").out
     manyarms("history", "odd.db")
     (folder / "ask.csv").write_text("id_;id\n1;\n")
     manyarms("predict", "odd.db", "ask.csv", "--json")

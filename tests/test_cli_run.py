@@ -47,7 +47,7 @@ def told(lab):
 def test_every_candidate_is_run_once_and_its_last_line_told(lab):
     answer = run(lab, 'echo hello; echo "$1.5"; echo', "--jobs", 4)
     assert answer.data["ended"] == "nothing is left to try"
-    assert answer.data["best"]["id"] == "n11"
+    assert answer.data["best"]["recommended"]["id"] == "n11"
     assert told(lab) == {f"n{i}": i + 0.5 for i in range(12)}
     assert answer.err.count("\n") == 12
     assert not ma.Study.open(lab).pending

@@ -1,11 +1,14 @@
 """Arguments and numbers that once broke something: a typed error or a finite answer, always."""
 
-import itertools
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from soak import calls, files
 
 import manyarms as ma
 from manyarms.errors import (
@@ -22,22 +25,8 @@ RBF = ma.kernels.RBF(0.3)
 POINTS = [{"x": 0.1}, {"x": 0.2}, {"x": 0.3}, {"x": 0.3}]
 
 
-def numbers_in(answer):
-    """Every float of an answer, however it is nested."""
-    if isinstance(answer, float | np.floating):
-        yield float(answer)
-    elif isinstance(answer, np.ndarray):
-        yield from answer.ravel().tolist() if answer.dtype.kind == "f" else ()
-    elif is_dataclass(answer):
-        yield from numbers_in([getattr(answer, field.name) for field in fields(answer)])
-    elif isinstance(answer, dict):
-        yield from numbers_in(list(answer.values()))
-    elif isinstance(answer, list | tuple):
-        yield from itertools.chain.from_iterable(map(numbers_in, answer))
-
-
 def is_finite(answer):
-    return bool(np.isfinite(list(numbers_in(answer))).all())
+    return bool(np.isfinite(list(calls.numbers_in(answer))).all())
 
 
 def optimizer(**settings):
@@ -68,7 +57,7 @@ class TestFiniteAnswers:
         known = optimizer()
         known.tell([0, 1, 2, 2], [1, 2, 1e20, -1e20])
         assert known.noise > 1e19
-        best = known.best()
+        best = known.best().recommended
         assert best.high - best.low > 1e19
 
     @pytest.mark.parametrize("direction", ["maximize", "minimize"])
@@ -160,11 +149,22 @@ class TestTypedErrors:
 
     @pytest.mark.parametrize(
         "value",
-        [{"x": object()}, [object()], {"x": [1, {"y": object()}]}, [[1], ["a"]], {1: 2}, [1, "a"]],
+        [
+            *({"x": object()}, [object()], {"x": [1, {"y": object()}]}, [[1], ["a"]], {1: 2}),
+            *(
+                [1, "a"],
+                np.array([object(), 1]),
+                [np.array([1]), object()],
+                Decimal("NaN"),
+                (None,),
+            ),
+        ],
     )
-    def test_nested_objects_in_dicts(self, value):
+    @pytest.mark.parametrize("other", [None, 1, "a", [0, 1]])
+    def test_nested_objects_in_dicts(self, value, other, capfd):
         with pytest.raises(ArmsError):
-            ma.Pool.from_dicts([{"a": 1, "b": value}, {"a": 2, "b": value}])
+            ma.Pool.from_dicts([{"a": 1, "b": value}, {"a": 2, "b": value}, {"a": 3, "b": other}])
+        assert "panicked" not in capfd.readouterr().err  # where polars does, it may end the process
 
     def test_boxes_of_whole_numbers_beyond_float64(self):
         with pytest.raises(ParameterError, match="whole numbers, which must be at most 2⁵³"):
@@ -236,3 +236,130 @@ class TestTypedErrors:
             make(2**128 - 1)
             with pytest.raises(ManyArmsError, match="got a number of 16,610 bits"):
                 make(10**5000)
+
+    # Found by soak.calls
+
+    @pytest.mark.parametrize("things", [5, np.array(1.0), None, "ACGT"])
+    def test_what_is_no_sequence_of_objects(self, things):
+        for kernel in (ma.kernels.Spectrum(2, "ACGT"), ma.kernels.Jaccard()):
+            with pytest.raises(ArmsError, match="takes a sequence of objects"):
+                kernel.encode(things)
+        with pytest.raises(ArmsError, match="arms must be sets"):
+            ma.kernels.Jaccard().encode([np.array(1.0)])
+
+    @pytest.mark.parametrize("other", [np.array([1.0, 2.0]), np.zeros(0), np.timedelta64(1), "inf"])
+    def test_ends_of_a_growing_radius(self, other):
+        with pytest.raises(ParameterError, match="most must be"):
+            ma.Growing(1.0, other)
+
+    def test_numbers_of_other_types_become_plain(self):
+        third = Fraction(1, 3)
+        assert type(ma.Constant(np.longdouble(2)).c) is float
+        assert ma.kernels.Scaled(RBF, third)(X, X).dtype == np.float64
+        assert ma.BKB(X, third * RBF, confidence=ma.Certified(third, 0.1)).beta > 0
+        known = optimizer()
+        known.tell([0, 1], [1.0, 2.0])
+        assert known.best(np.longdouble(0.9)) == known.best(0.9)
+
+    def test_integers_beyond_float64(self):
+        large = 10**400
+        with pytest.raises(ParameterError):
+            ma.domains.Polytope([[large]], [1.0])
+        with pytest.raises(ParameterError):
+            ma.Box([[0, large]])
+        with pytest.raises(KernelError, match="degree must be a whole number from 1 to 1,000"):
+            ma.kernels.Polynomial(large)
+        with pytest.raises(ArmsError):
+            optimizer().tell(large, 1.0)
+        with pytest.raises(ParameterError, match="n must be a whole number from 0 to 1,000,000"):
+            ma.Box(x=(0.0, 1.0)).sample(2**63, np.random.default_rng(0))
+
+    def test_arrays_of_no_dimension(self):
+        nothing = np.array(1.0)
+        policy = ma.BKB(X, RBF)
+        for call in (
+            lambda: policy.observe(nothing, [1.0]),
+            lambda: policy.choose(pending=nothing),
+            lambda: ma.Box(x=(0.0, 1.0)).decode(nothing),
+            lambda: ma.Pool.from_dicts(nothing),
+            lambda: ma.Pool.from_array(X, ids=nothing),
+        ):
+            with pytest.raises(ArmsError):
+                call()
+
+    def test_arrays_with_something_masked_within(self):
+        within = [np.ma.masked_array(1, mask=True), 2]
+        policy = ma.BKB(X, RBF)
+        for call in (
+            lambda: policy.observe(within, [1.0, 2.0]),
+            lambda: policy.choose(arms=[within]),
+            lambda: ma.Pool.from_array([within]),
+        ):
+            with pytest.raises(ArmsError):
+                call()
+
+    def test_what_is_no_radius(self):
+        for other in (RBF, ma.Constant, 2.0):
+            with pytest.raises(ParameterError, match="confidence must be a radius"):
+                ma.BKB(X, RBF, confidence=other)
+
+    def test_rows_of_objects_in_single_precision(self):
+        rows = ma.kernels.Spectrum(2, "ACGT").encode(["ACG", "TT"]).astype(np.float32)
+        assert len(ma.Pool.from_objects(rows, ma.kernels.Spectrum(2, "ACGT"))) == 2
+
+    def test_horizons_beyond_float64(self):
+        with pytest.raises(ParameterError, match="horizon must be a whole number from 1 to"):
+            ma.oversampling_for(0.5, 0.1, 10**400)
+
+    def test_levels_that_cannot_be_hashed(self):
+        with pytest.raises(ParameterError, match="levels that can be hashed"):
+            ma.Box(x=[np.timedelta64(1), [1]])
+        with pytest.raises(ParameterError, match="must be \\(low, high\\)"):
+            ma.Box(x=(0.0, 1.0, np.zeros(2)))
+
+    def test_repeats_beyond_float64(self):
+        with pytest.raises(ParameterError, match=r"repeats .* must be a whole number from 1 to"):
+            optimizer(repeats=10**400)
+
+    def test_no_time_is_no_id(self):
+        known = optimizer()
+        for call in (known.tell, known.release, known.retire, known.predict):
+            with pytest.raises(ArmsError):
+                call(np.timedelta64("NaT"))
+
+    @pytest.mark.parametrize("policy", [int, dict, len, 5])
+    def test_what_is_no_policy(self, policy):
+        with pytest.raises(ParameterError):
+            optimizer(policy=policy)
+
+    @pytest.mark.parametrize("part", ["rule", "batches", "tuning"])
+    def test_parts_of_a_policy(self, part):
+        for other in (np.zeros(2), None, ma.Inserted):
+            with pytest.raises(ParameterError, match=f"{part} must be"):
+                ma.BKB(X, RBF, **{part: other})
+
+    def test_variances_beyond_float64(self):
+        with pytest.raises(NumericalError, match=r"k\(x, x\)/λ must be at most 1e\+100"):
+            ma.BKB(X, RBF, regularization=1e-310)
+
+    @pytest.mark.parametrize("make", [ma.BKB, ma.GPUCB])
+    def test_batches_that_no_rule_ends(self, make):
+        policy = make(X, 1e-60 * RBF)
+        policy.observe([0], [1.0])
+        assert len(policy.choose(None)) == 1000
+
+
+@given(st.integers(0, 2**40))
+@settings(max_examples=60, deadline=None)
+def test_any_argument_at_all(seed):
+    made, _, faults = calls.run(1, seed)
+    assert not faults
+    assert made
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("kind", "number"), [("csv", 60), ("gzip", 60), ("npy", 60), ("parquet", 4)]
+)
+def test_any_damaged_file(tmp_path, kind, number):
+    assert sum(files.run(kind, number, tmp_path)[:2]) >= number

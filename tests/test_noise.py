@@ -334,6 +334,6 @@ def test_an_optimizer_of_exact_values(kernel):
     told = [trial.id for trial in opt.history]
     better = f[told] >= np.median(f[told])
     np.testing.assert_allclose(opt.predict(told).mean[better], f[told][better], atol=5e-3)
-    assert f[opt.best().id] > np.quantile(f, 0.97)
+    assert f[opt.best().recommended.id] > np.quantile(f, 0.97)
     with pytest.raises(ParameterError):
         ma.Optimizer(X, noise=-1.0)

@@ -323,7 +323,7 @@ def test_maximize_gives_f_the_object(arms):
     )
     assert all(isinstance(x, str) and x in WORDS for x in seen)
     assert [WORDS[trial.id] for trial in found.history] == seen
-    assert strength(WORDS[found.best.id]) == max(map(strength, WORDS))
+    assert strength(WORDS[found.best.recommended.id]) == max(map(strength, WORDS))
 
 
 def test_objects_of_any_kind():
@@ -346,7 +346,7 @@ def test_objects_of_any_kind():
             kernel=kernel,
             progress=False,
         )
-        assert values[found.best.id] >= sorted(values)[-5]
+        assert values[found.best.recommended.id] >= sorted(values)[-5]
 
 
 def test_an_optimizer_of_objects_by_id_that_grows():

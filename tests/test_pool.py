@@ -675,7 +675,7 @@ def test_infinity_is_an_error(value):
         ([{"x": [0.5] * 99}], None, ["'x'", "…", "columns of their own"]),
         ([{"x": [0, 1]}], {"x": "categorical"}, ["'x'", "List", "cannot be categorical"]),
         ([{"x": [0, 1]}], {"x": "continuous"}, ["'x'", "List", "numbers"]),
-        ([{"x": {"y": 1}}], None, ["'x'", "Struct", "ignore"]),
+        ([{"x": {"y": 1}}], None, ["'x'", "Object", "ignore"]),
         ([{"x": object()}], None, ["'x'", "Object", "ignore"]),
         ([{"x": datetime.date(2024, 1, 1)}], None, ["'x'", "dates", "2024-01-01", "number"]),
         ([{"x": datetime.datetime(2024, 1, 1)}], {"x": "continuous"}, ["'x'", "dates", "number"]),

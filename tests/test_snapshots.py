@@ -280,7 +280,7 @@ def test_who_cannot_write_can_read(path):
     assert child.exitcode == 0
     path.parent.chmod(0o755)
     path.chmod(0o644)
-    assert made.best().id is not None
+    assert made.best().recommended.id is not None
 
 
 @pytest.mark.parametrize("rounds", [1, 3])

@@ -298,7 +298,7 @@ def test_a_study_moves_and_its_pool_is_stored_once(folder):
     (folder / "b.db").write_bytes((folder / "a.db").read_bytes())
     (folder / "a.db").unlink()
     moved = ma.Study.open(folder / "b.db")
-    assert moved.best().id == "new"
+    assert moved.best().recommended.id == "new"
     assert moved.pool.row("new")["colour"] == "green"
     with sqlite3.connect(folder / "b.db") as connection:
         assert connection.execute("SELECT count(*) FROM blobs").fetchone() == (2,)
@@ -405,7 +405,7 @@ def test_a_study_of_version_0_1_is_refused_and_its_export_is_carried_over(path):
     radius = {"norm": 2.0, "noise": 0.1, "delta": 0.1, "double": False, "epsilon": 0.5}
     assert carried.settings["confidence"] == {"LogDet": radius}
     assert carried.settings["options"] == {}
-    assert carried.best().id in [trial.id for trial in carried.history]
+    assert carried.best().recommended.id in [trial.id for trial in carried.history]
     assert carried.certificate().probability == pytest.approx(0.9)
     assert carried.verify() == carried.n_events
     assert {event.kind for event in carried.events()} >= {

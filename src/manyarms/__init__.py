@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from manyarms.arms.contexts import joined
     from manyarms.beliefs.frozen import Inserted
     from manyarms.beliefs.sampled import Sampled
-    from manyarms.campaign.answers import Candidate, Predictions
-    from manyarms.campaign.certificate import Certificate
-    from manyarms.campaign.trials import FAILED, Trial
+    from manyarms.campaign.answers import Best, Candidate, Predictions
+    from manyarms.campaign.certificate import Certificate, TrackRecord
+    from manyarms.campaign.trials import FAILED, Forecast, Trial
     from manyarms.domains.box import Box
     from manyarms.loop import Result, maximize
     from manyarms.optimizer import BoxOptimizer, Optimizer
@@ -42,6 +42,7 @@ _HOME = {
     "FAILED": "campaign.trials",
     "GPUCB": "policies.gpucb",
     "Bayes": "sketch.confidence",
+    "Best": "campaign.answers",
     "Box": "domains.box",
     "BoxOptimizer": "optimizer",
     "Candidate": "campaign.answers",
@@ -49,6 +50,7 @@ _HOME = {
     "Certified": "sketch.confidence",
     "Constant": "sketch.confidence",
     "Evidence": "sketch.confidence",
+    "Forecast": "campaign.trials",
     "GlobalRule": "policies.batches",
     "Growing": "sketch.confidence",
     "Inserted": "beliefs.frozen",
@@ -63,6 +65,7 @@ _HOME = {
     "Scores": "search.scores",
     "Study": "study",
     "Theory": "sketch.confidence",
+    "TrackRecord": "campaign.certificate",
     "Trial": "campaign.trials",
     "Tuning": "search.tuning",
     "joined": "arms.contexts",
@@ -78,6 +81,7 @@ __all__ = [
     "FAILED",
     "GPUCB",
     "Bayes",
+    "Best",
     "Box",
     "BoxOptimizer",
     "Candidate",
@@ -85,6 +89,7 @@ __all__ = [
     "Certified",
     "Constant",
     "Evidence",
+    "Forecast",
     "GlobalRule",
     "Growing",
     "Inserted",
@@ -99,6 +104,7 @@ __all__ = [
     "Scores",
     "Study",
     "Theory",
+    "TrackRecord",
     "Trial",
     "Tuning",
     "baselines",

@@ -14,7 +14,7 @@ from manyarms.arms import as_rows
 from manyarms.beliefs.sampled import Drawn
 from manyarms.errors import ParameterError, StateError
 from manyarms.kernels import as_kernel
-from manyarms.numbers import check_probability, real, whole
+from manyarms.numbers import probability, real, whole
 from manyarms.policies.policy import Policy
 from manyarms.sketch.confidence import Evidence, Theory
 from manyarms.sketch.dictionary import alpha_of
@@ -58,7 +58,7 @@ class Sandwich(NamedTuple):
 
     def holds(self, epsilon: float) -> bool:
         """Theorem 1: σ²/α ≤ σ̃² ≤ ασ², α = (1 + ε)/(1 − ε)."""
-        check_probability("epsilon", epsilon)
+        probability("epsilon", epsilon)
         alpha = alpha_of(epsilon)
         return 1 / alpha <= self.low and self.high <= alpha
 
@@ -175,7 +175,7 @@ def sketch_accuracy(policy: HasEvidence) -> SketchAccuracy:
         The posterior is exact.
     """
     evidence = policy.evidence
-    if evidence.guarantee == "exact":
+    if evidence.guarantee == "exact":  # η = 0 would be true, and say nothing
         raise ParameterError(f"only a sketch has an accuracy, the posterior of {policy!r} is exact")
     if not evidence.n_observations:
         raise StateError("no arm was observed yet: call observe() first")
@@ -214,7 +214,7 @@ def dictionary_size_bound(
     float
         The bound on the number of rows of S.
     """
-    check_probability("epsilon", epsilon)
+    probability("epsilon", epsilon)
     real(oversampling, "oversampling", "positive", above=0)
     real(effective_dimension, "effective_dimension", "non-negative", at_least=0)
     ratio = _kappa2(kappa2) / _variance(regularization)
@@ -264,7 +264,7 @@ def regret_bound(
         raise ParameterError(
             f"theory must be a Theory radius with a norm that is known, got {theory!r}"
         )
-    whole(horizon, "horizon")
+    whole(horizon, "horizon", at_most=10**18)
     real(effective_dimension, "effective_dimension", "non-negative", at_least=0)
     kappa2 = _kappa2(kappa2)
     regularization = _variance(regularization)

@@ -20,7 +20,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from manyarms.campaign.answers import Candidate
+from manyarms.campaign.answers import Best
 from manyarms.campaign.settings import Direction, as_pool
 from manyarms.campaign.trials import CandidateId, Trial, as_values
 from manyarms.domains.box import Box
@@ -54,7 +54,7 @@ class Result:
         By what: "budget", "tolerance", "exhausted" or "interrupted".
     """
 
-    best: Candidate | None
+    best: Best | None
     history: list[Trial]
     optimizer: Optimizer
     seconds: float
@@ -264,6 +264,7 @@ class _Bar:
         self._pick = max if direction == "maximize" else min
         self._best: float | None = None
         best = TextColumn("best {task.fields[best]}")
+        # On standard error: what a program prints stays its own.
         times = TimeElapsedColumn(), TimeRemainingColumn()
         self._progress = Progress(
             BarColumn(), MofNCompleteColumn(), *times, best, console=Console(stderr=True)

@@ -54,7 +54,7 @@ def linux_memory(root: Path = Path("/")) -> float:
     if kilobytes is None:
         raise ValueError("/proc/meminfo has no line MemTotal")
     total = 1024.0 * int(kilobytes[1])
-    limit = root / "sys/fs/cgroup/memory.max"
+    limit = root / "sys/fs/cgroup/memory.max"  # control groups, version 2
     text = limit.read_text().strip() if limit.exists() else "max"
     return total if text == "max" else min(total, float(text))
 

@@ -13,8 +13,12 @@ LARGEST = 1e100
 whose largest number is 1.8e308."""
 MOST_AT_ONCE = 1_000_000
 """Arms that may be asked for in one call: more cannot be meant."""
+LONGEST_BATCH = 1000
+"""Arms of a batch of no given size, at most: where variances are tiny no rule would end it."""
 LARGEST_SEED = 2**128 - 1
 """As many bits as NumPy's own seeds have."""
+NO_ARRAY = (TypeError, ValueError, OverflowError, np.ma.MAError)
+"""What NumPy raises at something of which it cannot make an array."""
 _NO_NUMBERS = (bool, np.complexfloating, np.timedelta64)
 """Types that pass for numbers by their base classes."""
 
@@ -34,7 +38,7 @@ def real(
         try:
             number = float(value)
         except OverflowError:
-            number = np.inf
+            number = np.inf  # a whole number beyond float64 is refused below
         if np.isfinite(number) and above < number < below and number >= at_least:
             return number
     raise error("{option} must be {expected}, got {got}", option=name, expected=meaning, got=value)
@@ -49,7 +53,7 @@ def whole(
     error: type[ManyArmsError] = ParameterError,
 ) -> int:
     """A whole number from `at_least`, to `at_most` where that is given."""
-    if isinstance(value, Integral) and not isinstance(value, _NO_NUMBERS):
+    if is_whole(value):
         number = int(value)
         if number >= at_least and (at_most is None or number <= at_most):
             return number
@@ -58,6 +62,28 @@ def whole(
     raise error("{option} must be {expected}, got {got}", option=name, expected=wanted, got=value)
 
 
-def check_probability(name: str, value: float) -> None:
-    """Raise ParameterError unless 0 < value < 1."""
-    real(value, name, "strictly between 0 and 1", above=0, below=1)
+def store(thing: object, **values: Any) -> None:
+    """Set fields of a frozen dataclass while it is made: numbers of other types become plain."""
+    for name, value in values.items():
+        object.__setattr__(thing, name, value)
+
+
+def is_whole(value: Any) -> bool:
+    """A whole number, of Python or NumPy; truths and spans of time are none."""
+    return isinstance(value, Integral) and not isinstance(value, _NO_NUMBERS)
+
+
+def items_of(values: Any) -> list[Any] | None:
+    """What is in a sequence, an array, a series or another iterable; None where it is none, or is
+    text."""
+    if isinstance(values, str | bytes):
+        return None
+    try:
+        return list(values)
+    except TypeError:  # an array of no dimension says that it is iterable, and is not
+        return None
+
+
+def probability(name: str, value: float) -> float:
+    """A number strictly between 0 and 1."""
+    return real(value, name, "strictly between 0 and 1", above=0, below=1)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from manyarms.campaign import answers
-from manyarms.campaign.answers import Candidate, Predictions
+from manyarms.campaign.answers import Best, Candidate, Predictions
 from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.certificate import Certificate
 from manyarms.campaign.model import Size, with_now
@@ -47,7 +47,10 @@ class Optimizer:
         Radius of the scores; where None `Growing(1.3, most=3.0)`, over a box `Constant(2.0)`.
     repeats : str or int
         "allow" asks for a candidate again where that pays, "never" does not, k asks at most k
-        times.
+        times. With "never" values count as exact unless a noise is given.
+    bounds : tuple of two floats, optional
+        The least and the largest true value, None where there is none, such as (0, 100) for
+        yields. Predictions and intervals of true values stay inside; values told need not.
     policy : callable, optional
         `BKB` where None, `GPUCB`, or another with their arguments; over a box `DomainBKB`, or
         another with its arguments.
@@ -74,6 +77,7 @@ class Optimizer:
         noise: float | None = None,
         confidence: Radius | None = None,
         repeats: Literal["allow", "never"] | int = "allow",
+        bounds: tuple[float | None, float | None] | None = None,
         policy: Callable[..., Any] | None = None,
         seed: Seed = 0,
         **options: Any,
@@ -85,6 +89,7 @@ class Optimizer:
             noise=noise,
             confidence=confidence,
             repeats=repeats,
+            bounds=bounds,
             policy=policy,
             seed=seed,
             options=options,
@@ -176,18 +181,21 @@ class Optimizer:
 
     # What is known
 
-    def best(self, level: float = 0.95) -> Candidate:
-        """The tried candidate of largest lower bound (lowest upper bound when minimising).
+    def best(self, level: float = 0.95) -> Best:
+        """The best tried candidate as measured and as recommended, and why the two differ.
+
+        Measured: the best mean of its values. Recommended: the largest lower bound, the lowest
+        upper bound when minimising. Where values are exact, they are the same.
 
         Parameters
         ----------
         level : float
-            Probability of the interval.
+            Probability of the intervals.
 
         Returns
         -------
-        Candidate
-            Its id, mean and interval.
+        Best
+            Two candidates, with mean and interval each, and a sentence.
 
         Raises
         ------

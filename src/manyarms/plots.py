@@ -267,7 +267,7 @@ def importance(optimizer: Optimizer) -> "Figure":
     """
     shares = optimizer.importance
     coded = {feature.name for feature in optimizer.pool.features if feature.kind == "categorical"}
-    both = 0 < len(coded) < len(shares)
+    both = 0 < len(coded) < len(shares)  # then one scale would compare what cannot be
     label = (
         "1 / lengthscale; compare numbers (blue) and categories (orange) among themselves"
         if both
@@ -346,6 +346,7 @@ def _figure(
     title: str, x: str, y: str, *, xaxis: Any = None, yaxis: Any = None, height: int = 440
 ) -> Any:
     """An empty figure in the common style."""
+    # Imported here: `import manyarms.plots` works without Plotly, and costs nothing.
     try:
         graph_objects = import_module("plotly.graph_objects")
     except ImportError as error:

@@ -25,6 +25,7 @@ class Meter:
 
     def __enter__(self) -> "Meter":
         self._start = perf_counter()
+        # As if a line had been written so that the next is due after SHOWN_AFTER seconds.
         self._last = self._start + SHOWN_AFTER - BETWEEN
         return self
 

@@ -1,14 +1,15 @@
 """Candidates as one read-only array (A, d): in memory, or mapped from a .npy file so that only what
 is touched is read."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from manyarms.arms.parquet import read_parquet
 from manyarms.errors import ArmsError
+from manyarms.numbers import NO_ARRAY
 from manyarms.typing import AnyArray, Array, ArrayLike
 
 ROWS_READ = 1 << 16
@@ -65,28 +66,20 @@ def _array(arms: Any) -> AnyArray:
         raise ArmsError("arms must not be masked; fill the masked values or leave the rows out")
     try:
         return np.asarray(arms)
-    except ValueError as error:
+    except NO_ARRAY as error:
         raise ArmsError(f"arms must be a rectangular table of numbers: {error}") from error
 
 
 def _read(path: Path) -> AnyArray:
     if path.suffix == ".npy":
-        return _attempt(
-            path, lambda: np.load(path, mmap_mode="r", allow_pickle=False), (OSError, ValueError)
-        )
+        try:
+            mapped: AnyArray = np.load(path, mmap_mode="r", allow_pickle=False)
+        except Exception as error:  # NumPy evaluates the header as Python: anything may come of it
+            raise ArmsError(
+                f"cannot read {path}: it is no .npy file of numbers, or damaged ({error}); write "
+                "it again"
+            ) from error
+        return mapped
     if path.suffix != ".parquet":
         raise ArmsError(f"arms come from a .npy or a .parquet file, got {path}")
-    import polars  # noqa: PLC0415  a bare BKB loads NumPy and SciPy only
-
-    return _attempt(
-        path, lambda: polars.read_parquet(path).to_numpy(), (OSError, polars.exceptions.PolarsError)
-    )
-
-
-def _attempt(
-    path: Path, read: Callable[[], AnyArray], failures: tuple[type[Exception], ...]
-) -> AnyArray:
-    try:
-        return np.asarray(read())
-    except failures as error:
-        raise ArmsError(f"cannot read {path}: {error}") from error
+    return read_parquet(path).to_numpy()

@@ -9,6 +9,7 @@ from manyarms.arms.array import Checked
 from manyarms.errors import ArmsError
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.objects import PADDING, encoder_of
+from manyarms.numbers import items_of
 from manyarms.typing import Array
 
 
@@ -23,11 +24,12 @@ def encoded(arms: Any, kernel: Kernel, width: int | None = None) -> Any:
         return arms
     if isinstance(arms, np.ndarray) and arms.ndim == 2 and arms.dtype.kind == "f":
         return widened(arms, width) if len(arms) else arms
-    if isinstance(arms, str | bytes) or not isinstance(arms, Sequence | np.ndarray):
+    listed = items_of(arms) if isinstance(arms, Sequence | np.ndarray) else None
+    if listed is None:
         raise ArmsError(
             f"{kernel!r} takes a sequence of objects, such as a list, got {type(arms).__name__}"
         )
-    return widened(encoder.encode(list(arms)), width)
+    return widened(encoder.encode(listed), width)
 
 
 def widened(rows: Array, width: int | None) -> Array:

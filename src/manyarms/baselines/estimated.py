@@ -38,10 +38,12 @@ from typing import Any
 import numpy as np
 import scipy
 
+from manyarms.arms import as_rows
+from manyarms.arms.objects import encoded
 from manyarms.beliefs.base import Batch
 from manyarms.errors import ParameterError
 from manyarms.numbers import real
-from manyarms.policies.checks import as_rewards, as_weights, is_rows
+from manyarms.policies.checks import as_arms, as_rewards, as_weights, is_rows
 from manyarms.policies.policy import Policy
 from manyarms.sketch.history import History, by_arm
 from manyarms.sketch.linalg import TINY
@@ -73,12 +75,17 @@ class Replicates:
         self, policy: Policy, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None
     ) -> "Replicates":
         """With the observations of one call, which the policy has checked."""
-        rows = policy._rows_of(arms)
+        if is_rows(arms):
+            rows = as_rows(encoded(arms, policy.kernel, policy.n_features)).astype(np.float64)
+            keys = np.full(len(rows), -1)
+        else:
+            keys = as_arms(arms, policy.n_arms)
+            rows = policy.arms[keys].astype(np.float64, copy=False)
         n = len(rows)
-        keys = np.full(n, -1) if is_rows(arms) else policy._numbers(arms)
         values = as_rewards(rewards, n)
-        told = (rows, policy._diagonal(rows), values, as_weights(noise, n, 1.0), keys, n)
+        told = (rows, policy.kernel.diag(rows), values, as_weights(noise, n, 1.0), keys, n)
         if noise is not None:
+            # They say nothing of the noise that is to be estimated.
             return replace(self, weighted=self.weighted.added(*told)[0])
         plain, at = self.plain.added(*told)
         within, freedom = _within(self.plain, at, values)

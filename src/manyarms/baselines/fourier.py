@@ -235,7 +235,7 @@ def check_memory(n_arms: int, m: int, allowed: float | None = None) -> None:
 
     `allowed` is another limit, in bytes.
     """
-    features = 8.0 * n_arms * m
+    features = 8.0 * n_arms * m  # bytes of float64
     factor = 8.0 * m * m
     peak = FEATURE_COPIES * features + FACTOR_COPIES * factor
     allowed = half_the_memory() if allowed is None else allowed

@@ -17,7 +17,7 @@ import numpy as np
 
 from manyarms.beliefs.base import Record
 from manyarms.errors import ParameterError
-from manyarms.numbers import MOST_AT_ONCE, real, whole
+from manyarms.numbers import LONGEST_BATCH, MOST_AT_ONCE, real, whole
 from manyarms.policies.checks import as_arms, as_excluded
 from manyarms.policies.policy import Policy
 from manyarms.typing import ArrayLike, Indices
@@ -93,7 +93,8 @@ class MiniMeta:
         for arm in supposed:
             self._count(owed, arm, 1.0)  # pending evaluations count on their epochs
         chosen: list[int] = []
-        while size is None or len(chosen) < size:
+        most = LONGEST_BATCH if size is None else size
+        while len(chosen) < most:
             lacking = (
                 arm
                 for arm, left in owed.items()
@@ -118,28 +119,28 @@ class MiniMeta:
         record: Record | None = None,
     ) -> Record:
         """As `BKB.observe`."""
-        policy = copy(self._state.policy)
-        batch = policy.batch_of(arms, rewards, noise)
-        if not len(batch):
-            return Record.nothing()
+        before = self._state.policy
+        policy = copy(before)
+        decided = policy.observe(arms, rewards, noise=noise, record=record)
         owed = dict(self._state.owed)
-        for arm, weight in zip(batch.keys.tolist(), batch.weights.tolist(), strict=True):
-            if arm >= 0:
-                self._count(owed, arm, weight)
-        decided = policy.learn(batch, record)
+        # What the log has gained: arms of the table, each with the weight of its rewards.
+        new = slice(len(before.log), None)
+        gained = zip(policy.log.arms[new].tolist(), policy.log.weights[new].tolist(), strict=True)
+        for arm, weight in gained:
+            self._count(owed, arm, weight)
         self._state = MiniMetaState(policy, {arm: left for arm, left in owed.items() if left > 0})
         return decided
 
     def _count(self, owed: dict[int, float], arm: int, evaluations: float) -> None:
         """Book evaluations of an arm on its epoch; the first ones open it."""
-        left = owed.get(arm, 0.0)
+        left = owed.get(arm, 0.0)  # 0 or less: the last epoch of this arm is over
         owed[arm] = (left if left > 0 else self._quota(arm)) - evaluations
 
     def _quota(self, arm: int) -> float:
         """B = max(1, ⌊(C² − 1)/σ̃²⌋) with the variance of now."""
         policy = self._state.policy
         row = policy.arms[arm : arm + 1].astype(np.float64, copy=False)
-        _, variance = policy.belief.moments(row, policy._diag[arm : arm + 1])
+        _, variance = policy.belief.moments(row, policy.kernel.diag(row))
         # B pulls of one arm divide its variance by 1 + Bσ̃², which must not exceed C².
         quota = (self.threshold**2 - 1) / max(variance[0], LEAST_VARIANCE)
         return max(1.0, float(np.floor(quota)))

@@ -154,7 +154,7 @@ class ThompsonChooser:
         belief = scores.belief
         # cov(C⁻ᵀg) = C⁻ᵀC⁻¹ = V⁻¹
         deviation = belief.factor.folded.C.solve_transposed(dice.standard_normal(belief.m))
-        w = belief.w + beta * deviation
+        w = belief.w + beta * deviation  # w̃ ~ N(w, β̃²V⁻¹)
         parts: list[Array] = []
         for _, Z, r in scores.embedded():
             values = w @ Z  # z(x)ᵀw̃

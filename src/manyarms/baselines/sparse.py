@@ -116,6 +116,7 @@ def on_dictionary(
         raise ParameterError("inducing must hold at least one arm, got none")
     # Before any pull: n_max = 1 pull of an arm.
     tolerance = represented_below(len(S), float(arms.diag[S].max()), regularization, 1.0)
+    # Near-duplicates in S would only cost digits: pivots below the tolerance are left out.
     embedding, kept = Embedding.fit(kernel, arms.rows[S], tolerance)
     return Coordinates(embedding, np.sort(S[kept]), regularization, residual)
 

@@ -23,7 +23,7 @@ from manyarms.beliefs.base import Arms, Batch, Record, Step
 from manyarms.beliefs.exact import Exact, ExactBelief, ExactScores
 from manyarms.errors import ArmsError, ParameterError
 from manyarms.kernels import Kernel
-from manyarms.numbers import check_probability, real, whole
+from manyarms.numbers import probability, real, whole
 from manyarms.policies.policy import Policy
 from manyarms.search.scores import TIE, Upper, View, best_of
 from manyarms.sketch.confidence import Constant, Evidence, Radius, first_norm
@@ -58,7 +58,7 @@ class FixedDesign:
         real(self.norm, "norm", "a positive bound on the RKHS norm of f", above=0)
         real(self.noise, "noise", "a non-negative standard deviation", at_least=0)
         whole(self.horizon, "horizon")
-        check_probability("delta", self.delta)
+        probability("delta", self.delta)
 
     def __call__(self, evidence: Evidence) -> float:
         # Two-sided, over A arms, S levels and T steps: each may fail with δ/(2AST).
@@ -117,6 +117,7 @@ class LevelledBelief(ExactBelief):
 
         variances : (S, n) σ² of n arms on each level.
         """
+        # argmax finds the first True: the first level at which the arm is wide.
         wide = self.beta * np.sqrt(variances) > self.limits[:, None]
         return np.where(wide.any(axis=0), wide.argmax(axis=0), -1)
 
@@ -156,6 +157,7 @@ class LevelScores(ExactScores):
     def supposing(self, positions: Indices) -> "LevelScores":
         """If these arms were pulled once more each, each joining its own level."""
         levels = list(self.levels)
+        # One after another: what the first joins may be narrow enough for the second.
         for i in positions:
             at = np.array([i])
             variances = np.array([level.moments(at)[1] for level in levels])

@@ -128,6 +128,7 @@ class _Sums:
         Z, _ = belief.features(rows, arms.diag[positions])
         factor = belief.factor
         solved = factor.C.solve_transposed(factor.half(Z.T).c)  # V⁻¹z
+        # k̃ = k/λ + zᵀ(V⁻¹ − I/λ)z_s: one product with G for every arm.
         G = solved - Z.T / belief.regularization
         for some, Y, _ in self._scores.embedded():
             K = belief.kernel(arms.rows[some].astype(np.float64, copy=False), rows)

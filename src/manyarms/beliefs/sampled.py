@@ -29,7 +29,7 @@ from scipy.linalg import blas
 from manyarms.beliefs.base import Arms, Batch, Record, Step
 from manyarms.beliefs.leftout import largest_eigenvalue
 from manyarms.kernels import Kernel
-from manyarms.numbers import check_probability, real
+from manyarms.numbers import probability, real
 from manyarms.search.scores import AllScored
 from manyarms.sketch.confidence import Evidence, Guarantee
 from manyarms.sketch.dictionary import (
@@ -72,7 +72,7 @@ class DrawRule:
 
     def __post_init__(self) -> None:
         real(self.oversampling, "oversampling", "a positive number, q̄ of Algorithm 1", above=0)
-        check_probability("epsilon", self.epsilon)
+        probability("epsilon", self.epsilon)
 
     def prior(
         self,

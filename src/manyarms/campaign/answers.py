@@ -1,14 +1,14 @@
 """What is known of the candidates: the best ones, predictions, a certificate."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
 
 from manyarms.campaign.campaign import Campaign, table_of
-from manyarms.campaign.certificate import Certificate, accuracy, promise
+from manyarms.campaign.certificate import LEVEL, Certificate, TrackRecord, accuracy, promise
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.trials import CandidateId
 from manyarms.errors import Advice, StateError
@@ -28,6 +28,8 @@ class Candidate:
         Posterior mean and interval of its true value.
     n_results : int
         Values told of it.
+    value : float or None
+        Their mean, None where there are none.
     """
 
     id: CandidateId
@@ -35,6 +37,27 @@ class Candidate:
     low: float
     high: float
     n_results: int
+    value: float | None
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best tried candidate as measured and as recommended. Where values are exact, they are the
+    same.
+
+    Attributes
+    ----------
+    measured : Candidate
+        The best mean of its values.
+    recommended : Candidate
+        The largest lower bound, the lowest upper bound when minimising.
+    why : str
+        What the two have to do with each other.
+    """
+
+    measured: Candidate
+    recommended: Candidate
+    why: str
 
 
 class Predictions(NamedTuple):
@@ -48,9 +71,26 @@ class Predictions(NamedTuple):
     high: Array
 
 
-def best(campaign: Campaign, level: float) -> Candidate:
-    """The tried candidate of largest lower confidence bound."""
-    return _candidates(campaign, [_best(campaign)], level)[0]
+def best(campaign: Campaign, level: float) -> Best:
+    """The tried candidate of best measured value, and that of largest lower confidence bound."""
+    positions = [_measured(campaign), _recommended(campaign)]
+    measured, recommended = _candidates(campaign, positions, level)
+    if _is_exact(campaign):
+        (value,) = _means(campaign, np.array(positions[:1])).tolist()
+        known = replace(measured, mean=value, low=value, high=value)
+        return Best(
+            known, known, "values are exact, so the best one measured is the best one known"
+        )
+    if measured == recommended:
+        return Best(measured, measured, "it is the best one measured, and the model agrees")
+    results = "1 result" if measured.n_results == 1 else f"{measured.n_results} results"
+    return Best(
+        measured,
+        recommended,
+        f"the best one measured has {measured.value:.4g} from {results}, but some of that is taken "
+        f"for noise: the model expects {measured.mean:.4g} of it ({measured.low:.4g} to "
+        f"{measured.high:.4g}), and is surer of the one it recommends",
+    )
 
 
 def top(campaign: Campaign, k: int, level: float) -> list[Candidate]:
@@ -58,11 +98,11 @@ def top(campaign: Campaign, k: int, level: float) -> list[Candidate]:
     k = whole(k, "k")
     _check_told(campaign)
     ledger = campaign.ledger
-    gone = _gone(ledger)
+    gone = _gone(ledger, ledger.outcomes.out)
     if gone.all():
         return []
     arms = campaign.proposer.leading(ledger, campaign.model, k, gone)
-    # An arm may stand for several candidates: so k arms are enough, and some may be too many.
+    # An arm may stand for several candidates: k arms have k candidates at least.
     found: list[int] = []
     for arm in arms.tolist():
         members = ledger.candidates.members(arm)
@@ -70,10 +110,10 @@ def top(campaign: Campaign, k: int, level: float) -> list[Candidate]:
     return _candidates(campaign, found[:k], level)
 
 
-def _gone(ledger: Ledger) -> Mask:
-    """(A,) arms all of whose candidates are retired or failed."""
+def _gone(ledger: Ledger, out: Mask) -> Mask:
+    """(A,) arms all of whose candidates are out, (n,)."""
     gone = np.ones(len(ledger.candidates.X), dtype=bool)
-    gone[ledger.candidates.arm_of[~ledger.outcomes.out]] = False
+    gone[ledger.candidates.arm_of[~out]] = False
     return gone
 
 
@@ -95,38 +135,72 @@ def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
     """How much better than the recommended candidate another one may be."""
     if tolerance is not None:
         expected = "a non-negative regret, in the units of the values"
-        real(tolerance, "tolerance", expected, at_least=0)
-    best = _best(campaign)
-    found = campaign.knowing(campaign.proposer.with_rivals(campaign.ledger, campaign.model))
-    ledger = found.ledger
-    model = found.model
-    arm = int(ledger.candidates.arm_of[best])
-    gone = _gone(ledger)
-    gone[arm] = True
-    is_alone = bool(gone.all())
-    rival = arm if is_alone else found.proposer.rival(ledger, model, gone)
-    mean, low, high = model.interval(np.array([arm, rival]), model.radius)
-    bound = 0.0 if is_alone else max(0.0, float(high[1] - low[0]))
-    probability, reason = promise(model)
-    if probability is not None and found.proposer.doubt is not None:
-        probability, reason = None, found.proposer.doubt
-    ends = sorted((ledger.sign * low[0], ledger.sign * high[0]))
-    rivals = ledger.candidates.members(rival)
-    names = ledger.names([best, rivals[~ledger.outcomes.out[rivals]][0]])
+        tolerance = real(tolerance, "tolerance", expected, at_least=0)
+    best = _recommended(campaign)
+    record = TrackRecord.of(*campaign.ledger.scored, campaign.ledger.sign)
+    n_others = campaign.proposer.n_others(_no_rivals(campaign, best))
+    probability, reason = _promise(campaign, n_others)
+    earned = record.width(n_others) if probability is None else campaign.model.radius
+    width = campaign.model.radius if earned is None else earned
+
+    # Over a box the rival may be a point that was not known before.
+    found = campaign.knowing(campaign.proposer.with_rivals(campaign.ledger, campaign.model, width))
+    gone = _no_rivals(found, best)
+    arm = int(found.ledger.candidates.arm_of[best])
+    rival = arm if gone.all() else found.proposer.rival(found.ledger, found.model, width, gone)
+    # No candidate is above the rival's upper bound, nor the recommended one below its lower bound.
+    mean, low, high = _intervals(found, np.array([arm, rival]), width)
+    if _is_exact(campaign):
+        mean[0] = low[0] = high[0] = campaign.ledger.sign * _means(campaign, np.array([best]))[0]
+    bound = max(0.0, float(high[1] - low[0])) if n_others else 0.0
+
+    sign = campaign.ledger.sign
+    # Minimising turns the ends around.
+    least, most = sorted((sign * float(low[0]), sign * float(high[0])))
+    names = found.ledger.names([best, best if gone.all() else _member(found, rival)])
     return Certificate(
         names[0],
-        float(ledger.sign * mean[0]),
-        float(ends[0]),
-        float(ends[1]),
+        sign * float(mean[0]),
+        least,
+        most,
         names[1],
-        float(bound),
+        None if earned is None else bound,
         probability,
+        None if earned is None or probability is not None else LEVEL,
         reason,
-        accuracy(model.policy),
-        float(model.policy.effective_dimension),
-        model.n_results,
+        record,
+        accuracy(found.model.policy),
+        float(found.model.policy.effective_dimension),
+        found.model.n_results,
         tolerance,
     )
+
+
+def _promise(campaign: Campaign, n_others: int) -> tuple[float | None, str]:
+    """The probability of a statement about so many others and what it rests on; or None and why."""
+    if not n_others:
+        return 1.0, "there is no other one left to try"
+    probability, reason = promise(campaign.model)
+    doubt = campaign.proposer.doubt
+    return (None, doubt) if probability is not None and doubt else (probability, reason)
+
+
+def _intervals(campaign: Campaign, arms: Indices, width: float) -> tuple[Array, Array, Array]:
+    """Middle and ends of μ̃ ± width·sd at some arms, as signed values, inside the bounds."""
+    sign = campaign.ledger.sign
+    least, largest = sorted(sign * end for end in campaign.model.settings.bounds)
+    mean, low, high = campaign.model.interval(arms, width)
+    return (
+        np.clip(mean, least, largest),
+        np.clip(low, least, largest),
+        np.clip(high, least, largest),
+    )
+
+
+def _member(campaign: Campaign, arm: int) -> int:
+    """The first candidate of an arm that may be better than the recommended one."""
+    members = campaign.ledger.candidates.members(arm)
+    return int(members[~_out(campaign)[members]][0])
 
 
 def importance(campaign: Campaign) -> dict[str, float]:
@@ -152,19 +226,64 @@ def _check_told(campaign: Campaign) -> None:
         raise StateError("no value was told yet", Advice("call {} first", "tell()"))
 
 
-def _best(campaign: Campaign) -> int:
-    """Position of the recommended candidate."""
+def _tried(campaign: Campaign) -> Indices:
+    """Positions of the candidates that have a value and are still available."""
     _check_told(campaign)
     outcomes = campaign.ledger.outcomes
-    model = campaign.model
     positions = np.flatnonzero(outcomes.counts)
     positions = positions[~outcomes.out[positions]]
     if not len(positions):
         raise StateError(
             "all candidates with a value are retired or failed: tell results of others"
         )
+    return positions
+
+
+def _is_exact(campaign: Campaign) -> bool:
+    """Values are without noise, as far as was said."""
+    return (
+        campaign.model.settings.noise == 0 and not (campaign.ledger.outcomes.noise.items > 0).any()
+    )
+
+
+def _means(campaign: Campaign, positions: Indices) -> Array:
+    """Mean of the values told of candidates, NaN where there are none."""
+    outcomes = campaign.ledger.outcomes
+    at = outcomes.with_value
+    sums = np.bincount(outcomes.tried.items[at], outcomes.values.items[at], outcomes.n)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(sums[positions] / outcomes.counts[positions])
+
+
+def _measured(campaign: Campaign) -> int:
+    """Position of the candidate with the best mean of its values."""
+    positions = _tried(campaign)
+    return int(positions[np.argmax(campaign.ledger.sign * _means(campaign, positions))])
+
+
+def _recommended(campaign: Campaign) -> int:
+    """Position of the candidate of largest lower confidence bound; of exact values the best."""
+    if _is_exact(campaign):
+        return _measured(campaign)
+    positions = _tried(campaign)
+    model = campaign.model
     mean, std = model.predict(campaign.ledger.candidates.arm_of[positions])
     return int(positions[np.argmax(mean - model.radius * std)])
+
+
+def _out(campaign: Campaign) -> Mask:
+    """Candidates that cannot be better than the recommended one: retired or failed ones, and of
+    exact values those that have one."""
+    outcomes = campaign.ledger.outcomes
+    return outcomes.out | (outcomes.counts > 0) if _is_exact(campaign) else outcomes.out
+
+
+def _no_rivals(campaign: Campaign, best: int) -> Mask:
+    """(A,) arms that hold no candidate that may be better than the recommended one."""
+    gone = _gone(campaign.ledger, _out(campaign))
+    if not _is_exact(campaign):
+        gone[campaign.ledger.candidates.arm_of[best]] = True
+    return gone
 
 
 def _predicted(campaign: Campaign, positions: Indices, level: float) -> Predictions:
@@ -178,8 +297,10 @@ def _predicted(campaign: Campaign, positions: Indices, level: float) -> Predicti
     sign = campaign.ledger.sign
     arms = campaign.ledger.candidates.arm_of[positions]
     predicted = model.predict(arms)
+    # The map from rewards to values is not straight: one deviation either way, halved.
     _, less, more = model.in_values(*predicted, 1.0)
-    mean, *ends = (sign * end for end in model.in_values(*predicted, _quantile(level)))
+    found = model.in_values(*predicted, _quantile(level))
+    mean, *ends = (np.clip(sign * each, *model.settings.bounds) for each in found)
     return Predictions(names, mean, (more - less) / 2, *(ends if sign > 0 else ends[::-1]))
 
 
@@ -187,11 +308,17 @@ def _candidates(campaign: Campaign, positions: Sequence[int], level: float) -> l
     at = np.asarray(positions, dtype=np.intp)
     found = _predicted(campaign, at, level)
     counts = campaign.ledger.outcomes.counts[at]
-    columns = (found.mean, found.low, found.high, counts)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return [Candidate(name, *row) for name, row in zip(found.ids, rows, strict=True)]
+    values = [None if np.isnan(mean) else mean for mean in _means(campaign, at).tolist()]
+    columns = (
+        found.mean.tolist(),
+        found.low.tolist(),
+        found.high.tolist(),
+        counts.tolist(),
+        values,
+    )
+    return [Candidate(*row) for row in zip(found.ids, *columns, strict=True)]
 
 
 def _quantile(level: float) -> float:
-    real(level, "level", "a probability between 0 and 1", above=0, below=1)
+    level = real(level, "level", "a probability between 0 and 1", above=0, below=1)
     return float(scipy.special.ndtri(0.5 + level / 2))

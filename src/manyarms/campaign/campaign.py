@@ -44,6 +44,7 @@ class Campaign:
         noise: Any,
         confidence: Any,
         repeats: Any,
+        bounds: Any,
         policy: Any,
         seed: Any,
         options: dict[str, Any],
@@ -51,7 +52,9 @@ class Campaign:
         """Nothing was asked yet; arguments are those of `Optimizer`."""
         if not isinstance(space, Box):
             space = as_pool(space, kernel)
-        settings = as_settings(space, kernel, noise, confidence, policy, seed, options)
+        settings = as_settings(
+            space, kernel, noise, confidence, repeats, bounds, policy, seed, options
+        )
         is_box = isinstance(space, Box)
         candidates: CandidateTable = Points.none(space) if is_box else space
         ledger = Ledger.begun(candidates, settings.seed, as_sign(direction), as_most(repeats))

@@ -1,29 +1,94 @@
-"""What can be promised of the recommended candidate now, and whether that is good enough to
-stop."""
+"""What can be said of the recommended candidate now, and whether that is good enough to stop."""
 
 from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
+import numpy as np
+from scipy.special import stdtrit
+
 from manyarms.campaign.model import Model
-from manyarms.campaign.trials import CandidateId
+from manyarms.campaign.trials import FORECAST_WIDTH, CandidateId
 from manyarms.sketch.confidence import Bayes, Guarantee, Promise, Radius, TheoremTwo
 from manyarms.sketch.dictionary import oversampling_for
+from manyarms.typing import Array
+
+LEVEL = 0.9
+"""Share of the statements without a theorem that are to be true."""
+NEEDED = 20
+"""Scored results that such a statement needs: of fewer than 19 not even the largest score bounds
+the next one with probability 95 %."""
+WINDOW = 100
+"""Scored results that count, the latest: what a model predicted long ago says little of it now."""
+
+LARGEST = 1e6
+"""Largest score that counts: a bound made of it says nothing, and is still finite."""
+
+
+@dataclass(frozen=True)
+class TrackRecord:
+    """How the model's forecasts held: n first results of candidates that it chose, the latest.
+
+    A score is how far a result y lies above its forecast μ, in standard deviations s of results. A
+    statement about candidates that were not tried fails where one of them is better than
+    predicted, so only scores above 0 count for its width. With z⁺ = max((y − μ)/s, 0),
+
+        scale² = max(1, 2·Σ(z⁺)²/n),    width = scale · t,    P(T > t) = (1 − LEVEL)/m,
+
+    T being Student's with n degrees of freedom: were the scores Gaussian, 2(z⁺)² would have mean 1,
+    and the scale itself is known from n scores only. The last one is the union bound over m others.
+    """
+
+    n: int
+    n_inside: int  # inside their 95 % intervals
+    scale: float
+
+    @classmethod
+    def of(cls, values: Array, forecasts: Array, sign: float) -> "TrackRecord":
+        """Of values (n,) and forecasts (n, 3), in the user's units; sign is −1 to minimise."""
+        values = values[-WINDOW:]
+        forecasts = forecasts[-WINDOW:]
+        if not len(values):
+            return cls(0, 0, 1.0)
+        mean, low, high = forecasts.T
+        n_inside = int(((values >= low) & (values <= high)).sum())
+        spread = (high - mean if sign > 0 else mean - low) / FORECAST_WIDTH
+        above = sign * (values - mean) / np.maximum(spread, np.spacing(np.abs(mean)))
+        scale = np.sqrt(2 * np.mean(np.square(np.clip(above, 0.0, LARGEST))))
+        return cls(len(values), n_inside, max(1.0, float(scale)))
+
+    def width(self, n_others: int) -> float | None:
+        """Standard deviations to either side; None while there are too few scores."""
+        if self.n < NEEDED:
+            return None
+        return -self.scale * float(stdtrit(self.n, (1 - LEVEL) / max(1, n_others)))
+
+    def __str__(self) -> str:
+        last = f"the last {self.n}" if self.n == WINDOW else str(self.n)
+        results = "result" if self.n == 1 else "results"
+        return f"{self.n_inside} of {last} {results} fell inside the 95 % interval predicted"
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """An upper bound on the regret of the recommended candidate: the best upper bound over the pool
-    minus its lower bound."""
+    """How much better than the recommended candidate another one may be: the best upper bound over
+    the others minus its lower bound.
+
+    Where a theorem covers that, it holds with `probability`. Elsewhere it is what the model
+    expects: `level` is the share of such statements that are to be true, and none is made
+    (`regret_bound` is None) before the model's forecasts were tested on enough results.
+    """
 
     id: CandidateId
     estimate: float  # posterior mean of the recommended candidate, in the user's units
     low: float  # its interval, from which the bound is made
     high: float
     rival: CandidateId  # the other candidate of largest upper bound, itself where there is no other
-    regret_bound: float  # no candidate is better than the recommended one by more
-    probability: float | None  # that all of this holds; None: heuristic
+    regret_bound: float | None  # no candidate is better than the recommended one by more
+    probability: float | None  # that all of this holds; None: no theorem covers it
+    level: float | None  # the same by the model's expectation; None: a theorem, or no statement
     reason: str  # what the probability rests on, or why there is none
+    record: TrackRecord
     sketch_error: float | None  # θ: variances are exact within 1 + θ; None: not known
     effective_dimension: float
     n_results: int
@@ -31,8 +96,11 @@ class Certificate:
 
     @property
     def reached(self) -> bool | None:
-        """The regret bound is within the tolerance, where one was given."""
-        return None if self.tolerance is None else self.regret_bound <= self.tolerance
+        """The regret bound is within the tolerance, where one was given; False where no statement
+        is made."""
+        if self.tolerance is None:
+            return None
+        return self.regret_bound is not None and self.regret_bound <= self.tolerance
 
     @property
     def _sketch(self) -> str:
@@ -42,24 +110,40 @@ class Certificate:
             return "the sketch is as good as exact"
         return f"the sketch is exact within a factor of {1 + self.sketch_error:.3g}"
 
+    @property
+    def _statement(self) -> list[str]:
+        """How much better another candidate may be, and what that rests on."""
+        if self.regret_bound is None:
+            return [
+                "How much better another candidate may be is not said yet: the model's predictions "
+                f"of new candidates were tested {self.record.n} of the {NEEDED} times that takes.",
+                *([f"{self.record}."] if self.record.n else []),
+                f"It would be heuristic: {self.reason}.",
+            ]
+        better = f"no other candidate is better by more than {self.regret_bound:.4g}"
+        rival = "" if self.rival == self.id else f"; the closest rival is {self.rival}"
+        if self.probability is not None:
+            return [
+                f"{better[0].upper()}{better[1:]}{rival}.",
+                f"This holds with probability at least {self.probability:.3g}: {self.reason}.",
+            ]
+        widened = f", so its intervals are widened {self.record.scale:.3g} times"
+        return [
+            f"The model expects that {better}{rival}.",
+            f"Nine of ten such statements should be true. {self.record}"
+            f"{widened if self.record.scale > 1 else ''}.",
+            f"This is heuristic: {self.reason}.",
+        ]
+
     def __str__(self) -> str:
+        results = "result" if self.n_results == 1 else "results"
         lines = [
             f"Recommended: {self.id}, estimated {self.estimate:.4g} (between {self.low:.4g} and "
             f"{self.high:.4g}).",
-            f"No other candidate is better by more than {self.regret_bound:.4g}; the closest "
-            f"rival is {self.rival}.",
-        ]
-        if self.probability is None:
-            lines.append(f"This is heuristic: {self.reason}.")
-        else:
-            lines.append(
-                f"This holds with probability at least {self.probability:.3g}: {self.reason}."
-            )
-        results = "result" if self.n_results == 1 else "results"
-        lines.append(
+            *self._statement,
             f"From {self.n_results:,} {results}, {self.effective_dimension:.1f} effective "
-            f"dimensions; {self._sketch}."
-        )
+            f"dimensions; {self._sketch}.",
+        ]
         if self.tolerance is not None:
             verdict = "reached: one may stop" if self.reached else "not reached yet"
             lines.append(f"The tolerance of {self.tolerance:.4g} is {verdict}.")
@@ -81,7 +165,7 @@ def accuracy(policy: Any) -> float | None:
     """
     if guarantee_of(policy) == "none":
         return None
-    eta = float(policy.evidence.eta)
+    eta = float(policy.evidence.eta)  # statement 1 of docs/theory.md
     return (eta + sqrt(eta**2 + 4 * eta)) / 2
 
 

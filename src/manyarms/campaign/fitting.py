@@ -25,12 +25,14 @@ from manyarms.search.work import blas
 from manyarms.typing import Array, Indices
 
 MOST = 256
-"""Arms that take part in a fit."""
+"""Arms that take part in a fit, at most: with 256 an evaluation of the loss takes 5 milliseconds,
+and a fit some thirty of them."""
 SCALE_PRIOR = 0.1
 """Standard deviation of log v; its mean gives f a prior variance of 1. A scale left free makes the
 model too sure of itself while most results are of a few good arms."""
 NOISE_PRIOR = (-4.0, 2.0)
-"""Of log σ²."""
+"""Mean and standard deviation of log σ²: noise of about an eighth of the rewards' scale, give or
+take a factor of e."""
 SHAPE_BOUNDS = (np.log(0.05), np.log(1e3))
 """Of log lengthscales: shorter ones than 0.05 would make all arms strangers."""
 LEAST_NOISE, MOST_NOISE = 1e-4, 10.0
@@ -153,6 +155,7 @@ class Mixed:
                 K *= np.exp(-1.0 / each * differ)
             Z = X[:, :a] / ell[:a]
             if a:
+                # ‖z − z′‖² by the textbook: a fit needs fewer digits than a posterior.
                 norms = np.einsum("ij,ij->i", Z, Z)
                 D = np.maximum(norms[:, None] + norms - 2 * Z @ Z.T, 0.0)
                 if self.rbf:
@@ -163,9 +166,10 @@ class Mixed:
                     K, slope = decay * (1 + R + R * R / 3), 5 / 3 * decay * (1 + R)
 
             def gradient(G: Array) -> Array:
-                M = G * slope  # ∂k/∂log ℓ_j = slope · (z_j − z′_j)²
+                # ∂k/∂log ℓ_j = slope · (z_j − z′_j)², and Σ M(z − z′)² = 2(Σ_i M_i z_i² − zᵀMz).
+                M = G * slope
                 numeric = 2 * (M.sum(axis=1) @ (Z * Z) - np.einsum("ij,ij->j", Z, M @ Z))
-                GK = G * K
+                GK = G * K  # ∂k/∂log ℓ_j = k/ℓ_j where the codes differ
                 codes = [
                     float(GK[differ].sum()) / each
                     for differ, each in zip(differs, ell[a:], strict=True)
@@ -207,7 +211,7 @@ def fit(
     looks nowhere else."""
     mean, sd = shape.prior
     gram = shape.gram(evidence.rows)
-    size = -np.log(np.diag(gram(mean)[0]).mean())
+    size = -np.log(np.diag(gram(mean)[0]).mean())  # log v for which v·k(x, x) is 1 on average
     mean, sd = np.append(mean, [size, NOISE_PRIOR[0]]), np.append(sd, [SCALE_PRIOR, NOISE_PRIOR[1]])
     if noise is not None:
         mean[-1] = np.log(noise)
@@ -215,6 +219,7 @@ def fit(
     bounds = [SHAPE_BOUNDS] * (len(mean) - 2) + [(size - 3, size + 3), noises]
 
     def loss(x: Array) -> tuple[float, Array]:
+        # Minus the log of likelihood times Gaussian priors on the log parameters.
         value, gradient, _ = likelihood(gram, evidence, x)
         away = (x - mean) / sd
         return value + 0.5 * float(away @ away), gradient + away / sd
@@ -252,6 +257,7 @@ def likelihood(gram: Gram, evidence: Summary, x: Array) -> tuple[float, Array, f
     S is singular."""
     v, noise = np.exp(x[-2:])
     K, backward = gram(x[:-2])
+    # S = vK + σ²N⁻¹, with the variance that was told in place of σ²/n.
     S = v * K
     S.flat[:: len(S) + 1] += noise / evidence.counts + evidence.known
     C, info = lapack.dpotrf(S, lower=1, clean=1)
@@ -260,11 +266,13 @@ def likelihood(gram: Gram, evidence: Summary, x: Array) -> tuple[float, Array, f
     inverse = lapack.dpotri(C, lower=1)[0]  # its lower half; the upper one is zero, as in C
     inverse = inverse + inverse.T
     inverse.flat[:: len(S) + 1] /= 2
+    # m = 1ᵀS⁻¹ȳ/1ᵀS⁻¹1. It minimises the loss, so gradients need not go through it.
     ones = inverse.sum(axis=1)
     m = float(ones @ evidence.means / ones.sum())
     weights = inverse @ (evidence.means - m)
     value = 0.5 * float((evidence.means - m) @ weights) + float(np.log(np.diag(C)).sum())
     value += 0.5 * evidence.replicates * float(x[-1]) + 0.5 * evidence.within / noise
+    # ∂loss/∂S = ½(S⁻¹ − aaᵀ) with a = S⁻¹(ȳ − m) (Rasmussen and Williams 2006, Eq. 5.9).
     G = 0.5 * (inverse - np.outer(weights, weights))
     by_scale = v * float(np.einsum("ij,ij->", G, K))
     by_noise = (

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import isnan
 from typing import NamedTuple
 
 import numpy as np
@@ -101,7 +102,7 @@ class Ledger:
     def begun(cls, candidates: CandidateTable, seed: int, sign: float, most: float) -> "Ledger":
         """Nothing was asked yet."""
         n = len(candidates)
-        order = np.random.default_rng([seed, 1]).permutation(n)
+        order = np.random.default_rng([seed, 1]).permutation(n)  # 1: not what policies draw from
         return cls(candidates, Outcomes.none(n), order, seed, sign, most)
 
     # What happens
@@ -208,6 +209,7 @@ class Ledger:
         """The table has grown; nothing is known of the new candidates."""
         n = len(candidates)
         n_new = n - len(self.candidates)
+        # Behind the others: who was to come next still is.
         more = np.random.default_rng([self.seed, n]).permutation(n_new)
         order = np.concatenate([self.order, n - n_new + more])
         outcomes = replace(self.outcomes, n=n)
@@ -291,7 +293,7 @@ class Ledger:
                 name,
                 _or_none(value),
                 _or_none(noise),
-                None if np.isnan(forecast[0]) else Forecast(*forecast),
+                None if isnan(forecast[0]) else Forecast(*forecast),
             )
             for i, (name, value, noise, forecast) in enumerate(zip(*columns, strict=True))
         ]
@@ -318,4 +320,4 @@ class Ledger:
 
 
 def _or_none(number: float) -> float | None:
-    return None if np.isnan(number) else number
+    return None if isnan(number) else number

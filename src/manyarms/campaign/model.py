@@ -69,13 +69,14 @@ class Settings:
     """What does not change: how policies are made, and what is learned."""
 
     shape: Shape
-    noise: float | None  # a standard deviation in the user's units, where it is given
+    noise: float | None  # a standard deviation in the user's units; None: learned
     learns: bool  # False: the kernel is given in the user's units, as is the noise
     confidence: Radius
     policy: Any  # of (arms, kernel, regularization=…, confidence=…, seed=…)
     options: dict[str, Any]
     seed: int
     schedule: Schedule = TABLE
+    bounds: tuple[float, float] = (-np.inf, np.inf)  # of true values, in the user's units
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,10 @@ class Recording(Protocol):
     def belief(self) -> Any:
         """What is known of f."""
 
+    @property
+    def arms(self) -> Any:
+        """The rows of the table."""
+
     def observe(
         self, arms: Any, rewards: Array, *, noise: Any = None, record: Record | None = None
     ) -> Record:
@@ -145,6 +150,10 @@ class Tabular(Protocol):
     def belief(self) -> Any:
         """What is known of f."""
 
+    @property
+    def arms(self) -> Any:
+        """The rows of the table."""
+
     def observe(
         self, arms: Indices, rewards: Array, *, noise: Any = None, record: Record | None = None
     ) -> Record:
@@ -153,8 +162,8 @@ class Tabular(Protocol):
     def predict(self, *, arms: Indices) -> Prediction:
         """Posterior mean and standard deviation of f at some arms."""
 
-    def highest(self, *, exclude: Mask) -> int:
-        """The arm of largest upper bound that is not excluded."""
+    def highest(self, *, exclude: Mask, beta: float) -> int:
+        """The arm of largest upper bound with this radius that is not excluded."""
 
     def leading(self, k: int, *, exclude: Mask) -> Indices:
         """The k arms of largest posterior mean that are not excluded, best first."""
@@ -462,7 +471,8 @@ class Model:
 
     def predict(self, arms: Indices) -> Prediction:
         """Mean and standard deviation of the rewards of some arms."""
-        if isinstance(self.policy, Tabular):
+        # `predict_rows` asks for rows that the policy's own table has not.
+        if isinstance(self.policy, Tabular) and len(self.policy.arms) == len(self.arms):
             return self.policy.predict(arms=arms)
         predicted: Prediction = self.policy.predict(self.arms[arms])
         return predicted
@@ -484,9 +494,14 @@ class Model:
         return Size(self.n_results, int(n), float(self.policy.effective_dimension))
 
     @property
+    def regularization(self) -> float:
+        """λ of the policy: a standard deviation of f is √λσ̃."""
+        return float(self.policy.regularization)
+
+    @property
     def radius(self) -> float:
         """β̃ in standard deviations of f."""
-        return float(self.policy.beta / np.sqrt(self.policy.regularization))
+        return float(self.policy.beta / np.sqrt(self.regularization))
 
     def _spread(self, distinct: Indices, counts: Array) -> Indices:
         """MOST of the arms, drawn by their leverage n·σ̃² without replacement."""

@@ -19,6 +19,7 @@ from manyarms.campaign.model import NOTHING, Lesson, Model, Tabular
 from manyarms.campaign.trials import News, Results
 from manyarms.domains.box import Box
 from manyarms.search.work import OneThread
+from manyarms.sketch.confidence import Constant
 from manyarms.typing import Array, Indices, Mask
 
 START = 8
@@ -32,6 +33,9 @@ run."""
 OTHERS, GRID = 512, 1 << 14
 """Points drawn where the one of largest score is pending, or ruled out by `repeats`; a box of so
 few points has all of them looked at instead."""
+POINTS = 10_000
+"""Points of a box that a statement about all others is taken to be about: a grid of ten levels in
+four dimensions."""
 
 
 @dataclass(frozen=True)
@@ -92,16 +96,21 @@ class PoolProposer:
             return model.policy.leading(k, exclude=gone)
         return largest(model.policy.predict().mean, k, gone)
 
-    def with_rivals(self, ledger: Ledger, model: Model) -> Ledger:
-        """The ledger with the candidate of largest upper bound in it."""
+    def n_others(self, gone: Mask) -> int:
+        """How many arms a statement about all others is about."""
+        return int((~gone).sum())
+
+    def with_rivals(self, ledger: Ledger, model: Model, width: float) -> Ledger:
+        """The ledger with the candidate of largest upper bound, μ̃ + width·sd, in it."""
         return ledger
 
-    def rival(self, ledger: Ledger, model: Model, gone: Mask) -> int:
+    def rival(self, ledger: Ledger, model: Model, width: float, gone: Mask) -> int:
         """The arm of largest upper bound that is not gone, however the policy chooses."""
-        if isinstance(model.policy, Tabular):
-            return model.policy.highest(exclude=gone)
-        mean, std = model.policy.predict()
-        return int(np.argmax(np.where(gone, -np.inf, mean + model.radius * std)))
+        policy = model.policy
+        if isinstance(policy, Tabular):
+            return policy.highest(exclude=gone, beta=width * float(np.sqrt(model.regularization)))
+        mean, std = policy.predict()
+        return int(np.argmax(np.where(gone, -np.inf, mean + width * std)))
 
 
 def largest(means: Array, k: int, gone: Mask) -> Indices:
@@ -220,13 +229,19 @@ class BoxProposer:
     def leading(self, ledger: Ledger, model: Model, k: int, gone: Mask) -> Indices:
         return largest(model.predict(ledger.candidates.arm_of).mean, k, gone)
 
-    def with_rivals(self, ledger: Ledger, model: Model) -> Ledger:
+    def n_others(self, gone: Mask) -> int:
+        return POINTS
+
+    def with_rivals(self, ledger: Ledger, model: Model, width: float) -> Ledger:
+        policy = copy(model.policy)
+        policy.confidence = Constant(width)
         with OneThread():  # the same point, however many threads there are
-            rows = model.policy.choose()
+            rows = policy.choose()
         return self.knowing(ledger, self.box.decode(rows))
 
-    def rival(self, ledger: Ledger, model: Model, gone: Mask) -> int:
-        return int(np.argmax(np.where(gone, -np.inf, model.policy.score(ledger.candidates.X))))
+    def rival(self, ledger: Ledger, model: Model, width: float, gone: Mask) -> int:
+        mean, std = model.policy.predict(ledger.candidates.X)
+        return int(np.argmax(np.where(gone, -np.inf, mean + width * std)))
 
     def _next_row(self, ledger: Ledger, model: Model) -> Array | None:
         """The row to ask for next, None where none may be."""

@@ -13,7 +13,7 @@ from manyarms.campaign.model import BOX, TABLE, Settings
 from manyarms.domains.box import Box
 from manyarms.domains.multistart import MultiStart
 from manyarms.domains.policy import DomainBKB
-from manyarms.errors import ParameterError
+from manyarms.errors import Advice, ParameterError
 from manyarms.kernels import Kernel, Linear, Tanimoto, Unpacked, as_kernel
 from manyarms.kernels.objects import encoder_of
 from manyarms.numbers import LARGEST, LARGEST_SEED, real, whole
@@ -70,7 +70,23 @@ def as_most(repeats: Any) -> float:
                 got=repeats,
             )
         return np.inf if repeats == "allow" else 1
-    return whole(repeats, 'repeats (unless "allow" or "never")')
+    return whole(repeats, 'repeats (unless "allow" or "never")', at_most=10**9)
+
+
+def as_bounds(bounds: Any) -> tuple[float, float]:
+    """Least and largest true value, infinite where there is none."""
+    if bounds is None:
+        return -np.inf, np.inf
+    expected = "two numbers, the least and the largest true value, or None for either"
+    try:
+        low, high = bounds
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"bounds must be {expected}, got {bounds!r:.80}") from error
+    least = -np.inf if low is None else real(low, "the first of bounds", expected)
+    largest = np.inf if high is None else real(high, "the second of bounds", expected)
+    if not least < largest:
+        raise ParameterError(f"bounds must be {expected}, the first one less, got {bounds!r:.80}")
+    return least, largest
 
 
 def as_settings(
@@ -78,13 +94,15 @@ def as_settings(
     kernel: Any,
     noise: Any,
     confidence: Any,
+    repeats: Any,
+    bounds: Any,
     policy: Any,
     seed: Any,
     options: dict[str, Any],
 ) -> Settings:
     """How the model is made, and what is learned."""
     if noise is not None:
-        real(
+        noise = real(
             noise,
             "noise",
             "a standard deviation, not negative, in the units of the values",
@@ -105,23 +123,30 @@ def as_settings(
         options = {"maximiser": MAXIMISER, **options}
     made = partial(_over, space, policy) if isinstance(space, Box) else policy
     shape, fixed = _shape(kernel, space)
-    learns = not (fixed and noise is not None)
+    learns = not (fixed and noise is not None)  # only then are units those of the values
     if learns and policy in (BKB, DomainBKB):
         options = {"rule": Inserted(most=MOST_INDUCING), **options}
+    if noise is None and as_most(repeats) == 1:
+        noise = 0.0  # who asks for each value once takes it for the true one
     schedule = BOX if is_box else TABLE
-    return Settings(shape, noise, learns, confidence, made, options, as_seed(seed), schedule)
+    number = as_seed(seed)
+    limits = as_bounds(bounds)
+    return Settings(shape, noise, learns, confidence, made, options, number, schedule, limits)
 
 
 def _check_options(policy: Any, options: dict[str, Any]) -> None:
     """Raise ParameterError where a policy does not know an option, or lacks one."""
+    # What `model._policy` will pass; a call is only tried, nothing is made.
     given = {"regularization": 1.0, "confidence": None, "seed": 0, **options}
     try:
         inspect.signature(policy).bind(None, None, **given)
     except TypeError as error:
         name = getattr(policy, "__name__", repr(policy))
         raise ParameterError(f"the options must be those of {name}: {error}") from error
-    except ValueError:  # it has no signature: one that is not written in Python
-        return
+    except ValueError as error:  # it has no signature: a type such as int
+        raise ParameterError(
+            f"policy must be BKB, GPUCB or another with their arguments, got {policy!r}"
+        ) from error
 
 
 def _over(box: Box, policy: Any, _: Array, kernel: Any, **settings: Any) -> Any:
@@ -151,6 +176,7 @@ def _shape(kernel: Any, pool: Pool | Box) -> tuple[Shape, bool]:
         )
     if pool.kernel is not None:
         return Fixed(kernel), True
+    # Encoded columns of each kind, in the order in which a row has them.
     widths = dict.fromkeys(("numeric", "categorical", "bits"), 0)
     for feature in pool.features:
         widths[feature.kind] += feature.stop - feature.start
@@ -171,8 +197,9 @@ def _shape(kernel: Any, pool: Pool | Box) -> tuple[Shape, bool]:
     if kernel is None or isinstance(kernel, str):
         if kernel is not None and kernel not in named:
             raise ParameterError(
-                f"{{option}} must be one of {', '.join(sorted(named))}, a kernel object or a "
-                "function, got {got}",
+                "{option} must be one of {expected}, got {got}",
+                Advice("give an object of {} or a function", "manyarms.kernels"),
+                expected=", ".join(sorted(named)),
                 option="kernel",
                 got=kernel,
             )

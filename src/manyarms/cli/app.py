@@ -40,6 +40,7 @@ WORDS = {
     "lease": "--lease",
     "level": "--level",
     "manyarms.FAILED": "`failed`",
+    "manyarms.kernels": None,
     "missing": "--missing",
     "noise": "--noise",
     "repeats": "--repeats",
@@ -140,6 +141,7 @@ def _program(
 
 def run_app(made: Callable[[], typer.Typer], arguments: Sequence[str]) -> int:
     """Make the program and run it; returns the exit code. An error is one line on stderr."""
+    # A terminal that cannot show a letter shows its number, and no error.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -151,10 +153,8 @@ def run_app(made: Callable[[], typer.Typer], arguments: Sequence[str]) -> int:
         )
         sys.stdout.flush()
         return code if isinstance(code, int) else DONE
-    except (
-        BrokenPipeError,
-        SystemExit,
-    ):  # `manyarms history lab.db | head`; Typer and Rich make it an exit
+    except (BrokenPipeError, SystemExit):
+        # `manyarms history lab.db | head`; Typer and Rich make it an exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except (Exception, KeyboardInterrupt) as error:

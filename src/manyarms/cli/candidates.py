@@ -84,6 +84,14 @@ def init(
             metavar="allow|never|K",
         ),
     ] = "allow",
+    bounds: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            help="Least and largest true value, such as 0 100: intervals stay inside.",
+            metavar="LEAST LARGEST",
+            show_default="none",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the random start and the sketch.")] = 0,
     decimal: Decimal = ".",
     as_json: AsJson = False,
@@ -111,12 +119,13 @@ def init(
         raise InputError("--id, --column and --missing are for tables; leave them out with --box")
     candidates = as_box(box or []) if pool is None else _table(pool, id, column, missing, decimal)
     direction: Any = "minimize" if minimize else "maximize"
-    asked = int(repeats) if repeats.isdecimal() and repeats.isascii() else repeats
+    asked = int(repeats) if repeats.isdecimal() and repeats.isascii() else repeats  # not "²"
     settings: dict[str, Any] = {
         "direction": direction,
         "kernel": kernel,
         "noise": noise,
         "repeats": asked,
+        "bounds": bounds,
         "seed": seed,
     }
     Study.create(study, candidates, **settings).close()

@@ -65,7 +65,7 @@ def program(arguments: Sequence[str]) -> int:
 
 def app_for(arguments: Sequence[str]) -> typer.Typer:
     """The program with the command that is called; of the others it knows the summary."""
-    called = next((word for word in arguments if not word.startswith("-")), "")
+    called = next((word for word in arguments if not word.startswith("-")), "")  # after --help, say
     app = new_app()
     for panel, commands in COMMANDS.items():
         for name, command in commands.items():

@@ -94,7 +94,7 @@ class Job:
 
     def _start(self) -> None:
         if self._out is not None:
-            self._out.unlink(missing_ok=True)
+            self._out.unlink(missing_ok=True)  # a second try must not find the first one's value
         self._started = time.monotonic()
         self._process = None
         self._problem = ""
@@ -103,6 +103,7 @@ class Job:
                 (self.folder / "stdout").open("wb") as out,
                 (self.folder / "stderr").open("wb") as err,
             ):
+                # A session of its own: signals reach the command and all its children.
                 self._process = subprocess.Popen(  # noqa: S603  the user's command, no shell
                     self._command,
                     stdin=subprocess.DEVNULL,
@@ -176,6 +177,7 @@ def stop(jobs: Sequence[Job], grace: float = GRACE, hurry: Callable[[], bool] = 
         while any(job.is_running for job in jobs) and time.monotonic() < end and not hurry():
             time.sleep(0.01)
     finally:
+        # A second Ctrl-C ends the waiting, not the ending.
         # What was forked after one look is found by the next.
         kill = getattr(signal, "SIGKILL", signal.SIGTERM)
         _signal_all(jobs, (), kill)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import polars as pl
 import typer
 
-from manyarms.campaign.answers import Candidate
+from manyarms.campaign.answers import Best, Candidate
 from manyarms.cli.app import AsJson, Decimal, Force, InputError, Separator, StudyAt, opened
 from manyarms.cli.boxes import NumberedPoints
 from manyarms.cli.output import answer, count, moment, new_file, percent, place, shown, table
@@ -50,7 +50,7 @@ Level = Annotated[float, typer.Option(help="Probability of the intervals.", call
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="CSV file to write.", show_default=False)
 ]
-HEADER = ["estimate", "low", "high", "results"]
+HEADER = ["estimate", "low", "high", "results", "measured"]
 """What is known of a candidate, beside its id."""
 RESULT = ["number", "id", "value", "noise", "time", "worker"]
 """What a result has."""
@@ -70,8 +70,8 @@ def status(
 ) -> None:
     """Say how a study stands.
 
-    The best candidate with its interval, how much better another one may be (the certificate), the
-    size of the model, the time that a suggestion takes, and who is trying what.
+    The best candidate as measured and as recommended, how much better another one may be (the
+    certificate), the size of the model, the time that a suggestion takes, and who is trying what.
 
     [bold]Example:[/bold]
       manyarms status lab.db --tolerance 2
@@ -95,14 +95,11 @@ def status(
         f" ({data['failed']:,} failed), {len(data['pending']):,} pending"
     ]
     if data["best"]:
-        best = data["best"]
         model = data["model"]
         lines += [
             "",
-            f"Best: {best['id']}, {shown(best['estimate'])} ({percent(level)}: "
-            f"{shown(best['low'])} to {shown(best['high'])}, "
-            f"{count(best['results'], 'result')})",
-            *(f"  {name}: {shown(value)}" for name, value in best["columns"].items()),
+            *best_lines(data["best"], level),
+            *(f"  {name}: {shown(value)}" for name, value in data["best"]["columns"].items()),
             "",
             data["certificate"]["text"],
             "",
@@ -149,7 +146,7 @@ def state_of(study: Study, level: float, tolerance: float | None) -> dict[str, A
         policy = study.policy
     except StateError:  # no values yet
         return data
-    data["best"] = {**plain(best), "columns": study.pool.row(best.id)}
+    data["best"] = {**plain_best(best), "columns": study.pool.row(best.recommended.id)}
     data["certificate"] = {
         **asdict(certificate),
         "reached": certificate.reached,
@@ -168,6 +165,25 @@ def state_of(study: Study, level: float, tolerance: float | None) -> dict[str, A
 def plain(candidate: Candidate) -> dict[str, Any]:
     """A candidate and what is known of it, for JSON."""
     return dict(zip(["id", *HEADER], asdict(candidate).values(), strict=True))
+
+
+def plain_best(best: Best) -> dict[str, Any]:
+    """The best candidate as measured and as recommended, for JSON."""
+    measured, recommended = plain(best.measured), plain(best.recommended)
+    return {"measured": measured, "recommended": recommended, "why": best.why}
+
+
+def best_lines(best: dict[str, Any], level: float) -> list[str]:
+    """What `plain_best` says, in words."""
+    measured, recommended = best["measured"], best["recommended"]
+    ends = f"{shown(recommended['low'])} to {shown(recommended['high'])}"
+    return [
+        f"Best measured: {measured['id']}, {shown(measured['measured'])} "
+        f"({count(measured['results'], 'result')})",
+        f"Recommended: {recommended['id']}, estimated {shown(recommended['estimate'])} "
+        f"({percent(level)}: {ends}, {count(recommended['results'], 'result')})",
+        f"Why: {best['why']}",
+    ]
 
 
 def top(

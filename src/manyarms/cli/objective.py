@@ -26,6 +26,7 @@ from rich.progress import (
 
 from manyarms.cli.app import DONE, FAILING, INTERRUPTED, AsJson, InputError, StudyAt, me, opened
 from manyarms.cli.jobs import GRACE, Job, Outcome, check_placeholders, filled, placeholders, stop
+from manyarms.cli.knowledge import plain_best
 from manyarms.cli.output import answer, note, printable, shown, told
 from manyarms.cli.results import seconds
 from manyarms.cli.tables import id_name
@@ -151,13 +152,8 @@ def _answer_run(study: Study, loop: "Loop", code: int, as_json: bool) -> None:
         text += f" Ended: {loop.ended}."
     if any(trial.value is not None for trial in study.history):
         best = study.best()
-        data["best"] = {
-            "id": best.id,
-            "estimate": best.mean,
-            "low": best.low,
-            "high": best.high,
-        }
-        text += f" Best: {best.id}, {shown(best.mean)}."
+        data["best"] = plain_best(best)
+        text += f" Recommended: {best.recommended.id}, {shown(best.recommended.mean)}."
     answer(data, as_json, text)
     if code == FAILING:
         note(f"error: {loop.ended}")

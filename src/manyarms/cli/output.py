@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LAST_MOMENT = 253_402_300_799.0
 """The end of the year 9999, after which Python has no dates."""
 WIDE = 240
-"""Columns of output that goes to a file or a pipe."""
+"""Columns of output that goes to a file or a pipe, which have no width of their own."""
 
 
 def answer(data: dict[str, Any], as_json: bool, *shown: "str | Table") -> None:
@@ -76,6 +76,7 @@ def shown(value: Any) -> str:
 
 def printable(text: str) -> str:
     """Text without what a terminal would obey."""
+    # Escape sequences in an id or a file name could move the cursor, or worse.
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 
 
@@ -134,6 +135,7 @@ def new_file(path: Path, force: bool) -> Iterator[Path]:
         )
     if not path.absolute().parent.is_dir():
         raise InputError(f"there is no directory {path.absolute().parent}; make it first")
+    # Written beside its place and moved there in one step: nobody sees half a file.
     draft: Path | None = None
     try:
         # Made new, under a name that nobody can guess: no link that someone put there is followed.

@@ -20,7 +20,9 @@ KINDS: dict[str, Callable[[Any], Any]] = {
     "importance": plots.importance,
     "sketch": plots.sketch,
 }
+"""Figures by the word that asks for them."""
 PICTURES = (".png", ".svg", ".pdf", ".jpg", ".webp")
+"""Endings of files that Kaleido can write."""
 
 
 def plot(
@@ -54,7 +56,7 @@ def plot(
     suffix = output.suffix.lower()
     if suffix not in (".html", *PICTURES):
         raise InputError(f"plot writes .html, {', '.join(PICTURES)}, got {output.name!r}")
-    script()
+    script()  # says that Plotly is missing before the study has learned for a while
     with opened(study) as known, new_file(output, force=True) as draft:
         figure = KINDS[kind](known)
         if suffix == ".html":

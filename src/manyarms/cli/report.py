@@ -6,7 +6,8 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
-from manyarms.cli.output import count, percent, shown
+from manyarms.cli.knowledge import HEADER, best_lines
+from manyarms.cli.output import shown
 from manyarms.cli.tables import beside
 from manyarms.errors import StateError
 from manyarms.study import Study
@@ -32,7 +33,7 @@ th, td { white-space: nowrap; padding: .2rem 1.2rem .2rem 0; vertical-align: top
   border-bottom: 1px solid #eee; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 """
-POLICY = (
+POLICY = (  # nothing from elsewhere; Plotly's script, inline, makes pictures as blobs
     "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; "
     "img-src data: blob:; worker-src blob:"
 )
@@ -107,8 +108,10 @@ def _known(
     best = state["best"]
     if not best:
         return [_section("Best so far", "<p>No values were told yet.</p>")]
-    ends = f"{shown(best['low'])} to {shown(best['high'])}"
-    interval = f"{percent(level)} interval {ends}, from {count(best['results'], 'result')}"
+    lines = "".join(f"<p>{_text(line)}</p>" for line in best_lines(best, level))
+    recommended = best["recommended"]
+    name = f"{_text(recommended['id'])}: <b>{shown(recommended['estimate'])}</b>"
+    columns = best["columns"].items()
     paragraphs = "".join(
         f"<p>{_text(line)}</p>" for line in state["certificate"]["text"].split("\n")
     )
@@ -120,13 +123,12 @@ def _known(
     return [
         _section(
             "Best so far",
-            f'<p class="best">{_text(best["id"])}: <b>{shown(best["estimate"])}</b></p>'
-            f"<p>{interval}</p>" + _table(["column", "value"], best["columns"].items()),
+            f'<p class="best">{name}</p>{lines}' + _table(["column", "value"], columns),
         ),
         _section("How sure that is", paragraphs),
         _section(
             f"The best {len(top)} by estimate, tried or not",
-            _table(["id", "estimate", "low", "high", "results", *names], rows),
+            _table(["id", *HEADER, *names], rows),
         ),
     ]
 

@@ -218,6 +218,7 @@ def tell_files(study: Study, files: list[Told], again: bool, as_json: bool) -> N
     new = rows if again else _unknown(study, rows)
     if new:
         token = None if again else _token(rows, new)
+        # Nothing at all where no row has one: an event without noise stays as it always was.
         noise = [row.noise for row in new] if any(row.noise is not None for row in new) else None
         study.tell([row.id for row in new], [row.value for row in new], noise=noise, token=token)
     n_failed = sum(row.value is FAILED for row in new)
@@ -260,6 +261,7 @@ def _unknown(study: Study, rows: list[Row]) -> list[Row]:
 
 def _token(rows: list[Row], new: list[Row]) -> str:
     """The same for the same new rows of the same file: two who tell it at once tell it once."""
+    # How often a row stands in the file counts: two equal rows are two results.
     counts = Counter(row[:3] for row in rows)
     text = "\n".join(f"{row.id!r} {row.value!r} {row.batch} {counts[row[:3]]}" for row in new)
     return f"file {hashlib.sha256(text.encode()).hexdigest()}"

@@ -13,6 +13,7 @@ from manyarms.cli.boxes import NumberedPoints
 from manyarms.cli.output import count
 from manyarms.errors import UnknownArmError
 from manyarms.numbers import LARGEST
+from manyarms.pool.formulas import marked
 from manyarms.pool.pool import Pool
 from manyarms.pool.reading import read_csv
 from manyarms.pool.stored import described
@@ -295,12 +296,13 @@ def marks(decimal: str, separator: str | None = None) -> Marks:
 
 
 def write_csv(frame: pl.DataFrame, path: Path, marks: Marks) -> None:
-    """A CSV file; with a decimal comma it is one for spreadsheets, which want a mark that it is
-    UTF-8."""
+    """A CSV file in which no text is a formula; with a decimal comma it is one for spreadsheets,
+    which want a mark that it is UTF-8."""
+    # CSV has no lists: those of bits are written as strings, as `Pool.from_csv` reads them.
     lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List | pl.Array)]
     flat = frame.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join("") for name in lists)
     comma = marks.decimal == ","
-    flat.write_csv(path, separator=marks.separator, decimal_comma=comma, include_bom=comma)
+    marked(flat).write_csv(path, separator=marks.separator, decimal_comma=comma, include_bom=comma)
 
 
 def beside(pool: Listed, ids: Sequence[Any]) -> tuple[list[str], list[list[Any]]]:

@@ -13,14 +13,13 @@ Encoded rows have the numbers first, in the order given, then the choices.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 
 from manyarms.arms.array import as_rows
 from manyarms.errors import ArmsError, ParameterError, shortened
-from manyarms.numbers import real, whole
+from manyarms.numbers import MOST_AT_ONCE, is_whole, items_of, real, whole
 from manyarms.pool.columns import Feature
 from manyarms.typing import Array, ArrayLike
 
@@ -104,7 +103,7 @@ class Range:
         if not self.whole:
             return rng.random(n)
         # Rounded, each whole number needs the half before and behind it: the ends too.
-        low = self._scaled(self.low - 0.5)
+        low = self._scaled(self.low - 0.5)  # above 0 on a log scale too: low is 1 at least
         drawn = low + rng.random(n) * (self._scaled(self.high + 0.5) - low)
         values = np.rint(np.exp(drawn) if self.log else drawn)
         return self._codes(np.clip(values, self.low, self.high))
@@ -136,7 +135,7 @@ class Choice:
     def __post_init__(self) -> None:
         try:
             different = len(self._codes)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise ParameterError(
                 f"{self.name!r} must have levels that can be hashed, a tuple for a list: {error}"
             ) from error
@@ -371,7 +370,7 @@ class Box:
         ndarray, (n, d)
             Encoded rows.
         """
-        n = whole(n, "n", at_least=0)
+        n = whole(n, "n", at_least=0, at_most=MOST_AT_ONCE)
         if not isinstance(rng, np.random.Generator):
             raise ParameterError(f"rng must be a numpy Generator, got {shortened(rng)}")
         return np.column_stack([column.sample(n, rng) for column in self._encoded])
@@ -416,7 +415,7 @@ class Box:
 
 def finite_rows(rows: ArrayLike, dimension: int) -> Array:
     """A copy (n, d) of rows that are given, n = 0 where there are none."""
-    if isinstance(rows, tuple | list | np.ndarray) and not len(rows):
+    if items_of(rows) == []:
         return np.zeros((0, dimension))
     return np.array(as_rows(rows, dimension), dtype=np.float64)
 
@@ -434,31 +433,31 @@ def _column(name: str, value: Any) -> Range | Choice:
     if (
         not isinstance(value, tuple)
         or len(value) not in (2, 3)
-        or (len(value) == 3 and value[2] != "log")
+        or not all(isinstance(scale, str) and scale == "log" for scale in value[2:])
     ):
         raise ParameterError(
             f'{name!r} must be (low, high), (low, high, "log") or a list of levels, got {value!r}'
         )
     low, high = (real(end, f"an end of {name!r}", "a finite number") for end in value[:2])
-    is_whole = all(isinstance(end, Integral) for end in value[:2])
-    if is_whole and max(abs(low), abs(high)) > LARGEST_WHOLE:
+    are_whole = all(map(is_whole, value[:2]))
+    if are_whole and max(abs(low), abs(high)) > LARGEST_WHOLE:
         raise ParameterError(
             f"{name!r} is of whole numbers, which must be at most 2⁵³ in size, got "
             f"{shortened(value)}; write {low:.3g} and {high:.3g} for all numbers between"
         )
     return Range(
         name,
-        int(low) if is_whole else low,
-        int(high) if is_whole else high,
+        int(low) if are_whole else low,
+        int(high) if are_whole else high,
         log=len(value) == 3,
-        whole=is_whole,
+        whole=are_whole,
     )
 
 
 def _ranges(bounds: ArrayLike) -> list[Range | Choice]:
     try:
         array = np.asarray(bounds, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ParameterError(f"bounds must be numbers of shape (d, 2), got {bounds!r}") from error
     if array.ndim != 2 or array.shape[1] != 2 or not len(array) or not np.isfinite(array).all():
         raise ParameterError(

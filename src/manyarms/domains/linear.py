@@ -17,7 +17,7 @@ from manyarms.domains.score import Score
 from manyarms.domains.vertices import all_vertices
 from manyarms.errors import ArmsError, KernelError, ParameterError
 from manyarms.kernels import Kernel, Linear, Scaled
-from manyarms.numbers import real, whole
+from manyarms.numbers import real, store, whole
 from manyarms.typing import Array, ArrayLike
 
 OUTSIDE = 1e-8
@@ -55,8 +55,11 @@ class Ball:
     radius: float = 1.0
 
     def __post_init__(self) -> None:
-        whole(self.dimension, "dimension")
-        real(self.radius, "radius", "a positive number", above=0)
+        store(
+            self,
+            dimension=whole(self.dimension, "dimension", at_most=10**6),
+            radius=real(self.radius, "radius", "a positive number", above=0),
+        )
 
     def checked(self, rows: ArrayLike) -> Array:
         """Rows (n, d), all inside, or ArmsError."""
@@ -156,7 +159,7 @@ class Polytope:
         try:
             A = np.array(self.A, dtype=np.float64)
             b = np.array(self.b, dtype=np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ParameterError(
                 f"a polytope takes numbers, A (m, d) and b (m,): {error}"
             ) from error

@@ -62,7 +62,7 @@ class MultiStart:
 
     def __post_init__(self) -> None:
         for name in ("raw", "starts", "steps"):
-            whole(getattr(self, name), name)
+            whole(getattr(self, name), name, at_most=10**6)
 
     def __call__(self, score: Score, box: Box, rng: np.random.Generator) -> Array:
         """A row of large u."""
@@ -108,6 +108,7 @@ class MultiStart:
         # L-BFGS-B's stopping rule is for losses of size 1; rows that all score alike have none.
         scale = max(1e-12, float(np.ptp(values)) if n > 1 else 1.0)
 
+        # One vector of all rows' numbers for L-BFGS-B; choices stay as they are.
         def placed(flat: Array) -> Array:
             rows = X.copy()
             rows[:, :a] = flat.reshape(n, a)

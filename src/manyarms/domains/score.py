@@ -102,5 +102,5 @@ class Score:
         mean = belief.L.upper.T @ belief.w  # K_WW α
         inducing = belief.W[np.argsort(-mean, kind="stable")[: SCORED_EACH * n]]
         told = self.recent[np.argsort(-self.rewards, kind="stable")[: SCORED_EACH * n]]
-        X = np.unique(np.vstack([inducing, told]), axis=0)
+        X = np.unique(np.vstack([inducing, told]), axis=0)  # a row may be both
         return np.asarray(X[np.argsort(-self(X), kind="stable")[:n]])

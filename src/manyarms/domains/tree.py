@@ -229,6 +229,7 @@ class AdaBKB(DomainBKB):
                 "give a larger norm, or a radius with double=True"
             )
             tree = Tree(self._root(), tree.norm, refuted=True)
+        # Said once: when it becomes so.
         if self._is_one(pruned) and not self._is_one(tree):
             _warn(
                 "one cell is left, and it is too small to be split: the maximum of f is in it if "
@@ -259,6 +260,7 @@ class AdaBKB(DomainBKB):
         else:
             inside = enough = tree.norm * self._reach
             most = SPLITS
+        # Room for all cells that may come, so that a split copies nothing.
         n = len(tree.leaves)
         room = np.empty(n + most * (self.children - 1), dtype=tree.leaves.dtype)
         room[:n] = tree.leaves
@@ -335,6 +337,7 @@ class AdaBKB(DomainBKB):
     def _parts(self, leaf: Any, cap: float) -> AnyArray:
         """The children of a leaf, whose bound is `cap`."""
         parts = np.repeat(np.array([leaf]), self.children)
+        # Sides are cut in turn, so that all cells of a depth are of one size.
         side = int(leaf["depth"]) % self.domain.dimension
         cuts = np.linspace(leaf["low"][side], leaf["high"][side], self.children + 1)
         parts["low"][:, side] = cuts[:-1]
@@ -358,7 +361,7 @@ class AdaBKB(DomainBKB):
 
 def _guess(belief: Frozen) -> float:
     """F′ of now, where F is refuted."""
-    turn = belief.n_observations % GUESSES
+    turn = belief.n_observations % GUESSES  # ‖μ̃‖, ‖μ̃‖/2, …, and 0 in the last turn
     return 0.0 if turn == GUESSES - 1 else belief.evidence.mean()[0] / 2**turn
 
 

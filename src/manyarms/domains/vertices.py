@@ -66,7 +66,7 @@ def _of_unit_size(A: Array, b: Array) -> Array | None:
     tight = np.array([b[i] - _least(A, b, A[i]) <= 10 * FLAT for i in range(len(A))])
     if not tight.any():
         return None
-    plane = null_space(A[tight], rcond=FLAT)
+    plane = null_space(A[tight], rcond=FLAT)  # (d, k) an orthonormal basis of the directions left
     if not plane.shape[1]:
         return centre[None]
     # x = centre + plane·y, and the sides that are left bound y.

@@ -88,6 +88,7 @@ class Counts:
         values = np.ones(len(rows)) if scale is None else scale[rows]
         # A matrix with a row for each word, in which repeated entries add up to c_w(y).
         counts: Any = scipy.sparse.csr_array((values, (columns, rows)), shape=(len(self._words), m))
+        # Dense while it is small: what comes of a product with it is dense in any case.
         self._counts = counts.toarray() if len(self._words) * m <= entries else counts
 
     def shared(self, X: Bags) -> Array:
@@ -121,6 +122,6 @@ def cosines(X: Array, Y: Array, bags: Callable[[Array], Bags], entries: int = EN
         size = ours.squares()
         block = counts.shared(ours)
         block /= np.sqrt(np.maximum(size, 1))[:, None]
-        block[np.ix_(size == 0, sizes == 0)] = 1.0
+        block[np.ix_(size == 0, sizes == 0)] = 1.0  # two empty bags are alike
         K[start : start + step] = block
     return K

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.errors import KernelError, shortened
-from manyarms.numbers import real
+from manyarms.numbers import real, store
 from manyarms.typing import Array
 
 
@@ -56,8 +56,7 @@ class Kernel(ABC):
         if isinstance(other, Kernel):
             return Product(self, other)
         if isinstance(other, Real) and not isinstance(other, bool):
-            expected = "a positive finite number"
-            return Scaled(self, real(other, "constant", expected, above=0, error=KernelError))
+            return Scaled(self, other)
         raise KernelError(
             f"cannot multiply {self!r} by {other!r}: give a number, or wrap it in "
             "manyarms.kernels.as_kernel"
@@ -83,7 +82,9 @@ class Scaled(Kernel):
 
     def __post_init__(self) -> None:
         check_kernels(self, self.kernel)
-        real(self.constant, "constant", "a positive finite number", above=0, error=KernelError)
+        expected = "a positive finite number"
+        constant = real(self.constant, "constant", expected, above=0, error=KernelError)
+        store(self, constant=constant)
 
     def __call__(self, X: Array, Y: Array) -> Array:
         return self.constant * self.kernel(X, Y)

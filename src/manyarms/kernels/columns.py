@@ -32,6 +32,7 @@ class On(Kernel):
 
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Kernel):
+            # A frozen dataclass has no other way to keep what it was given in another form.
             object.__setattr__(self, "kernel", as_kernel(self.kernel))
         whole(self.start, "start", at_least=0, error=KernelError)
         whole(

@@ -6,6 +6,7 @@ from manyarms.errors import ArmsError, KernelError
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.distances import as_blocks, row_blocks
 from manyarms.kernels.stationary import as_lengthscale, check_lengthscale
+from manyarms.numbers import NO_ARRAY
 from manyarms.typing import AnyArray, Array, ArrayLike
 
 BITS = 52
@@ -69,7 +70,7 @@ class Tanimoto(Kernel):
     def __call__(self, X: Array, Y: Array) -> Array:
         X, Y = as_blocks(X, Y)
         _check_counts(Y)
-        K = _shared(X, Y) if self.packed else X @ Y.T
+        K = _shared(X, Y) if self.packed else X @ Y.T  # xᵀy
         union = self._sizes(X)[:, None] + self._sizes(Y) - K
         return np.asarray(np.divide(K, union, out=np.ones_like(K), where=union > 0))
 
@@ -152,7 +153,7 @@ def _rows_of_bits(bits: ArrayLike) -> AnyArray:
         raise ArmsError("bits must not be masked; fill the masked ones or leave the rows out")
     try:
         array: AnyArray = np.asarray(bits)
-    except ValueError as error:
+    except NO_ARRAY as error:
         raise ArmsError(f"bits must be rows of 0 and 1, (n, b): {error}") from error
     if array.ndim != 2 or not array.shape[1] or array.dtype.kind not in "fiub":
         raise ArmsError(
@@ -176,6 +177,7 @@ def unpack(words: Array, n_bits: int) -> Array:
     ndarray, (n, n_bits)
         0 and 1.
     """
+    # Bit i of a number is what is left of it shifted by i, and'ed with 1.
     bits = words.astype(np.uint64)[:, :, None] >> np.arange(BITS, dtype=np.uint64) & np.uint64(1)
     return bits.reshape(len(words), -1)[:, :n_bits].astype(np.float64)
 
@@ -186,7 +188,7 @@ def _shared(X: Array, Y: Array) -> Array:
     words = np.ascontiguousarray(Y.T.astype(np.uint64))
     # A column of packed numbers at a time: AND, and count the bits (popcount).
     for rows in row_blocks(len(X), len(Y)):
-        common = np.zeros((len(Y), rows.stop - rows.start), dtype=np.uint32)
+        common = np.zeros((len(Y), rows.stop - rows.start), dtype=np.uint32)  # half of float64
         for x, y in zip(np.ascontiguousarray(X[rows].T.astype(np.uint64)), words, strict=True):
             common += np.bitwise_count(y[:, None] & x)
         K[rows] = common.T

@@ -73,7 +73,7 @@ class ScaledPoints:
         self.X = np.ldexp(X, -exponent)
         self.Y = np.ldexp(Y, -exponent)
         Y_hi = np.rint(self.Y)
-        Y_lo = self.Y - Y_hi
+        Y_lo = self.Y - Y_hi  # exact: both are multiples of the last bit of Y, and |Y_lo| ≤ ½
         ones = np.ones((len(Y), 1))
         # Columns such that a row (−2x, ‖x‖², 1) times (y, 1, ‖y‖²) is ‖x − y‖², of each part.
         self._Y_integer = np.hstack([Y_hi, ones, _norms(Y_hi)]).T
@@ -90,6 +90,7 @@ class ScaledPoints:
             hi = np.rint(X)
             lo = X - hi
             ones = np.ones((len(X), 1))
+            # Signs and factors go into the x side: y is prepared once for all blocks.
             twice_hi = -2 * hi
             integer = np.hstack([twice_hi, _norms(hi), ones])
             rest = np.hstack([twice_hi, -2 * lo, 2 * _dots(hi, lo) + _norms(lo), ones])
@@ -100,7 +101,7 @@ class ScaledPoints:
                     i, j = np.divmod(np.flatnonzero(D < NEAR), D.shape[1])
                     near = X[rows]
                     D[i, j] = sum(np.square(near[i, c] - self.Y[j, c]) for c in range(X.shape[1]))
-                D *= self.unit
+                D *= self.unit  # back from units of the grid, by a power of two: exact
                 yield slice(start + rows.start, start + rows.stop), D
 
 

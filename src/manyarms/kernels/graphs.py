@@ -56,10 +56,11 @@ class Graphs:
         codes = np.concatenate(
             [_mixed(labels, level) >> np.uint64(12) for level, labels in enumerate(levels)]
         )
+        # Codes lie level by level through all graphs; a stable sort brings each graph's together.
         graph = np.tile(np.repeat(np.arange(len(sizes)), sizes), len(levels))
         rows = np.full((len(sizes), len(levels) * int(sizes.max(initial=1))), PADDING)
         held = np.arange(rows.shape[1]) < len(levels) * sizes[:, None]
-        rows[held] = codes[np.argsort(graph, kind="stable")]  # each graph's, level by level
+        rows[held] = codes[np.argsort(graph, kind="stable")]
         return rows
 
     def show(self, row: Array) -> str:
@@ -83,7 +84,7 @@ class WeisfeilerLehman(ObjectKernel):
     refinements: int = 2
 
     def __post_init__(self) -> None:
-        whole(self.refinements, "refinements", at_least=0, error=KernelError)
+        whole(self.refinements, "refinements", at_least=0, at_most=100, error=KernelError)
 
     @property
     def encoder(self) -> Graphs:

@@ -7,7 +7,7 @@ import numpy as np
 from manyarms.errors import KernelError
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.distances import as_blocks
-from manyarms.numbers import real, whole
+from manyarms.numbers import real, store, whole
 from manyarms.typing import Array
 
 
@@ -24,7 +24,7 @@ class Linear(Kernel):
     bias: float = 0.0
 
     def __post_init__(self) -> None:
-        real(self.bias, "bias", "a non-negative finite number", at_least=0, error=KernelError)
+        store(self, bias=_checked_bias(self.bias))
 
     def __call__(self, X: Array, Y: Array) -> Array:
         X, Y = as_blocks(X, Y)
@@ -59,8 +59,11 @@ class Polynomial(Kernel):
     bias: float = 1.0
 
     def __post_init__(self) -> None:
-        real(self.bias, "bias", "a non-negative finite number", at_least=0, error=KernelError)
-        whole(self.degree, "degree", error=KernelError)
+        store(
+            self,
+            bias=_checked_bias(self.bias),
+            degree=whole(self.degree, "degree", at_most=1000, error=KernelError),
+        )
 
     def __call__(self, X: Array, Y: Array) -> Array:
         K = Linear(self.bias)(X, Y)
@@ -77,3 +80,7 @@ class Polynomial(Kernel):
         # ∂(xᵀy + c)ᵖ/∂x = p(xᵀy + c)ᵖ⁻¹y.
         slope: Array = self.degree * Linear(self.bias)(X, Y) ** (self.degree - 1)
         return (V * slope) @ Y
+
+
+def _checked_bias(bias: float) -> float:
+    return real(bias, "bias", "a non-negative finite number", at_least=0, error=KernelError)

@@ -10,9 +10,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from manyarms.errors import KernelError, shortened
+from manyarms.errors import ArmsError, KernelError, shortened
 from manyarms.kernels.adapters import FromObject, Pairwise
 from manyarms.kernels.base import Kernel, Product, Scaled, Sum
+from manyarms.numbers import items_of
 from manyarms.typing import Array
 
 PADDING = -1.0
@@ -40,7 +41,12 @@ class ObjectKernel(Kernel):
 
     def encode(self, objects: Sequence[Any]) -> Array:
         """A row for each object."""
-        return self.encoder.encode(objects)
+        listed = items_of(objects)
+        if listed is None:
+            raise ArmsError(
+                f"{self!r} takes a sequence of objects, such as a list, got {shortened(objects)}"
+            )
+        return self.encoder.encode(listed)
 
 
 class OnObjects(Pairwise, ObjectKernel):
@@ -83,6 +89,7 @@ class Numbered:
 
     def encode(self, objects: Sequence[Any]) -> Array:
         """The number of each, a new one where it was not seen before, (n, 1)."""
+        # By identity: an object need be neither hashable nor comparable.
         for each in objects:
             if self._numbers.setdefault(id(each), len(self._objects)) == len(self._objects):
                 self._objects.append(each)

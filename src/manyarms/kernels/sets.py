@@ -10,6 +10,7 @@ import numpy as np
 from manyarms.errors import ArmsError, shortened
 from manyarms.kernels.bags import Bags, Counts, checked
 from manyarms.kernels.objects import PADDING, ObjectKernel
+from manyarms.numbers import items_of
 from manyarms.typing import Array
 
 HASHED_TYPES = str | bytes | int | float | None
@@ -85,12 +86,13 @@ def number(thing: Any) -> int:
 
 
 def _elements(each: Any, at: int) -> Iterable[Any]:
-    if isinstance(each, str | bytes) or not isinstance(each, Iterable):
+    elements = items_of(each)
+    if elements is None:
         raise ArmsError(
             f"arms must be sets, lists or counters of elements, got {shortened(each)} at {at}"
         )
     if not isinstance(each, Mapping):
-        return each
+        return elements
     for element, count in each.items():
         if not isinstance(count, int | np.integer) or count < 0:
             raise ArmsError(

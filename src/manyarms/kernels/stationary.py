@@ -7,6 +7,7 @@ import numpy as np
 from manyarms.errors import KernelError, shortened
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.distances import FEW_ROWS, ScaledPoints, as_blocks, few_squared_distances
+from manyarms.numbers import NO_ARRAY
 from manyarms.typing import AnyArray, Array, ArrayLike
 
 
@@ -17,7 +18,7 @@ def as_lengthscale(lengthscale: ArrayLike) -> Array:
         if given.size and given.dtype.kind not in "fiu":
             raise TypeError(f"of {given.dtype}")
         scales = given.astype(np.float64)
-    except (TypeError, ValueError) as error:
+    except NO_ARRAY as error:
         raise KernelError(
             f"lengthscale must be one number or one per column, got {shortened(lengthscale)}"
         ) from error
@@ -58,6 +59,7 @@ class Stationary(Kernel):
         if len(Y) <= FEW_ROWS:
             return self._of_squared_distance(few_squared_distances(X, Y, self.lengthscale))
         K = np.empty((len(X), len(Y)))
+        # Block by block while it is in cache: the distances are never held as a whole.
         for rows, D in ScaledPoints(X, Y, self.lengthscale).squared_distances():
             K[rows] = self._of_squared_distance(D)
         return K
@@ -136,7 +138,7 @@ class Matern(Stationary):
             polynomial = np.divide(D, 3.0, out=D)  # 5ρ²/3, in place
             polynomial += R
             polynomial += 1.0
-        K = np.exp(np.negative(R, out=R), out=R)
+        K = np.exp(np.negative(R, out=R), out=R)  # in place: a block stays in cache
         K *= polynomial
         return K
 
@@ -147,6 +149,7 @@ class Matern(Stationary):
     def _slope(self, D: Array) -> Array:
         if not self.differentiable:
             raise KernelError(f"{self!r} has a kink at x = y and no gradient; use nu=1.5 or nu=2.5")
+        # 2g′(ρ²): −3e^{−√3ρ} for ν = 3/2, −(5/3)(1 + √5ρ)e^{−√5ρ} for ν = 5/2; no 1/ρ is left.
         R = np.sqrt(2 * self.nu * D)
         return -3.0 * np.exp(-R) if self.nu == 1.5 else -5.0 / 3.0 * (1.0 + R) * np.exp(-R)
 

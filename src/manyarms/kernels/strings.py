@@ -52,7 +52,7 @@ class Strings:
                     f"arms must be strings, got {shortened(each)} of type "
                     f"{type(each).__name__} at {i}"
                 )
-        longest = max(map(len, objects), default=1) or 1
+        longest = max(map(len, objects), default=1) or 1  # a row has one column at least
         rows = np.full((len(objects), longest), PADDING)
         for row, letters in zip(rows, objects, strict=True):
             try:
@@ -99,13 +99,14 @@ class Spectrum(ObjectKernel):
     def __post_init__(self) -> None:
         whole(self.length, "length", error=KernelError)
         letters = len(self.encoder.alphabet)
-        if self.length * np.log2(letters) > np.log2(NUMBER_LIMIT) or self.length > LONGEST:
+        if self.length > LONGEST or self.length * np.log2(letters) > np.log2(NUMBER_LIMIT):
             raise KernelError(
                 f"words must be fewer than 2⁵² and of at most {LONGEST} letters, got "
                 f"{letters}^{shortened(self.length)}; give a shorter length"
             )
         if self.complement is not None:
             opposite = self._opposite
+            # The opposite of the opposite is the letter itself.
             if len(opposite) != letters or (opposite[opposite] != np.arange(letters)).any():
                 raise KernelError(
                     f"complement must give the letter opposite each of {self.alphabet!r}, in "

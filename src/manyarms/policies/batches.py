@@ -62,5 +62,6 @@ class _Sum:
         if new:
             _, variance = self._scores.moments(np.array(new))
             self._variance.update(zip(new, variance.tolist(), strict=True))
+        # 1 + Σσ̃²(x_s) bounds by how much any variance has shrunk (Batch-BKB, ICML 2020).
         self._shrunk += sum(self._variance[arm] for arm in positions.tolist())
         return self._shrunk <= self._threshold

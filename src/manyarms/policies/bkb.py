@@ -151,4 +151,8 @@ class BKB(Policy):
         Estimate
             Bytes and seconds.
         """
-        return estimate(whole(n_arms, "n_arms"), whole(n_features, "n_features"), whole(m, "m"))
+        return estimate(
+            whole(n_arms, "n_arms", at_most=10**15),
+            whole(n_features, "n_features", at_most=10**5),
+            whole(m, "m", at_most=10**5),
+        )

@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 
 from manyarms.errors import ArmsError, ObservationError, ParameterError, StateError, UnknownArmError
-from manyarms.numbers import LARGEST, LARGEST_SEED, whole
+from manyarms.kernels.base import Kernel
+from manyarms.numbers import LARGEST, LARGEST_SEED, NO_ARRAY, whole
 from manyarms.sketch.confidence import Radius
 from manyarms.typing import AnyArray, Array, Indices, Mask
 
 NO_ARMS = np.zeros(0, dtype=np.intp)
+"""No arms: one object for all who have none."""
 NO_ARMS.setflags(write=False)
 
 
@@ -19,7 +21,10 @@ def as_arms(arms: Any, n_arms: int) -> Indices:
     if type(arms) is np.ndarray and arms.dtype == np.intp and arms.shape == (1,):
         if 0 <= arms[0] < n_arms:  # what `choose` returned: most calls
             return arms
-    elif isinstance(arms, tuple | list | np.ndarray) and not len(arms):
+    elif isinstance(arms, np.ndarray):
+        if arms.shape[:1] == (0,):
+            return NO_ARMS
+    elif isinstance(arms, tuple | list) and not arms:
         return NO_ARMS
     array = _vector(arms, "arms", ArmsError)
     if array.size == 0:
@@ -33,7 +38,7 @@ def as_arms(arms: Any, n_arms: int) -> Indices:
         raise ArmsError(
             f"arms are whole numbers from 0 to {n_arms - 1}, {came}; by value, rows (n, d)"
         )
-    outside = (array < 0) | (array >= n_arms)
+    outside = (array < 0) | (array >= n_arms)  # −1 is not the last arm here
     if outside.any() and not n_arms:
         raise UnknownArmError(
             f"there is no arm {array[outside][0]}: no arm has a number yet, give rows (n, d)"
@@ -49,7 +54,7 @@ def is_rows(arms: Any) -> bool:
     """Arms are given by value: a table with rows in it, not a number or a flat sequence."""
     try:
         return np.ndim(arms) == 2 and len(arms) > 0
-    except ValueError:  # ragged
+    except NO_ARRAY:  # ragged, or masked within
         return False
 
 
@@ -93,7 +98,7 @@ def as_weights(noise: Any, n: int, regularization: float) -> Array:
             f"noise is a standard deviation and must be positive, got {sd.min()}"
         )
     with np.errstate(over="ignore", divide="ignore"):
-        weights = regularization / np.square(sd)
+        weights = regularization / np.square(sd)  # ω = ξ²/ξ_s²
     if n and not (np.isfinite(weights).all() and weights.min() > 0):
         raise ObservationError(
             f"noise from {sd.min()} to {sd.max()} gives weights beyond float64; rescale the rewards"
@@ -103,7 +108,7 @@ def as_weights(noise: Any, n: int, regularization: float) -> Array:
 
 def as_radius(confidence: Any) -> Radius:
     """A radius, or another function of the evidence."""
-    if isinstance(confidence, type) or not callable(confidence):
+    if isinstance(confidence, type | Kernel) or not callable(confidence):
         raise ParameterError(
             f"confidence must be a radius such as Constant(2.0) or a function, got {confidence!r}"
         )
@@ -151,7 +156,7 @@ def _vector(values: Any, name: str, error: type[Exception]) -> AnyArray:
         raise error(f"{name} must not be masked; leave the masked ones out")
     try:
         array: AnyArray = np.atleast_1d(np.asarray(values))
-    except ValueError as cause:
+    except NO_ARRAY as cause:
         raise error(f"{name} must be a number or a flat sequence of numbers: {cause}") from cause
     if array.ndim != 1:
         raise error(

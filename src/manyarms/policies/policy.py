@@ -19,15 +19,17 @@ from manyarms.beliefs.base import Arms, Batch, Belief, Record, Rule
 from manyarms.errors import (
     ArmsError,
     KernelError,
+    NumericalError,
     ObservationError,
     ParameterError,
     StateError,
     UnknownArmError,
+    shortened,
 )
 from manyarms.kernels import Kernel, as_kernel
 from manyarms.kernels.objects import encoder_of, shown
 from manyarms.machine import half_the_memory
-from manyarms.numbers import MOST_AT_ONCE, real, whole
+from manyarms.numbers import LARGEST, LONGEST_BATCH, MOST_AT_ONCE, real, whole
 from manyarms.policies.batches import BatchRule, GlobalRule
 from manyarms.policies.checks import (
     NO_ARMS,
@@ -59,7 +61,7 @@ from manyarms.sketch.log import Log
 from manyarms.typing import Array, ArrayLike, Indices, Mask, Seed
 
 ROWS = 1 << 16
-"""Rows whose k(x, x) is computed at a time."""
+"""Rows whose k(x, x) is computed at a time: a mapped table is not copied as a whole."""
 NOTHING: tuple[int, ...] = ()
 """No arms. This very object needs no check: most calls have no other."""
 
@@ -127,6 +129,14 @@ class Policy:
             self.noise_variance = self.noise**2
         self.confidence = as_radius(confidence)
         check_noise(self.confidence, self.noise)
+        for part, method, name, example in (
+            (rule, "prior", "rule", "Inserted()"),
+            (batches, "started", "batches", "GlobalRule()"),
+        ):
+            if isinstance(part, type) or not hasattr(part, method):
+                raise ParameterError(f"{name} must be one such as {example}, got {shortened(part)}")
+        if not isinstance(tuning, Tuning):
+            raise ParameterError(f"tuning must be a Tuning(…), got {shortened(tuning)}")
         self.rule = rule
         self.chooser = chooser
         self.batches = batches
@@ -256,8 +266,8 @@ class Policy:
         n : int or None
             How many. With None a rule ends the batch (`batches`): arms are added while those before
             them, pending ones included, have 1 + Σσ̃²(x_s) ≤ C, with the variances of now. Such
-            batches grow as variances shrink, and are empty while what is pending must be awaited.
-            The radius is the policy's own.
+            batches grow as variances shrink, up to 1,000 arms, and are empty while what is
+            pending must be awaited. The radius is the policy's own.
         arms : array_like, (k, d), optional
             Rows to choose among instead of the policy's own; the answer numbers them, as does
             `exclude`.
@@ -289,7 +299,8 @@ class Policy:
             waiting = self._rows_of(pending)
             outstanding = np.arange(k, k + len(waiting))
             barred = as_excluded(exclude, k)
-            if len(waiting):  # rows behind those of now, which are not chosen
+            if len(waiting):
+                # Pending rows stand behind those of now: they can be supposed, not chosen.
                 own = np.zeros(k, dtype=bool) if barred is None else barred
                 barred = np.concatenate([own, np.ones(len(waiting), dtype=bool)])
                 X = np.vstack([X, waiting])
@@ -342,19 +353,21 @@ class Policy:
             chosen.append(arm)
             supposed = np.array(chosen[-1:])
             # Where k(x, x) = 0 f is known, and nothing would end the batch.
-            if batch is not None and not diag[arm]:
+            if batch is not None and (not diag[arm] or len(chosen) == LONGEST_BATCH):
                 return
         if standing is self._scores:
             pulled = np.concatenate([outstanding, np.array(chosen[:-1], dtype=np.intp)])
             self._supposed_cache = Supposed(standing, pulled, view.scores)
 
-    def highest(self, *, exclude: ArrayLike = ()) -> int:
+    def highest(self, *, exclude: ArrayLike = (), beta: float | None = None) -> int:
         """The arm of largest upper bound μ̃ + β̃σ̃, however the policy chooses.
 
         Parameters
         ----------
         exclude : array_like
             Arms that do not count: indices, or a mask.
+        beta : float, optional
+            Another radius than that of the policy.
 
         Returns
         -------
@@ -362,7 +375,8 @@ class Policy:
             The number of the arm.
         """
         self._check_table()
-        return self._scores.arg_max(Upper(self.beta), as_excluded(exclude, self.n_arms))
+        upper = Upper(self.beta if beta is None else beta)
+        return self._scores.arg_max(upper, as_excluded(exclude, self.n_arms))
 
     def leading(self, k: int, *, exclude: ArrayLike = ()) -> Indices:
         """The k arms of largest posterior mean, best first; fewer where fewer are left.
@@ -441,6 +455,7 @@ class Policy:
         pulled = self._state.log.pulled
         if not len(pulled):
             raise StateError("no arm of the table was observed yet: call observe() first")
+        # The largest lower bound, not the largest mean: a lucky single pull is not the best arm.
         mean, variance = self._scores.moments(pulled)
         return int(pulled[np.argmax(mean - self.beta * np.sqrt(variance))])
 
@@ -612,6 +627,7 @@ class Policy:
         """Raise KernelError before the first trial where the kernel cannot work on these rows."""
         if not len(X):
             return
+        # Eight rows, spread over the table: cheap, and finds most that is no covariance.
         some = np.linspace(0, len(X) - 1, min(len(X), 8)).astype(np.intp)
         check_kernel(self.kernel, X[some], diag[some])
 
@@ -624,11 +640,16 @@ class Policy:
                 *(self.kernel.diag(block.astype(np.float64, copy=False)) for block in blocks),
             ]
         )
-        bad = ~(np.isfinite(diag) & (diag >= 0))
+        bad = ~(np.isfinite(diag) & (diag >= 0))  # NaN is neither
         if bad.any():
             raise KernelError(
                 f"k(x, x) must be finite and not negative, got {diag[bad][0]} at x = "
                 f"{shown(self.kernel, X[bad][0])}"
+            )
+        if diag.max(initial=0.0) > LARGEST * self.regularization:
+            raise NumericalError(
+                f"k(x, x)/λ must be at most {LARGEST:.0e}, got k(x, x) = {diag.max():.3g} and λ = "
+                f"{self.regularization:.3g}: raise `regularization`, or scale the kernel down"
             )
         return diag
 

@@ -82,7 +82,7 @@ class Bits(Column):
         entries = block.explode()
         if not entries.dtype.is_numeric() and entries.dtype != pl.Boolean:
             return np.full(len(entries), 2, np.uint8)
-        numbers = entries.cast(pl.Float64).fill_null(2.0).to_numpy()
+        numbers = entries.cast(pl.Float64).fill_null(2.0).to_numpy()  # 2 is no bit: an error
         return np.where((numbers == 0) | (numbers == 1), numbers, 2).astype(np.uint8)
 
     def feature(self, start: int) -> Feature:

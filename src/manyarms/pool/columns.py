@@ -216,6 +216,7 @@ class Ordered(Column):
                 got=values[bad],
                 **label(bad),
             )
+        # Evenly spaced: an order says nothing of distances.
         np.divide(found.to_numpy(), max(len(self.levels) - 1, 1), out=out[:, 0])
 
     def feature(self, start: int) -> Feature:
@@ -244,6 +245,7 @@ class Coded(Column):
         if self.type == "boolean":
             return as_booleans(values, self.name, label)
         plain = like(values, self.levels.dtype)
+        # A value that the levels' type cannot hold would pass for a missing one.
         lost = first_true(plain.is_null() & values.is_not_null())
         if lost is not None:
             raise ArmsError(
@@ -269,6 +271,7 @@ class Coded(Column):
     def encode(self, values: pl.Series, label: Label, out: Array) -> None:
         found = codes_of(self._values(values, label), self.levels)
         if self.levels.null_count():
+            # `replace_strict` has no code for null, which is a level here.
             found = found.fill_null(float(first_true(self.levels.is_null()) or 0))
         out[:, 0] = found.to_numpy()
 

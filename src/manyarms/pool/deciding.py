@@ -127,6 +127,7 @@ def decide(
             column=name,
             expected=repr(declared),
         )
+    # A declared type stands, even for a column of one value; a guess may be dropped below.
     if declared is not None:
         return _as_declared(
             known, values, name, levels if levels and declared == "ordered" else declared, label
@@ -214,6 +215,7 @@ def _as_declared(
         )
     if declared == "ordered":
         if not values.dtype.is_numeric():
+            # Alphabetical would be an order too, and hardly ever the right one.
             levels = sorted(known.cast(pl.String).unique().to_list())
             raise ParameterError(
                 "the order of column {column!r} is not known",

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from manyarms.errors import Advice, ArmsError, UnknownArmError
+from manyarms.numbers import is_whole, items_of
 from manyarms.pool.reading import as_series
 from manyarms.typing import AnyArray, Indices, Mask
 
@@ -72,23 +72,20 @@ class Ids:
             return ids
         several = _several(ids)
         for id in several:
-            if (
-                not isinstance(id, Integral)
-                or isinstance(id, bool)
-                or not -(2**63) <= int(id) < 2**63
-            ):
+            if not is_whole(id) or not -(2**63) <= int(id) < 2**63:
                 raise self._unknown(id)
         return np.array(several, dtype=np.int64)
 
     @cached_property
     def _index(self) -> dict[str, int]:
+        # Made when an id is first looked for: a pool that is only read needs none.
         return dict(zip(self.array, range(len(self)), strict=True))
 
     @cached_property
     def _ordered(self) -> tuple[AnyArray, Indices | None]:
         """The numbers in ascending order, and their positions unless they came so."""
         if (self.array[1:] > self.array[:-1]).all():
-            return self.array, None
+            return self.array, None  # row numbers, as a rule: no second array
         order = np.argsort(self.array)
         return self.array[order], order
 
@@ -96,9 +93,7 @@ class Ids:
         strings = self.are_strings
         example = plain(self.array[0])
         expected = "strings" if strings else "whole numbers"
-        if isinstance(id, str) == strings and (
-            strings or (isinstance(id, Integral) and not isinstance(id, bool))
-        ):
+        if isinstance(id, str) == strings and (strings or is_whole(id)):
             near = _closest(id, self.array) if strings else None
             known = (
                 f"did you mean {near!r}?"
@@ -178,13 +173,10 @@ def checked_ids(series: pl.Series, rows: Indices) -> AnyArray:
 
 def _several(ids: Any) -> list[Any]:
     """One id or several as a list."""
-    if (
-        isinstance(ids, str | bytes)
-        or not isinstance(ids, Iterable)
-        or (isinstance(ids, np.ndarray) and ids.ndim == 0)
-    ):
-        return [ids[()] if isinstance(ids, np.ndarray) else ids]
-    return list(ids)
+    several = items_of(ids)
+    if several is not None:
+        return several
+    return [ids[()] if isinstance(ids, np.ndarray) else ids]
 
 
 def _closest(id: str, ids: AnyArray) -> str | None:
@@ -205,7 +197,7 @@ def _in_other_type(id: Any, strings: bool) -> str | int | None:
         return str(id)
     try:
         number = float(id)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return int(number) if number.is_integer() and not isinstance(id, bool) else None
 

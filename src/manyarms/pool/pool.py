@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +15,7 @@ from manyarms.arms.objects import encoded
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.objects import encoder_of
+from manyarms.numbers import is_whole
 from manyarms.pool.columns import TYPES, Feature, Objects
 from manyarms.pool.deciding import checked_types
 from manyarms.pool.ids import Ids, as_objects, checked_ids, given_ids
@@ -164,7 +164,7 @@ class Pool:
         """
         table, levels, types = read_frame(frame)
         if (
-            id is not None
+            isinstance(id, str)
             and id not in table.columns
             and id in getattr(getattr(frame, "index", None), "names", ())
         ):
@@ -172,7 +172,7 @@ class Pool:
                 f"id must be a column, got {id!r}, which is the index and left out; call "
                 "reset_index() first"
             )
-        types.pop(id or "", None)
+        types.pop(id if isinstance(id, str) else "", None)
         return Pool(new_parts(table, levels, id, types | checked_types(columns), missing))
 
     @classmethod
@@ -257,7 +257,7 @@ class Pool:
                 "kernel must be one of objects, such as kernels.Spectrum or kernels.OnObjects, "
                 f"got {kernel!r}"
             )
-        rows = as_rows(encoded(objects, kernel))
+        rows = as_rows(encoded(objects, kernel)).astype(np.float64, copy=False)
         numbers = np.arange(len(rows))
         named = checked_ids(given_ids(numbers if ids is None else ids, len(rows)), numbers)
         first, arm_of = group(rows)
@@ -386,7 +386,7 @@ class Pool:
         ndarray
             Positions in the table.
         """
-        if not isinstance(arm, Integral) or isinstance(arm, bool) or not 0 <= arm < len(self.X):
+        if not is_whole(arm) or not 0 <= arm < len(self.X):
             raise UnknownArmError(
                 f"arm must be a row of X, from 0 to {len(self.X) - 1}, got {arm!r}"
             )

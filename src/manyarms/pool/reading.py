@@ -1,18 +1,23 @@
 """Tables from files, data frames, dicts and arrays, all as one kind of data frame."""
 
 import csv
-import gzip
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
 
+from manyarms.arms import parquet
 from manyarms.errors import Advice, ArmsError, ParameterError, shortened
+from manyarms.numbers import NO_ARRAY, items_of
 from manyarms.pool.forked import check_threads
+from manyarms.pool.formulas import unmarked, unmarked_name
+from manyarms.pool.unpacking import Source, check_file, opened, unpacked
 from manyarms.pool.values import is_bits
 from manyarms.typing import ArrayLike
 
@@ -27,6 +32,8 @@ SEPARATORS = ",;\t|"
 SAMPLED = 100
 """Rows of a CSV file looked at for strings of bits, before polars guesses types: it would take them
 for large numbers."""
+UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What polars raises at a file that it cannot read."""
 FOREIGN = (
     TypeError,
     ValueError,
@@ -37,10 +44,10 @@ FOREIGN = (
     pl.exceptions.PolarsError,
 )
 """What other libraries raise at a table that they cannot read."""
-GZIP = b"\x1f\x8b"
-"""How a gzipped file begins."""
-ZIP = b"PK\x03\x04"
-"""How a workbook begins, which is an archive."""
+PLAIN = {bool, int, float, str}
+"""Types of which polars takes a mixture, or refuses it."""
+KNOWN = (*PLAIN, bytes, list, Decimal, date, time, timedelta)
+"""Types that a column can have; any other is an object to it."""
 TYPED = 10_000
 """Rows of a CSV file that its types are guessed from; all, where that fails."""
 
@@ -50,6 +57,13 @@ def as_path(path: Any) -> Path:
     if not isinstance(path, str | Path):
         raise ArmsError(f"the path of a file must be a string or a Path, got {path!r:.80}")
     return Path(path)
+
+
+def read_parquet(path: Path) -> pl.DataFrame:
+    """The table in a Parquet file."""
+    check_file(path)
+    check_threads()
+    return parquet.read_parquet(path)
 
 
 def is_parquet(path: Path) -> bool:
@@ -66,12 +80,15 @@ def read_csv(
         raise ParameterError(
             '{option} must be "." or ",", got {got}', option="decimal", got=decimal
         )
+    source = unpacked(path)
     parse = partial(
-        pl.read_csv, path, separator=_separator(path), decimal_comma=decimal == ",", glob=False
+        pl.read_csv, source, separator=_separator(source), decimal_comma=decimal == ",", glob=False
     )
     # All as strings first: "0101" read as a number has lost its zeros.
-    sample = _attempt(path, lambda: parse(infer_schema_length=0, n_rows=SAMPLED))
-    _check_header(path, sample.columns)
+    sample = _attempt(path, source, lambda: parse(infer_schema_length=0, n_rows=SAMPLED))
+    written = {unmarked_name(name): name for name in sample.columns}
+    _check_header(path, sample.columns, len(written))
+    sample.columns = list(written)
     bits = (
         {
             name
@@ -81,21 +98,25 @@ def read_csv(
         - texts
         - {id}
     )
-    strings = {
-        name: pl.String() for name in sample.columns if name in texts or name in bits or name == id
+    as_strings = {
+        in_file: pl.String()
+        for name, in_file in written.items()
+        if name in texts or name in bits or name == id
     }
 
     def read(length: int | None) -> pl.DataFrame:
-        return parse(infer_schema_length=length, schema_overrides=strings)
+        return parse(infer_schema_length=length, schema_overrides=as_strings)
 
     try:
         frame = read(TYPED)
-    except pl.exceptions.PolarsError:
+    except UNREADABLE:
         # A row further down is of another type, or the file is broken: read it whole, to know.
-        frame = _attempt(path, lambda: read(None))
+        frame = _attempt(path, source, lambda: read(None))
+    frame.columns = list(written)
+    # Spreadsheets leave empty lines at the end, which polars reads as rows of nulls.
     height = len(frame)
     while height and all(value is None for value in frame.row(height - 1)):
-        height -= 1  # empty lines at the end
+        height -= 1
     frame = frame.head(height)
     searched = [
         name
@@ -111,36 +132,16 @@ def read_csv(
         and frame[id].str.contains(r"^(0|-?[1-9]\d{0,17})$").all()
     ):
         frame = frame.with_columns(pl.col(id).cast(pl.Int64))
-    return frame
+    return unmarked(frame)
 
 
-def _separator(path: Path) -> str:
+def _separator(source: Source) -> str:
     """What separates the names of the header: the mark that occurs most outside quotes, a comma
     where none does."""
-    header = _attempt(path, lambda: _first_line(path))
+    with opened(source) as file:
+        header = file.readline(1 << 20)  # a file without line ends is not read whole
     bare = "".join(header.split('"')[::2])  # every other part is inside quotes
     return max(SEPARATORS, key=bare.count)
-
-
-def _first_line(path: Path) -> str:
-    with _opened(path) as file:
-        return file.readline(1 << 20)  # a file without line ends is not read whole
-
-
-def _opened(path: Path, errors: str = "replace") -> IO[str]:
-    """The text of a file, plain or gzipped."""
-    how: dict[str, Any] = {
-        "mode": "rt",
-        "encoding": "utf-8-sig",
-        "errors": errors,
-        "newline": "",
-    }
-    return cast(IO[str], gzip.open(path, **how) if _begins_with(path, GZIP) else path.open(**how))
-
-
-def _begins_with(path: Path, magic: bytes) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(magic)) == magic
 
 
 def _numbers_in(texts: pl.Series, may_be_bits: bool, decimal: str) -> pl.Series:
@@ -163,7 +164,7 @@ def _numbers_in(texts: pl.Series, may_be_bits: bool, decimal: str) -> pl.Series:
     )
 
 
-def _check_header(path: Path, names: list[str]) -> None:
+def _check_header(path: Path, names: list[str], n_different: int) -> None:
     strange = [name for name in names if "\ufffd" in name or "\0" in name]
     if strange:
         raise ArmsError(
@@ -181,51 +182,44 @@ def _check_header(path: Path, names: list[str]) -> None:
             f"{path} must name its columns differently, got "
             f"{twice[0].removesuffix('_duplicated_0')!r} twice"
         )
+    if n_different < len(names):
+        raise ArmsError(
+            f"{path} must name its columns differently, also without the apostrophe before = + - "
+            "and @; rename one"
+        )
 
 
-def read_parquet(path: Path) -> pl.DataFrame:
-    return _attempt(path, lambda: pl.read_parquet(path, glob=False))
-
-
-def _attempt(path: Path, read: Callable[[], Read]) -> Read:
-    if not path.is_file():
-        raise ArmsError(f"there is no file {path}; the path must be that of a file")
+def _attempt(path: Path, source: Source, read: Callable[[], Read]) -> Read:
     check_threads()
     try:
         return read()
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise _unreadable_file(path, error) from error
+    except (OSError, *UNREADABLE) as error:
+        raise _unreadable_file(path, source, error) from error
 
 
-def _unreadable_file(path: Path, error: Exception) -> ArmsError:
+def _unreadable_file(path: Path, source: Source, error: BaseException) -> ArmsError:
     """What is wrong with a file, found by a look at it, and what to do."""
-    by_frame = Advice("read it into a data frame for {}", "Pool.from_frame")
-    if path.stat().st_size and _begins_with(path, ZIP):
-        return ArmsError(
-            f"cannot read {path}: it is a workbook or another archive",
-            "save the sheet as CSV",
-            by_frame,
-        )
-    if not is_parquet(path) and not isinstance(error, OSError):
-        if not _is_utf8(path):
+    if not isinstance(error, OSError):
+        if not _is_utf8(source):
             return ArmsError(
                 f"cannot read {path}: it must be text in UTF-8, got other bytes",
                 "save it as CSV in UTF-8",
             )
-        long = _long_line(path)
+        long = _long_line(source)
         if long is not None:
             return ArmsError(
                 f"cannot read {path}: its header names {long[0]} columns, got {long[1]} fields in "
                 f"line {long[2]}",
                 "quote fields that hold the separator",
             )
+    by_frame = Advice("read it into a data frame for {}", "Pool.from_frame")
     return ArmsError(f"cannot read {path}: {_said(error)}", "check what it holds", by_frame)
 
 
-def _long_line(path: Path) -> tuple[int, int, int] | None:
+def _long_line(source: Source) -> tuple[int, int, int] | None:
     """Fields of the header, and of the first line that has more of them, and its number."""
-    with _opened(path) as file:
-        lines = csv.reader(file, delimiter=_separator(path))
+    with opened(source) as file:
+        lines = csv.reader(file, delimiter=_separator(source))
         try:
             n = len(next(lines, []))
             return next(((n, len(row), lines.line_num) for row in lines if len(row) > n), None)
@@ -233,15 +227,15 @@ def _long_line(path: Path) -> tuple[int, int, int] | None:
             return None
 
 
-def _is_utf8(path: Path) -> bool:
+def _is_utf8(source: Source) -> bool:
     try:
-        with _opened(path, errors="strict") as file:
+        with opened(source, errors="strict") as file:
             return all(file)
     except UnicodeDecodeError:
         return False
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     """What another library says, without its advice."""
     return " ".join(str(error).split("\n\n")[0].split())
 
@@ -309,8 +303,8 @@ def _arrow_levels(table: Any) -> dict[str, Levels]:
 
 
 def read_dicts(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    dicts = list(rows) if isinstance(rows, Iterable) else rows
-    if not isinstance(dicts, list) or not all(isinstance(row, Mapping) for row in dicts):
+    dicts = items_of(rows)
+    if dicts is None or not all(isinstance(row, Mapping) for row in dicts):
         raise ArmsError(
             f"rows must be dicts, one for each candidate, got {type(rows).__name__} of other things"
         )
@@ -324,25 +318,28 @@ def read_dicts(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def as_series(name: str, values: list[Any]) -> pl.Series:
-    kinds = set(map(type, values)) - {type(None)}
-    if any(issubclass(kind, np.generic) for kind in kinds):
-        return as_series(
-            name, [value.item() if isinstance(value, np.generic) else value for value in values]
-        )
+    """One column. Polars guesses types by a look at the values, and may end the process over a
+    mixture: it gets values of one type, or numbers."""
+    values = [_plain(value) for value in values]
+    kinds = _kinds(values)
     # NaN among strings or booleans is how pandas writes a missing value.
     if float in kinds and kinds - {float, int}:
         values = [
             None if isinstance(value, float) and np.isnan(value) else value for value in values
         ]
-        kinds = set(map(type, values)) - {type(None)}
+        kinds = _kinds(values)
     try:
-        return pl.Series(
-            name,
-            values,
-            dtype=pl.Float64() if kinds == {float, int} else None,
-            strict=kinds != {float, int},
-        )
-    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        if kinds == {float, int}:
+            return pl.Series(name, values, dtype=pl.Float64(), strict=False)
+        if len(kinds) > 1 and not kinds <= PLAIN:
+            raise TypeError("not a mixture of such")
+        if list in kinds:
+            within = _kinds(chain.from_iterable(value for value in values if value is not None))
+            if not (within <= {bool, int, float} or within == {str}):
+                raise TypeError("lists hold numbers, or text")
+        is_known = all(issubclass(kind, KNOWN) for kind in kinds)
+        return pl.Series(name, values, dtype=None if is_known else pl.Object())
+    except (Exception, pl.exceptions.PanicException) as error:
         came = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise ArmsError(
             f"column {{column!r}} must hold values of one type, got {came}",
@@ -351,10 +348,25 @@ def as_series(name: str, values: list[Any]) -> pl.Series:
         ) from error
 
 
+def _plain(value: Any) -> Any:
+    """A scalar of NumPy as one of Python, a sequence as a list."""
+    if isinstance(value, np.longdouble) or (isinstance(value, Decimal) and not value.is_finite()):
+        return float(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray) and value.ndim:
+        return value.tolist()
+    return list(value) if isinstance(value, tuple | range) else value
+
+
+def _kinds(values: Iterable[Any]) -> set[type]:
+    return set(map(type, values)) - {type(None)}
+
+
 def read_array(X: ArrayLike, names: Sequence[str] | None) -> pl.DataFrame:
     try:
         array = np.asarray(X)
-    except ValueError as error:
+    except NO_ARRAY as error:
         raise ArmsError(f"X must be a rectangular table of numbers: {error}") from error
     if np.ma.is_masked(X) or array.dtype.kind not in "fiub":
         raise ArmsError(
@@ -368,7 +380,7 @@ def read_array(X: ArrayLike, names: Sequence[str] | None) -> pl.DataFrame:
         )
     width = array.shape[1]
     given = [f"x{j}" for j in range(width)] if names is None else names
-    listed = list(given) if isinstance(given, Iterable) else []
+    listed = items_of(given) or []
     strings = [str(name) for name in listed if isinstance(name, str)]
     if len(strings) != len(listed) or len(strings) != width or len(set(strings)) < width:
         raise ParameterError(

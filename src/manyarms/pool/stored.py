@@ -52,6 +52,7 @@ def bytes_of(pool: Pool, index: int) -> bytes:
     start = sum(sizes[:index])
     frame = pool.parts.tables[index]
     ids = pool.ids[start : start + len(frame)]
+    # Ids are not columns of a pool's tables; here they are the first, whatever its name.
     named = pl.Series(_free(frame), ids.tolist() if ids.dtype == object else ids)
     file = io.BytesIO()
     frame.select(named, pl.all()).write_parquet(file)

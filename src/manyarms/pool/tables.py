@@ -82,6 +82,7 @@ def more_parts(parts: Parts, frame: pl.DataFrame, ids: Sequence[Any] | AnyArray 
             "give the same columns",
             "make a new pool of all rows",
         )
+    # Ids come from a column, from row numbers, or beside the table: always the same way.
     given = origin.id is None and not origin.numbered
     if given != (ids is not None):
         raise ParameterError(

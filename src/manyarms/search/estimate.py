@@ -12,7 +12,7 @@ from manyarms.search import PER_ARM
 from manyarms.search.table import Store, Table
 
 TRIAL = 20_000
-"""Arms whose pass is timed."""
+"""Arms whose pass is timed, at most: time is linear in them."""
 
 
 class Estimate(NamedTuple):
@@ -30,6 +30,7 @@ def estimate(n_arms: int, n_features: int, m: int) -> Estimate:
     rows = rng.random((max(m, min(n_arms, TRIAL)), n_features))
     diag = np.ones(len(rows))
     arms = Arms(rows, diag)
+    # Tolerance 0, and a lengthscale short of the typical distance: nearly all m rows enter W.
     belief = Inserted(0.0).prior(RBF(np.sqrt(n_features) / 4), arms, 0.01, 0.1, rng)
     batch = Batch(rows[:m], diag[:m], np.zeros(m), np.ones(m), np.arange(m), m)
     after: Frozen = belief.observed(batch).after  # type: ignore[assignment]

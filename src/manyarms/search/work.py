@@ -36,6 +36,7 @@ class OneThread:
     """
 
     def __enter__(self) -> None:
+        # Only those that have more are set to one, and set back.
         threads = [(library, library.get_num_threads()) for library in blas().lib_controllers]
         self._before = [(library, n) for library, n in threads if n != 1]
         for library, _ in self._before:

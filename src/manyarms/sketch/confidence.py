@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from manyarms.errors import ParameterError
-from manyarms.numbers import check_probability, real
+from manyarms.numbers import probability, real, store
 from manyarms.sketch.dictionary import alpha_of
 
 Guarantee = Literal["exact", "certified", "theorem 1", "none"]
@@ -100,9 +100,12 @@ class Promise:
     double: bool = False
 
     def __post_init__(self) -> None:
-        real(self.norm, "norm", "a positive bound on the RKHS norm of f", above=0)
-        real(self.noise, "noise", "a non-negative standard deviation", at_least=0)
-        check_probability("delta", self.delta)
+        store(
+            self,
+            norm=real(self.norm, "norm", "a positive bound on the RKHS norm of f", above=0),
+            noise=real(self.noise, "noise", "a non-negative standard deviation", at_least=0),
+            delta=probability("delta", self.delta),
+        )
 
     def norm_in(self, evidence: Evidence) -> float:
         """F, or the guess of now."""
@@ -199,7 +202,7 @@ class TheoremTwo(Promise):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_probability("epsilon", self.epsilon)
+        store(self, epsilon=probability("epsilon", self.epsilon))
 
     @property
     def alpha(self) -> float:
@@ -287,7 +290,7 @@ class Bayes:
     delta: float = 0.1
 
     def __post_init__(self) -> None:
-        check_probability("delta", self.delta)
+        store(self, delta=probability("delta", self.delta))
 
     def __call__(self, evidence: Evidence) -> float:
         if evidence.n_arms == np.inf:
@@ -315,7 +318,8 @@ class Constant:
     c: float = 2.0
 
     def __post_init__(self) -> None:
-        real(self.c, "c", "a non-negative number of standard deviations", at_least=0)
+        meaning = "a non-negative number of standard deviations"
+        store(self, c=real(self.c, "c", meaning, at_least=0))
 
     def __call__(self, evidence: Evidence) -> float:
         return self.c * sqrt(evidence.regularization)
@@ -340,14 +344,10 @@ class Growing:
     most: float = np.inf
 
     def __post_init__(self) -> None:
-        real(self.c, "c", "a non-negative number of standard deviations", at_least=0)
-        if self.most != np.inf:
-            real(
-                self.most,
-                "most",
-                "a non-negative number of standard deviations, or infinity",
-                at_least=0,
-            )
+        meaning = "a non-negative number of standard deviations"
+        store(self, c=real(self.c, "c", meaning, at_least=0))
+        if not (isinstance(self.most, float) and self.most == np.inf):
+            store(self, most=real(self.most, "most", f"{meaning}, or infinity", at_least=0))
 
     def __call__(self, evidence: Evidence) -> float:
         grown = self.c * np.sqrt(np.log1p(max(1, evidence.n_observations)))

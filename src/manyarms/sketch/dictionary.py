@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.numbers import check_probability, whole
+from manyarms.numbers import probability, whole
 from manyarms.typing import Array, Indices
 
 
@@ -79,9 +79,9 @@ def oversampling_for(epsilon: float, delta: float, horizon: int) -> float:
     float
         q̄, for ``Sampled(oversampling=q̄)``.
     """
-    check_probability("epsilon", epsilon)
-    check_probability("delta", delta)
-    whole(horizon, "horizon")
+    probability("epsilon", epsilon)
+    probability("delta", delta)
+    whole(horizon, "horizon", at_most=10**18)
     return float(6 * alpha_of(epsilon) * np.log(4 * horizon / delta) / epsilon**2)  # Thm. 1
 
 

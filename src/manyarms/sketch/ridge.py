@@ -103,7 +103,7 @@ class Ridge:
     @property
     def dimension(self) -> float:
         """Σ ω σ²(x_s) over what was observed: m − λ Tr V⁻¹."""
-        inverse, _ = lapack.dtrtri(self.C, lower=1)
+        inverse, _ = lapack.dtrtri(self.C, lower=1)  # Tr V⁻¹ = ‖C⁻¹‖²
         return float(len(self.C) - self.regularization * np.square(np.tril(inverse)).sum())
 
     def drawn(self, normal: Array) -> Array:

@@ -59,6 +59,7 @@ def learn(
     """Take the steps that are left, or those that so much time allows, one at least."""
     steps = replay.steps
     begun = done
+    # A refit makes the model anew from all results: it is enough to begin at the last one.
     restarts = [i for i in range(done, len(steps)) if replay.is_restart(steps[i])]
     found = resume(max([done, *restarts]))
     if found is not None:
@@ -76,6 +77,7 @@ def learn(
         step = steps[done]
         is_new = step.number > replay.learned
         if is_new and len(steps) - done > AT_ONCE and _is_due(learner, steps[-1]):
+            # A backlog that ends in a refit: what comes before it would be thrown away.
             learner = _taken_at_once(replay, learner, steps[done:])
             done = len(steps) - 1
             step = steps[-1]
@@ -111,7 +113,7 @@ def _taken(replay: Replay, learner: Learner, step: ModelStep) -> Learner:
     """After one more step; as it was decided, where someone has taken it."""
     news = replay.news([step])
     model, proposer = learner
-    if step.stop == step.start:
+    if step.stop == step.start:  # candidates were added
         with OneThread():
             return Learner(model.on(step.candidates.X, *news.results()), proposer)
     if step.number > replay.learned:

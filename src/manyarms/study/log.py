@@ -75,6 +75,7 @@ def row_after(head: Head, kind: str, time: float, payload: dict[str, Any]) -> St
 
 
 def _digest(before: str, number: int, kind: str, time: float, record: str) -> str:
+    # `repr` of a float is exact: the same bytes on every machine.
     return hashlib.sha256(f"{before}\n{number}\n{kind}\n{time!r}\n{record}".encode()).hexdigest()
 
 

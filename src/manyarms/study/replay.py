@@ -144,6 +144,7 @@ class Replay:
         n_pending = len(self.ledger.pending)
         ledger, forecasts = self.ledger.ended(positions, told["worker"])
         self.ledger = ledger
+        # A step of the model is what one tell brought: failures alone make none.
         start = self.n_values
         self.n_values += len(told["values"]) - told["values"].count(None)
         if self.n_values > start:

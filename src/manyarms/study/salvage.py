@@ -80,6 +80,7 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
         for table in tables.values():
             transaction.keep(table)
         for event in good:
+            # What the model decided is left out, so nothing is learned yet at any event.
             learned = {"learned": 0} if event.kind == "ask" else {}
             transaction.append(event.kind, {**event.payload, **learned}, event.time)
 
@@ -94,6 +95,7 @@ def _padded(data: bytes) -> bytes:
     # Bytes 16 and 17 of a SQLite file are its page size (1 stands for 65,536), 28 to 31 its pages.
     page = int.from_bytes(data[16:18], "big")
     size = (65_536 if page == 1 else page) * int.from_bytes(data[28:32], "big")
+    # A damaged header may tell any size: more than 64 times what is there is not believed.
     return data if size > 64 * max(1, len(data)) else data.ljust(size, b"\0")
 
 

@@ -146,6 +146,7 @@ def campaign_of(settings: dict[str, Any], space: Pool | Box) -> Campaign:
         noise=settings["noise"],
         confidence=read(settings["confidence"]),
         repeats=settings["repeats"],
+        bounds=settings.get("bounds"),  # none in studies of earlier versions
         policy=read_policy(settings["policy"]),
         seed=settings["seed"],
         options=options,

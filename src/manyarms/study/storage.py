@@ -102,7 +102,7 @@ _STORES: "weakref.WeakSet[EventStore]" = weakref.WeakSet()
 
 
 @dataclass(frozen=True)
-class News:
+class Unread:
     """What was appended after a head: events, the tables that they brought, and the head now."""
 
     events: list[Event]
@@ -139,10 +139,10 @@ class Transaction:
             raise
         return events
 
-    def news(self, head: Head) -> News:
+    def news(self, head: Head) -> Unread:
         """All that is needed to follow the log from a head on, without this transaction."""
         events = self.since(head)
-        return News(events, self.tables(events), self.head)
+        return Unread(events, self.tables(events), self.head)
 
     def tables(self, events: Iterable[Event]) -> dict[str, bytes]:
         """The tables that events brought, by their digests; StudyDamagedError where one is
@@ -306,7 +306,7 @@ class EventStore:
         if "manyarms" not in tables:
             raise self._foreign()
         version = connection.execute(sa.select(VERSION.c.version)).scalar()
-        if not isinstance(version, int) or version < 1:
+        if not isinstance(version, int) or version < 1:  # SQLite keeps any type in any column
             raise damaged(0, "its version is lost")
         if version < FORMAT:
             raise StudyVersionError(

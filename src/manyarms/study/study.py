@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from manyarms.campaign import answers
-from manyarms.campaign.answers import Candidate, Predictions
+from manyarms.campaign.answers import Best, Candidate, Predictions
 from manyarms.campaign.campaign import table_of
 from manyarms.campaign.certificate import Certificate
 from manyarms.campaign.model import Size, with_now
@@ -72,6 +72,7 @@ class Study:
         noise: float | None = None,
         confidence: Radius | None = None,
         repeats: Literal["allow", "never"] | int = "allow",
+        bounds: tuple[float | None, float | None] | None = None,
         policy: Any = None,
         seed: Seed = 0,
         worker: str | None = None,
@@ -88,7 +89,7 @@ class Study:
             A file, or ``postgresql://user@host/database#name``.
         pool : Pool, path, table, array_like or Box
             The candidates. Levels of a box must be text or numbers.
-        direction, kernel, noise, confidence, repeats, policy, seed
+        direction, kernel, noise, confidence, repeats, bounds, policy, seed
             As for `Optimizer`. They must be such as can be written down: a kernel by name or of
             `manyarms.kernels`, a radius of this package, `BKB`, `GPUCB` or a policy of
             `manyarms.baselines`, over a box `DomainBKB` or `AdaBKB`.
@@ -111,6 +112,7 @@ class Study:
             "noise": written(noise, "noise"),
             "confidence": written(confidence, "confidence"),
             "repeats": written(repeats, "repeats"),
+            "bounds": written(bounds, "bounds"),
             "policy": written_policy(policy, space),
             "seed": as_seed(seed),
             "options": {name: written(value, name) for name, value in options.items()},
@@ -239,6 +241,7 @@ class Study:
         """
         seconds = self.lease if lease is None else _lease(lease)
         with self._replica.writing() as call:
+            # A worker that tries nothing writes nothing.
             if any(each.worker == self.worker for each in call.replay.ledger.pending):
                 call.append(
                     "renew",
@@ -305,18 +308,18 @@ class Study:
 
     # What is known
 
-    def best(self, level: float = 0.95) -> Candidate:
-        """The tried candidate of largest lower bound (lowest upper bound when minimising).
+    def best(self, level: float = 0.95) -> Best:
+        """The best tried candidate as measured and as recommended, and why the two differ.
 
         Parameters
         ----------
         level : float
-            Probability of the interval.
+            Probability of the intervals.
 
         Returns
         -------
-        Candidate
-            Its id, mean and interval.
+        Best
+            See `Optimizer.best`.
         """
         return self._known(answers.best, level)
 
@@ -528,6 +531,7 @@ class Study:
 
     def _known(self, answer: Callable[..., T], *arguments: Any) -> T:
         """What is known, after the model has learned what there is."""
+        # Answers come from a model that has learned every result there is.
         with self._replica.learned() as campaign:
             return answer(campaign, *arguments)
 

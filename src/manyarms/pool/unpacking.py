@@ -1,0 +1,84 @@
+"""The text of a file, plain or gzipped."""
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from manyarms.errors import ArmsError
+
+Source = Path | bytes
+"""A plain file, or what a gzipped one held."""
+GZIP = b"\x1f\x8b"
+OTHERS = {
+    b"PK\x03\x04": "a workbook or another archive; save the sheet as CSV, or read it into a data "
+    "frame yourself",
+    b"PAR1": "a Parquet file; give it a name that ends in .parquet",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd; unpack it first",
+    b"\x78\x01": "compressed with zlib; unpack it first",
+    b"\x78\x9c": "compressed with zlib; unpack it first",
+    b"\x78\xda": "compressed with zlib; unpack it first",
+}
+"""How other files begin, and what they are."""
+MOST_UNPACKED = 1 << 30
+"""Bytes that a gzipped file may hold: a file of 1 MB can hold a thousand times as much."""
+PIECE = 1 << 20
+"""Bytes unpacked at a time."""
+
+
+def unpacked(path: Path) -> Source:
+    """The path itself, or what the file holds where it is gzipped; ArmsError where that is damaged
+    or too much."""
+    check_file(path)
+    try:
+        with path.open("rb") as file:
+            start = file.read(4)
+        for mark, what in OTHERS.items():
+            if start.startswith(mark):
+                raise ArmsError(f"cannot read {path}: it is {what}")
+        if not start.startswith(GZIP):
+            return path
+        # Twice through the file, so that one that holds too much takes no memory.
+        size = 0
+        for piece in _pieces(path):
+            size += len(piece)
+            if size > MOST_UNPACKED:
+                raise ArmsError(
+                    f"cannot read {path}: it holds more than {MOST_UNPACKED:,} bytes, the most "
+                    "that is unpacked here; where that is right, unpack it first (`gunzip`): a "
+                    "plain file may be of any size"
+                )
+        return b"".join(_pieces(path))
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ArmsError(
+            f"cannot read {path}: it is damaged, or a part of a gzipped file ({error}); copy or "
+            "write it again"
+        ) from error
+    except OSError as error:
+        raise ArmsError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def opened(source: Source, errors: str = "replace") -> IO[str]:
+    """The text to read line by line; what is not UTF-8 is replaced, unless `errors` says
+    otherwise."""
+    file = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
+    # "utf-8-sig" drops the mark that spreadsheets put at the beginning.
+    return io.TextIOWrapper(file, encoding="utf-8-sig", errors=errors, newline="")
+
+
+def check_file(path: Path) -> None:
+    """Raise ArmsError unless there is such a file."""
+    try:
+        if path.is_file():
+            return
+    except (OSError, ValueError):  # a name that the system does not take
+        pass
+    raise ArmsError(f"there is no file {path!s:.200}; the path must be that of a file")
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with gzip.open(path) as file:
+        while piece := file.read(PIECE):
+            yield piece
