@@ -320,6 +320,13 @@ class TestTypedErrors:
     def test_counts_without_end(self):
         with pytest.raises(ArmsError, match="counts must be whole numbers from 0 to 10,000, got"):
             ma.kernels.Jaccard().encode([{"a": 10**30}])
+        with pytest.raises(ArmsError, match="counts must be whole numbers"):
+            ma.kernels.Jaccard().encode([{"a": np.timedelta64(1)}])
+
+    @pytest.mark.parametrize("edges", [["a", "b"], np.zeros((2, 0)), [b"ab"], [(0, 1.5)], [(0, 5)]])
+    def test_edges_that_are_no_pairs_of_nodes(self, edges):
+        with pytest.raises(ArmsError, match="edges must be pairs of nodes from 0 to 1"):
+            ma.kernels.WeisfeilerLehman().encode([(["C", "O"], edges)])
 
     def test_levels_in_an_array_of_no_dimension(self):
         with pytest.raises(ParameterError, match="columns"):
