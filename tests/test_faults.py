@@ -357,6 +357,12 @@ class TestTypedErrors:
         with pytest.raises(NumericalError, match=r"k\(x, x\)/λ must be at most 1e\+100"):
             ma.BKB(X, RBF, regularization=1e-310)
 
+    def test_a_sketch_without_rows_has_no_dimension(self, capfd):
+        policy = ma.baselines.DTC(0 * X, ma.kernels.Linear(), inducing=2)
+        policy.observe([0], [1.0])
+        assert policy.effective_dimension == 0
+        assert capfd.readouterr().out == ""
+
     @pytest.mark.parametrize("make", [ma.BKB, ma.GPUCB])
     def test_batches_that_no_rule_ends(self, make):
         policy = make(X, 1e-60 * RBF)
