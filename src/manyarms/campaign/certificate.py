@@ -27,7 +27,8 @@ LARGEST = 1e6
 
 @dataclass(frozen=True)
 class TrackRecord:
-    """How the model's forecasts held: n first results of candidates that it chose, the latest.
+    """How the model's forecasts held: n results of candidates that it chose, the latest. While some
+    candidates have no value, only the first value of each counts.
 
     A score is how far a result y lies above its forecast μ, in standard deviations s of results. A
     statement about candidates that were not tried fails where one of them is better than
@@ -115,8 +116,9 @@ class Certificate:
         """How much better another candidate may be, and what that rests on."""
         if self.regret_bound is None:
             return [
-                "How much better another candidate may be is not said yet: the model's predictions "
-                f"of new candidates were tested {self.record.n} of the {NEEDED} times that takes.",
+                "How much better another candidate may be is not said yet: that takes "
+                f"{NEEDED} predictions tested on candidates that had no value, and there are "
+                f"{self.record.n}.",
                 *([f"{self.record}."] if self.record.n else []),
                 f"It would be heuristic: {self.reason}.",
             ]
