@@ -48,6 +48,7 @@ def interrupts(where: str | Path, number: int, processes: int, seed: int = 0) ->
     total = Interrupted(0, 0, 0, 0, 0, 0.0)
     location = at(where, "interrupts")
     study = ma.Study.create(location, pool())
+    study.tell(0, [0.0])  # so that there is a best one
     for process in range(processes):
         gaps = _gaps(rng, number // processes)
         found = _one(study, location, process, gaps)
@@ -92,7 +93,7 @@ def _one(study: ma.Study, location: str | Path, process: int, gaps: list[float])
         child.kill()
         child.communicate()
         return Interrupted(len(gaps), 0, 0, 0, 1, slowest)
-    told: dict[str, Any] = json.loads(said)
+    told: dict[str, Any] = json.loads(said.splitlines()[-1])
     assert not told["errors"], told["errors"]
     values = [trial.value for trial in study.history if trial.value is not None]
     assert len(set(values)) == len(values), "a result is there twice"
@@ -130,6 +131,9 @@ class _Child:
         self.ends = True
 
     def call(self) -> None:
+        """One round; the first says that it begins."""
+        if not self.tried:
+            print("begins", flush=True)
         self.value += 1.0
         kind = int(self.value) % 8
         if kind == 1:
@@ -158,7 +162,6 @@ class _Child:
 
 def _child(location: str, first: float) -> None:
     child = _Child(location, first)
-    print("begins", flush=True)
     child.go_on(12)
     told = {name: getattr(child, name) for name in ("tried", "told", "errors", "raised")}
     print(json.dumps(told), flush=True)

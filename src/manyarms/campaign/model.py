@@ -132,10 +132,6 @@ class Recording(Protocol):
     def belief(self) -> Any:
         """What is known of f."""
 
-    @property
-    def arms(self) -> Any:
-        """The rows of the table."""
-
     def observe(
         self, arms: Any, rewards: Array, *, noise: Any = None, record: Record | None = None
     ) -> Record:
@@ -471,8 +467,8 @@ class Model:
 
     def predict(self, arms: Indices) -> Prediction:
         """Mean and standard deviation of the rewards of some arms."""
-        # `predict_rows` asks for rows that the policy's own table has not.
-        if isinstance(self.policy, Tabular) and len(self.policy.arms) == len(self.arms):
+        # Rows may be predicted that are not in the table of the policy (`predict_rows`).
+        if isinstance(self.policy, Tabular) and self.policy.n_arms == len(self.arms):
             return self.policy.predict(arms=arms)
         predicted: Prediction = self.policy.predict(self.arms[arms])
         return predicted

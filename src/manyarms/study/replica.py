@@ -28,7 +28,7 @@ from manyarms.study.replay import Replay
 from manyarms.study.signals import deferred, interruptible
 from manyarms.study.snapshot import EVERY, resume, take
 from manyarms.study.spec import campaign_of
-from manyarms.study.storage import EventStore, News, Transaction
+from manyarms.study.storage import EventStore, Transaction, Unread
 
 PIECE = 2.0
 """Seconds of learning before what was decided is written down."""
@@ -107,7 +107,7 @@ class Replica:
     def _read_so_far(self) -> Head:
         return START if self._is_torn else self.head
 
-    def _take_in(self, news: News) -> None:
+    def _take_in(self, news: Unread) -> None:
         """Apply what others have appended. Where they decided about a step that this model has
         taken, it starts anew."""
         with deferred(), self._all_or_nothing():
@@ -132,7 +132,7 @@ class Replica:
             self._is_torn = True
             raise
 
-    def _read_all(self, news: News) -> None:
+    def _read_all(self, news: Unread) -> None:
         """The state from the log alone."""
         with uncollected():
             first, *others = news.events

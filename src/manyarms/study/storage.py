@@ -14,7 +14,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,10 @@ from manyarms.errors import (
     StudyStorageError,
     StudyVersionError,
 )
+from manyarms.machine import uncollected
 from manyarms.study.location import as_location
 from manyarms.study.log import SALVAGE, START, Event, Head, checked, damaged, row_after
-from manyarms.study.signals import deferred, interruptible
+from manyarms.study.signals import deferred
 from manyarms.study.waiting import BUSY, Turns, process_with_lock
 
 PART = 1 << 26
@@ -46,6 +47,8 @@ SELECT activity.application_name, activity.pid
 FROM head JOIN pg_locks AS held ON held.transactionid = head.xmax AND held.granted
 JOIN pg_stat_activity AS activity ON activity.pid = held.pid
 """
+CONNECT_TIMEOUT = 10
+"""Seconds that a server may take to answer: Ctrl-C has to wait as long."""
 LOCK_TIMEOUT = 2000
 """Milliseconds that PostgreSQL lets a writer wait in its queue, uninterrupted, before it asks
 again."""
@@ -100,7 +103,7 @@ _STORES: "weakref.WeakSet[EventStore]" = weakref.WeakSet()
 
 
 @dataclass(frozen=True)
-class News:
+class Unread:
     """What was appended after a head: events, the tables that they brought, and the head now."""
 
     events: list[Event]
@@ -137,10 +140,11 @@ class Transaction:
             raise
         return events
 
-    def news(self, head: Head) -> News:
+    def news(self, head: Head) -> Unread:
         """All that is needed to follow the log from a head on, without this transaction."""
-        events = self.since(head)
-        return News(events, self.tables(events), self.head)
+        with uncollected():
+            events = self.since(head)
+        return Unread(events, self.tables(events), self.head)
 
     def tables(self, events: Iterable[Event]) -> dict[str, bytes]:
         """The tables that events brought, by their digests; StudyDamagedError where one is
@@ -271,7 +275,8 @@ class EventStore:
             if not path.parent.is_dir():
                 raise StudyError(f"there is no directory {path.parent}", "make it first")
             if path.is_file():  # empty, or of a creation that was interrupted
-                path.chmod(OWN)
+                if not _size(path):
+                    path.chmod(OWN)
             else:
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWN))
         except OSError as error:
@@ -405,7 +410,7 @@ class EventStore:
         def attempt() -> bool:
             try:
                 if not made:
-                    made.append(self._connect())
+                    made.append(self._engine_here().connect())
                 self._begin(made[0], lock, is_new)
             except (sa.exc.DBAPIError, sqlite3.Error) as error:
                 if not _is_busy(error):
@@ -423,11 +428,6 @@ class EventStore:
                 connection.close()
             raise
         return made[0]
-
-    def _connect(self) -> sa.Connection:
-        """A server may be slow to answer, or be none; nothing is begun, so signals get through."""
-        with interruptible() if self._is_url else nullcontext():
-            return self._engine_here().connect()
 
     def _begin(self, connection: sa.Connection, lock: bool, is_new: bool) -> None:
         """Raises an error for which `_is_busy` is true where others hold the lock."""
@@ -459,7 +459,7 @@ class EventStore:
         """Who holds the lock."""
         if not self._is_url:
             return process_with_lock(self._path)
-        with self._connect() as connection:
+        with self._engine_here().connect() as connection:
             found = connection.exec_driver_sql(LOCKED_BY).all()
         return f"{found[0][0]} (process {found[0][1]} of the server)" if found else "another client"
 
@@ -574,6 +574,7 @@ class EventStore:
                 self._place.url or "",
                 poolclass=StaticPool,
                 connect_args={
+                    "connect_timeout": CONNECT_TIMEOUT,
                     "options": " ".join(f"-c{name}={value}" for name, value in options.items()),
                     "application_name": f"manyarms, {socket.gethostname()}:{os.getpid()}",
                 },
