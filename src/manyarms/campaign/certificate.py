@@ -5,7 +5,7 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
+import scipy
 
 from manyarms.campaign.model import Model
 from manyarms.campaign.trials import FORECAST_WIDTH, CandidateId
@@ -20,7 +20,6 @@ NEEDED = 20
 the next one with probability 95 %."""
 WINDOW = 100
 """Scored results that count, the latest: what a model predicted long ago says little of it now."""
-
 LARGEST = 1e6
 """Largest score that counts: a bound made of it says nothing, and is still finite."""
 
@@ -62,7 +61,7 @@ class TrackRecord:
         """Standard deviations to either side; None while there are too few scores."""
         if self.n < NEEDED:
             return None
-        return -self.scale * float(stdtrit(self.n, (1 - LEVEL) / max(1, n_others)))
+        return -self.scale * float(scipy.special.stdtrit(self.n, (1 - LEVEL) / max(1, n_others)))
 
     def __str__(self) -> str:
         last = f"the last {self.n}" if self.n == WINDOW else str(self.n)
@@ -133,7 +132,7 @@ class Certificate:
         return [
             f"The model expects that {better}{rival}.",
             f"Nine of ten such statements should be true. {self.record}"
-            f"{widened if self.record.scale > 1 else ''}.",
+            f"{widened if self.record.scale >= 1.005 else ''}.",
             f"This is heuristic: {self.reason}.",
         ]
 
