@@ -468,7 +468,7 @@ class Model:
     def predict(self, arms: Indices) -> Prediction:
         """Mean and standard deviation of the rewards of some arms."""
         # Rows may be predicted that are not in the table of the policy (`predict_rows`).
-        if isinstance(self.policy, Tabular) and self.policy.n_arms == len(self.arms):
+        if isinstance(self.policy, Tabular) and len(self.policy.arms) == len(self.arms):
             return self.policy.predict(arms=arms)
         predicted: Prediction = self.policy.predict(self.arms[arms])
         return predicted
