@@ -137,7 +137,9 @@ def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
         expected = "a non-negative regret, in the units of the values"
         tolerance = real(tolerance, "tolerance", expected, at_least=0)
     best = _recommended(campaign)
-    record = TrackRecord.of(*campaign.ledger.scored, campaign.ledger.sign)
+    # While some candidates have no value, another value of one that has says nothing of them.
+    scored = campaign.ledger.scored(first=campaign.proposer.has_untried(campaign.ledger))
+    record = TrackRecord.of(*scored, campaign.ledger.sign)
     n_others = campaign.proposer.n_others(_no_rivals(campaign, best))
     probability, reason = _promise(campaign, n_others)
     earned = record.width(n_others) if probability is None else campaign.model.radius

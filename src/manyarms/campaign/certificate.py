@@ -5,7 +5,7 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
+import scipy
 
 from manyarms.campaign.model import Model
 from manyarms.campaign.trials import FORECAST_WIDTH, CandidateId
@@ -20,14 +20,14 @@ NEEDED = 20
 the next one with probability 95 %."""
 WINDOW = 100
 """Scored results that count, the latest: what a model predicted long ago says little of it now."""
-
 LARGEST = 1e6
 """Largest score that counts: a bound made of it says nothing, and is still finite."""
 
 
 @dataclass(frozen=True)
 class TrackRecord:
-    """How the model's forecasts held: n first results of candidates that it chose, the latest.
+    """How the model's forecasts held: n results of candidates that it chose, the latest. While some
+    candidates have no value, only the first value of each counts.
 
     A score is how far a result y lies above its forecast μ, in standard deviations s of results. A
     statement about candidates that were not tried fails where one of them is better than
@@ -61,7 +61,7 @@ class TrackRecord:
         """Standard deviations to either side; None while there are too few scores."""
         if self.n < NEEDED:
             return None
-        return -self.scale * float(stdtrit(self.n, (1 - LEVEL) / max(1, n_others)))
+        return -self.scale * float(scipy.special.stdtrit(self.n, (1 - LEVEL) / max(1, n_others)))
 
     def __str__(self) -> str:
         last = f"the last {self.n}" if self.n == WINDOW else str(self.n)
@@ -115,8 +115,9 @@ class Certificate:
         """How much better another candidate may be, and what that rests on."""
         if self.regret_bound is None:
             return [
-                "How much better another candidate may be is not said yet: the model's predictions "
-                f"of new candidates were tested {self.record.n} of the {NEEDED} times that takes.",
+                "How much better another candidate may be is not said yet: that takes "
+                f"{NEEDED} predictions tested on candidates that had no value, and there are "
+                f"{self.record.n}.",
                 *([f"{self.record}."] if self.record.n else []),
                 f"It would be heuristic: {self.reason}.",
             ]
@@ -131,7 +132,7 @@ class Certificate:
         return [
             f"The model expects that {better}{rival}.",
             f"Nine of ten such statements should be true. {self.record}"
-            f"{widened if self.record.scale > 1 else ''}.",
+            f"{widened if self.record.scale >= 1.005 else ''}.",
             f"This is heuristic: {self.reason}.",
         ]
 

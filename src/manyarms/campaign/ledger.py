@@ -298,17 +298,14 @@ class Ledger:
             for i, (name, value, noise, forecast) in enumerate(zip(*columns, strict=True))
         ]
 
-    @property
-    def scored(self) -> tuple[Array, Array]:
-        """Of first results of candidates that the model chose: values (k,), and what was predicted
-        of them, (k, 3); in the user's units and in the order told.
-
-        Another result of a candidate says nothing of those that have none.
-        """
+    def scored(self, *, first: bool) -> tuple[Array, Array]:
+        """Results of candidates that the model chose, of each the first one only or all: values
+        (k,), and what was predicted of them, (k, 3); in the user's units and in the order told."""
         outcomes = self.outcomes
         at = outcomes.with_value
-        _, first = np.unique(outcomes.tried.items[at], return_index=True)
-        at = at[np.sort(first)]
+        if first:
+            _, places = np.unique(outcomes.tried.items[at], return_index=True)
+            at = at[np.sort(places)]
         at = at[~np.isnan(outcomes.forecasts.items[at, 0])]
         return outcomes.values.items[at], outcomes.forecasts.items[at]
 

@@ -96,6 +96,11 @@ class PoolProposer:
             return model.policy.leading(k, exclude=gone)
         return largest(model.policy.predict().mean, k, gone)
 
+    def has_untried(self, ledger: Ledger) -> bool:
+        """Whether a candidate that is available has no value."""
+        outcomes = ledger.outcomes
+        return bool((outcomes.counts[~outcomes.out] == 0).any())
+
     def n_others(self, gone: Mask) -> int:
         """How many arms a statement about all others is about."""
         return int((~gone).sum())
@@ -228,6 +233,9 @@ class BoxProposer:
 
     def leading(self, ledger: Ledger, model: Model, k: int, gone: Mask) -> Indices:
         return largest(model.predict(ledger.candidates.arm_of).mean, k, gone)
+
+    def has_untried(self, ledger: Ledger) -> bool:
+        return True
 
     def n_others(self, gone: Mask) -> int:
         return POINTS
