@@ -317,6 +317,14 @@ class TestTypedErrors:
         with pytest.raises(ParameterError, match="must be \\(low, high\\)"):
             ma.Box(x=(0.0, 1.0, np.zeros(2)))
 
+    def test_counts_without_end(self):
+        with pytest.raises(ArmsError, match="counts must be whole numbers from 0 to 10,000, got"):
+            ma.kernels.Jaccard().encode([{"a": 10**30}])
+
+    def test_levels_in_an_array_of_no_dimension(self):
+        with pytest.raises(ParameterError, match="columns"):
+            ma.Pool.from_dicts([{"x": 1}, {"x": 2}], columns={"x": np.array(1.0)})
+
     def test_repeats_beyond_float64(self):
         with pytest.raises(ParameterError, match=r"repeats .* must be a whole number from 1 to"):
             optimizer(repeats=10**400)

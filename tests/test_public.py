@@ -297,3 +297,17 @@ def test_nothing_is_pickled_and_nothing_asserts():
         tree = ast.parse(path.read_text())
         assert not any(isinstance(node, ast.Assert) for node in ast.walk(tree)), path
         assert "pickle" not in path.read_text().replace("allow_pickle=False", ""), path
+
+
+def test_names_in_the_table_of_the_architecture_page_are_in_their_files():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| `([\w/]+\.py)` \| .* \| (.*?) ?\|$", page, re.MULTILINE)
+    assert len(rows) > 100
+    for file, cell in rows:
+        tree = ast.parse((SOURCE / file).read_text())
+        classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+        functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+        named = re.findall(r"`(\w+)`", cell)
+        assert set(named) <= {*classes, *functions}, file
+        expected = [name for name in classes if not name.startswith("_")][:8]
+        assert set(expected) <= set(named), file

@@ -15,7 +15,7 @@ from manyarms.campaign.trials import (
     FORECAST_WIDTH,
     CandidateId,
     Forecast,
-    News,
+    Learnable,
     as_noise,
     as_told,
 )
@@ -111,7 +111,7 @@ class Campaign:
         if not len(new[0]):
             return replace(before, ledger=ledger)  # failures teach the model nothing
         n_asked = len(self.ledger.pending) - len(ledger.pending)
-        news = News(new, n_asked, ledger.waiting, ledger.results)
+        news = Learnable(new, n_asked, ledger.waiting, ledger.results)
         model, proposer = Learner(before.model, self.proposer).told(news)
         sizes = self.sizes
         if is_size_due(model.n_results, sizes[-1].n_results if sizes else 0):

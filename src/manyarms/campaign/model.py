@@ -132,10 +132,6 @@ class Recording(Protocol):
     def belief(self) -> Any:
         """What is known of f."""
 
-    @property
-    def arms(self) -> Any:
-        """The rows of the table."""
-
     def observe(
         self, arms: Any, rewards: Array, *, noise: Any = None, record: Record | None = None
     ) -> Record:
@@ -167,6 +163,9 @@ class Tabular(Protocol):
 
     def leading(self, k: int, *, exclude: Mask) -> Indices:
         """The k arms of largest posterior mean that are not excluded, best first."""
+
+    def surest(self, arms: Indices) -> int:
+        """Of some arms, the one of largest lower bound."""
 
     def over(self, arms: Checked) -> "Tabular":
         """The same policy over another table."""
@@ -471,11 +470,18 @@ class Model:
 
     def predict(self, arms: Indices) -> Prediction:
         """Mean and standard deviation of the rewards of some arms."""
-        # `predict_rows` asks for rows that the policy's own table has not.
+        # Rows may be predicted that are not in the table of the policy (`predict_rows`).
         if isinstance(self.policy, Tabular) and len(self.policy.arms) == len(self.arms):
             return self.policy.predict(arms=arms)
         predicted: Prediction = self.policy.predict(self.arms[arms])
         return predicted
+
+    def surest(self, arms: Indices) -> int:
+        """Of some arms, the one of largest lower bound."""
+        if isinstance(self.policy, Tabular):
+            return self.policy.surest(arms)
+        mean, std = self.predict(arms)
+        return int(arms[np.argmax(mean - self.radius * std)])
 
     def interval(self, arms: Indices, width: float) -> tuple[Array, Array, Array]:
         """Middle and ends of μ̃ ± width·sd at some arms, as signed values."""

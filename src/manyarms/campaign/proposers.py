@@ -16,7 +16,7 @@ from manyarms.arms.array import Checked
 from manyarms.campaign.candidates import Points
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import NOTHING, Lesson, Model, Tabular
-from manyarms.campaign.trials import News, Results
+from manyarms.campaign.trials import Learnable, Results
 from manyarms.domains.box import Box
 from manyarms.search.work import OneThread
 from manyarms.sketch.confidence import Constant
@@ -86,7 +86,7 @@ class PoolProposer:
             "`repeats` allows; tell what is pending, add candidates or allow repeats"
         )
 
-    def after(self, model: Model, news: News, lesson: Lesson | None = None) -> "PoolProposer":
+    def after(self, model: Model, news: Learnable, lesson: Lesson | None = None) -> "PoolProposer":
         """After results of which the model was told; with a lesson, as was decided then."""
         return self
 
@@ -159,7 +159,7 @@ class Search:
         kept[: self.start if start is None else start] = False
         return arms[kept], values[kept], noise[kept]
 
-    def after(self, arms: Array, news: News, lesson: Lesson | None) -> "Search":
+    def after(self, arms: Array, news: Learnable, lesson: Lesson | None) -> "Search":
         """After results at some of these arms (A, d); with a lesson, as was decided then."""
         model = replace(self.model, arms=arms, lesson=NOTHING)
         new = self.of(news.new, start=0)
@@ -210,7 +210,7 @@ class BoxProposer:
             "allows"
         )
 
-    def after(self, model: Model, news: News, lesson: Lesson | None = None) -> "BoxProposer":
+    def after(self, model: Model, news: Learnable, lesson: Lesson | None = None) -> "BoxProposer":
         """A search goes on, begins or ends."""
         if not model.settings.learns:
             return self
@@ -298,7 +298,7 @@ class Learner(NamedTuple):
     model: Model
     proposer: Proposer
 
-    def told(self, news: News, lessons: tuple[Lesson, Lesson] | None = None) -> "Learner":
+    def told(self, news: Learnable, lessons: tuple[Lesson, Lesson] | None = None) -> "Learner":
         """After these results; with the lessons of both models at a step that was taken before,
         the same step is taken."""
         own, other = lessons or (None, None)

@@ -17,7 +17,7 @@ Results = tuple[Indices, Array, Array]
 NO_VALUE = Advice("tell {} for a trial that gave none", "manyarms.FAILED")
 
 
-class News(NamedTuple):
+class Learnable(NamedTuple):
     """Results that are learned at once, and how the books stand after them."""
 
     new: Results

@@ -15,6 +15,8 @@ from manyarms.typing import Array
 
 HASHED_TYPES = str | bytes | int | float | None
 """What can be hashed the same everywhere; tuples of such too."""
+MOST_COPIES = 10_000
+"""Of an element in a multiset: each is a number of the row."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +96,10 @@ def _elements(each: Any, at: int) -> Iterable[Any]:
     if not isinstance(each, Mapping):
         return elements
     for element, count in each.items():
-        if not isinstance(count, int | np.integer) or count < 0:
+        if not isinstance(count, int | np.integer) or not 0 <= count <= MOST_COPIES:
             raise ArmsError(
-                f"counts must be whole numbers from 0 on, got {count!r} of "
-                f"{shortened(element)} at {at}"
+                f"counts must be whole numbers from 0 to {MOST_COPIES:,}, got {shortened(count)} "
+                f"of {shortened(element)} at {at}"
             )
     # Copy 0 is the element itself: a set and a counter of ones have equal rows.
     return [

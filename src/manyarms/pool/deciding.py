@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from manyarms.errors import Advice, ArmsError, ParameterError
+from manyarms.numbers import items_of
 from manyarms.pool.bits import Bits
 from manyarms.pool.columns import TYPES, Aside, Coded, Column, Numeric, Ordered
 from manyarms.pool.reading import Declared
@@ -50,9 +51,10 @@ def _checked_type(name: str, declared: Any) -> Declared:
         if declared not in TYPES:
             raise _no_type(name, declared)
         return declared
-    if not isinstance(declared, Sequence | np.ndarray | pl.Series):
+    listed = items_of(declared) if isinstance(declared, Sequence | np.ndarray | pl.Series) else None
+    if listed is None:
         raise _no_type(name, declared)
-    levels = tuple(level.item() if isinstance(level, np.generic) else level for level in declared)
+    levels = tuple(level.item() if isinstance(level, np.generic) else level for level in listed)
     if (
         not levels
         or len(set(map(repr, levels))) < len(levels)

@@ -13,7 +13,7 @@ from manyarms.campaign.candidates import CandidateTable, Points
 from manyarms.campaign.ledger import Ledger, Pending
 from manyarms.campaign.model import Size
 from manyarms.campaign.settings import as_most, as_sign
-from manyarms.campaign.trials import CandidateId, Forecast, News, Results
+from manyarms.campaign.trials import CandidateId, Forecast, Learnable, Results
 from manyarms.domains.box import Box
 from manyarms.pool.pool import Pool
 from manyarms.pool.stored import stored_pool, with_table
@@ -182,10 +182,10 @@ class Replay:
         """What a model learns from, up to a step."""
         return self.ledger.results(0, step.stop)
 
-    def news(self, steps: Sequence[ModelStep]) -> News:
+    def news(self, steps: Sequence[ModelStep]) -> Learnable:
         """What a model learns at some steps that follow each other."""
         last = steps[-1]
-        return News(
+        return Learnable(
             self.ledger.results(steps[0].start, last.stop),
             sum(step.n_asked for step in steps),
             np.array([each.position for each in last.pending], dtype=np.intp),

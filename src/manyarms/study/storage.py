@@ -30,6 +30,7 @@ from manyarms.errors import (
     StudyStorageError,
     StudyVersionError,
 )
+from manyarms.machine import uncollected
 from manyarms.study.location import as_location
 from manyarms.study.log import SALVAGE, START, Event, Head, checked, damaged, row_after
 from manyarms.study.signals import deferred
@@ -141,7 +142,8 @@ class Transaction:
 
     def news(self, head: Head) -> Unread:
         """All that is needed to follow the log from a head on, without this transaction."""
-        events = self.since(head)
+        with uncollected():
+            events = self.since(head)
         return Unread(events, self.tables(events), self.head)
 
     def tables(self, events: Iterable[Event]) -> dict[str, bytes]:
