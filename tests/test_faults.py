@@ -320,6 +320,13 @@ class TestTypedErrors:
     def test_counts_without_end(self):
         with pytest.raises(ArmsError, match="counts must be whole numbers from 0 to 10,000, got"):
             ma.kernels.Jaccard().encode([{"a": 10**30}])
+        with pytest.raises(ArmsError, match="counts must be whole numbers"):
+            ma.kernels.Jaccard().encode([{"a": np.timedelta64(1)}])
+
+    @pytest.mark.parametrize("edges", [["a", "b"], np.zeros((2, 0)), [b"ab"], [(0, 1.5)], [(0, 5)]])
+    def test_edges_that_are_no_pairs_of_nodes(self, edges):
+        with pytest.raises(ArmsError, match="edges must be pairs of nodes from 0 to 1"):
+            ma.kernels.WeisfeilerLehman().encode([(["C", "O"], edges)])
 
     def test_levels_in_an_array_of_no_dimension(self):
         with pytest.raises(ParameterError, match="columns"):
@@ -349,6 +356,12 @@ class TestTypedErrors:
     def test_variances_beyond_float64(self):
         with pytest.raises(NumericalError, match=r"k\(x, x\)/λ must be at most 1e\+100"):
             ma.BKB(X, RBF, regularization=1e-310)
+
+    def test_a_sketch_without_rows_has_no_dimension(self, capfd):
+        policy = ma.baselines.DTC(0 * X, ma.kernels.Linear(), inducing=2)
+        policy.observe([0], [1.0])
+        assert policy.effective_dimension == 0
+        assert capfd.readouterr().out == ""
 
     @pytest.mark.parametrize("make", [ma.BKB, ma.GPUCB])
     def test_batches_that_no_rule_ends(self, make):

@@ -58,7 +58,7 @@ def answers(path: Path) -> object:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # a snapshot that is not used
-            best = study.best()
+            best = study.best().recommended
         told = [event for event in study.events() if event.kind not in ("insert", "refit")]
         events = [(event.number, event.kind, event.payload) for event in told]
         known = (

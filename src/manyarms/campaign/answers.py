@@ -268,9 +268,8 @@ def _recommended(campaign: Campaign) -> int:
     if _is_exact(campaign):
         return _measured(campaign)
     positions = _tried(campaign)
-    model = campaign.model
-    mean, std = model.predict(campaign.ledger.candidates.arm_of[positions])
-    return int(positions[np.argmax(mean - model.radius * std)])
+    arms = campaign.ledger.candidates.arm_of[positions]
+    return int(positions[np.argmax(arms == campaign.model.surest(arms))])
 
 
 def _out(campaign: Campaign) -> Mask:

@@ -164,6 +164,9 @@ class Tabular(Protocol):
     def leading(self, k: int, *, exclude: Mask) -> Indices:
         """The k arms of largest posterior mean that are not excluded, best first."""
 
+    def surest(self, arms: Indices) -> int:
+        """Of some arms, the one of largest lower bound."""
+
     def over(self, arms: Checked) -> "Tabular":
         """The same policy over another table."""
 
@@ -472,6 +475,13 @@ class Model:
             return self.policy.predict(arms=arms)
         predicted: Prediction = self.policy.predict(self.arms[arms])
         return predicted
+
+    def surest(self, arms: Indices) -> int:
+        """Of some arms, the one of largest lower bound."""
+        if isinstance(self.policy, Tabular):
+            return self.policy.surest(arms)
+        mean, std = self.predict(arms)
+        return int(arms[np.argmax(mean - self.radius * std)])
 
     def interval(self, arms: Indices, width: float) -> tuple[Array, Array, Array]:
         """Middle and ends of μ̃ ± width·sd at some arms, as signed values."""

@@ -10,7 +10,7 @@ from manyarms.errors import ArmsError, KernelError, shortened
 from manyarms.kernels.bags import Bags, checked, cosines
 from manyarms.kernels.objects import PADDING, ObjectKernel
 from manyarms.kernels.sets import number
-from manyarms.numbers import whole
+from manyarms.numbers import NO_ARRAY, whole
 from manyarms.typing import AnyArray, Array, Indices
 
 
@@ -109,12 +109,13 @@ def _union(objects: Sequence[Any]) -> tuple[Indices, AnyArray, Indices]:
             names, pairs = each
             sizes[i] = len(names)
             ends = np.asarray(pairs) if len(pairs) else np.zeros((0, 2), dtype=np.intp)
-        except (TypeError, ValueError) as error:
+        except NO_ARRAY as error:
             raise ArmsError(
                 f"a graph is its labels and its edges, pairs of nodes; got {shortened(each)} at {i}"
             ) from error
         pairwise = ends.ndim == 2 and ends.shape[1] == 2 and ends.dtype.kind in "iu"
-        if ends.size and not (pairwise and ends.min() >= 0 and ends.max() < len(names)):
+        inside = pairwise and ends.min(initial=0) >= 0 and ends.max(initial=-1) < len(names)
+        if not inside:
             raise ArmsError(
                 f"edges must be pairs of nodes from 0 to {len(names) - 1}, got "
                 f"{shortened(pairs)} at {i}"

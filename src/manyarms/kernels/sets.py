@@ -10,7 +10,7 @@ import numpy as np
 from manyarms.errors import ArmsError, shortened
 from manyarms.kernels.bags import Bags, Counts, checked
 from manyarms.kernels.objects import PADDING, ObjectKernel
-from manyarms.numbers import items_of
+from manyarms.numbers import is_whole, items_of
 from manyarms.typing import Array
 
 HASHED_TYPES = str | bytes | int | float | None
@@ -96,7 +96,7 @@ def _elements(each: Any, at: int) -> Iterable[Any]:
     if not isinstance(each, Mapping):
         return elements
     for element, count in each.items():
-        if not isinstance(count, int | np.integer) or not 0 <= count <= MOST_COPIES:
+        if not (is_whole(count) or isinstance(count, bool)) or not 0 <= count <= MOST_COPIES:
             raise ArmsError(
                 f"counts must be whole numbers from 0 to {MOST_COPIES:,}, got {shortened(count)} "
                 f"of {shortened(element)} at {at}"

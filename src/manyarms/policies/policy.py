@@ -42,7 +42,17 @@ from manyarms.policies.checks import (
     is_rows,
 )
 from manyarms.search import check_memory, scores_of
-from manyarms.search.scores import TIE, ArmScores, Chooser, KeepsScores, Scores, Upper, View
+from manyarms.search.scores import (
+    TIE,
+    ArmScores,
+    Chooser,
+    KeepsScores,
+    Lower,
+    Scores,
+    Upper,
+    View,
+    best_of,
+)
 from manyarms.search.tuning import Tuning
 from manyarms.search.work import Stats
 from manyarms.sketch.confidence import (
@@ -60,6 +70,8 @@ from manyarms.sketch.history import by_arm
 from manyarms.sketch.log import Log
 from manyarms.typing import Array, ArrayLike, Indices, Mask, Seed
 
+SHARE_OF_ALL = 4
+"""Where one in so many arms is asked about, all are scored: the next choice needs that anyway."""
 ROWS = 1 << 16
 """Rows whose k(x, x) is computed at a time: a mapped table is not copied as a whole."""
 NOTHING: tuple[int, ...] = ()
@@ -378,6 +390,29 @@ class Policy:
         upper = Upper(self.beta if beta is None else beta)
         return self._scores.arg_max(upper, as_excluded(exclude, self.n_arms))
 
+    def surest(self, arms: ArrayLike) -> int:
+        """Of some arms, the one of largest lower bound μ̃ − β̃σ̃.
+
+        Parameters
+        ----------
+        arms : array_like
+            Their numbers.
+
+        Returns
+        -------
+        int
+            The number of the arm.
+        """
+        self._check_table()
+        some = as_arms(arms, self.n_arms)
+        acquisition = Lower(self.beta)
+        if SHARE_OF_ALL * len(some) >= self.n_arms:
+            barred = np.ones(self.n_arms, dtype=bool)
+            barred[some] = False
+            return self._scores.arg_max(acquisition, barred)
+        mean, variance = self._scores.moments(some)
+        return int(some[best_of(*acquisition(mean, np.sqrt(variance)))])
+
     def leading(self, k: int, *, exclude: ArrayLike = ()) -> Indices:
         """The k arms of largest posterior mean, best first; fewer where fewer are left.
 
@@ -456,8 +491,7 @@ class Policy:
         if not len(pulled):
             raise StateError("no arm of the table was observed yet: call observe() first")
         # The largest lower bound, not the largest mean: a lucky single pull is not the best arm.
-        mean, variance = self._scores.moments(pulled)
-        return int(pulled[np.argmax(mean - self.beta * np.sqrt(variance))])
+        return self.surest(pulled)
 
     @property
     def beta(self) -> float:

@@ -39,6 +39,17 @@ class Upper:
         return TIE * (abs(mean) + value - mean)
 
 
+class Lower:
+    """μ̃ − β̃σ̃."""
+
+    def __init__(self, beta: float) -> None:
+        self.beta = beta
+
+    def __call__(self, mean: Array, deviation: Array) -> tuple[Array, Array]:
+        width = self.beta * deviation
+        return mean - width, TIE * (np.abs(mean) + width)
+
+
 class Scores(NamedTuple):
     """μ̃, σ̃² (leverage units) and μ̃ + β̃σ̃ of every arm, each (A,)."""
 

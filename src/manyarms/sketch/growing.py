@@ -276,7 +276,7 @@ class Factor:
         upper, V, T, _ = lapack.dtpqrt(0, min(self.m, PANEL), self.C.upper, rows, overwrite_b=1)
         return Fold(self.regularization, upper, V, T)
 
-    @property
+    @cached_property
     def trace_of_inverse(self) -> float:
         """Tr V⁻¹ = ‖C⁻¹‖², O(m³)."""
         inverse, _ = lapack.dtrtri(self.folded.C.upper)

@@ -103,6 +103,8 @@ class Ridge:
     @property
     def dimension(self) -> float:
         """Σ ω σ²(x_s) over what was observed: m − λ Tr V⁻¹."""
+        if not len(self.C):  # LAPACK takes no empty matrix, and says so on the terminal
+            return 0.0
         inverse, _ = lapack.dtrtri(self.C, lower=1)  # Tr V⁻¹ = ‖C⁻¹‖²
         return float(len(self.C) - self.regularization * np.square(np.tril(inverse)).sum())
 
