@@ -13,8 +13,8 @@ and the noise: the standard deviation of replicates over best − median.
 | aqsoldb | 9,982 molecules | log₁₀ of the solubility in mol/l |
 | buchwald | 3,955 Buchwald–Hartwig couplings (gauche) | yield, per cent |
 | suzuki | 5,760 Suzuki–Miyaura couplings (gauche) | yield, 0 to 1 |
-| reizman | 95 Suzuki couplings in flow (summit) | yield, per cent |
-| aniline | 94 C–N couplings in flow (summit) | yield, 0 to 1 |
+| reizman | 96 Suzuki couplings in flow (summit) | yield, per cent |
+| aniline | 96 C–N couplings in flow (summit) | yield, 0 to 1 |
 | esol | 1,128 molecules as six descriptors (gauche) | log₁₀ of the solubility in mol/l |
 | freesolv | 642 molecules (gauche) | −free energy of hydration, kcal/mol |
 | lipophilicity | 4,200 molecules (gauche) | log D |
