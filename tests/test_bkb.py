@@ -245,7 +245,7 @@ def test_scores_do_not_depend_on_whether_columns_are_kept():
         i = policy.choose()
         assert i == [streamed.arg_max(Upper(policy.beta), None)] or not policy.log.pulled.size
         before = policy.belief
-        batch = policy._batch(i, problem.f[i], None)
+        batch = policy.batch_of(i, problem.f[i], None)
         policy.observe(i, problem.f[i])
         streamed = streamed.after(before.observed(batch))
         np.testing.assert_allclose(streamed.moments()[1], policy.scores().variance, rtol=1e-9)

@@ -299,7 +299,7 @@ class TestTypedErrors:
                 call()
 
     def test_what_is_no_radius(self):
-        for other in (RBF, ma.Constant, 2.0):
+        for other in (RBF, ma.Constant, 2.0, len):
             with pytest.raises(ParameterError, match="confidence must be a radius"):
                 ma.BKB(X, RBF, confidence=other)
 
@@ -352,6 +352,11 @@ class TestTypedErrors:
         for other in (np.zeros(2), None, ma.Inserted):
             with pytest.raises(ParameterError, match=f"{part} must be"):
                 ma.BKB(X, RBF, **{part: other})
+
+    def test_distances_at_the_end_of_float64(self):
+        rows = np.array([[0.0], [1.0], [6e154]])
+        with pytest.raises(KernelError, match="use a larger lengthscale or smaller features"):
+            ma.BKB(rows, ma.kernels.Matern(5.0)).choose(2)
 
     def test_variances_beyond_float64(self):
         with pytest.raises(NumericalError, match=r"k\(x, x\)/λ must be at most 1e\+100"):

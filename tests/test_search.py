@@ -170,7 +170,7 @@ def test_a_table_brought_forward_is_one_computed_anew(seed, portions, keep):
     waiting = ()
     for n in portions:
         some = np.unique(rng.integers(90, size=n))
-        batch = policy._batch(some, rng.standard_normal(len(some)), None)
+        batch = policy.batch_of(some, rng.standard_normal(len(some)), None)
         step = belief.observed(batch)
         waiting = (*waiting, step)
         belief = step.after

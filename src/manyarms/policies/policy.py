@@ -617,8 +617,14 @@ class Policy:
         return real(beta, "what confidence returns", meaning, at_least=0)
 
     def confidence_is_valid(self) -> None:
-        """Raise ParameterError where the radius is not for such a belief."""
-        self._radius(self._counted())
+        """Raise ParameterError where the radius is not for such a belief, or is no radius."""
+        try:
+            self._radius(self._counted())
+        except (TypeError, AttributeError) as error:
+            raise ParameterError(
+                "confidence must be a radius such as Constant(2.0), or a function of Evidence, got "
+                f"{shortened(self.confidence)}: {error}"
+            ) from error
 
     def _counted(self) -> float:
         return self.n_arms or 1
