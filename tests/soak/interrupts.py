@@ -18,10 +18,12 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import manyarms as ma
+from manyarms.errors import StateError
 from soak.common import N, at, place, pool
 
 SHORTEST, LONGEST = 0.3e-3, 100e-3
@@ -137,7 +139,9 @@ class _Child:
         self.value += 1.0
         kind = int(self.value) % 8
         if kind == 1:
-            self.study.release(self.study.ask())
+            asked = self.study.ask()
+            with suppress(StateError):  # the parent may have told a result of it meanwhile
+                self.study.release(asked)
         elif kind == 2:
             self.study.best()
         elif kind == 3:

@@ -9,9 +9,11 @@ never see a signal.
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from types import FrameType
 from typing import Any
 
@@ -135,3 +137,11 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         around.is_lifted = False
+
+
+def load(*modules: str) -> None:
+    """Import modules, uninterrupted: an import that Ctrl-C breaks off is an ImportError."""
+    if not all(name in sys.modules for name in modules):
+        with deferred():
+            for name in modules:
+                import_module(name)
