@@ -67,6 +67,7 @@ def without_snapshot(path):
     connection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "n"),
     [({}, 25), ({"direction": "minimize", "repeats": "never"}, 10), (GIVEN, 25)],

@@ -204,6 +204,7 @@ def test_what_makes_no_sense_is_one_line_and_nothing_written(oven, line):
     assert not (oven / "w.db").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_goes_on(oven):
     """kill -9 in the middle: what was told is there, what was asked for is pending."""
     command = [sys.executable, "-m", "manyarms.cli", "run", "oven.db", "--budget", "40", "--"]

@@ -375,6 +375,7 @@ class TestTypedErrors:
         assert len(policy.choose(None)) == 1000
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**40))
 @settings(max_examples=60, deadline=None)
 def test_any_argument_at_all(seed):

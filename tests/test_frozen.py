@@ -95,6 +95,7 @@ def test_posterior_of_frozen_features_in_80_digits(kernel, oracle, regularizatio
     np.testing.assert_allclose(mean, expected[0], atol=100 * accuracy * np.abs(expected[0]).max())
 
 
+@pytest.mark.slow
 @given(
     st.integers(0, 10_000),
     st.lists(st.integers(0, 199), max_size=12),

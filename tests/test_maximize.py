@@ -107,6 +107,7 @@ def test_the_result():
     assert 0 < found.seconds < 60
 
 
+@pytest.mark.slow
 def test_it_is_ask_and_tell():
     loop = ma.Optimizer(X, seed=3)
     for _ in range(20):

@@ -326,6 +326,7 @@ def test_maximize_gives_f_the_object(arms):
     assert strength(WORDS[found.best.recommended.id]) == max(map(strength, WORDS))
 
 
+@pytest.mark.slow
 def test_objects_of_any_kind():
     rng = np.random.default_rng(0)
     sets = [frozenset(rng.choice(12, 4).tolist()) for _ in range(60)]

@@ -186,6 +186,7 @@ class TestAsking:
 
 
 class TestSeeds:
+    @pytest.mark.slow
     def test_same_seed_same_asks(self):
         assert run(optimizer(seed=4), 25) == run(optimizer(seed=4), 25)
         assert run(optimizer(seed=np.random.default_rng(4)), 12) == run(
@@ -193,6 +194,7 @@ class TestSeeds:
         )
         assert run(optimizer(seed=np.int64(4)), 12) == run(optimizer(seed=4), 12)
 
+    @pytest.mark.slow
     def test_other_seeds_differ(self):
         asks = {tuple(optimizer(seed=seed).ask(5)) for seed in range(20)}
         asks |= {tuple(optimizer(seed=np.random.default_rng(seed)).ask(5)) for seed in range(20)}

@@ -178,6 +178,7 @@ def test_gzipped_files_that_are_damaged(tmp_path):
             Pool.from_csv(written(tmp_path / "table.csv.gz", content))
 
 
+@pytest.mark.slow
 def test_a_gzipped_file_that_holds_too_much_is_refused_before_it_is_unpacked(tmp_path):
     piece = zlib.compressobj(wbits=31)
     zeros = bytes(1 << 20)

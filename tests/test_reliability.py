@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sqlalchemy as sa
-import study_tell
 from soak import damage, kills, writers
 from soak.common import at, pool
 
@@ -97,12 +96,6 @@ def test_a_commit_whose_answer_is_lost(where, monkeypatch, took_place):
     assert len(study.history) == took_place
     study.tell(1, [2.0])
     assert study.verify() == 2 + took_place
-
-
-def test_a_tell_costs_little_more_than_an_insert():
-    """Where there is no sync to wait for, as in memory, what Python takes is allowed for."""
-    tell, insert = study_tell.main(None, 40)
-    assert tell < 2 * insert + 2e-3
 
 
 def test_a_study_survives_a_fork(path):

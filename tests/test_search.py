@@ -50,6 +50,7 @@ HARD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("radius", ["constant", "certified"])
 @pytest.mark.parametrize("case", HARD)
 def test_dense_lazy_and_full_choose_the_same_arm(case, radius):
@@ -87,6 +88,7 @@ def test_dense_lazy_and_full_choose_the_same_arm(case, radius):
             assert batches[0] == batches[1] == batches[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["certified", "rough", "duplicates"])
 def test_long_batches_are_the_same_at_once_and_one_by_one(case):
     given_ = dict(HARD[case])

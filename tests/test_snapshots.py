@@ -267,6 +267,7 @@ def _read_only(path, expected):
         reader.tell(0, [1.0])
 
 
+@pytest.mark.slow
 def test_who_cannot_write_can_read(path):
     """In a process that has no right to write to the file."""
     made = ma.Study.create(path, ma.Pool.from_array(X))

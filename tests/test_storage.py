@@ -80,6 +80,7 @@ def test_what_takes_long_can_be_interrupted_and_is_rolled_back(path):
     assert done == ["inner"]
 
 
+@pytest.mark.slow
 @posix
 def test_who_waits_for_a_lock_can_be_interrupted(where):
     """And says for whom it waits."""

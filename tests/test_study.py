@@ -83,6 +83,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_study_asks_what_an_optimizer_asks_and_replays_to_the_same_state(path, name):
     options = SETTINGS[name]
