@@ -149,6 +149,7 @@ def sandwich(policy: Policy) -> Sandwich:
     exact = ExactPosterior.fit(policy.kernel, *_observations(policy), policy.regularization)
     sketched = policy.scores().variance
     _, variance = exact.moments(policy.arms, policy.kernel.diag(policy.arms))
+    # Where k(x, x) = 0 both variances are 0, and have no ratio.
     positive = variance > 0
     if not positive.any():
         return Sandwich(1.0, 1.0)  # k(x, x) = 0 everywhere: nothing to compare
@@ -179,6 +180,7 @@ def sketch_accuracy(policy: HasEvidence) -> SketchAccuracy:
         raise ParameterError(f"only a sketch has an accuracy, the posterior of {policy!r} is exact")
     if not evidence.n_observations:
         raise StateError("no arm was observed yet: call observe() first")
+    # By η, which is at most e: the bound by e holds as well, and is wider.
     eta = evidence.eta
     return SketchAccuracy(eta, evidence.left_out, _theta(eta))
 
@@ -283,6 +285,7 @@ def regret_bound(
     log_det = (1 + np.log1p(ratio * horizon)) * effective_dimension  # step 6
     exact_variances = ratio / np.log1p(ratio) * log_det  # step 5
     first = 2 * np.sqrt(kappa2) * theory.norm  # step 1
+    # Steps 3 and 4 make the root.
     return float(first + 2 * beta * np.sqrt(horizon * theory.alpha * exact_variances))
 
 
@@ -379,5 +382,6 @@ def _spectrum(X: ArrayLike, kernel: Any, counts: ArrayLike | None) -> Array:
         raise ParameterError(
             f"counts must be non-negative, one for each of the {len(rows)} rows; got {counts!r}"
         )
+    # Pulls of one arm are equal rows of K: merged into one, they weigh by √n on each side.
     K = as_kernel(kernel)(rows, rows) * np.sqrt(np.outer(n, n))
     return np.asarray(np.maximum(eigh(K, eigvals_only=True), 0.0))  # rounding may leave −ε

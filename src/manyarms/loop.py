@@ -144,6 +144,7 @@ def maximize(
 
 def _evaluate(f: Callable[[Any], Any], arms: Any, optimizer: Optimizer) -> Callable[[Any], Any]:
     """f of an id."""
+    # f gets the rows of an array as they came, not as they are encoded.
     by_row = not isinstance(arms, Pool) and hasattr(arms, "__array_interface__")
 
     def evaluate(name: Any) -> Any:
@@ -172,6 +173,7 @@ class _Evaluations:
     def start(self, optimizer: Optimizer, most: int) -> bool:
         """Keep as many running as there are jobs, at most `most`; whether there were candidates
         enough."""
+        # Those that run will be results, and count against the budget.
         while len(self.running) < min(self._n_jobs, most):
             try:
                 (name,) = optimizer.ask()
@@ -252,6 +254,7 @@ def _value(done: Future[Any], name: CandidateId, optimizer: Optimizer) -> Any:
 
 
 def _is_reached(optimizer: Optimizer, tolerance: float | None) -> bool:
+    # Without a value nothing is recommended, and there is no certificate.
     if all(trial.failed for trial in optimizer.history):
         return False
     return bool(optimizer.certificate(tolerance).reached)

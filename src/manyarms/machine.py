@@ -16,6 +16,7 @@ ASSUMED = 8e9
 
 def cores() -> int:
     """How many cores this process may run on: those of its affinity mask, or else all."""
+    # A container or a batch system may allow fewer cores than the machine has.
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -25,6 +26,7 @@ def cores() -> int:
 def uncollected() -> Iterator[None]:
     """Without the garbage collector, which finds nothing while a long log is read (40 % of the
     time) or modules are imported (15 %)."""
+    # Calls may be nested, and the caller may have turned it off.
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -205,11 +205,13 @@ def candidates(optimizer: Optimizer, k: int = 20, level: float = 0.95) -> "Figur
     plotly.graph_objects.Figure
         The figure.
     """
+    # Called for its error: without a value there is nothing to show.
     _told(optimizer)
     top = optimizer.top(k, level)
     if not top:
         raise StateError("no candidate is left to show: all are retired or failed; add candidates")
     rank = np.arange(1, len(top) + 1)
+    # The range runs downwards, so that the best is on top.
     ticks = {
         "tickvals": rank,
         "ticktext": _short([each.id for each in top]),
@@ -275,6 +277,7 @@ def importance(optimizer: Optimizer) -> "Figure":
     )
     rank = np.arange(1, len(shares) + 1)
     sizes = list(shares.values())
+    # The range runs downwards, so that the largest is on top.
     ticks = {
         "tickvals": rank,
         "ticktext": _short(list(shares)),
@@ -313,6 +316,7 @@ def sketch(optimizer: Optimizer) -> "Figure":
     plotly.graph_objects.Figure
         The figure.
     """
+    # Called for its error: without a value there is no sketch.
     _told(optimizer)
     # A failed trial changes no number of values: of entries with one number the last counts.
     by_results = {n: sizes for n, *sizes in optimizer.sizes if n}

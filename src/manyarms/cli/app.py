@@ -108,7 +108,9 @@ def me() -> str:
     try:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):
+        # A container may run under a number without a name; the worker is a label only.
         user = "someone"
+    # A worker's name has at most 200 characters, and `run` puts more around this one.
     return f"{user}@{socket.gethostname()}"[:150]
 
 
@@ -146,21 +148,26 @@ def run_app(made: Callable[[], typer.Typer], arguments: Sequence[str]) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
+        # Stray bytes arrive as lone surrogates, which can be neither stored nor printed.
         if any("\0" in text or re.search("[\ud800-\udfff]", text) for text in arguments):
             raise InputError("arguments must be text in UTF-8; check them for stray bytes")
+        # Otherwise Typer would print errors and exit by itself, in its own way.
         code = typer.main.get_command(made()).main(
             list(arguments), prog_name="manyarms", standalone_mode=False
         )
+        # A pipe that was closed is noticed here; at the exit nothing could catch it.
         sys.stdout.flush()
         return code if isinstance(code, int) else DONE
     except (BrokenPipeError, SystemExit):
         # `manyarms history lab.db | head`; Typer and Rich make it an exit.
+        # What is still buffered goes nowhere: at the exit it would fail once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get(TRACEBACK):
             traceback.print_exc()
         message, code = _described(error)
+        # One line, even where a message of another library has several.
         print("error:", " ".join(message.split()), file=sys.stderr)
         return code
 
@@ -193,6 +200,7 @@ def on_the_command_line(option: str, value: Any) -> str | None:
     name = WORDS.get(option, option)
     if value is None or name is None:
         return name
+    # A type for a column of a table: --column NAME=TYPE says the same here.
     if isinstance(value, dict):
         ((column, kind),) = value.items()
         value = f"{column}={kind if isinstance(kind, str) else ','.join(map(str, kind))}"

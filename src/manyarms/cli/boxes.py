@@ -50,6 +50,7 @@ def _range(text: str, values: str) -> tuple[Any, ...]:
         raise InputError(f"--box {text[:80]}: the ends of a range must be numbers, such as 20:120")
     ends = float(low), float(high)
     if "int" in marks:
+        # 1e400 is infinite, of which int() would raise another error.
         if not all(math.isfinite(end) and end == int(end) for end in ends):
             raise InputError(f"--box {text[:80]}: the ends of :int must be whole numbers")
         ends = int(ends[0]), int(ends[1])
@@ -58,6 +59,7 @@ def _range(text: str, values: str) -> tuple[Any, ...]:
 
 def _levels(text: str, values: str) -> list[str]:
     levels = [each.strip() for each in values.split(",")]
+    # 1:2:3 and 1,5:2 are ranges that were mistyped, not levels.
     looks_like_a_range = re.fullmatch(r"[\d.,eE+-]*:[\d.,eE+:-]*(log|int|:)*", values.strip())
     if len(levels) < 2 or not all(levels) or looks_like_a_range:
         raise InputError(
@@ -176,6 +178,7 @@ class NumberedPoints:
                 "number, or by all its columns"
             )
         (point,) = box.points([dict(zip(self.names, given, strict=True)) if box.named else given])
+        # A point that is told by its columns may be known, and then has a number.
         try:
             return self.numbers([point])[0]
         except UnknownArmError:
@@ -205,6 +208,7 @@ def _cell(where: str, column: Range | Choice, cell: str, decimal: str) -> Any:
         plain = text.replace(",", ".") if decimal == "," else text
         if re.fullmatch(NUMBER, plain):
             number = float(plain)
+            # A spreadsheet may write 5 as 5.0.
             text = int(number) if column.whole and number == round(number) else number
     try:
         return column.check(text)
@@ -215,6 +219,7 @@ def _cell(where: str, column: Range | Choice, cell: str, decimal: str) -> Any:
 def _is_same(column: Range | Choice, value: Any, known: Any) -> bool:
     if isinstance(column, Choice):
         return bool(value == known)
+    # On the scale of the column, of logarithms too: SAME is a share of the range.
     one, other = column.encode([value, known])
     return bool(abs(one - other) <= SAME)
 
@@ -228,11 +233,13 @@ class NumberedStudy:
     @property
     def pool(self) -> NumberedPoints:
         """The points known so far."""
+        # Made anew at each call, so that points that others asked for have numbers, too.
         return NumberedPoints(self.study.pool)
 
     def ask(self, n: int = 1, *, lease: float | None = None) -> list[int]:
         """The numbers of n points to try."""
         asked = self.study.ask(n, lease=lease)
+        # After the asking: points that are new have no numbers before it.
         return self.pool.numbers(asked)
 
     @property

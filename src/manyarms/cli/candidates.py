@@ -135,6 +135,7 @@ def init(
     else:
         more, what, columns = _told_of_table(candidates)
     answer(data | more, as_json, f"{place(study)}: {what}; {direction} the value.", columns)
+    # Advice is for people: it must not get into the output that a program reads.
     if not as_json and sys.stdout.isatty():
         print(f"Next: manyarms suggest {place(study)} -n 8 -o next.csv")
 
@@ -185,6 +186,7 @@ def _types(columns: list[str]) -> dict[str, Any]:
     """NAME=TYPE, or NAME=levels with commas between."""
     types: dict[str, Any] = {}
     for text in columns:
+        # The last = divides, as the name of a column may have one itself.
         name, is_there, kind = text.rpartition("=")
         if not is_there or not name:
             raise InputError(f"--column takes NAME=TYPE, got {text!r}")

@@ -92,6 +92,7 @@ def function_of(name: str, command: Command) -> Any:
 
 def _help(function: Any) -> str:
     """Its docstring, with paragraphs that fit the terminal; lines of examples stay."""
+    # A single break becomes a space; two end a paragraph, and an indented line is an example.
     return re.sub(r"\n(?!\n|  )(?<!\n\n)", " ", inspect.getdoc(function) or "")
 
 

@@ -56,6 +56,7 @@ def export(
     [bold]Example:[/bold]
       manyarms export lab.db -o backup.json
     """
+    # A wrong mark is an error before the study is opened.
     written_as = marks(decimal, separator)
     suffix = output.suffix.lower()
     if suffix not in (".json", ".csv", "") and not output.is_dir():
@@ -97,6 +98,7 @@ def _write_results(study: Study, path: Path, written_as: Marks, force: bool) -> 
     rows = results_of(study)
     pool = study.pool
     told = results_frame(rows, pool, written_as.decimal)
+    # Without results the frame would have no columns to select.
     candidates = (
         rows_of(pool, [row["id"] for row in rows]).select(pool.names) if rows else pl.DataFrame()
     )
@@ -137,6 +139,7 @@ def import_(
     [bold]Example:[/bold]
       manyarms import copy.db backup.json
     """
+    # Called for its error: a wrong mark must not wait until a file is read.
     marks(decimal)
     if file.suffix.lower() != ".json":
         with opened(study) as known:
@@ -205,6 +208,7 @@ def doctor(
 
 def _operate(study: str, problem: str, new: str | None, as_json: bool) -> int:
     """Say what can be saved of a damaged study, and save it where a new one is asked for."""
+    # Salvage reads a file of SQLite past the damage; a server gives no such file.
     if "://" in study:
         raise StudyDamagedError(problem, "restore it from the backups of the server")
     with tempfile.TemporaryDirectory() as folder:

@@ -106,6 +106,7 @@ class Job:
                 # A session of its own: signals reach the command and all its children.
                 self._process = subprocess.Popen(  # noqa: S603  the user's command, no shell
                     self._command,
+                    # A command that asks a question finds no input, and does not wait for ever.
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=err,
@@ -113,6 +114,7 @@ class Job:
                     env={**os.environ, TRIAL: self._mark},
                 )
         except (OSError, ValueError) as error:
+            # A command that cannot be started is a trial that failed, and may be tried again.
             self._problem = str(error)
 
     def outcome(self, *, final: bool = False) -> Outcome | None:
@@ -132,9 +134,11 @@ class Job:
         if code is None:
             if self._timeout is None or time.monotonic() - self._started < self._timeout:
                 return None
+            # With all its children, so that a second try does not run beside the first.
             stop([self], self._grace)
             return Outcome(None, f"took longer than {self._timeout:g} s")
         if code:
+            # Most programs say on stderr why they ended, and some on stdout only.
             said = _last_line(self.folder / "stderr") or _last_line(self.folder / "stdout")
             how = f"exit code {code}" if code > 0 else f"ended by signal {-code}"
             return Outcome(None, f"{how}{': ' + said[:200] if said else ''}")
@@ -153,10 +157,12 @@ class Job:
         apart."""
         if self._process is None:
             return
+        # Windows has no killpg; taskkill ends a process with its children.
         if sys.platform == "win32":
             tree = ["taskkill", "/T", "/F", "/PID", str(self._process.pid)]
             subprocess.run(tree, capture_output=True, check=False)  # noqa: S603
             return
+        # It may have ended by now, or have become a process of another user.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
@@ -172,6 +178,8 @@ def stop(jobs: Sequence[Job], grace: float = GRACE, hurry: Callable[[], bool] = 
     if not marks:
         return
     try:
+        # Looked for before the first signal: a child that cleared its environment is known by its
+        # parent only, and only while that one lives.
         _signal_all(jobs, strays(marks), signal.SIGTERM)
         end = time.monotonic() + grace
         while any(job.is_running for job in jobs) and time.monotonic() < end and not hurry():
@@ -186,6 +194,7 @@ def stop(jobs: Sequence[Job], grace: float = GRACE, hurry: Callable[[], bool] = 
             if not left:
                 break
             _signal_all((), left, kill)
+    # Waited for, so that no zombies are left.
     for job in jobs:
         if job._process is not None:
             job._process.wait()
@@ -207,17 +216,20 @@ def strays(marks: set[str]) -> set[int]:
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
+            # The name of the program is in parentheses, and may itself hold spaces and parentheses.
             state, parent = (
                 (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
             )
             environment = (folder / "environ").read_bytes().split(b"\0")
         except (OSError, ValueError):  # it has ended, or is another user's
             continue
+        # A zombie takes no signal: counted as left, it would be found at every look.
         if state == "Z":
             continue
         parents[int(folder.name)] = int(parent)
         if not known.isdisjoint(environment):
             found.add(int(folder.name))
+    # Children of children, too: some have cleared their environment.
     while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
     return found
@@ -241,6 +253,7 @@ def _last_line(path: Path) -> str | None:
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - TAIL))
+            # What is read may begin in the middle of a character.
             text = file.read().decode(errors="replace")
     except OSError:
         return None

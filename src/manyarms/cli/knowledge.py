@@ -152,6 +152,7 @@ def state_of(study: Study, level: float, tolerance: float | None) -> dict[str, A
         "reached": certificate.reached,
         "text": str(certificate),
     }
+    # The exact posterior has no inducing set: every arm observed counts.
     inducing = getattr(policy, "inducing", None)
     data["model"] = {
         "inducing": int((policy.counts > 0).sum()) if inducing is None else len(inducing),
@@ -164,6 +165,7 @@ def state_of(study: Study, level: float, tolerance: float | None) -> dict[str, A
 
 def plain(candidate: Candidate) -> dict[str, Any]:
     """A candidate and what is known of it, for JSON."""
+    # HEADER names the fields of Candidate in their order.
     return dict(zip(["id", *HEADER], asdict(candidate).values(), strict=True))
 
 
@@ -356,6 +358,7 @@ def _predicted_points(
             f"{file} must have the column {name!r} or all columns of the box, got "
             f"{', '.join(map(repr, frame.columns))[:300]}; add them"
         )
+    # Of a line only the id and the columns of the box are needed here.
     lines = lines_in(file, frame, [name, "", "", ""], pool.names)
     ids = [pool.as_id(line.where, line.id, line.point, decimal) for line in lines]
     header = [free(each, pool) for each in ("estimate", "sd", "low", "high")]

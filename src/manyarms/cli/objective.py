@@ -105,6 +105,7 @@ def run(
     """
     limit = seconds(timeout, "--timeout")
     _check_command(command, value_from)
+    # The name is unique: `renew` extends the leases of this run, and of no other.
     with opened(study, f"{RUN}{me()}:{os.getpid()}:{uuid.uuid4().hex[:6]}", Pace().lease) as known:
         _check_names(command, [*known.pool.names, id_name(known.pool)])
         with (
@@ -125,6 +126,7 @@ def _check_command(command: list[str], value_from: str | None) -> None:
         raise InputError(
             "--value-from file and {out} in the command go together; give both or neither"
         )
+    # A program whose name is filled in cannot be looked for yet.
     if "{" not in command[0] and shutil.which(command[0]) is None:
         raise InputError(f"there is no program {command[0]!r}; check the command after --")
 
@@ -216,6 +218,7 @@ class Loop:
                     self._tell_failures()
                 return code
             finally:
+                # From here on an interrupt only hurries: candidates must still be given back.
                 interrupts.may_raise = False
                 self._clean_up(lambda: len(interrupted) > 1)
 
@@ -244,6 +247,7 @@ class Loop:
         except StateError:
             return "nothing is left to try"
         for id, row in zip(ids, self._study.pool.rows(ids), strict=True):
+            # One a trial: a result that is told again after an error counts once.
             token = f"run {uuid.uuid4().hex}"
             folder = self._folder / token[4:]
             out = folder / "out" if self._has_out else None
@@ -287,6 +291,7 @@ class Loop:
                 )
             return
         self._tell(job, outcome.value)
+        # A value shows that the command works, so that those failures were the candidates' own.
         self._tell_failures()
         self._show(f"{job.id}: {shown(outcome.value)}")
 
@@ -298,6 +303,7 @@ class Loop:
     def _tell(self, job: Job, value: float | None) -> None:
         """Told with a token, so that it may be said again where it is not known whether it was
         written."""
+        # No wait follows the last try: its error is raised.
         for wait in (*self._pace.patience, None):
             try:
                 self._study.tell(
@@ -331,6 +337,7 @@ class Loop:
             outcome = job.outcome(final=True)
             if outcome is not None and outcome.value is not None:
                 self._settle(job, outcome)
+        # Trials that failed and were not told are among these: they can be tried again.
         mine = [each.id for each in self._study.leases if each.worker == self._study.worker]
         if mine:
             self._study.release(mine)
@@ -373,6 +380,7 @@ def _interrupts() -> Iterator[Interrupts]:
 def _progress(study: Study, budget: int | None) -> Iterator[Callable[[str], None]]:
     """A bar with a time estimate on a terminal, a line for each result elsewhere; both on
     stderr."""
+    # Ids and messages are shown as they are: brackets in them are no markup.
     console = Console(stderr=True, markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
         yield lambda text: print(printable(text), file=sys.stderr, flush=True)

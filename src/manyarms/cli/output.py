@@ -150,6 +150,7 @@ def new_file(path: Path, force: bool) -> Iterator[Path]:
             f"{path} could not be written: {what}; nothing was, mend that and repeat the command"
         ) from error
     finally:
+        # After an error no draft may stay behind; after the move there is none.
         if draft is not None:
             with suppress(OSError):
                 draft.unlink(missing_ok=True)

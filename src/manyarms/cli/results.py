@@ -39,6 +39,7 @@ def seconds(text: str | None, option: str) -> float | None:
         return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip(), re.ASCII)
     time = float(found[1]) * UNITS[found[2]] if found else 0.0
+    # 0 stands for a text that is no time, and is no time itself.
     if not 0 < time < 1e10:
         raise InputError(f"{option} takes a time such as 90s, 15m, 8h or 2d, got {text!r}")
     return time
@@ -87,11 +88,13 @@ def suggest(
             ids = known.pending if again else known.ask(n, lease=time)
             _show(known, ids, as_json)
             return
+        # Made ready first: where the file cannot be written, no candidate becomes pending.
         with new_file(output, force) as draft:
             ids = known.pending if again else known.ask(n, lease=time)
             if not ids:
                 raise InputError("nothing is pending; leave --pending out for new candidates")
             try:
+                # The number of the last event: results of this batch come after it (see _unknown).
                 marked = [
                     pl.lit(known.n_events).alias(batch_name(known.pool)),
                     pl.lit(None, pl.String).alias(value_name(known.pool)),
@@ -205,6 +208,7 @@ def _are_files(what: list[str]) -> bool:
     files = [text for text in what if Path(text).is_file()]
     if len(files) == len(what):
         return True
+    # Of two words the second is a value, unless it looks like a path that was mistyped.
     if len(what) == 2 and not files and not what[1].lower().endswith(".csv"):
         return False
     missing = next(text for text in what if text not in files)
@@ -217,9 +221,11 @@ def tell_files(study: Study, files: list[Told], again: bool, as_json: bool) -> N
     n_empty = sum(file.n_empty for file in files)
     new = rows if again else _unknown(study, rows)
     if new:
+        # With --again the same rows are meant to count once more: no token may prevent it.
         token = None if again else _token(rows, new)
         # Nothing at all where no row has one: an event without noise stays as it always was.
         noise = [row.noise for row in new] if any(row.noise is not None for row in new) else None
+        # In one call: all rows are told, or none.
         study.tell([row.id for row in new], [row.value for row in new], noise=noise, token=token)
     n_failed = sum(row.value is FAILED for row in new)
     total = len(study.history)

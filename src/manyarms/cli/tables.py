@@ -90,6 +90,7 @@ def as_ids(pool: Listed, texts: list[str]) -> list[CandidateId]:
     """Ids as they are typed, in the type that the pool has; UnknownArmError where one is not
     there."""
     ids = typed_ids(pool, texts)
+    # Called for its error.
     pool.positions(ids)
     return ids
 
@@ -100,6 +101,7 @@ def typed_ids(pool: Listed, texts: list[str]) -> list[Any]:
 
 
 def _number(text: str) -> int | str:
+    # So many digits always fit int64.
     return int(text) if re.fullmatch(r"-?\d{1,18}", text.strip(), re.ASCII) else text
 
 
@@ -138,6 +140,8 @@ def _typed(plain: str, decimal: str) -> float | None:
         number = float(plain.replace(",", ".") if decimal == "," else plain)
     except ValueError:
         return None
+    # float() takes 1_000, too. Where the comma is the decimal mark, a point may divide thousands:
+    # it is refused. NaN fails the first comparison.
     return (
         number
         if abs(number) <= LARGEST and "_" not in plain and not (decimal == "," and "." in plain)
@@ -160,6 +164,7 @@ def results_in(
     the usual ones."""
     names = id_name(pool), value or value_name(pool), noise or noise_name(pool), batch_name(pool)
     columns = pool.names if isinstance(pool, NumberedPoints) else []
+    # All as text: numbers are read below, where an error can name the row.
     texts = {*names, *columns}
     frame = read_csv(path, names[0], texts, texts, decimal)
     needed = [names[1], *([noise] if noise else [])]
@@ -173,6 +178,7 @@ def results_in(
             "values"
         )
     lines = lines_in(path, frame, names, columns)
+    # Spreadsheets leave rows in which nothing is filled in.
     lines = [line for line in lines if any(cell is not None for cell in (*line[1:3], *line.point))]
     told = []
     for id, line in zip(_ids_in(pool, lines, names[0], decimal), lines, strict=True):
@@ -202,6 +208,7 @@ def lines_in(
         frame[name].to_list() if name in frame.columns else [None] * len(frame)
         for name in (*names, *columns)
     ]
+    # The header is row 1, as spreadsheets count.
     return [
         Line(f"{path}, row {i + 2}", id, value, noise, batch, tuple(point))
         for i, (id, value, noise, batch, *point) in enumerate(zip(*cells, strict=True))
@@ -211,6 +218,7 @@ def lines_in(
 def _ids_in(pool: Listed, lines: list[Line], name: str, decimal: str) -> list[Any]:
     """The candidates of lines; an error names the first line whose candidate is not there."""
     if isinstance(pool, NumberedPoints):
+        # A row without a value is skipped, so it need not name a point.
         return [
             None if _is_blank(line.value) else pool.as_id(line.where, line.id, line.point, decimal)
             for line in lines
@@ -248,6 +256,7 @@ def results_told(study: Study) -> list[LoggedResult]:
         if event.kind == "tell":
             told = event.payload
             ids = told["ids"]
+            # An event of which no noise was told has no such entry.
             noise = told.get("noise", [None] * len(ids))
             for id, value, sd in zip(ids, told["values"], noise, strict=True):
                 results.append(LoggedResult(event, id, value, sd))
@@ -272,6 +281,7 @@ def _batch(text: str | None, where: str, name: str) -> int:
 def rows_of(pool: Listed, ids: list[CandidateId]) -> pl.DataFrame:
     """Candidates as they came, ids first."""
     rows = [{id_name(pool): id, **row} for id, row in zip(ids, pool.rows(ids), strict=True)]
+    # Types by all rows: the first hundred may be whole numbers, and a later one not.
     return pl.DataFrame(rows, infer_schema_length=None)
 
 

@@ -182,6 +182,7 @@ class DomainBKB:
             belief = supposing(self.belief, waiting)
             for number in range(len(waiting), len(waiting) + n):
                 chosen.append(self._next(belief, number))
+                # The last row need not be supposed: nothing is chosen after it.
                 if len(chosen) < n:
                     belief = supposing(belief, chosen[-1][None])
         return np.array(chosen)
@@ -315,6 +316,7 @@ class DomainBKB:
     @property
     def evidence(self) -> Evidence:
         """What the radius is a function of."""
+        # Infinitely many arms: a radius that is a union over arms cannot be had.
         return self.belief.evidence.of(np.inf, self._state.norm)
 
     @property

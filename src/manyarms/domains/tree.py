@@ -199,6 +199,7 @@ class AdaBKB(DomainBKB):
     def _next(self, belief: Frozen, number: int) -> Array:
         """The centre (d,) to pull next by this belief, in which pulls may be supposed."""
         tree, at = self._split()
+        # Where pulls are supposed, deviations have shrunk, and another leaf may be on top.
         if number:
             leaves = self._bounded(belief, tree.leaves, self.beta, tree.refuted)
             tree, at = self._grown(belief, replace(tree, leaves=leaves), self.beta)
@@ -208,12 +209,14 @@ class AdaBKB(DomainBKB):
         """The state after observations of these rows (n, d), its tree pruned."""
         tree, _ = self._split()
         after = Grown(state.policy, state.told, tree)
+        # The best row so far competes again, with its lower bound of now.
         rows = rows if tree.top is None else np.vstack([rows, tree.top])
         norm = after.norm
         # Until a norm is found that the data do not refute, or F is given up.
         while True:
             if norm is not None and norm > tree.norm:
                 tree = Tree(self._root(), norm)
+                # The new tree has no lower bound yet: all rows observed compete for it.
                 rows = state.distinct()[0]
             beta = self._radius(state.belief.evidence.of(np.inf, norm))
             pruned = self._pruned(state.belief, tree, rows, beta)
@@ -356,6 +359,7 @@ class AdaBKB(DomainBKB):
         # d_k² = k(c, c) + k(x, x) − 2k(c, x), and the kernel depends on x − c only.
         origin = np.zeros((1, d))
         squared = 2 * (float(self.kernel.diag(origin)[0]) - self.kernel(corner, origin)[:, 0])
+        # Rounding may leave −ε where the cell is tiny.
         return np.asarray(np.sqrt(np.maximum(squared, 0.0)))
 
 

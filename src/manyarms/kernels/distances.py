@@ -63,6 +63,7 @@ class ScaledPoints:
             X = (X - centre) / lengthscale
             Y = (Y - centre) / lengthscale
         spread = max(np.abs(X).max(initial=0.0), np.abs(Y).max(initial=0.0))
+        # Written so that NaN is refused, too.
         if not spread < LARGEST_COORDINATE:
             raise _overflow(lengthscale)
         # d · (2 · 2^bits)² ≤ 2⁵³ keeps every partial sum of the integer part exact.

@@ -60,6 +60,7 @@ class _Sum:
     def goes_on(self, positions: Indices) -> bool:
         new = [arm for arm in positions.tolist() if arm not in self._variance]
         if new:
+            # The bound below is of variances as the batch began; supposed ones are smaller.
             _, variance = self._scores.moments(np.array(new))
             self._variance.update(zip(new, variance.tolist(), strict=True))
         # 1 + Σσ̃²(x_s) bounds by how much any variance has shrunk (Batch-BKB, ICML 2020).

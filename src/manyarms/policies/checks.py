@@ -22,6 +22,7 @@ def as_arms(arms: Any, n_arms: int) -> Indices:
         if 0 <= arms[0] < n_arms:  # what `choose` returned: most calls
             return arms
     elif isinstance(arms, np.ndarray):
+        # An empty array is of floats unless it was told otherwise: its type does not matter.
         if arms.shape[:1] == (0,):
             return NO_ARMS
     elif isinstance(arms, tuple | list) and not arms:
@@ -97,6 +98,7 @@ def as_weights(noise: Any, n: int, regularization: float) -> Array:
         raise ObservationError(
             f"noise is a standard deviation and must be positive, got {sd.min()}"
         )
+    # What overflows or is divided by zero is refused below.
     with np.errstate(over="ignore", divide="ignore"):
         weights = regularization / np.square(sd)  # ω = ξ²/ξ_s²
     if n and not (np.isfinite(weights).all() and weights.min() > 0):
@@ -108,6 +110,7 @@ def as_weights(noise: Any, n: int, regularization: float) -> Array:
 
 def as_radius(confidence: Any) -> Radius:
     """A radius, or another function of the evidence."""
+    # A class is callable, and so is a kernel: neither is a radius.
     if isinstance(confidence, type | Kernel) or not callable(confidence):
         raise ParameterError(
             f"confidence must be a radius such as Constant(2.0) or a function, got {confidence!r}"
@@ -119,6 +122,7 @@ def as_radius(confidence: Any) -> Radius:
 def as_generator(seed: Any) -> np.random.Generator:
     """A generator of one's own: a copy of the one given, or a new one from a non-negative
     integer."""
+    # A copy, so that two policies with one generator do not disturb each other.
     if isinstance(seed, np.random.Generator):
         return deepcopy(seed)
     name = "seed (unless a numpy Generator)"
@@ -135,6 +139,7 @@ def _reals(values: Any, n: int, name: str, advice: str) -> Array:
         raise ObservationError(
             f"{name} must have one value for each of the {n} arms, got {len(array)}"
         )
+    # A long double beyond float64 becomes infinite, and is refused below.
     with np.errstate(over="ignore"):
         reals = array.astype(np.float64)
     fits = np.abs(reals) <= LARGEST  # not so of NaN

@@ -163,6 +163,7 @@ class Policy:
         self.stats = Stats()
         rng = as_generator(seed)
         self._chance = Chance.of(rng)
+        # Drawn once: asked again before the first result, `choose` answers the same.
         self._first_arm = self._chance.integer(self.n_arms or 2)
         self._scores_cache: tuple[State, ArmScores] | None = None
         self._moments_cache: tuple[State, Array, Array] | None = None
@@ -171,6 +172,7 @@ class Policy:
             self.kernel, Arms(self.arms, self._diag), self.regularization, self.noise, rng
         )
         self._state = State(belief, Log(), 0, first_norm(self.confidence))
+        # A radius that does not suit the belief is refused now, not after the first trial.
         self.confidence_is_valid()
 
     # Observing
@@ -219,13 +221,16 @@ class Policy:
             # Everything is computed before anything is assigned: an error has changed nothing.
             step = state.belief.observed(batch, record)
             log = state.log
+            # Rows given by value have the key −1: they are no arms of the table.
             if batch.keys[0] >= 0:
                 log = log.added(batch.keys, step.record.sizes, batch.weights, batch.rewards)
             norm = state.norm
+            # A guess of ‖f‖ that these results refute is doubled before the next radius.
             if norm is not None:
                 norm = updated_norm(self.confidence, step.after.evidence.of(self._counted(), norm))
             after = State(step.after, log, state.n_observations + batch.n_observations, norm)
             cached = self._scores_cache
+            # Only scores of the state before can be brought forward by this step.
             if cached is not None:
                 cached = (after, cached[1].after(step)) if cached[0] is state else None
             self._state = after
@@ -246,6 +251,7 @@ class Policy:
         values = as_rewards(rewards, n)
         weights = as_weights(noise, n, self.noise_variance)
         if not by_value:
+            # Results of one arm become one row: their weights add up, and y is the weighted mean.
             if n > 1:
                 numbers, values, weights = by_arm(numbers, values, weights)
                 if not (np.isfinite(values).all() and np.isfinite(weights).all()):
@@ -317,6 +323,7 @@ class Policy:
                 barred = np.concatenate([own, np.ones(len(waiting), dtype=bool)])
                 X = np.vstack([X, waiting])
             first = self._chance.integer(k)
+            # The log is of arms of the table, and numbers mean other rows here.
             log = Log()
             diag = self._diagonal(X)
             scores = self._scored(Arms(X, diag))
@@ -324,9 +331,12 @@ class Policy:
         chosen: list[int] = []
         if not observed and not len(outstanding):
             chosen.append(_next_allowed(first, k, barred))  # Alg. 1, line 1
+        # Before the first result a batch of no given size is one arm, or none while one is pending.
         if len(chosen) == size or (size is None and not observed):
             return np.array(chosen, dtype=np.intp)
         with self.stats.timed("choices"):
+            # One radius for the whole batch, that of the results so far. It is not widened: the
+            # theorem on regret in batches asks for √C times as much (docs/theory.md, statement 3).
             beta = self._radius(k)
             lam = self.regularization
             view = View(scores, beta, lam, barred, k, log, observed, 0, self._chance)
@@ -368,6 +378,7 @@ class Policy:
             if batch is not None and (not diag[arm] or len(chosen) == LONGEST_BATCH):
                 return
         if standing is self._scores:
+            # The last arm chosen is not supposed in these scores.
             pulled = np.concatenate([outstanding, np.array(chosen[:-1], dtype=np.intp)])
             self._supposed_cache = Supposed(standing, pulled, view.scores)
 
@@ -438,6 +449,7 @@ class Policy:
         # Means that are kept are right but for rounding: those near the last one decide exactly.
         some = np.flatnonzero(kept >= least - TIE * np.abs(kept[kept >= least]).max())
         mean, _ = self._scores.moments(some)
+        # Stable: of equal means the lowest number comes first.
         return np.asarray(some[np.argsort(-mean, kind="stable")[:k]])
 
     # What is known
@@ -453,6 +465,7 @@ class Policy:
             cached = self._moments_cache = (state, *self._scores.moments())
         _, mean, variance = cached
         scores = Scores(mean, variance, mean + self.beta * np.sqrt(variance))
+        # The moments are kept: a caller who wrote into them would change later answers.
         for array in scores:
             array.setflags(write=False)
         return scores
@@ -478,10 +491,12 @@ class Policy:
             mean, variance = moments(self.arms[numbers], self._diag[numbers])
         elif X is None:
             mean, variance, _ = self.scores()
+            # The scores are read-only; a prediction is the caller's own.
             mean = mean.copy()
         else:
             rows = as_rows(encoded(X, self.kernel, self.n_features), self.n_features)
             mean, variance = moments(rows, self._diagonal(rows))
+        # σ̃² is in leverage units: the variance of f is λσ̃² (docs/theory.md, notation).
         return Prediction(mean, np.sqrt(self.regularization * variance))
 
     @property
@@ -563,6 +578,7 @@ class Policy:
         """
         twin = copy(self)
         twin._state = state
+        # Caches are of one state and one table, and the twin may have others.
         twin._scores_cache = None
         twin._moments_cache = None
         twin._supposed_cache = None
@@ -611,6 +627,7 @@ class Policy:
 
     def _radius(self, n_arms: float) -> float:
         beta = self.confidence(self._state.belief.evidence.of(n_arms, self._state.norm))
+        # The usual case; `real` converts other numbers, and refuses what is no radius.
         if type(beta) is float and 0 <= beta < np.inf:
             return beta
         meaning = "a finite non-negative radius"
@@ -642,10 +659,12 @@ class Policy:
 
     def _given(self, arms: ArrayLike) -> Array:
         """Rows given by value, checked; −0 is 0."""
+        # Rows of W are found by their bytes, and those of −0 are not those of 0.
         X = (
             as_rows(encoded(arms, self.kernel, self.n_features), self.n_features).astype(np.float64)
             + 0.0
         )
+        # Without a table the kernel is tried on the first rows that come.
         if not self.n_arms and not self._state.n_observations:
             self._check_kernel(X, self._diagonal(X))
         return X

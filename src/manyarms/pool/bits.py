@@ -58,6 +58,7 @@ class Bits(Column):
         )
         for start in range(0, len(values), n_rows):
             block = plain.slice(start, n_rows)
+            # In bytes, which fill the rows below: a letter of several bytes is refused there.
             lengths = (block.str.len_bytes() if texts else block.list.len()).to_numpy()
             _raise_first(
                 lengths != self.n_bits,
@@ -74,6 +75,7 @@ class Bits(Column):
                 else self._entries(block)
             )
             bits = flat.reshape(len(block), self.n_bits)
+            # Bytes below "0" have wrapped round to large numbers: one comparison finds all.
             _raise_first(bits.max(axis=1) > 1, start, self, values, "0 and 1", label)
             yield start, bits
 

@@ -113,6 +113,7 @@ class Aside(Column):
     def encode(self, values: pl.Series, label: Label, out: Array) -> None:
         """Nothing to fill; a constant that changes is an error, since the features would not
         tell."""
+        # One look at the whole column, as a rule; only an error is searched for row by row.
         if self.constant is None or (
             values.n_unique() == 1 and as_python(values[0]) == self.constant[0]
         ):
@@ -153,6 +154,7 @@ class Numeric(Column):
         numbers = as_numbers(values, self.name, self.type, label)
         # By the first table's range, for ever: a row added later may fall outside [0, 1].
         if self.type == "log":
+            # A column of one value has a range of 0: divided by 1, it is 0 everywhere.
             low = np.log(float(self.low))
             high = np.log(float(self.high))
             scaled = (np.log(numbers.astype(np.float64)) - low) / ((high - low) or 1.0)
@@ -164,6 +166,7 @@ class Numeric(Column):
                 if scale == 1.0
                 else self.high * scale - self.low * scale
             ) or 1.0
+            # What overflows is refused below, with the row that it is in.
             with np.errstate(over="ignore"):
                 scaled = _minus(numbers, self.low, scale) / width
         bad = np.flatnonzero(~np.isfinite(scaled))

@@ -40,5 +40,6 @@ def _can_read(process: int) -> bool:
         pl.read_parquet(io.BytesIO(file.getvalue()))
         is_read.set()
 
+    # A daemon: a thread that never ends must not keep the process from ending.
     threading.Thread(target=attempt, daemon=True).start()
     return is_read.wait(PATIENCE)

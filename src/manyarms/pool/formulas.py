@@ -19,6 +19,7 @@ NUMBER = r"^[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?$"
 def marked(frame: pl.DataFrame) -> pl.DataFrame:
     """A table to write: names and cells of text that look like a formula get an apostrophe."""
     text = pl.col(pl.String)
+    # -5 begins like a formula and is a number, which a spreadsheet may take as it is.
     is_formula = text.str.contains(FORMULA) & ~text.str.contains(NUMBER)
     cells = pl.when(is_formula).then(pl.lit("'") + text).otherwise(text).name.keep()
     names = {name: f"'{name}" for name in frame.columns if re.match(FORMULA, name)}

@@ -54,6 +54,7 @@ class Ids:
         numbers = self._whole_numbers(ids)
         ordered, order = self._ordered
         # Bisection, 8 bytes an id; a dictionary of a million numbers would take 100 MB.
+        # A number above all others is compared with the last one, and differs from it.
         found = np.minimum(np.searchsorted(ordered, numbers), len(ordered) - 1)
         unknown = np.flatnonzero(ordered[found] != numbers)
         if len(unknown):
@@ -182,6 +183,7 @@ def _several(ids: Any) -> list[Any]:
 def _closest(id: str, ids: AnyArray) -> str | None:
     """The id most like this one."""
     held = pl.Series(ids.tolist(), dtype=pl.String)
+    # difflib compares letter by letter: of many ids it gets those that are likely.
     if len(held) > COMPARED:
         near = held.str.len_chars().cast(pl.Int64).is_between(len(id) - 2, len(id) + 2)
         held = held.filter(

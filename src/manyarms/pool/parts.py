@@ -154,6 +154,7 @@ def _encode(frame: pl.DataFrame, columns: Iterable[Column], label: Label) -> Arr
     columns = list(columns)
     rows = np.empty((len(frame), sum(column.width for column in columns)))
     start = 0
+    # Those of no width encode nothing, and check that a constant has stayed the same.
     for column in [*encoded_columns(columns), *(column for column in columns if not column.width)]:
         column.encode(cleaned(frame[column.name]), label, rows[:, start : start + column.width])
         start += column.width

@@ -106,7 +106,9 @@ class Pool:
             The file cannot be read, or a value does not suit its column.
         """
         declared = checked_types(columns)
+        # Read as numbers, bits and texts of digits would lose their zeros.
         texts = {name for name, kind in declared.items() if kind in ("bits", "text")}
+        # Text is searched for numbers only where nothing else is declared.
         kept = {
             name for name, kind in declared.items() if kind not in ("continuous", "log", "integer")
         }
@@ -308,6 +310,7 @@ class Pool:
         path = as_path(path)
         if is_parquet(path):
             return read_parquet(path)
+        # What was text in the first table stays text, even where all of it looks like numbers.
         texts = {name for name, dtype in self.parts.tables[0].schema.items() if dtype == pl.String}
         id = self.parts.origin.id
         texts |= {id} if id is not None and self.parts.ids.are_strings else set()
@@ -319,6 +322,7 @@ class Pool:
         if isinstance(table, str | Path):
             return self.read(table)
         if isinstance(table, np.ndarray):
+            # An array has no names: its columns are those of the pool, in their order.
             return read_array(table, self.names)
         return read_dicts(table) if isinstance(table, list | tuple) else read_frame(table)[0]
 
@@ -395,6 +399,7 @@ class Pool:
 
     @cached_property
     def _by_arm(self) -> tuple[Indices, Indices]:
+        # Stable, so that the members of an arm come in the order of the table.
         order = np.argsort(self.arm_of, kind="stable")
         order.setflags(write=False)
         return order, np.concatenate([[0], np.cumsum(np.bincount(self.arm_of))]).astype(np.intp)

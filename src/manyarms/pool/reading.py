@@ -86,6 +86,7 @@ def read_csv(
     )
     # All as strings first: "0101" read as a number has lost its zeros.
     sample = _attempt(path, source, lambda: parse(infer_schema_length=0, n_rows=SAMPLED))
+    # Here columns go by names without the apostrophe; polars needs those in the file.
     written = {unmarked_name(name): name for name in sample.columns}
     _check_header(path, sample.columns, len(written))
     sample.columns = list(written)
@@ -156,6 +157,7 @@ def _numbers_in(texts: pl.Series, may_be_bits: bool, decimal: str) -> pl.Series:
     # Of 0 and 1 alone, but a number: only if none begins with 0 and all fit 18 digits.
     if may_be_bits and is_bits(known) and (len(known[0]) > 18 or known.str.starts_with("0").any()):
         return texts
+    # Whole numbers stay whole: float64 may round those of more than 15 digits.
     whole = plain.cast(pl.Int64, strict=False)
     return (
         whole
@@ -230,6 +232,7 @@ def _long_line(source: Source) -> tuple[int, int, int] | None:
 def _is_utf8(source: Source) -> bool:
     try:
         with opened(source, errors="strict") as file:
+            # Reads to the end: no line is empty, as each has at least its line end.
             return all(file)
     except UnicodeDecodeError:
         return False
@@ -294,6 +297,7 @@ def _unreadable(frame: Any) -> str:
 
 def _arrow_levels(table: Any) -> dict[str, Levels]:
     ordered = [field.name for field in table.schema if getattr(field.type, "ordered", False)]
+    # Chunks may have dictionaries of their own; unified, that of the first is that of all.
     columns = {name: table.column(name).unify_dictionaries() for name in ordered}
     return {
         name: tuple(column.chunk(0).dictionary.to_pylist())
@@ -350,6 +354,7 @@ def as_series(name: str, values: list[Any]) -> pl.Series:
 
 def _plain(value: Any) -> Any:
     """A scalar of NumPy as one of Python, a sequence as a list."""
+    # item() of a long double is a long double again.
     if isinstance(value, np.longdouble) or (isinstance(value, Decimal) and not value.is_finite()):
         return float(value)
     if isinstance(value, np.generic):

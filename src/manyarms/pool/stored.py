@@ -26,6 +26,7 @@ def described(pool: Pool) -> dict[str, Any]:
         for name, kind in origin.declared.items()
     }
     levels = {name: list(values) for name, values in origin.levels.items()}
+    # A type is a string: its letters pass, too.
     for values in [*declared.values(), *levels.values()]:
         if not all(isinstance(value, PLAIN) for value in values):
             raise ParameterError(

@@ -83,6 +83,7 @@ def learn(
             step = steps[-1]
         else:
             learner = _taken(replay, learner, step)
+        # What someone has recorded of a step stands, and is not written again.
         payload = _written(learner) if is_new else {}
         if payload:
             if is_size_due(step.stop, n_sized):

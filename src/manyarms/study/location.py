@@ -56,6 +56,7 @@ class Location:
         if self.url is None:
             return text
         values = [self.url.password or "", *_flat(self.url.query.values())]
+        # Longest first: a secret inside of another one would leave the rest of that to be read.
         for secret in sorted(map(str, values), key=len, reverse=True):
             text = text.replace(secret, "***") if secret else text
         return text

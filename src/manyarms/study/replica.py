@@ -117,6 +117,7 @@ class Replica:
                 with interruptible():
                     self._read_all(news)
                 return
+            # The last step that this model has taken; what is decided about later ones suits it.
             number = self.replay.steps[self._done - 1].number if self._done else 0
             self.replay.apply(news.events, news.tables.__getitem__)
             self.head = news.head
@@ -160,6 +161,7 @@ class Replica:
                 found = self._unwritten = self._next(PIECE, self.resume)
                 if leave_last and found.done == len(replay.steps):
                     return  # it stays in `_unwritten`, where `Call.learn` finds it
+                # Without a decision or a snapshot there is nothing to write, and no lock is taken.
                 if found.made or self.is_due(found):
                     with self.writing() as call:
                         call.adopt(found)
@@ -191,6 +193,7 @@ class Replica:
             ):
                 found = resume(open_, self.replay, self._prior, after)
         except StudyDamagedError as error:
+            # A snapshot only saves time: the model learns from the log instead.
             warnings.warn(
                 f"the snapshot of {self._store.shown} is not used: {error}",
                 RuntimeWarning,
@@ -243,6 +246,7 @@ class Call:
         """The ids of n candidates to try, and what is predicted of their results."""
         with interruptible():
             found, ids = self._replica.campaign(self.learner, ledger).asked(n)
+        # What was just asked for is the last of what is pending.
         return ids, [each.forecast for each in found.ledger.pending[-len(ids) :]]
 
     def learn(self) -> None:

@@ -54,6 +54,7 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
         copy = Path(folder) / "copy.db"
         # A copy: SQLite would roll back into the damaged file itself.
         copy.write_bytes(_padded(source.read_bytes()))
+        # A transaction that was cut off is rolled back by its journal, so that goes with the copy.
         journal = Path(f"{source}-journal")
         if journal.is_file():
             Path(f"{copy}-journal").write_bytes(journal.read_bytes())

@@ -29,6 +29,7 @@ class Deferral:
 
     def __init__(self) -> None:
         found = {number: signal.getsignal(number) for number in SIGNALS}
+        # SIG_IGN and SIG_DFL are no functions and raise nothing: they stay as they are.
         self._handlers: dict[int, Handler] = {
             number: handler for number, handler in found.items() if callable(handler)
         }

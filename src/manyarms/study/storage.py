@@ -117,6 +117,7 @@ class Transaction:
     def __init__(self, connection: sa.Connection, replaced: Callable[[], StudyError]) -> None:
         self._connection, self._replaced = connection, replaced
         found = connection.execute(_head).all()
+        # SQLite keeps any type in any column: a damaged head may be text.
         if len(found) != 1 or not isinstance(found[0][0], int):
             raise damaged(0, "the number of its events is lost")
         self.head = Head(*found[0])
@@ -197,6 +198,7 @@ class Transaction:
 
     def put_snapshot(self, number: int, data: bytes) -> None:
         """Keep bytes that stand for the log up to an event, in place of those kept before."""
+        # Bytes first: without the rows of snapshots nothing would say which they are.
         self._connection.execute(
             sa.delete(BLOBS).where(BLOBS.c.digest.in_(sa.select(SNAPSHOTS.c.digest)))
         )
@@ -278,6 +280,7 @@ class EventStore:
                 if not _size(path):
                     path.chmod(OWN)
             else:
+                # O_EXCL: of two who create at once one is refused, and a link is not followed.
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWN))
         except OSError as error:
             raise self._refused(error.strerror or str(error)) from error
@@ -383,6 +386,7 @@ class EventStore:
                     self._commit(connection)
             except (sa.exc.DBAPIError, sqlite3.Error) as error:
                 self.close()  # what was begun is rolled back
+                # An error with a password in its text must not be shown as the cause.
                 cause = error if str(error) == self._place.without_secrets(str(error)) else None
                 raise self._typed(error) from cause
             except sa.exc.ArgumentError as error:
@@ -400,6 +404,7 @@ class EventStore:
                     f"{self.shown} is damaged: {error}", "go back to a copy", SALVAGE
                 ) from error
             except BaseException:
+                # Closing rolls back: no transaction outlives its call.
                 self.close()
                 raise
 
@@ -415,6 +420,7 @@ class EventStore:
             except (sa.exc.DBAPIError, sqlite3.Error) as error:
                 if not _is_busy(error):
                     raise
+                # PostgreSQL takes no statement after an error before a rollback.
                 if made and self._is_url:
                     made[0].rollback()
                 return False
@@ -522,6 +528,8 @@ class EventStore:
         def connect() -> sqlite3.Connection:
             with _CONNECTING:
                 self._look()
+                # rw: a file that was removed is not made anew, empty. SQLite itself waits for no
+                # lock, as `Turns` does that; and Python's module begins no transaction unasked.
                 connection = sqlite3.connect(
                     f"file:{quote(str(path))}?mode=rw",
                     uri=True,
@@ -547,6 +555,7 @@ class EventStore:
         found = _identity(path)
         if any(each._connected_to == found for each in list(_STORES)):
             return
+        # Immutable: SQLite takes no lock, and leaves journals alone.
         look = f"file:{quote(str(path))}?mode=ro&immutable=1"
         try:
             with closing(sqlite3.connect(look, uri=True)) as connection:

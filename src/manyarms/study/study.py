@@ -201,6 +201,7 @@ class Study:
                         "by": now,
                     },
                 )
+            # Under the lock no result can come in between: the choice rests on the whole log.
             call.learn()
             ids, forecasts = call.asked(n, ledger)
             # Up to where the model had learned when it chose: others need not decide that again.
@@ -291,9 +292,11 @@ class Study:
             names = ledger.names(positions)
             told = as_told(values, failed, len(names))
             deviations = as_noise(noise, len(names))
+            # Before check_once, which would refuse a repeated call as a second value.
             if token is not None and _is_known(call.replay, _name(token, "token"), positions, told):
                 return
             ledger.check_once(positions, told)
+            # Entries that were not given are left out: such an event stays as it always was.
             marked = {} if token is None else {"token": token}
             exact = {} if noise is None else {"noise": deviations}
             call.append(
@@ -499,6 +502,7 @@ class Study:
         """The log from its first entry, read and checked anew; StudyDamagedError where it is not
         whole."""
         with self._replica.reading() as transaction:
+            # Read whole: the iterator needs no transaction any more.
             return iter(transaction.since(START))
 
     def tables(self) -> dict[str, bytes]:

@@ -52,6 +52,7 @@ class PlaceInLine:
             self._fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
             return
+        # Two may come in the same microsecond: one of them stands behind the other.
         while not self._locked(self._byte, 1):
             self._byte += 1
 
