@@ -590,3 +590,14 @@ def test_predicting_a_larger_object_is_refused_and_a_smaller_one_is_not():
     )
     assert Jaccard().encoder.show(Jaccard().encode([{1, 2}, {1}])[1]) == "a set of 1 elements"
     assert repr(OnObjects(overlap)) == "OnObjects(overlap)"
+
+
+def test_edges_may_be_small_integers():
+    kernel = ma.kernels.WeisfeilerLehman()
+    labels = ["a", "b", "c"] * 100
+    small = [(labels, np.array([(0, 1), (25, 99)], dtype=np.uint8)) for _ in range(3)]
+    wide = [(labels, [(0, 1), (25, 99)]) for _ in range(3)]
+    rows = [kernel.encoder.encode(graphs) for graphs in (small, wide)]
+    np.testing.assert_array_equal(rows[0], rows[1])
+    with pytest.raises(ArmsError, match="edges must be pairs"):
+        kernel.encoder.encode([(["a"], np.array([(0, 1)], dtype=np.uint8))])

@@ -114,13 +114,13 @@ def _union(objects: Sequence[Any]) -> tuple[Indices, AnyArray, Indices]:
                 f"a graph is its labels and its edges, pairs of nodes; got {shortened(each)} at {i}"
             ) from error
         pairwise = ends.ndim == 2 and ends.shape[1] == 2 and ends.dtype.kind in "iu"
-        inside = pairwise and ends.min(initial=0) >= 0 and ends.max(initial=-1) < len(names)
+        inside = pairwise and (not ends.size or (ends.min() >= 0 and ends.max() < len(names)))
         if not inside:
             raise ArmsError(
                 f"edges must be pairs of nodes from 0 to {len(names) - 1}, got "
                 f"{shortened(pairs)} at {i}"
             )
-        edges.append(ends + len(labels))  # nodes are numbered through all graphs
+        edges.append(ends.astype(np.intp) + len(labels))  # nodes are numbered through all graphs
         labels += [number(name) for name in names]
     joined = np.concatenate(edges).astype(np.intp)
     return sizes, np.array(labels, dtype=np.uint64), np.concatenate([joined, joined[:, ::-1]])
