@@ -48,7 +48,7 @@ figures: $(READY)  ## the pictures in docs/
 experiments: $(READY)  ## every system on one runner: docs/experiments (hours)
 	$(BIN)/python benchmarks/experiments.py starvation coverage everything tails growth thompson words --jobs 2
 
-soak: $(READY)  ## what must never happen to a study, thousands of times: docs/reliability.md (about an hour)
+soak: $(READY)  ## what must never happen to a study, thousands of times: docs/reliability.md (two hours)
 	cd tests && for what in \
 	    "kills --kills 10000 --where disk" "kills --kills 1000 --where postgresql" \
 	    "interrupts --interrupts 2000 --processes 40" "interrupts --interrupts 200 --processes 8 --where postgresql" \
