@@ -12,7 +12,6 @@ from manyarms.errors import KernelError, shortened
 from manyarms.numbers import real, store
 from manyarms.typing import AnyArray, Array
 
-
 HALF_ULP = 2.0**-24
 """Of float32: what rounding changes a number by, relative to it."""
 

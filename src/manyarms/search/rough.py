@@ -33,6 +33,11 @@ ROUNDS = 4
 """Products with V that turn random columns towards its largest eigenvectors."""
 FIRM = 0.1
 """Eigenvalues of QᵀMQ, which are at most 1, below which a direction says too little to be used."""
+FINE = 0.2
+"""Errors of means that a rough pass may have, in prior standard deviations: more would leave too
+many arms that may be best."""
+TRIED = 16
+"""Rows of W whose kernel with all of them says how far off a rough one is."""
 ROWS = 512
 """Arms to a chunk, and COLUMNS of W: kernels of them stay in a shared cache."""
 COLUMNS = 512
@@ -57,6 +62,15 @@ def directions(belief: Frozen) -> Array:
     values, E = np.linalg.eigh(Q.T @ MQ)
     firm = values > FIRM
     return belief.L.solve_transposed(MQ @ (E[:, firm] / np.sqrt(values[firm])))
+
+
+def is_fine_enough(belief: Frozen) -> bool:
+    """Whether the means of a rough pass are right within a small part of a prior standard
+    deviation, as far as the rows of W tell: ‖α‖₁ is huge where L is nearly singular."""
+    alpha = belief.L.solve_transposed(belief.w)
+    _, error = belief.kernel.rough(belief.W[:TRIED])(belief.W)
+    wrong = (error + 4 * belief.m * EPS * belief.kappa2) * float(np.abs(alpha).sum())
+    return bool(wrong <= FINE * np.sqrt(belief.kappa2))
 
 
 def rough_scores(arms: Arms, belief: Frozen) -> RoughScores:
