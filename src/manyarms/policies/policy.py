@@ -440,14 +440,16 @@ class Policy:
             Numbers of arms.
         """
         self._check_table()
-        kept = self._scores.current()[0].copy()
+        means, error = self._scores.means()
+        kept = means.copy()
         barred = as_excluded(exclude, self.n_arms)
         if barred is not None:
             kept[barred] = -np.inf
         k = min(k, int(np.isfinite(kept).sum()))
         least = np.partition(kept, -k)[-k]
-        # Means that are kept are right but for rounding: those near the last one decide exactly.
-        some = np.flatnonzero(kept >= least - TIE * np.abs(kept[kept >= least]).max())
+        # Means that are kept are nearly right: those near the last one decide exactly.
+        margin = 2 * error + TIE * np.abs(kept[kept >= least]).max()
+        some = np.flatnonzero(kept >= least - margin)
         mean, _ = self._scores.moments(some)
         # Stable: of equal means the lowest number comes first.
         return np.asarray(some[np.argsort(-mean, kind="stable")[:k]])
