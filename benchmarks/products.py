@@ -51,9 +51,7 @@ class Function:
             _joint(rng, j < 2 * SPACED, j + 1 < 2 * SPACED, bool(triple))
             for j in range(FACTORS - 1)
         ]
-        self.triple = [
-            _centred(rng.standard_normal((LEVELS,) * 3)) for _ in range(FACTORS - 2)
-        ]
+        self.triple = [_centred(rng.standard_normal((LEVELS,) * 3)) for _ in range(FACTORS - 2)]
         for tables, share in ((self.single, single), (self.pair, pair), (self.triple, triple)):
             # Centred tables of different factors are uncorrelated: their variances add up.
             scale = np.sqrt(share / sum(float(np.mean(table**2)) for table in tables))
