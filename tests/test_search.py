@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from problems import read_only
 
 import manyarms as ma
-from manyarms.beliefs.base import Arms
+from manyarms.beliefs.base import Arms, Batch
 from manyarms.errors import MemoryBudgetError, ParameterError
 from manyarms.kernels import RBF, Linear, Matern
-from manyarms.search.lazy import Level
+from manyarms.search.lazy import Lazy, Level
 from manyarms.search.scores import Upper, best_of
 from manyarms.search.table import Store, Table
 from manyarms.search.work import Stats
@@ -116,6 +116,35 @@ def test_long_batches_are_the_same_at_once_and_one_by_one(case):
             assert policy.choose(40, pending=waiting, exclude=barred).tolist() == expected
             fewer = policy.choose(3, pending=waiting[:1], exclude=barred)
             assert fewer.tolist() == made[0].choose(3, pending=waiting[:1], exclude=barred).tolist()
+
+
+@pytest.mark.parametrize("tuning", [DENSE, LAZY, DEEP], ids=["dense", "lazy", "deep"])
+def test_the_nearly_best_arms_have_the_values_of_full_scoring(tuning):
+    X, f, _ = problem(200, 2, RBF(0.2), 3, duplicates=100)
+    diag = np.ones(200)
+    policy = ma.BKB(X, RBF(0.2), seed=1)
+    lazy = Lazy(policy.belief, Arms(X, diag), np.inf, tuning, Stats())
+    upper = Upper(2.0)
+    several = 0
+    for step in range(40):
+        row = [step % 5 if step % 3 else lazy.arg_max(upper, None)]
+        batch = Batch(X[row], diag[row], f[row], np.ones(1), np.array(row), 1)
+        lazy = lazy.after(lazy.belief.observed(batch))
+        values, tolerance = upper(*_mean_and_deviation(lazy.belief, X, diag))
+        numbers, near, ties = lazy.nearly_best(upper, None)
+        np.testing.assert_allclose(near, values[numbers], rtol=1e-12)
+        np.testing.assert_allclose(ties, tolerance[numbers], rtol=1e-12)
+        assert (np.diff(numbers) > 0).all()
+        best = values.argmax()
+        assert set(np.flatnonzero(values >= values[best] - tolerance[best])) <= set(numbers)
+        assert lazy.arg_max(upper, None) == best_of(values, tolerance)
+        several += len(numbers) > 1
+    assert several > 5
+
+
+def _mean_and_deviation(belief, X, diag):
+    mean, variance = belief.moments(X, diag)
+    return mean, np.sqrt(variance)
 
 
 @pytest.mark.parametrize("tuning", [DENSE, LAZY], ids=["dense", "lazy"])

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy
 
 from manyarms.campaign.campaign import Campaign, table_of
 from manyarms.campaign.certificate import LEVEL, Certificate, TrackRecord, accuracy, promise
@@ -322,4 +322,4 @@ def _candidates(campaign: Campaign, positions: Sequence[int], level: float) -> l
 
 def _quantile(level: float) -> float:
     level = real(level, "level", "a probability between 0 and 1", above=0, below=1)
-    return float(scipy.special.ndtri(0.5 + level / 2))
+    return NormalDist().inv_cdf(0.5 + level / 2)

@@ -1,6 +1,5 @@
 """What is known: status, top, history, predict."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -71,22 +70,13 @@ def status(
     """Say how a study stands.
 
     The best candidate as measured and as recommended, how much better another one may be (the
-    certificate), the size of the model, the time that a suggestion takes, and who is trying what.
+    certificate), the size of the model, and who is trying what.
 
     [bold]Example:[/bold]
       manyarms status lab.db --tolerance 2
     """
-    start = time.perf_counter()
     with opened(study) as known:
-        policy = known.policy
-        learned = time.perf_counter()
-        policy.choose()  # pure: nothing is asked for
-        seconds = {"open and learn": learned - start, "suggestion": time.perf_counter() - learned}
-        data: dict[str, Any] = {
-            "study": place(study),
-            **state_of(known, level, tolerance),
-            "seconds": seconds,
-        }
+        data: dict[str, Any] = {"study": place(study), **state_of(known, level, tolerance)}
         pool: Any = known.pool
         what = extent(pool)
     lines = [
@@ -101,13 +91,12 @@ def status(
             *best_lines(data["best"], level),
             *(f"  {name}: {shown(value)}" for name, value in data["best"]["columns"].items()),
             "",
-            data["certificate"]["text"],
+            data["certificate"]["statement"],
             "",
             f"Model: {count(model['inducing'], 'inducing candidate')}, "
             f"{shown(model['effective_dimension'])} effective "
-            f"dimensions, noise {shown(model['noise'])}; a suggestion takes "
-            f"{seconds['suggestion']:.2g} s, "
-            f"the snapshot {model['snapshot_bytes']:,} bytes",
+            f"dimensions, noise {shown(model['noise'])}; the snapshot has "
+            f"{model['snapshot_bytes']:,} bytes",
         ]
     else:
         lines.append("No values yet: manyarms suggest, then manyarms tell.")
@@ -126,12 +115,11 @@ def status(
 
 def state_of(study: Study, level: float, tolerance: float | None) -> dict[str, Any]:
     """What `status` and `report` say of a study."""
-    history = study.history
     data: dict[str, Any] = {
         "direction": study.direction,
         "candidates": len(study.pool),
-        "results": len(history),
-        "failed": sum(trial.failed for trial in history),
+        "results": study.n_results,
+        "failed": study.n_failed,
         "best": None,
         "certificate": None,
         "model": None,
@@ -151,6 +139,7 @@ def state_of(study: Study, level: float, tolerance: float | None) -> dict[str, A
         **asdict(certificate),
         "reached": certificate.reached,
         "text": str(certificate),
+        "statement": certificate.statement,
     }
     # The exact posterior has no inducing set: every arm observed counts.
     inducing = getattr(policy, "inducing", None)

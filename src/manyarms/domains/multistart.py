@@ -13,6 +13,7 @@ import scipy
 from manyarms.domains.box import Box
 from manyarms.domains.score import Score
 from manyarms.numbers import whole
+from manyarms.signals import load
 from manyarms.typing import Array
 
 INCUMBENTS = 8
@@ -120,6 +121,7 @@ class MultiStart:
             return -float(values.sum()) / scale, -gradients[:, :a].ravel() / scale
 
         options = {"maxiter": self.steps, "maxfun": 2 * self.steps, "ftol": CLIMB_GAIN}
+        load("scipy.optimize")
         found = scipy.optimize.minimize(
             loss,
             X[:, :a].ravel(),

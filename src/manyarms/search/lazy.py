@@ -113,10 +113,13 @@ class Lazy:
 
     def supposing(self, positions: Indices) -> "Lazy":
         """If these arms were pulled once more each. What is real is shared with this value."""
+        rows = self.arms.rows[positions].astype(np.float64, copy=False)
+        return self.after_supposed(self.belief.supposing(rows, self.arms.diag[positions]))
+
+    def after_supposed(self, step: Step) -> "Lazy":
+        """At the belief after a step of pulls that are only supposed, of any rows."""
         if self._dense or not self.levels:
             self._brought(0)
-        rows = self.arms.rows[positions].astype(np.float64, copy=False)
-        step = self.belief.supposing(rows, self.arms.diag[positions])
         made = copy(self)
         made.belief = step.after  # type: ignore[assignment]
         made.supposed = (*self.supposed, step)
@@ -143,6 +146,23 @@ class Lazy:
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         """The arm of largest value."""
+        level, some = self._contenders(acquisition, barred)
+        best = 0
+        if len(some) > 1:
+            best = best_of(*self._scored(level.table, some, acquisition))
+        return level.arm(int(some[best]))
+
+    def nearly_best(
+        self, acquisition: Acquisition, barred: Mask | None
+    ) -> tuple[Indices, Array, Array]:
+        """Every arm that may be the best, or tie with it: numbers that ascend, values, and by how
+        much each value may tie. At least one arm must not be barred."""
+        level, some = self._contenders(acquisition, barred)
+        numbers = some if level.numbers is None else level.numbers[some]
+        return numbers, *self._scored(level.table, some, acquisition)
+
+    def _contenders(self, acquisition: Acquisition, barred: Mask | None) -> tuple[Level, Indices]:
+        """A level, and the positions in it of the arms that may be best, in ascending order."""
         # A long batch has lists even where arms are few: they hold as long as it lasts.
         many = len(self.arms.rows) > 2 * self.tuning.shortlist and len(self.supposed) > FOLLOWED
         if not isinstance(acquisition, Upper) or (self._dense and not many):
@@ -152,7 +172,7 @@ class Lazy:
                 table = Table.at(table.store, table.belief, table.belief.m)
                 self.levels[:] = [Level(None, table, self.now)]
                 some = table.may_be_best(acquisition, barred)
-            return table.best_of(some, acquisition)
+            return self.levels[0], some
         return self._by_lists(acquisition, barred)
 
     # Tables
@@ -202,8 +222,8 @@ class Lazy:
 
     # Lists
 
-    def _by_lists(self, acquisition: Upper, barred: Mask | None) -> int:
-        """The arm of largest upper bound."""
+    def _by_lists(self, acquisition: Upper, barred: Mask | None) -> tuple[Level, Indices]:
+        """The arms whose upper bound may be the largest."""
         if not self.levels:
             self._brought(0)
         depth = self._first_broken(acquisition.beta, barred)
@@ -220,7 +240,7 @@ class Lazy:
             some = table.may_be_best(acquisition, last.shut(barred))
             depth = self._first_above(_least(table, some, acquisition))
             if depth is None:
-                return last.arm(table.best_of(some, acquisition))
+                return last, some
             above = self.levels[depth - 1]
             if above.at == self.now:
                 # It is of now, and still leaves out too much: because of what is supposed, or of
@@ -337,19 +357,21 @@ class Lazy:
         best = int(np.argmax(values))
         return float(values[best] - 8 * tolerance[best])
 
-    def _scored(self, table: Table, some: Indices, acquisition: Upper) -> tuple[Array, Array]:
+    def _scored(self, table: Table, some: Indices, acquisition: Acquisition) -> tuple[Array, Array]:
         """Values of now of arms at some positions of a table of then, and by how much they may
         tie."""
         arms = table.store.arms
         mean, variance = self.belief.moments(arms.rows[some], arms.diag[some])
         return acquisition(mean, np.sqrt(variance))
 
-    def _by_bounds(self, depth: int, acquisition: Upper, barred: Mask | None) -> int:
-        """The best arm of a level, by scoring every arm whose bound is above the score of some."""
+    def _by_bounds(
+        self, depth: int, acquisition: Upper, barred: Mask | None
+    ) -> tuple[Level, Indices]:
+        """Every arm of a level whose bound is above the score of some."""
         level, bound, least = self._bounded(depth, acquisition, barred)
         some = np.flatnonzero(bound >= least)
         self.stats.count("arms scored by bounds", len(some))
-        return level.arm(int(some[best_of(*self._scored(level.table, some, acquisition))]))
+        return level, some
 
     def _list_for_batch(self, depth: int, acquisition: Upper, barred: Mask | None) -> bool:
         """Make a list that serves the rest of a batch, below a level: while pulls are only

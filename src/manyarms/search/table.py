@@ -27,7 +27,7 @@ from scipy.linalg import blas
 
 from manyarms.beliefs.base import Arms, Step
 from manyarms.beliefs.frozen import Frozen
-from manyarms.search.scores import Acquisition, Upper, best_of
+from manyarms.search.scores import Acquisition, Upper
 from manyarms.search.work import in_parallel
 from manyarms.sketch.linalg import EPS, solver, squares
 from manyarms.typing import Array, Indices, Mask
@@ -342,14 +342,6 @@ class Table:
         low = np.minimum(highest, lowest)
         best = int(np.argmax(low))
         return np.asarray(positions[np.maximum(highest, lowest) >= low[best] - 4 * tolerance[best]])
-
-    def best_of(self, some: Indices, acquisition: Acquisition) -> int:
-        """The best of the arms at these positions, scored where there are several."""
-        if len(some) == 1:
-            return int(some[0])
-        arms = self.store.arms
-        mean, variance = self.belief.moments(arms.rows[some], arms.diag[some])
-        return int(some[best_of(*acquisition(mean, np.sqrt(variance)))])
 
     def embedded(self) -> Iterator[tuple[slice, Array, Array]]:
         """Positions, z (m, k) and r (k,) of all arms, some at a time."""
