@@ -9,7 +9,12 @@ import numpy as np
 
 from manyarms.errors import KernelError, shortened
 from manyarms.numbers import real, store
-from manyarms.typing import Array
+from manyarms.typing import AnyArray, Array
+
+HALF_ULP = float(np.finfo(np.float32).epsneg)
+"""2⁻²⁴, the relative error of a number rounded to float32."""
+SUBNORMAL = float(np.finfo(np.float32).smallest_subnormal)
+"""What is added to it: numbers near zero have an absolute error."""
 
 
 class Kernel(ABC):
@@ -25,6 +30,16 @@ class Kernel(ABC):
     @abstractmethod
     def diag(self, X: Array) -> Array:
         """k(x, x) for every row x of X (n, d), shape (n,)."""
+
+    def rough(self, X: Array, Y: Array) -> tuple[AnyArray, float]:
+        """k(x, y) in float32, (n, m), and a bound on how far an entry is from the true one."""
+        K = self(X, Y)
+        return K.astype(np.float32), HALF_ULP * float(np.abs(K).max(initial=0.0)) + SUBNORMAL
+
+    def size(self, X: Array, Y: Array) -> float:
+        """A bound on |k(x, y)|: √(k(x, x) k(y, y)) of the largest ones."""
+        largest = self.diag(X).max(initial=0.0) * self.diag(Y).max(initial=0.0)
+        return float(np.sqrt(largest))
 
     @property
     def differentiable(self) -> bool:
@@ -92,6 +107,13 @@ class Scaled(Kernel):
     def diag(self, X: Array) -> Array:
         return self.constant * self.kernel.diag(X)
 
+    def rough(self, X: Array, Y: Array) -> tuple[AnyArray, float]:
+        K, error = self.kernel.rough(X, Y)
+        K *= np.float32(self.constant)
+        # The constant is rounded, and so is the product.
+        rounding = 3 * HALF_ULP * self.kernel.size(X, Y) + error
+        return K, self.constant * rounding + SUBNORMAL
+
     @property
     def differentiable(self) -> bool:
         return self.kernel.differentiable
@@ -125,6 +147,14 @@ class Sum(Kernel):
     def diag(self, X: Array) -> Array:
         return self.first.diag(X) + self.second.diag(X)
 
+    def rough(self, X: Array, Y: Array) -> tuple[AnyArray, float]:
+        K, error = self.first.rough(X, Y)
+        more, another = self.second.rough(X, Y)
+        K += more
+        errors = error + another
+        size = self.first.size(X, Y) + self.second.size(X, Y)
+        return K, errors + HALF_ULP * (size + errors)
+
     @property
     def differentiable(self) -> bool:
         return self.first.differentiable and self.second.differentiable
@@ -154,6 +184,15 @@ class Product(Kernel):
 
     def diag(self, X: Array) -> Array:
         return self.first.diag(X) * self.second.diag(X)
+
+    def rough(self, X: Array, Y: Array) -> tuple[AnyArray, float]:
+        K, error = self.first.rough(X, Y)
+        factor, another = self.second.rough(X, Y)
+        K *= factor
+        first = self.first.size(X, Y)
+        second = self.second.size(X, Y)
+        errors = error * second + another * first + error * another
+        return K, errors + HALF_ULP * (first * second + errors) + SUBNORMAL
 
     @property
     def differentiable(self) -> bool:

@@ -11,7 +11,7 @@ from manyarms.kernels.base import Kernel, check_kernels
 from manyarms.kernels.discrete import BITS, unpack
 from manyarms.kernels.distances import as_blocks
 from manyarms.numbers import whole
-from manyarms.typing import Array
+from manyarms.typing import AnyArray, Array
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,11 @@ class On(Kernel):
     def diag(self, X: Array) -> Array:
         self._check(X)
         return self.kernel.diag(np.asarray(X)[:, self.start : self.stop])
+
+    def rough(self, X: Array, Y: Array) -> tuple[AnyArray, float]:
+        X, Y = as_blocks(X, Y)
+        self._check(Y)
+        return self.kernel.rough(X[:, self.start : self.stop], Y[:, self.start : self.stop])
 
     @property
     def differentiable(self) -> bool:

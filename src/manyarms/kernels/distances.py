@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from manyarms.errors import KernelError
-from manyarms.typing import Array, ArrayLike
+from manyarms.typing import AnyArray, Array, ArrayLike
 
 BLOCK_PAIRS = 1 << 16
 """Pairs computed at a time: 512 KiB of float64, so that a block's passes stay in cache."""
@@ -116,6 +116,33 @@ def few_squared_distances(X: Array, Y: Array, lengthscale: Array) -> Array:
     if not D.max(initial=0.0) <= LARGEST_COORDINATE**2:  # Matérn takes five times as much
         raise _overflow(lengthscale)
     return D.T
+
+
+def rough_squared_distances(X: Array, Y: Array, lengthscale: Array) -> tuple[AnyArray, float]:
+    """‖(x − y)/ℓ‖² in float32, (n, m), and a bound on how far they are off: not finite where the
+    rows are too large.
+
+    With ε = 2⁻²⁴, a sum of d + 2 products of rounded numbers is off by (d + 2)ε + 2ε of the sum of
+    their sizes, which is at most (‖x‖ + ‖y‖)², up to terms in ε².
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        centre = Y.mean(axis=0)
+        left = _augmented((X - centre) / lengthscale, -2.0)
+        right = _augmented((Y - centre) / lengthscale, 1.0)
+        right[:, -2:] = right[:, :-3:-1]  # (−2x, ‖x‖², 1) times (y, 1, ‖y‖²)
+        D = left @ right.T
+        np.abs(D, out=D)  # what is below 0 by rounding is no further off above it
+        size = float(np.sqrt(left[:, -2].max(initial=0.0)) + np.sqrt(right[:, -1].max(initial=0.0)))
+        return D, (X.shape[1] + 6) * 2.0**-24 * size**2
+
+
+def _augmented(X: Array, factor: float) -> AnyArray:
+    """Rows (factor·x, ‖x‖², 1) in float32."""
+    rows = np.empty((len(X), X.shape[1] + 2), dtype=np.float32)
+    np.multiply(X, factor, out=rows[:, :-2], casting="same_kind")
+    rows[:, -2] = np.einsum("ij,ij->i", X, X)
+    rows[:, -1] = 1.0
+    return rows
 
 
 def _by_subtraction(X: Array, Y: Array, lengthscale: Array) -> Array:

@@ -5,10 +5,21 @@ from abc import abstractmethod
 import numpy as np
 
 from manyarms.errors import KernelError, shortened
-from manyarms.kernels.base import Kernel
-from manyarms.kernels.distances import FEW_ROWS, ScaledPoints, as_blocks, few_squared_distances
+from manyarms.kernels.base import HALF_ULP, Kernel
+from manyarms.kernels.distances import (
+    FEW_ROWS,
+    ScaledPoints,
+    as_blocks,
+    few_squared_distances,
+    rough_squared_distances,
+)
 from manyarms.numbers import NO_ARRAY
 from manyarms.typing import AnyArray, Array, ArrayLike
+
+ROUGHEST = 0.1
+"""Distances in float32 that may be off by more are of no use."""
+ROUNDINGS = 16
+"""Of g itself in float32, g ≤ 1: a root, a polynomial of two terms, exp within 3 ulp, a product."""
 
 
 def as_lengthscale(lengthscale: ArrayLike) -> Array:
@@ -50,6 +61,18 @@ class Stationary(Kernel):
     @abstractmethod
     def _of_squared_distance(self, D: Array) -> Array:
         """g(ρ²) elementwise; may overwrite D."""
+
+    @abstractmethod
+    def _change(self, off: float) -> float:
+        """How far g may be off where ρ² is off by so much."""
+
+    def rough(self, X: Array, Y: Array) -> tuple[AnyArray, float]:
+        X, Y = as_blocks(X, Y)
+        check_lengthscale(self, self.lengthscale, Y.shape[1])
+        D, off = rough_squared_distances(X, Y, self.lengthscale)
+        if not off < ROUGHEST:
+            return super().rough(X, Y)
+        return self._of_squared_distance(D), self._change(off) + ROUNDINGS * HALF_ULP
 
     def __call__(self, X: Array, Y: Array) -> Array:
         X, Y = as_blocks(X, Y)
@@ -101,6 +124,9 @@ class RBF(Stationary):
         D *= -0.5
         return np.exp(D, out=D)
 
+    def _change(self, off: float) -> float:
+        return off / 2  # |g′| = exp(−ρ²/2)/2
+
     def _slope(self, D: Array) -> Array:
         return -np.exp(-0.5 * D)
 
@@ -141,6 +167,12 @@ class Matern(Stationary):
         K = np.exp(np.negative(R, out=R), out=R)  # in place: a block stays in cache
         K *= polynomial
         return K
+
+    def _change(self, off: float) -> float:
+        # |g′(ρ²)| is largest at 0: 3/2 and 5/6. For ν = ½, |√a − √b| ≤ √|a − b|.
+        if self.nu == 0.5:
+            return float(np.sqrt(off))
+        return off * (1.5 if self.nu == 1.5 else 5 / 6)
 
     @property
     def differentiable(self) -> bool:
