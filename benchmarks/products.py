@@ -56,7 +56,7 @@ class Function:
             # Centred tables of different factors are uncorrelated: their variances add up.
             scale = np.sqrt(share / sum(float(np.mean(table**2)) for table in tables))
             for table in tables:
-                table *= scale
+                np.multiply(table, scale, out=table)
         self.largest = self._largest()
 
     def __call__(self, x):

@@ -308,7 +308,7 @@ def _is_sequence(value: Any) -> bool:
 
 def _is_number(level: Any) -> bool:
     """Something with a distance to others: neither a truth nor ∞, which stands for "no limit"."""
-    return isinstance(level, Real) and not isinstance(level, bool) and abs(level) < np.inf
+    return isinstance(level, Real) and not isinstance(level, bool) and abs(float(level)) < np.inf
 
 
 def _column(name: str, value: Any) -> Side:
