@@ -18,6 +18,7 @@ from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import NOTHING, Lesson, Model, Tabular
 from manyarms.campaign.trials import Learnable, Results
 from manyarms.domains.box import Box
+from manyarms.domains.policy import DomainBKB
 from manyarms.search.work import OneThread
 from manyarms.sketch.confidence import Constant
 from manyarms.typing import Array, Indices, Mask
@@ -263,6 +264,8 @@ class BoxProposer:
             drawn = self._some(rng)
         else:
             policy = self._avoiding(ledger, model)
+            if self.box.levels is not None and isinstance(policy, DomainBKB):
+                return self._next_combination(policy, pending, shut, waiting)
             drawn = policy.choose(pending=pending)
             if self.box.encode(self.box.decode(drawn))[0].tobytes() in shut | waiting:
                 others = self._some(rng)
@@ -277,6 +280,16 @@ class BoxProposer:
                 return row
             awaited = row if awaited is None and row.tobytes() not in shut else awaited
         return awaited  # a result is coming anyway, but nothing else is to be had
+
+    def _next_combination(
+        self, policy: DomainBKB, pending: Array, shut: set[bytes], waiting: set[bytes]
+    ) -> Array | None:
+        """The same of a product of levels, whose search leaves out what may not be asked for."""
+        for barred in (shut | waiting, shut):
+            if len(barred) < self.box.size:
+                rows = [np.frombuffer(row) for row in sorted(barred)]
+                return np.asarray(policy.choose(pending=pending, exclude=rows)[0])
+        return None
 
     def _some(self, rng: np.random.Generator) -> Array:
         """All rows, in a random order, of a box that has few; else some drawn from it."""

@@ -17,7 +17,8 @@ from manyarms.campaign.candidates import Points
 from manyarms.campaign.trials import CandidateId
 from manyarms.cli.app import InputError
 from manyarms.cli.output import shown
-from manyarms.domains.box import Box, Choice, Range
+from manyarms.domains.box import Box
+from manyarms.domains.columns import Choice, Levels, Range, Side
 from manyarms.errors import ArmsError, UnknownArmError
 from manyarms.study import Lease, Study
 from manyarms.typing import AnyArray, Indices
@@ -26,11 +27,12 @@ SAME = 1e-6
 """Of a range: how far a number in a file may be from the one suggested. Spreadsheets keep fifteen
 digits, some fewer."""
 NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+LEVEL = rf"(?![+-]?0\d){NUMBER}"
 
 
 def as_box(texts: Sequence[str]) -> Box:
     """The box of columns as they are typed: NAME=LOW:HIGH, with :log or :int or both behind, or
-    NAME=LEVEL,LEVEL,…."""
+    NAME=LEVEL,LEVEL,…, with :choice behind where numbers are names."""
     columns: dict[str, Any] = {}
     for text in texts:
         name, is_there, values = text.partition("=")
@@ -57,16 +59,22 @@ def _range(text: str, values: str) -> tuple[Any, ...]:
     return (*ends, "log") if "log" in marks else ends
 
 
-def _levels(text: str, values: str) -> list[str]:
-    levels = [each.strip() for each in values.split(",")]
+def _levels(text: str, values: str) -> list[Any]:
+    listed = values.strip().removesuffix(":choice")
+    is_marked = listed != values.strip()
+    levels = [each.strip() for each in listed.split(",")]
     # 1:2:3 and 1,5:2 are ranges that were mistyped, not levels.
     looks_like_a_range = re.fullmatch(r"[\d.,eE+-]*:[\d.,eE+:-]*(log|int|:)*", values.strip())
     if len(levels) < 2 or not all(levels) or looks_like_a_range:
         raise InputError(
             f"--box {text[:80]}: expected LOW:HIGH, with :log or :int behind where that is meant "
-            "and a point in numbers, or levels with commas between"
+            "and a point in numbers, or levels with commas between, with :choice behind where "
+            "numbers are names"
         )
-    return levels
+    # 007 is a name, not a number.
+    if is_marked or not all(re.fullmatch(LEVEL, level) for level in levels):
+        return list(levels)
+    return [int(level) if re.fullmatch(r"[+-]?\d+", level) else float(level) for level in levels]
 
 
 def column_types(box: Box) -> dict[str, str]:
@@ -74,9 +82,11 @@ def column_types(box: Box) -> dict[str, str]:
     return {column.name: _type(column) for column in box.columns}
 
 
-def _type(column: Range | Choice) -> str:
+def _type(column: Side) -> str:
     if isinstance(column, Choice):
         return "choice"
+    if isinstance(column, Levels):
+        return "levels, log scale" if column.log else "levels"
     kind = "integer" if column.whole else "continuous"
     return f"{kind}, log scale" if column.log else kind
 
@@ -85,7 +95,7 @@ def column_extents(box: Box) -> dict[str, str]:
     """What each column may be, in words."""
     return {
         column.name: ", ".join(map(str, column.levels))
-        if isinstance(column, Choice)
+        if not isinstance(column, Range)
         else f"{shown(column.low)} to {shown(column.high)}"
         for column in box.columns
     }
@@ -197,7 +207,7 @@ class NumberedPoints:
         return len(self.points)
 
 
-def _cell(where: str, column: Range | Choice, cell: str, decimal: str) -> Any:
+def _cell(where: str, column: Side, cell: str, decimal: str) -> Any:
     """A value of a column as it stands in a file."""
     text: Any = cell.strip()
     if isinstance(column, Choice):
@@ -208,15 +218,24 @@ def _cell(where: str, column: Range | Choice, cell: str, decimal: str) -> Any:
         plain = text.replace(",", ".") if decimal == "," else text
         if re.fullmatch(NUMBER, plain):
             number = float(plain)
-            # A spreadsheet may write 5 as 5.0.
-            text = int(number) if column.whole and number == round(number) else number
+            if isinstance(column, Levels):
+                text = _level(column, number)
+            else:
+                # A spreadsheet may write 5 as 5.0.
+                text = int(number) if column.whole and number == round(number) else number
     try:
         return column.check(text)
     except ArmsError as error:
         raise InputError(f"{where}: {error}") from None
 
 
-def _is_same(column: Range | Choice, value: Any, known: Any) -> bool:
+def _level(column: Levels, number: float) -> float:
+    """The level that a number is up to its last digits, which a file may lack; else the number."""
+    nearest = min(column.levels, key=lambda level: abs(level - number))
+    return nearest if math.isclose(nearest, number, rel_tol=SAME) else number
+
+
+def _is_same(column: Side, value: Any, known: Any) -> bool:
     if isinstance(column, Choice):
         return bool(value == known)
     # On the scale of the column, of logarithms too: SAME is a share of the range.
