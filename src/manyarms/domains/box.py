@@ -308,7 +308,8 @@ def _is_sequence(value: Any) -> bool:
 
 def _is_number(level: Any) -> bool:
     """Something with a distance to others: neither a truth nor ∞, which stands for "no limit"."""
-    return isinstance(level, Real) and not isinstance(level, bool) and abs(level) < np.inf
+    is_real = isinstance(level, Real) and not isinstance(level, bool)
+    return is_real and -np.inf < level < np.inf
 
 
 def _column(name: str, value: Any) -> Side:

@@ -28,6 +28,8 @@ WORK = 4e8
 """Multiplications in a round of all starts together, n·m² for n rows and m inducing ones: with
 twelve factors of ten levels there are fewer starts from m = 450 on. Pairs of factors are tried
 within the same limit."""
+WIDENED = 16
+"""Of the best rows, those around which more are looked for."""
 BLOCK = 1 << 22
 """Numbers k(x, w) that are held at once: 32 MB."""
 
@@ -93,6 +95,24 @@ class Sweeps:
         near = np.where(anew, box.sample(len(near), rng), near)
         others = [_top(score, rows, n // 4) for rows in (far, near)]
         return np.unique(np.vstack([good, *others]), axis=0)
+
+
+def leading(score: Score, box: Box, X: Array, k: int) -> Array:
+    """The k rows of largest u that a search from the rows X (n, d) finds, largest first: of a
+    product of levels, all that differ from one of the best in one factor are looked at."""
+    whole = box.grid(WHOLE)
+    if whole is not None:
+        return _top(score, whole, k)
+    codes = _codes(box)
+    every = np.arange(len(codes.factors))
+    best = _top(score, np.unique(X, axis=0), k)
+    for _ in range(ROUNDS):
+        beside = codes.changed(best[:WIDENED], every).reshape(-1, box.dimension)
+        found = _top(score, np.unique(np.vstack([best, beside]), axis=0), k)
+        if np.array_equal(found, best):
+            break
+        best = found
+    return best
 
 
 @dataclass(frozen=True)
