@@ -50,7 +50,7 @@ class Function:
             weight * _main(rng, is_numeric, RIPPLE if triple else 0.0)
             for weight, is_numeric in zip(weights, are_numbers, strict=True)
         ]
-        self.pair = [_joint(rng, *are_numbers[j : j + 2], bool(triple)) for j in range(n - 1)]
+        self.pair = [_joint(rng, are_numbers[j : j + 2], bool(triple)) for j in range(n - 1)]
         self.triple = [_centred(rng.standard_normal((LEVELS,) * 3)) for _ in range(n - 2)]
         for tables, share in ((self.single, single), (self.pair, pair), (self.triple, triple)):
             # Centred tables of different factors are uncorrelated: their variances add up.
@@ -84,11 +84,11 @@ def _main(rng, is_numeric, ripple):
     return _standardised(table)
 
 
-def _joint(rng, first, second, is_rough):
+def _joint(rng, are_numbers, is_rough):
     """Effects of a pair of factors beyond those of each."""
     if is_rough:
         return _centred(rng.standard_normal((LEVELS, LEVELS)))
-    sides = [_curve(rng) if smooth else rng.standard_normal(LEVELS) for smooth in (first, second)]
+    sides = [_curve(rng) if smooth else rng.standard_normal(LEVELS) for smooth in are_numbers]
     return _centred(np.multiply.outer(*sides))
 
 
@@ -207,7 +207,7 @@ EVERY = 10
 
 def missed(name, seed):
     """Over a product of 10⁵ combinations: at every tenth result, by how much the search misses the largest u of all, in
-    standard deviations of f; 0 where it is found."""
+    the units of the model's rewards, of which the better half has root mean square 1; 0 where it is found."""
     import manyarms as ma  # noqa: PLC0415
 
     columns = {column: COLUMNS[column] for column in FEW}
