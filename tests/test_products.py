@@ -9,7 +9,7 @@ import pytest
 import manyarms as ma
 from manyarms.domains import Box, DomainBKB, Sweeps
 from manyarms.domains.box import MOST_LEVELS
-from manyarms.domains.columns import Choice, Levels
+from manyarms.domains.columns import Choice, NumericLevels
 from manyarms.domains.sweeps import WHOLE
 from manyarms.errors import ArmsError, ParameterError, StateError
 from manyarms.kernels import Hamming, Matern, On
@@ -200,6 +200,35 @@ def test_few_combinations_are_all_scored():
     np.testing.assert_array_equal(policy.choose()[0], best)
 
 
+def test_the_regret_over_a_product_of_an_additive_function():
+    """Of d factors: at most d·2β̃σ̃ at every step (docs/theory.md), though the search is a local one."""
+    d, n, noise = 4, 9, 0.05
+    rng = np.random.default_rng(0)
+    effects = rng.uniform(-0.3, 0.3, (d, n))
+    box = Box(**{f"x{j}": list("abcdefghi") for j in range(d)})
+    assert box.size > WHOLE
+    # K is the Kronecker product of d matrices K₁: ‖f‖² = fᵀK⁻¹f, one axis after the other.
+    K1 = np.exp(-0.5 * (1 - np.eye(n)))
+    f = sum(np.expand_dims(effects[j], [axis for axis in range(d) if axis != j]) for j in range(d))
+    solved = f
+    for axis in range(d):
+        solved = np.moveaxis(np.tensordot(np.linalg.inv(K1), solved, (1, axis)), 0, axis)
+    norm = float(np.sqrt((f * solved).sum()))
+    policy = DomainBKB(
+        box,
+        Hamming(2.0),
+        regularization=noise**2,
+        confidence=ma.Certified(norm=norm, noise=noise, delta=0.1),
+        seed=0,
+    )
+    for _ in range(80):
+        (row,) = policy.choose()
+        at = tuple(row.astype(int))
+        variance = policy.predict(row[None]).std[0] ** 2 / policy.regularization
+        assert f.max() - f[at] <= 2 * d * policy.beta * np.sqrt(variance)
+        policy.observe(row[None], f[at] + noise * rng.standard_normal())
+
+
 @pytest.mark.parametrize("options", [{"raw": 0}, {"starts": 0}, {"starts": 1.5}])
 def test_sweeps_that_make_no_sense(options):
     with pytest.raises(ParameterError):
@@ -348,7 +377,7 @@ def test_numbers_that_an_earlier_version_stored_as_names_stay_names():
         {"name": "y", "numbers": [0, 0.5, 1]},
     ]
     assert read_box(json.loads(json.dumps(columns))).columns == box.columns
-    assert all(isinstance(column, Levels) for column in box.columns)
+    assert all(isinstance(column, NumericLevels) for column in box.columns)
 
 
 def test_a_score_without_barred_rows_is_the_same():

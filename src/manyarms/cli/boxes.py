@@ -18,7 +18,7 @@ from manyarms.campaign.trials import CandidateId
 from manyarms.cli.app import InputError
 from manyarms.cli.output import shown
 from manyarms.domains.box import Box
-from manyarms.domains.columns import Choice, Levels, Range, Side
+from manyarms.domains.columns import Choice, NumericLevels, Range, Side
 from manyarms.errors import ArmsError, UnknownArmError
 from manyarms.study import Lease, Study
 from manyarms.typing import AnyArray, Indices
@@ -85,7 +85,7 @@ def column_types(box: Box) -> dict[str, str]:
 def _type(column: Side) -> str:
     if isinstance(column, Choice):
         return "choice"
-    if isinstance(column, Levels):
+    if isinstance(column, NumericLevels):
         return "levels, log scale" if column.log else "levels"
     kind = "integer" if column.whole else "continuous"
     return f"{kind}, log scale" if column.log else kind
@@ -230,7 +230,7 @@ def _cell(where: str, column: Side, cell: str, decimal: str) -> Any:
         plain = text.replace(",", ".") if decimal == "," else text
         if re.fullmatch(NUMBER, plain):
             number = float(plain)
-            if isinstance(column, Levels):
+            if isinstance(column, NumericLevels):
                 text = _level(column, number)
             else:
                 # A spreadsheet may write 5 as 5.0.
@@ -241,7 +241,7 @@ def _cell(where: str, column: Side, cell: str, decimal: str) -> Any:
         raise InputError(f"{where}: {error}") from None
 
 
-def _level(column: Levels, number: float) -> float:
+def _level(column: NumericLevels, number: float) -> float:
     """The level that a number is up to its last digits, which a file may lack; else the number."""
     nearest = min(column.levels, key=lambda level: abs(level - number))
     return nearest if math.isclose(nearest, number, rel_tol=SAME) else number

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from manyarms.arms.array import as_rows
-from manyarms.domains.columns import CODE_TOLERANCE, Choice, Levels, Range, Side
+from manyarms.domains.columns import CODE_TOLERANCE, Choice, NumericLevels, Range, Side
 from manyarms.errors import ArmsError, ParameterError, shortened
 from manyarms.numbers import MOST_AT_ONCE, is_whole, items_of, real, whole
 from manyarms.pool.columns import Feature
@@ -315,7 +315,7 @@ def _is_number(level: Any) -> bool:
 def _column(name: str, value: Any) -> Side:
     if isinstance(value, list):
         are_numbers = all(map(_is_number, value))
-        return Levels.of(name, value) if are_numbers else Choice(name, tuple(value))
+        return NumericLevels.of(name, value) if are_numbers else Choice(name, tuple(value))
     if (
         not isinstance(value, tuple)
         or len(value) not in (2, 3)
@@ -356,7 +356,7 @@ def _ranges(bounds: ArrayLike) -> list[Side]:
 def _feature(i: int, column: Side) -> Feature:
     if isinstance(column, Choice):
         return Feature(column.name, "categorical", i, i + 1, "categorical", levels=column.levels)
-    if isinstance(column, Levels):
+    if isinstance(column, NumericLevels):
         ends = min(column.levels), max(column.levels)
         are_whole = all(isinstance(level, int) for level in column.levels)
     else:
