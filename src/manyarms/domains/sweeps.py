@@ -29,9 +29,9 @@ WORK = 4e8
 twelve factors of ten levels there are fewer starts from m = 450 on. Pairs of factors are tried
 within the same limit."""
 WIDENED = 16
-"""Of the best rows, those around which more are looked for."""
+"""Of the best rows, those around which more are looked for, at most."""
 BLOCK = 1 << 22
-"""Numbers k(x, w) that are held at once: 32 MB."""
+"""Numbers that are held at once, of rows or of k(x, w): 32 MB."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,10 @@ class Sweeps:
         best = int(np.argmax(values))
         x = X[[best]]
         value = values[best]
+        m = max(1, len(score.belief.W))
+        most = min(WORK / m**2, BLOCK / box.dimension)
         for _ in range(ROUNDS):
-            pairs = _pairs(codes, x[0], WORK / max(1, len(score.belief.W)) ** 2)
+            pairs = _pairs(codes, x[0], most)
             scores = _scored(score, pairs)
             if not len(pairs) or not scores.max() > value:
                 break
@@ -105,9 +107,10 @@ def leading(score: Score, box: Box, X: Array, k: int) -> Array:
         return _top(score, whole, k)
     codes = _codes(box)
     every = np.arange(len(codes.factors))
+    n_widened = max(1, min(WIDENED, BLOCK // (len(every) * box.dimension)))
     best = _top(score, np.unique(X, axis=0), k)
     for _ in range(ROUNDS):
-        beside = codes.changed(best[:WIDENED], every).reshape(-1, box.dimension)
+        beside = codes.changed(best[:n_widened], every).reshape(-1, box.dimension)
         found = _top(score, np.unique(np.vstack([best, beside]), axis=0), k)
         if np.array_equal(found, best):
             break
@@ -161,12 +164,14 @@ def _swept(score: Score, codes: _Codes, X: Array, rng: np.random.Generator) -> t
 
 def _pairs(codes: _Codes, x: Array, most: float) -> Array:
     """The row (d,) with every two factors changed, (n, d); none where there would be too many."""
-    first, second = np.triu_indices(len(codes.factors), k=1)
-    both = codes.factors[first] != codes.factors[second]
-    first = first[both]
-    second = second[both]
-    if len(first) > most:
+    n = len(codes.factors)
+    n_levels = np.bincount(codes.factors)
+    if (n**2 - int(np.square(n_levels).sum())) // 2 > most:
         return np.zeros((0, len(x)))
+    first, second = np.triu_indices(n, k=1)
+    are_two = codes.factors[first] != codes.factors[second]
+    first = first[are_two]
+    second = second[are_two]
     rows = np.repeat(x[None], len(first), axis=0)
     each = np.arange(len(first))
     rows[each, codes.factors[first]] = codes.levels[first]
