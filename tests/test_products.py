@@ -238,6 +238,15 @@ def test_sweeps_that_make_no_sense(options):
 def test_few_starts_do():
     policy = policy_of(TWELVE, 4, maximiser=Sweeps(raw=1, starts=1))
     np.testing.assert_array_equal(policy.domain.checked(policy.choose()), policy.choose())
+    fresh = DomainBKB(policy.domain, policy.kernel, maximiser=policy.maximiser, seed=0)
+    assert (fresh.choose(exclude=fresh.choose()) != fresh.choose()).any()
+
+
+def test_sweeps_over_a_range_of_numbers_are_refused():
+    policy = DomainBKB(Box(x=(0.0, 1.0)), Matern(0.3), maximiser=Sweeps())
+    policy.observe([[0.5]], [1.0])
+    with pytest.raises(ParameterError, match="product of levels"):
+        policy.choose()
 
 
 # Ask and tell

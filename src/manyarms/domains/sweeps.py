@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyarms.domains.box import Box
+from manyarms.domains.box import MOST_LEVELS, Box
 from manyarms.domains.score import Score
+from manyarms.errors import ParameterError, shortened
 from manyarms.numbers import whole
 from manyarms.typing import Array, Indices
 
@@ -59,6 +60,11 @@ class Sweeps:
 
     def __call__(self, score: Score, box: Box, rng: np.random.Generator) -> Array:
         """A row of large u that is not barred."""
+        if getattr(box, "levels", None) is None:
+            raise ParameterError(
+                f"Sweeps takes a product of levels, at most {MOST_LEVELS:,} of them together, got "
+                f"{shortened(box)}; use MultiStart"
+            )
         rows = box.grid(WHOLE)
         if rows is None:
             found = self.found(score, box, rng)
@@ -88,11 +94,12 @@ class Sweeps:
     def _starts(self, score: Score, box: Box, n_levels: int, rng: np.random.Generator) -> Array:
         m = max(1, len(score.belief.W))
         n = int(np.clip(WORK / (n_levels * m**2), 1, self.starts))
-        far = box.sample(self.raw // 2, rng)
+        n_drawn = max(1, self.raw // 2)
+        far = box.sample(n_drawn, rng)
         good = score.incumbents(max(1, n // 2))
         if not len(good):
             return _top(score, far, n)
-        near = good[rng.integers(len(good), size=self.raw // 2)]
+        near = good[rng.integers(len(good), size=n_drawn)]
         anew = rng.random(near.shape) < CHANGED / box.dimension
         near = np.where(anew, box.sample(len(near), rng), near)
         others = [_top(score, rows, n // 4) for rows in (far, near)]
