@@ -78,7 +78,9 @@ def test_levels_that_are_numbers_are_numbers():
     }
 
 
-@pytest.mark.parametrize("levels", [[True, False], [1, "two"], [None, 3], [1.0, np.inf]])
+@pytest.mark.parametrize(
+    "levels", [[True, False], [1, "two"], [None, 3], [1.0, np.inf], [np.timedelta64(1), 2]]
+)
 def test_other_levels_are_names(levels):
     (column,) = Box(x=levels).columns
     assert isinstance(column, Choice)
@@ -136,16 +138,17 @@ def policy_of(columns, seed, n=60, **options):
     return policy
 
 
+@pytest.mark.slow
 def test_the_largest_upper_bound_of_100_000_combinations_is_found():
     """Nearly always; `benchmarks/products.py --missed` counts it along whole runs."""
     gaps = []
-    for seed in range(10):
+    for seed in range(6):
         policy = policy_of(FIVE, seed)
         every = policy.domain.first(policy.domain.size)
         gaps.append(policy.score(every).max() - policy.score(policy.choose())[0])
     n_found = int(np.sum(np.array(gaps) < 1e-9))
     print(f"the largest u of 10⁵ combinations was found {n_found} of {len(gaps)} times")
-    assert n_found >= 9
+    assert n_found >= 5
     assert max(gaps) < 0.1
 
 

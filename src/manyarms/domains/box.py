@@ -308,7 +308,7 @@ def _is_sequence(value: Any) -> bool:
 
 def _is_number(level: Any) -> bool:
     """Something with a distance to others: neither a truth nor ∞, which stands for "no limit"."""
-    is_real = isinstance(level, Real) and not isinstance(level, bool)
+    is_real = isinstance(level, Real) and not isinstance(level, bool | np.timedelta64)
     return is_real and -np.inf < level < np.inf
 
 
