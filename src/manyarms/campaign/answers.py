@@ -100,6 +100,8 @@ def top(campaign: Campaign, k: int, level: float) -> list[Candidate]:
     """The k candidates, tried or not, of best posterior mean."""
     k = whole(k, "k")
     _check_told(campaign)
+    # Over a product of levels the best ones may be points that were not known before.
+    campaign = campaign.knowing(campaign.proposer.with_leading(campaign.ledger, campaign.model, k))
     ledger = campaign.ledger
     gone = _gone(ledger, ledger.outcomes.out)
     if gone.all():
@@ -146,13 +148,16 @@ def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
     # While some candidates have no value, another value of one that has says nothing of them.
     scored = campaign.ledger.scored(first=campaign.proposer.has_untried(campaign.ledger))
     record = TrackRecord.of(*scored, campaign.ledger.sign)
-    n_others = campaign.proposer.n_others(_no_rivals(campaign, best))
+    no_rivals = _no_rivals(campaign, best)
+    n_others = campaign.proposer.n_others(no_rivals)
     probability, reason = _promise(campaign, n_others)
     earned = record.width(n_others) if probability is None else campaign.model.radius
     width = campaign.model.radius if earned is None else earned
 
     # Over a box the rival may be a point that was not known before.
-    found = campaign.knowing(campaign.proposer.with_rivals(campaign.ledger, campaign.model, width))
+    found = campaign.knowing(
+        campaign.proposer.with_rivals(campaign.ledger, campaign.model, width, no_rivals)
+    )
     gone = _no_rivals(found, best)
     arm = int(found.ledger.candidates.arm_of[best])
     rival = arm if gone.all() else found.proposer.rival(found.ledger, found.model, width, gone)
