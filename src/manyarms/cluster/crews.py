@@ -52,7 +52,7 @@ class Parts:
         return len(self.bounds) - 1
 
     def part(self, i: int, source: Source | None = None) -> Part:
-        """One of them; with another source, all of whose rows are of this part."""
+        """One of them, with another source where one is given."""
         start, stop = int(self.bounds[i]), int(self.bounds[i + 1])
         return Part(source or self.source, start, stop, self.memory)
 

@@ -4,6 +4,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import monotonic, sleep
 from typing import Any
@@ -116,18 +117,19 @@ def _said(error: BaseException) -> str:
     return " ".join(str(error).split())[:400] or type(error).__name__
 
 
-class InStore:
-    """The rows of one part, in Ray's object store."""
+@dataclass(frozen=True)
+class Sent:
+    """The rows of one part of an array, which are sent to its actor."""
 
-    def __init__(self, ref: Any, shape: tuple[int, int]) -> None:
-        self._ref = ref
-        self.shape = shape
-        self.row_bytes = 0
+    shape: tuple[int, int]
+    rows: Array | None = None  # until they are there
+    row_bytes: int = 0  # Ray's object store has them
 
     def read(self, start: int, stop: int) -> Array:
-        """All of them: the part is told where it stands in the table."""
-        rows: Array = _imported().get(self._ref)
-        return rows
+        """All of them: the part says where they stand in the table."""
+        if self.rows is None:
+            raise ClusterError("the rows of a shard were not sent")
+        return self.rows
 
 
 class Failed:
@@ -146,8 +148,15 @@ class Host:
         self._neighbours = neighbours
         self._shard: Shard | None = None
 
+    def take(self, rows: Array) -> None:
+        """The rows of the part, where they are sent."""
+        self._part = replace(self._part, source=Sent(rows.shape, rows))
+
     def call(self, digest: str | None, method: str, *arguments: Any) -> Any:
         """What a method of the shard returns; its rows must have this digest."""
+        source = self._part.source
+        if isinstance(source, Sent) and source.rows is None:
+            return Lost("it was made again, and its rows were not sent yet")
         try:
             if self._shard is None:
                 shard = self._part.shard(self._neighbours)
@@ -161,9 +170,9 @@ class Host:
             self._shard = None
             return Failed(MemoryBudgetError(f"a shard ran out of memory: {_said(error)}"))
 
-    def is_there(self) -> bool:
-        """Yes."""
-        return True
+    def process(self) -> int:
+        """The number of its process."""
+        return os.getpid()
 
 
 class RayCrew:
@@ -177,12 +186,17 @@ class RayCrew:
         self._timeout = timeout
         self._digests: list[str | None] = [None] * len(parts)
         self._actors: list[Any] = []
+        self._rows: list[
+            Any
+        ] = []  # where the table is an array: those of each part, in Ray's store
         self._fetched = Fetched(self.bounds, self._fetch)
         self.learned = self._fetched.learned
         self.rows = self._fetched.rows
         try:
             self._make = self._maker(parts, cpus)
             self._actors = [self._make(i) for i in range(len(parts))]
+            for i in range(len(parts)):
+                self._send_rows(i)
             self._digests = self._all("known_by")
         except BaseException:
             self.close()
@@ -202,11 +216,12 @@ class RayCrew:
                 f"has {there}; divide the table among fewer shards, or add machines"
             )
         host = ray.remote(num_cpus=taken, max_restarts=-1, max_task_retries=0)(Host)
-        sources = [parts.source] * len(parts)
-        if isinstance(parts.source, InMemory):
-            slices = [parts.source.rows[a:b] for a, b in pairwise(self.bounds)]
-            sources = [InStore(ray.put(rows), rows.shape) for rows in slices]
-        return lambda i: host.remote(parts.part(i, sources[i]), neighbours, cpus)
+        source = parts.source
+        if isinstance(source, InMemory):
+            slices = [source.rows[a:b] for a, b in pairwise(self.bounds)]
+            self._rows = [ray.put(rows) for rows in slices]
+            source = Sent(source.shape)
+        return lambda i: host.remote(parts.part(i, source), neighbours, cpus)
 
     def ask(self, asked: dict[int, tuple[News, Question]]) -> dict[int, Any]:
         """The answers of some shards; of one that died, `Lost`."""
@@ -262,13 +277,23 @@ class RayCrew:
         """The answer of a shard. One that died is waited for until it has been made again."""
         ray = self._ray
         try:
-            return ray.get(ref, timeout=max(0.0, by - monotonic()))
+            answer = ray.get(ref, timeout=max(0.0, by - monotonic()))
+            if isinstance(answer, Lost):
+                self._send_rows(i)
+            return answer
         except ray.exceptions.GetTimeoutError as error:
-            ray.kill(self._actors[i], no_restart=False)
+            # A process that hangs may take long to end: another actor takes its place at once.
+            ray.kill(self._actors[i])
+            self._actors[i] = self._make(i)
             why = _said(error)
         except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError) as error:
             why = _said(error)
         return Lost(f"{why} {self._brought_back(i)}")
+
+    def _send_rows(self, i: int) -> None:
+        """To an actor that is new, where it cannot read them itself; its calls come in order."""
+        if self._rows:
+            self._actors[i].take.remote(self._rows[i])
 
     def _brought_back(self, i: int) -> str:
         """Wait for an actor that is being made again; says what went wrong."""
@@ -277,7 +302,8 @@ class RayCrew:
         by = monotonic() + self._timeout
         while monotonic() < by:
             try:
-                ray.get(self._actors[i].is_there.remote(), timeout=self._timeout)
+                ray.get(self._actors[i].process.remote(), timeout=self._timeout)
+                self._send_rows(i)
                 return why
             except ray.exceptions.ActorUnavailableError:
                 sleep(AGAIN)
