@@ -15,9 +15,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+_limit: list[int] = []
+
+
+def limit_threads(n: int) -> None:
+    """Passes of this process use n threads from now on, however many cores there are: for one of
+    several processes on a machine."""
+    _limit[:] = [n]
+    _pool.cache_clear()
+
+
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(cores(), thread_name_prefix="manyarms")
+    n = min(_limit, default=cores())
+    return ThreadPoolExecutor(n, thread_name_prefix="manyarms")
 
 
 if hasattr(os, "register_at_fork"):
