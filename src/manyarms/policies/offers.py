@@ -22,9 +22,9 @@ from manyarms.typing import Array, Indices, Mask
 
 MANY = 2048
 """Rows above which bounds come first. They take some 5 ms, as do the scores of 1,000 rows."""
-BLOCK = 1024
-"""Rows bounded at a time: their kernel with 200 inducing rows takes 0.8 MB in float32."""
-SAMPLE = 128
+BLOCK = 2048
+"""Rows bounded at a time: their kernel with 200 inducing rows takes 1.6 MB in float32."""
+SAMPLE = 64
 """Rows from which the directions of `upper_bounds` are taken."""
 DIRECTIONS = 16
 """How many they are. A product with 16 takes less than the kernel's exp, and more hardly prune
@@ -80,23 +80,27 @@ class Offered:
         if not isinstance(acquisition, Upper):
             mean, variance = self.moments()
             return best_of(*acquisition(mean, np.sqrt(variance)), barred)
-        front = self.front
-        if front is not None and front.beta == acquisition.beta:
+        everyone = np.arange(len(self.mean))
+        if len(everyone) > MANY:
+            front = self.front
+            if front is None or front.beta != acquisition.beta:
+                front = self._foremost(acquisition)
             arm, least = self._best_of(front.positions, acquisition, barred)
+            if least <= front.theta:
+                # What is supposed, or barred, has used the front up.
+                front = self._foremost(acquisition)
+                arm, least = self._best_of(front.positions, acquisition, barred)
+            self.front = front
             if least > front.theta:
                 return arm
-        return self._best_of(self._foremost(acquisition), acquisition, barred)[0]
+        return self._best_of(everyone, acquisition, barred)[0]
 
-    def _foremost(self, acquisition: Upper) -> Indices:
-        """All rows; those of largest bound are the front from now on."""
-        everyone = np.arange(len(self.mean))
-        self.front = None
-        if len(everyone) > MANY:
-            bound, _ = acquisition(self.mean, np.sqrt(self.variance))
-            positions = _largest(bound, everyone, MANY // 2)
-            bound[positions] = -np.inf
-            self.front = Front(acquisition.beta, positions, float(bound.max()))
-        return everyone
+    def _foremost(self, acquisition: Upper) -> Front:
+        """The front by the bounds of now."""
+        bound, _ = acquisition(self.mean, np.sqrt(self.variance))
+        positions = _largest(bound, np.arange(len(bound)), MANY // 2)
+        bound[positions] = -np.inf
+        return Front(acquisition.beta, positions, float(bound.max()))
 
     def _best_of(
         self, among: Indices, acquisition: Upper, barred: Mask | None
@@ -165,6 +169,7 @@ def upper_bounds(belief: Frozen, arms: Arms) -> tuple[Array, Array]:
     m = belief.m
     F = np.column_stack([belief.L.solve_transposed(belief.w), _directions(belief, arms)])
     sizes = np.abs(F).sum(axis=0)
+    largest = float(np.sqrt(arms.diag.max() * belief.kernel.diag(belief.W).max()))  # of |k|
     rough = F.astype(np.float32)
     kept = 1 - (F.shape[1] + 4) * HALF_ULP  # of a sum of squares in float32
     mean = np.empty(n)
@@ -172,8 +177,7 @@ def upper_bounds(belief: Frozen, arms: Arms) -> tuple[Array, Array]:
     for start in range(0, n, BLOCK):
         block = slice(start, start + BLOCK)
         K, error = belief.kernel.rough(arms.rows[block], belief.W)
-        size = belief.kernel.size(arms.rows[block], belief.W) + error
-        off = (error + (m + 3) * HALF_ULP * size) * sizes
+        off = (error + (m + 3) * HALF_ULP * (largest + error)) * sizes
         products = K @ rough
         mean[block] = products[:, 0]
         mean[block] += off[0]
