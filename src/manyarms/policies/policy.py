@@ -621,6 +621,11 @@ class Policy:
                 "this belief is about the arms of its own table: make the policy anew over the "
                 "other one"
             )
+        if isinstance(self.belief, Frozen) and self.belief.discount < 1:
+            raise StateError(
+                "this policy has a discount, and its observations fade: it takes no table, as the "
+                "search of one rests on variances that never rise"
+            )
         twin = self.resumed(self._state)
         twin.arms = _table(encoded(arms, self.kernel), None)
         twin._diag = twin._diagonal_of_table()
