@@ -18,6 +18,7 @@ from manyarms.search.work import Stats
 DENSE = ma.Tuning(dense=10**9)
 LAZY = ma.Tuning(dense=0, shortlist=8, share=1 / 4)
 DEEP = ma.Tuning(dense=0, shortlist=2, share=1 / 2)
+ROUGH = ma.Tuning(dense=0, shortlist=4, share=1 / 4, rough=0)
 
 
 def problem(n, d, kernel, seed, duplicates=0):
@@ -64,7 +65,7 @@ def test_dense_lazy_and_full_choose_the_same_arm(case, radius):
         ma.BKB(
             X, kernel, regularization=regularization, confidence=confidence, tuning=tuning, seed=1
         )
-        for tuning in (DENSE, LAZY, DEEP)
+        for tuning in (DENSE, LAZY, DEEP, ROUGH)
     ]
     rng = np.random.default_rng(5)
     for step in range(120):
@@ -85,7 +86,7 @@ def test_dense_lazy_and_full_choose_the_same_arm(case, radius):
         if step % 13 == 6:
             pending = rng.integers(n, size=3)
             batches = [policy.choose(4, pending=pending).tolist() for policy in made]
-            assert batches[0] == batches[1] == batches[2]
+            assert all(batch == batches[0] for batch in batches)
 
 
 @pytest.mark.slow
@@ -97,7 +98,7 @@ def test_long_batches_are_the_same_at_once_and_one_by_one(case):
     X, f, _ = problem(n, d, kernel, 3, **given_)
     made = [
         ma.BKB(X, kernel, regularization=regularization, tuning=tuning, seed=1)
-        for tuning in (DENSE, LAZY, DEEP)
+        for tuning in (DENSE, LAZY, DEEP, ROUGH)
     ]
     rng = np.random.default_rng(6)
     for pulls in (3, 1, 12):
@@ -118,7 +119,9 @@ def test_long_batches_are_the_same_at_once_and_one_by_one(case):
             assert fewer.tolist() == made[0].choose(3, pending=waiting[:1], exclude=barred).tolist()
 
 
-@pytest.mark.parametrize("tuning", [DENSE, LAZY, DEEP], ids=["dense", "lazy", "deep"])
+@pytest.mark.parametrize(
+    "tuning", [DENSE, LAZY, DEEP, ROUGH], ids=["dense", "lazy", "deep", "rough"]
+)
 def test_the_nearly_best_arms_have_the_values_of_full_scoring(tuning):
     X, f, _ = problem(200, 2, RBF(0.2), 3, duplicates=100)
     diag = np.ones(200)

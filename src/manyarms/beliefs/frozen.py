@@ -393,7 +393,10 @@ class Frozen:
         q = float(c @ c + y @ y)  # zᵀV⁻¹z
         enters = told
         if enters is None:
-            can = r > max(SMALLEST * diag, 100 * u) and self.rule.has_room(len(w))
+            # A supposed pull of a row that is left out would leave r as it is, and the same row
+            # would be chosen again and again: as many again as `most` may enter for a while.
+            room = self.rule.has_room(len(w) // 2 if batch.supposed else len(w))
+            can = r > max(SMALLEST * diag, 100 * u) and room
             enters = can and not self.rule.pays(weight * r / lam, weight * q)
         if enters:
             # A new coordinate √r, in which V is λ: no score changes.
