@@ -79,7 +79,7 @@ def test_levels_that_are_numbers_are_numbers():
 
 
 @pytest.mark.parametrize(
-    "levels", [[True, False], [1, "two"], [None, 3], [1.0, np.inf], [np.timedelta64(1), 2]]
+    "levels", [[True, False], [1, "two"], [None, 3], [1.0, np.inf], [np.timedelta64(1, "s"), 2]]
 )
 def test_other_levels_are_names(levels):
     (column,) = Box(x=levels).columns
