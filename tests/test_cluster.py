@@ -11,15 +11,18 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from command_line import manyarms, said
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import read_only
 
 import manyarms as ma
+from manyarms.cli.elsewhere import Elsewhere
 from manyarms.cluster import RayExecutor, Sharded
 from manyarms.errors import (
     ArmsError,
@@ -416,3 +419,43 @@ def test_functions_run_as_tasks_of_ray(ray):
         assert slow.done()
     with pytest.raises(ClusterError, match="shut down"):
         executor.submit(int)
+
+
+@pytest.fixture
+def lab(path):
+    ma.Study.create(
+        path, ma.Pool.from_dicts([{"name": f"n{i}", "x": i} for i in range(6)], id="name")
+    ).close()
+    return path
+
+
+def test_commands_run_as_tasks_of_ray(ray, lab):
+    script = '[ $1 -lt 5 ] || exit 3; echo "$1.5" > "$2"'
+    command = ["sh", "-c", script, "objective", "{x}", "{out}"]
+    address = ray.get_runtime_context().gcs_address
+    answer = manyarms("run", lab, "--json", "--jobs", 2, "--cluster", address, "--", *command)
+    assert (answer.data["told"], answer.data["failed"]) == (6, 1)
+    found = {trial.id: trial.value for trial in ma.Study.open(lab).history}
+    assert found == {**{f"n{i}": i + 0.5 for i in range(5)}, "n5": None}
+
+
+def test_commands_elsewhere_are_ended_with_their_children(ray, lab, folder):
+    elsewhere = Elsewhere(ray.get_runtime_context().gcs_address)
+    script = f"sleep 60 & echo $! > {folder}/child; echo $$ > {folder}/parent; wait"
+    job = elsewhere.start("n1", "token", ["sh", "-c", script], {}, folder, None, 0)
+    for name in ("child", "parent"):
+        while not (folder / name).exists() or not (folder / name).read_text().strip():
+            time.sleep(0.02)
+    elsewhere.stop([job], 1.0, lambda: False)
+    elsewhere.close()
+    assert job.outcome().value is None
+    for name in ("child", "parent"):
+        stat = Path(f"/proc/{(folder / name).read_text().strip()}/stat")
+        assert not stat.exists() or ") Z" in stat.read_text()
+
+
+def test_a_cluster_that_is_not_there_is_one_line(ray, lab):
+    answer = said("run", lab, "--cluster", "127.0.0.1:1", "--", "true", "{x}")
+    assert answer.code
+    assert "no Ray at 127.0.0.1:1" in answer.err
+    assert not ma.Study.open(lab).pending

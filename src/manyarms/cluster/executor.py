@@ -58,6 +58,18 @@ class RayExecutor(Executor):
         future.add_done_callback(self._running.pop)
         return future
 
+    def cancel(self, future: Future[Any]) -> None:
+        """Interrupt a task: it sees a KeyboardInterrupt. One that has ended stays as it is.
+
+        Parameters
+        ----------
+        future : Future
+            What `submit` returned.
+        """
+        task = self._running.get(future)
+        if task is not None and self._connection is not None:
+            self._connection.ray.cancel(task)
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End Ray where it was started for this executor; what runs there ends with it.
 
@@ -70,10 +82,10 @@ class RayExecutor(Executor):
         """
         if self._connection is None:
             return
-        running = dict(self._running)
+        running = list(self._running)
         if cancel_futures:
-            for task in running.values():
-                self._connection.ray.cancel(task)
+            for future in running:
+                self.cancel(future)
         if wait:
             futures.wait(running)
         self._connection.close()
