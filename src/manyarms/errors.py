@@ -9,6 +9,7 @@
     ├── MemoryBudgetError (MemoryError)   a problem that does not fit the memory allowed
     ├── NumericalError (ArithmeticError)  a factorisation that float64 cannot carry
     ├── StateError (RuntimeError)         asked for before there is anything to answer from
+    ├── ClusterError (RuntimeError)       machines that cannot be reached, or do not answer
     ├── RequestError (LookupError)        a request that waits for no reward, or waits already
     ├── SavedStateError (ValueError)      a file of a stream that is damaged, or of another policy
     └── StudyError (RuntimeError)         a study that cannot be made, opened or used so
@@ -27,6 +28,7 @@ from typing import Any, TypedDict, Unpack
 
 __all__ = [
     "ArmsError",
+    "ClusterError",
     "KernelError",
     "ManyArmsError",
     "MemoryBudgetError",
@@ -157,6 +159,10 @@ class NumericalError(ManyArmsError, ArithmeticError):
 
 class StateError(ManyArmsError, RuntimeError):
     """Asked for something before there is anything to answer from."""
+
+
+class ClusterError(ManyArmsError, RuntimeError):
+    """Machines that cannot be reached or used, or a shard that does not come back."""
 
 
 class RequestError(ManyArmsError, LookupError):

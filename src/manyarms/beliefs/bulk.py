@@ -57,9 +57,9 @@ def observed_many(belief: "Frozen", batch: Batch, record: Record | None) -> Step
     n = len(batch)
     follows = n <= FOLLOWED and 2 * n <= belief.m  # see `Table.brought`
     absorb = _one_by_one if n <= SHORT or follows else _in_blocks
-    after, decided, change = absorb(belief, batch, told)
+    step = absorb(belief, batch, told)
     n_observations = belief.n_observations + batch.n_observations
-    return Step(replace(cast("Frozen", after), n_observations=n_observations), decided, change)
+    return step._replace(after=replace(cast("Frozen", step.after), n_observations=n_observations))
 
 
 def _one_by_one(belief: "Frozen", batch: Batch, told: Mask | None) -> Step:

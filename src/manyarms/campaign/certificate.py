@@ -9,6 +9,7 @@ import scipy
 
 from manyarms.campaign.model import Model
 from manyarms.campaign.trials import FORECAST_WIDTH, CandidateId
+from manyarms.signals import load
 from manyarms.sketch.confidence import Bayes, Guarantee, Promise, Radius, TheoremTwo
 from manyarms.sketch.dictionary import oversampling_for
 from manyarms.typing import Array
@@ -61,6 +62,7 @@ class TrackRecord:
         """Standard deviations to either side; None while there are too few scores."""
         if self.n < NEEDED:
             return None
+        load("scipy.special")
         return -self.scale * float(scipy.special.stdtrit(self.n, (1 - LEVEL) / max(1, n_others)))
 
     def __str__(self) -> str:
@@ -111,7 +113,7 @@ class Certificate:
         return f"the sketch is exact within a factor of {1 + self.sketch_error:.3g}"
 
     @property
-    def _statement(self) -> list[str]:
+    def _rivals(self) -> list[str]:
         """How much better another candidate may be, and what that rests on."""
         if self.regret_bound is None:
             return [
@@ -137,11 +139,17 @@ class Certificate:
         ]
 
     def __str__(self) -> str:
+        return (
+            f"Recommended: {self.id}, estimated {self.estimate:.4g} (between {self.low:.4g} and "
+            f"{self.high:.4g}).\n{self.statement}"
+        )
+
+    @property
+    def statement(self) -> str:
+        """How much better another candidate may be, in words."""
         results = "result" if self.n_results == 1 else "results"
         lines = [
-            f"Recommended: {self.id}, estimated {self.estimate:.4g} (between {self.low:.4g} and "
-            f"{self.high:.4g}).",
-            *self._statement,
+            *self._rivals,
             f"From {self.n_results:,} {results}, {self.effective_dimension:.1f} effective "
             f"dimensions; {self._sketch}.",
         ]

@@ -22,6 +22,7 @@ from scipy.linalg import lapack
 
 from manyarms.kernels import RBF, Hamming, Kernel, Matern, On, Tanimoto
 from manyarms.search.work import blas
+from manyarms.signals import load
 from manyarms.typing import Array, Indices
 
 MOST = 256
@@ -209,6 +210,7 @@ def fit(
     """The most probable parameters; `noise` is a variance where it is known, at least `least`
     elsewhere, `start` where the last fit ended, which a fit that is not `thorough` goes on from and
     looks nowhere else."""
+    load("scipy.optimize")
     mean, sd = shape.prior
     gram = shape.gram(evidence.rows)
     size = -np.log(np.diag(gram(mean)[0]).mean())  # log v for which v·k(x, x) is 1 on average

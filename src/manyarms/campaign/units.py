@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
+from manyarms.signals import load
 from manyarms.typing import Array
 
 ROUNDING, SMALLEST = 1e-12, 1e-100
@@ -56,6 +57,7 @@ class Warp:
         """Made for the mean values of distinct arms, and the best single value: the median goes to
         0, the better half has root mean square 1."""
         median, unit, worse = _halves(means, best)
+        load("scipy.special")
         ranks = np.searchsorted(np.sort(means), worse) + 0.5
         return cls._of(worse, scipy.special.ndtri(ranks / len(means)), median, unit)
 

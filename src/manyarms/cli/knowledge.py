@@ -1,6 +1,5 @@
 """What is known: status, top, history, predict."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +10,7 @@ import typer
 
 from manyarms.campaign.answers import Best, Candidate
 from manyarms.cli.app import AsJson, Decimal, Force, InputError, Separator, StudyAt, opened
-from manyarms.cli.boxes import NumberedPoints
+from manyarms.cli.boxes import NewPoint, NumberedPoints
 from manyarms.cli.output import answer, count, moment, new_file, percent, place, shown, table
 from manyarms.cli.tables import (
     Listed,
@@ -71,22 +70,13 @@ def status(
     """Say how a study stands.
 
     The best candidate as measured and as recommended, how much better another one may be (the
-    certificate), the size of the model, the time that a suggestion takes, and who is trying what.
+    certificate), the size of the model, and who is trying what.
 
     [bold]Example:[/bold]
       manyarms status lab.db --tolerance 2
     """
-    start = time.perf_counter()
     with opened(study) as known:
-        policy = known.policy
-        learned = time.perf_counter()
-        policy.choose()  # pure: nothing is asked for
-        seconds = {"open and learn": learned - start, "suggestion": time.perf_counter() - learned}
-        data: dict[str, Any] = {
-            "study": place(study),
-            **state_of(known, level, tolerance),
-            "seconds": seconds,
-        }
+        data: dict[str, Any] = {"study": place(study), **state_of(known, level, tolerance)}
         pool: Any = known.pool
         what = extent(pool)
     lines = [
@@ -101,13 +91,12 @@ def status(
             *best_lines(data["best"], level),
             *(f"  {name}: {shown(value)}" for name, value in data["best"]["columns"].items()),
             "",
-            data["certificate"]["text"],
+            data["certificate"]["statement"],
             "",
             f"Model: {count(model['inducing'], 'inducing candidate')}, "
             f"{shown(model['effective_dimension'])} effective "
-            f"dimensions, noise {shown(model['noise'])}; a suggestion takes "
-            f"{seconds['suggestion']:.2g} s, "
-            f"the snapshot {model['snapshot_bytes']:,} bytes",
+            f"dimensions, noise {shown(model['noise'])}; the snapshot has "
+            f"{model['snapshot_bytes']:,} bytes",
         ]
     else:
         lines.append("No values yet: manyarms suggest, then manyarms tell.")
@@ -126,12 +115,11 @@ def status(
 
 def state_of(study: Study, level: float, tolerance: float | None) -> dict[str, Any]:
     """What `status` and `report` say of a study."""
-    history = study.history
     data: dict[str, Any] = {
         "direction": study.direction,
         "candidates": len(study.pool),
-        "results": len(history),
-        "failed": sum(trial.failed for trial in history),
+        "results": study.n_results,
+        "failed": study.n_failed,
         "best": None,
         "certificate": None,
         "model": None,
@@ -151,6 +139,7 @@ def state_of(study: Study, level: float, tolerance: float | None) -> dict[str, A
         **asdict(certificate),
         "reached": certificate.reached,
         "text": str(certificate),
+        "statement": certificate.statement,
     }
     # The exact posterior has no inducing set: every arm observed counts.
     inducing = getattr(policy, "inducing", None)
@@ -365,7 +354,7 @@ def _predicted_points(
     rows: list[dict[str, Any]] = []
     _, *estimates = study.predict(ids, level)
     for id, *numbers in zip(ids, *estimates, strict=True):
-        is_new = isinstance(id, tuple)
+        is_new = isinstance(id, NewPoint)
         columns = dict(zip(pool.names, id, strict=True)) if is_new else pool.row(id)
         estimate = dict(zip(header, map(float, numbers), strict=True))
         rows.append({name: None if is_new else id, **columns, **estimate})

@@ -13,6 +13,7 @@ import scipy
 from manyarms.domains.box import Box
 from manyarms.domains.score import Score
 from manyarms.numbers import whole
+from manyarms.signals import load
 from manyarms.typing import Array
 
 INCUMBENTS = 8
@@ -106,7 +107,8 @@ class MultiStart:
         if not a:
             return X
         # L-BFGS-B's stopping rule is for losses of size 1; rows that all score alike have none.
-        scale = max(1e-12, float(np.ptp(values)) if n > 1 else 1.0)
+        scores = values[np.isfinite(values)]  # a row that is barred has −∞
+        scale = max(1e-12, float(np.ptp(scores)) if len(scores) > 1 else 1.0)
 
         # One vector of all rows' numbers for L-BFGS-B; choices stay as they are.
         def placed(flat: Array) -> Array:
@@ -119,6 +121,7 @@ class MultiStart:
             return -float(values.sum()) / scale, -gradients[:, :a].ravel() / scale
 
         options = {"maxiter": self.steps, "maxfun": 2 * self.steps, "ftol": CLIMB_GAIN}
+        load("scipy.optimize")
         found = scipy.optimize.minimize(
             loss,
             X[:, :a].ravel(),

@@ -1,9 +1,10 @@
 """What a kernel is, and the algebra on kernels: scaling by a constant, sums, products."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,10 +12,19 @@ from manyarms.errors import KernelError, shortened
 from manyarms.numbers import real, store
 from manyarms.typing import AnyArray, Array
 
-HALF_ULP = float(np.finfo(np.float32).epsneg)
-"""2⁻²⁴, the relative error of a number rounded to float32."""
-SUBNORMAL = float(np.finfo(np.float32).smallest_subnormal)
-"""What is added to it: numbers near zero have an absolute error."""
+HALF_ULP = 2.0**-24
+"""Of float32: what rounding changes a number by, relative to it."""
+
+
+class Rough(NamedTuple):
+    """k(x, y) of blocks of rows, and what it may be wrong by."""
+
+    K: AnyArray  # (n, m) of float32 or float64, a new array
+    error: float
+
+
+RoughKernel = Callable[[Array], Rough]
+"""Of rows X (n, d), for rows Y that were given before."""
 
 
 class Kernel(ABC):
@@ -31,15 +41,10 @@ class Kernel(ABC):
     def diag(self, X: Array) -> Array:
         """k(x, x) for every row x of X (n, d), shape (n,)."""
 
-    def rough(self, X: Array, Y: Array) -> tuple[AnyArray, float]:
-        """k(x, y) in float32, (n, m), and a bound on how far an entry is from the true one."""
-        K = self(X, Y)
-        return K.astype(np.float32), HALF_ULP * float(np.abs(K).max(initial=0.0)) + SUBNORMAL
-
-    def size(self, X: Array, Y: Array) -> float:
-        """A bound on |k(x, y)|: √(k(x, x) k(y, y)) of the largest ones."""
-        largest = self.diag(X).max(initial=0.0) * self.diag(Y).max(initial=0.0)
-        return float(np.sqrt(largest))
+    def rough(self, Y: Array) -> RoughKernel:
+        """The function X ↦ k(X, Y) in less time, perhaps in float32: for many blocks of rows, most
+        of which are only to be passed over."""
+        return lambda X: Rough(self(X, Y), 0.0)
 
     @property
     def differentiable(self) -> bool:
@@ -102,17 +107,22 @@ class Scaled(Kernel):
         store(self, constant=constant)
 
     def __call__(self, X: Array, Y: Array) -> Array:
-        return self.constant * self.kernel(X, Y)
+        K = self.kernel(X, Y)
+        K *= self.constant
+        return K
+
+    def rough(self, Y: Array) -> RoughKernel:
+        kernel = self.kernel.rough(Y)
+
+        def of(X: Array) -> Rough:
+            K, error = kernel(X)
+            K *= self.constant
+            return Rough(K, self.constant * (error + HALF_ULP * _size(self.kernel, X, Y)))
+
+        return of
 
     def diag(self, X: Array) -> Array:
         return self.constant * self.kernel.diag(X)
-
-    def rough(self, X: Array, Y: Array) -> tuple[AnyArray, float]:
-        K, error = self.kernel.rough(X, Y)
-        K *= np.float32(self.constant)
-        # The constant is rounded, and so is the product.
-        rounding = 3 * HALF_ULP * self.kernel.size(X, Y) + error
-        return K, self.constant * rounding + SUBNORMAL
 
     @property
     def differentiable(self) -> bool:
@@ -142,18 +152,12 @@ class Sum(Kernel):
         check_kernels(self, self.first, self.second)
 
     def __call__(self, X: Array, Y: Array) -> Array:
-        return self.first(X, Y) + self.second(X, Y)
+        K = self.first(X, Y)
+        K += self.second(X, Y)
+        return K
 
     def diag(self, X: Array) -> Array:
         return self.first.diag(X) + self.second.diag(X)
-
-    def rough(self, X: Array, Y: Array) -> tuple[AnyArray, float]:
-        K, error = self.first.rough(X, Y)
-        more, another = self.second.rough(X, Y)
-        K += more
-        errors = error + another
-        size = self.first.size(X, Y) + self.second.size(X, Y)
-        return K, errors + HALF_ULP * (size + errors)
 
     @property
     def differentiable(self) -> bool:
@@ -180,19 +184,27 @@ class Product(Kernel):
         check_kernels(self, self.first, self.second)
 
     def __call__(self, X: Array, Y: Array) -> Array:
-        return self.first(X, Y) * self.second(X, Y)
+        K = self.first(X, Y)
+        K *= self.second(X, Y)
+        return K
+
+    def rough(self, Y: Array) -> RoughKernel:
+        first = self.first.rough(Y)
+        second = self.second.rough(Y)
+
+        def of(X: Array) -> Rough:
+            K, e = first(X)
+            other, f = second(X)
+            K *= other
+            # |(a + e)(b + f) − ab| ≤ e|b| + f|a| + ef, and the product is rounded.
+            a = _size(self.first, X, Y)
+            b = _size(self.second, X, Y)
+            return Rough(K, e * b + f * a + e * f + HALF_ULP * (a + e) * (b + f))
+
+        return of
 
     def diag(self, X: Array) -> Array:
         return self.first.diag(X) * self.second.diag(X)
-
-    def rough(self, X: Array, Y: Array) -> tuple[AnyArray, float]:
-        K, error = self.first.rough(X, Y)
-        factor, another = self.second.rough(X, Y)
-        K *= factor
-        first = self.first.size(X, Y)
-        second = self.second.size(X, Y)
-        errors = error * second + another * first + error * another
-        return K, errors + HALF_ULP * (first * second + errors) + SUBNORMAL
 
     @property
     def differentiable(self) -> bool:
@@ -203,6 +215,11 @@ class Product(Kernel):
         first = self.first(Y, X).T
         second = self.second(Y, X).T
         return self.first.gradient(X, Y, V * second) + self.second.gradient(X, Y, V * first)
+
+
+def _size(kernel: Kernel, X: Array, Y: Array) -> float:
+    """A bound on |k(x, y)|: it is at most √(k(x, x)k(y, y))."""
+    return float(np.sqrt(kernel.diag(X).max(initial=0.0) * kernel.diag(Y).max(initial=0.0)))
 
 
 def check_kernels(whole: Kernel, *parts: Any) -> None:

@@ -22,16 +22,14 @@ from manyarms.campaign.proposers import Learner
 from manyarms.campaign.trials import CandidateId, Forecast
 from manyarms.errors import StudyDamagedError, StudyStorageError
 from manyarms.machine import uncollected
+from manyarms.signals import deferred, interruptible
 from manyarms.study.learning import Resume, StepsTaken, learn
 from manyarms.study.log import LEARNING, START, Event, Head
 from manyarms.study.replay import Replay
-from manyarms.study.signals import deferred, interruptible, load
 from manyarms.study.snapshot import EVERY, resume, take
 from manyarms.study.spec import campaign_of
 from manyarms.study.storage import EventStore, Transaction, Unread
 
-NEEDED = ("scipy.special", "scipy.optimize")
-"""What a model is fitted with; SciPy loads it when it is first used."""
 PIECE = 2.0
 """Seconds of learning before what was decided is written down."""
 
@@ -155,7 +153,6 @@ class Replica:
         With `leave_last` the last piece is not written: the transaction of the call that needs it
         does so (`Call.learn`).
         """
-        load(*NEEDED)
         with self.current() as replay:
             while self._done < len(replay.steps):
                 found = self._unwritten = self._next(PIECE, self.resume)

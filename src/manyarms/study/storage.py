@@ -31,9 +31,9 @@ from manyarms.errors import (
     StudyVersionError,
 )
 from manyarms.machine import uncollected
+from manyarms.signals import deferred
 from manyarms.study.location import as_location
 from manyarms.study.log import SALVAGE, START, Event, Head, checked, damaged, row_after
-from manyarms.study.signals import deferred
 from manyarms.study.waiting import BUSY, Turns, process_with_lock
 
 PART = 1 << 26

@@ -309,6 +309,18 @@ class Study:
         with self._replica.current() as replay:
             return replay.ledger.history
 
+    @property
+    def n_results(self) -> int:
+        """Results told, those that failed included."""
+        with self._replica.current() as replay:
+            return replay.ledger.n_trials
+
+    @property
+    def n_failed(self) -> int:
+        """Those of them that failed."""
+        with self._replica.current() as replay:
+            return replay.ledger.n_trials - replay.ledger.n_values
+
     # What is known
 
     def best(self, level: float = 0.95) -> Best:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from manyarms.errors import StudyStorageError
-from manyarms.study.signals import interruptible
+from manyarms.signals import interruptible
 
 if sys.platform == "linux":
     import fcntl

@@ -141,7 +141,10 @@ def interruptible() -> Iterator[None]:
 
 
 def load(*modules: str) -> None:
-    """Import modules, uninterrupted: an import that Ctrl-C breaks off is an ImportError."""
+    """Import modules, uninterrupted: after an import that Ctrl-C broke off the next one fails.
+
+    For parts of SciPy that few calls need: it would load them at their first use.
+    """
     if not all(name in sys.modules for name in modules):
         with deferred():
             for name in modules:
