@@ -42,6 +42,7 @@ from manyarms.policies.checks import (
 )
 from manyarms.policies.offers import Offered
 from manyarms.search import check_memory, scores_of
+from manyarms.search.devices import check_device
 from manyarms.search.scores import (
     TIE,
     ArmScores,
@@ -173,6 +174,9 @@ class Policy:
         belief = rule.prior(
             self.kernel, Arms(self.arms, self._diag), self.regularization, self.noise, rng
         )
+        if tuning.device is not None:
+            elsewhere = isinstance(self.arms, RowsElsewhere)
+            check_device(tuning.device, belief, self.n_arms, here=not elsewhere)
         self._state = State(belief, Log(), 0, first_norm(self.confidence))
         # A radius that does not suit the belief is refused now, not after the first trial.
         self.confidence_is_valid()

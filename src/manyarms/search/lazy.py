@@ -31,6 +31,7 @@ import numpy as np
 
 from manyarms.beliefs.base import Arms, Step
 from manyarms.beliefs.frozen import Frozen
+from manyarms.search.devices import ArmsOnDevice, device_of
 from manyarms.search.rough import is_fine_enough
 from manyarms.search.scores import Acquisition, Upper, best_of
 from manyarms.search.table import Store, Table
@@ -218,7 +219,7 @@ class Lazy:
         """A level brought to the last real belief."""
         if not self.levels:
             self.stats.count("passes")
-            table = self._of_all(Store(self.arms, self.room), self._real, 0)
+            table = self._of_all(self._store_of_all(), self._real, 0)
             self.levels.append(Level(None, table, self.now))
         level = self.levels[depth]
         behind = self.now - level.at
@@ -238,8 +239,19 @@ class Lazy:
             self.levels[depth:] = [level]
         return level
 
+    def _store_of_all(self) -> Store:
+        """All arms, moved to the device where there is one and they are many."""
+        device = self.tuning.device
+        if device is None or len(self.arms.rows) <= self.tuning.dense:
+            return Store(self.arms, self.room)
+        moved = ArmsOnDevice.moved(device_of(device), self.arms)
+        self.stats.count(f"arms on {moved.device.name}", len(self.arms.rows))
+        return Store(self.arms, self.room, moved)
+
     def _of_all(self, store: Store, belief: Frozen, p: int) -> Table:
         """The table of all arms, everything computed but the first p coordinates."""
+        if store.device is not None:
+            return Table.at(store, belief, p)
         if self._dense or belief.m <= self.tuning.rough or not is_fine_enough(belief):
             return Table.at(store, belief, p)
         self.stats.count("rough passes")
@@ -409,7 +421,7 @@ class Lazy:
         table = level.table
         share = self.tuning.share
         n_scored = SOME
-        if table.is_rough:
+        if table.is_rough or table.is_bare:
             share = min(share, EMBEDDED / max(1, self.belief.m))
             n_scored = FIRST_BLOCK
         length = max(self.tuning.shortlist, int(share * len(table.mean)))

@@ -27,6 +27,7 @@ from scipy.linalg import blas
 
 from manyarms.beliefs.base import Arms, Step
 from manyarms.beliefs.frozen import Frozen
+from manyarms.search.devices import ArmsOnDevice
 from manyarms.search.rough import rough_scores
 from manyarms.search.scores import Acquisition, Upper
 from manyarms.search.work import in_parallel
@@ -56,15 +57,20 @@ class Store:
     them are coordinates, those behind them kernel columns still.
     """
 
-    def __init__(self, arms: Arms, room: float) -> None:
+    def __init__(self, arms: Arms, room: float, device: ArmsOnDevice | None = None) -> None:
         n = len(arms.rows)
+        self.device = device  # the same arms there; then no z of them is kept
         width = WIDE if n > LARGE else max(1, n)
         self.arms = arms
         self.room = room  # bytes that z of all arms may take
         self.chunks = [slice(start, min(start + width, n)) for start in range(0, n, width)]
         # What is not written to takes no memory: a small table has room for many at once.
         rows = max(SPARE, min(1024, RESERVED // max(1, 8 * n)))
-        self.Z = [np.empty((rows, chunk.stop - chunk.start)) for chunk in self.chunks]
+        kept = self.chunks
+        if device is not None:
+            self.chunks = device.chunks
+            kept = []
+        self.Z = [np.empty((rows, chunk.stop - chunk.start)) for chunk in kept]
         self.claimed = 0
         self.settle_at(0)
 
@@ -77,6 +83,8 @@ class Store:
 
     def keeps(self, m: int) -> bool:
         """Whether m coordinates of every arm fit."""
+        if self.device is not None:
+            return self.device.keeps(m)
         return bool(self.Z) and 8 * len(self.arms.rows) * m <= self.room
 
     def with_room(self, p: int, m: int) -> "Store":
@@ -99,6 +107,20 @@ class Store:
         made.settle_at(0)
         return made
 
+    def on_device(self, device: ArmsOnDevice, m: int) -> "Store":
+        """The same arms with m coordinates there."""
+        made = copy(self)
+        made.device = device
+        made.settle_at(m)
+        return made
+
+    def columns(self, i: int, m: int, some: Indices | slice = slice(None)) -> Array:
+        """The first m coordinates of some arms of a chunk, or of all, (m, k); all are settled."""
+        if self.device is not None:
+            return self.device.columns(i, some)
+        Z = self.Z[i][:m]
+        return Z if isinstance(some, slice) else Z.take(some, axis=1)
+
     def part(self, positions: Indices, m: int) -> "Store":
         """Of fewer arms, at positions that ascend, with m coordinates that are settled."""
         arms = self.arms
@@ -106,14 +128,15 @@ class Store:
         if not self.keeps(m):
             return made.without_Z()
         made.with_room(0, m).settle_at(m)
-        for chunk, Z in zip(self.chunks, self.Z, strict=True):
+        for i, chunk in enumerate(self.chunks):
             first, last = np.searchsorted(positions, (chunk.start, chunk.stop))
             for mine, target in zip(made.chunks, made.Z, strict=True):
                 start = max(first, mine.start)
                 stop = min(last, mine.stop)
                 if start < stop:
                     columns = positions[start:stop] - chunk.start
-                    target[:m, start - mine.start : stop - mine.start] = Z[:m].take(columns, axis=1)
+                    places = slice(start - mine.start, stop - mine.start)
+                    target[:m, places] = self.columns(i, m, columns)
         return made
 
     def last_rows(self, belief: Frozen) -> tuple[Array, Array]:
@@ -192,6 +215,11 @@ class Table:
     @classmethod
     def at(cls, store: Store, belief: Frozen, p: int = 0) -> "Table":
         """Everything computed but the first p coordinates, where they are kept: O(n m²)."""
+        if store.device is not None:
+            device, mean, variance = store.device.at(belief, p)
+            store = store.on_device(device, belief.m)
+            largest = float(variance.max(initial=0.0))
+            return cls(store, belief, mean, variance, variance, largest, 0)
         arms = store.arms
         m = len(belief.w)
         keeps = store.keeps(m)
@@ -239,6 +267,10 @@ class Table:
 
     def part(self, positions: Indices) -> "Table":
         """Of fewer arms; not of a rough one."""
+        if self.is_bare:
+            arms = self.store.arms
+            some = Arms(arms.rows[positions], arms.diag[positions])
+            return Table.at(Store(some, self.store.room), self.belief)
         self.store.settle(self.belief)
         return Table(
             self.store.part(positions, len(self.belief.w)),
@@ -249,6 +281,11 @@ class Table:
             self.largest,
             self.n_steps,
         )
+
+    @property
+    def is_bare(self) -> bool:
+        """It is of a device on which no embeddings fit."""
+        return self.store.device is not None and not self.store.keeps(self.belief.m)
 
     def can_follow(self, steps: Sequence[Step]) -> bool:
         """Whether a product brings it to the belief after these steps: nothing is computed anew."""
@@ -284,8 +321,13 @@ class Table:
         """The product with all changes at once."""
         p = len(self.belief.w)
         m = len(belief.w)
-        store = self.store.with_room(p, m)
         n_steps = self.n_steps + len(surprise)
+        if self.store.device is not None:
+            device, mean, fall = self.store.device.lowered(belief, p, G)
+            variance = np.maximum(self.variance - fall, 0.0)
+            store = self.store.on_device(device, m)
+            return Table(store, belief, mean, variance, self.computed, self.largest, n_steps)
+        store = self.store.with_room(p, m)
         means_anew = n_steps // MEANS_ANEW > self.n_steps // MEANS_ANEW
         if means_anew:
             G = np.vstack([G, belief.w])
@@ -378,7 +420,7 @@ class Table:
         keeps = store.keeps(m)
         solve, _ = self.belief.solvers(len(self.mean))
         for i, chunk in enumerate(store.chunks):
-            kept = store.Z[i][:m] if keeps else None
+            kept = store.columns(i, m) if keeps else None
             Z = solve(store.kernel_columns(chunk, self.belief, 0)) if kept is None else kept
             yield chunk, Z, np.maximum(store.arms.diag[chunk] - squares(Z), 0.0)
 

@@ -3,6 +3,7 @@ memory do."""
 
 from dataclasses import dataclass
 
+from manyarms.errors import ParameterError, shortened
 from manyarms.numbers import real, whole
 
 
@@ -23,15 +24,24 @@ class Tuning:
     rough : int
         Inducing rows beyond which a pass over all arms that would compute everything anew computes
         upper bounds of the variances instead, in O(m) an arm and not O(m²).
+    device : str, optional
+        Where passes over all arms of a table of more than `dense` arms are computed, as PyTorch
+        names it: "cuda", "cuda:1" (extra `torch`). Lists, and tables of fewer arms, stay on the
+        CPU.
     """
 
     dense: int = 32_768
     shortlist: int = 1024
     share: float = 1 / 16
     rough: int = 128
+    device: str | None = None
 
     def __post_init__(self) -> None:
         whole(self.dense, "dense", at_least=0)
         whole(self.shortlist, "shortlist")
         whole(self.rough, "rough", at_least=0)
         real(self.share, "share", "a fraction between 0 and 1", above=0, below=1)
+        if not (self.device is None or isinstance(self.device, str)):
+            raise ParameterError(
+                f"device must be a name such as 'cuda', or None, got {shortened(self.device)}"
+            )

@@ -1,0 +1,294 @@
+"""Passes on a device: the same numbers as NumPy's, the same arms, typed errors. The device is the CPU's, by PyTorch."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from problems import read_only
+
+import manyarms as ma
+from manyarms.beliefs.base import Arms
+from manyarms.errors import KernelError, MemoryBudgetError, ParameterError
+from manyarms.kernels import RBF, Hamming, Linear, Matern, MinMax, On, Polynomial, Tanimoto
+from manyarms.search.table import Store, Table
+
+pytest.importorskip("torch", reason="devices need PyTorch, the extra `torch`")
+pytest.importorskip("array_api_compat", reason="devices need array-api-compat, the extra `torch`")
+
+from manyarms.search import devices
+from manyarms.search.devices import ArmsOnDevice, Lower, device_of, tried
+
+LAZY = ma.Tuning(dense=0, shortlist=8, share=1 / 4)
+DEVICE = replace(LAZY, device="cpu")
+
+KERNELS = {
+    "rbf": RBF(0.4),
+    "rbf, a lengthscale each": RBF([0.3, 0.6, 0.5, 2.0]),
+    "matern 1/2": Matern(0.5, nu=0.5),
+    "matern 3/2": Matern(0.5, nu=1.5),
+    "matern 5/2": Matern(0.5),
+    "linear": Linear(0.5),
+    "polynomial": Polynomial(3, 0.5),
+    "hamming": Hamming([1.0, 2.0, 3.0, 4.0]),
+    "tanimoto": Tanimoto(),
+    "mixed": 2.0 * On(Matern(0.5), 0, 2) * On(Hamming(2.0), 2, 4) + On(Linear(), 1, 3),
+}
+
+
+def rows_for(name, n, seed=0):
+    """Some are equal, and some nearly."""
+    rng = np.random.default_rng(seed)
+    X = rng.random((n, 4))
+    if name in {"hamming", "tanimoto"}:
+        X = rng.integers(0, 3, (n, 4)).astype(float)
+    elif name == "mixed":
+        X[:, 2:] = rng.integers(0, 5, (n, 2))
+    X[n // 2] = X[0]
+    X[n // 2 + 1] = X[1] + (0.0 if name in {"hamming", "tanimoto", "mixed"} else 1e-9)
+    return read_only(X)
+
+
+def believed(X, kernel, n, regularization=0.01, **settings):
+    policy = ma.BKB(X, kernel, regularization=regularization, **settings)
+    policy.observe(np.arange(n), np.random.default_rng(1).standard_normal(n))
+    return policy.belief
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_pass_gives_the_numbers_of_numpy(name, dtype):
+    kernel = KERNELS[name]
+    X = read_only(rows_for(name, 500).astype(dtype))
+    belief = believed(X, kernel, 150)
+    arms = Arms(X, kernel.diag(X.astype(float)))
+    table = Table.at(Store(arms, 0.0), belief)
+    moved = ArmsOnDevice.moved(device_of("cpu"), arms)
+    _, mean, variance = moved.at(belief)
+    kappa2 = arms.diag.max() / belief.regularization
+    assert np.abs(mean - table.mean).max() <= 1e-10 * max(1.0, np.abs(table.mean).max())
+    assert np.abs(variance - table.variance).max() <= 1e-10 * kappa2
+    exact = belief.moments(X, arms.diag)
+    assert (np.abs(variance - exact[1]) <= table.slack(np.arange(len(X)))).all()
+
+
+@pytest.mark.parametrize("settings", [(1e-8, 1.0), (1e-6, 2.0)], ids=str)
+def test_a_pass_stays_within_the_rounding_that_tables_allow_for(settings):
+    """Nearly singular K_WW: corners of L whose inverses have few digits."""
+    regularization, lengthscale = settings
+    X = rows_for("rbf", 600)
+    kernel = RBF(lengthscale)
+    belief = believed(X, kernel, 400, regularization)
+    arms = Arms(X, np.ones(len(X)))
+    _, _, variance = ArmsOnDevice.moved(device_of("cpu"), arms).at(belief)
+    table = Table.at(Store(arms, 0.0), belief)
+    exact = belief.moments(X, arms.diag)[1]
+    assert belief.m > 64
+    assert (np.abs(variance - exact) <= table.slack(np.arange(len(X)))).all()
+
+
+def test_a_triangle_is_solved_to_the_last_digits():
+    rng = np.random.default_rng(0)
+    L = np.tril(rng.standard_normal((150, 150))) / 10 + np.diag(10.0 ** rng.uniform(-4, 0, 150))
+    B = rng.standard_normal((150, 7))
+    X = device_of("cpu").brought(Lower(device_of("cpu"), L).solve(device_of("cpu").sent(B)))
+    # Small backward error: the residual is that of a solution whose L is off by rounding.
+    assert (np.abs(L @ X - B) <= 1e-14 * 150 * (np.abs(L) @ np.abs(X) + np.abs(B))).all()
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["embeddings kept", "computed anew"])
+def test_tables_follow_steps_as_those_of_numpy_do(keeps):
+    X = rows_for("matern 5/2", 700)
+    policy = ma.BKB(X, Matern(0.4), regularization=0.01)
+    arms = Arms(X, np.ones(len(X)))
+    moved = ArmsOnDevice.moved(device_of("cpu"), arms)
+    store = Store(arms, np.inf, moved if keeps else replace(moved, room=0.0))
+    rng = np.random.default_rng(2)
+    policy.observe(np.arange(20), rng.standard_normal(20))
+    there = Table.at(store, policy.belief)
+    here = Table.at(Store(arms, np.inf), policy.belief)
+    for t in range(60):
+        step = policy.belief.observed(policy.batch_of([20 + 3 * t], [rng.standard_normal()], None))
+        policy.observe([20 + 3 * t], [0.0], record=step.record)
+        there, here = there.brought([step]), here.brought([step])
+        assert np.abs(there.mean - here.mean).max() < 1e-10
+        assert np.abs(there.variance - here.variance).max() < 1e-10 * 100
+    assert there.is_bare is not keeps
+    some = np.arange(0, 700, 7)
+    for a, b in zip(there.part(some).embedded(), here.part(some).embedded(), strict=True):
+        np.testing.assert_allclose(a[1], b[1], atol=1e-12)
+    for _, z, r in there.embedded():
+        np.testing.assert_allclose(np.square(z).sum(axis=0) + r, 1.0, atol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "n"), [("rbf", 3000), ("matern 1/2", 1000), ("hamming", 1000), ("mixed", 2000)]
+)
+def test_choices_are_those_without_a_device(name, n):
+    X = rows_for(name, n)
+    kernel = KERNELS[name]
+    rng = np.random.default_rng(3)
+    f = kernel(X, X[:20]) @ rng.standard_normal(20)
+    f /= f.std()
+    made = [ma.BKB(X, kernel, tuning=tuning, seed=1) for tuning in (LAZY, DEVICE)]
+    for step in range(120):
+        size = None if step % 11 == 5 else 4 if step % 7 == 3 else 1
+        exclude = rng.integers(n, size=5) if step % 5 == 2 else ()
+        pending = rng.integers(n, size=2) if step % 6 == 1 else ()
+        chosen = [policy.choose(size, exclude=exclude, pending=pending) for policy in made]
+        np.testing.assert_array_equal(*chosen)
+        rewards = f[chosen[0]] + 0.1 * rng.standard_normal(len(chosen[0]))
+        for policy in made:
+            policy.observe(chosen[0], rewards)
+    assert made[1].stats.counts["arms on cpu"] == n  # moved once
+
+
+def test_other_choosers_work_on_a_device():
+    X = rows_for("rbf", 400)
+    rng = np.random.default_rng(0)
+    for chooser in (ma.baselines.KernelTS, ma.baselines.GPEI):
+        made = [chooser(X, RBF(0.4), seed=1, tuning=tuning) for tuning in (LAZY, DEVICE)]
+        for _ in range(15):
+            arm, same = (int(policy.choose()[0]) for policy in made)
+            assert arm == same
+            y = rng.standard_normal()
+            for policy in made:
+                policy.observe(arm, y)
+
+
+def test_an_optimizer_scores_on_a_device():
+    rng = np.random.default_rng(0)
+    pool = ma.Pool.from_array(rng.random((300, 3)))
+    made = [ma.Optimizer(pool, direction="maximize", seed=0, tuning=t) for t in (LAZY, DEVICE)]
+    for _ in range(20):
+        asked = [opt.ask(2) for opt in made]
+        assert asked[0] == asked[1]
+        for opt in made:
+            opt.tell(asked[0], [float(np.sin(id)) for id in asked[0]])
+    assert "arms on cpu" in str(made[1].policy.stats)
+
+
+def test_shards_score_on_a_device():
+    X = rows_for("rbf", 300)
+    made = [
+        ma.BKB(X, RBF(0.4), tuning=LAZY),
+        ma.BKB(ma.cluster.Sharded(X, shards=2, in_process=True), RBF(0.4), tuning=DEVICE),
+    ]
+    for _ in range(15):
+        arm, same = (int(policy.choose()[0]) for policy in made)
+        assert arm == same
+        for policy in made:
+            policy.observe(arm, X[arm, 0])
+
+
+def test_small_tables_stay_on_the_cpu():
+    X = rows_for("rbf", 50)
+    policy = ma.BKB(X, RBF(0.4), tuning=ma.Tuning(device="cpu"))
+    for _ in range(3):
+        policy.observe(policy.choose(), [1.0])
+    assert "arms on cpu" not in policy.stats.counts
+
+
+class Mine(RBF):
+    """Inherits, and computes something else."""
+
+    def __call__(self, X, Y):
+        return super().__call__(X, Y) ** 2
+
+
+@pytest.mark.parametrize("kernel", [MinMax(), On(MinMax(), 0, 2) + Linear(), Mine(0.3)], ids=repr)
+def test_a_kernel_without_a_formula_is_refused_at_once(kernel):
+    with pytest.raises(KernelError, match="no formula for devices; those of Hamming, Linear"):
+        ma.BKB(rows_for("rbf", 20), kernel, tuning=DEVICE)
+
+
+def test_packed_bits_are_refused():
+    bits = np.random.default_rng(0).integers(0, 2, (20, 60))
+    with pytest.raises(KernelError, match=r"give rows of bits and Tanimoto\(\)"):
+        ma.BKB(ma.kernels.pack(bits), Tanimoto(packed=True), tuning=DEVICE)
+
+
+@pytest.mark.parametrize("name", ["cuda:99", "nonsense", "", "meta"])
+def test_an_unknown_device_is_refused(name):
+    with pytest.raises(ParameterError, match="device must be one that PyTorch can use here"):
+        ma.BKB(rows_for("rbf", 20), RBF(0.3), tuning=replace(LAZY, device=name))
+
+
+def test_a_device_is_a_name():
+    with pytest.raises(ParameterError, match="device must be a name such as 'cuda', or None"):
+        ma.Tuning(device=0)
+
+
+def test_a_device_is_for_passes_over_a_table():
+    for policy in (
+        lambda: ma.BKB(None, RBF(0.3), n_features=2, tuning=DEVICE),
+        lambda: ma.BKB(rows_for("rbf", 20), RBF(0.3), rule=ma.Sampled(5.0), tuning=DEVICE),
+    ):
+        with pytest.raises(ParameterError, match="is for passes over a table"):
+            policy()
+
+
+def test_a_device_without_float64_is_refused():
+    import array_api_compat.torch as xp
+
+    class Single:
+        """A namespace whose device has float32 only, as Apple's."""
+
+        float32 = xp.float32
+        float64 = xp.float64
+
+        @staticmethod
+        def ones(n, dtype, device):
+            if dtype == xp.float64:
+                raise TypeError("cannot convert to float64 here")
+            return xp.ones(n, dtype=dtype)
+
+    with pytest.raises(ParameterError, match="device='mps' has no float64, which scores need"):
+        tried(Single, "mps", "mps")
+
+
+class Small(devices.Device):
+    """A device with a thousand bytes."""
+
+    free = 1000.0
+
+
+def test_what_does_not_fit_the_device_is_refused_before_it_is_taken():
+    X = rows_for("rbf", 100)
+    cpu = device_of("cpu")
+    small = Small(cpu.xp, cpu.where, "small")
+    with pytest.raises(MemoryBudgetError, match=r"100 rows of 4 columns take 4e\+03 bytes on small"):
+        ArmsOnDevice.moved(small, Arms(X, np.ones(100)))
+    moved = replace(ArmsOnDevice.moved(cpu, Arms(X, np.ones(100))), device=small)
+    with pytest.raises(MemoryBudgetError, match="a pass takes .* bytes on small"):
+        moved.at(believed(X, RBF(0.3), 10))
+
+
+def test_rows_too_large_for_the_lengthscale_are_refused():
+    X = np.vstack([rows_for("rbf", 20), np.full((1, 4), 1e160)])
+    arms = Arms(X, np.ones(len(X)))
+    belief = believed(X[:20], RBF(0.3), 10)
+    with pytest.raises(KernelError, match="must be finite and below"):
+        ArmsOnDevice.moved(device_of("cpu"), arms).at(belief)
+
+
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+import manyarms as ma
+try:
+    ma.BKB([[0.0], [1.0]], ma.kernels.RBF(0.3), tuning=ma.Tuning(device="cuda"))
+except ma.errors.ParameterError as error:
+    print(error)
+"""
+
+
+def test_without_pytorch_the_extra_is_named():
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, env=environment
+    )
+    assert "device='cuda' needs PyTorch and array-api-compat: pip install 'manyarms[torch]'" in done.stdout, done.stderr
