@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from manyarms.arms.array import as_rows
-from manyarms.domains.columns import CODE_TOLERANCE, Choice, Levels, Range, Side
+from manyarms.domains.columns import CODE_TOLERANCE, Choice, NumericLevels, Range, Side
 from manyarms.errors import ArmsError, ParameterError, shortened
 from manyarms.numbers import MOST_AT_ONCE, is_whole, items_of, real, whole
 from manyarms.pool.columns import Feature
@@ -308,13 +308,14 @@ def _is_sequence(value: Any) -> bool:
 
 def _is_number(level: Any) -> bool:
     """Something with a distance to others: neither a truth nor ∞, which stands for "no limit"."""
-    return isinstance(level, Real) and not isinstance(level, bool) and abs(float(level)) < np.inf
+    is_real = isinstance(level, Real) and not isinstance(level, bool | np.timedelta64)
+    return is_real and -np.inf < level < np.inf
 
 
 def _column(name: str, value: Any) -> Side:
     if isinstance(value, list):
         are_numbers = all(map(_is_number, value))
-        return Levels.of(name, value) if are_numbers else Choice(name, tuple(value))
+        return NumericLevels.of(name, value) if are_numbers else Choice(name, tuple(value))
     if (
         not isinstance(value, tuple)
         or len(value) not in (2, 3)
@@ -355,7 +356,7 @@ def _ranges(bounds: ArrayLike) -> list[Side]:
 def _feature(i: int, column: Side) -> Feature:
     if isinstance(column, Choice):
         return Feature(column.name, "categorical", i, i + 1, "categorical", levels=column.levels)
-    if isinstance(column, Levels):
+    if isinstance(column, NumericLevels):
         ends = min(column.levels), max(column.levels)
         are_whole = all(isinstance(level, int) for level in column.levels)
     else:

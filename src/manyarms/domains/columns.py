@@ -176,7 +176,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Levels:
+class NumericLevels:
     """One of some numbers. They are compared by their distance, as those of a range are."""
 
     name: str
@@ -184,7 +184,7 @@ class Levels:
     log: bool = False
 
     @classmethod
-    def of(cls, name: str, levels: Sequence[Any]) -> "Levels":
+    def of(cls, name: str, levels: Sequence[Any]) -> "NumericLevels":
         """Of numbers; on a log scale where that spaces them more evenly."""
         checked = [real(level, f"a level of {name!r}", "a finite number") for level in levels]
         # Points are ids too: NumPy's numbers would be written otherwise than Python's.
@@ -266,7 +266,7 @@ class Levels:
         return [float(codes[i]) for i in (at - 1, at + 1) if 0 <= i < len(codes)]
 
 
-Side = Range | Levels | Choice
+Side = Range | NumericLevels | Choice
 """A column of a box."""
 
 

@@ -182,7 +182,7 @@ class DomainBKB:
         """
         n = whole(n, "n", at_most=MOST_AT_ONCE)
         waiting = self.domain.checked(pending)
-        barred = frozenset(row.tobytes() for row in self.as_told(exclude))
+        barred = as_barred(self.as_told(exclude))
         chosen: list[Array] = []
         with self.stats.timed("choices"):
             belief = supposing(self.belief, waiting)
@@ -369,6 +369,11 @@ class DomainBKB:
     def __repr__(self) -> str:
         seen = self.belief.n_observations
         return f"{type(self).__name__}({self.domain!r}, {self.kernel!r}, {seen} observations)"
+
+
+def as_barred(rows: Array) -> frozenset[bytes]:
+    """The rows (n, d) as `Score.barred` has them."""
+    return frozenset(row.tobytes() for row in rows)
 
 
 def supposing(belief: Frozen, rows: Array) -> Frozen:

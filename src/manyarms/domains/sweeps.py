@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyarms.domains.box import Box
+from manyarms.domains.box import MOST_LEVELS, Box
 from manyarms.domains.score import Score
+from manyarms.errors import ParameterError, shortened
 from manyarms.numbers import whole
 from manyarms.typing import Array, Indices
 
@@ -28,8 +29,10 @@ WORK = 4e8
 """Multiplications in a round of all starts together, n·m² for n rows and m inducing ones: with
 twelve factors of ten levels there are fewer starts from m = 450 on. Pairs of factors are tried
 within the same limit."""
+WIDENED = 16
+"""Of the best rows, those around which more are looked for, at most."""
 BLOCK = 1 << 22
-"""Numbers k(x, w) that are held at once: 32 MB."""
+"""Numbers that are held at once, of rows or of k(x, w): 32 MB."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,11 @@ class Sweeps:
 
     def __call__(self, score: Score, box: Box, rng: np.random.Generator) -> Array:
         """A row of large u that is not barred."""
+        if getattr(box, "levels", None) is None:
+            raise ParameterError(
+                f"Sweeps takes a product of levels, at most {MOST_LEVELS:,} of them together, got "
+                f"{shortened(box)}; use MultiStart"
+            )
         rows = box.grid(WHOLE)
         if rows is None:
             found = self.found(score, box, rng)
@@ -73,8 +81,10 @@ class Sweeps:
         best = int(np.argmax(values))
         x = X[[best]]
         value = values[best]
+        m = max(1, len(score.belief.W))
+        most = min(WORK / m**2, BLOCK / box.dimension)
         for _ in range(ROUNDS):
-            pairs = _pairs(codes, x[0], WORK / max(1, len(score.belief.W)) ** 2)
+            pairs = _pairs(codes, x[0], most)
             scores = _scored(score, pairs)
             if not len(pairs) or not scores.max() > value:
                 break
@@ -84,15 +94,35 @@ class Sweeps:
     def _starts(self, score: Score, box: Box, n_levels: int, rng: np.random.Generator) -> Array:
         m = max(1, len(score.belief.W))
         n = int(np.clip(WORK / (n_levels * m**2), 1, self.starts))
-        far = box.sample(self.raw // 2, rng)
+        n_drawn = max(1, self.raw // 2)
+        far = box.sample(n_drawn, rng)
         good = score.incumbents(max(1, n // 2))
         if not len(good):
             return _top(score, far, n)
-        near = good[rng.integers(len(good), size=self.raw // 2)]
+        near = good[rng.integers(len(good), size=n_drawn)]
         anew = rng.random(near.shape) < CHANGED / box.dimension
         near = np.where(anew, box.sample(len(near), rng), near)
         others = [_top(score, rows, n // 4) for rows in (far, near)]
         return np.unique(np.vstack([good, *others]), axis=0)
+
+
+def leading(score: Score, box: Box, X: Array, k: int) -> Array:
+    """The k rows of largest u that a search from the rows X (n, d) finds, largest first: of a
+    product of levels, all that differ from one of the best in one factor are looked at."""
+    whole = box.grid(WHOLE)
+    if whole is not None:
+        return _top(score, whole, k)
+    codes = _codes(box)
+    every = np.arange(len(codes.factors))
+    n_widened = max(1, min(WIDENED, BLOCK // (len(every) * box.dimension)))
+    best = _top(score, np.unique(X, axis=0), k)
+    for _ in range(ROUNDS):
+        beside = codes.changed(best[:n_widened], every).reshape(-1, box.dimension)
+        found = _top(score, np.unique(np.vstack([best, beside]), axis=0), k)
+        if np.array_equal(found, best):
+            break
+        best = found
+    return best
 
 
 @dataclass(frozen=True)
@@ -141,12 +171,14 @@ def _swept(score: Score, codes: _Codes, X: Array, rng: np.random.Generator) -> t
 
 def _pairs(codes: _Codes, x: Array, most: float) -> Array:
     """The row (d,) with every two factors changed, (n, d); none where there would be too many."""
-    first, second = np.triu_indices(len(codes.factors), k=1)
-    both = codes.factors[first] != codes.factors[second]
-    first = first[both]
-    second = second[both]
-    if len(first) > most:
+    n = len(codes.factors)
+    n_levels = np.bincount(codes.factors)
+    if (n**2 - int(np.square(n_levels).sum())) // 2 > most:
         return np.zeros((0, len(x)))
+    first, second = np.triu_indices(n, k=1)
+    are_two = codes.factors[first] != codes.factors[second]
+    first = first[are_two]
+    second = second[are_two]
     rows = np.repeat(x[None], len(first), axis=0)
     each = np.arange(len(first))
     rows[each, codes.factors[first]] = codes.levels[first]

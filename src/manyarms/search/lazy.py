@@ -63,6 +63,8 @@ list."""
 EMBEDDED = 16
 """Arms of a list from a rough table, as a share of the table times m: their embeddings take
 n_list·m² products, about as long as a tenth of the rough pass."""
+ASKED_ONCE = 256
+"""Rows of W above which the first answer comes from a rough pass also where arms are few."""
 STEPS = 4
 """Steps that are kept beyond those that a table follows, half as many as W has rows."""
 
@@ -174,8 +176,10 @@ class Lazy:
 
     @property
     def _dense(self) -> bool:
-        """All arms are brought forward at every step."""
-        return len(self.arms.rows) <= self.tuning.dense
+        """All arms are brought forward at every step, once there is one: who only asks after many
+        results were read needs no embeddings."""
+        few = len(self.arms.rows) <= self.tuning.dense
+        return few and (self.now > 0 or self.belief.m <= ASKED_ONCE)
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         """The arm of largest value."""

@@ -12,7 +12,7 @@ from manyarms.beliefs.frozen import Inserted
 from manyarms.beliefs.sampled import Sampled
 from manyarms.campaign.campaign import Campaign
 from manyarms.domains.box import Box
-from manyarms.domains.columns import Choice, Levels, Side
+from manyarms.domains.columns import Choice, NumericLevels, Side
 from manyarms.domains.multistart import MultiStart
 from manyarms.domains.policy import DomainBKB
 from manyarms.domains.sweeps import Sweeps
@@ -123,7 +123,7 @@ def _written_column(column: Side, named: bool) -> dict[str, Any]:
     if isinstance(column, Choice):
         return {**name, "levels": list(column.levels)}
     scale = {"scale": "log"} if column.log else {}
-    if isinstance(column, Levels):
+    if isinstance(column, NumericLevels):
         return {**name, "numbers": list(column.levels), **scale}
     return {**name, "range": [column.low, column.high], **scale}
 
@@ -140,7 +140,7 @@ def _read_column(column: dict[str, Any]) -> Side:
     if "levels" in column:
         return Choice(name, tuple(column["levels"]))  # of numbers too, in earlier versions
     if "numbers" in column:
-        return Levels(name, tuple(column["numbers"]), log="scale" in column)
+        return NumericLevels(name, tuple(column["numbers"]), log="scale" in column)
     (range,) = Box(
         **{name: (*column["range"], *([column["scale"]] if "scale" in column else []))}
     ).columns
