@@ -423,9 +423,8 @@ def test_functions_run_as_tasks_of_ray(ray):
 
 @pytest.fixture
 def lab(path):
-    ma.Study.create(
-        path, ma.Pool.from_dicts([{"name": f"n{i}", "x": i} for i in range(6)], id="name")
-    ).close()
+    pool = ma.Pool.from_dicts([{"name": f"n{i}", "x": i} for i in range(6)], id="name")
+    ma.Study.create(path, pool, repeats="never").close()
     return path
 
 
