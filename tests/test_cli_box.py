@@ -223,3 +223,52 @@ def test_a_run_that_is_killed_goes_on(oven):
     ended = said("run", "oven.db", "--budget", str(told + 3), "--", *command[-3:])
     assert ended.code == 0
     assert manyarms("status", "oven.db", "--json").data["results"] >= told + 1
+
+
+PRODUCT = [f"{name}=a,b,c,d" for name in "pqrs"]
+PRODUCT += ["temperature=60,80,100,120", "dose=0.1,0.5,1,5,10", "plate=1,2,3:choice", "lot=007,008"]
+
+
+def yield_of(row):
+    return -abs(float(row["temperature"]) - 80) / 40 + (row["p"] == "b") + (row["plate"] == "2")
+
+
+def test_a_product_of_levels(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    options = [part for text in PRODUCT for part in ("--box", text)]
+    made = manyarms("init", "lab.db", *options, "--maximize", "--json").data
+    types = made["columns"]
+    assert types["temperature"] == "levels"
+    assert types["dose"] == "levels, log scale"
+    assert types["plate"] == types["lot"] == types["p"] == "choice"
+    for _ in range(2):
+        manyarms("suggest", "lab.db", "-n", 6, "-o", "next.csv", "--force")
+        rows = filled("next.csv", "done.csv", yield_of)
+        manyarms("tell", "lab.db", "done.csv")
+    assert rows[0]["temperature"] in ("60", "80", "100", "120")
+    # A combination that was not suggested, with a level as a spreadsheet may write it.
+    with open("more.csv", "w") as file:
+        file.write(
+            "id,p,q,r,s,temperature,dose,plate,lot,value\n,b,a,a,a,80.0,0.50000001,2,007,2\n"
+        )
+    assert "Told 1 result" in manyarms("tell", "lab.db", "more.csv").out
+    with ma.Study.open("lab.db") as study:
+        assert study.history[-1].id["temperature"] == 80
+        assert study.history[-1].id["dose"] == 0.5
+        assert study.history[-1].id["lot"] == "007"
+    top = manyarms("top", "lab.db", "-k", 30, "--json").data["top"]
+    new = [each["id"] for each in top if not isinstance(each["id"], int)]
+    assert new
+    assert all(len(id) == len(PRODUCT) for id in new)
+    assert "\nnew " in manyarms("top", "lab.db", "-k", 30).out
+    assert "temperature" in manyarms("status", "lab.db").out
+    manyarms("predict", "lab.db", "more.csv", "-o", "estimates.csv")
+    with open("wrong.csv", "w") as file:
+        file.write("id,p,q,r,s,temperature,dose,plate,lot,value\n,b,a,a,a,81,0.5,2,007,2\n")
+    refused = said("tell", "lab.db", "wrong.csv")
+    assert_one_line(refused)
+    assert "'temperature' must be one of [60, 80, 100, 120], got 81" in refused.err
+    pytest.importorskip("plotly", reason="a report has figures")
+    manyarms("report", "lab.db", "-o", "report.html")
+    with open("report.html") as file:
+        assert "<td>new</td>" in file.read()

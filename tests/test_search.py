@@ -11,6 +11,7 @@ from manyarms.beliefs.base import Arms, Batch
 from manyarms.errors import MemoryBudgetError, ParameterError
 from manyarms.kernels import RBF, Linear, Matern
 from manyarms.search.lazy import Lazy, Level
+from manyarms.search.rough import rough_scores
 from manyarms.search.scores import Upper, best_of
 from manyarms.search.table import Store, Table
 from manyarms.search.work import Stats
@@ -18,6 +19,7 @@ from manyarms.search.work import Stats
 DENSE = ma.Tuning(dense=10**9)
 LAZY = ma.Tuning(dense=0, shortlist=8, share=1 / 4)
 DEEP = ma.Tuning(dense=0, shortlist=2, share=1 / 2)
+ROUGH = ma.Tuning(dense=0, shortlist=4, share=1 / 4, rough=0)
 
 
 def problem(n, d, kernel, seed, duplicates=0):
@@ -64,7 +66,7 @@ def test_dense_lazy_and_full_choose_the_same_arm(case, radius):
         ma.BKB(
             X, kernel, regularization=regularization, confidence=confidence, tuning=tuning, seed=1
         )
-        for tuning in (DENSE, LAZY, DEEP)
+        for tuning in (DENSE, LAZY, DEEP, ROUGH)
     ]
     rng = np.random.default_rng(5)
     for step in range(120):
@@ -85,7 +87,7 @@ def test_dense_lazy_and_full_choose_the_same_arm(case, radius):
         if step % 13 == 6:
             pending = rng.integers(n, size=3)
             batches = [policy.choose(4, pending=pending).tolist() for policy in made]
-            assert batches[0] == batches[1] == batches[2]
+            assert all(batch == batches[0] for batch in batches)
 
 
 @pytest.mark.slow
@@ -97,7 +99,7 @@ def test_long_batches_are_the_same_at_once_and_one_by_one(case):
     X, f, _ = problem(n, d, kernel, 3, **given_)
     made = [
         ma.BKB(X, kernel, regularization=regularization, tuning=tuning, seed=1)
-        for tuning in (DENSE, LAZY, DEEP)
+        for tuning in (DENSE, LAZY, DEEP, ROUGH)
     ]
     rng = np.random.default_rng(6)
     for pulls in (3, 1, 12):
@@ -118,7 +120,9 @@ def test_long_batches_are_the_same_at_once_and_one_by_one(case):
             assert fewer.tolist() == made[0].choose(3, pending=waiting[:1], exclude=barred).tolist()
 
 
-@pytest.mark.parametrize("tuning", [DENSE, LAZY, DEEP], ids=["dense", "lazy", "deep"])
+@pytest.mark.parametrize(
+    "tuning", [DENSE, LAZY, DEEP, ROUGH], ids=["dense", "lazy", "deep", "rough"]
+)
 def test_the_nearly_best_arms_have_the_values_of_full_scoring(tuning):
     X, f, _ = problem(200, 2, RBF(0.2), 3, duplicates=100)
     diag = np.ones(200)
@@ -165,6 +169,46 @@ def test_embeddings_that_are_not_kept_change_no_choice(tuning):
 def test_memory_that_is_too_little_is_said_before_anything_starts():
     with pytest.raises(MemoryBudgetError, match="raise `memory`"):
         ma.BKB(np.zeros((100, 1)), RBF(1.0), memory=100.0)
+
+
+@pytest.mark.parametrize("case", HARD)
+@pytest.mark.parametrize("n_pulls", [3, 30, 150])
+def test_a_rough_pass_bounds_the_exact_scores(case, n_pulls):
+    given_ = dict(HARD[case])
+    n, d, kernel = given_.pop("n"), given_.pop("d"), given_.pop("kernel")
+    regularization = given_.pop("regularization")
+    X, f, _ = problem(n, d, kernel, 3, **given_)
+    policy = ma.BKB(X, kernel, regularization=regularization, seed=1)
+    at = np.random.default_rng(4).integers(n, size=n_pulls)
+    policy.observe(at, f[at])
+    belief = policy.belief
+    diag = kernel.diag(X)
+    mean, variance = belief.moments(X, diag)
+    rough = rough_scores(Arms(X, diag), belief)
+    slack = 1e-12 + 64 * belief.rounding_seen / regularization
+    assert np.abs(rough.mean - mean).max() <= rough.error + 1e-9
+    assert (rough.variance >= variance - slack - 1e-9 * variance).all()
+    # All directions leave nothing: the bound is the variance.
+    if belief.m <= 30 and case == "certified":
+        np.testing.assert_allclose(rough.variance, variance, atol=1e-3 / regularization)
+
+
+def test_rough_passes_are_those_of_a_large_dictionary_and_means_follow():
+    X, f, _ = problem(300, 3, Matern(0.2), 0)
+    tuning = ma.Tuning(dense=0, shortlist=8, share=1 / 4, rough=50)
+    rough = ma.BKB(X, Matern(0.2), tuning=tuning, seed=0)
+    exact = ma.BKB(X, Matern(0.2), tuning=DENSE, seed=0)
+    for start, stop in ((0, 20), (20, 120), (120, 125)):
+        at = np.arange(start, stop)
+        for policy in (rough, exact):
+            policy.observe(at, f[at])
+        assert rough.choose().tolist() == exact.choose().tolist()
+        assert ("rough passes" in rough.stats.counts) == (stop > 50)
+        np.testing.assert_array_equal(rough.leading(20), exact.leading(20))
+        # Expected improvement looks at variances themselves.
+        mean, variance = rough._scores.current()
+        np.testing.assert_allclose(mean, exact.scores().mean, atol=1e-9)
+        np.testing.assert_allclose(variance, exact.scores().variance, rtol=1e-6)
 
 
 @given(st.integers(0, 10_000), st.sampled_from([1.0, 0.01, 1e-4]))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from manyarms.policies.bkb import BKB
     from manyarms.policies.gpucb import GPUCB
     from manyarms.policies.policy import Prediction
+    from manyarms.policies.stream import Stream
     from manyarms.pool.pool import Pool
     from manyarms.search.scores import Scores
     from manyarms.search.tuning import Tuning
@@ -63,6 +64,7 @@ _HOME = {
     "Result": "loop",
     "Sampled": "beliefs.sampled",
     "Scores": "search.scores",
+    "Stream": "policies.stream",
     "Study": "study",
     "Theory": "sketch.confidence",
     "TrackRecord": "campaign.certificate",
@@ -102,6 +104,7 @@ __all__ = [
     "Result",
     "Sampled",
     "Scores",
+    "Stream",
     "Study",
     "Theory",
     "TrackRecord",

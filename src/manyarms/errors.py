@@ -10,6 +10,8 @@
     ├── NumericalError (ArithmeticError)  a factorisation that float64 cannot carry
     ├── StateError (RuntimeError)         asked for before there is anything to answer from
     ├── ClusterError (RuntimeError)       machines that cannot be reached, or do not answer
+    ├── RequestError (LookupError)        a request that waits for no reward, or waits already
+    ├── SavedStateError (ValueError)      a file of a stream that is damaged, or of another policy
     └── StudyError (RuntimeError)         a study that cannot be made, opened or used so
         ├── StudyDamagedError             its log is not whole; `whole` events of it are
         ├── StudyStorageError             the disk or the database refused: nothing was written
@@ -33,6 +35,8 @@ __all__ = [
     "NumericalError",
     "ObservationError",
     "ParameterError",
+    "RequestError",
+    "SavedStateError",
     "StateError",
     "StudyDamagedError",
     "StudyError",
@@ -159,6 +163,14 @@ class StateError(ManyArmsError, RuntimeError):
 
 class ClusterError(ManyArmsError, RuntimeError):
     """Machines that cannot be reached or used, or a shard that does not come back."""
+
+
+class RequestError(ManyArmsError, LookupError):
+    """A request of a stream that is not waiting for a reward, or that is waiting already."""
+
+
+class SavedStateError(ManyArmsError, ValueError):
+    """A file of a stream that cannot be read: it is damaged, no such file, or of another policy."""
 
 
 class StudyError(ManyArmsError, RuntimeError):

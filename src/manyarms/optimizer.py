@@ -24,8 +24,8 @@ class Optimizer:
     The first eight candidates are drawn at random. A point that is pending is asked for again only
     where no other is found. One that failed counts as bad as the worst value told when the next is
     chosen, so that it is left alone; predictions do not use it. `top` is of the points told or
-    asked for. A run over a box that stalls searches elsewhere for a while, unless kernel and noise
-    are given.
+    asked for; over a product of levels, of others too that a search around them finds. A run over
+    another box that stalls searches elsewhere for a while, unless kernel and noise are given.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ class Optimizer:
         """How much better than the recommended candidate another one may be, and how sure that is.
 
         Over a box it is heuristic: the rival is the best point that the maximiser finds, and that
-        may miss the maximum.
+        may miss the maximum. A product of at most 4,096 combinations is looked at whole.
 
         Parameters
         ----------

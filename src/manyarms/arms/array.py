@@ -50,8 +50,9 @@ def as_rows(arms: "ArrayLike | str | Path | Checked", n_columns: int | None = No
     # A view, so that what is made read-only below is ours and not the caller's array.
     rows: AnyArray = X.view() if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
     for start in range(0, len(rows), ROWS_READ):
-        bad = np.argwhere(~np.isfinite(rows[start : start + ROWS_READ]))
-        if len(bad):
+        finite = np.isfinite(rows[start : start + ROWS_READ])
+        if not finite.all():
+            bad = np.argwhere(~finite)
             row = start + bad[0][0]
             column = bad[0][1]
             raise ArmsError(

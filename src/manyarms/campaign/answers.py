@@ -13,6 +13,7 @@ from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.trials import CandidateId
 from manyarms.errors import Advice, StateError
 from manyarms.numbers import real, whole
+from manyarms.search.work import in_one_thread
 from manyarms.typing import Array, Indices, Mask
 
 
@@ -71,6 +72,7 @@ class Predictions(NamedTuple):
     high: Array
 
 
+@in_one_thread
 def best(campaign: Campaign, level: float) -> Best:
     """The tried candidate of best measured value, and that of largest lower confidence bound."""
     positions = [_measured(campaign), _recommended(campaign)]
@@ -93,10 +95,13 @@ def best(campaign: Campaign, level: float) -> Best:
     )
 
 
+@in_one_thread
 def top(campaign: Campaign, k: int, level: float) -> list[Candidate]:
     """The k candidates, tried or not, of best posterior mean."""
     k = whole(k, "k")
     _check_told(campaign)
+    # Over a product of levels the best ones may be points that were not known before.
+    campaign = campaign.knowing(campaign.proposer.with_leading(campaign.ledger, campaign.model, k))
     ledger = campaign.ledger
     gone = _gone(ledger, ledger.outcomes.out)
     if gone.all():
@@ -117,12 +122,14 @@ def _gone(ledger: Ledger, out: Mask) -> Mask:
     return gone
 
 
+@in_one_thread
 def predict(campaign: Campaign, ids: Any, level: float) -> Predictions:
     """Posterior mean, standard deviation and interval of the true values of candidates."""
     found = campaign.knowing(campaign.proposer.knowing(campaign.ledger, ids))
     return _predicted(found, found.ledger.candidates.positions(ids), level)
 
 
+@in_one_thread
 def predict_rows(campaign: Campaign, table: Any, ids: Any, level: float) -> Predictions:
     """The same of candidates that are not in the pool."""
     before = table_of(campaign.ledger, "predict rows of")
@@ -131,6 +138,7 @@ def predict_rows(campaign: Campaign, table: Any, ids: Any, level: float) -> Pred
     return _predicted(found, np.arange(len(before), len(pool)), level)
 
 
+@in_one_thread
 def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
     """How much better than the recommended candidate another one may be."""
     if tolerance is not None:
@@ -140,13 +148,16 @@ def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
     # While some candidates have no value, another value of one that has says nothing of them.
     scored = campaign.ledger.scored(first=campaign.proposer.has_untried(campaign.ledger))
     record = TrackRecord.of(*scored, campaign.ledger.sign)
-    n_others = campaign.proposer.n_others(_no_rivals(campaign, best))
+    no_rivals = _no_rivals(campaign, best)
+    n_others = campaign.proposer.n_others(no_rivals)
     probability, reason = _promise(campaign, n_others)
     earned = record.width(n_others) if probability is None else campaign.model.radius
     width = campaign.model.radius if earned is None else earned
 
     # Over a box the rival may be a point that was not known before.
-    found = campaign.knowing(campaign.proposer.with_rivals(campaign.ledger, campaign.model, width))
+    found = campaign.knowing(
+        campaign.proposer.with_rivals(campaign.ledger, campaign.model, width, no_rivals)
+    )
     gone = _no_rivals(found, best)
     arm = int(found.ledger.candidates.arm_of[best])
     rival = arm if gone.all() else found.proposer.rival(found.ledger, found.model, width, gone)

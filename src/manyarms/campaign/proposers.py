@@ -18,6 +18,8 @@ from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import NOTHING, Lesson, Model, Tabular
 from manyarms.campaign.trials import Learnable, Results
 from manyarms.domains.box import Box
+from manyarms.domains.policy import DomainBKB, as_barred
+from manyarms.domains.sweeps import WHOLE, leading
 from manyarms.search.work import OneThread
 from manyarms.sketch.confidence import Constant
 from manyarms.typing import Array, Indices, Mask
@@ -105,8 +107,13 @@ class PoolProposer:
         """How many arms a statement about all others is about."""
         return int((~gone).sum())
 
-    def with_rivals(self, ledger: Ledger, model: Model, width: float) -> Ledger:
-        """The ledger with the candidate of largest upper bound, μ̃ + width·sd, in it."""
+    def with_leading(self, ledger: Ledger, model: Model, k: int) -> Ledger:
+        """The ledger with the k candidates of largest posterior mean in it."""
+        return ledger
+
+    def with_rivals(self, ledger: Ledger, model: Model, width: float, gone: Mask) -> Ledger:
+        """The ledger with the candidate of largest upper bound, μ̃ + width·sd, in it; not one of
+        those that are gone."""
         return ledger
 
     def rival(self, ledger: Ledger, model: Model, width: float, gone: Mask) -> int:
@@ -183,9 +190,12 @@ class BoxProposer:
     search: Search | None = None
     patience: int = STALLED
     lesson: Lesson = NOTHING  # what the model of the search decided at the last step
-    doubt: ClassVar[str | None] = (
-        "over a box the rival comes from a search that may miss the largest upper bound"
-    )
+
+    @property
+    def doubt(self) -> str | None:
+        if self.box.size <= WHOLE:
+            return None  # all points are looked at
+        return "over a box the rival comes from a search that may miss the largest upper bound"
 
     @property
     def is_elsewhere(self) -> bool:
@@ -217,7 +227,8 @@ class BoxProposer:
 
     def after(self, model: Model, news: Learnable, lesson: Lesson | None = None) -> "BoxProposer":
         """A search goes on, begins or ends."""
-        if not model.settings.learns:
+        # A product of levels is searched from many starts anyway: elsewhere it only loses results.
+        if not model.settings.learns or (self.box.levels is not None and self.search is None):
             return self
         gains = self.gains.after(model, news.new[1], news.n_asked)
         if self.search is None:
@@ -235,17 +246,43 @@ class BoxProposer:
         return largest(model.predict(ledger.candidates.arm_of).mean, k, gone)
 
     def has_untried(self, ledger: Ledger) -> bool:
-        return True
+        outcomes = ledger.outcomes
+        return int((outcomes.out | (outcomes.counts > 0)).sum()) < self.box.size
 
     def n_others(self, gone: Mask) -> int:
-        return POINTS
+        return int(min(POINTS, self.box.size - int(gone.sum())))
 
-    def with_rivals(self, ledger: Ledger, model: Model, width: float) -> Ledger:
-        policy = copy(model.policy)
-        policy.confidence = Constant(width)
-        with OneThread():  # the same point, however many threads there are
-            rows = policy.choose()
+    def with_leading(self, ledger: Ledger, model: Model, k: int) -> Ledger:
+        """Of a product of levels, untried ones too; of another box those that are known."""
+        policy = model.policy
+        if self.box.levels is None or not isinstance(policy, DomainBKB):
+            return ledger
+        out = ledger.candidates.X[ledger.outcomes.out]
+        with OneThread():
+            mean = replace(policy.score, beta=0.0, barred=as_barred(out))
+            rows = leading(mean, self.box, ledger.candidates.X, k)
         return self.knowing(ledger, self.box.decode(rows))
+
+    def with_rivals(self, ledger: Ledger, model: Model, width: float, gone: Mask) -> Ledger:
+        with OneThread():  # the same point, however many threads there are
+            rows = self._rivals(model.policy, width, ledger.candidates.X[gone])
+        return self.knowing(ledger, self.box.decode(rows))
+
+    def _rivals(self, policy: Any, width: float, gone: Array) -> Array:
+        """The row of largest upper bound that is not one of these, (1, d); of many, one that a
+        search finds. None, (0, d), where all are gone."""
+        every = self.box.grid(WHOLE)
+        if every is not None:
+            barred = as_barred(gone)
+            left = every[[row.tobytes() not in barred for row in every]]
+            if not len(left):
+                return left
+            mean, std = policy.predict(left)
+            return left[np.argsort(-mean - width * std, kind="stable")[:1]]
+        policy = copy(policy)
+        policy.confidence = Constant(width)
+        is_product = self.box.levels is not None and isinstance(policy, DomainBKB)
+        return np.asarray(policy.choose(exclude=gone) if is_product else policy.choose())
 
     def rival(self, ledger: Ledger, model: Model, width: float, gone: Mask) -> int:
         mean, std = model.policy.predict(ledger.candidates.X)
@@ -256,13 +293,15 @@ class BoxProposer:
         outcomes = ledger.outcomes
         X = ledger.candidates.X
         rng = np.random.default_rng([model.settings.seed, 1, len(X)])
-        shut = {row.tobytes() for row in X[outcomes.failed | (ledger.tries >= ledger.most)]}
+        shut = as_barred(X[outcomes.failed | (ledger.tries >= ledger.most)])
         pending = X[ledger.waiting]
-        waiting = {row.tobytes() for row in pending}
+        waiting = as_barred(pending)
         if model.settings.learns and model.n_results < START:
             drawn = self._some(rng)
         else:
             policy = self._avoiding(ledger, model)
+            if self.box.levels is not None and isinstance(policy, DomainBKB):
+                return self._next_combination(policy, pending, shut, waiting)
             drawn = policy.choose(pending=pending)
             if self.box.encode(self.box.decode(drawn))[0].tobytes() in shut | waiting:
                 others = self._some(rng)
@@ -277,6 +316,16 @@ class BoxProposer:
                 return row
             awaited = row if awaited is None and row.tobytes() not in shut else awaited
         return awaited  # a result is coming anyway, but nothing else is to be had
+
+    def _next_combination(
+        self, policy: DomainBKB, pending: Array, shut: frozenset[bytes], waiting: frozenset[bytes]
+    ) -> Array | None:
+        """The same of a product of levels, whose search leaves out what may not be asked for."""
+        for barred in (shut | waiting, shut):
+            if len(barred) < self.box.size:
+                rows = [np.frombuffer(row) for row in sorted(barred)]
+                return np.asarray(policy.choose(pending=pending, exclude=rows)[0])
+        return None
 
     def _some(self, rng: np.random.Generator) -> Array:
         """All rows, in a random order, of a box that has few; else some drawn from it."""

@@ -28,8 +28,8 @@ RADIUS = Growing(1.3, most=3.0)
 BOX_RADIUS = Constant(2.0)
 """Of a box: see docs/optimizer.md."""
 MAXIMISER = MultiStart(raw=256, starts=2, steps=15)
-"""Less thorough than that of `DomainBKB`, and cheaper: regrets could not be told apart
-(docs/optimizer.md)."""
+"""Of a box that is no product of levels. Less thorough than that of `DomainBKB`, and cheaper:
+regrets could not be told apart (docs/optimizer.md)."""
 MOST_INDUCING = 2048
 """Inducing arms of a learned kernel, at most: a rough one has more directions than can be kept, and
 2,048 take 32 MB."""
@@ -119,7 +119,7 @@ def as_settings(
             f"policy must be BKB, GPUCB or another with their arguments, got {policy!r}"
         )
     _check_options(policy, options)
-    if policy is DomainBKB:
+    if policy is DomainBKB and isinstance(space, Box) and space.levels is None:
         options = {"maximiser": MAXIMISER, **options}
     made = partial(_over, space, policy) if isinstance(space, Box) else policy
     shape, fixed = _shape(kernel, space)

@@ -17,7 +17,8 @@ from manyarms.campaign.candidates import Points
 from manyarms.campaign.trials import CandidateId
 from manyarms.cli.app import InputError
 from manyarms.cli.output import shown
-from manyarms.domains.box import Box, Choice, Range
+from manyarms.domains.box import Box
+from manyarms.domains.columns import Choice, NumericLevels, Range, Side
 from manyarms.errors import ArmsError, UnknownArmError
 from manyarms.study import Lease, Study
 from manyarms.typing import AnyArray, Indices
@@ -26,11 +27,12 @@ SAME = 1e-6
 """Of a range: how far a number in a file may be from the one suggested. Spreadsheets keep fifteen
 digits, some fewer."""
 NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+LEVEL = rf"(?![+-]?0\d){NUMBER}"
 
 
 def as_box(texts: Sequence[str]) -> Box:
     """The box of columns as they are typed: NAME=LOW:HIGH, with :log or :int or both behind, or
-    NAME=LEVEL,LEVEL,…."""
+    NAME=LEVEL,LEVEL,…, with :choice behind where numbers are names."""
     columns: dict[str, Any] = {}
     for text in texts:
         name, is_there, values = text.partition("=")
@@ -57,16 +59,22 @@ def _range(text: str, values: str) -> tuple[Any, ...]:
     return (*ends, "log") if "log" in marks else ends
 
 
-def _levels(text: str, values: str) -> list[str]:
-    levels = [each.strip() for each in values.split(",")]
+def _levels(text: str, values: str) -> list[Any]:
+    listed = values.strip().removesuffix(":choice")
+    is_marked = listed != values.strip()
+    levels = [each.strip() for each in listed.split(",")]
     # 1:2:3 and 1,5:2 are ranges that were mistyped, not levels.
     looks_like_a_range = re.fullmatch(r"[\d.,eE+-]*:[\d.,eE+:-]*(log|int|:)*", values.strip())
     if len(levels) < 2 or not all(levels) or looks_like_a_range:
         raise InputError(
             f"--box {text[:80]}: expected LOW:HIGH, with :log or :int behind where that is meant "
-            "and a point in numbers, or levels with commas between"
+            "and a point in numbers, or levels with commas between, with :choice behind where "
+            "numbers are names"
         )
-    return levels
+    # 007 is a name, not a number.
+    if is_marked or not all(re.fullmatch(LEVEL, level) for level in levels):
+        return list(levels)
+    return [int(level) if re.fullmatch(r"[+-]?\d+", level) else float(level) for level in levels]
 
 
 def column_types(box: Box) -> dict[str, str]:
@@ -74,9 +82,11 @@ def column_types(box: Box) -> dict[str, str]:
     return {column.name: _type(column) for column in box.columns}
 
 
-def _type(column: Range | Choice) -> str:
+def _type(column: Side) -> str:
     if isinstance(column, Choice):
         return "choice"
+    if isinstance(column, NumericLevels):
+        return "levels, log scale" if column.log else "levels"
     kind = "integer" if column.whole else "continuous"
     return f"{kind}, log scale" if column.log else kind
 
@@ -85,10 +95,19 @@ def column_extents(box: Box) -> dict[str, str]:
     """What each column may be, in words."""
     return {
         column.name: ", ".join(map(str, column.levels))
-        if isinstance(column, Choice)
+        if not isinstance(column, Range)
         else f"{shown(column.low)} to {shown(column.high)}"
         for column in box.columns
     }
+
+
+class NewPoint(tuple[Any, ...]):
+    """The values of a point that has no number yet, in the order of the columns."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "new"
 
 
 class NumberedPoints:
@@ -131,20 +150,27 @@ class NumberedPoints:
 
     def rows(self, ids: Any) -> list[dict[str, Any]]:
         """The columns of points."""
-        return [self._named(self.points.ids[at]) for at in self.positions(ids).tolist()]
+        return [self._named(self.point(id)) for id in ids]
 
     def numbers(self, points: Sequence[Any]) -> list[int]:
         """The numbers of points that are known."""
         at = self.points.positions(points) if len(points) else np.zeros(0, dtype=np.intp)
         return [int(position) + 1 for position in at]
 
+    def number(self, point: Any) -> "int | NewPoint":
+        """The number of a point, or its values where it has none."""
+        try:
+            return self.numbers([point])[0]
+        except UnknownArmError:
+            return NewPoint(self._named(point).values())
+
     def label(self, point: Any) -> str:
         """A point for sentences: its number, if it has one, and its columns."""
         cells = [f"{name} {shown(value)}" for name, value in self._named(point).items()]
-        try:
-            return f"{self.numbers([point])[0]} ({', '.join(cells)})"
-        except UnknownArmError:
-            return ", ".join(cells)
+        number = self.number(point)
+        return (
+            ", ".join(cells) if isinstance(number, NewPoint) else f"{number} ({', '.join(cells)})"
+        )
 
     def as_id(
         self, where: str, number: str | None, cells: Sequence[str | None], decimal: str
@@ -178,16 +204,12 @@ class NumberedPoints:
                 "number, or by all its columns"
             )
         (point,) = box.points([dict(zip(self.names, given, strict=True)) if box.named else given])
-        # A point that is told by its columns may be known, and then has a number.
-        try:
-            return self.numbers([point])[0]
-        except UnknownArmError:
-            return tuple(given)
+        return self.number(point)  # one that is told by its columns may be known
 
     def point(self, id: Any) -> Any:
         """The point of a number, or of the values of one that is new."""
-        if isinstance(id, tuple):
-            return dict(zip(self.names, id, strict=True)) if self.points.box.named else id
+        if isinstance(id, NewPoint):
+            return dict(zip(self.names, id, strict=True)) if self.points.box.named else tuple(id)
         return self.points.ids[self.positions([id])[0]]
 
     def _named(self, point: Any) -> dict[str, Any]:
@@ -197,7 +219,7 @@ class NumberedPoints:
         return len(self.points)
 
 
-def _cell(where: str, column: Range | Choice, cell: str, decimal: str) -> Any:
+def _cell(where: str, column: Side, cell: str, decimal: str) -> Any:
     """A value of a column as it stands in a file."""
     text: Any = cell.strip()
     if isinstance(column, Choice):
@@ -208,15 +230,24 @@ def _cell(where: str, column: Range | Choice, cell: str, decimal: str) -> Any:
         plain = text.replace(",", ".") if decimal == "," else text
         if re.fullmatch(NUMBER, plain):
             number = float(plain)
-            # A spreadsheet may write 5 as 5.0.
-            text = int(number) if column.whole and number == round(number) else number
+            if isinstance(column, NumericLevels):
+                text = _level(column, number)
+            else:
+                # A spreadsheet may write 5 as 5.0.
+                text = int(number) if column.whole and number == round(number) else number
     try:
         return column.check(text)
     except ArmsError as error:
         raise InputError(f"{where}: {error}") from None
 
 
-def _is_same(column: Range | Choice, value: Any, known: Any) -> bool:
+def _level(column: NumericLevels, number: float) -> float:
+    """The level that a number is up to its last digits, which a file may lack; else the number."""
+    nearest = min(column.levels, key=lambda level: abs(level - number))
+    return nearest if math.isclose(nearest, number, rel_tol=SAME) else number
+
+
+def _is_same(column: Side, value: Any, known: Any) -> bool:
     if isinstance(column, Choice):
         return bool(value == known)
     # On the scale of the column, of logarithms too: SAME is a share of the range.
@@ -272,7 +303,7 @@ class NumberedStudy:
         return self._numbered(self.study.best(level))
 
     def top(self, k: int = 10, level: float = 0.95) -> list[Any]:
-        """The points known of best posterior mean."""
+        """The points of best posterior mean: those known, and of a product of levels others."""
         return [self._numbered(each) for each in self.study.top(k, level)]
 
     def certificate(self, tolerance: float | None = None) -> Any:
@@ -298,7 +329,7 @@ class NumberedStudy:
         for field in fields(answer):
             value = getattr(answer, field.name)
             if field.name == "id":
-                changed["id"] = self.pool.numbers([value])[0]
+                changed["id"] = self.pool.number(value)
             elif is_dataclass(value):
                 changed[field.name] = self._numbered(value)
         return replace(answer, **changed)

@@ -32,7 +32,8 @@ def init(
         list[str] | None,
         typer.Option(
             help="Without a table: NAME=LOW:HIGH, a range of numbers, with :log behind for a log "
-            "scale and :int for whole numbers; or NAME=LEVEL,LEVEL,…. Repeatable, one a column.",
+            "scale and :int for whole numbers; or NAME=LEVEL,LEVEL,…, with :choice behind where "
+            "numbers are names. Repeatable, one a column.",
             metavar="NAME=…",
             show_default=False,
         ),

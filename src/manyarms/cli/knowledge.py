@@ -10,7 +10,7 @@ import typer
 
 from manyarms.campaign.answers import Best, Candidate
 from manyarms.cli.app import AsJson, Decimal, Force, InputError, Separator, StudyAt, opened
-from manyarms.cli.boxes import NumberedPoints
+from manyarms.cli.boxes import NewPoint, NumberedPoints
 from manyarms.cli.output import answer, count, moment, new_file, percent, place, shown, table
 from manyarms.cli.tables import (
     Listed,
@@ -354,7 +354,7 @@ def _predicted_points(
     rows: list[dict[str, Any]] = []
     _, *estimates = study.predict(ids, level)
     for id, *numbers in zip(ids, *estimates, strict=True):
-        is_new = isinstance(id, tuple)
+        is_new = isinstance(id, NewPoint)
         columns = dict(zip(pool.names, id, strict=True)) if is_new else pool.row(id)
         estimate = dict(zip(header, map(float, numbers), strict=True))
         rows.append({name: None if is_new else id, **columns, **estimate})

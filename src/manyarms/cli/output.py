@@ -3,44 +3,33 @@
 import json
 import math
 import os
+import shutil
 import sys
 import tempfile
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from manyarms.cli.app import InputError
 from manyarms.errors import StudyStorageError
 from manyarms.study.location import as_location
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
 LAST_MOMENT = 253_402_300_799.0
 """The end of the year 9999, after which Python has no dates."""
-WIDE = 240
-"""Columns of output that goes to a file or a pipe, which have no width of their own."""
+GAP = 2
+"""Blanks between columns."""
 
 
-def answer(data: dict[str, Any], as_json: bool, *shown: "str | Table") -> None:
+def answer(data: dict[str, Any], as_json: bool, *shown: str) -> None:
     """The answer of a command: `data` as JSON, or what is shown to people."""
     if as_json:
         print(json.dumps(_plain(data), ensure_ascii=False, indent=2, default=str))
         return
     for part in shown:
-        if isinstance(part, str):
-            print(printable(part))
-        else:
-            _print_table(part)
-
-
-def _print_table(part: "Table") -> None:
-    from rich.console import Console  # noqa: PLC0415  only tables need it
-
-    width = None if sys.stdout.isatty() else WIDE
-    Console(markup=False, highlight=False, emoji=False, width=width).print(part)
+        print(printable(part))
 
 
 def note(text: str) -> None:
@@ -48,23 +37,42 @@ def note(text: str) -> None:
     print(printable(text), file=sys.stderr)
 
 
-def table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> "Table":
-    """Rows for people; numbers are aligned at the right."""
-    from rich.table import Table  # noqa: PLC0415  as above
-    from rich.text import Text  # noqa: PLC0415
-
+def table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """Rows for people, numbers at the right; where the terminal is too narrow, a block a row."""
+    names = [printable(name) for name in header]
     cells = [list(row) for row in rows]
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    for i, name in enumerate(header):
-        numeric = bool(cells) and all(
-            isinstance(row[i], int | float) or row[i] is None for row in cells
-        )
-        made.add_column(
-            Text(printable(name)), justify="right" if numeric else "left", overflow="fold"
-        )
-    for row in cells:
-        made.add_row(*(Text(shown(cell)) for cell in row))
-    return made
+    texts = [[shown(cell) for cell in row] for row in cells]
+    widths = [max(map(_width, column)) for column in zip(names, *texts, strict=True)]
+    if sys.stdout.isatty() and sum(widths) + GAP * len(widths) > shutil.get_terminal_size().columns:
+        return "\n\n".join(_block(names, row) for row in texts)
+    at_right = [bool(cells) and all(map(_is_number, column)) for column in zip(*cells, strict=True)]
+    at_right = at_right or [False] * len(names)
+    return "\n".join(
+        (" " * GAP).join(map(_padded, row, widths, at_right)).rstrip() for row in [names, *texts]
+    )
+
+
+def _block(names: list[str], row: list[str]) -> str:
+    """A row as lines, the first column as its title."""
+    others = zip(names[1:], row[1:], strict=True)
+    return "\n".join([row[0], *(f"  {name}: {text}" for name, text in others if text)])
+
+
+def _is_number(cell: Any) -> bool:
+    return isinstance(cell, int | float) or cell is None
+
+
+def _padded(text: str, width: int, at_right: bool) -> str:
+    space = " " * (width - _width(text))
+    return space + text if at_right else text + space
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal that a text takes: ideographs have two, combining marks none."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
 
 
 def shown(value: Any) -> str:
@@ -76,6 +84,8 @@ def shown(value: Any) -> str:
 
 def printable(text: str) -> str:
     """Text without what a terminal would obey."""
+    if text.replace("\n", "").isprintable():
+        return text
     # Escape sequences in an id or a file name could move the cursor, or worse.
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 

@@ -5,6 +5,7 @@ from manyarms.domains.linear import Ball, Polytope
 from manyarms.domains.multistart import MultiStart
 from manyarms.domains.policy import DomainBKB
 from manyarms.domains.score import Score
+from manyarms.domains.sweeps import Sweeps
 from manyarms.domains.tree import AdaBKB
 
-__all__ = ["AdaBKB", "Ball", "Box", "DomainBKB", "MultiStart", "Polytope", "Score"]
+__all__ = ["AdaBKB", "Ball", "Box", "DomainBKB", "MultiStart", "Polytope", "Score", "Sweeps"]

@@ -1,23 +1,26 @@
-"""A box: ranges of numbers, on a log scale or whole where asked, and choices among categories.
+"""A box: ranges of numbers, on a log scale or whole where asked, and lists of numbers or names.
 
 | column | written | encoded as |
 |---|---|---|
 | numbers | ``(low, high)``, not both of them whole | [0, 1] |
 | whole numbers | ``(low, high)`` of two ints | [0, 1], in steps |
 | either, on a log scale | ``(low, high, "log")`` | the same, of the logarithm |
-| a choice | a list of levels | codes 0, 1, … |
+| some numbers | a list of numbers | [0, 1], of the logarithm where they are geometric |
+| a choice | a list of levels, not all of them numbers | codes 0, 1, … |
 
 Encoded rows have the numbers first, in the order given, then the choices.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from math import prod
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 
 from manyarms.arms.array import as_rows
+from manyarms.domains.columns import CODE_TOLERANCE, Choice, NumericLevels, Range, Side
 from manyarms.errors import ArmsError, ParameterError, shortened
 from manyarms.numbers import MOST_AT_ONCE, is_whole, items_of, real, whole
 from manyarms.pool.columns import Feature
@@ -27,172 +30,19 @@ Point = dict[str, Any] | tuple[Any, ...]
 """Columns by name, or, of a box without names, in order."""
 LARGEST_WHOLE = 2**53
 """Whole numbers up to this size are exact in float64."""
-CODE_TOLERANCE = 1e-9
-"""How far outside [0, 1], or off a step, an encoded number may be by rounding. An encoding rounds
-by ε·|low|/(high − low): ranges may lie a million times farther from 0 than they are wide."""
-
-
-@dataclass(frozen=True)
-class Range:
-    """Numbers from low to high."""
-
-    name: str
-    low: float
-    high: float
-    log: bool = False
-    whole: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.low < self.high:
-            raise ParameterError(
-                f"{self.name!r} must have a low end below its high end, got {self.low} and "
-                f"{self.high}"
-            )
-        if self.log and self.low <= 0:
-            raise ParameterError(
-                f"{self.name!r} is on a log scale and must be above 0, got {self.low}"
-            )
-        if not np.isfinite(self.high - self.low):
-            raise ParameterError(
-                f"{self.name!r} must be narrower than float64's range, got {self.low} to "
-                f"{self.high}"
-            )
-
-    def _scaled(self, values: Any) -> Any:
-        """Numbers, or their logarithms."""
-        return np.log(values) if self.log else values
-
-    def _codes(self, values: Array) -> Array:
-        low = self._scaled(self.low)
-        codes = (self._scaled(values) - low) / (self._scaled(self.high) - low)
-        return np.asarray(np.clip(codes, 0.0, 1.0))  # rounding may leave the range by an ε
-
-    def _values(self, codes: Array) -> Array:
-        low = self._scaled(self.low)
-        scaled = low + codes * (self._scaled(self.high) - low)
-        # exp(ln(high)) may exceed high: clipped before it is rounded.
-        values = np.clip(np.exp(scaled) if self.log else scaled, self.low, self.high)
-        return np.asarray(np.rint(values) if self.whole else values)
-
-    def check(self, value: Any) -> float | int:
-        """The value, a float or an int; ArmsError where it is not of this column."""
-        kind = "a whole number" if self.whole else "a number"
-        expected = f"{kind} from {self.low:g} to {self.high:g}"
-        number = real(value, repr(self.name), expected, error=ArmsError)
-        if not self.low <= number <= self.high or (self.whole and number != round(number)):
-            raise ArmsError(f"{self.name!r} must be {expected}, got {value!r}")
-        return value if type(value) is int else number
-
-    def encode(self, values: Sequence[Any]) -> Array:
-        """The encoded values (n,), of such as were checked."""
-        return self._codes(np.array(values, dtype=np.float64))
-
-    def decode(self, code: float) -> float | int:
-        """The value."""
-        value = float(self._values(np.array([code]))[0])
-        return int(value) if self.whole else value
-
-    def snap(self, codes: Array) -> Array:
-        """The nearest codes that stand for values."""
-        codes = np.clip(codes, 0.0, 1.0)
-        # A whole number is where its value encodes to, so that equal points have equal rows.
-        return self._codes(self._values(codes)) if self.whole else codes
-
-    def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """Codes drawn uniformly, (n,)."""
-        if not self.whole:
-            return rng.random(n)
-        # Rounded, each whole number needs the half before and behind it: the ends too.
-        low = self._scaled(self.low - 0.5)  # above 0 on a log scale too: low is 1 at least
-        drawn = low + rng.random(n) * (self._scaled(self.high + 0.5) - low)
-        values = np.rint(np.exp(drawn) if self.log else drawn)
-        return self._codes(np.clip(values, self.low, self.high))
-
-    @property
-    def size(self) -> float:
-        """How many values there are."""
-        return self.high - self.low + 1 if self.whole else np.inf
-
-    def grid(self) -> Array:
-        """The codes of all values, of whole numbers."""
-        return self._codes(np.arange(self.low, self.high + 1, dtype=np.float64))
-
-    def beside(self, code: float) -> list[float]:
-        """The steps next to one, of whole numbers."""
-        value = self.decode(code)
-        others = [value - 1, value + 1]
-        codes = self.encode([each for each in others if self.low <= each <= self.high])
-        return [float(code) for code in codes]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One of some levels."""
-
-    name: str
-    levels: tuple[Any, ...]
-
-    def __post_init__(self) -> None:
-        try:
-            different = len(self._codes)
-        except (TypeError, ValueError) as error:
-            raise ParameterError(
-                f"{self.name!r} must have levels that can be hashed, a tuple for a list: {error}"
-            ) from error
-        if len(self.levels) < 2 or different < len(self.levels):
-            raise ParameterError(
-                f"{self.name!r} must have two or more different levels, got {list(self.levels)}"
-            )
-
-    @cached_property
-    def _codes(self) -> dict[Any, int]:
-        return {level: code for code, level in enumerate(self.levels)}
-
-    def check(self, value: Any) -> Any:
-        """The level; ArmsError where the value is not of this column."""
-        try:
-            return self.levels[self._codes[value]]
-        except (KeyError, TypeError) as error:
-            raise ArmsError(
-                f"{self.name!r} must be one of {list(self.levels)}, got {value!r}"
-            ) from error
-
-    def encode(self, values: Sequence[Any]) -> Array:
-        """The codes (n,), of levels."""
-        return np.array([self._codes[value] for value in values], dtype=np.float64)
-
-    def decode(self, code: float) -> Any:
-        """The value."""
-        return self.levels[int(code)]
-
-    def snap(self, codes: Array) -> Array:
-        """The nearest codes that stand for values."""
-        return np.clip(np.rint(codes), 0, len(self.levels) - 1)
-
-    def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """Codes drawn uniformly, (n,)."""
-        return rng.integers(len(self.levels), size=n).astype(np.float64)
-
-    @property
-    def size(self) -> float:
-        """How many values there are."""
-        return len(self.levels)
-
-    def grid(self) -> Array:
-        """The codes of all values."""
-        return np.arange(len(self.levels), dtype=np.float64)
-
-    def beside(self, code: float) -> list[float]:
-        """The other levels."""
-        return [float(i) for i in range(len(self.levels)) if i != code]
+MOST_LEVELS = 4096
+"""Levels of all columns together, at most, that are tried one by one: each is a row to be scored in
+every round of a search."""
 
 
 class Box:
-    """Ranges and choices.
+    """Ranges, levels and choices.
 
     ``Box(lr=(1e-4, 1e-1, "log"), units=(8, 512), act=["relu", "tanh"])``, or ``Box([[0, 1], [-5,
-    5]])``. Kernels, policies and maximisers see encoded rows: numbers scaled to [0, 1], then codes
-    of choices. A box never changes.
+    5]])``. A box of lists only is a product of levels: ``Box(temperature=[60, 80, 100],
+    solvent=["water", "ethanol"])``. It is never written out, however many combinations it has.
+    Kernels, policies and maximisers see encoded rows: numbers scaled to [0, 1], then codes of
+    choices. A box never changes.
 
     Parameters
     ----------
@@ -201,7 +51,8 @@ class Box:
     **columns
         By name, a range ``(low, high)`` or ``(low, high, "log")`` or a list of levels; a point is
         then a dict. A range between two ints is of whole numbers; write ``(0.0, 1.0)`` for all
-        between.
+        between. Levels that are numbers are taken as numbers, on a log scale where that spaces
+        them more evenly; write numbers that are names as text.
     """
 
     kernel: ClassVar[None] = None  # that of a pool of objects, which this is not
@@ -212,13 +63,23 @@ class Box:
                 "a box takes either an array of bounds (d, 2) or columns by name: Box(x=(0.0, "
                 "1.0), …)"
             )
-        self.named = bounds is None
         given = (
             [_column(name, value) for name, value in columns.items()]
             if bounds is None
             else _ranges(bounds)
         )
-        self.columns: tuple[Range | Choice, ...] = tuple(given)
+        self._set(given, named=bounds is None)
+
+    @classmethod
+    def of(cls, columns: Sequence[Side]) -> "Box":
+        """The box of columns with names, as `Box.columns` has them."""
+        box = cls.__new__(cls)
+        box._set(columns, named=True)
+        return box
+
+    def _set(self, given: Sequence[Side], named: bool) -> None:
+        self.named = named
+        self.columns: tuple[Side, ...] = tuple(given)
         # Numbers first, then choices, each in the order given: False sorts before True.
         order = sorted(range(len(given)), key=lambda i: isinstance(given[i], Choice))
         self._order = np.array(order, dtype=np.intp)  # where each encoded column stood
@@ -237,7 +98,19 @@ class Box:
     @cached_property
     def n_numeric(self) -> int:
         """How many of them are numbers; the others are codes."""
-        return sum(isinstance(column, Range) for column in self.columns)
+        return sum(not isinstance(column, Choice) for column in self.columns)
+
+    @cached_property
+    def size(self) -> float:
+        """How many points there are: a whole number, or ∞."""
+        sizes = [column.size for column in self.columns]
+        return np.inf if np.inf in sizes else prod(sizes)
+
+    @cached_property
+    def levels(self) -> list[Array] | None:
+        """The codes of every encoded column, where all have few enough to be tried one by one."""
+        n_levels = sum(column.size for column in self._encoded)
+        return None if n_levels > MOST_LEVELS else [column.grid() for column in self._encoded]
 
     @property
     def features(self) -> list[Feature]:
@@ -340,7 +213,7 @@ class Box:
             column = self._encoded[j]
             kinds = (
                 "the codes of its levels"
-                if isinstance(column, Choice)
+                if not isinstance(column, Range)
                 else "[0, 1], in steps where it is of whole numbers"
             )
             raise ArmsError(
@@ -388,24 +261,30 @@ class Box:
         ndarray, (n, d), or None
             None where there are more, or infinitely many.
         """
-        if np.prod([column.size for column in self._encoded]) > most:
-            return None  # a range of numbers has size ∞
-        axes = np.meshgrid(*(column.grid() for column in self._encoded), indexing="ij")
-        return np.column_stack([axis.ravel() for axis in axes])
+        return None if self.size > most else self.first(int(self.size))
+
+    def first(self, n: int) -> Array:
+        """The first n rows of a box that has so many, (n, d): the last column changes fastest."""
+        rows = np.empty((n, self.dimension))
+        left = np.arange(n)
+        for j, column in reversed(list(enumerate(self._encoded))):
+            left, at = np.divmod(left, int(column.size))
+            rows[:, j] = column.grid()[at]
+        return rows
 
     def neighbours(self, row: Array) -> Array:
-        """Rows that differ in one choice, or by one step of a whole number, (k, d)."""
+        """Rows that differ in one choice, or by one step of a whole number or a level, (k, d)."""
         moved = []
         for j, column in enumerate(self._encoded):
-            if isinstance(column, Choice) or column.whole:
+            if not isinstance(column, Range) or column.whole:
                 for code in column.beside(float(row[j])):
                     moved.append(row.copy())
                     moved[-1][j] = code
         return np.array(moved).reshape(-1, self.dimension)
 
     def __repr__(self) -> str:
-        def shown(column: Range | Choice) -> str:
-            if isinstance(column, Choice):
+        def shown(column: Side) -> str:
+            if not isinstance(column, Range):
                 return f"{column.name}={list(column.levels)}"
             ends = (column.low, column.high, "log") if column.log else (column.low, column.high)
             return f"{column.name}={ends}"
@@ -427,9 +306,16 @@ def _is_sequence(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str)
 
 
-def _column(name: str, value: Any) -> Range | Choice:
+def _is_number(level: Any) -> bool:
+    """Something with a distance to others: neither a truth nor ∞, which stands for "no limit"."""
+    is_real = isinstance(level, Real) and not isinstance(level, bool | np.timedelta64)
+    return is_real and -np.inf < level < np.inf
+
+
+def _column(name: str, value: Any) -> Side:
     if isinstance(value, list):
-        return Choice(name, tuple(value))
+        are_numbers = all(map(_is_number, value))
+        return NumericLevels.of(name, value) if are_numbers else Choice(name, tuple(value))
     if (
         not isinstance(value, tuple)
         or len(value) not in (2, 3)
@@ -454,7 +340,7 @@ def _column(name: str, value: Any) -> Range | Choice:
     )
 
 
-def _ranges(bounds: ArrayLike) -> list[Range | Choice]:
+def _ranges(bounds: ArrayLike) -> list[Side]:
     try:
         array = np.asarray(bounds, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -467,10 +353,15 @@ def _ranges(bounds: ArrayLike) -> list[Range | Choice]:
     return [Range(f"x{i}", low, high) for i, (low, high) in enumerate(array.tolist())]
 
 
-def _feature(i: int, column: Range | Choice) -> Feature:
+def _feature(i: int, column: Side) -> Feature:
     if isinstance(column, Choice):
         return Feature(column.name, "categorical", i, i + 1, "categorical", levels=column.levels)
-    kind = "log" if column.log else "integer" if column.whole else "continuous"
-    return Feature(
-        column.name, "numeric", i, i + 1, kind, low=float(column.low), high=float(column.high)
-    )
+    if isinstance(column, NumericLevels):
+        ends = min(column.levels), max(column.levels)
+        are_whole = all(isinstance(level, int) for level in column.levels)
+    else:
+        ends = column.low, column.high
+        are_whole = column.whole
+    kind = "log" if column.log else "integer" if are_whole else "continuous"
+    low, high = map(float, ends)
+    return Feature(column.name, "numeric", i, i + 1, kind, low=low, high=high)

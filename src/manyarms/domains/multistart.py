@@ -107,7 +107,8 @@ class MultiStart:
         if not a:
             return X
         # L-BFGS-B's stopping rule is for losses of size 1; rows that all score alike have none.
-        scale = max(1e-12, float(np.ptp(values)) if n > 1 else 1.0)
+        scores = values[np.isfinite(values)]  # a row that is barred has −∞
+        scale = max(1e-12, float(np.ptp(scores)) if len(scores) > 1 else 1.0)
 
         # One vector of all rows' numbers for L-BFGS-B; choices stay as they are.
         def placed(flat: Array) -> Array:

@@ -3,7 +3,7 @@ score."""
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -13,6 +13,7 @@ from manyarms.beliefs.base import Record
 from manyarms.beliefs.frozen import Frozen, Inserted
 from manyarms.domains.multistart import MultiStart
 from manyarms.domains.score import Score
+from manyarms.domains.sweeps import Sweeps
 from manyarms.errors import ArmsError, ParameterError, StateError
 from manyarms.kernels import as_kernel
 from manyarms.numbers import MOST_AT_ONCE, real, whole
@@ -99,8 +100,8 @@ class DomainBKB:
         As for `BKB`. `Certified`, `LogDet` and `Theory` hold over infinite sets, too.
     maximiser : callable, optional
         From u, the domain and a generator to a row; u is called with rows (n, d) and gives (n,),
-        and u.gradient gives (n, d). Default: `MultiStart()` on boxes, the domain's own `maximise`
-        elsewhere.
+        and u.gradient gives (n, d). Default: `Sweeps()` on products of levels, `MultiStart()` on
+        other boxes, the domain's own `maximise` elsewhere.
     seed : int or numpy.random.Generator
         As for `BKB`.
     """
@@ -151,6 +152,8 @@ class DomainBKB:
         self.confidence = confidence
         self.stats = policy.stats
         default: Maximiser = getattr(domain, "maximise", MultiStart())
+        if getattr(domain, "levels", None) is not None:
+            default = Sweeps()
         self.maximiser = default if maximiser is None else maximiser
         if not callable(self.maximiser):
             raise ParameterError(
@@ -159,7 +162,7 @@ class DomainBKB:
         self._state = Learned(policy, Stack(np.zeros((0, domain.dimension + 2))))
         _ = self.beta  # a radius that cannot be had over a domain says so now
 
-    def choose(self, n: int = 1, *, pending: ArrayLike = ()) -> Array:
+    def choose(self, n: int = 1, *, pending: ArrayLike = (), exclude: ArrayLike = ()) -> Array:
         """The rows to pull next. Asked twice, it answers the same.
 
         Parameters
@@ -169,6 +172,8 @@ class DomainBKB:
         pending : array_like, (k, d)
             Rows that are being evaluated. They, and the rows before in a batch, are supposed to
             give their mean.
+        exclude : array_like, (k, d)
+            Rows that must not be chosen.
 
         Returns
         -------
@@ -177,23 +182,24 @@ class DomainBKB:
         """
         n = whole(n, "n", at_most=MOST_AT_ONCE)
         waiting = self.domain.checked(pending)
+        barred = as_barred(self.as_told(exclude))
         chosen: list[Array] = []
         with self.stats.timed("choices"):
             belief = supposing(self.belief, waiting)
             for number in range(len(waiting), len(waiting) + n):
-                chosen.append(self._next(belief, number))
+                chosen.append(self._next(belief, number, barred))
                 # The last row need not be supposed: nothing is chosen after it.
                 if len(chosen) < n:
                     belief = supposing(belief, chosen[-1][None])
         return np.array(chosen)
 
-    def _next(self, belief: Frozen, number: int) -> Array:
+    def _next(self, belief: Frozen, number: int, barred: frozenset[bytes]) -> Array:
         """The row (d,) to pull next by this belief, with so many pulls supposed in it."""
-        if not belief.n_observations:
+        if not belief.n_observations and self._first_row.tobytes() not in barred:
             return self._first_row
         # A generator of its own for each step and place in the batch: `choose` stays pure.
         rng = self._chance.at(self.belief.n_observations, number)
-        return self._maximised(self._score(belief), rng)
+        return self._maximised(replace(self._score(belief), barred=barred), rng)
 
     def _maximised(self, score: Score, rng: np.random.Generator) -> Array:
         found = self.maximiser(score, self.domain, rng)
@@ -363,6 +369,11 @@ class DomainBKB:
     def __repr__(self) -> str:
         seen = self.belief.n_observations
         return f"{type(self).__name__}({self.domain!r}, {self.kernel!r}, {seen} observations)"
+
+
+def as_barred(rows: Array) -> frozenset[bytes]:
+    """The rows (n, d) as `Score.barred` has them."""
+    return frozenset(row.tobytes() for row in rows)
 
 
 def supposing(belief: Frozen, rows: Array) -> Frozen:

@@ -36,12 +36,15 @@ class Score:
         Rows told last, to start from.
     rewards : ndarray, (k,)
         Their rewards.
+    barred : frozenset of bytes
+        Rows, as bytes, that must not be chosen: u is −∞ there.
     """
 
     belief: Frozen
     beta: float
     recent: Array
     rewards: Array
+    barred: frozenset[bytes] = frozenset()
 
     @property
     def kernel(self) -> Kernel:
@@ -60,7 +63,10 @@ class Score:
 
     def __call__(self, X: Array) -> Array:
         """u at the rows of X (n, d), (n,)."""
-        return self._parts(X)[0]
+        values = self._parts(X)[0]
+        if self.barred:
+            values[[row.tobytes() in self.barred for row in X]] = -np.inf
+        return values
 
     def gradient(self, X: Array) -> Array:
         """∇u at the rows of X (n, d), (n, d)."""

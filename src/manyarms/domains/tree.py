@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 
 from manyarms.beliefs.frozen import Frozen, Inserted
-from manyarms.domains.box import Box, Range
+from manyarms.domains.box import Box
+from manyarms.domains.columns import Range
 from manyarms.domains.policy import DomainBKB, Learned
 from manyarms.errors import KernelError, NormWarning, ParameterError
 from manyarms.kernels import Kernel, On, Product, Scaled, Sum
@@ -196,7 +197,11 @@ class AdaBKB(DomainBKB):
         """The leaves now."""
         return self._state.tree
 
-    def _next(self, belief: Frozen, number: int) -> Array:
+    def _next(self, belief: Frozen, number: int, barred: frozenset[bytes]) -> Array:
+        if barred:
+            raise ParameterError(
+                "AdaBKB chooses among the centres of cells and excludes none; use DomainBKB"
+            )
         """The centre (d,) to pull next by this belief, in which pulls may be supposed."""
         tree, at = self._split()
         # Where pulls are supposed, deviations have shrunk, and another leaf may be on top.

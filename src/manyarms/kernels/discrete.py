@@ -1,9 +1,11 @@
 """Kernels of rows without a geometry: codes of categories, and sets of bits."""
 
+from typing import Any
+
 import numpy as np
 
 from manyarms.errors import ArmsError, KernelError
-from manyarms.kernels.base import Kernel
+from manyarms.kernels.base import HALF_ULP, Kernel, Rough, RoughKernel
 from manyarms.kernels.distances import as_blocks, row_blocks
 from manyarms.kernels.stationary import as_lengthscale, check_lengthscale
 from manyarms.numbers import NO_ARRAY
@@ -11,6 +13,10 @@ from manyarms.typing import AnyArray, Array, ArrayLike
 
 BITS = 52
 """Bits in a packed number: whole numbers of so many are exact in float64."""
+
+
+MOST_LEVELS = 128
+"""Levels of all columns up to which codes are compared by a product of matrices."""
 
 
 class Hamming(Kernel):
@@ -28,15 +34,24 @@ class Hamming(Kernel):
     def __call__(self, X: Array, Y: Array) -> Array:
         X, Y = as_blocks(X, Y)
         check_lengthscale(self, self.lengthscale, Y.shape[1])
-        weights = np.broadcast_to(-1.0 / self.lengthscale, Y.shape[1])
         K = np.empty((len(X), len(Y)))
+        exponents = _Exponents(Y, self.lengthscale, np.float64)
         for rows in row_blocks(len(X), len(Y)):
-            # Column by column: no (n, m, d) array.
-            exponent = np.zeros((rows.stop - rows.start, len(Y)))
-            for x, y, weight in zip(X[rows].T, Y.T, weights, strict=True):
-                exponent += weight * (x[:, None] != y)
-            np.exp(exponent, out=K[rows])
-        return K
+            exponents.of(X[rows], K[rows])
+        return np.exp(K, out=K)
+
+    def rough(self, Y: Array) -> RoughKernel:
+        check_lengthscale(self, self.lengthscale, Y.shape[1])
+        exponents = _Exponents(Y, self.lengthscale, np.float32)
+        # d + 2 roundings of the exponent −t change exp(−t) by t·exp(−t) < 1 times as much each.
+        error = (Y.shape[1] + 8) * HALF_ULP
+
+        def of(X: Array) -> Rough:
+            K = np.empty((len(X), len(Y)), dtype=np.float32)
+            exponents.of(X, K)
+            return Rough(np.exp(K, out=K), error)
+
+        return of
 
     def diag(self, X: Array) -> Array:
         return np.ones(len(X))
@@ -50,6 +65,42 @@ class Hamming(Kernel):
 
     def __repr__(self) -> str:
         return f"Hamming({self.lengthscale.tolist()})"
+
+
+class _Exponents:
+    """−Σ_j [x_j ≠ y_j]/ℓ_j for rows Y (m, d) of codes.
+
+    With a column for every level that y_j takes, 1 where x_j is that level and else 0, it is
+    Σ_j [x_j = y_j]/ℓ_j − Σ_j 1/ℓ_j, a product of matrices. Weights 1/ℓ_j on a grid of a power of
+    two have sums that are exact in any order, so that equal rows have exactly 0.
+    """
+
+    def __init__(self, Y: Array, lengthscale: Array, dtype: type[np.floating[Any]]) -> None:
+        self._Y = Y
+        self._weights = np.broadcast_to(1.0 / lengthscale, Y.shape[1])
+        levels = [np.unique(y) for y in Y.T]
+        self._levels = np.concatenate(levels)
+        self._columns = np.repeat(np.arange(len(levels)), [len(level) for level in levels])
+        self._dtype = dtype
+        self._by_product = len(self._levels) <= MOST_LEVELS
+        if not self._by_product:
+            return
+        total = float(self._weights.sum())
+        grid = np.ldexp(1.0, int(np.frexp(total)[1]) - np.finfo(dtype).nmant)
+        weights = np.rint(self._weights / grid) * grid
+        equal = weights[self._columns, None] * (Y.T[self._columns] == self._levels[:, None])
+        self._equal = np.vstack([equal, np.full((1, len(Y)), -weights.sum())]).astype(dtype)
+
+    def of(self, X: Array, out: AnyArray) -> None:
+        """Of rows X (n, d), written to (n, m)."""
+        if self._by_product:
+            hot = np.ones((len(X), len(self._equal)), dtype=self._dtype)
+            hot[:, :-1] = X[:, self._columns] == self._levels
+            np.matmul(hot, self._equal, out=out)
+            return
+        out.fill(0.0)
+        for x, y, weight in zip(X.T, self._Y.T, self._weights, strict=True):
+            out -= np.multiply(x[:, None] != y, weight, dtype=self._dtype)
 
 
 class Tanimoto(Kernel):

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from manyarms.errors import KernelError
-from manyarms.typing import Array, ArrayLike
+from manyarms.typing import AnyArray, Array, ArrayLike
 
 BLOCK_PAIRS = 1 << 16
 """Pairs computed at a time: 512 KiB of float64, so that a block's passes stay in cache."""
@@ -29,6 +29,9 @@ LARGEST_COORDINATE = 1e150
 
 FEW_ROWS = 8
 """Rows of Y up to which subtracting is cheaper than splitting."""
+
+EPS = float(np.finfo(np.float64).eps)
+"""ε, the distance from 1 to the next float64."""
 
 NEAR = 2.0
 """‖x − y‖² in squared units of the grid below which a pair is subtracted: there the parts x_lo may
@@ -80,9 +83,9 @@ class ScaledPoints:
         self._Y_integer = np.hstack([Y_hi, ones, _norms(Y_hi)]).T
         self._Y_rest = np.hstack([Y_lo, self.Y, ones, 2 * _dots(Y_hi, Y_lo) + _norms(Y_lo)]).T
 
-    def squared_distances(self) -> Iterator[tuple[slice, Array]]:
+    def squared_distances(self, out: Array) -> Iterator[Array]:
         """‖x − y‖² in units of the lengthscale, (rows, m), for slice after slice of the rows of X
-        and all of Y.
+        and all of Y: parts of `out` (n, m), one after the other.
 
         Rows are split many at a time: large operations leave other threads the interpreter.
         """
@@ -96,14 +99,48 @@ class ScaledPoints:
             integer = np.hstack([twice_hi, _norms(hi), ones])
             rest = np.hstack([twice_hi, -2 * lo, 2 * _dots(hi, lo) + _norms(lo), ones])
             for rows in row_blocks(len(X), len(self.Y)):
-                D: Array = integer[rows] @ self._Y_integer  # exact: whole numbers below 2⁵³
+                D = out[start + rows.start : start + rows.stop]
+                np.matmul(integer[rows], self._Y_integer, out=D)  # exact: whole numbers below 2⁵³
                 D += rest[rows] @ self._Y_rest  # the two small terms
                 if D.min(initial=np.inf) < NEAR:
                     i, j = np.divmod(np.flatnonzero(D < NEAR), D.shape[1])
                     near = X[rows]
                     D[i, j] = sum(np.square(near[i, c] - self.Y[j, c]) for c in range(X.shape[1]))
                 D *= self.unit  # back from units of the grid, by a power of two: exact
-                yield slice(start + rows.start, start + rows.stop), D
+                yield D
+
+
+class RoughPoints:
+    """Rows Y, centred and divided by the lengthscale, for distances to many blocks of rows by the
+    textbook formula."""
+
+    def __init__(self, Y: Array, lengthscale: Array) -> None:
+        d = Y.shape[1]
+        self._centre = Y.mean(axis=0)
+        self._lengthscale = lengthscale
+        Y = (Y - self._centre) / lengthscale
+        norms = _norms(Y)
+        self._largest = float(norms.max())
+        # A row (x, ‖x‖², 1) times (−2y, 1, ‖y‖²) is ‖x − y‖².
+        self._right = np.hstack([-2 * Y, np.ones((len(Y), 1)), norms]).T
+        self._rounding = 2 * (d + 5) * EPS
+
+    def squared_distances(self, X: Array) -> tuple[AnyArray, float]:
+        """‖x − y‖² ≥ 0 in float32, (n, m), and what it may be wrong by before it is rounded to
+        that: by (d + 5)ε of the sum of all terms, which is at most 2(‖x‖² + ‖y‖²).
+
+        Infinite where it does not fit float32.
+        """
+        d = X.shape[1]
+        left = np.ones((len(X), d + 2))
+        scaled = np.subtract(X, self._centre, out=left[:, :d])
+        scaled /= self._lengthscale
+        norms = _norms(scaled)
+        left[:, d : d + 1] = norms
+        with np.errstate(over="ignore"):
+            D = (left @ self._right).astype(np.float32)
+        np.maximum(D, 0.0, out=D)
+        return D, self._rounding * (float(norms.max(initial=0.0)) + self._largest)
 
 
 def few_squared_distances(X: Array, Y: Array, lengthscale: Array) -> Array:

@@ -16,7 +16,7 @@ from manyarms.arms import as_rows
 from manyarms.arms.array import Checked
 from manyarms.arms.objects import encoded
 from manyarms.beliefs.base import Arms, Batch, Belief, Record, Rule
-from manyarms.beliefs.frozen import Inserted
+from manyarms.beliefs.frozen import Frozen, Inserted
 from manyarms.errors import (
     ArmsError,
     ObservationError,
@@ -40,6 +40,7 @@ from manyarms.policies.checks import (
     as_weights,
     is_rows,
 )
+from manyarms.policies.offers import Offered
 from manyarms.search import check_memory, scores_of
 from manyarms.search.scores import (
     TIE,
@@ -50,6 +51,7 @@ from manyarms.search.scores import (
     RowsElsewhere,
     Scores,
     Upper,
+    UpperBound,
     View,
     best_of,
     diagonal,
@@ -73,6 +75,8 @@ from manyarms.typing import Array, ArrayLike, Indices, Mask, Seed
 
 SHARE_OF_ALL = 4
 """Where one in so many arms is asked about, all are scored: the next choice needs that anyway."""
+FIRST = 64
+"""Arms of largest mean that are scored first by who looks for the largest lower bound."""
 NOTHING: tuple[int, ...] = ()
 """No arms. This very object needs no check: most calls have no other."""
 
@@ -325,7 +329,7 @@ class Policy:
             # The log is of arms of the table, and numbers mean other rows here.
             log = Log()
             diag = self._diagonal(X)
-            scores = self._scored(Arms(X, diag))
+            scores = self._offered(Arms(X, diag))
         observed = self._state.n_observations
         chosen: list[int] = []
         if not observed and not len(outstanding):
@@ -376,7 +380,8 @@ class Policy:
             # Where k(x, x) = 0 f is known, and nothing would end the batch.
             if batch is not None and (not diag[arm] or len(chosen) == LONGEST_BATCH):
                 return
-        if standing is self._scores:
+        # Rows given by value are scored once, and forgotten.
+        if not isinstance(standing, Offered) and standing is self._scores:
             # The last arm chosen is not supposed in these scores.
             pulled = np.concatenate([outstanding, np.array(chosen[:-1], dtype=np.intp)])
             self._supposed_cache = Supposed(standing, pulled, view.scores)
@@ -415,13 +420,24 @@ class Policy:
         """
         self._check_table()
         some = as_arms(arms, self.n_arms)
+        scores = self._scores
         acquisition = Lower(self.beta)
+        values = np.full(len(some), -np.inf)
+        tolerance = np.zeros(len(some))
+        block = np.arange(len(some))
+        # No lower bound is above its mean: where all means are at hand, few arms need a score.
         if SHARE_OF_ALL * len(some) >= self.n_arms:
-            barred = np.ones(self.n_arms, dtype=bool)
-            barred[some] = False
-            return self._scores.arg_max(acquisition, barred)
-        mean, variance = self._scores.moments(some)
-        return int(some[best_of(*acquisition(mean, np.sqrt(variance)))])
+            means, error = scores.means()
+            block = np.argsort(-means[some], kind="stable")[:FIRST]
+        while len(block):
+            mean, variance = scores.moments(some[block])
+            values[block], tolerance[block] = acquisition(mean, np.sqrt(variance))
+            if np.isfinite(values).all():
+                break
+            best = int(np.argmax(values))
+            least = values[best] - tolerance[best] - error
+            block = np.flatnonzero(np.isinf(values) & (means[some] + 8 * tolerance[best] >= least))
+        return int(some[best_of(values, tolerance)])
 
     def leading(self, k: int, *, exclude: ArrayLike = ()) -> Indices:
         """The k arms of largest posterior mean, best first; fewer where fewer are left.
@@ -439,14 +455,16 @@ class Policy:
             Numbers of arms.
         """
         self._check_table()
-        kept = self._scores.current()[0].copy()
+        means, error = self._scores.means()
+        kept = means.copy()
         barred = as_excluded(exclude, self.n_arms)
         if barred is not None:
             kept[barred] = -np.inf
         k = min(k, int(np.isfinite(kept).sum()))
         least = np.partition(kept, -k)[-k]
-        # Means that are kept are right but for rounding: those near the last one decide exactly.
-        some = np.flatnonzero(kept >= least - TIE * np.abs(kept[kept >= least]).max())
+        # Means that are kept are nearly right: those near the last one decide exactly.
+        margin = 2 * error + TIE * np.abs(kept[kept >= least]).max()
+        some = np.flatnonzero(kept >= least - margin)
         mean, _ = self._scores.moments(some)
         # Stable: of equal means the lowest number comes first.
         return np.asarray(some[np.argsort(-mean, kind="stable")[:k]])
@@ -603,6 +621,11 @@ class Policy:
                 "this belief is about the arms of its own table: make the policy anew over the "
                 "other one"
             )
+        if isinstance(self.belief, Frozen) and self.belief.discount < 1:
+            raise StateError(
+                "this policy has a discount, and its observations fade: it takes no table, as the "
+                "search of one rests on variances that never rise"
+            )
         twin = self.resumed(self._state)
         twin.arms = _table(encoded(arms, self.kernel), None)
         twin._diag = twin._diagonal_of_table()
@@ -623,6 +646,13 @@ class Policy:
     def _scored(self, arms: Arms) -> ArmScores:
         """Scores of some arms at the belief of now."""
         return scores_of(self._state.belief, arms, self.memory, self.tuning, self.stats)
+
+    def _offered(self, arms: Arms) -> ArmScores:
+        """Scores of rows that are offered once."""
+        belief = self._state.belief
+        if isinstance(belief, Frozen) and isinstance(self.chooser, UpperBound):
+            return Offered.at(belief, arms)
+        return self._scored(arms)
 
     def _radius(self, n_arms: float) -> float:
         beta = self.confidence(self._state.belief.evidence.of(n_arms, self._state.norm))
@@ -658,11 +688,9 @@ class Policy:
 
     def _given(self, arms: ArrayLike) -> Array:
         """Rows given by value, checked; −0 is 0."""
+        rows = as_rows(encoded(arms, self.kernel, self.n_features), self.n_features)
         # Rows of W are found by their bytes, and those of −0 are not those of 0.
-        X = (
-            as_rows(encoded(arms, self.kernel, self.n_features), self.n_features).astype(np.float64)
-            + 0.0
-        )
+        X = np.add(rows, 0.0, dtype=np.float64)
         # Without a table the kernel is tried on the first rows that come.
         if not self.n_arms and not self._state.n_observations:
             self._check_kernel(X, self._diagonal(X))

@@ -11,6 +11,10 @@ is above every θ, and every promise holds, that arm is the best of all. Otherwi
 made from the table above the first broken promise, as long as one that is short enough leaves out
 no arm that may be best; else that table is brought forward, and answers itself.
 
+Bounds are enough for lists, so that where W is large a pass over all arms computes no more than
+those (`rough.py`): the table of all arms is *rough* then, and a list from it has an exact table of
+its own.
+
 Where arms are few there are no lists: the table of all arms is brought forward at every step.
 
 Pulls that are only supposed leave the means as they are and lower the variances: the same bounds
@@ -27,6 +31,7 @@ import numpy as np
 
 from manyarms.beliefs.base import Arms, Step
 from manyarms.beliefs.frozen import Frozen
+from manyarms.search.rough import is_fine_enough
 from manyarms.search.scores import Acquisition, Upper, best_of
 from manyarms.search.table import Store, Table
 from manyarms.search.tuning import Tuning
@@ -42,15 +47,24 @@ LEAST_PATIENCE = 2.0**-10
 MOST_PATIENCE = 1.0
 SOME = 8
 """Arms that are scored to see whether a list is short enough."""
+LOOKED_AT = 1 << 15
+"""Arms whose bounds tell about how many others have a larger one."""
 FIRST_BLOCK = 64
 """Arms of largest bound that are scored first when a list is of no use."""
 MANY = 64
 """Arms that may be best, above which variances are computed anew: rounding may be why."""
-ROOMY = 2
+ROOMY = 3
 """Arms on the list that serves the rest of a batch, for each that may be best when it is made."""
+BATCH = 0.25
+"""Arms on that list at least, as a part of those on any other: it is followed by few of them."""
 FOLLOWED = 3
 """Supposed pulls that the table of all arms follows where it is small. More of them pay for a
 list."""
+EMBEDDED = 16
+"""Arms of a list from a rough table, as a share of the table times m: their embeddings take
+n_list·m² products, about as long as a tenth of the rough pass."""
+ASKED_ONCE = 256
+"""Rows of W above which the first answer comes from a rough pass also where arms are few."""
 STEPS = 4
 """Steps that are kept beyond those that a table follows, half as many as W has rows."""
 
@@ -84,6 +98,20 @@ class Level:
         return position if self.numbers is None else int(self.numbers[position])
 
 
+@dataclass(frozen=True)
+class Front:
+    """The best arms of a level with some pulls supposed: while more is supposed no arm that is left
+    out scores above θ."""
+
+    of: Table  # of the level, without what is supposed
+    positions: Indices  # (n,) in it
+    table: Table
+    done: int  # supposed steps that the table is after
+    theta: float
+    beta: float  # the largest β̃ for which that holds
+    barred: Indices  # positions in the level that are left out because they are barred
+
+
 @dataclass
 class Lazy:
     """Levels from all arms down to a short list."""
@@ -99,6 +127,7 @@ class Lazy:
     supposed: tuple[Step, ...] = ()  # steps beyond them
     patience: dict[int, float] = field(default_factory=dict)  # of each depth; shared by all values
     _front: tuple[Table, int, Table] | None = None  # of a level, with some supposed steps
+    _best: Front | None = None  # of that
 
     def after(self, step: Step) -> "Lazy":
         """At the belief after one more step."""
@@ -109,6 +138,7 @@ class Lazy:
         made.trail = (*self.trail, step)[-(len(made.belief.w) // 2 + STEPS) :]
         made.supposed = ()
         made._front = None
+        made._best = None
         return made
 
     def supposing(self, positions: Indices) -> "Lazy":
@@ -127,8 +157,13 @@ class Lazy:
 
     def current(self) -> tuple[Array, Array]:
         """μ̃ and σ̃² of all arms, as they are kept."""
-        table = self._front_table(0)
+        table = self._exact_table()
         return table.mean, table.variance
+
+    def means(self) -> tuple[Array, float]:
+        """μ̃ of all arms, as they are kept, and what they may be wrong by beyond rounding."""
+        table = self._brought(0).table  # what is only supposed leaves the means where they are
+        return table.mean, table.mean_error
 
     def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
         """μ̃ and σ̃² of some arms, or of all."""
@@ -141,8 +176,10 @@ class Lazy:
 
     @property
     def _dense(self) -> bool:
-        """All arms are brought forward at every step."""
-        return len(self.arms.rows) <= self.tuning.dense
+        """All arms are brought forward at every step, once there is one: who only asks after many
+        results were read needs no embeddings."""
+        few = len(self.arms.rows) <= self.tuning.dense
+        return few and (self.now > 0 or self.belief.m <= ASKED_ONCE)
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         """The arm of largest value."""
@@ -166,7 +203,7 @@ class Lazy:
         # A long batch has lists even where arms are few: they hold as long as it lasts.
         many = len(self.arms.rows) > 2 * self.tuning.shortlist and len(self.supposed) > FOLLOWED
         if not isinstance(acquisition, Upper) or (self._dense and not many):
-            table = self._front_table(0)
+            table = self._exact_table()
             some = table.may_be_best(acquisition, barred)
             if len(some) > MANY and table.n_steps and not self.supposed:
                 table = Table.at(table.store, table.belief, table.belief.m)
@@ -181,22 +218,41 @@ class Lazy:
         """A level brought to the last real belief."""
         if not self.levels:
             self.stats.count("passes")
-            store = Store(self.arms, self.room)
-            self.levels.append(Level(None, Table.at(store, self._real), self.now))
+            table = self._of_all(Store(self.arms, self.room), self._real, 0)
+            self.levels.append(Level(None, table, self.now))
         level = self.levels[depth]
         behind = self.now - level.at
         if behind:
             if not self._dense:
                 self.stats.count(f"passes over list {depth}" if depth else "passes")
             table = level.table
-            if behind <= len(self.trail):
-                table = table.brought(self.trail[-behind:])
+            steps = self.trail[-behind:] if behind <= len(self.trail) else ()
+            if not depth and (table.is_rough or not table.can_follow(steps)):
+                table = self._of_all(table.store, self._real, table.belief.m)
+            elif steps:
+                table = table.brought(steps)
             else:
                 table = Table.at(table.store, self._real, table.belief.m)
             level = replace(level, table=table, at=self.now)
             # What lists below it promise was measured from the table of before.
             self.levels[depth:] = [level]
         return level
+
+    def _of_all(self, store: Store, belief: Frozen, p: int) -> Table:
+        """The table of all arms, everything computed but the first p coordinates."""
+        if self._dense or belief.m <= self.tuning.rough or not is_fine_enough(belief):
+            return Table.at(store, belief, p)
+        self.stats.count("rough passes")
+        return Table.roughly(store, belief)
+
+    def _exact_table(self) -> Table:
+        """The table of all arms at the belief of now, not a rough one."""
+        rough = self._brought(0).table
+        if rough.is_rough:
+            self.stats.count("passes")
+            table = Table.at(Store(self.arms, self.room), rough.belief)
+            self.levels[:] = [Level(None, table, self.now)]
+        return self._front_table(0)
 
     @property
     def _real(self) -> Frozen:
@@ -230,31 +286,72 @@ class Lazy:
         if depth is not None:
             del self.levels[depth:]
             self._extend(acquisition, barred)
+        if self.levels[-1].table.is_rough and not self.supposed:
+            return self._by_bounds(0, acquisition, barred)
         listed = self.supposed and len(self.levels) == 1
         # The table of all arms follows no step that is only supposed: it would have to be copied.
         if listed and not self._list_for_batch(0, acquisition, barred):
             return self._by_bounds(0, acquisition, barred)
         while True:
-            table = self._front_table(len(self.levels) - 1)
-            last = self.levels[-1]
-            some = table.may_be_best(acquisition, last.shut(barred))
-            depth = self._first_above(_least(table, some, acquisition))
+            some, least = self._best_of_last(acquisition, barred)
+            depth = self._first_above(least)
             if depth is None:
-                return last, some
+                return self.levels[-1], some
             above = self.levels[depth - 1]
             if above.at == self.now:
                 # It is of now, and still leaves out too much: because of what is supposed, or of
                 # ties.
                 if self.supposed and not listed:
-                    listed = self._list_for_batch(depth - 1, acquisition, barred)
+                    # Below the first level from which enough arms can be left out.
+                    listed = any(
+                        self._list_for_batch(i, acquisition, barred) for i in reversed(range(depth))
+                    )
                     if listed:
                         continue
                 return self._by_bounds(depth - 1, acquisition, barred)
             self._learn(depth, 0.5, acquisition.beta)
             del self.levels[depth:]
-            self._brought(depth - 1)
-            if self.supposed:
+            brought = self._brought(depth - 1)
+            if self.supposed or brought.table.is_rough:
                 return self._by_bounds(depth - 1, acquisition, barred)
+
+    def _best_of_last(self, acquisition: Upper, barred: Mask | None) -> tuple[Indices, float]:
+        """Positions in the last level of its arms that may be best, and a score that the best of
+        them reaches."""
+        level = self.levels[-1]
+        shut = level.shut(barred)
+        if self.supposed:
+            found = self._best_in_front(level, acquisition, shut)
+            if found is not None:
+                return found
+        table = self._front_table(len(self.levels) - 1)
+        if self.supposed and len(table.mean) > 2 * self.tuning.shortlist:
+            bound = _bounds(table, acquisition.beta, shut)
+            theta = _threshold(bound, self.tuning.shortlist)
+            positions = np.flatnonzero(bound > theta)
+            if len(positions):  # they may all tie
+                part = table.part(positions)
+                done = len(self.supposed)
+                beta = acquisition.beta
+                self._best = Front(level.table, positions, part, done, theta, beta, _indices(shut))
+        some = table.may_be_best(acquisition, shut)
+        return some, _least(table, some, acquisition)
+
+    def _best_in_front(
+        self, level: Level, acquisition: Upper, shut: Mask | None
+    ) -> tuple[Indices, float] | None:
+        """The same where it is among the arms that were best some supposed pulls ago; else
+        None."""
+        front = self._best
+        if front is None or front.of is not level.table or acquisition.beta > front.beta:
+            return None
+        if len(front.barred) and (shut is None or not shut[front.barred].all()):
+            return None
+        table = front.table.brought(self.supposed[front.done :])
+        self._best = replace(front, table=table, done=len(self.supposed))
+        some = table.may_be_best(acquisition, None if shut is None else shut[front.positions])
+        least = _least(table, some, acquisition)
+        return (front.positions[some], least) if least > front.theta else None
 
     def _first_broken(self, beta: float, barred: Mask | None) -> int | None:
         """The first list whose promise no longer holds; None where all do."""
@@ -296,38 +393,45 @@ class Lazy:
             if len(level.table.mean) <= 2 * self.tuning.shortlist:
                 return
             made = None
-            if level.at < self.now or self.supposed:
+            if level.at < self.now or level.table.is_rough:
                 made = self._list(level, acquisition, barred)
-            if made is None:
-                self._brought(len(self.levels) - 1)
+            if made is not None:
+                self.levels.append(made)
+                continue
+            brought = self._brought(len(self.levels) - 1)
+            # A rough table does not answer itself: a list from the one of now may.
+            if brought is level or not brought.table.is_rough:
                 return
-            self.levels.append(made)
 
     def _list(self, level: Level, acquisition: Upper, barred: Mask | None) -> Level | None:
         """A list of the arms of largest bound; None where it would leave out arms which may be
         best."""
         table = level.table
-        length = max(self.tuning.shortlist, int(self.tuning.share * len(table.mean)))
+        share = self.tuning.share
+        n_scored = SOME
+        if table.is_rough:
+            share = min(share, EMBEDDED / max(1, self.belief.m))
+            n_scored = FIRST_BLOCK
+        length = max(self.tuning.shortlist, int(share * len(table.mean)))
         moved = level.moved(self.belief) if level.at < self.now else 0.0
-        sd = np.sqrt(table.variance + table.largest_slack)
         shut = level.shut(barred)
-        mean = table.mean if shut is None else np.where(shut, -np.inf, table.mean)
-        best = self._score_of_some(table, mean + (moved + acquisition.beta) * sd, acquisition)
+        bound = _bounds(table, moved + acquisition.beta, shut)
+        best = self._score_of_some(table, bound, acquisition, n_scored)
         # As much movement as is usual, or a little more than there was: what leaves out no arm
         # above the best one.
         usual = self.patience.get(len(self.levels), PATIENCE) * acquisition.beta
         for most_moved in (max(usual, 2 * moved), 1.25 * moved):
             beta = acquisition.beta + AHEAD * most_moved
-            bound = mean + (most_moved + beta) * sd
-            theta = float(np.partition(bound, -length - 1)[-length - 1])
+            bound = _bounds(table, most_moved + beta, shut)
+            theta = _threshold(bound, length)
             if theta < best:
                 break
         else:
             return None
         return self._of(level, bound, theta, most_moved, beta, shut)
 
-    @staticmethod
     def _of(
+        self,
         level: Level,
         bound: Array,
         theta: float,
@@ -337,21 +441,29 @@ class Lazy:
     ) -> Level:
         """The list of the arms of a level whose bound is above θ."""
         positions = np.flatnonzero(bound > theta)
-        gone = np.zeros(0, dtype=np.intp) if shut is None else np.flatnonzero(shut)
+        gone = _indices(shut)
         numbers = positions
         if level.numbers is not None:
             numbers = level.numbers[positions]
             gone = level.numbers[gone]
-        part = level.table.part(positions)
-        return Level(numbers, part, level.at, theta, most_moved, beta, gone)
+        table = level.table
+        if not table.is_rough:
+            part = table.part(positions)
+            return Level(numbers, part, level.at, theta, most_moved, beta, gone)
+        arms = table.store.arms
+        store = Store(Arms(arms.rows[positions], arms.diag[positions]), self.room)
+        belief = table.belief if level.at == self.now else self._real
+        self.stats.count("arms embedded for a list", len(positions))
+        return Level(numbers, Table.at(store, belief), self.now, theta, most_moved, beta, gone)
 
     def _score_of_some(
         self, table: Table, bound: Array, acquisition: Upper, n: int = SOME
     ) -> float:
         """The largest score of now among some arms of large bound: that of the best arm is not
         less."""
-        n = min(n, len(bound))
-        some = np.argpartition(bound, -n)[-n:]
+        some = np.flatnonzero(bound >= _threshold(bound, 8 * n))
+        n = min(n, len(some))
+        some = some[np.argpartition(bound[some], -n)[-n:]]
         some = some[np.isfinite(bound[some])]
         values, tolerance = self._scored(table, some, acquisition)
         best = int(np.argmax(values))
@@ -367,20 +479,32 @@ class Lazy:
     def _by_bounds(
         self, depth: int, acquisition: Upper, barred: Mask | None
     ) -> tuple[Level, Indices]:
-        """Every arm of a level whose bound is above the score of some."""
+        """The arms of a level that may be best: those of largest bound are scored, more and more
+        of them, until one scores above the bounds of all others."""
         level, bound, least = self._bounded(depth, acquisition, barred)
         some = np.flatnonzero(bound >= least)
-        self.stats.count("arms scored by bounds", len(some))
-        return level, some
+        some = some[np.argsort(-bound[some])]
+        values = np.zeros(0)
+        size = FIRST_BLOCK
+        while len(values) < len(some) and bound[some[len(values)]] >= least:
+            block = some[len(values) : len(values) + size]
+            found, tolerance = self._scored(level.table, block, acquisition)
+            best = int(np.argmax(found))
+            least = max(least, float(found[best] - 8 * tolerance[best]))
+            values = np.append(values, found)
+            size *= 2
+        self.stats.count("arms scored by bounds", len(values))
+        return level, np.sort(some[: len(values)][values >= least])
 
     def _list_for_batch(self, depth: int, acquisition: Upper, barred: Mask | None) -> bool:
         """Make a list that serves the rest of a batch, below a level: while pulls are only
         supposed, D = 0. False where it would be no shorter than the level."""
         level, bound, least = self._bounded(depth, acquisition, barred)
-        length = max(ROOMY * int((bound >= least).sum()), self.tuning.shortlist)
+        usual = max(self.tuning.shortlist, int(BATCH * self.tuning.share * len(bound)))
+        length = max(ROOMY * int((bound >= least).sum()), usual)
         if 2 * length > len(bound):
             return False
-        theta = float(np.partition(bound, -length - 1)[-length - 1])
+        theta = _threshold(bound, length)
         shut = level.shut(barred)
         self.levels[depth + 1 :] = [self._of(level, bound, theta, 0.0, acquisition.beta, shut)]
         return True
@@ -392,11 +516,28 @@ class Lazy:
         best of them reaches."""
         level = self._brought(depth)
         table = level.table
-        bound = table.mean + acquisition.beta * np.sqrt(table.variance + table.largest_slack)
-        shut = level.shut(barred)
-        if shut is not None:
-            bound[shut] = -np.inf
+        bound = _bounds(table, acquisition.beta, level.shut(barred))
         return level, bound, self._score_of_some(table, bound, acquisition, FIRST_BLOCK)
+
+
+def _threshold(values: Array, n: int) -> float:
+    """What about n of the values are above; of very many, by every so many of them."""
+    step = max(1, min(len(values) // LOOKED_AT, n // FIRST_BLOCK))
+    some = values[::step]
+    n = min(len(some), n // step + 1)
+    return float(np.partition(some, -n)[-n])
+
+
+def _indices(mask: Mask | None) -> Indices:
+    return np.zeros(0, dtype=np.intp) if mask is None else np.flatnonzero(mask)
+
+
+def _bounds(table: Table, width: float, shut: Mask | None) -> Array:
+    """Upper bounds of μ̃ + width·σ̃ of the arms of a table, −∞ of those that are shut."""
+    bound = table.upper(width)
+    if shut is not None:
+        bound[shut] = -np.inf
+    return bound
 
 
 def _least(table: Table, some: Indices, acquisition: Upper) -> float:

@@ -82,12 +82,18 @@ class ArmScores(Protocol):
     def current(self) -> tuple[Array, Array]:
         """μ̃ and σ̃² of all arms as they are kept: right but for rounding."""
 
+    def means(self) -> tuple[Array, float]:
+        """μ̃ of all arms as they are kept, and what they may be wrong by beyond rounding."""
+
     def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
         """μ̃ and σ̃² of some arms, or of all, by the one function that scores."""
 
 
 class AllScored(ArmScores, Protocol):
     """Scores of arms that are all known: the other methods follow from `current`."""
+
+    def means(self) -> tuple[Array, float]:
+        return self.current()[0], 0.0
 
     def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
         mean, variance = self.current()

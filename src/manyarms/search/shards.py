@@ -331,6 +331,10 @@ class ShardedScores:
         """μ̃ and σ̃² of all arms, as they are kept."""
         return self._of_all(Kept())
 
+    def means(self) -> tuple[Array, float]:
+        """μ̃ of all arms, right but for rounding."""
+        return self.current()[0], 0.0
+
     def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
         """μ̃ and σ̃² of some arms, which are fetched, or of all."""
         if positions is None:

@@ -27,6 +27,7 @@ from scipy.linalg import blas
 
 from manyarms.beliefs.base import Arms, Step
 from manyarms.beliefs.frozen import Frozen
+from manyarms.search.rough import rough_scores
 from manyarms.search.scores import Acquisition, Upper
 from manyarms.search.work import in_parallel
 from manyarms.sketch.linalg import EPS, solver, squares
@@ -185,6 +186,8 @@ class Table:
     computed: Array  # (n,) the variances when they were computed last
     largest: float  # of those
     n_steps: int  # products since then
+    is_rough: bool = False  # variances are upper bounds only
+    mean_error: float = 0.0  # of rough means, beyond the rounding of others
 
     @classmethod
     def at(cls, store: Store, belief: Frozen, p: int = 0) -> "Table":
@@ -218,8 +221,24 @@ class Table:
         largest = float(variance.max(initial=0.0))
         return cls(store, belief, mean, variance, variance, largest, 0)
 
+    @classmethod
+    def roughly(cls, store: Store, belief: Frozen) -> "Table":
+        """Means, and upper bounds of variances, without embeddings: O(nm), see `rough.py`."""
+        mean, variance, error = rough_scores(store.arms, belief)
+        largest = float(variance.max(initial=0.0))
+        store = store.without_Z()
+        return cls(store, belief, mean, variance, variance, largest, 0, True, error)
+
+    def upper(self, width: float) -> Array:
+        """Upper bounds of μ̃ + width·σ̃, (n,)."""
+        bound = np.sqrt(self.variance + self.largest_slack)
+        bound *= width
+        bound += self.mean
+        bound += self.mean_error
+        return bound
+
     def part(self, positions: Indices) -> "Table":
-        """Of fewer arms."""
+        """Of fewer arms; not of a rough one."""
         self.store.settle(self.belief)
         return Table(
             self.store.part(positions, len(self.belief.w)),
@@ -231,17 +250,25 @@ class Table:
             self.n_steps,
         )
 
+    def can_follow(self, steps: Sequence[Step]) -> bool:
+        """Whether a product brings it to the belief after these steps: nothing is computed anew."""
+        changes = [step.change for step in steps if step.change is not None]
+        if not steps or len(changes) < len(steps):
+            return False
+        m = len(steps[-1].after.w)  # type: ignore[attr-defined]
+        lowered = sum(len(change.surprise) for change in changes)
+        return 2 * lowered <= m + 4 and len(self.belief.w) > 0 and self.store.keeps(m)
+
     def brought(self, steps: Sequence[Step]) -> "Table":
         """At the belief after these steps."""
         if not steps:
             return self
         belief: Frozen = steps[-1].after  # type: ignore[assignment]
         p = len(self.belief.w)
+        if not self.can_follow(steps):
+            return Table.at(self.store, belief, p)
         changes = [step.change for step in steps if step.change is not None]
         lowered = sum(len(change.surprise) for change in changes)
-        follows = len(changes) == len(steps) and 2 * lowered <= len(belief.w) + 4
-        if not (follows and p and self.store.keeps(len(belief.w))):
-            return Table.at(self.store, belief, p)
         G, surprise = changes[0].lowering.T, changes[0].surprise
         if len(changes) > 1:
             G = np.zeros((lowered, len(belief.w)))

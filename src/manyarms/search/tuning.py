@@ -20,13 +20,18 @@ class Tuning:
         Arms on the last list, which are brought forward at every observation.
     share : float
         A list has at most this part of the arms it was made from.
+    rough : int
+        Inducing rows beyond which a pass over all arms that would compute everything anew computes
+        upper bounds of the variances instead, in O(m) an arm and not O(m²).
     """
 
     dense: int = 32_768
     shortlist: int = 1024
     share: float = 1 / 16
+    rough: int = 128
 
     def __post_init__(self) -> None:
         whole(self.dense, "dense", at_least=0)
         whole(self.shortlist, "shortlist")
+        whole(self.rough, "rough", at_least=0)
         real(self.share, "share", "a fraction between 0 and 1", above=0, below=1)

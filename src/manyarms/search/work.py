@@ -3,14 +3,15 @@
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, wraps
 from time import perf_counter
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 from manyarms.machine import cores
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -56,6 +57,17 @@ class OneThread:
     def __exit__(self, *_: object) -> None:
         for library, n in self._before:
             library.set_num_threads(n)
+
+
+def in_one_thread(function: Callable[P, T]) -> Callable[P, T]:
+    """The function with one BLAS thread."""
+
+    @wraps(function)
+    def limited(*args: P.args, **kwargs: P.kwargs) -> T:
+        with OneThread():
+            return function(*args, **kwargs)
+
+    return limited
 
 
 def in_parallel(work: Callable[[T], None], tasks: Iterable[T]) -> None:

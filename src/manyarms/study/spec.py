@@ -11,9 +11,11 @@ from manyarms import kernels, policies
 from manyarms.beliefs.frozen import Inserted
 from manyarms.beliefs.sampled import Sampled
 from manyarms.campaign.campaign import Campaign
-from manyarms.domains.box import Box, Choice, Range
+from manyarms.domains.box import Box
+from manyarms.domains.columns import Choice, NumericLevels, Side
 from manyarms.domains.multistart import MultiStart
 from manyarms.domains.policy import DomainBKB
+from manyarms.domains.sweeps import Sweeps
 from manyarms.domains.tree import AdaBKB
 from manyarms.errors import ManyArmsError, ParameterError, StudyError
 from manyarms.kernels import Kernel
@@ -41,6 +43,7 @@ OTHERS = (  # beside kernels: radii, rules and what else an option may be
     MultiStart,
     Resampled,
     Sampled,
+    Sweeps,
     Theory,
     Tuning,
 )
@@ -115,11 +118,13 @@ def written_box(box: Box) -> list[dict[str, Any]]:
     return columns
 
 
-def _written_column(column: Range | Choice, named: bool) -> dict[str, Any]:
+def _written_column(column: Side, named: bool) -> dict[str, Any]:
     name = {"name": column.name} if named else {}
     if isinstance(column, Choice):
         return {**name, "levels": list(column.levels)}
     scale = {"scale": "log"} if column.log else {}
+    if isinstance(column, NumericLevels):
+        return {**name, "numbers": list(column.levels), **scale}
     return {**name, "range": [column.low, column.high], **scale}
 
 
@@ -127,13 +132,19 @@ def read_box(columns: list[dict[str, Any]]) -> Box:
     """The box that `written_box` wrote."""
     if "name" not in columns[0]:
         return Box([column["range"] for column in columns])
-    return Box(**{column["name"]: _read_column(column) for column in columns})
+    return Box.of([_read_column(column) for column in columns])
 
 
-def _read_column(column: dict[str, Any]) -> list[Any] | tuple[Any, ...]:
+def _read_column(column: dict[str, Any]) -> Side:
+    name = column["name"]
     if "levels" in column:
-        return list(column["levels"])
-    return (*column["range"], *([column["scale"]] if "scale" in column else []))
+        return Choice(name, tuple(column["levels"]))  # of numbers too, in earlier versions
+    if "numbers" in column:
+        return NumericLevels(name, tuple(column["numbers"]), log="scale" in column)
+    (range,) = Box(
+        **{name: (*column["range"], *([column["scale"]] if "scale" in column else []))}
+    ).columns
+    return range
 
 
 def campaign_of(settings: dict[str, Any], space: Pool | Box) -> Campaign:
