@@ -131,13 +131,13 @@ def served(policy: ma.BKB, requests: int) -> str:
     return "\n".join(lines)
 
 
-def ten(rows: int, repeats: int = 9) -> None:
-    """The best ten of many rows."""
+def ten(rows: int, repeats: int = 9, learned: int = 2_000) -> None:
+    """The best ten of many rows, once some requests were learned from."""
     for kernel in (ma.kernels.RBF(LENGTHSCALE), ma.kernels.Matern(LENGTHSCALE)):
         policy = ours(kernel)
         world = World.drawn(1, "mixed")
         rng = np.random.default_rng(2)
-        for _ in range(2_000):
+        for _ in range(learned):
             X = world.offers(rng)
             i = policy.choose(arms=X)
             policy.observe(X[i], world.reward(X[i]) + NOISE * rng.standard_normal(1))
@@ -159,15 +159,15 @@ def ten(rows: int, repeats: int = 9) -> None:
         )
 
 
-def state() -> None:
-    """Saving and loading with 1,000 requests pending."""
+def state(requests: int = 3_000) -> None:
+    """Saving and loading, a third of the requests pending."""
     world = World.drawn(1, "mixed")
     rng = np.random.default_rng(2)
     stream = ma.Stream(ours())
-    for t in range(3_000):
+    for t in range(requests):
         X = world.offers(rng)
         i = stream.choose(t, X)
-        if t < 2_000:
+        if 3 * t < 2 * requests:
             stream.observe(t, world.reward(X[i]))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "stream"
@@ -209,16 +209,24 @@ def regret(requests: int, seeds: int, picture: Path) -> None:
 
     figure, panels = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     for kind, panel in zip(("mixed", "linear"), panels, strict=True):
+        ends: dict[str, Array] = {}
         for name, make in SYSTEMS.items():
             runs = np.array([played(make, seed, kind, requests) for seed in range(1, seeds + 1)])
-            last = [float(run[-1]) for run in runs]
+            ends[name] = runs[:, -1]
             late = (runs[:, -1] - runs[:, requests // 2]) / (requests - requests // 2)
-            print(f"{kind:<7} {name:<7} {interval(last)}   late, a request: {late.mean():.4f}")
+            each = " ".join(f"{end:.0f}" for end in runs[:, -1])
+            print(
+                f"{kind:<7} {name:<7} {interval(runs[:, -1])} ({each})   "
+                f"second half, a request: {late.mean():.4f}",
+                flush=True,
+            )
             steps = np.arange(1, requests + 1)
             (line,) = panel.plot(steps, runs.mean(axis=0), label=name)
             panel.fill_between(
                 steps, runs.min(axis=0), runs.max(axis=0), color=line.get_color(), alpha=0.2
             )
+        ratio = interval(ends["BKB"] / ends["LinUCB"], ratio=True)
+        print(f"{kind:<7} BKB / LinUCB {ratio}", flush=True)
         panel.set(xscale="log", yscale="log", xlabel="requests", ylabel="regret", title=kind)
         panel.legend()
     figure.savefig(picture, dpi=130)

@@ -79,16 +79,12 @@ def test_several_rows_of_a_request_have_a_reward_each():
     stream = run()
     X = OFFERS[-1]
     chosen = stream.choose("page", X, 3)
-    np.testing.assert_array_equal(chosen, policy_after(stream).choose(3, arms=X))
+    np.testing.assert_array_equal(chosen, stream.policy.choose(3, arms=X))
     with pytest.raises(ObservationError, match="'page', of which 3 rows were chosen"):
         stream.observe("page", 1.0)
     assert "page" in stream.pending
     stream.observe("page", [0, 1, 0], noise=0.3)
     assert "page" not in stream.pending
-
-
-def policy_after(stream):
-    return stream.policy
 
 
 def test_offers_may_change_after_the_choice():
@@ -160,6 +156,14 @@ def test_what_is_refused_changes_nothing(call, error):
     with pytest.raises(error):
         call(stream)
     same(stream, twin)
+
+
+def test_supposed_rows_leave_nothing_behind():
+    stream = run()
+    belief = stream.policy.belief
+    for t, X in enumerate(OFFERS):
+        stream.policy.choose(3, arms=X, pending=np.vstack(OFFERS[: 1 + t % 3]))
+    assert len(belief.inducing._places) == belief.m
 
 
 def test_nothing_observed_is_nothing():

@@ -151,7 +151,8 @@ def _absorbed(belief: "Frozen", block: Batch, told: Mask | None) -> Step | None:
     if len(entered):
         L = [part for j, i in enumerate(entered) for part in (Z[i], zeta[: j + 1, i])]
         keys = block.keys[entered]
-        inducing = inducing.appended(block.rows[entered], keys, np.concatenate(L))
+        new_rows = block.rows[entered]
+        inducing = inducing.appended(new_rows, keys, np.concatenate(L), supposed=block.supposed)
 
     # u of all rows on W as it is now. Of one that entered it counts when it did: with e its unit
     # vector, 1 + ‖L⁻ᵀz‖₁ of then is √r‖L⁻ᵀe‖₁ of now.

@@ -155,16 +155,20 @@ class Inducing:
         """The numbers of the arms in W, (m,), −1 for rows given by value."""
         return self._keys.items
 
-    def appended(self, rows: Array, keys: Indices, z: Array) -> "Inducing":
+    def appended(
+        self, rows: Array, keys: Indices, z: Array, *, supposed: bool = False
+    ) -> "Inducing":
         """With more rows (j, d). z are their rows of L, one behind the other; each ends with √r."""
+        # What is only supposed is forgotten soon: it must not stay in a dictionary that all share.
+        places = self._places.copy() if supposed else self._places
         for i, row in enumerate(rows, start=self.m):
-            self._places[row.tobytes()] = i
+            places[row.tobytes()] = i
         return Inducing(
             self.kernel,
             self._rows.appended(rows),
             self._keys.appended(keys),
             Triangle(self.m + len(rows), self.L.packed.appended(z)),
-            self._places,
+            places,
             self._recent_cache,
         )
 
@@ -426,7 +430,7 @@ class Frozen:
             c = np.concatenate((c, (more / sqrt(lam),)))
             q += r / lam
             w = np.concatenate((w, (0.0,)))
-            inducing = inducing.appended(batch.rows, batch.keys, z)
+            inducing = inducing.appended(batch.rows, batch.keys, z, supposed=batch.supposed)
             factor = factor.grown()
         elif not in_W:
             share = batch.weights / lam
