@@ -117,12 +117,12 @@ def round_against_one_table(n: int, d: int, m: int, n_rounds: int) -> None:
         )
 
 
-def long_run(n: int, d: int, shards: int, n_rounds: int) -> None:
+def long_run(n: int, d: int, shards: int, n_rounds: int, memory: float | None) -> None:
     """Many rounds on many rows; what the driver holds at most."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         path = written(Path(folder), n, d)
         start = perf_counter()
-        with Sharded(path, shards) as table:
+        with Sharded(path, shards, memory=memory) as table:
             read = perf_counter() - start
             pids = shards_of(table)
             policy = ma.BKB(table, RBF(np.sqrt(d) / 2), regularization=NOISE**2, seed=1)
@@ -152,13 +152,15 @@ def main() -> None:
     parser.add_argument("--inducing", type=int, default=200)
     parser.add_argument("--shards", type=int, default=4)
     parser.add_argument("--rounds", type=int)
+    parser.add_argument("--memory", type=float, help="bytes of a shard")
     given = parser.parse_args()
     if given.case == "round":
         round_against_one_table(
             int(given.arms or 2e6), given.columns, given.inducing, given.rounds or 60
         )
     elif given.case == "long":
-        long_run(int(given.arms or 1e7), given.columns, given.shards, given.rounds or 200)
+        n = int(given.arms or 1e7)
+        long_run(n, given.columns, given.shards, given.rounds or 200, given.memory)
 
 
 if __name__ == "__main__":
