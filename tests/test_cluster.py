@@ -452,3 +452,20 @@ def test_a_cluster_that_is_not_there_is_one_line(ray, lab):
     assert answer.code
     assert "no Ray at 127.0.0.1:1" in answer.err
     assert not ma.Study.open(lab).pending
+
+
+def test_a_cluster_of_another_version_is_refused(ray):
+    code = f"""
+import numpy as np, ray
+ray.__version__ = "1.0"
+from manyarms.cluster import Sharded
+from manyarms.errors import ClusterError
+try:
+    Sharded(np.zeros((4, 1)), 1, address={ray.get_runtime_context().gcs_address!r})
+except ClusterError as error:
+    print(error)
+print(ray.is_initialized())
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert "ersion mismatch" in done.stdout, done
+    assert done.stdout.splitlines()[-1] == "False"
