@@ -226,7 +226,8 @@ def fragments(page: str):
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/bandit.md", "docs/candidates.md", "docs/changing.md"]
+    "page",
+    ["README.md", "docs/bandit.md", "docs/candidates.md", "docs/changing.md", "docs/streams.md"],
 )
 def test_fragments_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
