@@ -38,6 +38,7 @@ from manyarms.kernels import (
 )
 from manyarms.kernels.distances import LARGEST_COORDINATE, NEAR
 from manyarms.machine import half_the_memory
+from manyarms.search.work import blas
 from manyarms.sketch.linalg import solve_lower
 from manyarms.typing import AnyArray, Array, Indices
 
@@ -102,6 +103,7 @@ def device_of(name: str) -> Device:
             f"device={name!r} needs PyTorch and array-api-compat: pip install 'manyarms[torch]', "
             f"or leave `device` out ({error})"
         ) from error
+    blas.cache_clear()  # it has threads of its own, which must not fight over the cores either
     try:
         where = torch.device(name)
     except RuntimeError as error:

@@ -1,0 +1,158 @@
+"""A pass over all arms by NumPy and by PyTorch: how far apart the scores are, and CPU seconds.
+
+    python benchmarks/devices.py                  # CPU tensors
+    python benchmarks/devices.py --device cuda    # seconds are those of the clock then
+
+The table has 200,000 rows, |W| = 300 or what the kernel allows. Differences are the largest over all arms: of means relative to the
+largest |mean| or 1, of variances relative to κ²/λ, the largest variance there can be. Both must be at most 1e-10. "NumPy own" is
+the difference of means by a pass of NumPy and by the function that scores single arms. A pass computes all embeddings, a step
+brings them forward by one observation. Both sides have one thread.
+"""
+
+import argparse
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter, process_time
+from typing import NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import manyarms as ma
+from manyarms.beliefs.base import Arms, Batch
+from manyarms.beliefs.frozen import Frozen
+from manyarms.kernels import RBF, Hamming, Kernel, Linear, Matern, On, Polynomial, Tanimoto
+from manyarms.search.devices import ArmsOnDevice, Device, device_of
+from manyarms.search.table import Store, Table
+from manyarms.search.work import limit_threads
+from manyarms.typing import Array
+
+BAR = 1e-10
+SOME = 5_000
+"""Arms whose means are also computed by the function that scores."""
+D = 8
+KERNELS: dict[str, Kernel] = {
+    "RBF": RBF(0.5),
+    "Matérn ½": Matern(0.8, nu=0.5),
+    "Matérn 3/2": Matern(0.8, nu=1.5),
+    "Matérn 5/2": Matern(0.8),
+    "Linear": Linear(1.0),
+    "Polynomial 3, at most 1": Polynomial(3, 1.0) * (1 / 729),
+    "Hamming": Hamming(2.0),
+    "Tanimoto": Tanimoto(),
+    "2·On Matérn × On Hamming + On Linear": 2.0 * On(Matern(0.8), 0, 4) * On(Hamming(2.0), 4, 8)
+    + On(Linear(), 0, 4),
+}
+
+
+def rows_for(name: str, n: int) -> Array:
+    """Numbers between 0 and 1, levels, or bits."""
+    rng = np.random.default_rng(0)
+    X = rng.random((n, D))
+    if name == "Hamming":
+        X = rng.integers(0, 6, (n, D)).astype(float)
+    elif name == "Tanimoto":
+        X = rng.integers(0, 2, (n, 64)).astype(float)
+    elif "On" in name:
+        X[:, 4:] = rng.integers(0, 6, (n, 4))
+    return X
+
+
+def seconds(work: Callable[[], object], clock: Callable[[], float], repeats: int) -> float:
+    """The median, after one run that warms up."""
+    work()
+    spent = []
+    for _ in range(repeats):
+        start = clock()
+        work()
+        spent.append(clock() - start)
+    return median(spent)
+
+
+class Compared(NamedTuple):
+    """Of one kernel."""
+
+    m: int
+    mean: float  # the largest difference to NumPy, relative
+    variance: float
+    own: float  # of the means by two functions of NumPy
+    seconds: list[float]  # a pass by NumPy and on the device, then a step
+
+    @property
+    def difference(self) -> float:
+        """The larger one."""
+        return max(self.mean, self.variance)
+
+
+def compared(
+    name: str, kernel: Kernel, device: Device, args: argparse.Namespace, clock: Callable[[], float]
+) -> Compared:
+    """A pass over all arms, and a step after it, by NumPy and on a device."""
+    X = rows_for(name, args.arms)
+    policy = ma.BKB(X, kernel, rule=ma.Inserted(0.0, most=args.inducing))
+    n = 2 * args.inducing
+    policy.observe(np.arange(n), np.random.default_rng(1).standard_normal(n))
+    belief: Frozen = policy.belief  # type: ignore[assignment]
+    arms = Arms(X, kernel.diag(X))
+    moved = ArmsOnDevice.moved(device, arms)
+    here = Table.at(Store(arms, np.inf), belief)
+    there = Table.at(Store(arms, np.inf, moved), belief)
+    step = belief.observed(
+        Batch(X[n : n + 1], arms.diag[n : n + 1], np.ones(1), np.ones(1), np.array([n]), 1)
+    )
+    largest_mean = max(1.0, float(np.abs(here.mean).max()))
+    largest_variance = float(arms.diag.max()) / belief.regularization
+    pairs = ((here, there), (here.brought([step]), there.brought([step])))
+    mean = max(float(np.abs(a.mean - b.mean).max()) for a, b in pairs) / largest_mean
+    variance = (
+        max(float(np.abs(a.variance - b.variance).max()) for a, b in pairs) / largest_variance
+    )
+    by_moments, _ = belief.moments(X[:SOME], arms.diag[:SOME])
+    own = float(np.abs(by_moments - here.mean[:SOME]).max()) / largest_mean
+    works: list[Callable[[], object]] = [
+        lambda: Table.at(Store(arms, 0.0), belief),
+        lambda: moved.at(belief),
+        lambda: here.brought([step]),
+        lambda: there.brought([step]),
+    ]
+    return Compared(
+        belief.m, mean, variance, own, [seconds(work, clock, args.repeats) for work in works]
+    )
+
+
+def main() -> None:
+    """Print a line a kernel; exit with an error where scores are too far apart."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--arms", type=int, default=200_000)
+    parser.add_argument("--inducing", type=int, default=300)
+    parser.add_argument("--repeats", type=int, default=3)
+    args = parser.parse_args()
+    device = device_of(args.device)
+    clock = process_time if args.device == "cpu" else perf_counter
+    limit_threads(1)
+    print(
+        f"{args.arms:,} arms on {device.name}, {'CPU' if clock is process_time else 'clock'} seconds, median of {args.repeats}"
+    )
+    print(f"{'':38}{'':5}{'largest difference':>32}{'pass':>16}{'step':>16}")
+    print(
+        f"{'kernel':38}{'m':>5}{'mean':>10}{'variance':>10}{'NumPy own':>12}"
+        + f"{'NumPy':>8}{'device':>8}" * 2
+    )
+    worst = 0.0
+    with threadpool_limits(1):  # those of PyTorch too, now that it is loaded
+        for name, kernel in KERNELS.items():
+            found = compared(name, kernel, device, args, clock)
+            worst = max(worst, found.difference)
+            a, b, c, d = found.seconds
+            numbers = f"{found.mean:10.1e}{found.variance:10.1e}{found.own:12.1e}{a:8.2f}{b:8.2f}{c:8.3f}{d:8.3f}"
+            print(f"{name:38}{found.m:5}{numbers}", flush=True)
+    print(f"largest difference {worst:.1e}, at most {BAR:.0e} wanted")
+    if worst > BAR:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
