@@ -187,7 +187,7 @@ def measured(path: Path, m: int, n_rounds: int) -> Measured:
             sent.append((there, back))
             return answers
 
-        crew.ask = counted  # type: ignore[method-assign]
+        crew.ask = counted
         pids = shards_of(table)
         mine = cpu_of([])
         before = cpu_of(pids) - mine

@@ -428,7 +428,7 @@ class Lazy:
                 break
         else:
             return None
-        return self._of(level, bound, theta, most_moved, beta, shut)
+        return self._of(level, bound, theta, most_moved, beta, shut, best)
 
     def _of(
         self,
@@ -438,9 +438,19 @@ class Lazy:
         most_moved: float,
         beta: float,
         shut: Mask | None,
+        best: float,
     ) -> Level:
-        """The list of the arms of a level whose bound is above θ."""
+        """The list of the arms of a level whose bound is above θ, or of fewer where the level is
+        rough: all that may score above `best` are on it."""
         positions = np.flatnonzero(bound > theta)
+        if level.table.is_rough and len(positions) > 2 * self.tuning.shortlist:
+            finer = level.table.finer(positions, most_moved + beta)
+            np.minimum(finer, bound[positions], out=finer)
+            length = max(self.tuning.shortlist, ROOMY * int((finer >= best).sum()))
+            if 2 * length <= len(positions):
+                within = _threshold(finer, length)
+                positions = positions[finer > within]
+                theta = max(theta, within)
         gone = _indices(shut)
         numbers = positions
         if level.numbers is not None:
@@ -506,7 +516,8 @@ class Lazy:
             return False
         theta = _threshold(bound, length)
         shut = level.shut(barred)
-        self.levels[depth + 1 :] = [self._of(level, bound, theta, 0.0, acquisition.beta, shut)]
+        made = self._of(level, bound, theta, 0.0, acquisition.beta, shut, least)
+        self.levels[depth + 1 :] = [made]
         return True
 
     def _bounded(
