@@ -41,8 +41,9 @@ class BKB(Policy):
     arms : array_like, (A, d), path, sequence of objects or None
         Finite numbers, or the path of a .npy (mapped) or .parquet file that holds them. A float64
         or float32 array is not copied, so leave it unchanged while in use. With a kernel of
-        objects: a sequence of objects. Rows in other processes: `cluster.Sharded`. None where there is no table: arms then come with every
-        ``choose(arms=…)``, as rows of `n_features` numbers.
+        objects: a sequence of objects. Where rows are in other processes: a `cluster.Sharded`. None
+        where there is no table: arms then come with every ``choose(arms=…)``, as rows of
+        `n_features` numbers.
     kernel : Kernel
         Of `manyarms.kernels`, a scikit-learn kernel object or a function of two blocks of rows.
     regularization : float
