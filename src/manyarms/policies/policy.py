@@ -118,7 +118,7 @@ class Policy:
 
     def __init__(
         self,
-        arms: ArrayLike | str | Path | Checked | None,
+        arms: ArrayLike | str | Path | Checked | RowsElsewhere | None,
         kernel: Any,
         *,
         rule: Rule,
