@@ -13,7 +13,7 @@ import argparse
 from collections.abc import Callable
 from statistics import median
 from time import perf_counter, process_time
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -92,7 +92,7 @@ def compared(
     policy = ma.BKB(X, kernel, rule=ma.Inserted(0.0, most=args.inducing))
     n = 2 * args.inducing
     policy.observe(np.arange(n), np.random.default_rng(1).standard_normal(n))
-    belief: Frozen = policy.belief  # type: ignore[assignment]
+    belief = cast(Frozen, policy.belief)
     arms = Arms(X, kernel.diag(X))
     moved = ArmsOnDevice.moved(device, arms)
     here = Table.at(Store(arms, np.inf), belief)

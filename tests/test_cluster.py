@@ -23,7 +23,7 @@ from soak import shards
 
 import manyarms as ma
 from manyarms.cli.elsewhere import Elsewhere
-from manyarms.cluster import RayExecutor, Sharded
+from manyarms.cluster import OnShards, RayExecutor, Sharded
 from manyarms.errors import (
     ArmsError,
     ClusterError,
@@ -134,6 +134,27 @@ def test_barred_arms_are_sent_few_or_many(n, share, seed):
     mask = np.random.default_rng(seed).random(n) < share
     sent = Barred.of(mask)
     np.testing.assert_array_equal(np.zeros(n, dtype=bool) if sent is None else sent.mask, mask)
+
+
+def test_an_optimizer_asks_for_the_same_candidates():
+    X = table(400, 3, 2)
+    policy = OnShards(3, in_process=True)
+    optimizers = [ma.Optimizer(X, seed=1), ma.Optimizer(X, seed=1, policy=policy)]
+    rng = np.random.default_rng(0)
+    for step in range(12):
+        asked = [optimizer.ask(1 + step % 3) for optimizer in optimizers]
+        assert asked[0] == asked[1]
+        values = height(X[asked[0]]) + 0.1 * rng.standard_normal(len(asked[0]))
+        for optimizer in optimizers:
+            optimizer.tell(asked[0], values)
+    # Fitted several times: the kernel is another one, and the table still the same.
+    assert [each.id for each in optimizers[1].top(5)] == [each.id for each in optimizers[0].top(5)]
+    more = table(20, 3, 5)
+    for optimizer in optimizers:
+        optimizer.add(more)
+    assert optimizers[0].ask(3) == optimizers[1].ask(3)
+    assert optimizers[1].best() == optimizers[0].best()
+    policy.close()
 
 
 # Files

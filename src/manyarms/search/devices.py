@@ -350,7 +350,7 @@ class ArmsOnDevice:
 
     def keeps(self, m: int) -> bool:
         """Whether m coordinates of every arm fit."""
-        return 8 * self.rows.shape[0] * m <= self.room
+        return bool(8 * self.rows.shape[0] * m <= self.room)
 
     def at(self, belief: Frozen, p: int = 0) -> tuple["ArmsOnDevice", Array, Array]:
         """With z at a belief, of which the first p coordinates may be kept; μ̃ and σ̃²: O(nm²)."""
@@ -374,7 +374,7 @@ class ArmsOnDevice:
         M = self.device.sent(np.vstack([G, belief.w]))
 
         def scored(_: slice, blocks: tuple[Any, ...]) -> tuple[Any, Any]:
-            H = _product(M, blocks)
+            H = _times(M, blocks)
             return H[-1], _squares(xp, H[:-1])
 
         return self._each(belief, p, scored)
@@ -430,14 +430,14 @@ class ArmsOnDevice:
                 return kept
             K = of(xp, W, xp.astype(self.rows[self.chunks[i]], xp.float64))
             if p:
-                K = K - _product(L, kept)
+                K = K - _times(L, kept)
             blocks = (*kept, triangle.solve(K))
             return blocks if len(blocks) <= BLOCKS else (xp.concat(blocks),)
 
         return embedded
 
 
-def _product(M: Any, blocks: tuple[Any, ...]) -> Any:
+def _times(M: Any, blocks: tuple[Any, ...]) -> Any:
     """MZ for Z in blocks, one below the other."""
     start = blocks[0].shape[0]
     total = M[:, :start] @ blocks[0]

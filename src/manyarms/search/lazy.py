@@ -142,6 +142,23 @@ class Lazy:
         made._best = None
         return made
 
+    def over(self, arms: Arms) -> "Lazy":
+        """The same belief over other arms. Where they begin with those of now, and all of these
+        were bounded, only the others are."""
+        made = Lazy(self.belief, arms, self.room, self.tuning, self.stats)
+        n = len(self.arms.rows)
+        if not (self.levels and self.levels[0].table.is_rough and n < len(arms.rows)):
+            return made
+        if not np.array_equal(arms.rows[:n], self.arms.rows):
+            return made
+        level = self.levels[0]
+        more = Store(Arms(arms.rows[n:], arms.diag[n:]), self.room)
+        joined = level.table.joined(Table.roughly(more, level.table.belief), arms)
+        made.levels = [replace(level, table=joined)]
+        made.now = self.now
+        made.trail = self.trail
+        return made
+
     def supposing(self, positions: Indices) -> "Lazy":
         """If these arms were pulled once more each. What is real is shared with this value."""
         rows = self.arms.rows[positions].astype(np.float64, copy=False)

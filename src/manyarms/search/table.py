@@ -265,6 +265,15 @@ class Table:
         bound += self.mean_error
         return bound
 
+    def joined(self, other: "Table", arms: Arms) -> "Table":
+        """A rough table and another one of the same belief, of the arms of both."""
+        mean = np.concatenate([self.mean, other.mean])
+        variance = np.concatenate([self.variance, other.variance])
+        largest = max(self.largest, other.largest)
+        error = max(self.mean_error, other.mean_error)
+        store = Store(arms, self.store.room).without_Z()
+        return Table(store, self.belief, mean, variance, variance, largest, 0, True, error)
+
     def finer(self, positions: Indices, width: float) -> Array:
         """The same of a few arms of a rough table, closer."""
         arms = self.store.arms
