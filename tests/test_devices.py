@@ -219,6 +219,18 @@ def test_small_tables_stay_on_the_cpu():
     assert "arms on cpu" not in policy.stats.counts
 
 
+def test_a_table_that_grows_large_is_moved():
+    X = rows_for("rbf", 600)
+    tuning = ma.Tuning(dense=500, device="cpu")
+    policy = ma.BKB(X[:400], Matern(0.1), tuning=tuning)
+    policy.observe(np.arange(300), np.random.default_rng(0).standard_normal(300))
+    policy.choose()
+    assert policy.stats.counts["rough passes"] == 1
+    grown = policy.over(X)
+    assert grown.choose() == ma.BKB(X, Matern(0.1)).resumed(policy._state).choose()
+    assert policy.stats.counts["arms on cpu"] == 600
+
+
 class Mine(RBF):
     """Inherits, and computes something else."""
 
