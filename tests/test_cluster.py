@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -20,10 +19,11 @@ from command_line import manyarms, said
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import read_only
+from soak import shards
 
 import manyarms as ma
 from manyarms.cli.elsewhere import Elsewhere
-from manyarms.cluster import RayExecutor, Sharded
+from manyarms.cluster import OnShards, RayExecutor, Sharded
 from manyarms.errors import (
     ArmsError,
     ClusterError,
@@ -80,7 +80,7 @@ def steps(policies, X, n_steps, seed, between=lambda step: None):
 )
 def test_one_two_three_and_eight_shards_choose_the_arms_of_one_table(kernel, tuning):
     X = table(240, 2, 1, duplicates=80)
-    tables = [X, *(Sharded(X, shards, in_process=True) for shards in (1, 2, 3, 8))]
+    tables = [X, *(Sharded(X, n, in_process=True) for n in (1, 2, 3, 8))]
     policies = [ma.BKB(arms, kernel, tuning=tuning, seed=2) for arms in tables]
     steps(policies, X, 40, 3)
     first = policies[0]
@@ -97,11 +97,11 @@ def test_one_two_three_and_eight_shards_choose_the_arms_of_one_table(kernel, tun
 
 @given(st.integers(0, 10_000), st.integers(1, 40), st.sampled_from([DENSE, LAZY]))
 @settings(max_examples=10)
-def test_any_number_of_shards_chooses_the_same(seed, shards, tuning):
+def test_any_number_of_shards_chooses_the_same(seed, n, tuning):
     X = table(60, 2, seed, duplicates=30)
     policies = [
         ma.BKB(arms, RBF(0.3), tuning=tuning, confidence=ma.Constant(3.0), seed=seed)
-        for arms in (X, Sharded(X, shards, in_process=True))
+        for arms in (X, Sharded(X, n, in_process=True))
     ]
     steps(policies, X, 12, seed)
 
@@ -136,6 +136,27 @@ def test_barred_arms_are_sent_few_or_many(n, share, seed):
     np.testing.assert_array_equal(np.zeros(n, dtype=bool) if sent is None else sent.mask, mask)
 
 
+def test_an_optimizer_asks_for_the_same_candidates():
+    X = table(400, 3, 2)
+    policy = OnShards(3, in_process=True)
+    optimizers = [ma.Optimizer(X, seed=1), ma.Optimizer(X, seed=1, policy=policy)]
+    rng = np.random.default_rng(0)
+    for step in range(12):
+        asked = [optimizer.ask(1 + step % 3) for optimizer in optimizers]
+        assert asked[0] == asked[1]
+        values = height(X[asked[0]]) + 0.1 * rng.standard_normal(len(asked[0]))
+        for optimizer in optimizers:
+            optimizer.tell(asked[0], values)
+    # Fitted several times: the kernel is another one, and the table still the same.
+    assert [each.id for each in optimizers[1].top(5)] == [each.id for each in optimizers[0].top(5)]
+    more = table(20, 3, 5)
+    for optimizer in optimizers:
+        optimizer.add(more)
+    assert optimizers[0].ask(3) == optimizers[1].ask(3)
+    assert optimizers[1].best() == optimizers[0].best()
+    policy.close()
+
+
 # Files
 
 
@@ -153,11 +174,11 @@ def write(folder, X, cuts, kind="parquet", names=("a", "b", "c")):
 def test_rows_come_from_files(folder, kind):
     X = table(100, 3, 0)
     write(folder, X, [30, 31], kind)
-    for where in (f"{folder}/part*.{kind}", folder):
-        arms = Sharded(where, 4, in_process=True)
-        assert (arms.shape, len(arms)) == ((100, 3), 100)
-        np.testing.assert_array_equal(arms[np.array([99, 0, 30, 31, 0])], X[[99, 0, 30, 31, 0]])
-        np.testing.assert_array_equal(arms[50], X[50])
+    arms = Sharded(f"{folder}/part*.{kind}", 2, in_process=True)
+    assert (arms.shape, len(arms)) == ((100, 3), 100)
+    np.testing.assert_array_equal(arms[np.array([99, 0, 30, 31, 0])], X[[99, 0, 30, 31, 0]])
+    np.testing.assert_array_equal(arms[50], X[50])
+    assert Sharded(folder, 1, in_process=True).shape == (100, 3)
     steps([ma.BKB(X, RBF(0.4)), ma.BKB(arms, RBF(0.4))], X, 10, 0)
 
 
@@ -179,7 +200,7 @@ def test_rows_come_from_urls(folder):
         write(folder, X, [25], kind)
         for file in folder.glob(f"*.{kind}"):
             memory.put_file(str(file), f"/rows/{file.name}")
-        arms = Sharded(f"memory://rows/part*.{kind}", 3, in_process=True)
+        arms = Sharded(f"memory://rows/part*.{kind}", 2, in_process=True)
         np.testing.assert_array_equal(arms[np.arange(60)], X)
     with pytest.raises(ArmsError, match=r"memory://rows/none\.npy"):
         Sharded("memory://rows/none.npy", in_process=True)
@@ -305,26 +326,20 @@ def ray():
     keeper.shutdown()
 
 
+@pytest.mark.soak
+def test_shards_on_ray_choose_the_arms_of_one_table_while_their_processes_are_killed(ray):
+    assert shards.kills(5, rows=20_000).n == 5
+
+
 @pytest.mark.slow
-def test_shards_on_ray_choose_the_arms_of_one_table_while_their_processes_are_killed(ray, folder):
-    X = table(40_000, 3, 1, duplicates=200)
-    write(folder, X, [13_000])
-    with Sharded(f"{folder}/*.parquet", 2) as first, Sharded(X, 3) as second:
-        tuning = ma.Tuning(dense=5_000)
-        policies = [ma.BKB(arms, RBF(0.3), tuning=tuning, seed=2) for arms in (X, first, second)]
-        kills = []
-
-        def kill(step):
-            if step % 4 == 3:
-                crew = (first, second)[step // 4 % 2]._crew
-                pid = ray.get(crew._actors[step // 8 % 2].process.remote())
-                kills.append(threading.Timer(0.004 * step, os.kill, (pid, signal.SIGKILL)))
-                kills[-1].start()
-
-        steps(policies, X, 20, 3, kill)
-        for kill in kills:
-            kill.join()
-        assert len(kills) == 5
+def test_shards_on_ray_read_their_rows_and_choose_the_same(ray, folder):
+    X = table(8_000, 3, 1, duplicates=200)
+    write(folder, X, [3_000])
+    with Sharded(f"{folder}/*.parquet", 3) as arms:
+        policies = [
+            ma.BKB(each, RBF(0.3), tuning=ma.Tuning(dense=1_000), seed=2) for each in (X, arms)
+        ]
+        steps(policies, X, 10, 3)
         assert policies[1].best == policies[0].best
 
 
@@ -423,9 +438,8 @@ def test_functions_run_as_tasks_of_ray(ray):
 
 @pytest.fixture
 def lab(path):
-    ma.Study.create(
-        path, ma.Pool.from_dicts([{"name": f"n{i}", "x": i} for i in range(6)], id="name")
-    ).close()
+    pool = ma.Pool.from_dicts([{"name": f"n{i}", "x": i} for i in range(6)], id="name")
+    ma.Study.create(path, pool, repeats="never").close()
     return path
 
 
@@ -459,3 +473,20 @@ def test_a_cluster_that_is_not_there_is_one_line(ray, lab):
     assert answer.code
     assert "no Ray at 127.0.0.1:1" in answer.err
     assert not ma.Study.open(lab).pending
+
+
+def test_a_cluster_of_another_version_is_refused(ray):
+    code = f"""
+import numpy as np, ray
+ray.__version__ = "1.0"
+from manyarms.cluster import Sharded
+from manyarms.errors import ClusterError
+try:
+    Sharded(np.zeros((4, 1)), 1, address={ray.get_runtime_context().gcs_address!r})
+except ClusterError as error:
+    print(error)
+print(ray.is_initialized())
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert "ersion mismatch" in done.stdout, done
+    assert done.stdout.splitlines()[-1] == "False"

@@ -211,6 +211,29 @@ def test_rough_passes_are_those_of_a_large_dictionary_and_means_follow():
         np.testing.assert_allclose(variance, exact.scores().variance, rtol=1e-6)
 
 
+def test_a_rough_table_that_grows_is_bounded_where_it_is_new():
+    X, f, _ = problem(400, 3, Matern(0.2), 0)
+    small = ma.BKB(X[:300], Matern(0.2), tuning=ROUGH, seed=0)
+    at = np.arange(60)
+    small.observe(at, f[at])
+    small.choose()
+    assert small.stats.counts["rough passes"] == 1
+    whole = ma.BKB(X, Matern(0.2), tuning=DENSE, seed=0)
+    whole.observe(at, f[at])
+    # A table that does not begin with the one before is a new table.
+    for rows, passes in ((X, 1), (X[::-1], 2)):
+        grown = small.over(rows)
+        chosen = rows[grown.choose()[0]]
+        np.testing.assert_array_equal(chosen, X[whole.choose()[0]])
+        assert small.stats.counts["rough passes"] == passes
+    grown = small.over(X)
+    for _ in range(20):
+        arms = grown.choose()
+        assert arms.tolist() == whole.choose().tolist()
+        for policy in (grown, whole):
+            policy.observe(arms, f[arms])
+
+
 @given(st.integers(0, 10_000), st.sampled_from([1.0, 0.01, 1e-4]))
 @settings(max_examples=20)
 def test_bounds_hold_across_observations_and_appends(seed, regularization):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 # For type checkers and editors, which do not run `__getattr__`.
 if TYPE_CHECKING:
-    from manyarms import baselines, diagnostics, domains, errors, kernels, plots, policies
+    from manyarms import baselines, cluster, diagnostics, domains, errors, kernels, plots, policies
     from manyarms.arms.contexts import joined
     from manyarms.beliefs.frozen import Inserted
     from manyarms.beliefs.sampled import Sampled
@@ -76,7 +76,16 @@ _HOME = {
 }
 """Where each public name is defined. It is imported when it is asked for: a bare BKB loads NumPy
 and SciPy only."""
-_MODULES = ("baselines", "diagnostics", "domains", "errors", "kernels", "plots", "policies")
+_MODULES = (
+    "baselines",
+    "cluster",
+    "diagnostics",
+    "domains",
+    "errors",
+    "kernels",
+    "plots",
+    "policies",
+)
 
 __all__ = [
     "BKB",
@@ -111,6 +120,7 @@ __all__ = [
     "Trial",
     "Tuning",
     "baselines",
+    "cluster",
     "diagnostics",
     "domains",
     "errors",

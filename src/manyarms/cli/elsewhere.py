@@ -9,7 +9,7 @@ from typing import Any
 
 from manyarms.campaign.trials import CandidateId
 from manyarms.cli.jobs import GRACE, Job, Outcome, filled, placeholders, stop
-from manyarms.cluster import RayExecutor
+from manyarms.cluster.executor import AGAIN, RayExecutor
 
 TURN = 0.05
 """Seconds between two looks at a command, on its machine."""
@@ -62,11 +62,14 @@ class Elsewhere:
 
     def stop(self, jobs: Sequence[RemoteJob], grace: float, hurry: Callable[[], bool]) -> None:
         """End commands with their children: their tasks are interrupted, and end them."""
-        for job in jobs:
-            self._executor.cancel(job._future)
-        end = time.monotonic() + 2 * grace + 1  # the command may use its grace, and is then killed
-        while any(job.is_running for job in jobs) and time.monotonic() < end and not hurry():
-            time.sleep(TURN)
+        for _ in range(2):
+            for job in jobs:
+                self._executor.cancel(job._future)
+            # A command has its grace, and is then killed. Ray may miss a request that comes while
+            # a task is starting: it is made again.
+            end = time.monotonic() + grace + AGAIN
+            while any(job.is_running for job in jobs) and time.monotonic() < end and not hurry():
+                time.sleep(TURN)
 
     def close(self) -> None:
         """Leave the cluster."""

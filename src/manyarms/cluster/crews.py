@@ -37,7 +37,9 @@ class Part:
                 f"rows {self.start} to {self.stop - 1} take {needed:.3g} bytes, a shard may use "
                 f"{memory:.3g}; divide the table among more shards or machines, or raise `memory`"
             )
-        return Shard(self.source.read(self.start, self.stop), self.start, memory - needed)
+        # Embeddings that outgrow their buffers are copied: for a moment there are two of them.
+        room = (memory - needed) / 2
+        return Shard(self.source.read(self.start, self.stop), self.start, room)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,9 @@ from typing import Any
 from manyarms.cluster.rays import Connection
 from manyarms.errors import ClusterError
 
+AGAIN = 2.0
+"""Seconds after which a task that was cancelled, and still runs, is cancelled again."""
+
 
 class RayExecutor(Executor):
     """An executor of `concurrent.futures` whose functions run on a Ray cluster.
@@ -82,12 +85,15 @@ class RayExecutor(Executor):
         """
         if self._connection is None:
             return
-        running = list(self._running)
-        if cancel_futures:
-            for future in running:
-                self.cancel(future)
-        if wait:
-            futures.wait(running)
+        while self._running and (wait or cancel_futures):
+            running = list(self._running)
+            if cancel_futures:
+                for future in running:
+                    self.cancel(future)
+                if not wait:
+                    break
+            # Ray may miss a request that comes while a task is starting: it is made again.
+            futures.wait(running, timeout=AGAIN)
         self._connection.close()
         self._connection = None
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, ClassVar
 
 from manyarms.cluster.crews import Fetched, Part, Parts, changed
 from manyarms.cluster.sources import InMemory
@@ -19,6 +19,10 @@ from manyarms.typing import Array, Indices
 
 REACH = 5.0
 """Seconds to reach an address."""
+TOKEN = secrets.token_hex(32)
+"""Of every Ray that this process starts: Ray reads it once."""
+ENVIRONMENT = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_USAGE_STATS_ENABLED")
+"""What is set while a Ray of our own runs, for it and for those who connect to it."""
 AGAIN = 0.05
 """Seconds between two looks at an actor that is being started again."""
 
@@ -27,6 +31,7 @@ class Connection:
     """Ray, reached or started. One that was started here ends with the last who uses it."""
 
     _users = 0  # of a Ray that was started here
+    _before: ClassVar[dict[str, str | None]] = {}  # the environment before
 
     def __init__(self, address: str | None) -> None:
         self.ray = _imported()
@@ -34,7 +39,12 @@ class Connection:
         if address is None:
             self.local = Connection._users > 0
             if not self.ray.is_initialized():
-                _start(self.ray)
+                Connection._before = {name: os.environ.get(name) for name in ENVIRONMENT}
+                try:
+                    _start(self.ray)
+                except BaseException:
+                    _restore(Connection._before)
+                    raise
                 self.local = True
             if self.local:
                 Connection._users += 1
@@ -50,6 +60,14 @@ class Connection:
             Connection._users -= 1
             if not Connection._users:
                 self.ray.shutdown()
+                _restore(Connection._before)
+
+
+def _restore(environment: dict[str, str | None]) -> None:
+    for name, value in environment.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
 
 
 def _imported() -> Any:
@@ -67,7 +85,7 @@ def _start(ray: Any) -> None:
     """Start Ray on this machine. Only who has its token can use it: a fresh one, in the environment
     of this process and of those that it starts."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    os.environ["RAY_AUTH_TOKEN"] = TOKEN
     # Unset, Ray turns tokens on for what it starts, also where it was imported before; what is set
     # it only reads when it is imported.
     os.environ.pop("RAY_AUTH_MODE", None)

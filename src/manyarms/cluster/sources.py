@@ -127,10 +127,10 @@ def is_url(path: str) -> bool:
 def _expanded(text: str) -> list[str]:
     """The files that a pattern stands for, by name."""
     if is_url(text):
+        if "*" not in text:
+            return [text]
         filesystem, there = _fsspec(text)
-        scheme = text.split("://", maxsplit=1)[0]
-        found = filesystem.glob(there) if "*" in there else [there]
-        return sorted(f"{scheme}://{each.split('://')[-1]}" for each in found)
+        return sorted(filesystem.unstrip_protocol(each) for each in filesystem.glob(there))
     path = Path(text)
     if path.is_dir():
         return sorted(str(each) for each in path.iterdir() if each.suffix in KINDS)

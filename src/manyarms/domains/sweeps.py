@@ -28,7 +28,8 @@ ROUNDS = 100
 WORK = 4e8
 """Multiplications in a round of all starts together, n·m² for n rows and m inducing ones: with
 twelve factors of ten levels there are fewer starts from m = 450 on. Pairs of factors are tried
-within the same limit."""
+within the same limit. Where factors are taken several at a time more rounds are needed, and starts
+are fewer by as much."""
 WIDENED = 16
 """Of the best rows, those around which more are looked for, at most."""
 BLOCK = 1 << 22
@@ -93,7 +94,9 @@ class Sweeps:
 
     def _starts(self, score: Score, box: Box, n_levels: int, rng: np.random.Generator) -> Array:
         m = max(1, len(score.belief.W))
-        n = int(np.clip(WORK / (n_levels * m**2), 1, self.starts))
+        at_a_time = max(1.0, box.dimension / CALLS)
+        most = WORK / (n_levels * m**2 * at_a_time)
+        n = min(self.starts, max(1, int(most)))
         n_drawn = max(1, self.raw // 2)
         far = box.sample(n_drawn, rng)
         good = score.incumbents(max(1, n // 2))
@@ -102,7 +105,7 @@ class Sweeps:
         near = good[rng.integers(len(good), size=n_drawn)]
         anew = rng.random(near.shape) < CHANGED / box.dimension
         near = np.where(anew, box.sample(len(near), rng), near)
-        others = [_top(score, rows, n // 4) for rows in (far, near)]
+        others = [_top(score, far, n // 4), _top(score, near, n - max(1, n // 2) - n // 4)]
         return np.unique(np.vstack([good, *others]), axis=0)
 
 
@@ -114,14 +117,17 @@ def leading(score: Score, box: Box, X: Array, k: int) -> Array:
         return _top(score, whole, k)
     codes = _codes(box)
     every = np.arange(len(codes.factors))
-    n_widened = max(1, min(WIDENED, BLOCK // (len(every) * box.dimension)))
+    rows = min(WORK / max(1, len(score.belief.W)) ** 2, BLOCK / box.dimension)
+    n_widened = max(1, min(WIDENED, int(rows / len(every))))
     best = _top(score, np.unique(X, axis=0), k)
+    climbed, _ = _swept(score, codes, best[:n_widened].copy(), np.random.default_rng(0))
+    best = _top(score, np.unique(np.vstack([best, climbed]), axis=0), k)
     for _ in range(ROUNDS):
-        beside = codes.changed(best[:n_widened], every).reshape(-1, box.dimension)
-        found = _top(score, np.unique(np.vstack([best, beside]), axis=0), k)
-        if np.array_equal(found, best):
-            break
-        best = found
+        before = best[:n_widened]
+        beside = codes.changed(before, every).reshape(-1, box.dimension)
+        best = _top(score, np.unique(np.vstack([best, beside]), axis=0), k)
+        if np.array_equal(best[:n_widened], before):
+            break  # what is beside them was looked at
     return best
 
 

@@ -15,7 +15,7 @@ from manyarms.numbers import real, whole
 from manyarms.policies.batches import BatchRule, GlobalRule
 from manyarms.policies.policy import Policy
 from manyarms.search.estimate import Estimate, estimate
-from manyarms.search.scores import UpperBound
+from manyarms.search.scores import RowsElsewhere, UpperBound
 from manyarms.search.tuning import Tuning
 from manyarms.sketch.confidence import Bayes, Constant, Promise, Radius
 from manyarms.typing import ArrayLike, Indices, Seed
@@ -41,8 +41,9 @@ class BKB(Policy):
     arms : array_like, (A, d), path, sequence of objects or None
         Finite numbers, or the path of a .npy (mapped) or .parquet file that holds them. A float64
         or float32 array is not copied, so leave it unchanged while in use. With a kernel of
-        objects: a sequence of objects. None where there is no table: arms then come with every
-        ``choose(arms=…)``, as rows of `n_features` numbers.
+        objects: a sequence of objects. Where rows are in other processes: a `cluster.Sharded`. None
+        where there is no table: arms then come with every ``choose(arms=…)``, as rows of
+        `n_features` numbers.
     kernel : Kernel
         Of `manyarms.kernels`, a scikit-learn kernel object or a function of two blocks of rows.
     regularization : float
@@ -81,7 +82,7 @@ class BKB(Policy):
 
     def __init__(
         self,
-        arms: ArrayLike | str | Path | None,
+        arms: ArrayLike | str | Path | RowsElsewhere | None,
         kernel: Any,
         *,
         regularization: float = 0.01,

@@ -42,6 +42,7 @@ from manyarms.policies.checks import (
 )
 from manyarms.policies.offers import Offered
 from manyarms.search import check_memory, scores_of
+from manyarms.search.lazy import Lazy
 from manyarms.search.scores import (
     TIE,
     ArmScores,
@@ -117,7 +118,7 @@ class Policy:
 
     def __init__(
         self,
-        arms: ArrayLike | str | Path | Checked | None,
+        arms: ArrayLike | str | Path | Checked | RowsElsewhere | None,
         kernel: Any,
         *,
         rule: Rule,
@@ -630,6 +631,9 @@ class Policy:
         twin.arms = _table(encoded(arms, self.kernel), None)
         twin._diag = twin._diagonal_of_table()
         twin._first_arm = self._chance.integer(twin.n_arms)
+        cached = self._scores_cache
+        if cached is not None and cached[0] is self._state and isinstance(cached[1], Lazy):
+            twin._scores_cache = (self._state, cached[1].over(Arms(twin.arms, twin._diag)))
         return twin
 
     # Parts

@@ -141,6 +141,23 @@ class Lazy:
         made._best = None
         return made
 
+    def over(self, arms: Arms) -> "Lazy":
+        """The same belief over other arms. Where they begin with those of now, and all of these
+        were bounded, only the others are."""
+        made = Lazy(self.belief, arms, self.room, self.tuning, self.stats)
+        n = len(self.arms.rows)
+        if not (self.levels and self.levels[0].table.is_rough and n < len(arms.rows)):
+            return made
+        if not np.array_equal(arms.rows[:n], self.arms.rows):
+            return made
+        level = self.levels[0]
+        more = Store(Arms(arms.rows[n:], arms.diag[n:]), self.room)
+        joined = level.table.joined(Table.roughly(more, level.table.belief), arms)
+        made.levels = [replace(level, table=joined)]
+        made.now = self.now
+        made.trail = self.trail
+        return made
+
     def supposing(self, positions: Indices) -> "Lazy":
         """If these arms were pulled once more each. What is real is shared with this value."""
         rows = self.arms.rows[positions].astype(np.float64, copy=False)
@@ -428,7 +445,7 @@ class Lazy:
                 break
         else:
             return None
-        return self._of(level, bound, theta, most_moved, beta, shut)
+        return self._of(level, bound, theta, most_moved, beta, shut, best)
 
     def _of(
         self,
@@ -438,9 +455,19 @@ class Lazy:
         most_moved: float,
         beta: float,
         shut: Mask | None,
+        best: float,
     ) -> Level:
-        """The list of the arms of a level whose bound is above θ."""
+        """The list of the arms of a level whose bound is above θ, or of fewer where the level is
+        rough: all that may score above `best` are on it."""
         positions = np.flatnonzero(bound > theta)
+        if level.table.is_rough and len(positions) > 2 * self.tuning.shortlist:
+            finer = level.table.finer(positions, most_moved + beta)
+            np.minimum(finer, bound[positions], out=finer)
+            length = max(self.tuning.shortlist, ROOMY * int((finer >= best).sum()))
+            if 2 * length <= len(positions):
+                within = _threshold(finer, length)
+                positions = positions[finer > within]
+                theta = max(theta, within)
         gone = _indices(shut)
         numbers = positions
         if level.numbers is not None:
@@ -506,7 +533,8 @@ class Lazy:
             return False
         theta = _threshold(bound, length)
         shut = level.shut(barred)
-        self.levels[depth + 1 :] = [self._of(level, bound, theta, 0.0, acquisition.beta, shut)]
+        made = self._of(level, bound, theta, 0.0, acquisition.beta, shut, least)
+        self.levels[depth + 1 :] = [made]
         return True
 
     def _bounded(
