@@ -1,7 +1,13 @@
 """Which item to show to whom: contextual BKB on logged recommendations, with estimates from logs of other policies.
 
     python examples/recommend.py --campaign men
+    python examples/recommend.py --items 1000000
 
+With `--items` a made-up shop has a million items. A first stage prunes: one product of matrices finds the 500 items whose
+embeddings are nearest to the visitor's. Then BKB chooses exactly among those, as a stream of requests whose rewards come
+late. What that costs, and what it earns beside the first stage alone, is printed.
+
+With `--campaign` real logs are replayed.
 The Open Bandit Dataset (Saito, Aihara, Matsutani, Narita; NeurIPS 2021, Datasets and Benchmarks) logs the items that a fashion
 shop showed, by uniform choice and by Thompson sampling, with who saw them, where, whether they clicked, and with what
 probability the item had been chosen. The `obp` package carries 10,000 rows of each policy for three campaigns; it is
@@ -17,6 +23,7 @@ A click comes in about one of 200 rows: the intervals tell how little 10,000 of 
 
 import argparse
 from collections.abc import Callable, Sequence
+from time import process_time
 from typing import NamedTuple
 
 import numpy as np
@@ -276,11 +283,107 @@ def report(data: Campaign, seed: int = 0) -> list[str]:
     ]
 
 
+CONTEXT, EMBEDDING = 8, 16
+PRUNED = 500
+"""Items that the first stage leaves."""
+LENGTHSCALES = [6.0] * CONTEXT + [1.5] * EMBEDDING
+"""About twice the spread of a column, times the root of their number."""
+DELAY = 20
+"""Requests until a reward comes."""
+
+
+class Shop(NamedTuple):
+    """A made-up shop: items with embeddings, and visitors for whom a model made earlier gives one.
+
+    The value of an item is how near it is to what the visitor really wants, from which the model is off, and half a sine
+    of another direction: fashion, which no embedding tells.
+    """
+
+    items: Array  # (k, 16) float32
+    tower: Array  # (8, 16): the embedding of a visitor, as the model has it
+    wants: Array  # (8, 16): as it is
+    fashion: Array  # (16,)
+
+    @classmethod
+    def drawn(cls, n_items: int, seed: int) -> "Shop":
+        """A shop of so many items."""
+        rng = np.random.default_rng(seed)
+        items = rng.standard_normal((n_items, EMBEDDING), dtype=np.float32) / 4
+        wants, off = rng.standard_normal((2, CONTEXT, EMBEDDING)) / np.sqrt(CONTEXT)
+        return cls(items, wants + 0.5 * off, wants, rng.standard_normal(EMBEDDING))
+
+    def nearest(self, context: Array) -> Indices:
+        """The first stage: the items of largest inner product with the visitor's embedding."""
+        near = self.items @ (context @ self.tower).astype(np.float32)
+        return np.argpartition(near, -PRUNED)[-PRUNED:]
+
+    def value(self, context: Array, items: Array) -> Array:
+        """The mean reward of items."""
+        wanted = items @ (context @ self.wants).astype(np.float32)
+        fashion = np.sin(3 * (items @ self.fashion.astype(np.float32)))
+        return np.asarray(wanted + 0.5 * fashion, dtype=np.float64)
+
+
+def served(shop: Shop, requests: int, seed: int = 0) -> list[str]:
+    """What a stream of requests to a shop costs and earns, line by line."""
+    rng = np.random.default_rng([seed, 1])
+    policy = ma.BKB(
+        None,
+        ma.kernels.On(ma.kernels.Linear(), 0, 1)
+        + ma.kernels.On(ma.kernels.RBF(LENGTHSCALES), 1, 1 + CONTEXT + EMBEDDING),
+        n_features=1 + CONTEXT + EMBEDDING,
+        rule=ma.Inserted(most=200),
+        regularization=0.09,
+        confidence=ma.Constant(1.0),
+    )
+    stream = ma.Stream(policy)
+    names = ("random item", "first stage alone", "both stages", "best that is left")
+    regret = np.zeros((requests, len(names)))
+    spent = np.zeros((requests, 3))
+    late: dict[int, float] = {}
+    for t in range(requests):
+        context = rng.standard_normal(CONTEXT)
+        begin = process_time()
+        left = shop.nearest(context)
+        pruned = process_time()
+        # What the first stage thinks of an item is a column of its own, in which f is nearly linear.
+        near = shop.items[left] @ (context @ shop.tower)
+        rows = np.column_stack([near, ma.joined(context, shop.items[left])])
+        chosen = int(stream.choose(t, rows)[0])
+        shown = process_time()
+        value = shop.value(context, shop.items)
+        first = left[near.argmax()]
+        picked = (int(rng.integers(len(value))), first, left[chosen], left[value[left].argmax()])
+        regret[t] = value.max() - value[list(picked)]
+        late[t] = float(value[left[chosen]] + 0.3 * rng.standard_normal())
+        learning = process_time()
+        if t >= DELAY:
+            stream.observe(t - DELAY, late.pop(t - DELAY))
+        spent[t] = pruned - begin, shown - pruned, process_time() - learning
+    prune, choose, observe = 1e3 * np.median(spent, axis=0)
+    half = requests // 2
+    lines = [
+        f"{len(shop.items):,} items, {requests:,} requests, rewards {DELAY} requests late",
+        f"  ms of the processor: first stage {prune:.1f}, exact choice among {PRUNED} {choose:.1f}, "
+        f"observing {observe:.2f}",
+        "  regret a request, beside the best of all items: first half, second half",
+    ]
+    for name, mine in zip(names, regret.T, strict=True):
+        lines.append(f"    {name:<20}{mine[:half].mean():>8.3f}{mine[half:].mean():>8.3f}")
+    return lines
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--campaign", choices=CAMPAIGNS, default="men")
+    parser.add_argument("--items", type=int, help="a made-up shop with so many items instead")
+    parser.add_argument("--requests", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
+    if given.items:
+        shop = Shop.drawn(given.items, given.seed)
+        print("\n".join(served(shop, given.requests, given.seed)))
+        return
     print("\n".join(report(load(given.campaign), given.seed)))
 
 

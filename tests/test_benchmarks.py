@@ -9,6 +9,7 @@ import numpy as np
 import profiling
 import pytest
 import runner
+import streams
 import summary
 import tables
 import variational
@@ -293,3 +294,26 @@ def test_a_profile_begins_with_the_call(case, capsys):
     assert f"20 calls of {case} with 300 candidates" in printed
     first = re.search(r"cumtime.*?\n(.*?)\n", printed, re.DOTALL).group(1)
     assert f"({case})" in first
+
+
+class TestStreams:
+    def test_both_kinds_of_rewards_have_variance_one(self):
+        for kind in ("linear", "mixed"):
+            world = streams.World.drawn(3, kind)
+            rng = np.random.default_rng(0)
+            values = np.concatenate([world.reward(world.offers(rng)) for _ in range(300)])
+            assert abs(values.mean()) < 0.15
+            assert 0.8 < values.std() < 1.3
+
+    def test_every_part_runs(self, tmp_path, capsys, monkeypatch):
+        monkeypatch.setattr(streams, "ITEMS", 300)
+        monkeypatch.setattr(streams, "WINDOW", 10)
+        streams.main(
+            ["regret", "--requests", "40", "--seeds", "3", "--picture", f"{tmp_path}/x.png"]
+        )
+        assert (tmp_path / "x.png").stat().st_size > 10_000
+        assert "linear  random" in capsys.readouterr().out
+        assert streams.served(streams.ours(), 50, (50,)).startswith("  row      50: p50")
+        streams.ten(3_000, 1, 100)
+        streams.state(60)
+        assert "bytes: saved in" in capsys.readouterr().out

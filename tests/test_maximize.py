@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import polars as pl
@@ -441,3 +442,31 @@ def test_progress_ends_with_an_error(monkeypatch):
     with pytest.raises(ZeroDivisionError):
         maximize(nth(3, ZeroDivisionError()), progress=True)
     assert len(maximize(progress=True).history) == 12, "no bar is left open"
+
+
+def test_an_executor_evaluates_f_with_its_argument():
+    with ThreadPoolExecutor(2) as executor:
+        found = maximize(budget=12, n_jobs=2, executor=executor)
+        assert executor.submit(int, "3").result() == 3  # it is left open
+    assert len(found.history) == 12
+    alone = maximize(budget=12, n_jobs=1, executor=ThreadPoolExecutor(1))
+    assert alone.history == maximize(budget=12).history
+
+
+class Client:
+    """As Dask's: its own futures are of another kind; its executor has the usual ones."""
+
+    def submit(self, f, x):
+        raise AssertionError("these futures cannot be waited for here")
+
+    def get_executor(self):
+        return ThreadPoolExecutor(1)
+
+
+def test_a_client_of_dask_gives_its_executor():
+    assert maximize(budget=9, executor=Client()).history == maximize(budget=9).history
+
+
+def test_what_is_no_executor_is_refused():
+    with pytest.raises(ParameterError, match="submit"):
+        maximize(executor="auto")

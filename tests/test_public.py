@@ -24,7 +24,7 @@ LAYERS = [
     ["beliefs"],
     ["search"],
     ["policies"],
-    ["baselines", "domains"],
+    ["baselines", "cluster", "domains"],
     ["diagnostics", "campaign"],
     ["optimizer"],
     ["loop", "plots"],
@@ -165,6 +165,7 @@ def documented(heading: str) -> set[str]:
         ("manyarms.plots", ma.plots),
         ("manyarms.policies", ma.policies),
         ("manyarms.baselines", ma.baselines),
+        ("manyarms.cluster", ma.cluster),
         ("manyarms.domains", ma.domains),
         ("manyarms.diagnostics", ma.diagnostics),
         ("manyarms.errors", ma.errors),
@@ -225,7 +226,8 @@ def fragments(page: str):
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/bandit.md", "docs/candidates.md", "docs/changing.md"]
+    "page",
+    ["README.md", "docs/bandit.md", "docs/candidates.md", "docs/changing.md", "docs/streams.md"],
 )
 def test_fragments_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

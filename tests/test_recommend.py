@@ -110,3 +110,12 @@ def test_it_prints_what_can_be_said(data, monkeypatch, capsys):
         "too short to tell"
         in recommend.report(same._replace(other=same.other._replace(clicks=np.zeros(N))))[-1]
     )
+
+
+def test_a_shop_is_served_in_two_stages():
+    shop = recommend.Shop.drawn(3_000, 0)
+    lines = recommend.served(shop, 300)
+    late = {line.split("  ")[2].strip(): float(line.split()[-1]) for line in lines[-4:]}
+    both, first = late["both stages"], late["first stage alone"]
+    assert late["best that is left"] <= both < first < late["random item"]
+    assert "3,000 items" in lines[0]

@@ -11,6 +11,7 @@ from manyarms.beliefs.base import Arms, Batch
 from manyarms.errors import MemoryBudgetError, ParameterError
 from manyarms.kernels import RBF, Linear, Matern
 from manyarms.search.lazy import Lazy, Level
+from manyarms.search.rough import rough_scores
 from manyarms.search.scores import Upper, best_of
 from manyarms.search.table import Store, Table
 from manyarms.search.work import Stats
@@ -168,6 +169,69 @@ def test_embeddings_that_are_not_kept_change_no_choice(tuning):
 def test_memory_that_is_too_little_is_said_before_anything_starts():
     with pytest.raises(MemoryBudgetError, match="raise `memory`"):
         ma.BKB(np.zeros((100, 1)), RBF(1.0), memory=100.0)
+
+
+@pytest.mark.parametrize("case", HARD)
+@pytest.mark.parametrize("n_pulls", [3, 30, 150])
+def test_a_rough_pass_bounds_the_exact_scores(case, n_pulls):
+    given_ = dict(HARD[case])
+    n, d, kernel = given_.pop("n"), given_.pop("d"), given_.pop("kernel")
+    regularization = given_.pop("regularization")
+    X, f, _ = problem(n, d, kernel, 3, **given_)
+    policy = ma.BKB(X, kernel, regularization=regularization, seed=1)
+    at = np.random.default_rng(4).integers(n, size=n_pulls)
+    policy.observe(at, f[at])
+    belief = policy.belief
+    diag = kernel.diag(X)
+    mean, variance = belief.moments(X, diag)
+    rough = rough_scores(Arms(X, diag), belief)
+    slack = 1e-12 + 64 * belief.rounding_seen / regularization
+    assert np.abs(rough.mean - mean).max() <= rough.error + 1e-9
+    assert (rough.variance >= variance - slack - 1e-9 * variance).all()
+    # All directions leave nothing: the bound is the variance.
+    if belief.m <= 30 and case == "certified":
+        np.testing.assert_allclose(rough.variance, variance, atol=1e-3 / regularization)
+
+
+def test_rough_passes_are_those_of_a_large_dictionary_and_means_follow():
+    X, f, _ = problem(300, 3, Matern(0.2), 0)
+    tuning = ma.Tuning(dense=0, shortlist=8, share=1 / 4, rough=50)
+    rough = ma.BKB(X, Matern(0.2), tuning=tuning, seed=0)
+    exact = ma.BKB(X, Matern(0.2), tuning=DENSE, seed=0)
+    for start, stop in ((0, 20), (20, 120), (120, 125)):
+        at = np.arange(start, stop)
+        for policy in (rough, exact):
+            policy.observe(at, f[at])
+        assert rough.choose().tolist() == exact.choose().tolist()
+        assert ("rough passes" in rough.stats.counts) == (stop > 50)
+        np.testing.assert_array_equal(rough.leading(20), exact.leading(20))
+        # Expected improvement looks at variances themselves.
+        mean, variance = rough._scores.current()
+        np.testing.assert_allclose(mean, exact.scores().mean, atol=1e-9)
+        np.testing.assert_allclose(variance, exact.scores().variance, rtol=1e-6)
+
+
+def test_a_rough_table_that_grows_is_bounded_where_it_is_new():
+    X, f, _ = problem(400, 3, Matern(0.2), 0)
+    small = ma.BKB(X[:300], Matern(0.2), tuning=ROUGH, seed=0)
+    at = np.arange(60)
+    small.observe(at, f[at])
+    small.choose()
+    assert small.stats.counts["rough passes"] == 1
+    whole = ma.BKB(X, Matern(0.2), tuning=DENSE, seed=0)
+    whole.observe(at, f[at])
+    # A table that does not begin with the one before is a new table.
+    for rows, passes in ((X, 1), (X[::-1], 2)):
+        grown = small.over(rows)
+        chosen = rows[grown.choose()[0]]
+        np.testing.assert_array_equal(chosen, X[whole.choose()[0]])
+        assert small.stats.counts["rough passes"] == passes
+    grown = small.over(X)
+    for _ in range(20):
+        arms = grown.choose()
+        assert arms.tolist() == whole.choose().tolist()
+        for policy in (grown, whole):
+            policy.observe(arms, f[arms])
 
 
 @given(st.integers(0, 10_000), st.sampled_from([1.0, 0.01, 1e-4]))

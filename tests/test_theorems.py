@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from problems import RKHSProblem, play
+from soak.sandwich import DELTA, EPSILON, KERNEL, theorem_one_holds
 
 import manyarms as ma
 from manyarms.diagnostics import (
     Sandwich,
     cumulative_regret,
-    dictionary_size_bound,
     effective_dimension,
     random_iterate_regret,
     regret_bound,
@@ -17,36 +17,13 @@ from manyarms.diagnostics import (
 from manyarms.sketch.dictionary import inclusion_probability
 from manyarms.sketch.exact import ExactPosterior
 
-EPSILON, DELTA, RUNS = 0.5, 0.1, 100
+RUNS = 100
 pytestmark = pytest.mark.slow
-
-KERNEL = ma.kernels.RBF(0.15)
 
 
 def test_theorem_one_with_its_own_oversampling():
     """σ²/α ≤ σ̃² ≤ ασ² always, and |S_t| within its bound, in at least 90 of 100 runs."""
-    horizon, regularization = 30, 1.0
-    q = ma.oversampling_for(EPSILON, DELTA, horizon)
-    held = 0
-    for seed in range(RUNS):
-        problem = RKHSProblem(KERNEL, n_arms=60, noise=1.0, seed=seed)
-        options = {"regularization": regularization, "seed": seed}
-        bkb = ma.BKB(problem.arms, KERNEL, rule=ma.Sampled(q), **options)
-        exact = ma.GPUCB(problem.arms, KERNEL, **options)
-        good, pulls = True, []
-        for _ in range(horizon):
-            arms = bkb.choose()
-            rewards = problem.pull(arms)
-            bkb.observe(arms, rewards)
-            exact.observe(arms, rewards)
-            pulls += list(arms)
-            ratio = bkb.scores().variance / exact.scores().variance
-            d_eff = effective_dimension(problem.arms[pulls], KERNEL, regularization)
-            size = dictionary_size_bound(EPSILON, q, d_eff, 1.0, regularization)
-            good &= bool(
-                1 / 3 <= ratio.min() and ratio.max() <= 3 and len(bkb.belief.dictionary) <= size
-            )
-        held += good
+    held = sum(map(theorem_one_holds, range(RUNS)))
     print(f"Theorem 1 held in {held} of {RUNS} runs")
     assert held >= 90
 

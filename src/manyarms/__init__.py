@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 # For type checkers and editors, which do not run `__getattr__`.
 if TYPE_CHECKING:
-    from manyarms import baselines, diagnostics, domains, errors, kernels, plots, policies
+    from manyarms import baselines, cluster, diagnostics, domains, errors, kernels, plots, policies
     from manyarms.arms.contexts import joined
     from manyarms.beliefs.frozen import Inserted
     from manyarms.beliefs.sampled import Sampled
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from manyarms.policies.bkb import BKB
     from manyarms.policies.gpucb import GPUCB
     from manyarms.policies.policy import Prediction
+    from manyarms.policies.stream import Stream
     from manyarms.pool.pool import Pool
     from manyarms.search.scores import Scores
     from manyarms.search.tuning import Tuning
@@ -63,6 +64,7 @@ _HOME = {
     "Result": "loop",
     "Sampled": "beliefs.sampled",
     "Scores": "search.scores",
+    "Stream": "policies.stream",
     "Study": "study",
     "Theory": "sketch.confidence",
     "TrackRecord": "campaign.certificate",
@@ -74,7 +76,16 @@ _HOME = {
 }
 """Where each public name is defined. It is imported when it is asked for: a bare BKB loads NumPy
 and SciPy only."""
-_MODULES = ("baselines", "diagnostics", "domains", "errors", "kernels", "plots", "policies")
+_MODULES = (
+    "baselines",
+    "cluster",
+    "diagnostics",
+    "domains",
+    "errors",
+    "kernels",
+    "plots",
+    "policies",
+)
 
 __all__ = [
     "BKB",
@@ -102,12 +113,14 @@ __all__ = [
     "Result",
     "Sampled",
     "Scores",
+    "Stream",
     "Study",
     "Theory",
     "TrackRecord",
     "Trial",
     "Tuning",
     "baselines",
+    "cluster",
     "diagnostics",
     "domains",
     "errors",

@@ -9,6 +9,9 @@
     ├── MemoryBudgetError (MemoryError)   a problem that does not fit the memory allowed
     ├── NumericalError (ArithmeticError)  a factorisation that float64 cannot carry
     ├── StateError (RuntimeError)         asked for before there is anything to answer from
+    ├── ClusterError (RuntimeError)       machines that cannot be reached, or do not answer
+    ├── RequestError (LookupError)        a request that waits for no reward, or waits already
+    ├── SavedStateError (ValueError)      a file of a stream that is damaged, or of another policy
     └── StudyError (RuntimeError)         a study that cannot be made, opened or used so
         ├── StudyDamagedError             its log is not whole; `whole` events of it are
         ├── StudyStorageError             the disk or the database refused: nothing was written
@@ -25,12 +28,15 @@ from typing import Any, TypedDict, Unpack
 
 __all__ = [
     "ArmsError",
+    "ClusterError",
     "KernelError",
     "ManyArmsError",
     "MemoryBudgetError",
     "NumericalError",
     "ObservationError",
     "ParameterError",
+    "RequestError",
+    "SavedStateError",
     "StateError",
     "StudyDamagedError",
     "StudyError",
@@ -153,6 +159,18 @@ class NumericalError(ManyArmsError, ArithmeticError):
 
 class StateError(ManyArmsError, RuntimeError):
     """Asked for something before there is anything to answer from."""
+
+
+class ClusterError(ManyArmsError, RuntimeError):
+    """Machines that cannot be reached or used, or a shard that does not come back."""
+
+
+class RequestError(ManyArmsError, LookupError):
+    """A request of a stream that is not waiting for a reward, or that is waiting already."""
+
+
+class SavedStateError(ManyArmsError, ValueError):
+    """A file of a stream that cannot be read: it is damaged, no such file, or of another policy."""
 
 
 class StudyError(ManyArmsError, RuntimeError):

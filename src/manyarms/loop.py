@@ -2,7 +2,7 @@
 says that it is enough."""
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import dataclass
 from time import perf_counter
@@ -74,6 +74,7 @@ def maximize(
     direction: Direction = "maximize",
     tolerance: float | None = None,
     n_jobs: int = 1,
+    executor: Executor | None = None,
     callbacks: Callable[[Optimizer], None] | Iterable[Callable[[Optimizer], None]] = (),
     progress: bool = True,
     seed: Seed = 0,
@@ -98,7 +99,10 @@ def maximize(
     tolerance : float, optional
         Stop once `certificate` bounds the regret by this.
     n_jobs : int
-        Evaluations at a time, in threads.
+        Evaluations at a time, in threads unless `executor` says where.
+    executor : concurrent.futures.Executor, optional
+        Where f runs, such as a ``ProcessPoolExecutor``, a `cluster.RayExecutor`, or a Dask
+        ``Client``. It gets f and its argument, and is left open.
     callbacks : callable or iterable of such
         Called with the optimizer after every result.
     progress : bool
@@ -130,9 +134,14 @@ def maximize(
         raise ParameterError(f"callbacks must be functions of the optimizer, got {callbacks!r}")
     if tolerance is not None:
         real(tolerance, "tolerance", "a non-negative regret", at_least=0)
+    if executor is not None and not hasattr(executor, "submit"):
+        raise ParameterError(
+            "executor must have a method submit(f, x), as those of concurrent.futures, got "
+            f"{executor!r}"
+        )
     where = arms if isinstance(arms, Box) else as_pool(arms, options.get("kernel"))
     optimizer = Optimizer(where, direction=direction, seed=seed, **options)
-    evaluations = _Evaluations(_evaluate(f, arms, optimizer), n_jobs)
+    evaluations = _Evaluations(f, _argument(arms, optimizer), n_jobs, executor)
     start = perf_counter()
     with _bar(budget, progress, direction) as show:
         ended = _search(optimizer, evaluations, budget, tolerance, show, callbacks)
@@ -142,32 +151,44 @@ def maximize(
     return Result(best, history, optimizer, perf_counter() - start, ended)
 
 
-def _evaluate(f: Callable[[Any], Any], arms: Any, optimizer: Optimizer) -> Callable[[Any], Any]:
-    """f of an id."""
+def _argument(arms: Any, optimizer: Optimizer) -> Callable[[Any], Any]:
+    """What f is called with, of an id."""
     # f gets the rows of an array as they came, not as they are encoded.
     by_row = not isinstance(arms, Pool) and hasattr(arms, "__array_interface__")
 
-    def evaluate(name: Any) -> Any:
+    def argument(name: Any) -> Any:
         if isinstance(arms, Box):
-            return f(dict(name) if arms.named else np.array(name))
+            return dict(name) if arms.named else np.array(name)
         if optimizer.pool.kernel is not None:
-            return f(optimizer.pool.row(name)[OBJECT])
+            return optimizer.pool.row(name)[OBJECT]
         if by_row and name < len(arms):
-            return f(arms[name])
+            return arms[name]
         row = optimizer.pool.row(name)
         # Rows that a callback has added are not in the array.
-        return f(np.array(list(row.values())) if by_row else row)
+        return np.array(list(row.values())) if by_row else row
 
-    return evaluate
+    return argument
 
 
 class _Evaluations:
-    """Evaluations in threads, each of a candidate asked for."""
+    """Evaluations of f, each of a candidate asked for: in threads, or where an executor has
+    them."""
 
-    def __init__(self, evaluate: Callable[[Any], Any], n_jobs: int) -> None:
-        self._evaluate = evaluate
+    def __init__(
+        self,
+        f: Callable[[Any], Any],
+        argument: Callable[[Any], Any],
+        n_jobs: int,
+        executor: Any,
+    ) -> None:
+        self._f = f
+        self._argument = argument
         self._n_jobs = n_jobs
-        self._threads = ThreadPoolExecutor(n_jobs, thread_name_prefix="evaluate")
+        self._threads = None
+        if executor is None:
+            executor = self._threads = ThreadPoolExecutor(n_jobs, thread_name_prefix="evaluate")
+        # A Dask client has futures of its own kind, and an executor whose are the usual ones.
+        self._executor = executor.get_executor() if hasattr(executor, "get_executor") else executor
         self.running: dict[Future[Any], CandidateId] = {}
 
     def start(self, optimizer: Optimizer, most: int) -> bool:
@@ -179,7 +200,7 @@ class _Evaluations:
                 (name,) = optimizer.ask()
             except StateError:
                 return False  # every candidate is tried, pending or retired
-            self.running[self._threads.submit(self._evaluate, name)] = name
+            self.running[self._executor.submit(self._f, self._argument(name))] = name
         return True
 
     def wait(self) -> set[Future[Any]]:
@@ -192,7 +213,10 @@ class _Evaluations:
 
     def stop(self) -> None:
         """Start no more; those that run go on."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for future in self.running:
+            future.cancel()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _search(

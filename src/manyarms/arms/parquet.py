@@ -24,7 +24,7 @@ SHORTEST = 12
 """Bytes: the mark, the length of the metadata, and the mark again."""
 READER = """
 import json, sys
-source, target, path, memory = json.loads(sys.argv[1])
+sources, target, first, n, path, memory = json.loads(sys.argv[1])
 sys.path[:] = path
 try:
     import resource
@@ -33,35 +33,62 @@ except (ImportError, OSError, ValueError):
     pass  # the system knows no such limit
 import polars
 try:
-    polars.read_parquet(source, glob=False).write_ipc(target)
+    for source in sources:
+        table = polars.scan_parquet(source, glob=False)
+        if target:
+            (table if n is None else table.slice(first, n)).collect().write_ipc(target)
+        else:
+            columns = [[name, str(kind)] for name, kind in table.collect_schema().items()]
+            print(json.dumps([table.select(polars.len()).collect().item(), columns]), flush=True)
 except BaseException as error:
     sys.exit(" ".join(str(error).split()) or type(error).__name__)
 """
 """What the other process runs; as an argument, it is no module that a user's script could hide."""
 
 
-def read_parquet(path: Path) -> "pl.DataFrame":
-    """The table in a file; ArmsError where that cannot be read."""
+def read_parquet(path: Path, first: int = 0, n: int | None = None) -> "pl.DataFrame":
+    """The table in a file, or n rows of it; ArmsError where that cannot be read."""
     import polars as pl  # noqa: PLC0415  a bare BKB loads NumPy and SciPy only
 
     _check_ends(path)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         table = Path(folder) / "table.arrow"
-        task = json.dumps([str(path.absolute()), str(table), sys.path, int(half_the_memory())])
-        command = [sys.executable, "-P", "-c", READER, task]
-        try:
-            reader = subprocess.run(command, capture_output=True, check=False)  # noqa: S603  Python
-        except OSError as error:
-            raise ArmsError(
-                f"cannot read {path}: no other process could be started for it ({error}); read it "
-                "into a data frame yourself"
-            ) from error
+        reader = _read([path], table, first, n)
         if reader.returncode:
             raise ArmsError(f"cannot read {path}: {_why(reader)}")
         with table.open(
             "rb"
         ) as file:  # a path would be mapped, and could not be removed on Windows
             return pl.read_ipc(file)
+
+
+def parquet_shapes(paths: list[Path]) -> list[tuple[int, tuple[tuple[str, str], ...]]]:
+    """How many rows files have, and the name and type of each column."""
+    for path in paths:
+        _check_ends(path)
+    reader = _read(paths, None, 0, None)
+    said = [json.loads(line) for line in reader.stdout.splitlines()]
+    if reader.returncode:  # it reads them in order
+        raise ArmsError(f"cannot read {paths[len(said)]}: {_why(reader)}")
+    return [(n, tuple((name, kind) for name, kind in columns)) for n, columns in said]
+
+
+def _read(
+    paths: list[Path], target: Path | None, first: int, n: int | None
+) -> "subprocess.CompletedProcess[bytes]":
+    """The process that read files, and wrote their rows to `target` or what they say of themselves
+    to its output."""
+    sources = [str(path.absolute()) for path in paths]
+    written = None if target is None else str(target)
+    task = json.dumps([sources, written, first, n, sys.path, int(half_the_memory())])
+    command = [sys.executable, "-P", "-c", READER, task]
+    try:
+        return subprocess.run(command, capture_output=True, check=False)  # noqa: S603  Python
+    except OSError as error:
+        raise ArmsError(
+            f"cannot read {paths[0]}: no other process could be started for it ({error}); read it "
+            "into a data frame yourself"
+        ) from error
 
 
 def _check_ends(path: Path) -> None:

@@ -73,6 +73,7 @@ class Step(NamedTuple):
     after: "Belief"
     record: Record
     change: Change | None = None  # None where scores are to be computed anew
+    batch: Batch | None = None  # what was observed, for those who take the same step elsewhere
 
 
 class Belief(Protocol):

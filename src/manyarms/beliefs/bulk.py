@@ -57,9 +57,9 @@ def observed_many(belief: "Frozen", batch: Batch, record: Record | None) -> Step
     n = len(batch)
     follows = n <= FOLLOWED and 2 * n <= belief.m  # see `Table.brought`
     absorb = _one_by_one if n <= SHORT or follows else _in_blocks
-    after, decided, change = absorb(belief, batch, told)
+    step = absorb(belief, batch, told)
     n_observations = belief.n_observations + batch.n_observations
-    return Step(replace(cast("Frozen", after), n_observations=n_observations), decided, change)
+    return step._replace(after=replace(cast("Frozen", step.after), n_observations=n_observations))
 
 
 def _one_by_one(belief: "Frozen", batch: Batch, told: Mask | None) -> Step:
@@ -151,7 +151,8 @@ def _absorbed(belief: "Frozen", block: Batch, told: Mask | None) -> Step | None:
     if len(entered):
         L = [part for j, i in enumerate(entered) for part in (Z[i], zeta[: j + 1, i])]
         keys = block.keys[entered]
-        inducing = inducing.appended(block.rows[entered], keys, np.concatenate(L))
+        new_rows = block.rows[entered]
+        inducing = inducing.appended(new_rows, keys, np.concatenate(L), supposed=block.supposed)
 
     # u of all rows on W as it is now. Of one that entered it counts when it did: with e its unit
     # vector, 1 + ‖L⁻ᵀz‖₁ of then is √r‖L⁻ᵀe‖₁ of now.

@@ -21,10 +21,10 @@ has the statements and their proofs.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite, log1p, sqrt
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from scipy.linalg import blas
@@ -155,16 +155,20 @@ class Inducing:
         """The numbers of the arms in W, (m,), −1 for rows given by value."""
         return self._keys.items
 
-    def appended(self, rows: Array, keys: Indices, z: Array) -> "Inducing":
+    def appended(
+        self, rows: Array, keys: Indices, z: Array, *, supposed: bool = False
+    ) -> "Inducing":
         """With more rows (j, d). z are their rows of L, one behind the other; each ends with √r."""
+        # What is only supposed is forgotten soon: it must not stay in a dictionary that all share.
+        places = self._places.copy() if supposed else self._places
         for i, row in enumerate(rows, start=self.m):
-            self._places[row.tobytes()] = i
+            places[row.tobytes()] = i
         return Inducing(
             self.kernel,
             self._rows.appended(rows),
             self._keys.appended(keys),
             Triangle(self.m + len(rows), self.L.packed.appended(z)),
-            self._places,
+            places,
             self._recent_cache,
         )
 
@@ -254,6 +258,7 @@ class Frozen:
     trace: float = 0.0  # Σ ω k(x, x)/λ
     kappa2: float = 0.0  # the largest k(x, x) seen
     rounding_seen: float = 0.0  # the largest u of a row observed
+    discount: float = 1.0  # γ: a weight is γω once another observation came
 
     @property
     def kernel(self) -> Kernel:
@@ -262,8 +267,8 @@ class Frozen:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Statements 1 and 2 of docs/theory.md."""
-        return "certified"
+        """Statements 1 and 2 of docs/theory.md; nothing where observations fade."""
+        return "certified" if self.discount == 1.0 else "none"
 
     @property
     def m(self) -> int:
@@ -293,7 +298,7 @@ class Frozen:
         return Evidence(
             self.regularization,
             self.noise,
-            "certified",
+            self.guarantee,
             n_observations=self.n_observations,
             trace=self.trace,
             log_det=log_det,
@@ -350,6 +355,14 @@ class Frozen:
     def observed(self, batch: Batch, record: Record | None = None) -> Step:
         """The belief after these observations; with a record, as was decided then."""
         n = len(batch.rows)
+        if self.discount < 1.0 and n and not batch.supposed:
+            # Of n observations the last weighs ω, the one before it γω, and so on.
+            ages = np.arange(n - 1, -1, -1)
+            weights = np.maximum(batch.weights * self.discount**ages, TINY)
+            faded = replace(self.faded(self.discount**n), discount=1.0)
+            step = faded.observed(replace(batch, weights=weights), record)
+            after = cast(Frozen, step.after)
+            return Step(replace(after, discount=self.discount), step.record)
         if n == 1:
             return self._observed_one(batch, None if record is None else len(record.entered) > 0)
         if not n:
@@ -357,6 +370,17 @@ class Frozen:
         with np.errstate(over="ignore"):
             self._check_rounding(float((batch.weights * batch.diag).max()))
         return observed_many(self, batch, record)
+
+    def faded(self, gamma: float) -> "Frozen":
+        """The belief if all observations weighed γ times as much: Σ ωψψᵀ and Σ ωψy times γ.
+
+        V′ = γV + (1 − γ)λI and V′w′ = γVw, so that w′ = w − (1 − γ)λV′⁻¹w. O(m³).
+        """
+        factor = self.factor.faded(gamma)
+        away = (1 - gamma) * self.regularization
+        w = self.w - away * factor.C.solve_transposed(factor.C.solve(self.w))
+        left_out = self.left_out.faded(gamma)
+        return replace(self, factor=factor, w=w, left_out=left_out, trace=gamma * self.trace)
 
     def supposing(self, rows: Array, diag: Array) -> Step:
         """If each of these rows were pulled once more, and gave its mean: means stay, variances
@@ -406,7 +430,7 @@ class Frozen:
             c = np.concatenate((c, (more / sqrt(lam),)))
             q += r / lam
             w = np.concatenate((w, (0.0,)))
-            inducing = inducing.appended(batch.rows, batch.keys, z)
+            inducing = inducing.appended(batch.rows, batch.keys, z, supposed=batch.supposed)
             factor = factor.grown()
         elif not in_W:
             share = batch.weights / lam
@@ -445,6 +469,7 @@ class Frozen:
             self.trace + weight * diag / lam,
             kappa2,
             max(self.rounding_seen, u),
+            self.discount,
         )
         record = Record(np.zeros(int(enters), dtype=np.intp), np.array([len(w)]))
         return Step(after, record, Change(lowering[:, None], np.array([surprise])))

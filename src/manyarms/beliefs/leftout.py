@@ -85,6 +85,18 @@ class LeftOut:
         settled = self.settled + min(left_out, largest)
         return replace(self, total=self.total + left_out, settled=settled)
 
+    def faded(self, gamma: float) -> "LeftOut":
+        """If all rows weighed γ times as much: e and eigenvalues are linear in the weights."""
+        kept = self.kept.items * np.append(np.ones(self.kept.items.shape[1] - 1), gamma)
+        return LeftOut(
+            Stack(kept),
+            gamma * self.total,
+            gamma * self.settled,
+            gamma * self.block,
+            gamma * self.since,
+            gamma * self.rounding,
+        )
+
     def _settled(self, largest: LargestEigenvalue) -> "LeftOut":
         """The eigenvalue of the block so far takes the place of its trace, where it is less."""
         kept = self.kept.items

@@ -4,6 +4,7 @@ L, the factor C of V, w, the numbers of the arms in W, what is left out, and som
 whole state (docs/theory.md). The rows of W are those of the table.
 """
 
+from dataclasses import replace
 from math import isqrt
 
 import numpy as np
@@ -82,18 +83,16 @@ def unpacked(prior: Frozen, arrays: Arrays, W: Array) -> Frozen:
         Triangle(m, Stack(arrays["L"])),
         {row.tobytes(): i for i, row in enumerate(W)},
     )
-    return Frozen(
-        prior.rule,
-        prior.regularization,
-        prior.noise,
-        inducing,
-        _factor(prior.regularization, arrays, m, log_det),
-        arrays["w"],
-        LeftOut(Stack(arrays["left_out"].reshape(-1, d + 2)), *counters[5:]),
-        int(n_observations),
-        trace,
-        kappa2,
-        rounding_seen,
+    return replace(
+        prior,
+        inducing=inducing,
+        factor=_factor(prior.regularization, arrays, m, log_det),
+        w=arrays["w"],
+        left_out=LeftOut(Stack(arrays["left_out"].reshape(-1, d + 2)), *counters[5:]),
+        n_observations=int(n_observations),
+        trace=trace,
+        kappa2=kappa2,
+        rounding_seen=rounding_seen,
     )
 
 

@@ -13,6 +13,7 @@ from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.trials import CandidateId
 from manyarms.errors import Advice, StateError
 from manyarms.numbers import real, whole
+from manyarms.search.work import in_one_thread
 from manyarms.typing import Array, Indices, Mask
 
 
@@ -71,6 +72,7 @@ class Predictions(NamedTuple):
     high: Array
 
 
+@in_one_thread
 def best(campaign: Campaign, level: float) -> Best:
     """The tried candidate of best measured value, and that of largest lower confidence bound."""
     positions = [_measured(campaign), _recommended(campaign)]
@@ -93,6 +95,7 @@ def best(campaign: Campaign, level: float) -> Best:
     )
 
 
+@in_one_thread
 def top(campaign: Campaign, k: int, level: float) -> list[Candidate]:
     """The k candidates, tried or not, of best posterior mean."""
     k = whole(k, "k")
@@ -119,12 +122,14 @@ def _gone(ledger: Ledger, out: Mask) -> Mask:
     return gone
 
 
+@in_one_thread
 def predict(campaign: Campaign, ids: Any, level: float) -> Predictions:
     """Posterior mean, standard deviation and interval of the true values of candidates."""
     found = campaign.knowing(campaign.proposer.knowing(campaign.ledger, ids))
     return _predicted(found, found.ledger.candidates.positions(ids), level)
 
 
+@in_one_thread
 def predict_rows(campaign: Campaign, table: Any, ids: Any, level: float) -> Predictions:
     """The same of candidates that are not in the pool."""
     before = table_of(campaign.ledger, "predict rows of")
@@ -133,6 +138,7 @@ def predict_rows(campaign: Campaign, table: Any, ids: Any, level: float) -> Pred
     return _predicted(found, np.arange(len(before), len(pool)), level)
 
 
+@in_one_thread
 def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
     """How much better than the recommended candidate another one may be."""
     if tolerance is not None:

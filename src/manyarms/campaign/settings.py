@@ -124,7 +124,7 @@ def as_settings(
     made = partial(_over, space, policy) if isinstance(space, Box) else policy
     shape, fixed = _shape(kernel, space)
     learns = not (fixed and noise is not None)  # only then are units those of the values
-    if learns and policy in (BKB, DomainBKB):
+    if learns and getattr(policy, "makes", policy) in (BKB, DomainBKB):
         options = {"rule": Inserted(most=MOST_INDUCING), **options}
     if noise is None and as_most(repeats) == 1:
         noise = 0.0  # who asks for each value once takes it for the true one

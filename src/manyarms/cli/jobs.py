@@ -167,6 +167,30 @@ class Job:
             os.killpg(self._process.pid, number)
 
 
+class Here:
+    """Starts and ends commands on this machine."""
+
+    def start(
+        self,
+        id: CandidateId,
+        token: str,
+        command: Sequence[str],
+        values: Mapping[str, Any],
+        folder: Path,
+        timeout: float | None,
+        retries: int,
+        grace: float = GRACE,
+    ) -> Job:
+        """A trial, in a folder of its own."""
+        out = folder / "out" if "out" in placeholders(command) else None
+        full = filled(command, {**values, **({"out": out} if out else {})})
+        return Job(id, token, full, folder, out, timeout, retries, grace)
+
+    def stop(self, jobs: Sequence[Job], grace: float, hurry: Callable[[], bool]) -> None:
+        """End commands and their children."""
+        stop(jobs, grace, hurry)
+
+
 def _never() -> bool:
     return False
 

@@ -25,7 +25,7 @@ from rich.progress import (
 )
 
 from manyarms.cli.app import DONE, FAILING, INTERRUPTED, AsJson, InputError, StudyAt, me, opened
-from manyarms.cli.jobs import GRACE, Job, Outcome, check_placeholders, filled, placeholders, stop
+from manyarms.cli.jobs import GRACE, Here, Job, Outcome, check_placeholders, placeholders
 from manyarms.cli.knowledge import plain_best
 from manyarms.cli.output import answer, note, printable, shown, told
 from manyarms.cli.results import seconds
@@ -86,6 +86,14 @@ def run(
     max_failures: Annotated[
         int, typer.Option(min=1, help="Stop when so many trials in a row failed.")
     ] = 10,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="Run the commands on the machines of a Ray cluster: auto, or host:port.",
+            metavar="ADDRESS",
+            show_default="this machine",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Run a command for one candidate after another, and tell what it prints.
@@ -104,21 +112,39 @@ def run(
       {units}
     """
     limit = seconds(timeout, "--timeout")
-    _check_command(command, value_from)
+    _check_command(command, value_from, here=cluster is None)
     # The name is unique: `renew` extends the leases of this run, and of no other.
     with opened(study, f"{RUN}{me()}:{os.getpid()}:{uuid.uuid4().hex[:6]}", Pace().lease) as known:
         _check_names(command, [*known.pool.names, id_name(known.pool)])
         with (
             tempfile.TemporaryDirectory(prefix="manyarms-") as folder,
             _progress(known, budget) as show,
+            _where(cluster) as where,
         ):
-            loop = Loop(known, command, Path(folder), limit, retries, max_failures, show)
+            loop = Loop(
+                known, command, Path(folder), limit, retries, max_failures, show, where=where
+            )
             code = loop.until(jobs, budget)
         _answer_run(known, loop, code, as_json)
     return code
 
 
-def _check_command(command: list[str], value_from: str | None) -> None:
+@contextmanager
+def _where(cluster: str | None) -> Iterator[Any]:
+    """Where commands are started: here, or on a cluster."""
+    if cluster is None:
+        yield Here()
+        return
+    from manyarms.cli.elsewhere import Elsewhere  # noqa: PLC0415  few runs need it
+
+    elsewhere = Elsewhere(cluster)
+    try:
+        yield elsewhere
+    finally:
+        elsewhere.close()
+
+
+def _check_command(command: list[str], value_from: str | None, *, here: bool) -> None:
     """Raise InputError where the command cannot be run so."""
     if value_from not in (None, "last-line", "file"):
         raise InputError(f"--value-from must be last-line or file, got {value_from!r}")
@@ -127,7 +153,7 @@ def _check_command(command: list[str], value_from: str | None) -> None:
             "--value-from file and {out} in the command go together; give both or neither"
         )
     # A program whose name is filled in cannot be looked for yet.
-    if "{" not in command[0] and shutil.which(command[0]) is None:
+    if here and "{" not in command[0] and shutil.which(command[0]) is None:
         raise InputError(f"there is no program {command[0]!r}; check the command after --")
 
 
@@ -174,16 +200,17 @@ class Loop:
         max_failures: int,
         show: Callable[[str], None],
         pace: Pace = Pace(),
+        where: Any = Here(),
     ) -> None:
         self._study = study
         self._command = command
-        self._has_out = "out" in placeholders(command)
         self._folder = folder
         self._timeout = timeout
         self._retries = retries
         self._max_failures = max_failures
         self._shown_by = show
         self._pace = pace
+        self._where = where
         self._running: list[Job] = []
         # Since the last value: told once the command is known to work.
         self._failures: list[Job] = []
@@ -250,21 +277,15 @@ class Loop:
             # One a trial: a result that is told again after an error counts once.
             token = f"run {uuid.uuid4().hex}"
             folder = self._folder / token[4:]
-            out = folder / "out" if self._has_out else None
-            values = {
-                **row,
-                id_name(self._study.pool): id,
-                "id": id,
-                **({"out": out} if out else {}),
-            }
+            values = {**row, id_name(self._study.pool): id, "id": id}
             folder.mkdir()
             self._running.append(
-                Job(
+                self._where.start(
                     id,
                     token,
-                    filled(self._command, values),
+                    self._command,
+                    values,
                     folder,
-                    out,
                     self._timeout,
                     self._retries,
                     self._pace.grace,
@@ -332,7 +353,8 @@ class Loop:
         """End what is running, and give back what was asked for."""
         # Who had ended by itself before the interrupt may have a value: it is told.
         ended = [job for job in self._running if not job.is_running]
-        stop([job for job in self._running if job not in ended], self._pace.grace, hurry)
+        running = [job for job in self._running if job not in ended]
+        self._where.stop(running, self._pace.grace, hurry)
         for job in ended:
             outcome = job.outcome(final=True)
             if outcome is not None and outcome.value is not None:

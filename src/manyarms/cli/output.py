@@ -84,6 +84,8 @@ def shown(value: Any) -> str:
 
 def printable(text: str) -> str:
     """Text without what a terminal would obey."""
+    if text.replace("\n", "").isprintable():
+        return text
     # Escape sequences in an id or a file name could move the cursor, or worse.
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 

@@ -2,21 +2,22 @@
 variance."""
 
 from dataclasses import replace
+from math import nextafter
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from manyarms.beliefs.base import Belief, HasInducing, Rule
-from manyarms.beliefs.frozen import Inserted
+from manyarms.beliefs.frozen import Frozen, Inserted
 from manyarms.errors import ParameterError
-from manyarms.numbers import whole
+from manyarms.numbers import real, whole
 from manyarms.policies.batches import BatchRule, GlobalRule
 from manyarms.policies.policy import Policy
 from manyarms.search.estimate import Estimate, estimate
-from manyarms.search.scores import UpperBound
+from manyarms.search.scores import RowsElsewhere, UpperBound
 from manyarms.search.tuning import Tuning
-from manyarms.sketch.confidence import Constant, Radius
+from manyarms.sketch.confidence import Bayes, Constant, Promise, Radius
 from manyarms.typing import ArrayLike, Indices, Seed
 
 
@@ -40,8 +41,9 @@ class BKB(Policy):
     arms : array_like, (A, d), path, sequence of objects or None
         Finite numbers, or the path of a .npy (mapped) or .parquet file that holds them. A float64
         or float32 array is not copied, so leave it unchanged while in use. With a kernel of
-        objects: a sequence of objects. None where there is no table: arms then come with every
-        ``choose(arms=…)``, as rows of `n_features` numbers.
+        objects: a sequence of objects. Where rows are in other processes: a `cluster.Sharded`. None
+        where there is no table: arms then come with every ``choose(arms=…)``, as rows of
+        `n_features` numbers.
     kernel : Kernel
         Of `manyarms.kernels`, a scikit-learn kernel object or a function of two blocks of rows.
     regularization : float
@@ -64,16 +66,23 @@ class BKB(Policy):
         A generator is copied.
     n_features : int, optional
         d, only where `arms` is None.
+    discount : float
+        γ, at most 1, only where `arms` is None: an observation weighs γ times as much with every
+        one that comes after it, so that about 1/(1 − γ) of them count. No radius with a promise
+        goes with it.
 
     Raises
     ------
+    ParameterError
+        `discount` below 1 with a table, with a rule other than `Inserted`, or with a radius that
+        promises something.
     MemoryBudgetError
         `memory` is too little for a few numbers an arm.
     """
 
     def __init__(
         self,
-        arms: ArrayLike | str | Path | None,
+        arms: ArrayLike | str | Path | RowsElsewhere | None,
         kernel: Any,
         *,
         regularization: float = 0.01,
@@ -85,6 +94,7 @@ class BKB(Policy):
         tuning: Tuning = Tuning(),
         seed: Seed = 0,
         n_features: int | None = None,
+        discount: float = 1.0,
     ) -> None:
         super().__init__(
             arms,
@@ -100,6 +110,29 @@ class BKB(Policy):
             memory=memory,
             tuning=tuning,
         )
+        gamma = real(discount, "discount", "above 0 and at most 1", above=0, below=nextafter(1, 2))
+        belief = self._state.belief
+        if gamma < 1:
+            self._state = replace(self._state, belief=self._fading(belief, gamma))
+
+    def _fading(self, belief: Belief, discount: float) -> Belief:
+        """The belief before anything is observed, with a discount; refused where what is promised
+        rests on observations that stay."""
+        given = f"got discount={discount:g}"
+        if self.n_arms:
+            raise ParameterError(
+                "a discount is for policies without a table, BKB(None, …, n_features=d): the "
+                "search of a table rests on variances that never rise, and they do where "
+                f"observations fade; {given} and {self.n_arms} arms"
+            )
+        if not isinstance(belief, Frozen):
+            raise ParameterError(f"a discount is for rule=Inserted(…), {given} and {self.rule!r}")
+        if isinstance(self.confidence, Promise | Bayes):
+            raise ParameterError(
+                "a discount goes with a radius that promises nothing, such as Constant(2.0): "
+                f"{self.confidence!r} speaks of an f that does not change; {given}"
+            )
+        return replace(belief, discount=discount)
 
     @property
     def inducing(self) -> Indices:

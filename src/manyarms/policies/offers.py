@@ -76,23 +76,27 @@ class Offered:
         if not isinstance(acquisition, Upper):
             mean, variance = self.moments()
             return best_of(*acquisition(mean, np.sqrt(variance)), barred)
-        front = self.front
-        if front is not None and front.beta == acquisition.beta:
+        everyone = np.arange(len(self.mean))
+        if len(everyone) > MANY:
+            front = self.front
+            if front is None or front.beta != acquisition.beta:
+                front = self._foremost(acquisition)
             arm, least = self._best_of(front.positions, acquisition, barred)
+            if least <= front.theta:
+                # What is supposed, or barred, has used the front up.
+                front = self._foremost(acquisition)
+                arm, least = self._best_of(front.positions, acquisition, barred)
+            self.front = front
             if least > front.theta:
                 return arm
-        return self._best_of(self._foremost(acquisition), acquisition, barred)[0]
+        return self._best_of(everyone, acquisition, barred)[0]
 
-    def _foremost(self, acquisition: Upper) -> Indices:
-        """All rows; those of largest bound are the front from now on."""
-        everyone = np.arange(len(self.mean))
-        self.front = None
-        if len(everyone) > MANY:
-            bound, _ = acquisition(self.mean, np.sqrt(self.variance))
-            positions = _largest(bound, everyone, MANY // 2)
-            bound[positions] = -np.inf
-            self.front = Front(acquisition.beta, positions, float(bound.max()))
-        return everyone
+    def _foremost(self, acquisition: Upper) -> Front:
+        """The front by the bounds of now."""
+        bound, _ = acquisition(self.mean, np.sqrt(self.variance))
+        positions = _largest(bound, np.arange(len(bound)), MANY // 2)
+        bound[positions] = -np.inf
+        return Front(acquisition.beta, positions, float(bound.max()))
 
     def _best_of(
         self, among: Indices, acquisition: Upper, barred: Mask | None

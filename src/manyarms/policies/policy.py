@@ -16,11 +16,9 @@ from manyarms.arms import as_rows
 from manyarms.arms.array import Checked
 from manyarms.arms.objects import encoded
 from manyarms.beliefs.base import Arms, Batch, Belief, Record, Rule
-from manyarms.beliefs.frozen import Frozen
+from manyarms.beliefs.frozen import Frozen, Inserted
 from manyarms.errors import (
     ArmsError,
-    KernelError,
-    NumericalError,
     ObservationError,
     ParameterError,
     StateError,
@@ -28,9 +26,9 @@ from manyarms.errors import (
     shortened,
 )
 from manyarms.kernels import Kernel, as_kernel
-from manyarms.kernels.objects import encoder_of, shown
+from manyarms.kernels.objects import encoder_of
 from manyarms.machine import half_the_memory
-from manyarms.numbers import LARGEST, LONGEST_BATCH, MOST_AT_ONCE, real, whole
+from manyarms.numbers import LONGEST_BATCH, MOST_AT_ONCE, real, whole
 from manyarms.policies.batches import BatchRule, GlobalRule
 from manyarms.policies.checks import (
     NO_ARMS,
@@ -44,17 +42,20 @@ from manyarms.policies.checks import (
 )
 from manyarms.policies.offers import Offered
 from manyarms.search import check_memory, scores_of
+from manyarms.search.lazy import Lazy
 from manyarms.search.scores import (
     TIE,
     ArmScores,
     Chooser,
     KeepsScores,
     Lower,
+    RowsElsewhere,
     Scores,
     Upper,
     UpperBound,
     View,
     best_of,
+    diagonal,
 )
 from manyarms.search.tuning import Tuning
 from manyarms.search.work import Stats
@@ -75,8 +76,8 @@ from manyarms.typing import Array, ArrayLike, Indices, Mask, Seed
 
 SHARE_OF_ALL = 4
 """Where one in so many arms is asked about, all are scored: the next choice needs that anyway."""
-ROWS = 1 << 16
-"""Rows whose k(x, x) is computed at a time: a mapped table is not copied as a whole."""
+FIRST = 64
+"""Arms of largest mean that are scored first by who looks for the largest lower bound."""
 NOTHING: tuple[int, ...] = ()
 """No arms. This very object needs no check: most calls have no other."""
 
@@ -117,7 +118,7 @@ class Policy:
 
     def __init__(
         self,
-        arms: ArrayLike | str | Path | Checked | None,
+        arms: ArrayLike | str | Path | Checked | RowsElsewhere | None,
         kernel: Any,
         *,
         rule: Rule,
@@ -159,9 +160,8 @@ class Policy:
         self.memory = (
             half_the_memory() if memory is None else real(memory, "memory", wanted, above=0)
         )
-        check_memory(self.n_arms, self.memory)
         self.tuning = tuning
-        self._diag = self._diagonal(self.arms)
+        self._diag = self._diagonal_of_table()
         self._check_kernel(self.arms, self._diag)
         self.stats = Stats()
         rng = as_generator(seed)
@@ -235,7 +235,8 @@ class Policy:
             cached = self._scores_cache
             # Only scores of the state before can be brought forward by this step.
             if cached is not None:
-                cached = (after, cached[1].after(step)) if cached[0] is state else None
+                taken = step._replace(batch=batch)
+                cached = (after, cached[1].after(taken)) if cached[0] is state else None
             self._state = after
             self._scores_cache = cached
             self._supposed_cache = None  # what was supposed was supposed before this
@@ -420,13 +421,24 @@ class Policy:
         """
         self._check_table()
         some = as_arms(arms, self.n_arms)
+        scores = self._scores
         acquisition = Lower(self.beta)
+        values = np.full(len(some), -np.inf)
+        tolerance = np.zeros(len(some))
+        block = np.arange(len(some))
+        # No lower bound is above its mean: where all means are at hand, few arms need a score.
         if SHARE_OF_ALL * len(some) >= self.n_arms:
-            barred = np.ones(self.n_arms, dtype=bool)
-            barred[some] = False
-            return self._scores.arg_max(acquisition, barred)
-        mean, variance = self._scores.moments(some)
-        return int(some[best_of(*acquisition(mean, np.sqrt(variance)))])
+            means, error = scores.means()
+            block = np.argsort(-means[some], kind="stable")[:FIRST]
+        while len(block):
+            mean, variance = scores.moments(some[block])
+            values[block], tolerance[block] = acquisition(mean, np.sqrt(variance))
+            if np.isfinite(values).all():
+                break
+            best = int(np.argmax(values))
+            least = values[best] - tolerance[best] - error
+            block = np.flatnonzero(np.isinf(values) & (means[some] + 8 * tolerance[best] >= least))
+        return int(some[best_of(values, tolerance)])
 
     def leading(self, k: int, *, exclude: ArrayLike = ()) -> Indices:
         """The k arms of largest posterior mean, best first; fewer where fewer are left.
@@ -610,10 +622,18 @@ class Policy:
                 "this belief is about the arms of its own table: make the policy anew over the "
                 "other one"
             )
+        if isinstance(self.belief, Frozen) and self.belief.discount < 1:
+            raise StateError(
+                "this policy has a discount, and its observations fade: it takes no table, as the "
+                "search of one rests on variances that never rise"
+            )
         twin = self.resumed(self._state)
         twin.arms = _table(encoded(arms, self.kernel), None)
-        twin._diag = self._diagonal(twin.arms)
+        twin._diag = twin._diagonal_of_table()
         twin._first_arm = self._chance.integer(twin.n_arms)
+        cached = self._scores_cache
+        if cached is not None and cached[0] is self._state and isinstance(cached[1], Lazy):
+            twin._scores_cache = (self._state, cached[1].over(Arms(twin.arms, twin._diag)))
         return twin
 
     # Parts
@@ -701,27 +721,22 @@ class Policy:
         some = np.linspace(0, len(X) - 1, min(len(X), 8)).astype(np.intp)
         check_kernel(self.kernel, X[some], diag[some])
 
+    def _diagonal_of_table(self) -> Array:
+        """k(x, x) of the policy's own arms, which must fit the memory."""
+        arms = self.arms
+        if isinstance(arms, RowsElsewhere):
+            if not isinstance(self.rule, Inserted):
+                raise ParameterError(
+                    "rows that are not in this process are for rule=Inserted(…), got "
+                    f"{shortened(self.rule)}"
+                )
+            return arms.diagonal_of(self.kernel, self.regularization)
+        check_memory(len(arms), self.memory)
+        return self._diagonal(arms)
+
     def _diagonal(self, X: Array) -> Array:
         """k(x, x) of rows, (n,)."""
-        blocks = [X[start : start + ROWS] for start in range(0, len(X), ROWS)]
-        diag = np.concatenate(
-            [
-                np.zeros(0),
-                *(self.kernel.diag(block.astype(np.float64, copy=False)) for block in blocks),
-            ]
-        )
-        bad = ~(np.isfinite(diag) & (diag >= 0))  # NaN is neither
-        if bad.any():
-            raise KernelError(
-                f"k(x, x) must be finite and not negative, got {diag[bad][0]} at x = "
-                f"{shown(self.kernel, X[bad][0])}"
-            )
-        if diag.max(initial=0.0) > LARGEST * self.regularization:
-            raise NumericalError(
-                f"k(x, x)/λ must be at most {LARGEST:.0e}, got k(x, x) = {diag.max():.3g} and λ = "
-                f"{self.regularization:.3g}: raise `regularization`, or scale the kernel down"
-            )
-        return diag
+        return diagonal(self.kernel, X, self.regularization)
 
 
 def _table(arms: Any, n_features: int | None) -> Array:
@@ -732,7 +747,7 @@ def _table(arms: Any, n_features: int | None) -> Array:
         raise ParameterError(
             f"n_features is for policies without arms of their own, got {n_features!r} and arms too"
         )
-    return as_rows(arms)
+    return arms if isinstance(arms, RowsElsewhere) else as_rows(arms)  # type: ignore[return-value]
 
 
 def check_noise(confidence: Radius, noise: float) -> None:

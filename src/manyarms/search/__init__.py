@@ -5,7 +5,7 @@ from manyarms.beliefs.base import Arms, Belief
 from manyarms.beliefs.frozen import Frozen
 from manyarms.errors import MemoryBudgetError
 from manyarms.search.lazy import Lazy
-from manyarms.search.scores import ArmScores, KeepsScores
+from manyarms.search.scores import ArmScores, KeepsScores, RowsElsewhere
 from manyarms.search.tuning import Tuning
 from manyarms.search.work import Stats
 
@@ -33,6 +33,8 @@ def scores_of(
         raise TypeError(
             f"a belief is of frozen features, or keeps the scores of arms itself; got {belief!r}"
         )
+    if isinstance(arms.rows, RowsElsewhere):
+        return arms.rows.scores_at(belief, tuning)
     n = len(arms.rows)
     room = float("inf") if memory is None else memory - PER_ARM * n
     return Lazy(belief, arms, room, tuning, stats)

@@ -47,18 +47,24 @@ LEAST_PATIENCE = 2.0**-10
 MOST_PATIENCE = 1.0
 SOME = 8
 """Arms that are scored to see whether a list is short enough."""
+LOOKED_AT = 1 << 15
+"""Arms whose bounds tell about how many others have a larger one."""
 FIRST_BLOCK = 64
 """Arms of largest bound that are scored first when a list is of no use."""
 MANY = 64
 """Arms that may be best, above which variances are computed anew: rounding may be why."""
-ROOMY = 2
+ROOMY = 3
 """Arms on the list that serves the rest of a batch, for each that may be best when it is made."""
+BATCH = 0.25
+"""Arms on that list at least, as a part of those on any other: it is followed by few of them."""
 FOLLOWED = 3
 """Supposed pulls that the table of all arms follows where it is small. More of them pay for a
 list."""
 EMBEDDED = 16
 """Arms of a list from a rough table, as a share of the table times m: their embeddings take
 n_list·m² products, about as long as a tenth of the rough pass."""
+ASKED_ONCE = 256
+"""Rows of W above which the first answer comes from a rough pass also where arms are few."""
 STEPS = 4
 """Steps that are kept beyond those that a table follows, half as many as W has rows."""
 
@@ -92,6 +98,20 @@ class Level:
         return position if self.numbers is None else int(self.numbers[position])
 
 
+@dataclass(frozen=True)
+class Front:
+    """The best arms of a level with some pulls supposed: while more is supposed no arm that is left
+    out scores above θ."""
+
+    of: Table  # of the level, without what is supposed
+    positions: Indices  # (n,) in it
+    table: Table
+    done: int  # supposed steps that the table is after
+    theta: float
+    beta: float  # the largest β̃ for which that holds
+    barred: Indices  # positions in the level that are left out because they are barred
+
+
 @dataclass
 class Lazy:
     """Levels from all arms down to a short list."""
@@ -107,6 +127,7 @@ class Lazy:
     supposed: tuple[Step, ...] = ()  # steps beyond them
     patience: dict[int, float] = field(default_factory=dict)  # of each depth; shared by all values
     _front: tuple[Table, int, Table] | None = None  # of a level, with some supposed steps
+    _best: Front | None = None  # of that
 
     def after(self, step: Step) -> "Lazy":
         """At the belief after one more step."""
@@ -117,6 +138,24 @@ class Lazy:
         made.trail = (*self.trail, step)[-(len(made.belief.w) // 2 + STEPS) :]
         made.supposed = ()
         made._front = None
+        made._best = None
+        return made
+
+    def over(self, arms: Arms) -> "Lazy":
+        """The same belief over other arms. Where they begin with those of now, and all of these
+        were bounded, only the others are."""
+        made = Lazy(self.belief, arms, self.room, self.tuning, self.stats)
+        n = len(self.arms.rows)
+        if not (self.levels and self.levels[0].table.is_rough and n < len(arms.rows)):
+            return made
+        if not np.array_equal(arms.rows[:n], self.arms.rows):
+            return made
+        level = self.levels[0]
+        more = Store(Arms(arms.rows[n:], arms.diag[n:]), self.room)
+        joined = level.table.joined(Table.roughly(more, level.table.belief), arms)
+        made.levels = [replace(level, table=joined)]
+        made.now = self.now
+        made.trail = self.trail
         return made
 
     def supposing(self, positions: Indices) -> "Lazy":
@@ -154,8 +193,10 @@ class Lazy:
 
     @property
     def _dense(self) -> bool:
-        """All arms are brought forward at every step."""
-        return len(self.arms.rows) <= self.tuning.dense
+        """All arms are brought forward at every step, once there is one: who only asks after many
+        results were read needs no embeddings."""
+        few = len(self.arms.rows) <= self.tuning.dense
+        return few and (self.now > 0 or self.belief.m <= ASKED_ONCE)
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         """The arm of largest value."""
@@ -269,18 +310,19 @@ class Lazy:
         if listed and not self._list_for_batch(0, acquisition, barred):
             return self._by_bounds(0, acquisition, barred)
         while True:
-            table = self._front_table(len(self.levels) - 1)
-            last = self.levels[-1]
-            some = table.may_be_best(acquisition, last.shut(barred))
-            depth = self._first_above(_least(table, some, acquisition))
+            some, least = self._best_of_last(acquisition, barred)
+            depth = self._first_above(least)
             if depth is None:
-                return last, some
+                return self.levels[-1], some
             above = self.levels[depth - 1]
             if above.at == self.now:
                 # It is of now, and still leaves out too much: because of what is supposed, or of
                 # ties.
                 if self.supposed and not listed:
-                    listed = self._list_for_batch(depth - 1, acquisition, barred)
+                    # Below the first level from which enough arms can be left out.
+                    listed = any(
+                        self._list_for_batch(i, acquisition, barred) for i in reversed(range(depth))
+                    )
                     if listed:
                         continue
                 return self._by_bounds(depth - 1, acquisition, barred)
@@ -289,6 +331,44 @@ class Lazy:
             brought = self._brought(depth - 1)
             if self.supposed or brought.table.is_rough:
                 return self._by_bounds(depth - 1, acquisition, barred)
+
+    def _best_of_last(self, acquisition: Upper, barred: Mask | None) -> tuple[Indices, float]:
+        """Positions in the last level of its arms that may be best, and a score that the best of
+        them reaches."""
+        level = self.levels[-1]
+        shut = level.shut(barred)
+        if self.supposed:
+            found = self._best_in_front(level, acquisition, shut)
+            if found is not None:
+                return found
+        table = self._front_table(len(self.levels) - 1)
+        if self.supposed and len(table.mean) > 2 * self.tuning.shortlist:
+            bound = _bounds(table, acquisition.beta, shut)
+            theta = _threshold(bound, self.tuning.shortlist)
+            positions = np.flatnonzero(bound > theta)
+            if len(positions):  # they may all tie
+                part = table.part(positions)
+                done = len(self.supposed)
+                beta = acquisition.beta
+                self._best = Front(level.table, positions, part, done, theta, beta, _indices(shut))
+        some = table.may_be_best(acquisition, shut)
+        return some, _least(table, some, acquisition)
+
+    def _best_in_front(
+        self, level: Level, acquisition: Upper, shut: Mask | None
+    ) -> tuple[Indices, float] | None:
+        """The same where it is among the arms that were best some supposed pulls ago; else
+        None."""
+        front = self._best
+        if front is None or front.of is not level.table or acquisition.beta > front.beta:
+            return None
+        if len(front.barred) and (shut is None or not shut[front.barred].all()):
+            return None
+        table = front.table.brought(self.supposed[front.done :])
+        self._best = replace(front, table=table, done=len(self.supposed))
+        some = table.may_be_best(acquisition, None if shut is None else shut[front.positions])
+        least = _least(table, some, acquisition)
+        return (front.positions[some], least) if least > front.theta else None
 
     def _first_broken(self, beta: float, barred: Mask | None) -> int | None:
         """The first list whose promise no longer holds; None where all do."""
@@ -330,7 +410,7 @@ class Lazy:
             if len(level.table.mean) <= 2 * self.tuning.shortlist:
                 return
             made = None
-            if level.at < self.now or self.supposed or level.table.is_rough:
+            if level.at < self.now or level.table.is_rough:
                 made = self._list(level, acquisition, barred)
             if made is not None:
                 self.levels.append(made)
@@ -360,12 +440,12 @@ class Lazy:
         for most_moved in (max(usual, 2 * moved), 1.25 * moved):
             beta = acquisition.beta + AHEAD * most_moved
             bound = _bounds(table, most_moved + beta, shut)
-            theta = float(np.partition(bound, -length - 1)[-length - 1])
+            theta = _threshold(bound, length)
             if theta < best:
                 break
         else:
             return None
-        return self._of(level, bound, theta, most_moved, beta, shut)
+        return self._of(level, bound, theta, most_moved, beta, shut, best)
 
     def _of(
         self,
@@ -375,10 +455,20 @@ class Lazy:
         most_moved: float,
         beta: float,
         shut: Mask | None,
+        best: float,
     ) -> Level:
-        """The list of the arms of a level whose bound is above θ."""
+        """The list of the arms of a level whose bound is above θ, or of fewer where the level is
+        rough: all that may score above `best` are on it."""
         positions = np.flatnonzero(bound > theta)
-        gone = np.zeros(0, dtype=np.intp) if shut is None else np.flatnonzero(shut)
+        if level.table.is_rough and len(positions) > 2 * self.tuning.shortlist:
+            finer = level.table.finer(positions, most_moved + beta)
+            np.minimum(finer, bound[positions], out=finer)
+            length = max(self.tuning.shortlist, ROOMY * int((finer >= best).sum()))
+            if 2 * length <= len(positions):
+                within = _threshold(finer, length)
+                positions = positions[finer > within]
+                theta = max(theta, within)
+        gone = _indices(shut)
         numbers = positions
         if level.numbers is not None:
             numbers = level.numbers[positions]
@@ -398,8 +488,9 @@ class Lazy:
     ) -> float:
         """The largest score of now among some arms of large bound: that of the best arm is not
         less."""
-        n = min(n, len(bound))
-        some = np.argpartition(bound, -n)[-n:]
+        some = np.flatnonzero(bound >= _threshold(bound, 8 * n))
+        n = min(n, len(some))
+        some = some[np.argpartition(bound[some], -n)[-n:]]
         some = some[np.isfinite(bound[some])]
         values, tolerance = self._scored(table, some, acquisition)
         best = int(np.argmax(values))
@@ -436,12 +527,14 @@ class Lazy:
         """Make a list that serves the rest of a batch, below a level: while pulls are only
         supposed, D = 0. False where it would be no shorter than the level."""
         level, bound, least = self._bounded(depth, acquisition, barred)
-        length = max(ROOMY * int((bound >= least).sum()), self.tuning.shortlist)
+        usual = max(self.tuning.shortlist, int(BATCH * self.tuning.share * len(bound)))
+        length = max(ROOMY * int((bound >= least).sum()), usual)
         if 2 * length > len(bound):
             return False
-        theta = float(np.partition(bound, -length - 1)[-length - 1])
+        theta = _threshold(bound, length)
         shut = level.shut(barred)
-        self.levels[depth + 1 :] = [self._of(level, bound, theta, 0.0, acquisition.beta, shut)]
+        made = self._of(level, bound, theta, 0.0, acquisition.beta, shut, least)
+        self.levels[depth + 1 :] = [made]
         return True
 
     def _bounded(
@@ -453,6 +546,18 @@ class Lazy:
         table = level.table
         bound = _bounds(table, acquisition.beta, level.shut(barred))
         return level, bound, self._score_of_some(table, bound, acquisition, FIRST_BLOCK)
+
+
+def _threshold(values: Array, n: int) -> float:
+    """What about n of the values are above; of very many, by every so many of them."""
+    step = max(1, min(len(values) // LOOKED_AT, n // FIRST_BLOCK))
+    some = values[::step]
+    n = min(len(some), n // step + 1)
+    return float(np.partition(some, -n)[-n])
+
+
+def _indices(mask: Mask | None) -> Indices:
+    return np.zeros(0, dtype=np.intp) if mask is None else np.flatnonzero(mask)
 
 
 def _bounds(table: Table, width: float, shut: Mask | None) -> Array:

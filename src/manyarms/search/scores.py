@@ -10,13 +10,21 @@ from typing import ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms, Step
+from manyarms.beliefs.base import Arms, Belief, Step
+from manyarms.errors import KernelError, NumericalError
+from manyarms.kernels import Kernel
+from manyarms.kernels.objects import shown
+from manyarms.numbers import LARGEST
+from manyarms.search.tuning import Tuning
 from manyarms.sketch.dictionary import Chance
 from manyarms.sketch.log import Log
 from manyarms.typing import Array, Indices, Mask
 
 TIE = 1e-9
 """Scores closer to the largest than this, relative to |μ̃| + β̃σ̃ there, are ties."""
+
+ROWS = 1 << 16
+"""Rows whose k(x, x) is computed at a time: a mapped table is not copied as a whole."""
 
 Acquisition = Callable[[Array, Array], tuple[Array, Array]]
 """Of means and deviations σ̃, (n,) each: what is to be largest, monotone in either, and by how much
@@ -101,6 +109,41 @@ class KeepsScores(Protocol):
     """A belief that keeps the scores of arms itself."""
 
     def scores(self, arms: Arms) -> ArmScores: ...
+
+
+@runtime_checkable
+class RowsElsewhere(Protocol):
+    """The rows of a table that are not in this process. Those of a few arms are fetched."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, numbers: Indices) -> Array: ...
+
+    def diagonal_of(self, kernel: Kernel, regularization: float) -> Array:
+        """k(x, x) of all rows, checked; what can be asked for some of them by number."""
+
+    def scores_at(self, belief: Belief, tuning: Tuning) -> ArmScores:
+        """The scores of all rows at a belief."""
+
+
+def diagonal(kernel: Kernel, rows: Array, regularization: float) -> Array:
+    """k(x, x) of rows, (n,): finite, not negative, and within what λ allows."""
+    blocks = [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)]
+    parts = [kernel.diag(block.astype(np.float64, copy=False)) for block in blocks]
+    diag: Array = np.concatenate([np.zeros(0), *parts])
+    bad = ~(np.isfinite(diag) & (diag >= 0))  # NaN is neither
+    if bad.any():
+        raise KernelError(
+            f"k(x, x) must be finite and not negative, got {diag[bad][0]} at x = "
+            f"{shown(kernel, rows[bad][0])}"
+        )
+    if diag.max(initial=0.0) > LARGEST * regularization:
+        raise NumericalError(
+            f"k(x, x)/λ must be at most {LARGEST:.0e}, got k(x, x) = {diag.max():.3g} and λ = "
+            f"{regularization:.3g}: raise `regularization`, or scale the kernel down"
+        )
+    return diag
 
 
 def best_of(values: Array, tolerance: Array, barred: Mask | None = None) -> int:

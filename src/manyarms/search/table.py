@@ -27,7 +27,7 @@ from scipy.linalg import blas
 
 from manyarms.beliefs.base import Arms, Step
 from manyarms.beliefs.frozen import Frozen
-from manyarms.search.rough import rough_scores
+from manyarms.search.rough import finer_scores, rough_scores
 from manyarms.search.scores import Acquisition, Upper
 from manyarms.search.work import in_parallel
 from manyarms.sketch.linalg import EPS, solver, squares
@@ -236,6 +236,23 @@ class Table:
         bound += self.mean
         bound += self.mean_error
         return bound
+
+    def joined(self, other: "Table", arms: Arms) -> "Table":
+        """A rough table and another one of the same belief, of the arms of both."""
+        mean = np.concatenate([self.mean, other.mean])
+        variance = np.concatenate([self.variance, other.variance])
+        largest = max(self.largest, other.largest)
+        error = max(self.mean_error, other.mean_error)
+        store = Store(arms, self.store.room).without_Z()
+        return Table(store, self.belief, mean, variance, variance, largest, 0, True, error)
+
+    def finer(self, positions: Indices, width: float) -> Array:
+        """The same of a few arms of a rough table, closer."""
+        arms = self.store.arms
+        some = Arms(arms.rows[positions], arms.diag[positions])
+        mean, variance, error = finer_scores(some, self.belief)
+        closer: Array = mean + error + width * np.sqrt(variance + self.largest_slack)
+        return closer
 
     def part(self, positions: Indices) -> "Table":
         """Of fewer arms; not of a rough one."""

@@ -20,7 +20,7 @@ class Tuning:
         Arms on the last list, which are brought forward at every observation.
     share : float
         A list has at most this part of the arms it was made from.
-    rough: int = 128
+    rough : int
         Inducing rows beyond which a pass over all arms that would compute everything anew computes
         upper bounds of the variances instead, in O(m) an arm and not O(m²).
     """

@@ -3,20 +3,32 @@
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, wraps
 from time import perf_counter
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 from manyarms.machine import cores
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+_limit: list[int] = []
+
+
+def limit_threads(n: int) -> None:
+    """Passes of this process use n threads from now on, however many cores there are: for one of
+    several processes on a machine."""
+    _limit[:] = [n]
+    _pool.cache_clear()
 
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(cores(), thread_name_prefix="manyarms")
+    n = min(_limit, default=cores())
+    return ThreadPoolExecutor(n, thread_name_prefix="manyarms")
 
 
 if hasattr(os, "register_at_fork"):
@@ -45,6 +57,17 @@ class OneThread:
     def __exit__(self, *_: object) -> None:
         for library, n in self._before:
             library.set_num_threads(n)
+
+
+def in_one_thread(function: Callable[P, T]) -> Callable[P, T]:
+    """The function with one BLAS thread."""
+
+    @wraps(function)
+    def limited(*args: P.args, **kwargs: P.kwargs) -> T:
+        with OneThread():
+            return function(*args, **kwargs)
+
+    return limited
 
 
 def in_parallel(work: Callable[[T], None], tasks: Iterable[T]) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from manyarms.errors import NumericalError
-from manyarms.sketch.linalg import PANEL
+from manyarms.sketch.linalg import PANEL, cholesky
 from manyarms.typing import AnyArray, Array
 
 SPARE = 64
@@ -275,6 +275,18 @@ class Factor:
             return Fold(self.regularization, np.zeros((0, 0)), rows, rows)
         upper, V, T, _ = lapack.dtpqrt(0, min(self.m, PANEL), self.C.upper, rows, overwrite_b=1)
         return Fold(self.regularization, upper, V, T)
+
+    def faded(self, gamma: float) -> "Factor":
+        """γV + (1 − γ)λI, nothing waiting: the sum and its factor, O(m³)."""
+        m = self.m
+        if not m:
+            return self
+        rows = np.asfortranarray(np.vstack([self.C.upper, self._rows.items[:, 1, :m]]))
+        V = blas.dsyrk(gamma, rows, trans=1, lower=1)  # γ(CCᵀ + Σψψᵀ), its lower triangle
+        V[np.diag_indices(m)] += (1 - gamma) * self.regularization
+        C = cholesky(V)
+        log_det = float(2 * np.log(np.diag(C) / np.sqrt(self.regularization)).sum())
+        return Factor.of(self.regularization, Triangle.of(C), log_det)
 
     @cached_property
     def trace_of_inverse(self) -> float:

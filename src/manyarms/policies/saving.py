@@ -1,0 +1,119 @@
+"""The state of a policy of frozen features and its pending requests as bytes, and back.
+
+A file is a line "manyarms stream 1 <SHA-256 of the rest>", a line of JSON, and arrays one behind
+the other as they are in memory. The digest tells every damage before anything is read.
+"""
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from manyarms.beliefs.frozen import Frozen
+from manyarms.beliefs.packing import NAMES, Arrays, packed, unpacked
+from manyarms.errors import KernelError, SavedStateError, StateError
+from manyarms.policies.policy import Policy, State
+from manyarms.sketch.log import Log
+from manyarms.typing import Array
+
+FIRST_WORDS = b"manyarms stream 1 "
+ALIKE = 1e-6
+"""Of κ²: kernels that differ by more on W are different ones, as rounding is far less."""
+TYPES = {**NAMES, "W": "<f8", "rows": "<f8"}
+"""The arrays of a file: those of a belief, its inducing rows, and the rows that are pending."""
+
+
+class Saved(NamedTuple):
+    """What was saved."""
+
+    state: State
+    waiting: dict[str | int, Array]
+
+
+def written(policy: Policy, waiting: dict[str | int, Array]) -> bytes:
+    """A policy without a table and the rows of its pending requests, as bytes."""
+    belief = policy.belief
+    if not isinstance(belief, Frozen):
+        raise StateError(
+            f"a stream is saved where its policy is of rule=Inserted(…), this one is of "
+            f"{policy.rule!r}"
+        )
+    d = policy.n_features
+    rows = np.concatenate([np.zeros((0, d)), *waiting.values()])
+    arrays: Arrays = {**packed(belief, folded=False), "W": belief.W, "rows": rows}
+    head = {
+        **_settings(policy),
+        "norm": policy.evidence.norm,
+        "ids": list(waiting),
+        "chosen": [len(rows) for rows in waiting.values()],
+        "sizes": [int(arrays[name].size) for name in TYPES],
+    }
+    parts = [arrays[name].astype(dtype).tobytes() for name, dtype in TYPES.items()]
+    rest = b"".join([json.dumps(head).encode(), b"\n", *parts])
+    return b"".join([FIRST_WORDS, sha256(rest).hexdigest().encode(), b"\n", rest])
+
+
+def read(path: str | Path, policy: Policy) -> Saved:
+    """What was saved, for a policy with the same settings that has observed nothing."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise SavedStateError(f"cannot read {path}: {error.strerror}; give the file") from error
+    line, _, rest = data.partition(b"\n")
+    if not line.startswith(FIRST_WORDS):
+        raise SavedStateError(
+            f"{path} is no stream that this version has saved: it begins with {line[:20]!r}; give "
+            "the file that Stream.save wrote"
+        )
+    if sha256(rest).hexdigest().encode() != line[len(FIRST_WORDS) :]:
+        raise SavedStateError(f"{path} is damaged: its digest does not fit; take an older copy")
+    prior = policy.belief
+    if not isinstance(prior, Frozen):
+        raise SavedStateError(f"{path} is of rule=Inserted(…), the policy is of {policy.rule!r}")
+    text, _, numbers = rest.partition(b"\n")
+    head = json.loads(text)
+    for name, expected in _settings(policy).items():
+        if head[name] != expected:
+            raise SavedStateError(
+                f"{path} is of a policy with {name}={head[name]}, this one has {expected}; make "
+                "one with the settings of then"
+            )
+    arrays: Arrays = {}
+    start = 0
+    for (name, dtype), size in zip(TYPES.items(), head["sizes"], strict=True):
+        # A copy: what is read from bytes cannot be written behind.
+        arrays[name] = np.frombuffer(numbers, dtype=dtype, count=size, offset=start).copy()
+        start += arrays[name].nbytes
+    d = policy.n_features
+    W = arrays.pop("W").reshape(-1, d)
+    rows = arrays.pop("rows").reshape(-1, d)
+    belief = unpacked(prior, arrays, W)
+    _check_kernel(path, belief)
+    ends = np.cumsum(head["chosen"], dtype=np.intp)[:-1]
+    waiting = dict(zip(head["ids"], np.split(rows, ends), strict=True)) if head["ids"] else {}
+    return Saved(State(belief, Log(), belief.n_observations, head["norm"]), waiting)
+
+
+def _settings(policy: Policy) -> dict[str, Any]:
+    """What must be the same; the radius, the rule and the discount may be others from now on."""
+    return {
+        "n_features": policy.n_features,
+        "regularization": policy.regularization,
+        "noise": policy.noise,
+    }
+
+
+def _check_kernel(path: str | Path, belief: Frozen) -> None:
+    """Raise SavedStateError where K_WW is not LLᵀ: functions have no name to compare them by."""
+    upper = belief.L.upper if belief.m else np.zeros((0, 0))
+    try:
+        apart = np.abs(belief.kernel(belief.W, belief.W) - upper.T @ upper).max(initial=0.0)
+    except KernelError as error:
+        raise SavedStateError(f"{path} is of another kernel than {belief.kernel!r}") from error
+    if not apart <= ALIKE * belief.kappa2:
+        raise SavedStateError(
+            f"{path} is of another kernel than {belief.kernel!r}: values differ by {apart:.2g}; "
+            "make the policy with the kernel of then"
+        )

@@ -1,0 +1,283 @@
+"""A stream of requests: rows are offered, one is chosen, and its reward comes later, by the
+request's id.
+
+`Stream` remembers the rows that were chosen until their rewards come, in any order and any
+portions. It is as large as the policy, O(m²), and what is pending; so is its file.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyarms.arms import as_rows
+from manyarms.arms.objects import encoded
+from manyarms.beliefs.base import Record
+from manyarms.errors import ObservationError, ParameterError, RequestError, StateError, shortened
+from manyarms.kernels.objects import encoder_of
+from manyarms.numbers import is_whole, whole
+from manyarms.policies.checks import as_rewards
+from manyarms.policies.policy import Policy
+from manyarms.policies.saving import Saved, read, written
+from manyarms.typing import Array, ArrayLike, Indices
+
+Request = str | int
+"""The id of a request."""
+
+
+class Stream:
+    """Requests to a policy, by id: what is offered changes, rewards are late and in any order.
+
+    It has no locks. Threads that share one hold a lock around each call; processes have one writer
+    that calls `choose` and `observe`.
+
+    Parameters
+    ----------
+    policy : Policy
+        One that was made without arms, such as ``BKB(None, kernel, n_features=d)``.
+    remembered : int
+        Requests that may wait for their rewards. With another one the oldest is forgotten.
+
+    Raises
+    ------
+    ParameterError
+        The policy has a table of arms, or is none.
+    """
+
+    def __init__(self, policy: Policy, *, remembered: int = 100_000) -> None:
+        if not isinstance(policy, Policy) or policy.n_arms:
+            raise ParameterError(
+                "a stream takes a policy without arms of its own, such as BKB(None, kernel, "
+                f"n_features=d); got {shortened(policy)}"
+            )
+        self.policy = policy
+        self.remembered = whole(remembered, "remembered")
+        self._waiting: dict[Request, Array] = {}  # rows chosen, (n, d) each; oldest first
+
+    @property
+    def pending(self) -> tuple[Request, ...]:
+        """The ids of requests that wait for their rewards, oldest first."""
+        return tuple(self._waiting)
+
+    def choose(
+        self,
+        request: Request,
+        arms: ArrayLike,
+        n: int = 1,
+        *,
+        exclude: ArrayLike = (),
+        suppose: bool = False,
+    ) -> Indices:
+        """The rows to show for a request, which waits for their rewards from now on.
+
+        Parameters
+        ----------
+        request : str or int
+            Its id, by which `observe` knows it.
+        arms : array_like, (k, d)
+            The rows that are offered now.
+        n : int
+            How many of them.
+        exclude : array_like
+            Rows that must not be chosen: indices, or a mask.
+        suppose : bool
+            Rows that wait for their rewards count as pulled: their variances are smaller, so that
+            many requests at a time do not all try the same. It costs O(m²) for each that waits.
+
+        Returns
+        -------
+        ndarray, (n,)
+            Numbers of rows.
+
+        Raises
+        ------
+        RequestError
+            A request of this id is waiting already.
+        """
+        id = _as_id(request)
+        if id in self._waiting:
+            raise RequestError(
+                "request {id!r} is waiting for its reward already; give every request an id of its "
+                "own, or forget() the one before",
+                id=id,
+            )
+        pending: ArrayLike = ()
+        if suppose and self._waiting:
+            pending = np.concatenate(list(self._waiting.values()))
+        chosen = self.policy.choose(n, arms=arms, pending=pending, exclude=exclude)
+        rows = self._picked(arms, chosen)
+        if len(self._waiting) >= self.remembered:
+            del self._waiting[next(iter(self._waiting))]
+        self._waiting[id] = rows
+        return chosen
+
+    def _picked(self, arms: Any, chosen: Indices) -> Array:
+        """The rows that were chosen, a copy."""
+        policy = self.policy
+        by_value = isinstance(arms, np.ndarray) or encoder_of(policy.kernel) is None
+        picked = np.asarray(arms)[chosen] if by_value else [arms[i] for i in chosen]
+        return as_rows(encoded(picked, policy.kernel, policy.n_features)).astype(np.float64)
+
+    def observe(
+        self,
+        requests: Request | Mapping[Request, ArrayLike],
+        rewards: ArrayLike | None = None,
+        *,
+        noise: float | None = None,
+    ) -> Record:
+        """Learn the reward of a request, or those of several in one step or not at all.
+
+        Parameters
+        ----------
+        requests : str, int or mapping
+            The id of a request, or ids with their rewards: ``observe({"a": 1.0, "b": 0.0})``.
+        rewards : float or array_like, (n,)
+            What the row of a single request gave; of n rows, n numbers.
+        noise : float, optional
+            Standard deviation of these rewards where it differs from the policy's.
+
+        Returns
+        -------
+        Record
+            What was decided: which rows entered the inducing set.
+
+        Raises
+        ------
+        RequestError
+            A request is not waiting: it was never made, was answered, or was forgotten.
+        ObservationError
+            A reward is no finite number, or a request has not as many rewards as rows.
+        """
+        told = requests
+        if not isinstance(told, Mapping):
+            if rewards is None:
+                raise ObservationError(
+                    "a request needs its reward, got none; use observe(id, reward)"
+                )
+            told = {_as_id(told): rewards}
+        elif rewards is not None:
+            raise ParameterError("rewards stand in the mapping of requests, got others beside it")
+        ids = [self._known(request) for request in told]
+        if not ids:
+            return Record.nothing()
+        values = [self._rewards(id, told[id]) for id in ids]
+        rows = np.concatenate([self._waiting[id] for id in ids])
+        # Where this raises, nothing has changed.
+        record = self.policy.observe(rows, np.concatenate(values), noise=noise)
+        for id in ids:
+            del self._waiting[id]
+        return record
+
+    def _rewards(self, id: Request, rewards: ArrayLike) -> Array:
+        """The rewards of one request, checked."""
+        n = len(self._waiting[id])
+        try:
+            return as_rewards(rewards, n)
+        except ObservationError as error:
+            raise ObservationError(
+                f"request {id!r}, of which {n} rows were chosen: {error}"
+            ) from error
+
+    def forget(self, request: Request) -> None:
+        """No reward will come for this request.
+
+        Parameters
+        ----------
+        request : str or int
+            Its id.
+
+        Raises
+        ------
+        RequestError
+            The request is not waiting.
+        """
+        del self._waiting[self._known(request)]
+
+    def _known(self, request: Request) -> Request:
+        id = _as_id(request)
+        if id not in self._waiting:
+            raise RequestError(
+                "request {id!r} is not waiting for a reward: it was never made, was answered, or "
+                f"was forgotten as more than {self.remembered:,} were waiting; choose() for it "
+                "first, or raise `remembered`",
+                id=id,
+            )
+        return id
+
+    def save(self, path: str | Path) -> None:
+        """Write the state of the policy and what is pending to a file, in place of the one there.
+
+        It takes 8m² bytes and little else, and no observation is in it. The file is whole at any
+        moment: it takes the place of the old one at once.
+
+        Parameters
+        ----------
+        path : str or Path
+            Where to.
+
+        Raises
+        ------
+        StateError
+            The policy is none of ``rule=Inserted(…)``.
+        """
+        data = written(self.policy, self._waiting)
+        target = Path(path)
+        beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+        try:
+            with open(beside, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, target)
+        finally:
+            beside.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | Path, policy: Policy, *, remembered: int = 100_000) -> "Stream":
+        """The stream that was saved.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        policy : Policy
+            One with the same kernel, regularization, noise and n_features, made anew. It stays as
+            it is; the stream has a twin of it.
+        remembered : int
+            As for `Stream`.
+
+        Returns
+        -------
+        Stream
+            With what was pending.
+
+        Raises
+        ------
+        SavedStateError
+            The file is damaged, no file of a stream, or of a policy with other settings.
+        """
+        stream = cls(policy, remembered=remembered)
+        if policy.belief.evidence.n_observations:
+            raise StateError(
+                f"a saved stream takes a policy that has observed nothing, got {policy!r}"
+            )
+        saved: Saved = read(path, policy)
+        stream.policy = policy.resumed(saved.state)
+        kept = list(saved.waiting.items())[-stream.remembered :]
+        stream._waiting = dict(kept)
+        return stream
+
+    def __repr__(self) -> str:
+        return f"Stream({self.policy!r}, {len(self._waiting)} requests pending)"
+
+
+def _as_id(request: Any) -> Request:
+    if isinstance(request, str):
+        return request
+    if is_whole(request):
+        return int(request)
+    raise ParameterError(
+        f"the id of a request is a string or a whole number, got {shortened(request)}"
+    )
