@@ -89,6 +89,8 @@ def rounds(policy: ma.BKB, n: int, pids: list[int], seed: int) -> tuple[list[flo
         x = policy.arms[arm]
         policy.observe(arm, value(x) + NOISE * rng.standard_normal(1))
         spent.append(perf_counter() - start)
+        if sum(spent) > 60 * (1 + sum(spent[:-1]) // 60):
+            print(f"round {len(spent)} after {sum(spent):.0f} s", file=sys.stderr)
     return spent, cpu_of(pids) - before
 
 
@@ -145,7 +147,7 @@ def long_run(n: int, d: int, shards: int, n_rounds: int, memory: float | None) -
         with Sharded(path, shards, memory=memory) as table:
             read = perf_counter() - start
             pids = shards_of(table)
-            policy = ma.BKB(table, RBF(np.sqrt(d) / 2), regularization=NOISE**2, seed=1)
+            policy = ma.BKB(table, RBF(np.sqrt(d)), regularization=NOISE**2, seed=1)
             spent, cpu = rounds(policy, n_rounds, pids, 3)
             held = [
                 int(line.split()[1]) / 1e6

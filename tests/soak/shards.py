@@ -71,6 +71,8 @@ def kills(n_kills: int, rows: int, seed: int = 0, shards: int = 2) -> Kills:
                     policies[2].choose(exclude=chosen), policies[0].choose(exclude=chosen)
                 )
                 spent.append(time.perf_counter() - start)
+                if len(spent) % 20 == 0:
+                    print(f"{len(spent)} kills, at most {max(spent):.2f} s", flush=True)
             for policy in policies:
                 policy.observe(chosen, np.sin(7 * X[chosen, 0]) + X[chosen, 2])
     return Kills(rounds, len(spent), np.array(spent))
