@@ -254,6 +254,8 @@ def test_what_does_not_fit_is_said():
         Sharded(X, 1001, in_process=True)
     with pytest.raises(ParameterError, match="give one of them"):
         Sharded(X, 2, in_process=True, address="auto")
+    with pytest.raises(ParameterError, match="address must be"):
+        Sharded(X, 2, address=5)
     arms = Sharded(X, 2, in_process=True)
     with pytest.raises(ParameterError, match="rule=Inserted"):
         ma.BKB(arms, RBF(1.0), rule=ma.Sampled())

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from manyarms.cluster.crews import Fetched, Part, Parts, changed
 from manyarms.cluster.sources import InMemory
-from manyarms.errors import ClusterError, ManyArmsError, MemoryBudgetError
+from manyarms.errors import ClusterError, ManyArmsError, MemoryBudgetError, ParameterError
 from manyarms.kernels import Kernel
 from manyarms.search.shards import MOST_TRIES, Lost, News, Question, Shard
 from manyarms.search.work import limit_threads
@@ -34,6 +34,8 @@ class Connection:
     _before: ClassVar[dict[str, str | None]] = {}  # the environment before
 
     def __init__(self, address: str | None) -> None:
+        if address is not None and not isinstance(address, str):
+            raise ParameterError(f'address must be "auto" or "host:port", got {address!r}')
         self.ray = _imported()
         self._mine = False
         if address is None:
