@@ -32,6 +32,11 @@ FEW_ROWS = 8
 
 EPS = float(np.finfo(np.float64).eps)
 """ε, the distance from 1 to the next float64."""
+FLOAT32 = float(np.finfo(np.float32).eps)
+"""The same of float32."""
+CLOSE = 1e-5
+"""What rough squared distances may be off by for a product in float32: some ten roundings of a
+kernel."""
 
 NEAR = 2.0
 """‖x − y‖² in squared units of the grid below which a pair is subtracted: there the parts x_lo may
@@ -123,13 +128,16 @@ class RoughPoints:
         self._largest = float(norms.max())
         # A row (x, ‖x‖², 1) times (−2y, 1, ‖y‖²) is ‖x − y‖².
         self._right = np.hstack([-2 * Y, np.ones((len(Y), 1)), norms]).T
-        self._rounding = 2 * (d + 5) * EPS
+        with np.errstate(over="ignore"):
+            self._right32 = self._right.astype(np.float32)
+        self._terms = 2 * (d + 5)
 
     def squared_distances(self, X: Array) -> tuple[AnyArray, float]:
         """‖x − y‖² ≥ 0 in float32, (n, m), and what it may be wrong by before it is rounded to
         that: by (d + 5)ε of the sum of all terms, which is at most 2(‖x‖² + ‖y‖²).
 
-        Infinite where it does not fit float32.
+        Infinite where it does not fit float32. The product itself is in float32 where rows are so
+        near one another that this is CLOSE.
         """
         d = X.shape[1]
         left = np.ones((len(X), d + 2))
@@ -137,10 +145,16 @@ class RoughPoints:
         scaled /= self._lengthscale
         norms = _norms(scaled)
         left[:, d : d + 1] = norms
-        with np.errstate(over="ignore"):
-            D = (left @ self._right).astype(np.float32)
+        largest = self._terms * (float(norms.max(initial=0.0)) + self._largest)
+        error = FLOAT32 * largest
+        if error <= CLOSE:
+            D = left.astype(np.float32) @ self._right32
+        else:
+            error = EPS * largest
+            with np.errstate(over="ignore"):
+                D = (left @ self._right).astype(np.float32)
         np.maximum(D, 0.0, out=D)
-        return D, self._rounding * (float(norms.max(initial=0.0)) + self._largest)
+        return D, error
 
 
 def few_squared_distances(X: Array, Y: Array, lengthscale: Array) -> Array:

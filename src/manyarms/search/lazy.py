@@ -64,6 +64,8 @@ list."""
 EMBEDDED = 16
 """Arms of a list from a rough table, as a share of the table times m: their embeddings take
 n_list·m² products, about as long as a tenth of the rough pass."""
+ROUGH_PASSES = 128
+"""Embeddings of all arms take as long as 2 + m/ROUGH_PASSES of these (docs/scaling.md)."""
 ASKED_ONCE = 256
 """Rows of W above which the first answer comes from a rough pass also where arms are few."""
 STEPS = 4
@@ -127,6 +129,7 @@ class Lazy:
     trail: tuple[Step, ...] = ()  # the last of them
     supposed: tuple[Step, ...] = ()  # steps beyond them
     patience: dict[int, float] = field(default_factory=dict)  # of each depth; shared by all values
+    _n_rough: int = 0  # rough passes since embeddings were computed
     _front: tuple[Table, int, Table] | None = None  # of a level, with some supposed steps
     _best: Front | None = None  # of that
 
@@ -273,6 +276,14 @@ class Lazy:
             return Table.at(store, belief, p)
         if self._dense or belief.m <= self.tuning.rough or not is_fine_enough(belief):
             return Table.at(store, belief, p)
+        # Each rough pass is paid again at the next, embeddings only once: when rough passes have
+        # cost as much as these, no order of steps makes both cost more than twice the better one.
+        if self._n_rough > 2 + belief.m // ROUGH_PASSES:
+            fresh = Store(self.arms, self.room)
+            if fresh.keeps(belief.m):
+                self._n_rough = 0
+                return Table.at(fresh, belief)
+        self._n_rough += 1
         self.stats.count("rough passes")
         return Table.roughly(store, belief)
 

@@ -24,13 +24,15 @@ import numpy as np
 from manyarms.beliefs.base import Arms
 from manyarms.beliefs.frozen import Frozen
 from manyarms.kernels.base import HALF_ULP, Rough, RoughKernel
-from manyarms.search.work import in_parallel
+from manyarms.search.work import OneThread, in_parallel
 from manyarms.sketch.linalg import EPS
 from manyarms.typing import AnyArray, Array
 
 DIRECTIONS = 32
 """Columns of Q. Of 5·10⁵ rows of 20 columns the bound leaves 0.3 % that may be best; with 64 it
 leaves half as many, and the pass takes a fifth longer (m from 500 to 2,000)."""
+FEWER = 16
+"""Columns where W is small: an exact score costs little there."""
 FINER = 256
 """Columns of Q where the few arms that are left are bounded again, in float64."""
 ROUNDS = 3
@@ -46,6 +48,11 @@ TRIED = 16
 ROWS = 512
 """Arms to a chunk, and COLUMNS of W: kernels of them stay in a shared cache."""
 COLUMNS = 512
+IN_CACHE = 1 << 18
+"""Kernels to a chunk where W has fewer rows."""
+FEW = 1 << 25
+"""Kernels, some 0.1 s of them, up to which one thread computes them: two would wait for each
+other, and a service has other requests for the second core."""
 
 
 class RoughScores(NamedTuple):
@@ -92,7 +99,8 @@ def finer_scores(arms: Arms, belief: Frozen) -> RoughScores:
 
 def rough_scores(arms: Arms, belief: Frozen) -> RoughScores:
     """Means and bounds of all arms."""
-    B = directions(belief).astype(np.float32)
+    p = min(DIRECTIONS, max(FEWER, belief.m // FEWER))
+    B = directions(belief, p).astype(np.float32)
     return _scores(arms, belief, B, lambda block: belief.kernel.rough(belief.W[block]), HALF_ULP)
 
 
@@ -111,7 +119,8 @@ def _scores(
     mean = np.empty(n)
     variance = np.empty(n)
     kappa2 = max(belief.kappa2, float(arms.diag.max(initial=0.0)))
-    chunks = [slice(start, min(start + ROWS, n)) for start in range(0, n, ROWS)]
+    width = max(ROWS, IN_CACHE // m)
+    chunks = [slice(start, min(start + width, n)) for start in range(0, n, width)]
     errors = np.zeros(len(chunks))
     spread = np.abs(B).sum(axis=0)
     blocks = [slice(start, min(start + COLUMNS, m)) for start in range(0, m, COLUMNS)]
@@ -134,7 +143,12 @@ def _scores(
         variance[chunk] = arms.diag[chunk] - np.square(known).sum(axis=1)
         errors[i] = error
 
-    in_parallel(work, range(len(chunks)))
+    if n * m > FEW:
+        in_parallel(work, range(len(chunks)))
+    else:
+        with OneThread():
+            for i in range(len(chunks)):
+                work(i)
     np.maximum(variance, 0.0, out=variance)
     variance /= belief.regularization
     error = float(errors.max(initial=0.0)) + 4 * m * EPS * kappa2
