@@ -143,7 +143,8 @@ class ThompsonChooser:
     def pick(self, view: View) -> int:
         if not isinstance(view.scores, Lazy):
             raise ParameterError(
-                "Thompson sampling needs the embeddings of all arms: use rule=Inserted() and a table in this process"
+                "Thompson sampling needs the embeddings of all arms: use rule=Inserted() and a "
+                "table in this process"
             )
         dice = view.chance.at(view.n_observations, view.number)
         values = self.values(view.scores, view.beta, dice)
