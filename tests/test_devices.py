@@ -15,7 +15,7 @@ from manyarms.beliefs.base import Arms
 from manyarms.cluster import Sharded
 from manyarms.errors import KernelError, MemoryBudgetError, ParameterError
 from manyarms.kernels import RBF, Hamming, Linear, Matern, MinMax, On, Polynomial, Tanimoto
-from manyarms.search.devices import ArmsOnDevice, Device, Lower, device_of, tried
+from manyarms.search.devices import ArmsOnDevice, Device, TriangleThere, device_of, tried
 from manyarms.search.table import Store, Table
 
 torch = pytest.importorskip("torch", reason="devices need PyTorch, the extra `torch`")
@@ -118,7 +118,7 @@ def test_a_triangle_is_solved_to_the_last_digits():
     L = np.linalg.cholesky(RBF(0.5)(points, points) + 1e-10 * np.eye(150))
     B = L @ np.random.default_rng(1).standard_normal((150, 7))
     cpu = device_of("cpu")
-    X = cpu.brought(Lower(cpu, L).solve(cpu.sent(B)))
+    X = cpu.brought(TriangleThere(cpu, L).solve(cpu.sent(B)))
     assert (np.abs(L @ X - B) <= 5e-15 * (np.abs(L) @ np.abs(X) + np.abs(B))).all()
 
 

@@ -43,7 +43,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Parts:
+class Division:
     """How a table is divided."""
 
     source: Source
@@ -89,7 +89,7 @@ class Fetched:
 class HereCrew:
     """Shards of this process, one after the other: each uses all cores for its passes."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Division) -> None:
         self.bounds = parts.bounds
         self.known: list[tuple[int, ...]] = [()] * len(parts)
         self._shards = [parts.part(i).shard(len(parts)) for i in range(len(parts))]

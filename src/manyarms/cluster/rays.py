@@ -9,7 +9,7 @@ from itertools import pairwise
 from time import monotonic, sleep
 from typing import Any, ClassVar
 
-from manyarms.cluster.crews import Fetched, Part, Parts, changed
+from manyarms.cluster.crews import Division, Fetched, Part, changed
 from manyarms.cluster.sources import InMemory
 from manyarms.errors import ClusterError, ManyArmsError, MemoryBudgetError, ParameterError
 from manyarms.kernels import Kernel
@@ -198,7 +198,7 @@ class Host:
 class RayCrew:
     """Shards that are actors of Ray: each is made again by its constructor when it dies."""
 
-    def __init__(self, parts: Parts, address: str | None, cpus: int, timeout: float) -> None:
+    def __init__(self, parts: Division, address: str | None, cpus: int, timeout: float) -> None:
         self.bounds = parts.bounds
         self.known: list[tuple[int, ...]] = [()] * len(parts)
         self._connection = Connection(address)
@@ -222,7 +222,7 @@ class RayCrew:
             self.close()
             raise
 
-    def _maker(self, parts: Parts, cpus: int) -> Callable[[int], Any]:
+    def _maker(self, parts: Division, cpus: int) -> Callable[[int], Any]:
         """What makes the actor of a part."""
         ray = self._ray
         nodes = [node for node in ray.nodes() if node["Alive"]]

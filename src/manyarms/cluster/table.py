@@ -7,7 +7,7 @@ import numpy as np
 
 from manyarms.beliefs.base import Belief
 from manyarms.beliefs.frozen import Frozen
-from manyarms.cluster.crews import HereCrew, Parts
+from manyarms.cluster.crews import Division, HereCrew
 from manyarms.cluster.rays import RayCrew
 from manyarms.cluster.sources import source_of
 from manyarms.errors import ParameterError
@@ -84,7 +84,7 @@ class Sharded:
         if shards > n:
             raise ParameterError(f"shards must be at most the {n} rows of the table, got {shards}")
         self.shape = source.shape
-        parts = Parts(source, np.linspace(0, n, shards + 1).astype(np.intp), memory)
+        parts = Division(source, np.linspace(0, n, shards + 1).astype(np.intp), memory)
         self._crew: Crew = HereCrew(parts) if in_process else RayCrew(parts, address, cpus, seconds)
 
     def __len__(self) -> int:

@@ -27,7 +27,7 @@ RANGE = 1e20
 """k(x, x) between 1/RANGE and RANGE fits float32, squares included."""
 
 
-class Front(NamedTuple):
+class FrontRows(NamedTuple):
     """The rows of largest bound, and a bound on the values of all others: old bounds hold while
     more is supposed."""
 
@@ -44,7 +44,7 @@ class Offered:
     arms: Arms
     mean: Array  # (n,) bounds on μ̃ from above; infinite where nothing is known yet
     variance: Array  # (n,) on σ̃², of this belief and of all that suppose more
-    front: Front | None = None
+    front: FrontRows | None = None
 
     @classmethod
     def at(cls, belief: Frozen, arms: Arms) -> "Offered":
@@ -91,12 +91,12 @@ class Offered:
                 return arm
         return self._best_of(everyone, acquisition, barred)[0]
 
-    def _foremost(self, acquisition: Upper) -> Front:
+    def _foremost(self, acquisition: Upper) -> FrontRows:
         """The front by the bounds of now."""
         bound, _ = acquisition(self.mean, np.sqrt(self.variance))
         positions = _largest(bound, np.arange(len(bound)), MANY // 2)
         bound[positions] = -np.inf
-        return Front(acquisition.beta, positions, float(bound.max()))
+        return FrontRows(acquisition.beta, positions, float(bound.max()))
 
     def _best_of(
         self, among: Indices, acquisition: Upper, barred: Mask | None

@@ -355,7 +355,7 @@ class ArmsOnDevice:
     def at(self, belief: Frozen, p: int = 0) -> tuple["ArmsOnDevice", Array, Array]:
         """With z at a belief, of which the first p coordinates may be kept; μ̃ and σ̃²: O(nm²)."""
         xp = self.device.xp
-        C = Lower(self.device, belief.factor.folded.C.upper.T)
+        C = TriangleThere(self.device, belief.factor.folded.C.upper.T)
         w = self.device.sent(belief.w)
 
         def scored(chunk: slice, blocks: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -422,7 +422,7 @@ class ArmsOnDevice:
         W = device.sent(belief.W[p:])
         ahead, corner = belief.L.last_rows(p)
         L = device.sent(ahead)
-        triangle = Lower(device, corner)
+        triangle = TriangleThere(device, corner)
 
         def embedded(i: int) -> tuple[Any, ...]:
             kept = self.Z[i] if p else ()
@@ -453,7 +453,7 @@ def _squares(xp: Any, B: Any) -> Any:
     return xp.sum(B * B, axis=0)
 
 
-class Lower:
+class TriangleThere:
     """A lower triangular matrix (m, m) on a device.
 
     Systems are solved by products of matrices, which every namespace has and devices do best.

@@ -106,7 +106,7 @@ class Barred(NamedTuple):
 # What a shard is asked
 
 
-class Best(NamedTuple):
+class Foremost(NamedTuple):
     """Which of your arms may be the best of all?"""
 
     acquisition: Acquisition
@@ -148,7 +148,7 @@ class Scored(NamedTuple):
         return lazy.moments()
 
 
-Question = Best | Kept | Scored
+Question = Foremost | Kept | Scored
 
 
 class Lost(NamedTuple):
@@ -320,7 +320,7 @@ class ShardedScores:
         for i, (start, stop) in enumerate(self._ranges):
             shut = None if barred is None else barred[start:stop]
             if shut is None or not shut.all():
-                questions[i] = Best(acquisition, None if shut is None else Barred.of(shut))
+                questions[i] = Foremost(acquisition, None if shut is None else Barred.of(shut))
         answers = self._ask(questions)
         numbers, values, tolerance, rows = map(np.concatenate, zip(*answers, strict=True))
         best = best_of(values, tolerance)
