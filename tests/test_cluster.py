@@ -384,7 +384,7 @@ def test_what_a_shard_cannot_take_is_said_and_leaves_nothing_running(ray):
 
 def test_a_shard_that_hangs_is_ended_and_made_again(ray):
     X = table(300, 2, 0)
-    with Sharded(X, 2, timeout=3.0) as arms:
+    with Sharded(X, 2, timeout=10.0) as arms:
         policies = [ma.BKB(each, RBF(0.3), seed=1) for each in (X, arms)]
         steps(policies, X, 2, 0)
         pid = ray.get(arms._crew._actors[1].process.remote())
