@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.errors import ManyArmsError, ParameterError
+from manyarms.typing import Array
 
 LARGEST = 1e100
 """Values, rewards and their noise in size, at most: squares and sums of so many then fit float64,
@@ -87,3 +88,16 @@ def items_of(values: Any) -> list[Any] | None:
 def probability(name: str, value: float) -> float:
     """A number strictly between 0 and 1."""
     return real(value, name, "strictly between 0 and 1", above=0, below=1)
+
+
+def are_geometric(levels: Array) -> bool:
+    """Whether logarithms space numbers more evenly than they are spaced themselves."""
+    if len(levels) < 3 or levels.min() <= 0:
+        return False
+    return _unevenness(np.log(levels)) < _unevenness(levels)
+
+
+def _unevenness(levels: Array) -> float:
+    """Standard deviation over mean of the steps from one level to the next."""
+    steps = np.diff(np.sort(levels))
+    return float(np.std(steps) / np.mean(steps))

@@ -219,13 +219,14 @@ def _member(campaign: Campaign, arm: int) -> int:
 def importance(campaign: Campaign) -> dict[str, float]:
     """One over the lengthscale of every column the kernel learns one for, largest first."""
     fitted = campaign.model.fitted
-    if fitted is None or not len(fitted.theta):
+    n = campaign.model.settings.shape.n_lengthscales
+    if fitted is None or not n:
         raise StateError(
             "no lengthscales were learned: tell more results, and leave `kernel` to be learned"
         )
     features = campaign.ledger.candidates.features
     columns = [feature.name for feature in features if feature.kind != "bits"]
-    pairs = zip(columns, np.exp(-fitted.theta).tolist(), strict=True)
+    pairs = zip(columns, np.exp(-fitted.theta[:n]).tolist(), strict=True)
     return dict(sorted(pairs, key=lambda pair: -pair[1]))
 
 

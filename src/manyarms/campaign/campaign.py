@@ -9,7 +9,7 @@ from manyarms.arms.array import Checked
 from manyarms.campaign.candidates import CandidateTable, Points
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model, Size, is_size_due
-from manyarms.campaign.proposers import START, BoxProposer, Learner, PoolProposer, Proposer
+from manyarms.campaign.proposers import BoxProposer, Learner, PoolProposer, Proposer
 from manyarms.campaign.settings import as_most, as_pool, as_settings, as_sign
 from manyarms.campaign.trials import (
     FORECAST_WIDTH,
@@ -91,7 +91,7 @@ class Campaign:
         """What the model predicts of the next result of a candidate; None while candidates are
         drawn at random."""
         model = self.model
-        if model.settings.learns and model.n_results < START:
+        if model.settings.learns and model.n_results < self.proposer.start:
             return None
         mean, std = model.predict(self.ledger.candidates.arm_of[[position]])
         of_result = model.in_values(mean, np.hypot(std, model.noise), FORECAST_WIDTH)

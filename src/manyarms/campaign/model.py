@@ -77,6 +77,7 @@ class Settings:
     seed: int
     schedule: Schedule = TABLE
     bounds: tuple[float, float] = (-np.inf, np.inf)  # of true values, in the user's units
+    fresh: int = 0  # one in so many suggestions is of an arm never tried; 0: none need be
 
 
 @dataclass(frozen=True)
@@ -331,7 +332,9 @@ class Model:
             evidence = evidence.some(self._spread(distinct, weight))
         sd = self.settings.noise
         known_noise = None if sd is None else float(warp.noise(sd)) ** 2
-        start = self.fitted.start if self.fitted else None
+        start = None
+        if self.fitted and len(self.fitted.theta) == len(self.settings.shape.bounds):
+            start = self.fitted.start  # a study may hold fits of another family of kernels
         least = self.settings.schedule.least_noise
         found = fit(
             self.settings.shape,

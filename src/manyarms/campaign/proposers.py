@@ -24,8 +24,11 @@ from manyarms.search.work import OneThread
 from manyarms.sketch.confidence import Constant
 from manyarms.typing import Array, Indices, Mask
 
-START = 8
-"""Candidates drawn at random before the model chooses: a kernel fitted to fewer is a guess."""
+START = 4
+"""Results of candidates drawn at random before the model of a table chooses. More of them cost more
+than they teach (docs/optimizer.md)."""
+BOX_START = 8
+"""The same of a box, whose model has no table to look at."""
 STALLED = 60
 """Results asked for without one that is better by more than the noise, after which a model of a
 box has stalled."""
@@ -45,6 +48,7 @@ class PoolProposer:
     """Among the candidates of a table."""
 
     is_elsewhere = False  # whether another model than the one that answers chooses now
+    start: ClassVar[int] = START  # results before a model that learns chooses
     lesson: ClassVar[Lesson] = NOTHING  # what that model decided at the last step
     doubt: ClassVar[str | None] = None  # why no theorem covers what is said of all candidates
 
@@ -57,7 +61,7 @@ class PoolProposer:
         is_open = ledger.is_open
         if not is_open.any():
             return None
-        if model.settings.learns and model.n_results < START:
+        if model.settings.learns and model.n_results < self.start:
             fresh = ledger.order[(is_open & (ledger.tries == 0))[ledger.order]]
             if len(fresh):
                 return ledger, int(fresh[0])
@@ -66,11 +70,15 @@ class PoolProposer:
         idle[waiting] = False  # a result is coming anyway
         is_open = idle if idle.any() else is_open
         arm_of = ledger.candidates.arm_of
+        if _is_fresh_due(ledger, model):
+            fresh = is_open & ~np.isin(arm_of, arm_of[ledger.tries > 0])
+            is_open = fresh if fresh.any() else is_open
         closed = ~is_open
         if len(model.arms) < len(is_open):  # an arm is open while one of its candidates is
             closed = np.ones(len(model.arms), dtype=bool)
             closed[arm_of[is_open]] = False
-        arm = int(model.policy.choose(pending=arm_of[waiting], exclude=closed)[0])
+        policy = avoiding(ledger, model) if model.settings.learns else model.policy
+        arm = int(policy.choose(pending=arm_of[waiting], exclude=closed)[0])
         # Candidates of one arm have equal features: the one tried least.
         members = ledger.candidates.members(arm)
         members = members[is_open[members]]
@@ -123,6 +131,32 @@ class PoolProposer:
             return policy.highest(exclude=gone, beta=width * float(np.sqrt(model.regularization)))
         mean, std = policy.predict()
         return int(np.argmax(np.where(gone, -np.inf, mean + width * std)))
+
+
+def _is_fresh_due(ledger: Ledger, model: Model) -> bool:
+    """Whether the next suggestion should be of an arm never tried.
+
+    Most evaluations of a small radius are of candidates known to be good, which costs little; these
+    ones look for better ones.
+    """
+    every = model.settings.fresh
+    return bool(every) and (ledger.n_trials + len(ledger.pending)) % every == 0
+
+
+def avoiding(ledger: Ledger, model: Model) -> Any:
+    """The policy as if failed candidates had given the worst reward there is.
+
+    Nothing else is known where trials fail, so that uncertainty would lead there again and again.
+    """
+    failed = np.flatnonzero(ledger.outcomes.failed)
+    if not len(failed) or not model.n_results:
+        return model.policy
+    policy = copy(model.policy)
+    arms = np.unique(ledger.candidates.arm_of[failed])
+    _, values, _ = ledger.results()
+    worst = np.full(len(arms), model.warp.reward(values).min())
+    policy.observe(model.arms[arms] if model.settings.schedule.by_value else arms, worst)
+    return policy
 
 
 def largest(means: Array, k: int, gone: Mask) -> Indices:
@@ -185,6 +219,7 @@ class Search:
 class BoxProposer:
     """Anywhere in a box."""
 
+    start: ClassVar[int] = BOX_START
     box: Box
     gains: Gains = NONE
     search: Search | None = None
@@ -296,10 +331,10 @@ class BoxProposer:
         shut = as_barred(X[outcomes.failed | (ledger.tries >= ledger.most)])
         pending = X[ledger.waiting]
         waiting = as_barred(pending)
-        if model.settings.learns and model.n_results < START:
+        if model.settings.learns and model.n_results < self.start:
             drawn = self._some(rng)
         else:
-            policy = self._avoiding(ledger, model)
+            policy = avoiding(ledger, model)
             if self.box.levels is not None and isinstance(policy, DomainBKB):
                 return self._next_combination(policy, pending, shut, waiting)
             drawn = policy.choose(pending=pending)
@@ -331,17 +366,6 @@ class BoxProposer:
         """All rows, in a random order, of a box that has few; else some drawn from it."""
         grid = self.box.grid(GRID)
         return self.box.sample(OTHERS, rng) if grid is None else rng.permutation(grid)
-
-    def _avoiding(self, ledger: Ledger, model: Model) -> Any:
-        """The policy as if failed points had given the worst reward there is."""
-        failed = ledger.outcomes.failed
-        if not failed.any() or not model.n_results:
-            return model.policy
-        policy = copy(model.policy)
-        rows = ledger.candidates.X[failed]
-        _, values, _ = ledger.results()
-        policy.observe(rows, np.full(len(rows), model.warp.reward(values).min()))
-        return policy
 
 
 Proposer = PoolProposer | BoxProposer

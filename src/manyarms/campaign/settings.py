@@ -20,11 +20,13 @@ from manyarms.numbers import LARGEST, LARGEST_SEED, real, whole
 from manyarms.policies.bkb import BKB
 from manyarms.pool.pool import Pool
 from manyarms.pool.reading import is_parquet
-from manyarms.sketch.confidence import Constant, Growing
+from manyarms.sketch.confidence import Constant
 from manyarms.typing import Array
 
-RADIUS = Growing(1.3, most=3.0)
-"""Of a table: chosen by benchmark, see docs/optimizer.md."""
+RADIUS = Constant(2.0)
+"""Of a table, together with FRESH: chosen by benchmark, see docs/optimizer.md."""
+FRESH = 3
+"""One in so many suggestions is of a candidate never tried, where the radius is not given."""
 BOX_RADIUS = Constant(2.0)
 """Of a box: see docs/optimizer.md."""
 MAXIMISER = MultiStart(raw=256, starts=2, steps=15)
@@ -110,6 +112,7 @@ def as_settings(
             below=LARGEST,
         )
     is_box = isinstance(space, Box)
+    fresh = FRESH if confidence is None and not is_box else 0
     if confidence is None:
         confidence = BOX_RADIUS if is_box else RADIUS
     if policy is None:
@@ -131,7 +134,18 @@ def as_settings(
     schedule = BOX if is_box else TABLE
     number = as_seed(seed)
     limits = as_bounds(bounds)
-    return Settings(shape, noise, learns, confidence, made, options, number, schedule, limits)
+    return Settings(
+        shape,
+        noise,
+        learns,
+        confidence,
+        made,
+        options,
+        number,
+        schedule,
+        limits,
+        fresh if learns else 0,
+    )
 
 
 def _check_options(policy: Any, options: dict[str, Any]) -> None:
@@ -181,6 +195,7 @@ def _shape(kernel: Any, pool: Pool | Box) -> tuple[Shape, bool]:
     for feature in pool.features:
         widths[feature.kind] += feature.stop - feature.start
     numeric, codes, bits = widths.values()
+    own = isinstance(pool, Pool)  # no point of a box is tried twice, and most of f is smooth there
     packed = tuple(feature.n_bits for feature in pool.features if feature.kind == "bits")
 
     def given(kernel: Kernel) -> Shape:
@@ -189,8 +204,8 @@ def _shape(kernel: Any, pool: Pool | Box) -> tuple[Shape, bool]:
         return Fixed(Unpacked(kernel, packed) if packed else kernel)
 
     named: dict[str, Shape] = {
-        "matern": Mixed(numeric, codes, bits),
-        "rbf": Mixed(numeric, codes, bits, rbf=True),
+        "matern": Mixed(numeric, codes, bits, own=own),
+        "rbf": Mixed(numeric, codes, bits, rbf=True, own=own),
         "tanimoto": given(Tanimoto()),
         "linear": given(Linear(1.0)),
     }

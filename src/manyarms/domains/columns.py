@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.errors import ArmsError, ParameterError
-from manyarms.numbers import is_whole, real
+from manyarms.numbers import are_geometric, is_whole, real
 from manyarms.typing import Array
 
 CODE_TOLERANCE = 1e-9
@@ -192,7 +192,7 @@ class NumericLevels:
             int(level) if is_whole(level) else number
             for level, number in zip(levels, checked, strict=True)
         ]
-        return cls(name, tuple(plain), log=_is_geometric(checked))
+        return cls(name, tuple(plain), log=are_geometric(np.array(checked)))
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) < max(2, len(self.levels)):
@@ -268,15 +268,3 @@ class NumericLevels:
 
 Side = Range | NumericLevels | Choice
 """A column of a box."""
-
-
-def _is_geometric(levels: Sequence[float]) -> bool:
-    """Whether logarithms space the levels more evenly than the levels themselves."""
-    if len(levels) < 3 or min(levels) <= 0:
-        return False
-
-    def unevenness(values: Array) -> float:
-        steps = np.diff(np.sort(values))
-        return float(np.std(steps) / np.mean(steps))
-
-    return unevenness(np.log(levels)) < unevenness(np.array(levels))

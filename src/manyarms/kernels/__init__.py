@@ -13,6 +13,7 @@ from manyarms.kernels.discrete import Hamming, MinMax, Tanimoto, pack, unpack
 from manyarms.kernels.graphs import Graph, WeisfeilerLehman
 from manyarms.kernels.linear import Linear, Polynomial
 from manyarms.kernels.objects import ObjectKernel, OnObjects
+from manyarms.kernels.own import Own
 from manyarms.kernels.sets import Jaccard
 from manyarms.kernels.stationary import RBF, Matern
 from manyarms.kernels.strings import Mismatch, Spectrum
@@ -32,6 +33,7 @@ __all__ = [
     "ObjectKernel",
     "On",
     "OnObjects",
+    "Own",
     "Pairwise",
     "Polynomial",
     "Product",

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from manyarms.errors import Advice, ArmsError, ParameterError
-from manyarms.numbers import items_of
+from manyarms.numbers import are_geometric, items_of
 from manyarms.pool.bits import Bits
 from manyarms.pool.columns import TYPES, Aside, Coded, Column, Numeric, Ordered
 from manyarms.pool.reading import Declared
@@ -21,10 +21,11 @@ from manyarms.pool.values import (
     like,
     plain_type,
 )
+from manyarms.typing import Array
 
-SPREAD = 100
-"""Positive numbers are taken as logarithms where the 95th percentile is at least this many times
-the 5th. Of numbers that are spread evenly it is 19 times, however many there are."""
+QUANTILES = 64
+"""Different numbers of a column up to which each is a level; of more, so many quantiles say how
+they are spread."""
 DATE = r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$"
 
 
@@ -158,17 +159,25 @@ def _by_values(known: pl.Series, values: pl.Series, name: str, label: Label) -> 
             "integer" if dtype.is_integer() else "continuous",
             _known_label(values, label),
         )
-        if column.low > 0:
-            low = known.quantile(0.05, "lower")
-            high = known.quantile(0.95, "higher")
-            if low and high and high >= SPREAD * low:
-                return Numeric(name, "log", column.low, column.high)
+        if column.low > 0 and are_geometric(_typical(known)):
+            return Numeric(name, "log", column.low, column.high)
         return column
     if dtype == pl.Boolean:
         return Coded.fit(values, name, "boolean", label)
     if isinstance(dtype, pl.List | pl.Array):
         return Bits.fit(known, name, _known_label(values, label))
     return _of_strings(known.cast(pl.String), values, name, label)
+
+
+def _typical(known: pl.Series) -> Array:
+    """The different numbers of a column; quantiles of it where there are many."""
+    numbers = known.cast(pl.Float64)
+    levels = numbers.unique().to_numpy()
+    if len(levels) <= QUANTILES:
+        return levels
+    # The outermost ones say little: a single number may be far from all others.
+    shares = (np.arange(QUANTILES) + 0.5) / QUANTILES
+    return np.unique(np.quantile(numbers.to_numpy(), shares))
 
 
 def _of_strings(known: pl.Series, values: pl.Series, name: str, label: Label) -> Column:

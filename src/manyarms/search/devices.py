@@ -30,6 +30,7 @@ from manyarms.kernels import (
     Linear,
     Matern,
     On,
+    Own,
     Polynomial,
     Product,
     Scaled,
@@ -281,6 +282,18 @@ def _on(kernel: On) -> Formula:
     return lambda xp, X, Y: of(xp, X[:, columns], Y[:, columns])
 
 
+def _own(kernel: Own) -> Formula:
+    of = on_device(kernel.kernel)
+
+    def with_own(xp: Any, X: Any, Y: Any) -> Any:
+        equal = X[:, 0][:, None] == Y[:, 0]
+        for c in range(1, X.shape[1]):
+            equal = equal & (X[:, c][:, None] == Y[:, c])
+        return of(xp, X, Y) + kernel.variance * xp.astype(equal, X.dtype)
+
+    return with_own
+
+
 def _scaled(kernel: Scaled) -> Formula:
     of = on_device(kernel.kernel)
     return lambda xp, X, Y: kernel.constant * of(xp, X, Y)
@@ -303,6 +316,7 @@ FORMULAS: dict[type[Kernel], Callable[[Any], Formula]] = {
     Linear: _linear,
     Matern: _matern,
     On: _on,
+    Own: _own,
     Polynomial: _polynomial,
     Product: _product,
     RBF: _rbf,
