@@ -29,8 +29,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 
 import numpy as np
-from peers import encode
 from scipy.stats import qmc
+from spaces import encode
 from tables import load
 
 import manyarms as ma
