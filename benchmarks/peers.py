@@ -90,6 +90,7 @@ PACKAGES = {
     "optuna-gp": ("optuna", "torch"),
     "smac": ("smac", "ConfigSpace"),
     "botorch": ("botorch", "gpytorch", "torch"),
+    "botorch-own": ("botorch", "gpytorch", "torch"),
 }
 """The peers that are not manyarms, and the packages whose versions are recorded."""
 COLUMNS_ONLY = ("tpe", "tpe-univariate", "optuna-gp", "smac")
@@ -105,8 +106,9 @@ def started(table: Table, peer: str, budget: int, seed: int) -> Peer:
     """A peer at the beginning of a run; its package is imported here."""
     if peer == "random":
         return Random(table, budget, seed)
-    if peer == "botorch":
-        return import_module("botorch_peer").BoTorch(table, budget, seed)
+    if peer in ("botorch", "botorch-own"):
+        own = peer == "botorch-own"
+        return import_module("botorch_peer").BoTorch(table, budget, seed, own)
     if peer == "smac":
         return import_module("smac_peer").Smac(table, budget, seed)
     if peer in PACKAGES:
