@@ -1,6 +1,7 @@
 """SMAC3 over a table: its facade for hyperparameters, a random forest with log expected improvement."""
 
 import logging
+import os
 import tempfile
 from collections import defaultdict
 from pathlib import Path
@@ -34,10 +35,9 @@ class Smac:
         self._space = Space(parameters(table))
         space = ConfigurationSpace(seed=seed)
         space.add([hyperparameter(p) for p in self._space.parameters])
-        self._folder = tempfile.TemporaryDirectory()
-        scenario = Scenario(
-            space, n_trials=budget, seed=seed, output_directory=Path(self._folder.name)
-        )
+        # SMAC writes its settings somewhere; the next run of this process overwrites them.
+        folder = Path(tempfile.gettempdir()) / f"manyarms-smac-{os.getpid()}"
+        scenario = Scenario(space, n_trials=budget, seed=seed, output_directory=folder)
         self._smac = HyperparameterOptimizationFacade(
             scenario, _never_called, logging_level=logging.ERROR, overwrite=True
         )

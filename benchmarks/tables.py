@@ -153,7 +153,7 @@ def describe(table: Table) -> str:
         np.nanvar(several, axis=1, ddof=1) if len(several) else np.full(len(means), table.noise**2)
     )
     top = (
-        variances[np.argsort(-means[finite > 1])[: len(variances) // 100]]
+        variances[np.argsort(-means[finite > 1])[: -(-len(variances) // 100)]]
         if len(several)
         else variances
     )
