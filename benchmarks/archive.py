@@ -17,13 +17,14 @@ def read(path: Path) -> list[dict]:
         runs = [json.loads(file.read_text()) for file in path.glob("*.json")]
     else:
         runs = json.loads(gzip.decompress(path.read_bytes()))
-    return sorted(({key: run[key] for key in KEYS} for run in runs), key=_name)
+    kept = [{key: run[key] for key in KEYS} for run in runs]
+    return sorted((run | {"seconds": round(run["seconds"], 3)} for run in kept), key=_name)
 
 
 def write(runs: list[dict], path: Path) -> None:
     """The same runs give the same bytes."""
-    kept = [run | {"seconds": round(run["seconds"], 3)} for run in sorted(runs, key=_name)]
-    path.write_bytes(gzip.compress(json.dumps(kept, separators=(",", ":")).encode(), mtime=0))
+    text = json.dumps(sorted(runs, key=_name), separators=(",", ":"))
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 def merged(runs: list[dict], more: list[dict]) -> list[dict]:
