@@ -110,8 +110,8 @@ TEXT = """\
 {n} runs on {tables} tables of real measurements. Each evaluation is one of the measured replicates at random. A cell has the mean regret over all
 evaluations, that of the best candidate found and that of the one recommended at the end: 0 is the best of the table, 1 a median one. Every
 tool gets the columns as they come. manyarms is `Optimizer` with nothing set, manyarms-0.1 the same of version 0.1. tpe is Optuna's sampler at its
-defaults, tpe-univariate the one of before Optuna 5, optuna-gp its Gaussian process. botorch is an exact Gaussian process with log expected
-improvement over the whole table. random draws candidates uniformly. Seconds are the processor's."""
+defaults, tpe-univariate the one of before Optuna 5, optuna-gp its Gaussian process. smac is SMAC3's facade for hyperparameters. botorch is an exact
+Gaussian process with log expected improvement over the whole table. random draws candidates uniformly. Seconds are the processor's."""
 
 
 def page(sections: Mapping[str, Sequence[dict]], said: Sequence[str], text: str) -> str:

@@ -209,8 +209,8 @@ def line(table: Table, kept: dict) -> str:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    tables = [*DEVELOPMENT, *HELD_OUT]
-    parser.add_argument("--table", nargs="+", choices=tables, default=list(DEVELOPMENT))
+    every = [*DEVELOPMENT, *HELD_OUT]
+    parser.add_argument("--table", nargs="+", choices=[*every, "all"], default=list(DEVELOPMENT))
     parser.add_argument("--peer", nargs="+", default=["random", "tpe"])
     parser.add_argument("--budget", type=int, default=200)
     parser.add_argument("--batch", type=int, default=1)
@@ -234,7 +234,7 @@ def main():
     print("regrets: 0 is the best candidate, 1 a median one")
     heading = f"{'table':<20}{'peer':<20}seed   seconds    mean    best  recommended"
     print(f"{heading}  failed")
-    for name in options.table:
+    for name in every if "all" in options.table else options.table:
         table = load(name)
         for peer in options.peer:
             if not applies(table, peer):
