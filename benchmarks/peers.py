@@ -118,29 +118,13 @@ def started(table: Table, peer: str, budget: int, seed: int) -> Peer:
     return ours.ManyArms(table, seed, ours.VARIANTS[peer])
 
 
-def play(table: Table, peer: str, budget: int, seed: int) -> Trace:
-    """One evaluation at a time."""
-    noise = np.random.default_rng([seed, 2])
-    clock = Clock(time.process_time)
-    trace = Trace([], [], [], 0.0)
-    with clock:
-        tool = started(table, peer, budget, seed)
-    for number in range(1, budget + 1):
-        with clock:
-            row = tool.ask()
-        value = table.draw(row, noise)
-        with clock:
-            tool.tell(row, value)
-        trace.chosen.append(row)
-        trace.rewards.append(value)
-        if number % EVERY == 0:
-            trace.recommended.append(tool.recommend())
-    return trace._replace(seconds=clock.seconds)
+def play(table: Table, peer: str, budget: int, seed: int, batch: int = 1) -> Trace:
+    """So many evaluations under way at any time.
 
-
-def play_batch(table: Table, peer: str, budget: int, seed: int, batch: int) -> Trace:
-    """So many evaluations under way at any time; they end in random order, and some results never come."""
+    Where there are several, they end in random order and some results never come.
+    """
     noise = np.random.default_rng([seed, 2])
+    events = np.random.default_rng([seed, 3])
     clock = Clock(time.process_time)
     trace = Trace([], [], [], 0.0)
     with clock:
@@ -150,9 +134,9 @@ def play_batch(table: Table, peer: str, budget: int, seed: int, batch: int) -> T
         with clock:
             while len(waiting) < min(batch, budget - number + 1):
                 waiting.append(tool.ask())
-        row = waiting.pop(int(noise.integers(len(waiting))))
-        value = None if noise.random() < LOST else table.draw(row, noise)
-        is_lost = value is None and not table.failing[row]
+        row = waiting.pop(events.integers(len(waiting)))
+        is_lost = batch > 1 and events.random() < LOST
+        value = None if is_lost else table.draw(row, noise)
         with clock:
             if is_lost:
                 tool.lose(row)
@@ -175,10 +159,7 @@ def versions(peer: str) -> dict[str, str]:
 
 def record(table: Table, peer: str, budget: int, seed: int, batch: int = 1) -> dict:
     """What is kept of one run."""
-    if batch > 1:
-        trace = play_batch(table, peer, budget, seed, batch)
-    else:
-        trace = play(table, peer, budget, seed)
+    trace = play(table, peer, budget, seed, batch)
     return {
         "table": table.name,
         "peer": peer,
