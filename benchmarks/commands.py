@@ -4,8 +4,9 @@
 
 A study has so many results of candidates with six columns of numbers, each asked for and told in a call of its own: up to
 1,000 results of what the study suggests, more of 500 candidates at random and else of the 200 best, as late in a run. Its
-model has learned from all of them. Every command runs in a new process, with one thread for linear algebra; the figures are
-medians of user and system time, in units of `python -c "import numpy, scipy.linalg"` on the same machine.
+model has learned from all of them. Every command runs in a new process, with one thread for linear algebra and modules that
+are compiled, as those of an installed package are; the figures are medians of user and system time, in units of
+`python -c "import numpy, scipy.linalg"`, which is run before and after.
 """
 
 import argparse
@@ -29,23 +30,30 @@ ASKED = 1000
 def seconds(arguments: Sequence[str], repeats: int) -> float:
     """CPU of a process of Python, user and system, in the median."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     took = []
-    for _ in range(repeats):
+    for _ in range(repeats + 1):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(  # noqa: S603
             [sys.executable, *arguments], env=environment, check=True, stdout=subprocess.DEVNULL
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         took.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
-    return median(took)
+    return median(took[1:])  # the first one may have compiled modules
+
+
+def show(what: str, command: Sequence[str], repeats: int) -> None:
+    """Print what a command costs."""
+    before = seconds(PLAIN, repeats)
+    took = seconds([*PROGRAM, *command], repeats)
+    unit = (before + seconds(PLAIN, repeats)) / 2
+    print(f"{what}: {took / unit:.2f} ({took:.2f} s, the unit {unit:.3f} s)", flush=True)
 
 
 def main(sizes: Sequence[int], candidates: int, repeats: int) -> None:
     """Print the table."""
-    unit = seconds(PLAIN, 2 * repeats)
-    print(f"importing NumPy and SciPy: {unit:.3f} s of the processor")
     for option in ("--version", "--help"):
-        print(f"{option}: {seconds([*PROGRAM, option], repeats) / unit:.2f}", flush=True)
+        show(option, [option], repeats)
     with tempfile.TemporaryDirectory() as directory:
         for size in sizes:
             path = str(Path(directory) / f"{size}.db")
@@ -58,8 +66,7 @@ def main(sizes: Sequence[int], candidates: int, repeats: int) -> None:
                 "report": ("report", path, "-o", f"{path}.html"),
             }
             for name, command in commands.items():
-                took = seconds([*PROGRAM, *command], repeats)
-                print(f"{size:,} results, {name}: {took / unit:.2f} ({took:.2f} s)", flush=True)
+                show(f"{size:,} results, {name}", command, repeats)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What can be said of the recommended candidate now, and whether that is good enough to stop."""
 
 from dataclasses import dataclass
-from math import lgamma, log, pi, sin, sqrt, tan
+from math import exp, lgamma, log, sin, sqrt, tan
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ WINDOW = 100
 TERMS = 4000
 """Of the series of `student`: x ≤ 0.985 for tails of 0.1 and up to `WINDOW` degrees of freedom, and
 0.985⁴⁰⁰⁰ is 6e-27."""
+ROUNDING = 1e-14
+"""A step of `student` that is so small is one of rounding."""
 LARGEST = 1e6
 """Largest score that counts: a bound made of it says nothing, and is still finite."""
 
@@ -83,14 +85,16 @@ def student(n: int, tail: float) -> float:
     """
     k = np.arange(TERMS)
     coefficients = np.concatenate([[1.0], np.cumprod((k[1:] - 0.5) / k[1:])]) / (n + 2 * k)
-    log_total = lgamma(0.5) + lgamma(n / 2) - lgamma((n + 1) / 2)
-    low, high = 0.0, pi / 2
-    # By halves until two numbers are neighbours: 60 sums of so many terms take a millisecond.
-    while low < (middle := (low + high) / 2) < high:
-        x = sin(middle) ** 2
-        log_tail = n / 2 * log(x) + log(coefficients @ x**k) - log_total
-        low, high = (middle, high) if log_tail < log(tail) else (low, middle)
-    return sqrt(n) / tan(high)
+    total = exp(lgamma(0.5) + lgamma(n / 2) - lgamma((n + 1) / 2))
+    # Newton's steps on log P, which is concave in φ, from the left, where they stay: sin u ≤ u.
+    angle = (n * total * tail) ** (1 / n)
+    while True:
+        x = sin(angle) ** 2
+        integral = x ** (n / 2) * float(coefficients @ x**k)
+        step = log(total * tail / integral) * integral / sin(angle) ** (n - 1)
+        if step <= ROUNDING * angle:
+            return sqrt(n) / tan(angle)
+        angle += step
 
 
 @dataclass(frozen=True)
