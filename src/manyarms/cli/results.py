@@ -199,7 +199,7 @@ def tell(
         known.tell(
             [id], [as_value(what[1], decimal, f"{id!r}")], noise=as_noise(noise, decimal, f"{id!r}")
         )
-        total = len(known.history)
+        total = known.n_results
         answer({"told": 1, "results": total}, as_json, told(1, 0, total))
 
 
@@ -228,7 +228,7 @@ def tell_files(study: Study, files: list[Told], again: bool, as_json: bool) -> N
         # In one call: all rows are told, or none.
         study.tell([row.id for row in new], [row.value for row in new], noise=noise, token=token)
     n_failed = sum(row.value is FAILED for row in new)
-    total = len(study.history)
+    total = study.n_results
     data = {
         "told": len(new),
         "failed": n_failed,
