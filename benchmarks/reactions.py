@@ -1,0 +1,251 @@
+"""Reaction tables as a chemist meets them: batches of five through files, beside random choice and BayBE.
+
+    python benchmarks/reactions.py --baybe PYTHON [--output bench-output/reactions] [--seeds 10]
+    python benchmarks/reactions.py --repeats [--noise 0.05]
+
+manyarms runs as its command line does, `init`, then `suggest -n 5 -o next.csv`, the file filled in, `tell next.csv`, a study in a
+file; the commands are called inside one process, which saves only their start. Random choice draws without replacement. BayBE
+(one-hot columns, all else its default) runs in the Python given, in a process of its own. What counts is the best yield measured
+in the first 25, 50 and 100 trials, in the table's own numbers.
+
+A JSON for each table, system and seed; those already there are not run again, except ours after --again. The second form asks how
+often a recipe may be repeated where the table is small and values are noisy: which limit gives the best recommended recipe.
+"""
+
+import argparse
+import csv
+import io
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import redirect_stdout
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from summary import markdown
+from tables import VALUES, Table, load
+
+import manyarms as ma
+from manyarms.cli.commands import program
+
+TABLES = ("suzuki", "buchwald", "arylation", "reizman")
+SMALL = ("reizman", "aniline")
+BATCH, BUDGET = 5, 100
+LOOKS = (25, 50, 100)
+DRAWS = 10_000
+"""Of random choice, for the median that every seed is held against; ten of them are listed."""
+LIMITS = ("never", "1", "2", "3", "allow")
+"""Of trials of one recipe; "1" is "never"."""
+
+
+def recipes(name: str) -> Table:
+    """A table by name, in which every recipe stands once, with the mean of its yields."""
+    table = load(name)
+    names = table.frame.columns
+    merged = (
+        table.frame.with_columns(pl.Series(VALUES, table.means))
+        .group_by(names, maintain_order=True)
+        .mean()
+    )
+    return Table(name, merged.select(names), merged[VALUES].to_numpy()[:, None], table.columns)
+
+
+def commanded(*arguments: object) -> dict:
+    """The answer of a command as JSON; an error ends the benchmark."""
+    out = io.StringIO()
+    with redirect_stdout(out):
+        code = program([*map(str, arguments), "--json"])
+    if code:
+        raise RuntimeError(f"manyarms {' '.join(map(str, arguments))} ended with {code}")
+    return json.loads(out.getvalue())
+
+
+def written(table: Table, path: Path, **more) -> None:
+    """The table as a file, a recipe a row."""
+    table.frame.with_columns(**more).write_csv(path)
+
+
+def by_files(table: Table, seed: int, budget: int, draw, *, repeats: str | None = None):
+    """A campaign: rows chosen in order, and the row recommended after each batch."""
+    chosen: list[int] = []
+    recommended: list[int] = []
+    with tempfile.TemporaryDirectory() as folder:
+        study, pool, file = (Path(folder) / name for name in ("lab.db", "pool.csv", "next.csv"))
+        written(table, pool)
+        limit = [] if repeats is None else ["--repeats", repeats]
+        commanded("init", study, "--pool", pool, "--maximize", "--seed", seed, *limit)
+        while len(chosen) < budget:
+            commanded("suggest", study, "-n", BATCH, "-o", file, "--force")
+            with file.open(newline="") as lines:
+                rows = list(csv.DictReader(lines))
+            if not rows:
+                break
+            ids = [int(row["id"]) for row in rows]
+            for row, i in zip(rows, ids, strict=True):
+                row["value"] = repr(draw(i))
+            with file.open("w", newline="") as lines:
+                writer = csv.DictWriter(lines, rows[0].keys())
+                writer.writeheader()
+                writer.writerows(rows)
+            commanded("tell", study, file)
+            chosen += ids
+            if repeats is not None:
+                recommended.append(commanded("status", study)["best"]["recommended"]["id"])
+    return chosen, recommended
+
+
+def ours(table: Table, seed: int, budget: int) -> dict:
+    """manyarms as it comes."""
+    start = time.process_time()
+    chosen, _ = by_files(table, seed, budget, lambda i: float(table.means[i]))
+    seconds = time.process_time() - start
+    return {"chosen": chosen, "seconds": seconds, "version": ma.__version__}
+
+
+def at_random(table: Table, seed: int, budget: int) -> dict:
+    """Any recipe, none twice."""
+    order = np.random.default_rng([seed, 1]).permutation(len(table))
+    return {"chosen": order[:budget].tolist(), "seconds": 0.0, "version": np.__version__}
+
+
+def baybe(python: str, table: Table, seed: int, budget: int) -> dict:
+    """BayBE in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "table.csv"
+        written(table, path, **{"yield": table.means})
+        child = Path(__file__).with_name("reactions_baybe.py")
+        command = [python, str(child), str(path), str(seed), str(BATCH), str(budget)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def best_at(table: Table, chosen: list[int]) -> list[float]:
+    """Best yield in the first trials; a table that ends before has no more to give."""
+    best = np.maximum.accumulate(table.means[chosen])
+    return [float(best[min(n, len(best)) - 1]) for n in LOOKS]
+
+
+def random_median(table: Table) -> list[float]:
+    """The median of `best_at` over DRAWS random orders."""
+    rng = np.random.default_rng(0)
+    n = min(LOOKS[-1], len(table))
+    draws = [
+        best_at(table, rng.choice(len(table), n, replace=False).tolist()) for _ in range(DRAWS)
+    ]
+    return np.median(draws, axis=0).tolist()
+
+
+def kept(path: Path, again: bool, run) -> dict:
+    """A run from its file, or made and kept."""
+    if path.exists() and not again:
+        return json.loads(path.read_text())
+    found = run()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found))
+    return found
+
+
+def compared(options) -> tuple[list[dict], list[str]]:
+    """A row for each table and system, and what falls below random's median."""
+    rows: list[dict] = []
+    misses: list[str] = []
+    systems = {"manyarms": ours, "random": at_random}
+    if options.baybe:
+        systems["baybe"] = lambda *of: baybe(options.baybe, *of)
+    for name in options.table:
+        table = recipes(name)
+        median = random_median(table)
+        for system, run in systems.items():
+            runs = []
+            for seed in range(options.seeds):
+                path = options.output / f"{name}-{system}-{seed}.json"
+                again = options.again and system == "manyarms"
+                runs.append(
+                    kept(path, again, lambda run=run, table=table, seed=seed: run(table, seed, BUDGET))
+                )
+                print(name, system, seed, best_at(table, runs[-1]["chosen"]), flush=True)
+            best = np.array([best_at(table, each["chosen"]) for each in runs])
+            row: dict = {"table": name, "recipes": len(table), "system": system}
+            for look, column in zip(LOOKS, best.T, strict=True):
+                low, middle, high = column.min(), np.median(column), column.max()
+                row[f"best at {look}"] = f"{middle:.4g} ({low:.4g} to {high:.4g})"
+            row["distinct"] = f"{np.median([len(set(each['chosen'])) for each in runs]):g}"
+            row["CPU s"] = f"{np.median([each['seconds'] for each in runs]):.3g}"
+            rows.append(row)
+            if system == "manyarms":
+                misses += [
+                    f"{name}, seed {seed}, {look} trials: {value:.4g} < {middle:.4g}"
+                    for seed, values in enumerate(best)
+                    for look, value, middle in zip(LOOKS, values, median, strict=True)
+                    if value < middle
+                ]
+        row = {"table": name, "recipes": len(table), "system": f"random, median of {DRAWS:,}"}
+        rows.append(row | {f"best at {n}": f"{m:.4g}" for n, m in zip(LOOKS, median, strict=True)})
+    return rows, misses
+
+
+def repeated(options) -> list[dict]:
+    """Of each limit on repeats: the true yield of the recommended recipe, beside the best there is."""
+    rows = []
+    for name in SMALL:
+        table = recipes(name)
+        noise = options.noise * (table.means.max() - table.means.min())
+        for limit in LIMITS:
+            regrets, distinct = [], []
+            for seed in range(options.seeds):
+                path = options.output / f"repeats-{name}-{limit}-{options.noise:g}-{seed}.json"
+                found = kept(path, options.again, lambda: _noisy(table, seed, limit, noise))
+                true = table.means[found["recommended"]]
+                regrets.append(table.means.max() - true)
+                distinct.append([len(set(found["chosen"][:n])) for n in (25, 50)])
+            at = {"regret at 25": 4, "regret at 50": 9}
+            row = {"table": name, "noise": f"{noise:.3g}", "limit": limit}
+            row |= {key: f"{np.mean([r[i] for r in regrets]):.3g}" for key, i in at.items()}
+            row |= {"distinct of 50": f"{np.median([d[1] for d in distinct]):g}"}
+            rows.append(row)
+            print(row, flush=True)
+    return rows
+
+
+def _noisy(table: Table, seed: int, limit: str, noise: float) -> dict:
+    rng = np.random.default_rng([seed, 2])
+    chosen, recommended = by_files(
+        table, seed, 50, lambda i: float(table.means[i] + noise * rng.standard_normal()), repeats=limit
+    )
+    return {"chosen": chosen, "recommended": recommended}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--table", nargs="*", default=TABLES)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--baybe", metavar="PYTHON", help="one that has BayBE installed")
+    parser.add_argument("--output", type=Path, default=Path("bench-output/reactions"))
+    parser.add_argument("--again", action="store_true", help="run ours anew")
+    parser.add_argument("--repeats", action="store_true", help="the question of repeats")
+    parser.add_argument("--noise", type=float, default=0.05, help="of the range of the yields")
+    parser.add_argument("--page", type=Path, help="Markdown page to write, and its JSON")
+    options = parser.parse_args()
+    if options.repeats:
+        print(markdown(repeated(options)))
+        return
+    rows, misses = compared(options)
+    print(markdown(rows))
+    print("below random's median:", misses or "none")
+    made = {
+        "python": platform.python_version(),
+        "manyarms": ma.__version__,
+        "numpy": version("numpy"),
+    }
+    if options.page:
+        results = {"versions": made, "rows": rows, "misses": misses}
+        options.page.with_suffix(".json").write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
