@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from contextlib import redirect_stdout
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -120,7 +121,7 @@ def baybe(python: str, table: Table, seed: int, budget: int) -> dict:
         written(table, path, **{"yield": table.means})
         child = Path(__file__).with_name("reactions_baybe.py")
         command = [python, str(child), str(path), str(seed), str(BATCH), str(budget)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -156,21 +157,26 @@ def compared(options) -> tuple[list[dict], list[str]]:
     misses: list[str] = []
     systems = {"manyarms": ours, "random": at_random}
     if options.baybe:
-        systems["baybe"] = lambda *of: baybe(options.baybe, *of)
+        systems["baybe"] = partial(baybe, options.baybe)
     for name in options.table:
         table = recipes(name)
         median = random_median(table)
         for system, run in systems.items():
             runs = []
-            for seed in range(options.seeds):
+            n_seeds = options.baybe_seeds if system == "baybe" else options.seeds
+            for seed in range(n_seeds):
                 path = options.output / f"{name}-{system}-{seed}.json"
                 again = options.again and system == "manyarms"
                 runs.append(
-                    kept(path, again, lambda run=run, table=table, seed=seed: run(table, seed, BUDGET))
+                    kept(
+                        path,
+                        again,
+                        partial(run, table, seed, BUDGET),
+                    )
                 )
                 print(name, system, seed, best_at(table, runs[-1]["chosen"]), flush=True)
             best = np.array([best_at(table, each["chosen"]) for each in runs])
-            row: dict = {"table": name, "recipes": len(table), "system": system}
+            row: dict = {"table": name, "recipes": len(table), "system": system, "seeds": n_seeds}
             for look, column in zip(LOOKS, best.T, strict=True):
                 low, middle, high = column.min(), np.median(column), column.max()
                 row[f"best at {look}"] = f"{middle:.4g} ({low:.4g} to {high:.4g})"
@@ -199,7 +205,7 @@ def repeated(options) -> list[dict]:
             regrets, distinct = [], []
             for seed in range(options.seeds):
                 path = options.output / f"repeats-{name}-{limit}-{options.noise:g}-{seed}.json"
-                found = kept(path, options.again, lambda: _noisy(table, seed, limit, noise))
+                found = kept(path, options.again, partial(_noisy, table, seed, limit, noise))
                 true = table.means[found["recommended"]]
                 regrets.append(table.means.max() - true)
                 distinct.append([len(set(found["chosen"][:n])) for n in (25, 50)])
@@ -215,7 +221,11 @@ def repeated(options) -> list[dict]:
 def _noisy(table: Table, seed: int, limit: str, noise: float) -> dict:
     rng = np.random.default_rng([seed, 2])
     chosen, recommended = by_files(
-        table, seed, 50, lambda i: float(table.means[i] + noise * rng.standard_normal()), repeats=limit
+        table,
+        seed,
+        50,
+        lambda i: float(table.means[i] + noise * rng.standard_normal()),
+        repeats=limit,
     )
     return {"chosen": chosen, "recommended": recommended}
 
@@ -225,6 +235,7 @@ def main():
     parser.add_argument("--table", nargs="*", default=TABLES)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--baybe", metavar="PYTHON", help="one that has BayBE installed")
+    parser.add_argument("--baybe-seeds", type=int, default=5, help="it takes minutes a seed")
     parser.add_argument("--output", type=Path, default=Path("bench-output/reactions"))
     parser.add_argument("--again", action="store_true", help="run ours anew")
     parser.add_argument("--repeats", action="store_true", help="the question of repeats")

@@ -90,8 +90,8 @@ def best(campaign: Campaign, level: float) -> Best:
         measured,
         recommended,
         f"the best one measured has {measured.value:.4g} from {results}, but some of that is taken "
-        f"for noise: the model expects {measured.mean:.4g} of it ({measured.low:.4g} to "
-        f"{measured.high:.4g}), and is surer of the one it recommends",
+        f"for noise: the model expects {measured.mean:.4g} of it, and is surer of the one it "
+        "recommends",
     )
 
 

@@ -44,7 +44,9 @@ COMMANDS = {
             "knowledge",
             "List every result, oldest first: when, of which candidate, which value, by whom.",
         ),
-        "predict": Command("knowledge", "Estimate the values of candidates in a table."),
+        "predict": Command(
+            "predictions", "Estimate the values of candidates, by their ids or in a table."
+        ),
         "plot": Command("pages", "Draw a study."),
         "report": Command("pages", "Write all that is known of a study to one page."),
     },

@@ -316,11 +316,11 @@ def write_csv(frame: pl.DataFrame, path: Path, marks: Marks) -> None:
 
 
 def beside(pool: Listed, ids: Sequence[Any]) -> tuple[list[str], list[list[Any]]]:
-    """What stands beside ids in tables: of a box the columns of its points; of a table, which may
-    have many, nothing."""
-    if not isinstance(pool, NumberedPoints):
-        return [], [[] for _ in ids]
-    return pool.names, [list(row.values()) for row in pool.rows(list(ids))]
+    """What stands beside ids in tables: the columns of the candidates. Bits are counted."""
+    return list(pool.names), [
+        [f"{len(cell):,} bits" if isinstance(cell, list) else cell for cell in row.values()]
+        for row in pool.rows(list(ids))
+    ]
 
 
 def extent(pool: Listed) -> str:
