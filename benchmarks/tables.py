@@ -13,7 +13,6 @@ and the noise: the standard deviation of replicates over best − median.
 | aqsoldb | 9,982 molecules | log₁₀ of the solubility in mol/l |
 | buchwald | 3,955 Buchwald–Hartwig couplings (gauche) | yield, per cent |
 | suzuki | 5,760 Suzuki–Miyaura couplings (gauche) | yield, 0 to 1 |
-| arylation | 1,728 direct arylations (baybe; Shields et al., Nature 2021) | yield, per cent |
 | reizman | 96 Suzuki couplings in flow (summit) | yield, per cent |
 | aniline | 96 C–N couplings in flow (summit) | yield, 0 to 1 |
 | esol | 1,128 molecules as six descriptors (gauche) | log₁₀ of the solubility in mol/l |
@@ -136,13 +135,6 @@ def _reactions(path: str, columns: list[str]):
     return data.select(pl.col(columns).fill_null("none")), data["yield"].to_numpy()[:, None]
 
 
-def _arylation():
-    """Out of the source archive of baybe 0.15.0, which need not be installed; a recipe's columns without their SMILES."""
-    text = text_of("baybe", "0.15.0", "benchmarks/data/direct_arylation/data.csv", source=True)
-    data = pl.read_csv(io.StringIO(text.removeprefix("\ufeff")), infer_schema_length=None)
-    return data.select(ARYLATION), data["yield"].to_numpy()[:, None]
-
-
 def _hydration():
     data = _gauche("property_prediction/FreeSolv.csv")
     return _fingerprints(data["smiles"]), -data["expt"].to_numpy()[:, None]
@@ -216,11 +208,9 @@ SUZUKI = [
     "reagent_1_smiles",
     "solvent_1_smiles",
 ]
-ARYLATION = ["Base", "Ligand", "Solvent", "Concentration", "Temp_C"]
 MORE = {
     "buchwald": Source(lambda: _reactions("DreherDoyle.csv", BUCHWALD), {}),
     "suzuki": Source(lambda: _reactions("SuzukiMiyaura.csv", SUZUKI), {}),
-    "arylation": Source(_arylation, {}),
     "reizman": Source(lambda: _flow("reizman_suzuki_case_1"), {}),
     "aniline": Source(lambda: _flow("baumgartner_aniline_cn_crosscoupling"), {}),
     "esol": Source(_descriptors, {}),

@@ -1,7 +1,10 @@
 """What status, top and predict say: every number is that of the library, and no word is the model's."""
 
+import html
 import os
 import re
+import subprocess
+import sys
 import time
 
 import polars as pl
@@ -128,3 +131,90 @@ def test_times_are_local(lab, monkeypatch):
     finally:
         del os.environ["TZ"]
         time.tzset()
+
+
+def report(lab, *options):
+    """The page, and the text of each of its sections by its title."""
+    manyarms("report", lab, "-o", "report.html", *options)
+    with open("report.html", encoding="utf-8") as file:
+        page = file.read()
+    body = re.sub(r"<script.*?</script>", "", page.split("</head>")[1], flags=re.DOTALL)
+    sections = {}
+    for section in re.findall(r"<section.*?</section>", body, re.DOTALL):
+        text = html.unescape(re.sub(r"<[^>]*>", " ", section))
+        title = re.search(r"<h2>(.*?)</h2>", section)
+        sections[title[1] if title else "figure"] = (" ".join(text.split()), section)
+    return page, sections
+
+
+def cells(section):
+    """The rows of the first table of a section, as text."""
+    table = re.search(r"<table.*?</table>", section, re.DOTALL)[0]
+    return [
+        [html.unescape(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)]
+        for row in re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)
+    ]
+
+
+def test_the_report_says_what_the_library_says(lab):
+    manyarms("suggest", lab, "-n", 2)
+    manyarms("failed", lab, "a70")
+    page, sections = report(lab, "-k", 5)
+    with ma.Study.open(lab) as study:
+        effects, left_out, top = study.effects(), study.left_out(), study.top(5)
+        pending, history = study.pending, study.history
+    header, *rows = cells(sections["All results, the latest first"][1])
+    assert header == [
+        "number",
+        "id",
+        "value",
+        "time",
+        "worker",
+        "solvent",
+        "heat",
+        "remark",
+        "scale",
+    ]
+    assert [row[1] for row in rows] == [trial.id for trial in reversed(history)]
+    told = [
+        "failed" if trial.value is None else f"{trial.value:.5g}" for trial in reversed(history)
+    ]
+    assert [row[2] for row in rows] == told
+    text, section = sections["What each level does"]
+    assert re.findall(r"<h3>(.*?)</h3>", section) == list(effects)
+    for effect in (each for levels in effects.values() for each in levels):
+        assert f"{effect.mean:+.3g} {effect.low:+.3g} to {effect.high:+.3g}" in text
+    n = len(left_out.measured)
+    claim = f"{left_out.n_inside} of {n} measured candidates lie inside the 95% interval"
+    assert claim in sections["How well the model predicts"][0]
+    assert [row[0] for row in cells(sections["Suggestions pending"][1])[1:]] == pending
+    _, *rows = cells(sections["The best 5 by estimate, tried or not"][1])
+    assert [row[:2] for row in rows] == [[each.id, f"{each.mean:.5g}"] for each in top]
+    assert ["remark", "text", "NOT USED"] in cells(sections["Columns"][1])
+    assert "NOT USED: remark (text), scale (ignored)" in page
+    # Words of the model stand in the section about it, and nowhere else.
+    for title, (text, _) in sections.items():
+        assert (title == "The model") == bool(MODEL_WORDS.search(text)), title
+
+
+def test_a_report_of_few_results(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    pool = ma.Pool.from_dicts([{"x": float(i)} for i in range(5)])
+    with ma.Study.create("few.db", pool) as study:
+        assert "No values were told yet." in report("few.db")[1]["Best so far"][0]
+        study.tell(2, ma.FAILED)
+        assert "No values were told yet." in report("few.db")[1]["Best so far"][0]
+        study.tell(1, 3.0)
+    page, sections = report("few.db")
+    assert "1 of 1 measured candidate lies inside" in sections["How well the model predicts"][0]
+    assert "Two columns at a time" not in sections
+    assert "NOT USED" not in page
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["status", "lab.db"], ["tell", "lab.db", "a50", "3"]]
+)
+def test_only_pictures_load_what_draws_them(lab, arguments):
+    probe = f"from manyarms.cli import main; import sys; main({arguments!r}); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert not {"plotly", "jinja2"} & set(done.stdout.splitlines()[-1].split())

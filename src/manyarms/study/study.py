@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from manyarms.campaign import answers
+from manyarms.campaign import answers, insight
 from manyarms.campaign.answers import Best, Candidate, Predictions
 from manyarms.campaign.campaign import table_of
 from manyarms.campaign.certificate import Certificate
+from manyarms.campaign.insight import Effect, LeftOut, Slice
 from manyarms.campaign.model import Size, with_now
 from manyarms.campaign.settings import Direction, as_pool, as_seed
 from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
@@ -405,6 +406,58 @@ class Study:
             The bound, whether it is within the tolerance, and what it rests on.
         """
         return self._known(answers.certificate, tolerance)
+
+    def left_out(self, level: float = 0.95) -> LeftOut:
+        """Every candidate that was tried, predicted from the results of all others: how far the
+        model can be trusted.
+
+        In closed form, with the kernel and the noise learned of all results; of the latest 2,000.
+
+        Parameters
+        ----------
+        level : float
+            Probability of the intervals, in which the mean of the values told should lie.
+
+        Returns
+        -------
+        LeftOut
+            The predictions, the means of the values told, and how many values each has.
+        """
+        return self._known(insight.left_out, level)
+
+    def effects(self, level: float = 0.95) -> dict[str, list[Effect]]:
+        """What the levels of every column do: the average value of candidates if all had a level,
+        all else being equal, less the mean of that over the levels.
+
+        Parameters
+        ----------
+        level : float
+            Probability of the intervals.
+
+        Returns
+        -------
+        dict
+            By column, the one with the largest difference first: an `Effect` for each level. Of a
+            column with many numbers some are taken; of one with many categories the 64 with most
+            results.
+        """
+        return self._known(insight.effects, level)
+
+    def slice(self, x: str, y: str) -> Slice:
+        """Posterior means over the levels of two columns, all else being as the recommended
+        candidate has it.
+
+        Parameters
+        ----------
+        x, y : str
+            Two columns.
+
+        Returns
+        -------
+        Slice
+            The levels of both, and the means, a row for each level of `y`.
+        """
+        return self._known(insight.across, x, y)
 
     @property
     def importance(self) -> dict[str, float]:
