@@ -8,7 +8,7 @@ from manyarms.campaign import answers, insight
 from manyarms.campaign.answers import Best, Candidate, Predictions
 from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.certificate import Certificate
-from manyarms.campaign.insight import Effect, LeftOut, Slice
+from manyarms.campaign.insight import CrossValidated, Effect, Slice
 from manyarms.campaign.model import Size, with_now
 from manyarms.campaign.settings import Direction
 from manyarms.campaign.trials import CandidateId, Trial
@@ -276,7 +276,7 @@ class Optimizer:
         """
         return answers.certificate(self._state, tolerance)
 
-    def left_out(self, level: float = 0.95) -> LeftOut:
+    def left_out(self, level: float = 0.95) -> CrossValidated:
         """Every candidate that was tried, predicted from the results of all others: how far the
         model can be trusted.
 
@@ -289,7 +289,7 @@ class Optimizer:
 
         Returns
         -------
-        LeftOut
+        CrossValidated
             The predictions, the means of the values told, and how many values each has.
         """
         return insight.left_out(self._state, level)

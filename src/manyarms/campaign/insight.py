@@ -14,7 +14,7 @@ slope of the map between one standard deviation below and above the mean of row 
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_solve, cholesky
+import scipy
 
 from manyarms.campaign.answers import Predictions, quantile, recommended_at
 from manyarms.campaign.campaign import Campaign
@@ -23,6 +23,7 @@ from manyarms.campaign.model import Model
 from manyarms.errors import Advice, ParameterError, StateError
 from manyarms.pool.columns import Feature
 from manyarms.search.work import in_one_thread
+from manyarms.signals import load
 from manyarms.typing import Array, Indices
 
 MOST_ARMS = 2000
@@ -36,7 +37,7 @@ STEPS = 9
 """Values at which a column of more numbers is looked at, spread evenly over those that it has."""
 
 
-class LeftOut(NamedTuple):
+class CrossValidated(NamedTuple):
     """Every arm that was tried, predicted from the results of all others."""
 
     predicted: Predictions  # of the mean of its values, noise included
@@ -99,22 +100,25 @@ class _Tried(NamedTuple):
         S = model.policy.kernel(model.arms[distinct[kept]], model.arms[distinct[kept]])
         S.flat[:: len(S) + 1] += 1 / total[kept]
         counts = np.bincount(at)[kept]
-        factor = cholesky(S, lower=True)
+        load("scipy.linalg")
+        factor = scipy.linalg.cholesky(S, lower=True)
         return cls(distinct[kept], rewards[kept], means[kept], counts, factor)
 
     def covariance(self, model: Model, rows: Array) -> Array:
         """Of rewards at rows (n, d), (n, n)."""
         kernel = model.policy.kernel
         cross = kernel(model.arms[self.arms], rows)
-        found: Array = kernel(rows, rows) - cross.T @ cho_solve((self.factor, True), cross)
+        found: Array = kernel(rows, rows) - cross.T @ scipy.linalg.cho_solve(
+            (self.factor, True), cross
+        )
         return found
 
 
 @in_one_thread
-def left_out(campaign: Campaign, level: float) -> LeftOut:
+def left_out(campaign: Campaign, level: float) -> CrossValidated:
     """Every arm that was tried, the latest MOST_ARMS, predicted from the results of all others."""
     tried = _Tried.of(campaign)
-    inverse = cho_solve((tried.factor, True), np.eye(len(tried.arms)))
+    inverse = tried.solved(np.eye(len(tried.arms)))
     variance = 1 / np.diag(inverse)
     mean = tried.rewards - variance * (inverse @ tried.rewards)
     ledger = campaign.ledger
@@ -129,7 +133,7 @@ def left_out(campaign: Campaign, level: float) -> LeftOut:
     names = ledger.names([name_of[arm] for arm in tried.arms.tolist()])
     low, high = ends if sign > 0 else ends[::-1]
     predicted = Predictions(names, middle, (more - less) / 2, low, high)
-    return LeftOut(predicted, sign * tried.values, tried.n_results)
+    return CrossValidated(predicted, sign * tried.values, tried.n_results)
 
 
 @in_one_thread

@@ -14,7 +14,7 @@ import numpy as np
 
 from manyarms.campaign.answers import Predictions
 from manyarms.campaign.candidates import Points
-from manyarms.campaign.insight import LeftOut
+from manyarms.campaign.insight import CrossValidated
 from manyarms.campaign.trials import CandidateId
 from manyarms.cli.app import InputError
 from manyarms.cli.output import shown
@@ -299,7 +299,7 @@ class NumberedStudy:
         found = self.study.predict(self._points(ids), level)
         return found._replace(ids=list(ids))
 
-    def left_out(self, level: float = 0.95) -> LeftOut:
+    def left_out(self, level: float = 0.95) -> CrossValidated:
         """The points that were tried, each predicted from all others."""
         found = self.study.left_out(level)
         numbers: list[CandidateId] = [*self.pool.numbers(found.predicted.ids)]

@@ -11,7 +11,7 @@ from itertools import combinations
 from typing import Any
 
 from manyarms import plots
-from manyarms.campaign.insight import MOST_LEVELS, Effect, LeftOut
+from manyarms.campaign.insight import MOST_LEVELS, CrossValidated, Effect
 from manyarms.cli.knowledge import (
     HEADER,
     RESULT,
@@ -143,7 +143,7 @@ def _recipe(study: Study, best: dict[str, Any]) -> _Table:
     return _Table(["column", *map(str, ids)], [*map(list, zip(names, *columns, strict=True))])
 
 
-def _checked(found: LeftOut, level: float) -> str:
+def _checked(found: CrossValidated, level: float) -> str:
     n = len(found.measured)
     return (
         f"{found.n_inside:,} of {count(n, 'measured candidate')} "

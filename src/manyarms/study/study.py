@@ -18,7 +18,7 @@ from manyarms.campaign import answers, insight
 from manyarms.campaign.answers import Best, Candidate, Predictions
 from manyarms.campaign.campaign import table_of
 from manyarms.campaign.certificate import Certificate
-from manyarms.campaign.insight import Effect, LeftOut, Slice
+from manyarms.campaign.insight import CrossValidated, Effect, Slice
 from manyarms.campaign.model import Size, with_now
 from manyarms.campaign.settings import Direction, as_pool, as_seed
 from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
@@ -407,7 +407,7 @@ class Study:
         """
         return self._known(answers.certificate, tolerance)
 
-    def left_out(self, level: float = 0.95) -> LeftOut:
+    def left_out(self, level: float = 0.95) -> CrossValidated:
         """Every candidate that was tried, predicted from the results of all others: how far the
         model can be trusted.
 
@@ -420,7 +420,7 @@ class Study:
 
         Returns
         -------
-        LeftOut
+        CrossValidated
             The predictions, the means of the values told, and how many values each has.
         """
         return self._known(insight.left_out, level)
