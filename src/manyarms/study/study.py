@@ -31,7 +31,7 @@ from manyarms.study.location import is_plain
 from manyarms.study.log import START, Event
 from manyarms.study.remarks import as_batches, as_note, as_notes
 from manyarms.study.replay import Lease, Replay
-from manyarms.study.replica import Replica
+from manyarms.study.replica import Call, Replica
 from manyarms.study.spec import campaign_of, written, written_box, written_policy
 from manyarms.study.storage import EventStore, Transaction
 from manyarms.study.undoing import check_left, root_of, undoable
@@ -297,34 +297,7 @@ class Study:
             known. Files have it in their column "batch".
         """
         with self._replica.writing() as call:
-            ledger = call.knowing(ids)
-            positions = ledger.candidates.positions(ids)
-            names = ledger.names(positions)
-            told = as_told(values, failed, len(names))
-            deviations = as_noise(noise, len(names))
-            # Before check_once, which would refuse a repeated call as a second value.
-            if token is not None and _is_known(call.replay, _name(token, "token"), positions, told):
-                return
-            ledger.check_once(positions, told)
-            # Entries that were not given are left out: such an event stays as it always was.
-            marked = {} if token is None else {"token": token}
-            exact = {} if noise is None else {"noise": deviations}
-            noted = as_notes(note, len(names))
-            remarks = {"notes": noted} if any(noted) else {}
-            batches = as_batches(batch, len(names))
-            suggested = {"batches": batches} if any(batches) else {}
-            call.append(
-                "tell",
-                {
-                    "ids": names,
-                    "values": told,
-                    "worker": self.worker,
-                    **marked,
-                    **exact,
-                    **remarks,
-                    **suggested,
-                },
-            )
+            self._tell(call, ids, values, failed, noise, token, note, batch)
 
     def correct(
         self, ids: Any, values: Any, *, noise: Any = None, note: str | None = None
@@ -346,24 +319,21 @@ class Study:
             The results as they were before.
         """
         with self._replica.writing() as call:
-            found = as_corrections(call.replay.ledger, ids, values, noise)
-            history = call.replay.history
-            before = [history[number] for number in found.trials.tolist()]
-            removed = [i for i, is_removed in enumerate(found.removed) if is_removed]
-            call.append(
-                "correct",
-                {
-                    "of": [list(call.replay.sources[number]) for number in found.trials.tolist()],
-                    "ids": [trial.id for trial in before],
-                    "before": [trial.value for trial in before],
-                    "values": found.values,
-                    "worker": self.worker,
-                    **({} if noise is None else {"noise": found.noise}),
-                    **({"removed": removed} if removed else {}),
-                    **_why(note),
-                },
-            )
-        return before
+            return self._correct(call, ids, values, noise, note)
+
+    def revise(self, told: dict[str, Any] | None, corrected: dict[str, Any] | None) -> None:
+        """`tell` and `correct` as one: both are written, or none.
+
+        Parameters
+        ----------
+        told, corrected : dict, optional
+            The arguments of either, by name; None: there is nothing to tell, or to correct.
+        """
+        with self._replica.writing() as call:
+            if told is not None:
+                self._tell(call, **told)
+            if corrected is not None:
+                self._correct(call, **corrected)
 
     def undo(self, event: int | None = None, *, note: str | None = None) -> Event:
         """Take back a call, as if it had not been made. The log keeps it, and what took it back.
@@ -669,6 +639,70 @@ class Study:
         # Answers come from a model that has learned every result there is.
         with self._replica.learned() as campaign:
             return answer(campaign, *arguments)
+
+    def _tell(
+        self,
+        call: Call,
+        ids: Any,
+        values: Any,
+        failed: Any = None,
+        noise: Any = None,
+        token: str | None = None,
+        note: Any = None,
+        batch: Any = None,
+    ) -> None:
+        """Append what was told, unless it was told before with this token."""
+        ledger = call.knowing(ids)
+        positions = ledger.candidates.positions(ids)
+        names = ledger.names(positions)
+        told = as_told(values, failed, len(names))
+        deviations = as_noise(noise, len(names))
+        # Before check_once, which would refuse a repeated call as a second value.
+        if token is not None and _is_known(call.replay, _name(token, "token"), positions, told):
+            return
+        ledger.check_once(positions, told)
+        # Entries that were not given are left out: such an event stays as it always was.
+        marked = {} if token is None else {"token": token}
+        exact = {} if noise is None else {"noise": deviations}
+        noted = as_notes(note, len(names))
+        remarks = {"notes": noted} if any(noted) else {}
+        batches = as_batches(batch, len(names))
+        suggested = {"batches": batches} if any(batches) else {}
+        call.append(
+            "tell",
+            {
+                "ids": names,
+                "values": told,
+                "worker": self.worker,
+                **marked,
+                **exact,
+                **remarks,
+                **suggested,
+            },
+        )
+
+    def _correct(
+        self, call: Call, ids: Any, values: Any, noise: Any = None, note: str | None = None
+    ) -> list[Trial]:
+        """Append other values of results; returns the results as they were."""
+        found = as_corrections(call.replay.ledger, ids, values, noise)
+        history = call.replay.history
+        before = [history[number] for number in found.trials.tolist()]
+        removed = [i for i, is_removed in enumerate(found.removed) if is_removed]
+        call.append(
+            "correct",
+            {
+                "of": [list(call.replay.sources[number]) for number in found.trials.tolist()],
+                "ids": [trial.id for trial in before],
+                "before": [trial.value for trial in before],
+                "values": found.values,
+                "worker": self.worker,
+                **({} if noise is None else {"noise": found.noise}),
+                **({"removed": removed} if removed else {}),
+                **_why(note),
+            },
+        )
+        return before
 
     def _found(self, ids: Any) -> tuple[Indices, list[CandidateId]]:
         """Candidates by their ids: positions, and ids as Python ints and strings."""
