@@ -279,7 +279,14 @@ def test_a_file_told_twice_counts_once_and_a_longer_one_adds_what_is_new(lab):
     file = lab.parent / "results.csv"
     file.write_text("name,value\nwater-20,\nwater-30,5\nwater-30,5\nwater-40,failed\n")
     first = manyarms("tell", lab, file, "--json")
-    assert first.data == {"told": 3, "failed": 1, "known": 0, "empty": 1, "results": 15}
+    assert first.data == {
+        "told": 3,
+        "failed": 1,
+        "corrected": [],
+        "known": 0,
+        "empty": 1,
+        "results": 15,
+    }
     assert "without a value" in first.err
     again = manyarms("tell", lab, file, "--json")
     assert again.data["told"] == 0
@@ -308,12 +315,9 @@ def test_two_who_tell_the_same_file_at_once_tell_it_once(lab, monkeypatch):
     """Both have read the history before either has told."""
     file = lab.parent / "results.csv"
     file.write_text("name,value\nwater-20,7\n")
-    events = ma.Study.events
-    monkeypatch.setattr(
-        ma.Study,
-        "events",
-        lambda study: [each for each in events(study) if "file" not in str(each.payload)],
-    )
+    with ma.Study.open(lab) as study:
+        before = study.history
+    monkeypatch.setattr(ma.Study, "history", before)
     manyarms("tell", lab, file)
     manyarms("tell", lab, file)
     monkeypatch.undo()
@@ -375,7 +379,7 @@ def test_one_value_may_be_told_negative_too(lab, value):
 
 
 def test_failed_release_retire_and_add(lab):
-    manyarms("failed", lab, "water-20", "water-30")
+    manyarms("failed", lab, "water-20", "water-30", "--yes")
     assert manyarms("status", lab, "--json").data["failed"] == 3
     pending = [each["id"] for each in manyarms("status", lab, "--json").data["pending"]]
     manyarms("release", lab, pending[0])
@@ -725,6 +729,9 @@ BAD = [
     "release lab.db water-20 --all",
     "release lab.db nobody",
     "release lab.db water-20 water-20 water-20",
+    "correct lab.db nobody 5",
+    "undo lab.db 9999",
+    "restore lab.db water-20",
     "status",
     "status nowhere.db",
     "status recipes.csv",

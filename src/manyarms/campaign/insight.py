@@ -108,9 +108,12 @@ class _Tried(NamedTuple):
         """Of rewards at rows (n, d), (n, n)."""
         kernel = model.policy.kernel
         cross = kernel(model.arms[self.arms], rows)
-        found: Array = kernel(rows, rows) - cross.T @ scipy.linalg.cho_solve(
-            (self.factor, True), cross
-        )
+        found: Array = kernel(rows, rows) - cross.T @ self.solved(cross)
+        return found
+
+    def solved(self, right: Array) -> Array:
+        """S⁻¹ times a matrix (u, k)."""
+        found: Array = scipy.linalg.cho_solve((self.factor, True), right)
         return found
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from manyarms.cli.app import AsJson, Decimal, InputError, StudyAt, opened
+from manyarms.cli.app import AsJson, Decimal, InputError, Note, StudyAt, Worker, opened
 from manyarms.cli.boxes import as_box, column_extents, column_types, refuse_box
 from manyarms.cli.output import answer, count, place, table
 from manyarms.cli.tables import as_ids, id_name
@@ -236,16 +236,23 @@ def add(
     )
 
 
-def retire(study: StudyAt, ids: Ids, as_json: AsJson = False) -> None:
+def retire(
+    study: StudyAt,
+    ids: Ids,
+    note: Note = None,
+    worker: Worker = None,
+    as_json: AsJson = False,
+) -> None:
     """Candidates are no longer available.
 
-    They are neither suggested nor recommended any more. What they taught stays.
+    They are neither suggested nor recommended any more. What they taught stays. manyarms restore
+    takes it back.
 
     [bold]Example:[/bold]
       manyarms retire lab.db toluene-80 toluene-90
     """
-    with opened(study) as known:
+    with opened(study, worker) as known:
         refuse_box(known, "retire from")
         names = as_ids(known.pool, ids)
-        known.retire(names)
+        known.retire(names, note=note)
     answer({"retired": names}, as_json, f"Retired {count(len(set(names)), 'candidate')}.")

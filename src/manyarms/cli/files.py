@@ -18,13 +18,15 @@ from manyarms.cli.app import (
     InputError,
     Separator,
     StudyAt,
+    Yes,
     opened,
 )
 from manyarms.cli.boxes import numbered
 from manyarms.cli.knowledge import results_frame, results_of
 from manyarms.cli.output import answer, count, moment, new_file, place, table
-from manyarms.cli.results import tell_files
+from manyarms.cli.results import tell_rows
 from manyarms.cli.tables import Marks, extent, marks, results_in, rows_of, write_csv
+from manyarms.cli.telling import compared
 from manyarms.errors import StudyDamagedError
 from manyarms.study import Study
 from manyarms.study.copies import copied, create_from, read_copy, written_copy
@@ -129,6 +131,7 @@ def import_(
         ),
     ] = None,
     decimal: Decimal = ".",
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a study of an export, or take the results of a CSV file into one.
@@ -143,12 +146,8 @@ def import_(
     marks(decimal)
     if file.suffix.lower() != ".json":
         with opened(study) as known:
-            tell_files(
-                known,
-                [results_in(file, known.pool, value, noise, decimal)],
-                again=False,
-                as_json=as_json,
-            )
+            read = results_in(file, known.pool, value, noise, decimal)
+            tell_rows(known, compared(known, read.rows), read.n_empty, yes, as_json)
         return
     if not file.is_file():
         raise InputError(f"there is no file {file}; check the path")

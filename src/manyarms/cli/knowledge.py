@@ -9,6 +9,7 @@ import typer
 
 from manyarms.campaign.answers import Best, Candidate
 from manyarms.cli.app import AsJson, Decimal, Force, Separator, StudyAt, opened
+from manyarms.cli.changes import changes_of, changes_table
 from manyarms.cli.output import answer, clock, count, moment, new_file, percent, place, shown, table
 from manyarms.cli.tables import (
     Listed,
@@ -18,6 +19,7 @@ from manyarms.cli.tables import (
     id_name,
     marks,
     noise_name,
+    note_name,
     results_told,
     value_name,
     write_csv,
@@ -46,8 +48,10 @@ HEADER = ["estimate", "low", "high", "results", "measured"]
 """What is known of a candidate, beside its id."""
 UNUSED = {"text": "text", "ignore": "ignored"}
 """Types of columns that are no features, and what is said of them."""
-RESULT = ["number", "id", "value", "noise", "time", "worker"]
+RESULT = ["number", "id", "value", "noise", "time", "worker", "note"]
 """What a result has."""
+OPTIONAL = ("noise", "note")
+"""What few results have: such a column is left out where none has it."""
 
 
 def status(
@@ -261,22 +265,31 @@ def history(
 ) -> None:
     """List every result, oldest first: when, of which candidate, which value, by whom.
 
+    Below it stands what was changed: corrections, what was taken back, retired and restored, by
+    whom and why. A file that is written has the results that count.
+
     [bold]Example:[/bold]
       manyarms history lab.db -o results.csv
     """
     written_as = marks(decimal, separator)
     with opened(study) as known:
         rows = results_of(known)
+        changes = changes_of(known)
         pool = known.pool
     rows = rows if last is None else rows[-last:]
     if output is None:
-        names = [name for name in RESULT if name != "noise" or has_noise(rows)]
+        names = [name for name in RESULT if name not in OPTIONAL or has_any(rows, name)]
         more, columns = beside(pool, [row["id"] for row in rows])
         listed = (
-            [*(row[name] for name in names), *cells]
+            [*(clock(row[name]) if name == "time" else row[name] for name in names), *cells]
             for row, cells in zip(rows, columns, strict=True)
         )
-        answer({"results": rows}, as_json, table([*names, *more], listed))
+        answer(
+            {"results": rows, "changes": changes},
+            as_json,
+            table([*names, *more], listed),
+            *([f"\nWhat was changed since:\n{changes_table(changes)}"] if changes else []),
+        )
         return
     with new_file(output, force) as draft:
         write_csv(results_frame(rows, pool, decimal), draft, written_as)
@@ -291,20 +304,21 @@ def results_of(study: Study) -> list[dict[str, Any]]:
     """Every result told, with its time and who told it; a dict with the keys of RESULT each."""
     told = [
         (
-            id,
-            "failed" if value is None else value,
-            noise,
+            trial.id,
+            "failed" if trial.failed else trial.value,
+            trial.noise,
             moment(event.time),
             event.payload["worker"],
+            trial.note,
         )
-        for event, id, value, noise in results_told(study)
+        for event, trial in results_told(study)
     ]
     return [dict(zip(RESULT, (i + 1, *result), strict=True)) for i, result in enumerate(told)]
 
 
-def has_noise(rows: list[dict[str, Any]]) -> bool:
-    """Whether a standard deviation was told with any of these results."""
-    return any(row["noise"] is not None for row in rows)
+def has_any(rows: list[dict[str, Any]], name: str) -> bool:
+    """Whether any of these results has a noise, or a note."""
+    return any(row[name] is not None for row in rows)
 
 
 def results_frame(rows: list[dict[str, Any]], pool: Listed, decimal: str) -> pl.DataFrame:
@@ -313,9 +327,10 @@ def results_frame(rows: list[dict[str, Any]], pool: Listed, decimal: str) -> pl.
         free("number", pool): [row["number"] for row in rows],
         id_name(pool): [row["id"] for row in rows],
         value_name(pool): [str(row["value"]).replace(".", decimal) for row in rows],
-        **({noise_name(pool): [row["noise"] for row in rows]} if has_noise(rows) else {}),
+        **({noise_name(pool): [row["noise"] for row in rows]} if has_any(rows, "noise") else {}),
         free("time", pool): [row["time"] for row in rows],
         free("worker", pool): [row["worker"] for row in rows],
+        **({note_name(pool): [row["note"] for row in rows]} if has_any(rows, "note") else {}),
     }
     return pl.DataFrame(
         columns, schema_overrides={value_name(pool): pl.String}, infer_schema_length=None

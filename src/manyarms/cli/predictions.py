@@ -12,6 +12,7 @@ from manyarms.cli.boxes import NewPoint, NumberedPoints
 from manyarms.cli.knowledge import Level, Output
 from manyarms.cli.output import answer, count, new_file, table
 from manyarms.cli.tables import (
+    CELLS,
     as_ids,
     beside,
     free,
@@ -146,7 +147,7 @@ def _predicted_points(
             f"{', '.join(map(repr, frame.columns))[:300]}; add them"
         )
     # Of a line only the id and the columns of the box are needed here.
-    lines = lines_in(file, frame, [name, "", "", ""], pool.names)
+    lines = lines_in(file, frame, [name, *[""] * (CELLS - 1)], pool.names)
     ids = [pool.as_id(line.where, line.id, line.point, decimal) for line in lines]
     header = [free(each, pool) for each in ESTIMATE]
     rows: list[dict[str, Any]] = []

@@ -12,11 +12,13 @@ from typing import Any
 
 from manyarms import plots
 from manyarms.campaign.insight import MOST_LEVELS, CrossValidated, Effect
+from manyarms.cli.changes import changes_of
 from manyarms.cli.knowledge import (
     HEADER,
+    OPTIONAL,
     RESULT,
     best_lines,
-    has_noise,
+    has_any,
     model_lines,
     not_used,
     not_used_lines,
@@ -103,6 +105,7 @@ def page(name: str, study: Study, k: int, level: float) -> str:
             "progress": _drawn(plots.best_so_far, study),
             "results": _results(study, results[-MOST_RESULTS:]),
             "results_title": _results_title(len(results)),
+            "changes": _changes(study),
             "columns": _columns(study),
             "level": percent(level),
             **known,
@@ -201,13 +204,20 @@ def _pending(study: Study, pending: Sequence[dict[str, Any]]) -> _Table:
 
 def _results(study: Study, results: list[dict[str, Any]]) -> _Table:
     """Results with the columns of their candidates, the latest first."""
-    told = [name for name in RESULT if name != "noise" or has_noise(results)]
+    told = [name for name in RESULT if name not in OPTIONAL or has_any(results, name)]
     names, columns = beside(study.pool, [row["id"] for row in results])
     rows = [
         [*(clock(row[name]) if name == "time" else row[name] for name in told), *cells]
         for row, cells in zip(results, columns, strict=True)
     ]
     return _Table([*told, *names], rows[::-1])
+
+
+def _changes(study: Study) -> _Table:
+    """Corrections, and what was taken back, retired and restored."""
+    changes = changes_of(study)
+    header = list(changes[0]) if changes else []
+    return _Table(header, [[*(each | {"time": clock(each["time"])}).values()] for each in changes])
 
 
 def _results_title(n: int) -> str:

@@ -17,6 +17,7 @@ from manyarms.kernels.base import Kernel
 from manyarms.kernels.objects import encoder_of
 from manyarms.numbers import is_whole
 from manyarms.pool.columns import TYPES, Feature, Objects
+from manyarms.pool.conditions import rows_where
 from manyarms.pool.deciding import checked_types
 from manyarms.pool.ids import Ids, as_objects, checked_ids, given_ids
 from manyarms.pool.parts import Origin, Parts, counted, encoded_columns
@@ -30,7 +31,7 @@ from manyarms.pool.reading import (
     read_parquet,
 )
 from manyarms.pool.tables import more_parts, new_parts
-from manyarms.typing import AnyArray, Array, ArrayLike, Indices
+from manyarms.typing import AnyArray, Array, ArrayLike, Indices, Mask
 
 __all__ = ["Feature", "Pool"]
 
@@ -423,6 +424,31 @@ class Pool:
             An id names no candidate.
         """
         return self.parts.ids.positions(ids)
+
+    def where(self, condition: str) -> Mask:
+        """Which candidates meet a condition.
+
+        Parameters
+        ----------
+        condition : str
+            Such as ``"base == 'CsOAc' and temperature > 100"``: comparisons of columns, numbers and
+            text in quotes; `in`, `and`, `or`, `not`, ``+ - * /``. Names of columns that are not
+            plain words stand in backticks.
+
+        Returns
+        -------
+        ndarray of bool
+            One for each candidate.
+
+        Raises
+        ------
+        ArmsError
+            The condition cannot be read, or names a column or a level that is not there.
+        """
+        tables = pl.concat(self.parts.tables, how="vertical_relaxed")
+        id = self.parts.origin.id
+        named = {} if id is None else {id: pl.Series(self.ids.tolist())}
+        return rows_where(tables.to_dict() | named, condition)
 
     def row(self, id: Any) -> dict[str, Any]:
         """The values of a candidate as they came, without its id.
