@@ -30,6 +30,7 @@ class Pending(NamedTuple):
     worker: str = ""
     until: float | None = None  # seconds since 1970; None: without end
     forecast: Forecast | None = None
+    reason: str = ""  # why it was suggested, where somebody wanted to know
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,7 @@ class Ledger:
     sign: float  # of the values: 1 to maximise, −1 to minimise
     most: float  # values of a candidate, at most
     pending: tuple[Pending, ...] = ()
+    only: Mask | None = None  # (n,) others may not be tried now
 
     @classmethod
     def begun(cls, candidates: CandidateTable, seed: int, sign: float, most: float) -> "Ledger":
@@ -135,12 +137,14 @@ class Ledger:
         worker: str = "",
         until: float | None = None,
         forecasts: Forecasts | None = None,
+        reasons: Sequence[str] | None = None,
     ) -> "Ledger":
         """These candidates are being tried, and this was predicted of their results."""
         predicted = forecasts or [None] * len(positions)
+        why = reasons or [""] * len(positions)
         more = [
-            Pending(position, worker, until, forecast)
-            for position, forecast in zip(positions, predicted, strict=True)
+            Pending(position, worker, until, forecast, reason)
+            for position, forecast, reason in zip(positions, predicted, why, strict=True)
         ]
         return self._with_pending((*self.pending, *more))
 
@@ -203,8 +207,7 @@ class Ledger:
     def renewed(self, worker: str, until: float | None) -> "Ledger":
         """What a worker is trying has time until then."""
         pending = (
-            Pending(each.position, worker, until, each.forecast) if each.worker == worker else each
-            for each in self.pending
+            each._replace(until=until) if each.worker == worker else each for each in self.pending
         )
         return self._with_pending(tuple(pending))
 
@@ -218,6 +221,7 @@ class Ledger:
             self.sign,
             self.most,
             pending,
+            self.only,
         )
 
     def retired(self, positions: Indices) -> "Ledger":
@@ -313,9 +317,10 @@ class Ledger:
     @property
     def is_open(self) -> Mask:
         """(n,) whether a candidate may be tried, and tried again."""
-        if np.isinf(self.most):
-            return ~self.outcomes.out
-        return ~self.outcomes.out & (self.tries < self.most)
+        is_open = ~self.outcomes.out
+        if self.only is not None:
+            is_open &= self.only
+        return is_open if np.isinf(self.most) else is_open & (self.tries < self.most)
 
     @property
     def n_trials(self) -> int:
