@@ -15,7 +15,7 @@ import numpy as np
 
 from manyarms.campaign.candidates import CandidateTable
 from manyarms.campaign.trials import CandidateId, Forecast, Results, Trial
-from manyarms.errors import ObservationError, StateError
+from manyarms.errors import Advice, ObservationError, StateError
 from manyarms.pool.ids import plain
 from manyarms.sketch.growing import Stack
 from manyarms.typing import Array, Indices, Mask
@@ -31,6 +31,7 @@ class Pending(NamedTuple):
     until: float | None = None  # seconds since 1970; None: without end
     forecast: Forecast | None = None
     reason: str = ""  # why it was suggested, where somebody wanted to know
+    event: int = 0  # of a study, the number of the event that asked for it
 
 
 @dataclass(frozen=True)
@@ -138,12 +139,13 @@ class Ledger:
         until: float | None = None,
         forecasts: Forecasts | None = None,
         reasons: Sequence[str] | None = None,
+        event: int = 0,
     ) -> "Ledger":
         """These candidates are being tried, and this was predicted of their results."""
         predicted = forecasts or [None] * len(positions)
         why = reasons or [""] * len(positions)
         more = [
-            Pending(position, worker, until, forecast, reason)
+            Pending(position, worker, until, forecast, reason, event)
             for position, forecast, reason in zip(positions, predicted, why, strict=True)
         ]
         return self._with_pending((*self.pending, *more))
@@ -277,8 +279,9 @@ class Ledger:
             if value is not None and has_value[position]:
                 (name,) = self.names([position])
                 raise ObservationError(
-                    f"{name!r} has a value already, and repeats is 'never' or 1; allow repeats to "
-                    "tell replicates"
+                    f"{name!r} has a value already, and repeats is 'never' or 1",
+                    Advice("change the value with {}", "correct()"),
+                    "allow repeats to tell replicates",
                 )
             has_value[position] |= value is not None
 

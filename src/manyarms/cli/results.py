@@ -27,7 +27,7 @@ from manyarms.cli.candidates import Ids
 from manyarms.cli.changes import said_value
 from manyarms.cli.output import answer, confirm, count, new_file, shown, table, told
 from manyarms.cli.output import note as remark
-from manyarms.cli.sheets import EXPECTED, as_options, expected, sheet
+from manyarms.cli.sheets import EXPECTED, as_options, expected, leases_of, sheet
 from manyarms.cli.tables import (
     Row,
     as_ids,
@@ -156,9 +156,7 @@ def suggest(
             if not ids:
                 raise InputError("nothing is pending; leave --pending out for new candidates")
             try:
-                # The number of the last event: results of this batch come after it.
-                batch = known.n_events
-                write_csv(sheet(known, ids, batch), draft, written_as)
+                write_csv(sheet(known, ids), draft, written_as)
             except BaseException:
                 if not again:
                     known.release(ids)  # nobody would know of them
@@ -173,7 +171,7 @@ def suggest(
 def _show(study: Study, ids: list[CandidateId], as_json: bool) -> None:
     pool = study.pool
     rows = pool.rows(ids)
-    known = expected(study, ids)
+    known = expected(study, leases_of(study, ids))
     data = [
         {"id": id, "columns": row, **each} for id, row, each in zip(ids, rows, known, strict=True)
     ]

@@ -21,21 +21,21 @@ DIGITS = 6
 """Significant digits of predictions in files."""
 
 
-def expected(study: Study, ids: Sequence[CandidateId]) -> list[dict[str, Any]]:
-    """What is expected of candidates that are pending, by the names of EXPECTED."""
+def leases_of(study: Study, ids: Sequence[CandidateId]) -> list[Lease]:
+    """What is known of candidates that are pending, of each the newest one first."""
     leases: dict[Any, list[Lease]] = defaultdict(list)
     for lease in study.leases:
         leases[lease.id].append(lease)
-    low, high = (
-        end if end is not None else default
-        for end, default in zip(
-            study.settings["bounds"] or (None, None), (-np.inf, np.inf), strict=True
-        )
-    )
-    # The last lease of a candidate is that of the newest batch.
-    latest = [leases[id].pop() for id in reversed(ids)]
+    return [leases[id].pop() for id in reversed(ids)][::-1]
+
+
+def expected(study: Study, leases: Sequence[Lease]) -> list[dict[str, Any]]:
+    """What is expected of candidates that are pending, by the names of EXPECTED."""
+    least, largest = study.settings["bounds"] or (None, None)
+    low = -np.inf if least is None else least
+    high = np.inf if largest is None else largest
     found = []
-    for lease in reversed(latest):
+    for lease in leases:
         ends = lease.forecast or (None, None, None)
         shown = [None if end is None else _short(min(max(end, low), high)) for end in ends]
         found.append(dict(zip(EXPECTED, (*shown, lease.reason), strict=True)))
@@ -46,18 +46,20 @@ def _short(number: float) -> float:
     return float(f"{number:.{DIGITS}g}")
 
 
-def sheet(study: Study, ids: list[CandidateId], batch: int) -> pl.DataFrame:
+def sheet(study: Study, ids: list[CandidateId]) -> pl.DataFrame:
     """A table to fill in: candidates with their columns, what is expected, and empty cells."""
     pool: Listed = study.pool
-    known = expected(study, ids)
+    leases = leases_of(study, ids)
+    known = expected(study, leases)
     types = {name: pl.String if name == "why" else pl.Float64 for name in EXPECTED}
     columns = [
         pl.Series(free(name, pool), [each[name] for each in known], dtype=types[name])
         for name in EXPECTED
     ]
+    # The event that asked for a candidate tells its results from those of another suggestion.
+    batch = pl.Series(batch_name(pool), [lease.event for lease in leases])
     empty = [pl.lit(None, pl.String).alias(name(pool)) for name in (note_name, value_name)]
-    marked = [*columns, pl.lit(batch).alias(batch_name(pool)), *empty]
-    return rows_of(pool, ids).with_columns(marked)
+    return rows_of(pool, ids).with_columns([*columns, batch, *empty])
 
 
 def as_options(
@@ -69,8 +71,11 @@ def as_options(
     max_new: list[str] | None,
 ) -> dict[str, Any]:
     """The rules of a batch as `ask` takes them."""
-    conditions = [*(where or []), *(_equal(pool, text, decimal) for text in fix or [])]
     limits = dict(_limit(text) for text in max_new or [])
+    for option, names in (("--same", same or []), ("--max-new", limits)):
+        for name in names:
+            _check_column(option, name, pool)
+    conditions = [*(where or []), *(_equal(pool, text, decimal) for text in fix or [])]
     return {
         "where": _all_of(pool, conditions),
         "same": same or None,
@@ -88,11 +93,7 @@ def _all_of(pool: Listed, conditions: list[str]) -> Any:
 def _equal(pool: Listed, text: str, decimal: str) -> str:
     """The condition of COLUMN=VALUE."""
     name, value = _divided("--fix", text, "COLUMN=VALUE")
-    if name not in pool.names:
-        raise InputError(
-            f"--fix: there is no column {name!r}; those are "
-            f"{', '.join(map(repr, pool.names))[:300]}"
-        )
+    _check_column("--fix", name, pool)
     plain = value.replace(",", ".") if decimal == "," else value
     is_number = re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", plain)
     is_text = isinstance(pool, Pool) and pool.parts.tables[0][name].dtype == pl.String
@@ -100,6 +101,14 @@ def _equal(pool: Listed, text: str, decimal: str) -> str:
         return f"`{name}` == {plain}"
     quote = '"' if "'" in value else "'"
     return f"`{name}` == {quote}{value}{quote}"
+
+
+def _check_column(option: str, name: str, pool: Listed) -> None:
+    if name not in pool.names:
+        raise InputError(
+            f"{option}: there is no column {name!r}; those are "
+            f"{', '.join(map(repr, pool.names))[:300]}"
+        )
 
 
 def _limit(text: str) -> tuple[str, int]:

@@ -45,6 +45,7 @@ class Lease:
     until: float | None
     forecast: Forecast | None = None  # None: it was drawn at random
     reason: str = ""
+    event: int = 0  # the number of the one that asked for it
 
 
 class ModelStep(NamedTuple):
@@ -157,6 +158,7 @@ class Replay:
                 payload["until"],
                 forecasts,
                 payload.get("reasons"),
+                event.number,
             )
             self.learned = max(self.learned, payload["learned"])
         elif event.kind == "release":
