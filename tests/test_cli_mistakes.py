@@ -277,3 +277,16 @@ def test_mistakes_with_the_points_of_a_box(folder, monkeypatch):
     assert "corrected 1 from 1 to 10" in manyarms("undo", "oven.db").out
     manyarms("failed", "oven.db", 2, "--yes")
     assert manyarms("restore", "oven.db", 2, code=2)
+
+
+def test_a_file_of_what_is_pending_is_of_the_same_suggestions(lab):
+    ids = filled([50, "", "", ""])
+    manyarms("tell", lab, "next.csv")
+    manyarms("suggest", lab, "--pending", "-o", "rest.csv")
+    filled([60, 70, 80], "rest.csv", "rest.csv")
+    manyarms("tell", lab, "rest.csv")
+    filled([50, 60, 71, 80])  # the first file, filled in as well, one row otherwise
+    answer = manyarms("tell", lab, "next.csv", "--json").data
+    assert answer["told"] == 0
+    assert [each["id"] for each in answer["corrected"]] == [ids[2]]
+    assert answer["known"] == 3

@@ -268,9 +268,9 @@ class NumberedStudy:
         # Made anew at each call, so that points that others asked for have numbers, too.
         return NumberedPoints(self.study.pool)
 
-    def ask(self, n: int = 1, *, lease: float | None = None) -> list[int]:
+    def ask(self, n: int = 1, **options: Any) -> list[int]:
         """The numbers of n points to try."""
-        asked = self.study.ask(n, lease=lease)
+        asked = self.study.ask(n, **options)
         # After the asking: points that are new have no numbers before it.
         return self.pool.numbers(asked)
 

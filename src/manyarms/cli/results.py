@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import polars as pl
 import typer
 
 from manyarms.campaign.trials import FAILED, CandidateId
@@ -28,21 +27,22 @@ from manyarms.cli.candidates import Ids
 from manyarms.cli.changes import said_value
 from manyarms.cli.output import answer, confirm, count, new_file, shown, table, told
 from manyarms.cli.output import note as remark
+from manyarms.cli.sheets import EXPECTED, as_options, expected, leases_of, sheet
 from manyarms.cli.tables import (
     Row,
     as_ids,
     as_noise,
     as_value,
-    batch_name,
+    free,
     marks,
     results_in,
-    rows_of,
-    value_name,
     write_csv,
 )
 from manyarms.cli.telling import Correction, Sorted, all_new, compared, replacing
 from manyarms.study import Study
 
+MOST_EACH = 2
+"""How often one candidate is in a batch at most: people at a bench seldom want more at once."""
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 """Seconds in a unit of time."""
 
@@ -73,6 +73,38 @@ def suggest(
             "--pending", metavar="", help="Nothing new: those that are pending once more."
         ),
     ] = False,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            help='Only candidates that meet a condition, such as "temperature > 60".',
+            metavar="CONDITION",
+            show_default=False,
+        ),
+    ] = None,
+    fix: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only candidates with this value of a column.",
+            metavar="COLUMN=VALUE",
+            show_default=False,
+        ),
+    ] = None,
+    same: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="One value of this column for all of them, the one that is best for the batch.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
+    max_new: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="At most so many different values of a column among them.",
+            metavar="COLUMN=K",
+            show_default=False,
+        ),
+    ] = None,
     lease: Annotated[
         str,
         typer.Option(
@@ -87,33 +119,44 @@ def suggest(
 ) -> None:
     """Say which candidates to try next.
 
+    Beside each stands what is predicted of its result, with an interval, and why it was chosen.
     They are pending, for all who use the study, until they are told, released, or their lease runs
     out. With -o they go to a CSV file with a column "value" to fill in: a number, or "failed".
     Then: manyarms tell STUDY FILE. The column "batch" says when they were suggested; leave it as it
-    is.
+    is. What is written into "note" is kept.
 
-    [bold]Example:[/bold]
+    [bold]Examples:[/bold]
       manyarms suggest lab.db -n 8 -o next.csv
+      manyarms suggest lab.db -n 8 --fix temperature=80 --max-new ligand=3
+      manyarms suggest lab.db -n 8 --same temperature --where "solvent != 'DMF'"
     """
     written_as = marks(decimal, separator)
     time = seconds(lease, "--lease")
+    rules = {"where": where, "fix": fix, "same": same, "max_new": max_new}
+    if again and any(rules.values()):
+        raise InputError("--pending lists what was suggested; leave the rules for new ones out")
     with opened(study, worker) as known:
+        options = {} if again else as_options(known.pool, decimal, **rules)
+
+        def ask() -> list[CandidateId]:
+            if again:
+                return known.pending
+            ids: list[CandidateId] = known.ask(n, lease=time, most_each=MOST_EACH, **options)
+            if len(ids) < n:
+                remark(f"only {count(len(ids), 'candidate')} may be suggested now, not {n:,}")
+            return ids
+
         if output is None:
-            ids = known.pending if again else known.ask(n, lease=time)
+            ids = ask()
             _show(known, ids, as_json)
             return
         # Made ready first: where the file cannot be written, no candidate becomes pending.
         with new_file(output, force) as draft:
-            ids = known.pending if again else known.ask(n, lease=time)
+            ids = ask()
             if not ids:
                 raise InputError("nothing is pending; leave --pending out for new candidates")
             try:
-                # The number of the last event: results of this batch come after it (see _unknown).
-                marked = [
-                    pl.lit(known.n_events).alias(batch_name(known.pool)),
-                    pl.lit(None, pl.String).alias(value_name(known.pool)),
-                ]
-                write_csv(rows_of(known.pool, ids).with_columns(marked), draft, written_as)
+                write_csv(sheet(known, ids), draft, written_as)
             except BaseException:
                 if not again:
                     known.release(ids)  # nobody would know of them
@@ -126,12 +169,19 @@ def suggest(
 
 
 def _show(study: Study, ids: list[CandidateId], as_json: bool) -> None:
-    rows = study.pool.rows(ids)
-    data = [{"id": id, "columns": row} for id, row in zip(ids, rows, strict=True)]
-    names = [*study.pool.names][:12]
+    pool = study.pool
+    rows = pool.rows(ids)
+    known = expected(study, leases_of(study, ids))
+    data = [
+        {"id": id, "columns": row, **each} for id, row, each in zip(ids, rows, known, strict=True)
+    ]
+    names = [*pool.names]
     listed = table(
-        ["id", *names],
-        ([id, *(row[name] for name in names)] for id, row in zip(ids, rows, strict=True)),
+        ["id", *names, *(free(name, pool) for name in EXPECTED)],
+        (
+            [id, *(row[name] for name in names), *each.values()]
+            for id, row, each in zip(ids, rows, known, strict=True)
+        ),
     )
     answer({"candidates": data}, as_json, listed if ids else "Nothing is pending.")
 

@@ -37,11 +37,15 @@ Source = tuple[int, int]
 
 @dataclass(frozen=True)
 class Lease:
-    """A pending candidate: who tries it, and until when (seconds since 1970; None: without end)."""
+    """A pending candidate: who tries it, until when (seconds since 1970; None: without end), what
+    was predicted of its result, and why it was suggested."""
 
     id: CandidateId
     worker: str
     until: float | None
+    forecast: Forecast | None = None  # None: it was drawn at random
+    reason: str = ""
+    event: int = 0  # the number of the one that asked for it
 
 
 class ModelStep(NamedTuple):
@@ -146,10 +150,15 @@ class Replay:
         payload = event.payload
         ledger = self.ledger
         if event.kind == "ask":
-            # Earlier versions wrote no forecasts.
+            # Earlier versions wrote neither forecasts nor reasons.
             forecasts = [each and Forecast(*each) for each in payload.get("forecasts", ())]
             self.ledger = ledger.asked(
-                positions.tolist(), payload["worker"], payload["until"], forecasts
+                positions.tolist(),
+                payload["worker"],
+                payload["until"],
+                forecasts,
+                payload.get("reasons"),
+                event.number,
             )
             self.learned = max(self.learned, payload["learned"])
         elif event.kind == "release":
@@ -238,9 +247,7 @@ class Replay:
         """Who is trying what, those whose time has run out included."""
         pending = self.ledger.pending
         names = self.ledger.names([each.position for each in pending])
-        return [
-            Lease(name, each.worker, each.until) for name, each in zip(names, pending, strict=True)
-        ]
+        return [Lease(name, *each[1:]) for name, each in zip(names, pending, strict=True)]
 
     @property
     def history(self) -> list[Trial]:

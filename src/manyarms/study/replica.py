@@ -15,17 +15,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from manyarms.campaign.batching import BatchRule
 from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.candidates import Points
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.proposers import Learner
-from manyarms.campaign.trials import CandidateId, Forecast
+from manyarms.campaign.reasons import reasons
 from manyarms.errors import StudyDamagedError, StudyStorageError
 from manyarms.machine import uncollected
 from manyarms.signals import deferred, interruptible
 from manyarms.study.learning import Resume, StepsTaken, learn
 from manyarms.study.log import LEARNING, START, Event, Head
-from manyarms.study.replay import Replay
+from manyarms.study.replay import Lease, Replay
 from manyarms.study.snapshot import EVERY, resume, take
 from manyarms.study.spec import campaign_of
 from manyarms.study.storage import EventStore, Transaction, Unread
@@ -278,12 +279,18 @@ class Call:
         """The ledger with these candidates in it: of a box any point may be told."""
         return self.learner.proposer.knowing(self.replay.ledger, ids)
 
-    def asked(self, n: int, ledger: Ledger) -> tuple[list[CandidateId], list[Forecast | None]]:
-        """The ids of n candidates to try, and what is predicted of their results."""
+    def asked(self, n: int, ledger: Ledger, rule: BatchRule | None) -> list[Lease]:
+        """n candidates to try, what is predicted of their results, and why they were chosen."""
         with interruptible():
-            found, ids = self._replica.campaign(self.learner, ledger).asked(n)
-        # What was just asked for is the last of what is pending.
-        return ids, [each.forecast for each in found.ledger.pending[-len(ids) :]]
+            before = self._replica.campaign(self.learner, ledger)
+            found, ids = before.asked(n, rule=rule)
+            # What was just asked for is the last of what is pending.
+            pending = found.ledger.pending[-len(ids) :]
+            why = reasons(before, found.ledger, [each.position for each in pending], rule)
+        return [
+            Lease(id, each.worker, each.until, each.forecast, reason)
+            for id, each, reason in zip(ids, pending, why, strict=True)
+        ]
 
     def learn(self) -> None:
         """The model takes the steps that are left."""

@@ -10,12 +10,13 @@ needed. Who needs it writes down what was decided then: which arms entered W, an
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from manyarms.campaign import answers, insight
 from manyarms.campaign.answers import Best, Candidate, Predictions
+from manyarms.campaign.batching import as_rule
 from manyarms.campaign.campaign import table_of
 from manyarms.campaign.certificate import Certificate
 from manyarms.campaign.corrections import as_corrections
@@ -172,7 +173,16 @@ class Study:
 
     # What comes next
 
-    def ask(self, n: int = 1, *, lease: float | None = None) -> list[CandidateId]:
+    def ask(
+        self,
+        n: int = 1,
+        *,
+        lease: float | None = None,
+        where: Any = None,
+        same: str | Sequence[str] | None = None,
+        max_new: dict[str, int] | None = None,
+        most_each: int | None = None,
+    ) -> list[CandidateId]:
         """Candidates to try. They are pending, for all who use the study, until told or given back.
 
         Parameters
@@ -181,6 +191,8 @@ class Study:
             How many.
         lease : float, optional
             Seconds after which they are given back if not told; that of the study where None.
+        where, same, max_new, most_each
+            As for `Optimizer.ask`.
 
         Returns
         -------
@@ -207,7 +219,9 @@ class Study:
                 )
             # Under the lock no result can come in between: the choice rests on the whole log.
             call.learn()
-            ids, forecasts = call.asked(n, ledger)
+            rule = as_rule(ledger.candidates, where, same, max_new, most_each)
+            asked = call.asked(n, ledger, rule)
+            ids = [each.id for each in asked]
             # Up to where the model had learned when it chose: others need not decide that again.
             learned = call.replay.steps[-1].number if call.replay.steps else 0
             until = now + seconds
@@ -218,7 +232,8 @@ class Study:
                     "worker": self.worker,
                     "until": until,
                     "learned": learned,
-                    "forecasts": forecasts,
+                    "forecasts": [each.forecast for each in asked],
+                    "reasons": [each.reason for each in asked],
                 },
             )
         return ids
