@@ -345,9 +345,9 @@ class TestReactions:
         assert len(found["recommended"]) * reactions.BATCH >= len(found["chosen"])
 
     def test_best_so_far_and_what_is_missed(self, table):
-        order = np.argsort(table.means).tolist()
+        order = np.argsort(-table.means).tolist()
         assert reactions.best_at(table, order) == [table.means.max()] * 3
-        assert reactions.best_at(table, order[:3]) == [table.means[order[2]]] * 3
+        assert reactions.best_at(table, order[2::-1]) == [table.means.max()] * 3
         assert reactions.at_random(table, 0, 100)["chosen"] != order
         assert "No run" in reactions.verdict([])
         miss = {"table": "small", "seed": 3, "trials": 100, "best": 1.0, "random": 2.0}
