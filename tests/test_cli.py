@@ -155,7 +155,7 @@ SENTENCES = [  # what is typed, and how the sentence ends
     ),
     (
         ["init", "n.db", "--pool", "recipes.csv", "--minimize", "--column", "name=continuous"],
-        "correct the value, leave the row out, or declare another type by --column 'name=…'",
+        "correct the value, make all of them categories by --column name=categorical, or leave",
     ),
     (["init", "n.db", "--pool", "recipes.csv", "--minimize", "--missing", "x"], "got 'x'"),
     (["init", "n.db", "--pool", "book.csv", "--minimize"], "save the sheet as CSV"),

@@ -28,7 +28,7 @@ from manyarms.cli.tables import (
 )
 from manyarms.errors import StateError
 from manyarms.pool.pool import Pool
-from manyarms.pool.reading import read_csv
+from manyarms.pool.sheets import read_sheet
 from manyarms.pool.stored import described
 from manyarms.study import Study
 
@@ -314,7 +314,7 @@ def _predicted(study: Study, file: Path, level: float, decimal: str) -> list[dic
     pool = study.pool
     if isinstance(pool, NumberedPoints):
         return _predicted_points(study, pool, file, level, decimal)
-    frame = pool.read(file, decimal=decimal)
+    frame = pool.read(file, decimal=decimal).frame
     name = id_name(pool)
     given: list[Any] = frame[name].to_list() if name in frame.columns else [None] * len(frame)
     known = set(pool.ids.tolist())
@@ -341,14 +341,15 @@ def _predicted_points(
     """The same of points of a box, by their numbers or by their columns."""
     name = id_name(pool)
     texts = {name, *pool.names}
-    frame = read_csv(file, name, texts, texts, decimal)
+    sheet = read_sheet(file, name, texts, texts, decimal)
+    frame = sheet.frame
     if name not in frame.columns and not names_points(frame, pool):
         raise InputError(
             f"{file} must have the column {name!r} or all columns of the box, got "
             f"{', '.join(map(repr, frame.columns))[:300]}; add them"
         )
     # Of a line only the id and the columns of the box are needed here.
-    lines = lines_in(file, frame, [name, "", "", ""], pool.names)
+    lines = lines_in(file, sheet, [name, "", "", ""], pool.names)
     ids = [pool.as_id(line.where, line.id, line.point, decimal) for line in lines]
     header = [free(each, pool) for each in ("estimate", "sd", "low", "high")]
     rows: list[dict[str, Any]] = []

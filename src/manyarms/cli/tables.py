@@ -15,7 +15,7 @@ from manyarms.errors import UnknownArmError
 from manyarms.numbers import LARGEST
 from manyarms.pool.formulas import marked
 from manyarms.pool.pool import Pool
-from manyarms.pool.reading import read_csv
+from manyarms.pool.sheets import Sheet, read_sheet
 from manyarms.pool.stored import described
 from manyarms.study import Event, Study
 
@@ -166,7 +166,8 @@ def results_in(
     columns = pool.names if isinstance(pool, NumberedPoints) else []
     # All as text: numbers are read below, where an error can name the row.
     texts = {*names, *columns}
-    frame = read_csv(path, names[0], texts, texts, decimal)
+    sheet = read_sheet(path, names[0], texts, texts, decimal)
+    frame = sheet.frame
     needed = [names[1], *([noise] if noise else [])]
     if not names_points(frame, pool):
         needed = [names[0], *needed]
@@ -177,7 +178,7 @@ def results_in(
             f"got {', '.join(map(repr, frame.columns))[:300]}; --value names another column of "
             "values"
         )
-    lines = lines_in(path, frame, names, columns)
+    lines = lines_in(path, sheet, names, columns)
     # Spreadsheets leave rows in which nothing is filled in.
     lines = [line for line in lines if any(cell is not None for cell in (*line[1:3], *line.point))]
     told = []
@@ -200,18 +201,16 @@ def names_points(frame: pl.DataFrame, pool: Listed) -> bool:
     return isinstance(pool, NumberedPoints) and set(pool.names) <= set(frame.columns)
 
 
-def lines_in(
-    path: Path, frame: pl.DataFrame, names: Sequence[str], columns: Sequence[str]
-) -> list[Line]:
+def lines_in(path: Path, sheet: Sheet, names: Sequence[str], columns: Sequence[str]) -> list[Line]:
     """The lines of a table, given the names of these cells and the columns of a box."""
+    frame = sheet.frame
     cells = [
         frame[name].to_list() if name in frame.columns else [None] * len(frame)
         for name in (*names, *columns)
     ]
-    # The header is row 1, as spreadsheets count.
     return [
-        Line(f"{path}, row {i + 2}", id, value, noise, batch, tuple(point))
-        for i, (id, value, noise, batch, *point) in enumerate(zip(*cells, strict=True))
+        Line(f"{path}, row {row}", id, value, noise, batch, tuple(point))
+        for row, id, value, noise, batch, *point in zip(sheet.rows, *cells, strict=True)
     ]
 
 

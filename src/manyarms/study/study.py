@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 from manyarms.campaign import answers
 from manyarms.campaign.answers import Best, Candidate, Predictions
-from manyarms.campaign.campaign import table_of
+from manyarms.campaign.campaign import table_of, with_results
 from manyarms.campaign.certificate import Certificate
 from manyarms.campaign.model import Size, with_now
 from manyarms.campaign.settings import Direction, as_pool, as_seed
@@ -117,7 +117,8 @@ class Study:
             "seed": as_seed(seed),
             "options": {name: written(value, name) for name, value in options.items()},
         }
-        campaign_of(settings, space)  # raises where a setting is wrong
+        # Raises where a setting is wrong, or a result.
+        with_results(campaign_of(settings, space))
         tables: list[bytes] = []
         if isinstance(space, Box):
             settings["box"] = written_box(space)
@@ -130,6 +131,9 @@ class Study:
             if kept:
                 settings["pool"]["tables"] = kept
             transaction.append("create", settings, time.time())
+            results = () if isinstance(space, Box) else space.results
+            if results:
+                transaction.append("tell", _told(results, _worker(worker)), time.time())
 
         store.create(fill)
         return cls(store, worker, lease)
@@ -443,7 +447,8 @@ class Study:
         Parameters
         ----------
         table : table
-            With the columns of the pool.
+            With the columns of the pool. Where the pool has a target and the table has it too,
+            filled cells of it are results.
         ids : sequence, optional
             For pools made of an array with ids.
         """
@@ -459,6 +464,9 @@ class Study:
                     "n": len(pool) - len(before),
                 },
             )
+            results = pool.results[len(before.results) :]
+            if results:
+                call.append("tell", _told(results, self.worker))
 
     def retire(self, ids: Any) -> None:
         """These candidates are no longer available: not asked for, not recommended.
@@ -556,6 +564,15 @@ class Study:
         ledger = self._replica.replay.ledger
         positions = ledger.candidates.positions(ids)
         return positions, ledger.names(positions)
+
+
+def _told(results: tuple[tuple[CandidateId, float | None], ...], worker: str) -> dict[str, Any]:
+    """The results in a table of candidates, as an event."""
+    return {
+        "ids": [id for id, _ in results],
+        "values": [value for _, value in results],
+        "worker": worker,
+    }
 
 
 def _is_over(lease: Lease, now: float) -> bool:
