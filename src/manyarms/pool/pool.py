@@ -22,6 +22,7 @@ from manyarms.pool.deciding import checked_types
 from manyarms.pool.ids import Ids, as_objects, checked_ids, given_ids
 from manyarms.pool.parts import Origin, Parts, counted, encoded_columns
 from manyarms.pool.reading import (
+    Declared,
     as_path,
     is_parquet,
     read_array,
@@ -120,22 +121,8 @@ class Pool:
             The file cannot be read, or a value does not suit its column.
         """
         declared = checked_types(columns)
-        # Read as numbers, bits and texts of digits would lose their zeros.
-        texts = {name for name, kind in declared.items() if kind in ("bits", "text")}
-        # Text is searched for numbers only where nothing else is declared.
-        kept = {name for name, kind in declared.items() if plain_kind(kind) not in NUMBERS}
-        sheet = read_sheet(as_path(path), id, texts, kept, decimal)
-        return Pool(
-            new_parts(
-                sheet.frame,
-                {},
-                id,
-                declared,
-                missing,
-                target=target,
-                decimal=sheet.decimal,
-                rows=sheet.rows,
-            )
+        return pool_of(
+            sheet_of(as_path(path), id, declared, decimal), id, declared, missing, target
         )
 
     @classmethod
@@ -576,6 +563,32 @@ class Pool:
         same = f" ({len(self.X):,} distinct)" if len(self.X) < len(self) else ""
         candidates = counted(len(self), "candidate")
         return f"Pool({candidates}{same}, {counted(len(types), 'column')}: {counts})"
+
+
+def sheet_of(
+    path: Path, id: str | None, declared: Mapping[str, Declared], decimal: str | None
+) -> Sheet:
+    """The table in a CSV or Parquet file or in a workbook, given the types that are declared."""
+    if is_parquet(path):
+        frame = read_parquet(path)
+        return Sheet(frame, np.arange(len(frame)), decimal or ".")
+    # Read as numbers, bits and texts of digits would lose their zeros.
+    texts = {name for name, kind in declared.items() if kind in ("bits", "text")}
+    # Text is searched for numbers only where nothing else is declared.
+    kept = {name for name, kind in declared.items() if plain_kind(kind) not in NUMBERS}
+    return read_sheet(path, id, texts, kept, decimal)
+
+
+def pool_of(
+    sheet: Sheet,
+    id: str | None,
+    declared: dict[str, Declared],
+    missing: str,
+    target: str | None = None,
+) -> Pool:
+    """The candidates in a sheet."""
+    marks: dict[str, Any] = {"decimal": sheet.decimal, "rows": sheet.rows}
+    return Pool(new_parts(sheet.frame, {}, id, declared, missing, target=target, **marks))
 
 
 def _frame_of(objects: Any) -> pl.DataFrame:

@@ -90,6 +90,9 @@ def _from_workbook(path: Path, texts: set[str], kept: set[str], decimal: str | N
     # Cells that hold numbers have points in them, whatever the spreadsheet shows.
     plain = [each for each in _searched(frame, texts | kept) if not _are_numbers(each, ".")]
     decimal = decimal_in(plain, ",") if decimal is None else decimal
+    frame = frame.with_columns(
+        _numbers_in(each, each.name in bits, ".") for each in _searched(frame, texts | kept)
+    )
     return _typed(frame, cells.header_row + 1, texts | kept, bits, decimal)
 
 

@@ -124,7 +124,7 @@ def _offered(texts: pl.Series, decimal: str, label: Label) -> tuple[pl.Series, s
 
 def _unreadable(texts: pl.Series, row: int, label: Label) -> ArmsError:
     word = texts[row].strip()
-    is_word = re.fullmatch(r"[^\W\d_][^=,:]*", word) is not None
+    is_word = re.fullmatch(r"[^\W\d_]+([ .][^\W\d_]*)*", word[:20]) is not None
     name = texts.name
     meant = (
         [Advice("say what it stands for by {}", "columns", {name: f"number:{word}=25"})]
