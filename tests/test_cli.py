@@ -166,7 +166,7 @@ SENTENCES = [  # what is typed, and how the sentence ends
 @pytest.mark.parametrize(("typed", "end"), SENTENCES, ids=lambda x: x if isinstance(x, str) else "")
 def test_a_sentence_is_made_of_what_the_error_holds(lab, monkeypatch, typed, end):
     monkeypatch.chdir(lab.parent)
-    Path("holes.csv").write_text("name,x\na,1\nb,\nc,3\n")
+    Path("holes.csv").write_text("name,x\na,1\nb,\nc,3\nd,4\n")
     Path("dates.csv").write_text("name,the day\na,2020-01-01\nb,2020-01-02\n")
     Path("book.csv").write_bytes(b"PK\x03\x04,b\n\xff,\xfe\n")
     manyarms("init", "new.db", "--pool", "recipes.csv", "--id", "name", "--maximize")
@@ -281,7 +281,14 @@ def test_a_file_told_twice_counts_once_and_a_longer_one_adds_what_is_new(lab):
     file = lab.parent / "results.csv"
     file.write_text("name,value\nwater-20,\nwater-30,5\nwater-30,5\nwater-40,failed\n")
     first = manyarms("tell", lab, file, "--json")
-    assert first.data == {"told": 3, "failed": 1, "known": 0, "empty": 1, "results": 15}
+    assert first.data == {
+        "told": 3,
+        "failed": 1,
+        "corrected": [],
+        "known": 0,
+        "empty": 1,
+        "results": 15,
+    }
     assert "without a value" in first.err
     again = manyarms("tell", lab, file, "--json")
     assert again.data["told"] == 0
@@ -310,12 +317,9 @@ def test_two_who_tell_the_same_file_at_once_tell_it_once(lab, monkeypatch):
     """Both have read the history before either has told."""
     file = lab.parent / "results.csv"
     file.write_text("name,value\nwater-20,7\n")
-    events = ma.Study.events
-    monkeypatch.setattr(
-        ma.Study,
-        "events",
-        lambda study: [each for each in events(study) if "file" not in str(each.payload)],
-    )
+    with ma.Study.open(lab) as study:
+        before = study.history
+    monkeypatch.setattr(ma.Study, "history", before)
     manyarms("tell", lab, file)
     manyarms("tell", lab, file)
     monkeypatch.undo()
@@ -377,7 +381,7 @@ def test_one_value_may_be_told_negative_too(lab, value):
 
 
 def test_failed_release_retire_and_add(lab):
-    manyarms("failed", lab, "water-20", "water-30")
+    manyarms("failed", lab, "water-20", "water-30", "--yes")
     assert manyarms("status", lab, "--json").data["failed"] == 3
     pending = [each["id"] for each in manyarms("status", lab, "--json").data["pending"]]
     manyarms("release", lab, pending[0])
@@ -390,6 +394,8 @@ def test_failed_release_retire_and_add(lab):
     assert manyarms("add", lab, more, "--decimal", ",", "--json").data == {
         "added": 1,
         "candidates": 31,
+        "told": 0,
+        "new_levels": {"solvent": ["acetone"]},
     }
     assert ma.Study.open(lab).pool.row("acetone-80")["dose"] == 4.5
 
@@ -492,6 +498,8 @@ def test_columns_may_be_called_value_id_number_or_time(folder):
         "--maximize",
         "--column",
         "worker=ignore",
+        "--column",
+        "value=number",
     )
     manyarms("suggest", lab, "-o", folder / "next.csv")
     text = (folder / "next.csv").read_text()
@@ -738,6 +746,9 @@ BAD = [
     "release lab.db water-20 --all",
     "release lab.db nobody",
     "release lab.db water-20 water-20 water-20",
+    "correct lab.db nobody 5",
+    "undo lab.db 9999",
+    "restore lab.db water-20",
     "status",
     "status nowhere.db",
     "status recipes.csv",

@@ -144,8 +144,8 @@ class Optimizer:
     def tell(self, ids: Any, values: Any = None, *, failed: Any = None, noise: Any = None) -> None:
         """Learn the values of candidates, asked for or not, in any order.
 
-        A failed candidate is not asked for again and teaches the model nothing. On an error nothing
-        has changed.
+        A failed candidate teaches the model nothing, and is not asked for again unless a value of
+        it is told later. On an error nothing has changed.
 
         Parameters
         ----------
@@ -168,6 +168,30 @@ class Optimizer:
             An id names no candidate.
         """
         self._state = self._state.told(ids, values, failed, noise)
+
+    def correct(self, ids: Any, values: Any, *, noise: Any = None) -> None:
+        """Results were told wrongly: they have other values.
+
+        The model learns all results anew, from nothing, so the wrong values leave no trace.
+
+        Parameters
+        ----------
+        ids : id, Trial or sequence of these
+            An id is enough where the candidate has one result. Of several, the `Trial` of `history`
+            says which is meant.
+        values : float, FAILED, None or sequence of these
+            What came out. None takes the result back: nothing came out.
+        noise : float or sequence, optional
+            The standard deviation of these values; as it was where None.
+
+        Raises
+        ------
+        ObservationError
+            A candidate has several results, or a value is no finite number.
+        StateError
+            A candidate has no result.
+        """
+        self._state = self._state.corrected(ids, values, noise)
 
     @property
     def history(self) -> list[Trial]:
@@ -334,6 +358,16 @@ class Optimizer:
             Of candidates.
         """
         self._state = self._state.retired(ids)
+
+    def restore(self, ids: Any) -> None:
+        """These candidates, which were retired, are available again.
+
+        Parameters
+        ----------
+        ids : id or sequence of ids
+            Of candidates that are retired.
+        """
+        self._state = self._state.restored(ids)
 
     def __repr__(self) -> str:
         ledger = self._state.ledger

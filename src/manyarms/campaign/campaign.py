@@ -7,6 +7,7 @@ import numpy as np
 
 from manyarms.arms.array import Checked
 from manyarms.campaign.candidates import CandidateTable, Points
+from manyarms.campaign.corrections import as_corrections
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model, Size, is_size_due
 from manyarms.campaign.proposers import START, BoxProposer, Learner, PoolProposer, Proposer
@@ -118,6 +119,24 @@ class Campaign:
             sizes = (*sizes, model.size)
         return Campaign(ledger, model, proposer, sizes)
 
+    def corrected(self, which: Any, values: Any, noise: Any) -> "Campaign":
+        """After results turned out to be others than were told."""
+        corrections = as_corrections(self.ledger, which, values, noise)
+        return self.begun_anew(corrections.applied(self.ledger))
+
+    def begun_anew(self, ledger: Ledger) -> "Campaign":
+        """The search with other books: the model learns all of them at once, from nothing."""
+        candidates = ledger.candidates
+        prior = Learner(
+            Model.prior(self.model.settings, Checked(candidates.X)),
+            BoxProposer(candidates.box) if isinstance(candidates, Points) else PoolProposer(),
+        )
+        results = ledger.results()
+        if not len(results[0]):
+            return Campaign(ledger, *prior)
+        learned = prior.told(Learnable(results, 0, ledger.waiting, ledger.results))
+        return Campaign(ledger, *learned, sizes=(learned.model.size,))
+
     def added(self, table: Any, ids: Any) -> "Campaign":
         """With more candidates."""
         pool = table_of(self.ledger, "add to").add(table, ids=ids)
@@ -128,6 +147,12 @@ class Campaign:
         """Without these candidates."""
         pool = table_of(self.ledger, "retire from")
         return replace(self, ledger=self.ledger.retired(pool.positions(ids)))
+
+    def restored(self, ids: Any) -> "Campaign":
+        """With candidates that were retired."""
+        positions = table_of(self.ledger, "restore to").positions(ids)
+        self.ledger.check_retired(positions)
+        return replace(self, ledger=self.ledger.restored(positions))
 
 
 def with_results(campaign: Campaign, n_known: int = 0) -> Campaign:

@@ -67,23 +67,45 @@ class Outcomes:
 
     @cached_property
     def failed(self) -> Mask:
-        """(n,) whether a trial of the candidate failed."""
-        return self._marked(self.tried.items[~self.has_value])
+        """(n,) whether the last result of the candidate was a failure: a later value lifts it."""
+        mask = np.zeros(self.n, dtype=bool)
+        mask[self.tried.items] = ~self.has_value  # of several results the last one is kept
+        return mask
 
     @cached_property
     def retired(self) -> Mask:
         """(n,) whether the candidate was retired."""
-        return self._marked(self.taken.items)
+        mask = np.zeros(self.n, dtype=bool)
+        mask[self.taken.items] = True
+        return mask
 
     @cached_property
     def out(self) -> Mask:
         """(n,) whether the candidate was retired or failed."""
         return self.retired | self.failed
 
-    def _marked(self, positions: Indices) -> Mask:
-        mask = np.zeros(self.n, dtype=bool)
-        mask[positions] = True
-        return mask
+    def changed(
+        self, trials: Indices, values: Sequence[float | None], noise: Sequence[float | None]
+    ) -> "Outcomes":
+        """With other values of these results; where no noise is given, with the same noise."""
+        new_values = self.values.items.copy()
+        new_values[trials] = np.array(values, dtype=np.float64)
+        new_noise = self.noise.items.copy()
+        given = np.array(noise, dtype=np.float64)
+        new_noise[trials] = np.where(np.isnan(given), new_noise[trials], given)
+        return replace(self, values=Stack(new_values), noise=Stack(new_noise))
+
+    def without(self, trials: Indices) -> "Outcomes":
+        """As if these results had not been told."""
+        kept = np.ones(self.tried.n, dtype=bool)
+        kept[trials] = False
+        return replace(
+            self,
+            tried=Stack(self.tried.items[kept]),
+            values=Stack(self.values.items[kept]),
+            noise=Stack(self.noise.items[kept]),
+            forecasts=Stack(self.forecasts.items[kept]),
+        )
 
 
 @dataclass(frozen=True)
@@ -205,6 +227,22 @@ class Ledger:
         pending = tuple(each for each in self.pending if each.position not in gone)
         return replace(self, outcomes=outcomes, pending=pending)
 
+    def restored(self, positions: Indices) -> "Ledger":
+        """These candidates are available again."""
+        taken = self.outcomes.taken.items
+        left = Stack(taken[~np.isin(taken, positions)])
+        return replace(self, outcomes=replace(self.outcomes, taken=left))
+
+    def corrected(
+        self, trials: Indices, values: Sequence[float | None], noise: Sequence[float | None]
+    ) -> "Ledger":
+        """These results, by their numbers, have other values; None for a value: it failed."""
+        return replace(self, outcomes=self.outcomes.changed(trials, values, noise))
+
+    def without(self, trials: Indices) -> "Ledger":
+        """These results, by their numbers, were not told."""
+        return replace(self, outcomes=self.outcomes.without(trials))
+
     def added(self, candidates: CandidateTable) -> "Ledger":
         """The table has grown; nothing is known of the new candidates."""
         n = len(candidates)
@@ -238,7 +276,27 @@ class Ledger:
                     f"{name!r} has a value already, and repeats is 'never' or 1; allow repeats to "
                     "tell replicates"
                 )
-            has_value[position] = True
+            has_value[position] |= value is not None
+
+    def check_counts(self) -> None:
+        """Raise ObservationError where a candidate may have one value and has more."""
+        several = np.flatnonzero(self.outcomes.counts > self.most) if self.most == 1 else ()
+        if len(several):
+            (name,) = self.names(several[:1])
+            raise ObservationError(
+                f"{name!r} would have two values, and repeats is 'never' or 1; take one of them "
+                "back first"
+            )
+
+    def check_retired(self, positions: Indices) -> None:
+        """Raise StateError where one of these is not retired."""
+        others = positions[~self.outcomes.retired[positions]]
+        if len(others):
+            raise StateError(f"{self.names(others[:1])[0]!r} is not retired")
+
+    def results_of(self, position: int) -> Indices:
+        """The numbers of the results of a candidate."""
+        return np.flatnonzero(self.outcomes.tried.items == position)
 
     @property
     def waiting(self) -> Indices:

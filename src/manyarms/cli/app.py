@@ -93,6 +93,12 @@ Worker = Annotated[
         envvar="MANYARMS_WORKER",
     ),
 ]
+Note = Annotated[
+    str | None, typer.Option(help="Why, kept in the history.", metavar="TEXT", show_default=False)
+]
+Yes = Annotated[
+    bool, typer.Option("--yes", metavar="", help="Answer yes to what is asked, for scripts.")
+]
 
 
 class InputError(ManyArmsError):

@@ -14,7 +14,7 @@ import numpy as np
 
 from manyarms.campaign.answers import Predictions
 from manyarms.campaign.candidates import Points
-from manyarms.campaign.trials import CandidateId
+from manyarms.campaign.trials import CandidateId, Trial
 from manyarms.cli.app import InputError
 from manyarms.cli.output import shown
 from manyarms.domains.box import Box
@@ -289,6 +289,17 @@ class NumberedStudy:
         """Learn the values of points, by their numbers or, where they are new, their values."""
         self.study.tell(self._points(ids), values, **options)
 
+    def correct(self, trials: Sequence[Trial], values: Any, **options: Any) -> None:
+        """Results have other values."""
+        self.study.correct(self._of_points(trials), values, **options)
+
+    def revise(self, told: dict[str, Any] | None, corrected: dict[str, Any] | None) -> None:
+        """Both as one."""
+        self.study.revise(
+            told and {**told, "ids": self._points(told["ids"])},
+            corrected and {**corrected, "ids": self._of_points(corrected["ids"])},
+        )
+
     def release(self, ids: Sequence[int]) -> None:
         """These points are not being tried after all."""
         self.study.release(self._points(ids))
@@ -318,6 +329,11 @@ class NumberedStudy:
         trials = self.study.history
         numbers = self.pool.numbers([trial.id for trial in trials])
         return [replace(trial, id=id) for trial, id in zip(trials, numbers, strict=True)]
+
+    def _of_points(self, trials: Sequence[Trial]) -> list[Trial]:
+        """Results with points for numbers."""
+        points = self._points([trial.id for trial in trials])
+        return [replace(trial, id=id) for trial, id in zip(trials, points, strict=True)]
 
     def _points(self, ids: Sequence[Any]) -> list[CandidateId]:
         pool = self.pool

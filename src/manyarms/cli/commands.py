@@ -25,6 +25,7 @@ COMMANDS = {
         "init": Command("candidates", "Make a study of a table of candidates, or of a box."),
         "add": Command("candidates", "Add candidates."),
         "retire": Command("candidates", "Candidates are no longer available."),
+        "restore": Command("mistakes", "Candidates that were retired are available again."),
     },
     "Trials": {
         "suggest": Command("results", "Say which candidates to try next."),
@@ -36,6 +37,10 @@ COMMANDS = {
         "run": Command(
             "objective", "Run a command for one candidate after another, and tell what it prints."
         ),
+    },
+    "Mistakes": {
+        "correct": Command("mistakes", "A result has another value than was told."),
+        "undo": Command("mistakes", "Take back the last call, or an event by its number."),
     },
     "Knowledge": {
         "status": Command("knowledge", "Say how a study stands."),
@@ -56,6 +61,9 @@ COMMANDS = {
         "doctor": Command("files", "Check a study, and say what can be saved."),
     },
 }
+
+NUMBERS = ("tell", "correct")
+"""Commands whose arguments may be negative numbers."""
 
 
 def program(arguments: Sequence[str]) -> int:
@@ -78,7 +86,7 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
                 name,
                 help=help,
                 rich_help_panel=panel,
-                context_settings={"ignore_unknown_options": name == "tell"},  # negative values
+                context_settings={"ignore_unknown_options": name in NUMBERS},  # negative values
             )(function)
     return app
 

@@ -11,10 +11,14 @@ import typer
 from manyarms.campaign.answers import Best, Candidate
 from manyarms.cli.app import AsJson, Decimal, Force, InputError, Separator, StudyAt, opened
 from manyarms.cli.boxes import NewPoint, NumberedPoints
+from manyarms.cli.changes import changes_of, changes_table
 from manyarms.cli.output import answer, count, moment, new_file, percent, place, shown, table
 from manyarms.cli.tables import (
+    CELLS,
     Listed,
     beside,
+    check_output,
+    decimal_of,
     extent,
     free,
     id_name,
@@ -22,9 +26,10 @@ from manyarms.cli.tables import (
     marks,
     names_points,
     noise_name,
+    note_name,
     results_told,
     value_name,
-    write_csv,
+    write_table,
 )
 from manyarms.errors import StateError
 from manyarms.pool.pool import Pool
@@ -51,8 +56,10 @@ Output = Annotated[
 ]
 HEADER = ["estimate", "low", "high", "results", "measured"]
 """What is known of a candidate, beside its id."""
-RESULT = ["number", "id", "value", "noise", "time", "worker"]
+RESULT = ["number", "id", "value", "noise", "time", "worker", "note"]
 """What a result has."""
+OPTIONAL = ("noise", "note")
+"""What few results have: such a column is left out where none has it."""
 
 
 def status(
@@ -202,31 +209,41 @@ def history(
     ] = None,
     output: Output = None,
     separator: Separator = None,
-    decimal: Decimal = ".",
+    decimal: Decimal = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """List every result, oldest first: when, of which candidate, which value, by whom.
 
+    Below it stands what was changed: corrections, what was taken back, retired and restored, by
+    whom and why. A file that is written has the results that count.
+
     [bold]Example:[/bold]
       manyarms history lab.db -o results.csv
     """
     written_as = marks(decimal, separator)
+    check_output(output)
     with opened(study) as known:
         rows = results_of(known)
+        changes = changes_of(known)
         pool = known.pool
     rows = rows if last is None else rows[-last:]
     if output is None:
-        names = [name for name in RESULT if name != "noise" or has_noise(rows)]
+        names = [name for name in RESULT if name not in OPTIONAL or has_any(rows, name)]
         more, columns = beside(pool, [row["id"] for row in rows])
         listed = (
             [*(row[name] for name in names), *cells]
             for row, cells in zip(rows, columns, strict=True)
         )
-        answer({"results": rows}, as_json, table([*names, *more], listed))
+        answer(
+            {"results": rows, "changes": changes},
+            as_json,
+            table([*names, *more], listed),
+            *([f"\nWhat was changed since:\n{changes_table(changes)}"] if changes else []),
+        )
         return
     with new_file(output, force) as draft:
-        write_csv(results_frame(rows, pool, decimal), draft, written_as)
+        write_table(results_frame(rows, pool, decimal), draft, output, written_as, pool)
     answer(
         {"results": len(rows), "written": str(output)},
         as_json,
@@ -238,31 +255,35 @@ def results_of(study: Study) -> list[dict[str, Any]]:
     """Every result told, with its time and who told it; a dict with the keys of RESULT each."""
     told = [
         (
-            id,
-            "failed" if value is None else value,
-            noise,
+            trial.id,
+            "failed" if trial.failed else trial.value,
+            trial.noise,
             moment(event.time),
             event.payload["worker"],
+            trial.note,
         )
-        for event, id, value, noise in results_told(study)
+        for event, trial in results_told(study)
     ]
     return [dict(zip(RESULT, (i + 1, *result), strict=True)) for i, result in enumerate(told)]
 
 
-def has_noise(rows: list[dict[str, Any]]) -> bool:
-    """Whether a standard deviation was told with any of these results."""
-    return any(row["noise"] is not None for row in rows)
+def has_any(rows: list[dict[str, Any]], name: str) -> bool:
+    """Whether any of these results has a noise, or a note."""
+    return any(row[name] is not None for row in rows)
 
 
-def results_frame(rows: list[dict[str, Any]], pool: Listed, decimal: str) -> pl.DataFrame:
+def results_frame(rows: list[dict[str, Any]], pool: Listed, decimal: str | None) -> pl.DataFrame:
     """Results as a table; values are text, as some may be "failed"."""
     columns = {
         free("number", pool): [row["number"] for row in rows],
         id_name(pool): [row["id"] for row in rows],
-        value_name(pool): [str(row["value"]).replace(".", decimal) for row in rows],
-        **({noise_name(pool): [row["noise"] for row in rows]} if has_noise(rows) else {}),
+        value_name(pool): [
+            str(row["value"]).replace(".", decimal_of(pool, decimal)) for row in rows
+        ],
+        **({noise_name(pool): [row["noise"] for row in rows]} if has_any(rows, "noise") else {}),
         free("time", pool): [row["time"] for row in rows],
         free("worker", pool): [row["worker"] for row in rows],
+        **({note_name(pool): [row["note"] for row in rows]} if has_any(rows, "note") else {}),
     }
     return pl.DataFrame(
         columns, schema_overrides={value_name(pool): pl.String}, infer_schema_length=None
@@ -277,7 +298,7 @@ def predict(
     level: Level = 0.95,
     output: Output = None,
     separator: Separator = None,
-    decimal: Decimal = ".",
+    decimal: Decimal = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -290,9 +311,11 @@ def predict(
       manyarms predict lab.db other.csv -o estimates.csv
     """
     written_as = marks(decimal, separator)
+    check_output(output)
     with opened(study) as known:
         rows = _predicted(known, file, level, decimal)
-        names = {"id": id_name(known.pool)} if isinstance(known.pool, Pool) else {}
+        pool = known.pool
+        names = {"id": id_name(pool)} if isinstance(pool, Pool) else {}
     if output is None:
         answer(
             {"predictions": rows, "level": level},
@@ -301,7 +324,8 @@ def predict(
         )
         return
     with new_file(output, force) as draft:
-        write_csv(pl.DataFrame(rows, infer_schema_length=None).rename(names), draft, written_as)
+        frame = pl.DataFrame(rows, infer_schema_length=None).rename(names)
+        write_table(frame, draft, output, written_as, pool)
     answer(
         {"predictions": len(rows), "written": str(output)},
         as_json,
@@ -309,7 +333,7 @@ def predict(
     )
 
 
-def _predicted(study: Study, file: Path, level: float, decimal: str) -> list[dict[str, Any]]:
+def _predicted(study: Study, file: Path, level: float, decimal: str | None) -> list[dict[str, Any]]:
     """A row for each of the file, in its order."""
     pool = study.pool
     if isinstance(pool, NumberedPoints):
@@ -336,12 +360,12 @@ def _predicted(study: Study, file: Path, level: float, decimal: str) -> list[dic
 
 
 def _predicted_points(
-    study: Study, pool: NumberedPoints, file: Path, level: float, decimal: str
+    study: Study, pool: NumberedPoints, file: Path, level: float, decimal: str | None
 ) -> list[dict[str, Any]]:
     """The same of points of a box, by their numbers or by their columns."""
     name = id_name(pool)
     texts = {name, *pool.names}
-    sheet = read_sheet(file, name, texts, texts, decimal)
+    sheet = read_sheet(file, name, texts, texts)
     frame = sheet.frame
     if name not in frame.columns and not names_points(frame, pool):
         raise InputError(
@@ -349,8 +373,8 @@ def _predicted_points(
             f"{', '.join(map(repr, frame.columns))[:300]}; add them"
         )
     # Of a line only the id and the columns of the box are needed here.
-    lines = lines_in(file, sheet, [name, "", "", ""], pool.names)
-    ids = [pool.as_id(line.where, line.id, line.point, decimal) for line in lines]
+    lines = lines_in(file, sheet, [name, *[""] * (CELLS - 1)], pool.names)
+    ids = [pool.as_id(line.where, line.id, line.point, decimal or ".") for line in lines]
     header = [free(each, pool) for each in ("estimate", "sd", "low", "high")]
     rows: list[dict[str, Any]] = []
     _, *estimates = study.predict(ids, level)

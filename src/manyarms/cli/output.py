@@ -37,6 +37,17 @@ def note(text: str) -> None:
     print(printable(text), file=sys.stderr)
 
 
+def confirm(fact: str, yes: bool) -> None:
+    """Ask whether to go on; InputError where the answer is no, or nobody is there to give one."""
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InputError(f"{fact}; give --yes where that is meant")
+    print(f"{printable(fact)}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise InputError("nothing was written, as the answer was not yes")
+
+
 def table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     """Rows for people, numbers at the right; where the terminal is too narrow, a block a row."""
     names = [printable(name) for name in header]

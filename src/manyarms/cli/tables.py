@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from manyarms.campaign.trials import FAILED, CandidateId
+from manyarms.campaign.trials import FAILED, CandidateId, Trial
 from manyarms.cli.app import InputError
 from manyarms.cli.boxes import NumberedPoints
+from manyarms.cli.comparing import check_cells
 from manyarms.cli.output import count
 from manyarms.errors import UnknownArmError
 from manyarms.pool.formulas import marked
@@ -32,6 +33,7 @@ class Row(NamedTuple):
     value: Any  # a float, or FAILED
     batch: int  # the number of the last event when it was suggested; 0 where the file does not say
     noise: float | None  # standard deviation of the value, where the file says it
+    note: str | None = None
 
 
 class Line(NamedTuple):
@@ -42,7 +44,12 @@ class Line(NamedTuple):
     value: str | None
     noise: str | None
     batch: str | None
-    point: tuple[str | None, ...]  # the columns of a box
+    note: str | None
+    point: tuple[str | None, ...]  # the columns of a box, or those of a table that the file has
+
+
+CELLS = len(Line._fields) - 2
+"""Cells of a line that are neither its place nor columns of a candidate."""
 
 
 class Told(NamedTuple):
@@ -78,8 +85,12 @@ def decimal_of(pool: Listed, decimal: str | None) -> str:
 
 
 def unit_of(pool: Listed) -> str:
-    """The unit of the values, where the table of candidates has one behind them."""
-    return "" if isinstance(pool, NumberedPoints) else pool.units.get(pool.target or "", "")
+    """The unit of the values: the table of candidates has it behind them, or in the name of the
+    column, such as yield (%)."""
+    if isinstance(pool, NumberedPoints) or pool.target is None:
+        return ""
+    in_name = re.search(r"[(\[/]\s*([^()\[\]]+?)\s*[)\]]?$", pool.target)
+    return pool.units.get(pool.target) or (in_name[1] if in_name else "")
 
 
 def not_used(pool: Listed) -> list[str]:
@@ -97,6 +108,11 @@ def noise_name(pool: Listed) -> str:
 def batch_name(pool: Listed) -> str:
     """Of the column that says when a candidate was suggested."""
     return free("batch", pool)
+
+
+def note_name(pool: Listed) -> str:
+    """Of the column of remarks, which may be missing."""
+    return free("note", pool)
 
 
 def free(name: str, pool: Listed) -> str:
@@ -178,17 +194,25 @@ def results_in(
     """The results in a CSV file or a workbook; `value` and `noise` are the names of columns, where
     they are not the usual ones."""
     decimal = EITHER if is_workbook(path) and not decimal else decimal_of(pool, decimal)
-    names = id_name(pool), value or value_name(pool), noise or noise_name(pool), batch_name(pool)
-    columns = pool.names if isinstance(pool, NumberedPoints) else []
+    names = [
+        id_name(pool),
+        value or value_name(pool),
+        noise or noise_name(pool),
+        batch_name(pool),
+        note_name(pool),
+    ]
+    is_box = isinstance(pool, NumberedPoints)
     # All as text: numbers are read below, where an error can name the row.
-    texts = {*names, *columns}
+    texts = {*names, *pool.names}
     sheet = read_sheet(path, names[0], texts, texts)
     frame = sheet.frame
+    there = [name for name in pool.names if name in frame.columns and name not in names]
+    columns = pool.names if is_box else there
     needed = [names[1], *([noise] if noise else [])]
     if not names_points(frame, pool):
         needed = [names[0], *needed]
     if not set(needed) <= set(frame.columns):
-        instead = f" (or in place of {names[0]!r} all columns of the box)" if columns else ""
+        instead = f" (or in place of {names[0]!r} all columns of the box)" if is_box else ""
         raise InputError(
             f"{path} must have the columns {' and '.join(map(repr, needed))}{instead}, "
             f"got {', '.join(map(repr, frame.columns))[:300]}; --value names another column of "
@@ -196,17 +220,27 @@ def results_in(
         )
     lines = lines_in(path, sheet, names, columns)
     # Spreadsheets leave rows in which nothing is filled in.
-    lines = [line for line in lines if any(cell is not None for cell in (*line[1:3], *line.point))]
+    lines = [
+        line
+        for line in lines
+        if any(cell is not None for cell in (line.id, line.value, *(line.point if is_box else ())))
+    ]
+    ids = _ids_in(pool, lines, names[0], decimal)
+    if isinstance(pool, Pool) and columns:
+        for line, row in zip(lines, pool.rows(ids), strict=True):
+            cells = dict(zip(columns, line.point, strict=True))
+            check_cells(line.where, line.id, row, cells, decimal, pool.words)
     told = []
-    for id, line in zip(_ids_in(pool, lines, names[0], decimal), lines, strict=True):
+    for id, line in zip(ids, lines, strict=True):
         if not _is_blank(line.value):
-            there = f"{line.where} ({id!r})"
+            place = f"{line.where} ({id!r})"
             told.append(
                 Row(
                     id,
-                    as_value(line.value or "", decimal, there, unit_of(pool)),
+                    as_value(line.value or "", decimal, place, unit_of(pool)),
                     _batch(line.batch, line.where, names[3]),
-                    as_noise(line.noise, decimal, there),
+                    as_noise(line.noise, decimal, place),
+                    None if _is_blank(line.note) else (line.note or "").strip(),
                 )
             )
     return Told(told, len(lines) - len(told))
@@ -218,15 +252,15 @@ def names_points(frame: pl.DataFrame, pool: Listed) -> bool:
 
 
 def lines_in(path: Path, sheet: Sheet, names: Sequence[str], columns: Sequence[str]) -> list[Line]:
-    """The lines of a table, given the names of these cells and the columns of a box."""
+    """The lines of a table, given the names of these cells and the columns of candidates."""
     frame = sheet.frame
     cells = [
         frame[name].to_list() if name in frame.columns else [None] * len(frame)
         for name in (*names, *columns)
     ]
     return [
-        Line(f"{path}, row {row}", id, value, noise, batch, tuple(point))
-        for row, id, value, noise, batch, *point in zip(sheet.rows, *cells, strict=True)
+        Line(f"{path}, row {row}", id, value, noise, batch, note, tuple(point))
+        for row, id, value, noise, batch, note, *point in zip(sheet.rows, *cells, strict=True)
     ]
 
 
@@ -256,30 +290,17 @@ def _is_blank(text: str | None) -> bool:
 
 
 class LoggedResult(NamedTuple):
-    """A result as the log has it."""
+    """A result that counts, and the event that told it."""
 
     event: Event
-    id: CandidateId
-    value: float | None  # None: failed
-    noise: float | None  # None: not told
+    trial: Trial
 
 
 def results_told(study: Study) -> list[LoggedResult]:
-    """Every result that a study was told, oldest first."""
-    results = []
-    for event in study.events():
-        if event.kind == "tell":
-            told = event.payload
-            ids = told["ids"]
-            # An event of which no noise was told has no such entry.
-            noise = told.get("noise", [None] * len(ids))
-            for id, value, sd in zip(ids, told["values"], noise, strict=True):
-                results.append(LoggedResult(event, id, value, sd))
-    pool: Any = study.pool
-    if not isinstance(pool, NumberedPoints):
-        return results
-    numbers = pool.numbers([result.id for result in results])
-    return [result._replace(id=id) for result, id in zip(results, numbers, strict=True)]
+    """Every result of a study that counts, oldest first."""
+    events = list(study.events())
+    # The event of number n is the nth; every result of a study has one.
+    return [LoggedResult(events[(trial.event or 1) - 1], trial) for trial in study.history]
 
 
 def _batch(text: str | None, where: str, name: str) -> int:
@@ -337,7 +358,8 @@ def write_table(frame: pl.DataFrame, path: Path, name: Path, marks: Marks, pool:
     """A table to a file, which will have this name: a workbook where that ends so, else CSV."""
     check_output(name)
     if is_workbook(name):
-        write_workbook(_flat(frame), path)
+        # Values are text for the sake of those that failed.
+        write_workbook(_flat(frame), path, value_name(pool))
     else:
         write_csv(frame, path, marks.of(pool))
 

@@ -19,6 +19,7 @@ from manyarms.numbers import is_whole
 from manyarms.pool.columns import TYPES, Aside, Feature, Objects
 from manyarms.pool.conditions import rows_where
 from manyarms.pool.deciding import checked_types
+from manyarms.pool.grids import combined
 from manyarms.pool.ids import Ids, as_objects, checked_ids, given_ids
 from manyarms.pool.parts import Origin, Parts, counted, encoded_columns
 from manyarms.pool.reading import (
@@ -31,7 +32,7 @@ from manyarms.pool.reading import (
     read_parquet,
 )
 from manyarms.pool.sheets import Sheet, read_sheet
-from manyarms.pool.spelling import NUMBERS, plain_kind
+from manyarms.pool.spelling import NUMBERS, plain_kind, words_of
 from manyarms.pool.tables import more_parts, new_parts
 from manyarms.typing import AnyArray, Array, ArrayLike, Indices, Mask
 
@@ -46,8 +47,8 @@ _PLURAL = {"ignore": "ignored"}
 class Pool:
     """Candidates from a table: their ids, their rows as they came, and their features as numbers.
 
-    Made by `from_objects`, and by `from_csv`, `from_parquet`, `from_frame`, `from_dicts` and
-    `from_array`, which take:
+    Made by `from_objects` and `from_levels`, and by `from_csv`, `from_parquet`, `from_frame`,
+    `from_dicts` and `from_array`, which take:
 
     - ``id``: the column of stable, unique ids, strings or whole numbers; None: the row numbers from
       0.
@@ -80,7 +81,10 @@ class Pool:
 
     def __init__(self, parts: Parts) -> None:
         if not isinstance(parts, Parts):
-            made = "from_array, from_frame, from_dicts, from_csv, from_parquet or from_objects"
+            made = (
+                "from_array, from_frame, from_dicts, from_csv, from_parquet, from_levels or "
+                "from_objects"
+            )
             raise ArmsError(f"a pool is made by Pool.{made}, got {type(parts).__name__}")
         self.parts = parts
 
@@ -247,6 +251,37 @@ class Pool:
             The candidates.
         """
         return Pool(new_parts(read_array(X, names), {}, None, checked_types(columns), missing, ids))
+
+    @classmethod
+    def from_levels(
+        cls,
+        levels: Mapping[str, Sequence[Any]],
+        *,
+        where: str | None = None,
+        exclude: str | None = None,
+        columns: Columns | None = None,
+    ) -> "Pool":
+        """All combinations of the levels of some factors, but for those left out by conditions.
+
+        Parameters
+        ----------
+        levels : dict of sequences
+            By the name of the factor, such as ``{"base": ["K2CO3", "CsOAc"], "equivalents": [1,
+            2]}``.
+        where : str, optional
+            Only combinations that meet this condition, such as ``"a + b + c == 1"``; see `where`.
+        exclude : str, optional
+            None that meets this one, such as ``"base == 'CsOAc' and temperature > 100"``.
+        columns
+            See `Pool`.
+
+        Returns
+        -------
+        Pool
+            The candidates, numbered from 0.
+        """
+        declared = checked_types(columns)
+        return Pool(new_parts(combined(levels, where, exclude), {}, None, declared, "error"))
 
     @classmethod
     def from_objects(
@@ -424,6 +459,12 @@ class Pool:
         """The units that stood behind the numbers of columns and of the target."""
         return {name: unit for name, unit in self.parts.origin.units.items() if unit}
 
+    @property
+    def words(self) -> dict[str, dict[str, float]]:
+        """Words that stand for numbers, in lower case, by column."""
+        declared = self.parts.origin.declared
+        return {name: words for name, kind in declared.items() if (words := words_of(kind))}
+
     @cached_property
     def text(self) -> dict[str, AnyArray]:
         """The text columns: a string for each candidate."""
@@ -589,6 +630,16 @@ def pool_of(
     """The candidates in a sheet."""
     marks: dict[str, Any] = {"decimal": sheet.decimal, "rows": sheet.rows}
     return Pool(new_parts(sheet.frame, {}, id, declared, missing, target=target, **marks))
+
+
+def new_levels(before: Pool, after: Pool) -> dict[str, list[Any]]:
+    """Levels that a pool that has grown has, and that it had not before, by column."""
+    known = {feature.name: len(feature.levels) for feature in before.features}
+    return {
+        feature.name: list(feature.levels[known[feature.name] :])
+        for feature in after.features
+        if len(feature.levels) > known[feature.name]
+    }
 
 
 def _frame_of(objects: Any) -> pl.DataFrame:

@@ -324,9 +324,8 @@ def _without_copies(
         notes.append(f"Left out {_listed(gone)}: id, columns and value are those of a row above.")
     if mask.any():
         rows = again.rows[mask]
-        notes.append(
-            f"Took {_listed(rows)} as more trials: id and columns are those of a row above."
-        )
+        same = "id and columns are those of a row above"
+        notes.append(f"Took {_listed(rows)} as further trials: {same}.")
     return again.some(mask), notes
 
 

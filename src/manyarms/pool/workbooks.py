@@ -63,8 +63,9 @@ def _filled(cell: str | None) -> bool:
     return cell is not None and bool(cell.strip())
 
 
-def write_workbook(frame: pl.DataFrame, path: Path) -> None:
-    """A workbook of one sheet. Text stays text, whatever it begins with."""
+def write_workbook(frame: pl.DataFrame, path: Path, mixed: str = "") -> None:
+    """A workbook of one sheet. Text stays text, whatever it begins with; in the column `mixed` it
+    is a number where it can be one."""
     xlsxwriter = _needed("xlsxwriter", path)
     # Without these, text such as =1+1 or http://… would become a formula or a link.
     options = dict.fromkeys(("strings_to_formulas", "strings_to_urls"), False)
@@ -73,7 +74,11 @@ def write_workbook(frame: pl.DataFrame, path: Path) -> None:
         bold = book.add_format({"bold": True})
         for column, series in enumerate(frame):
             sheet.write_string(0, column, series.name, bold)
-            for row, value in enumerate(series.to_list(), start=1):
+            cells = series.to_list()
+            if series.name == mixed and series.dtype == pl.String:
+                numbers = series.str.replace(",", ".", literal=True).cast(pl.Float64, strict=False)
+                cells = [text if n is None else n for text, n in zip(cells, numbers, strict=True)]
+            for row, value in enumerate(cells, start=1):
                 _write_cell(sheet, row, column, value)
         sheet.freeze_panes(1, 0)
         sheet.autofit()

@@ -64,7 +64,7 @@ class Replica:
         """What the log says, up to date."""
         with self._lock:
             with self._store.reading() as transaction:
-                news = transaction.news(self._read_so_far)
+                news = self._news(transaction)
             self._take_in(news)  # afterwards, so that no writer waits for it
             yield self.replay
 
@@ -74,12 +74,17 @@ class Replica:
         commit."""
         with self._lock, deferred():
             with self._store.writing() as transaction:
-                self._take_in(transaction.news(self._read_so_far))
+                self._take_in(self._news(transaction))
                 call = Call(self, transaction)
                 yield call
             with self._all_or_nothing():
+                if _takes_back(transaction.appended):
+                    self._is_torn = True  # what is left is read from the log
+                    return
+                begun = self.replay.begun
                 self.replay.apply(transaction.appended, transaction.kept.__getitem__)
                 self.head, self._learner, self._done = transaction.head, call.learner, call.done
+                self._forget_since(begun)
 
     @contextmanager
     def learned(self) -> Iterator[Campaign]:
@@ -107,6 +112,21 @@ class Replica:
     def _read_so_far(self) -> Head:
         return START if self._is_torn else self.head
 
+    def _news(self, transaction: Transaction) -> Unread:
+        """What others have appended; all of the log, where some of it was taken back."""
+        news = transaction.news(self._read_so_far)
+        if self._is_torn or not _takes_back(news.events):
+            return news
+        self._is_torn = True
+        return transaction.news(START)
+
+    def _forget_since(self, begun: int) -> None:
+        """Where the model begins anew since, what was learned before counts no more."""
+        if self.replay.begun != begun:
+            self._learner = self._prior
+            self._done = self._kept = 0
+            self._unwritten = None
+
     def _take_in(self, news: Unread) -> None:
         """Apply what others have appended. Where they decided about a step that this model has
         taken, it starts anew."""
@@ -117,8 +137,10 @@ class Replica:
                 return
             # The last step that this model has taken; what is decided about later ones suits it.
             number = self.replay.steps[self._done - 1].number if self._done else 0
+            begun = self.replay.begun
             self.replay.apply(news.events, news.tables.__getitem__)
             self.head = news.head
+            self._forget_since(begun)
             if any(
                 event.kind in LEARNING and event.payload["step"] <= number for event in news.events
             ):
@@ -141,6 +163,7 @@ class Replica:
             self._begun = campaign_of(self.replay.settings, self.replay.space)
             self._learner = self._prior
             self._done = self._kept = 0
+            self._unwritten = None
             self.replay.apply(others, news.tables.__getitem__)
         self.head, self._is_torn = news.head, False
 
@@ -221,6 +244,11 @@ class Replica:
         return Campaign(ledger, *learner)
 
 
+def _takes_back(events: list[Event]) -> bool:
+    """Whether one of them takes another back: what was read before is not the state any more."""
+    return any(event.kind == "undo" for event in events)
+
+
 class Call:
     """What happens in one transaction: events, and the model after them."""
 
@@ -234,6 +262,17 @@ class Call:
     def append(self, kind: str, payload: dict[str, Any]) -> Event:
         """One more event, now."""
         return self._transaction.append(kind, payload, time.time())
+
+    def events(self) -> list[Event]:
+        """The whole log."""
+        return self._transaction.since(START)
+
+    def replayed(self, events: list[Event]) -> Replay:
+        """The state that a log would have."""
+        first, *others = events
+        replay = Replay(first, self._transaction.fetch)
+        replay.apply(others, self._transaction.fetch)
+        return replay
 
     def knowing(self, ids: Any) -> Ledger:
         """The ledger with these candidates in it: of a box any point may be told."""
