@@ -271,4 +271,4 @@ def test_a_product_of_levels(folder, monkeypatch):
     pytest.importorskip("plotly", reason="a report has figures")
     manyarms("report", "lab.db", "-o", "report.html")
     with open("report.html") as file:
-        assert "<td>new</td>" in file.read()
+        assert ">new</td>" in file.read()

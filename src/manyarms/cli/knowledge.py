@@ -14,15 +14,19 @@ from manyarms.cli.output import answer, clock, count, moment, new_file, percent,
 from manyarms.cli.tables import (
     Listed,
     beside,
+    check_output,
+    decimal_of,
     extent,
     free,
     id_name,
     marks,
     noise_name,
+    not_used,
     note_name,
     results_told,
+    unused,
     value_name,
-    write_csv,
+    write_table,
 )
 from manyarms.errors import StateError
 from manyarms.study import Study
@@ -46,8 +50,6 @@ Output = Annotated[
 ]
 HEADER = ["estimate", "low", "high", "results", "measured"]
 """What is known of a candidate, beside its id."""
-UNUSED = {"text": "text", "ignore": "ignored"}
-"""Types of columns that are no features, and what is said of them."""
 RESULT = ["number", "id", "value", "noise", "time", "worker", "note"]
 """What a result has."""
 OPTIONAL = ("noise", "note")
@@ -84,7 +86,7 @@ def status(
             f"{place(study)}: {data['direction']}, {extent(pool)}, "
             f"{count(data['results'], 'result')}"
             f" ({data['failed']:,} failed), {len(data['pending']):,} pending",
-            *not_used_lines(pool),
+            *not_used(pool),
         ]
     if data["best"]:
         lines += [
@@ -111,7 +113,7 @@ def state_of(study: Study, level: float, tolerance: float | None) -> dict[str, A
     data: dict[str, Any] = {
         "direction": study.direction,
         "candidates": len(study.pool),
-        "not_used": not_used(study.pool),
+        "not_used": unused(study.pool),
         "results": study.n_results,
         "failed": study.n_failed,
         "best": None,
@@ -145,17 +147,6 @@ def state_of(study: Study, level: float, tolerance: float | None) -> dict[str, A
         "snapshot_bytes": study.snapshot_bytes,
     }
     return data
-
-
-def not_used(pool: Listed) -> dict[str, str]:
-    """The columns that the model does not see, and what each is."""
-    return {name: kind for name, kind in pool.columns.items() if kind in UNUSED}
-
-
-def not_used_lines(pool: Listed) -> list[str]:
-    """The same in words."""
-    names = [f"{name} ({UNUSED[kind]})" for name, kind in not_used(pool).items()]
-    return [f"NOT USED: {', '.join(names)}"] if names else []
 
 
 def model_lines(data: dict[str, Any]) -> list[str]:
@@ -222,7 +213,7 @@ def top(
     level: Level = 0.95,
     output: Output = None,
     separator: Separator = None,
-    decimal: Decimal = ".",
+    decimal: Decimal = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -232,6 +223,7 @@ def top(
       manyarms top lab.db -k 20 -o best.csv
     """
     written_as = marks(decimal, separator)
+    check_output(output)
     with opened(study) as known:
         rows = [plain(each) for each in known.top(k, level)]
         pool = known.pool
@@ -244,7 +236,7 @@ def top(
     cells = [[*row.values(), *cells] for row, cells in zip(rows, columns, strict=True)]
     frame = pl.DataFrame(cells, schema=header, orient="row", infer_schema_length=None)
     with new_file(output, force) as draft:
-        write_csv(frame, draft, written_as)
+        write_table(frame, draft, output, written_as, pool)
     answer(
         {"candidates": len(rows), "written": str(output)},
         as_json,
@@ -259,7 +251,7 @@ def history(
     ] = None,
     output: Output = None,
     separator: Separator = None,
-    decimal: Decimal = ".",
+    decimal: Decimal = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -272,6 +264,7 @@ def history(
       manyarms history lab.db -o results.csv
     """
     written_as = marks(decimal, separator)
+    check_output(output)
     with opened(study) as known:
         rows = results_of(known)
         changes = changes_of(known)
@@ -292,7 +285,7 @@ def history(
         )
         return
     with new_file(output, force) as draft:
-        write_csv(results_frame(rows, pool, decimal), draft, written_as)
+        write_table(results_frame(rows, pool, decimal), draft, output, written_as, pool)
     answer(
         {"results": len(rows), "written": str(output)},
         as_json,
@@ -321,12 +314,14 @@ def has_any(rows: list[dict[str, Any]], name: str) -> bool:
     return any(row[name] is not None for row in rows)
 
 
-def results_frame(rows: list[dict[str, Any]], pool: Listed, decimal: str) -> pl.DataFrame:
+def results_frame(rows: list[dict[str, Any]], pool: Listed, decimal: str | None) -> pl.DataFrame:
     """Results as a table; values are text, as some may be "failed"."""
     columns = {
         free("number", pool): [row["number"] for row in rows],
         id_name(pool): [row["id"] for row in rows],
-        value_name(pool): [str(row["value"]).replace(".", decimal) for row in rows],
+        value_name(pool): [
+            str(row["value"]).replace(".", decimal_of(pool, decimal)) for row in rows
+        ],
         **({noise_name(pool): [row["noise"] for row in rows]} if has_any(rows, "noise") else {}),
         free("time", pool): [row["time"] for row in rows],
         free("worker", pool): [row["worker"] for row in rows],

@@ -15,15 +15,16 @@ from manyarms.cli.tables import (
     CELLS,
     as_ids,
     beside,
+    check_output,
     free,
     id_name,
     lines_in,
     marks,
     names_points,
-    write_csv,
+    write_table,
 )
 from manyarms.pool.pool import Pool
-from manyarms.pool.reading import read_csv
+from manyarms.pool.sheets import read_sheet
 from manyarms.pool.stored import described
 from manyarms.study import Study
 
@@ -46,7 +47,7 @@ def predict(
     level: Level = 0.95,
     output: Output = None,
     separator: Separator = None,
-    decimal: Decimal = ".",
+    decimal: Decimal = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -60,6 +61,7 @@ def predict(
       manyarms predict lab.db other.csv -o estimates.csv
     """
     written_as = marks(decimal, separator)
+    check_output(output)
     with opened(study) as known:
         file = _file(what)
         rows = (
@@ -67,7 +69,8 @@ def predict(
             if file is None
             else _predicted(known, file, level, decimal)
         )
-        names = {"id": id_name(known.pool)} if isinstance(known.pool, Pool) else {}
+        pool = known.pool
+        names = {"id": id_name(pool)} if isinstance(pool, Pool) else {}
     if output is None:
         answer(
             {"predictions": rows, "level": level},
@@ -76,7 +79,8 @@ def predict(
         )
         return
     with new_file(output, force) as draft:
-        write_csv(pl.DataFrame(rows, infer_schema_length=None).rename(names), draft, written_as)
+        frame = pl.DataFrame(rows, infer_schema_length=None).rename(names)
+        write_table(frame, draft, output, written_as, pool)
     answer(
         {"predictions": len(rows), "written": str(output)},
         as_json,
@@ -108,12 +112,12 @@ def _predicted_ids(study: Study, texts: list[str], level: float) -> list[dict[st
     ]
 
 
-def _predicted(study: Study, file: Path, level: float, decimal: str) -> list[dict[str, Any]]:
+def _predicted(study: Study, file: Path, level: float, decimal: str | None) -> list[dict[str, Any]]:
     """A row for each of the file, in its order."""
     pool = study.pool
     if isinstance(pool, NumberedPoints):
         return _predicted_points(study, pool, file, level, decimal)
-    frame = pool.read(file, decimal=decimal)
+    frame = pool.read(file, decimal=decimal).frame
     name = id_name(pool)
     given: list[Any] = frame[name].to_list() if name in frame.columns else [None] * len(frame)
     known = set(pool.ids.tolist())
@@ -135,20 +139,21 @@ def _predicted(study: Study, file: Path, level: float, decimal: str) -> list[dic
 
 
 def _predicted_points(
-    study: Study, pool: NumberedPoints, file: Path, level: float, decimal: str
+    study: Study, pool: NumberedPoints, file: Path, level: float, decimal: str | None
 ) -> list[dict[str, Any]]:
     """The same of points of a box, by their numbers or by their columns."""
     name = id_name(pool)
     texts = {name, *pool.names}
-    frame = read_csv(file, name, texts, texts, decimal)
+    sheet = read_sheet(file, name, texts, texts)
+    frame = sheet.frame
     if name not in frame.columns and not names_points(frame, pool):
         raise InputError(
             f"{file} must have the column {name!r} or all columns of the box, got "
             f"{', '.join(map(repr, frame.columns))[:300]}; add them"
         )
     # Of a line only the id and the columns of the box are needed here.
-    lines = lines_in(file, frame, [name, *[""] * (CELLS - 1)], pool.names)
-    ids = [pool.as_id(line.where, line.id, line.point, decimal) for line in lines]
+    lines = lines_in(file, sheet, [name, *[""] * (CELLS - 1)], pool.names)
+    ids = [pool.as_id(line.where, line.id, line.point, decimal or ".") for line in lines]
     header = [free(each, pool) for each in ESTIMATE]
     rows: list[dict[str, Any]] = []
     _, *estimates = study.predict(ids, level)

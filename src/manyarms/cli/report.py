@@ -20,14 +20,12 @@ from manyarms.cli.knowledge import (
     best_lines,
     has_any,
     model_lines,
-    not_used,
-    not_used_lines,
     plain,
     results_of,
     state_of,
 )
 from manyarms.cli.output import clock, count, moment, percent, shown
-from manyarms.cli.tables import beside
+from manyarms.cli.tables import beside, not_used, unused
 from manyarms.errors import StateError
 from manyarms.study import Study
 
@@ -99,7 +97,7 @@ def page(name: str, study: Study, k: int, level: float) -> str:
             if last
             else "no results yet",
             "written": clock(moment(time.time())),
-            "not_used": not_used_lines(study.pool),
+            "not_used": not_used(study.pool),
             "tiles": _tiles(state),
             "pending": _pending(study, state["pending"]),
             "progress": _drawn(plots.best_so_far, study),
@@ -227,9 +225,9 @@ def _results_title(n: int) -> str:
 
 
 def _columns(study: Study) -> _Table:
-    unused = not_used(study.pool)
+    aside = unused(study.pool)
     rows = [
-        [name, kind, "NOT USED" if name in unused else "used"]
+        [name, kind, f"NOT USED: {aside[name]}" if name in aside else "used"]
         for name, kind in study.pool.columns.items()
     ]
     return _Table(["column", "type", "by the model"], rows)
