@@ -155,7 +155,7 @@ SENTENCES = [  # what is typed, and how the sentence ends
     ),
     (
         ["init", "n.db", "--pool", "recipes.csv", "--minimize", "--column", "name=continuous"],
-        "correct the value, leave the row out, or declare another type by --column 'name=…'",
+        "correct the value, make all of them categories by --column name=categorical, or leave",
     ),
     (["init", "n.db", "--pool", "recipes.csv", "--minimize", "--missing", "x"], "got 'x'"),
     (["init", "n.db", "--pool", "book.csv", "--minimize"], "save the sheet as CSV"),
@@ -166,7 +166,7 @@ SENTENCES = [  # what is typed, and how the sentence ends
 @pytest.mark.parametrize(("typed", "end"), SENTENCES, ids=lambda x: x if isinstance(x, str) else "")
 def test_a_sentence_is_made_of_what_the_error_holds(lab, monkeypatch, typed, end):
     monkeypatch.chdir(lab.parent)
-    Path("holes.csv").write_text("name,x\na,1\nb,\nc,3\n")
+    Path("holes.csv").write_text("name,x\na,1\nb,\nc,3\nd,4\n")
     Path("dates.csv").write_text("name,the day\na,2020-01-01\nb,2020-01-02\n")
     Path("book.csv").write_bytes(b"PK\x03\x04,b\n\xff,\xfe\n")
     manyarms("init", "new.db", "--pool", "recipes.csv", "--id", "name", "--maximize")
@@ -397,6 +397,8 @@ def test_failed_release_retire_and_add(lab):
     assert manyarms("add", lab, more, "--decimal", ",", "--json").data == {
         "added": 1,
         "candidates": 31,
+        "told": 0,
+        "new_levels": {"solvent": ["acetone"]},
     }
     assert ma.Study.open(lab).pool.row("acetone-80")["dose"] == 4.5
 
@@ -499,6 +501,8 @@ def test_columns_may_be_called_value_id_number_or_time(folder):
         "--maximize",
         "--column",
         "worker=ignore",
+        "--column",
+        "value=number",
     )
     manyarms("suggest", lab, "-o", folder / "next.csv")
     text = (folder / "next.csv").read_text()

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from manyarms.campaign import answers
 from manyarms.campaign.answers import Best, Candidate, Predictions
 from manyarms.campaign.batching import as_rule
-from manyarms.campaign.campaign import Campaign
+from manyarms.campaign.campaign import Campaign, with_results
 from manyarms.campaign.certificate import Certificate
 from manyarms.campaign.model import Size, with_now
 from manyarms.campaign.settings import Direction
@@ -96,6 +96,7 @@ class Optimizer:
             options=options,
         )
         self.direction = direction
+        self._state = with_results(self._state)
 
     # What comes next
 
@@ -360,11 +361,13 @@ class Optimizer:
         Parameters
         ----------
         table : table
-            With the columns of the pool.
+            With the columns of the pool. Where the pool has a target and the table has it too,
+            filled cells of it are results.
         ids : sequence, optional
             For pools made of an array with ids.
         """
-        self._state = self._state.added(table, ids)
+        added = self._state.added(table, ids)
+        self._state = with_results(added, len(self.pool.results))
 
     def retire(self, ids: Any) -> None:
         """These candidates are no longer available: not asked for, not recommended.

@@ -201,6 +201,16 @@ class Campaign:
         return replace(self, ledger=self.ledger.restored(positions))
 
 
+def with_results(campaign: Campaign, n_known: int = 0) -> Campaign:
+    """After the results in the tables of the candidates, but for some that are known."""
+    candidates = campaign.ledger.candidates
+    results = candidates.results[n_known:] if isinstance(candidates, Pool) else ()
+    if not results:
+        return campaign
+    ids, values = zip(*results, strict=True)
+    return campaign.told(list(ids), list(values), [value is None for value in values], None)
+
+
 def table_of(ledger: Ledger, what: str) -> Pool:
     """The table of candidates; ParameterError where a box has none to do this to."""
     candidates = ledger.candidates

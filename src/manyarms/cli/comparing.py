@@ -1,25 +1,33 @@
 """Whether a file that is told is of this study: its cells are compared with the candidates."""
 
 import math
-import re
 from typing import Any
 
 from manyarms.cli.app import InputError
+from manyarms.pool.numerals import number_in
 
-NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 SAME = 1e-6
 """Of a number: how far that in a file may be off. Spreadsheets keep fifteen digits, some fewer."""
 
 
 def check_cells(
-    where: str, id: Any, known: dict[str, Any], cells: dict[str, str | None], decimal: str
+    where: str,
+    id: Any,
+    known: dict[str, Any],
+    cells: dict[str, str | None],
+    decimal: str,
+    words: dict[str, dict[str, float]],
 ) -> None:
-    """InputError where a row of a file has another value than the candidate of its id."""
+    """InputError where a row of a file has another value than the candidate of its id; `words` of a
+    column stand for numbers."""
     for name, cell in cells.items():
-        if cell is not None and cell.strip() and not is_same(known[name], cell.strip(), decimal):
+        plain = (cell or "").strip()
+        number = words.get(name, {}).get(plain.casefold())
+        is_known = known[name] == number if number is not None else False
+        if plain and not is_known and not is_same(known[name], plain, decimal):
             raise InputError(
                 f"{where}: {name!r} of {id!r} is {known[name]!r} in this study, the file has "
-                f"{cell.strip()[:60]!r}; tell the file to the study that it is of, or put that back"
+                f"{plain[:60]!r}; tell the file to the study that it is of, or put that back"
             )
 
 
@@ -35,7 +43,8 @@ def is_same(known: Any, cell: str, decimal: str) -> bool:
         return True
     if isinstance(known, bool):
         return cell == str(int(known))
-    one, other = _number(str(known), decimal), _number(cell, decimal)
+    one = float(known) if not isinstance(known, str) else _number(known, decimal)
+    other = _number(cell, decimal)
     if one is None or other is None:
         return False
     # A cell that shows 3.36 may stand for 3.357.
@@ -46,6 +55,9 @@ def is_same(known: Any, cell: str, decimal: str) -> bool:
 
 
 def _number(text: str, decimal: str) -> float | None:
-    """A number, None where the text is none."""
-    plain = text.strip().replace(",", ".") if decimal == "," else text.strip()
-    return float(plain) if re.fullmatch(NUMBER, plain) else None
+    """A number with or without a unit, by any of these decimal marks; None where it is none."""
+    for mark in decimal:
+        found = number_in(text, mark)
+        if found is not None:
+            return found[0]
+    return None

@@ -17,6 +17,8 @@ from manyarms.cli.tables import (
     CELLS,
     Listed,
     beside,
+    check_output,
+    decimal_of,
     extent,
     free,
     id_name,
@@ -27,11 +29,11 @@ from manyarms.cli.tables import (
     note_name,
     results_told,
     value_name,
-    write_csv,
+    write_table,
 )
 from manyarms.errors import StateError
 from manyarms.pool.pool import Pool
-from manyarms.pool.reading import read_csv
+from manyarms.pool.sheets import read_sheet
 from manyarms.pool.stored import described
 from manyarms.study import Study
 
@@ -207,7 +209,7 @@ def history(
     ] = None,
     output: Output = None,
     separator: Separator = None,
-    decimal: Decimal = ".",
+    decimal: Decimal = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -220,6 +222,7 @@ def history(
       manyarms history lab.db -o results.csv
     """
     written_as = marks(decimal, separator)
+    check_output(output)
     with opened(study) as known:
         rows = results_of(known)
         changes = changes_of(known)
@@ -240,7 +243,7 @@ def history(
         )
         return
     with new_file(output, force) as draft:
-        write_csv(results_frame(rows, pool, decimal), draft, written_as)
+        write_table(results_frame(rows, pool, decimal), draft, output, written_as, pool)
     answer(
         {"results": len(rows), "written": str(output)},
         as_json,
@@ -270,12 +273,14 @@ def has_any(rows: list[dict[str, Any]], name: str) -> bool:
     return any(row[name] is not None for row in rows)
 
 
-def results_frame(rows: list[dict[str, Any]], pool: Listed, decimal: str) -> pl.DataFrame:
+def results_frame(rows: list[dict[str, Any]], pool: Listed, decimal: str | None) -> pl.DataFrame:
     """Results as a table; values are text, as some may be "failed"."""
     columns = {
         free("number", pool): [row["number"] for row in rows],
         id_name(pool): [row["id"] for row in rows],
-        value_name(pool): [str(row["value"]).replace(".", decimal) for row in rows],
+        value_name(pool): [
+            str(row["value"]).replace(".", decimal_of(pool, decimal)) for row in rows
+        ],
         **({noise_name(pool): [row["noise"] for row in rows]} if has_any(rows, "noise") else {}),
         free("time", pool): [row["time"] for row in rows],
         free("worker", pool): [row["worker"] for row in rows],
@@ -294,7 +299,7 @@ def predict(
     level: Level = 0.95,
     output: Output = None,
     separator: Separator = None,
-    decimal: Decimal = ".",
+    decimal: Decimal = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -307,9 +312,11 @@ def predict(
       manyarms predict lab.db other.csv -o estimates.csv
     """
     written_as = marks(decimal, separator)
+    check_output(output)
     with opened(study) as known:
         rows = _predicted(known, file, level, decimal)
-        names = {"id": id_name(known.pool)} if isinstance(known.pool, Pool) else {}
+        pool = known.pool
+        names = {"id": id_name(pool)} if isinstance(pool, Pool) else {}
     if output is None:
         answer(
             {"predictions": rows, "level": level},
@@ -318,7 +325,8 @@ def predict(
         )
         return
     with new_file(output, force) as draft:
-        write_csv(pl.DataFrame(rows, infer_schema_length=None).rename(names), draft, written_as)
+        frame = pl.DataFrame(rows, infer_schema_length=None).rename(names)
+        write_table(frame, draft, output, written_as, pool)
     answer(
         {"predictions": len(rows), "written": str(output)},
         as_json,
@@ -326,12 +334,12 @@ def predict(
     )
 
 
-def _predicted(study: Study, file: Path, level: float, decimal: str) -> list[dict[str, Any]]:
+def _predicted(study: Study, file: Path, level: float, decimal: str | None) -> list[dict[str, Any]]:
     """A row for each of the file, in its order."""
     pool = study.pool
     if isinstance(pool, NumberedPoints):
         return _predicted_points(study, pool, file, level, decimal)
-    frame = pool.read(file, decimal=decimal)
+    frame = pool.read(file, decimal=decimal).frame
     name = id_name(pool)
     given: list[Any] = frame[name].to_list() if name in frame.columns else [None] * len(frame)
     known = set(pool.ids.tolist())
@@ -353,20 +361,21 @@ def _predicted(study: Study, file: Path, level: float, decimal: str) -> list[dic
 
 
 def _predicted_points(
-    study: Study, pool: NumberedPoints, file: Path, level: float, decimal: str
+    study: Study, pool: NumberedPoints, file: Path, level: float, decimal: str | None
 ) -> list[dict[str, Any]]:
     """The same of points of a box, by their numbers or by their columns."""
     name = id_name(pool)
     texts = {name, *pool.names}
-    frame = read_csv(file, name, texts, texts, decimal)
+    sheet = read_sheet(file, name, texts, texts)
+    frame = sheet.frame
     if name not in frame.columns and not names_points(frame, pool):
         raise InputError(
             f"{file} must have the column {name!r} or all columns of the box, got "
             f"{', '.join(map(repr, frame.columns))[:300]}; add them"
         )
     # Of a line only the id and the columns of the box are needed here.
-    lines = lines_in(file, frame, [name, *[""] * (CELLS - 1)], pool.names)
-    ids = [pool.as_id(line.where, line.id, line.point, decimal) for line in lines]
+    lines = lines_in(file, sheet, [name, *[""] * (CELLS - 1)], pool.names)
+    ids = [pool.as_id(line.where, line.id, line.point, decimal or ".") for line in lines]
     header = [free(each, pool) for each in ("estimate", "sd", "low", "high")]
     rows: list[dict[str, Any]] = []
     _, *estimates = study.predict(ids, level)

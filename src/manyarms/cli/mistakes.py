@@ -10,7 +10,7 @@ from manyarms.cli.boxes import refuse_box
 from manyarms.cli.candidates import Ids
 from manyarms.cli.changes import in_words, said_value
 from manyarms.cli.output import answer, confirm, count, moment, place
-from manyarms.cli.tables import as_ids, as_noise, as_value, marks
+from manyarms.cli.tables import as_ids, as_noise, as_value, decimal_of, marks, unit_of
 from manyarms.study import Study
 
 NO_RESULT = "none"
@@ -46,7 +46,7 @@ def correct(
     ] = None,
     note: Note = None,
     yes: Yes = False,
-    decimal: Decimal = ".",
+    decimal: Decimal = None,
     worker: Worker = None,
     as_json: AsJson = False,
 ) -> None:
@@ -66,9 +66,12 @@ def correct(
     marks(decimal)
     with opened(study, worker) as known:
         (name,) = as_ids(known.pool, [id])
-        new = None if value.strip() == NO_RESULT else as_value(value, decimal, f"{name!r}")
-        sd = as_noise(noise, decimal, f"{name!r}")
-        old = None if was is None else as_value(was, decimal, f"--was of {name!r}")
+        mark = decimal_of(known.pool, decimal)
+        unit = unit_of(known.pool)
+        is_gone = value.strip() == NO_RESULT
+        new = None if is_gone else as_value(value, mark, f"{name!r}", unit)
+        sd = as_noise(noise, mark, f"{name!r}")
+        old = None if was is None else as_value(was, mark, f"--was of {name!r}", unit)
         trial = _trial(known, name, old)
         if new is FAILED and not trial.failed:
             confirm(f"{name!r} has a value, {said_value(trial.value)}, as failed it has none", yes)

@@ -34,12 +34,16 @@ from manyarms.cli.tables import (
     as_ids,
     as_noise,
     as_value,
+    check_output,
+    decimal_of,
     free,
     marks,
     results_in,
-    write_csv,
+    unit_of,
+    write_table,
 )
 from manyarms.cli.telling import Correction, Sorted, all_new, compared, replacing
+from manyarms.pool.workbooks import READ
 from manyarms.study import Study
 
 MOST_EACH = 2
@@ -114,7 +118,7 @@ def suggest(
     ] = "30d",
     worker: Worker = None,
     separator: Separator = None,
-    decimal: Decimal = ".",
+    decimal: Decimal = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -132,12 +136,13 @@ def suggest(
       manyarms suggest lab.db -n 8 --same temperature --where "solvent != 'DMF'"
     """
     written_as = marks(decimal, separator)
+    check_output(output)
     time = seconds(lease, "--lease")
     rules = {"where": where, "fix": fix, "same": same, "max_new": max_new}
     if again and any(rules.values()):
         raise InputError("--pending lists what was suggested; leave the rules for new ones out")
     with opened(study, worker) as known:
-        options = {} if again else as_options(known.pool, decimal, **rules)
+        options = {} if again else as_options(known.pool, decimal_of(known.pool, decimal), **rules)
 
         def ask() -> list[CandidateId]:
             if again:
@@ -157,7 +162,7 @@ def suggest(
             if not ids:
                 raise InputError("nothing is pending; leave --pending out for new candidates")
             try:
-                write_csv(sheet(known, ids), draft, written_as)
+                write_table(sheet(known, ids), draft, output, written_as, known.pool)
             except BaseException:
                 if not again:
                     known.release(ids)  # nobody would know of them
@@ -230,7 +235,7 @@ def tell(
     ] = False,
     note: Note = None,
     yes: Yes = False,
-    decimal: Decimal = ".",
+    decimal: Decimal = None,
     worker: Worker = None,
     as_json: AsJson = False,
 ) -> None:
@@ -276,11 +281,12 @@ def tell(
                 "--value names a column of files; of one candidate give the id and its value alone"
             )
         (id,) = as_ids(known.pool, what[:1])
+        mark = decimal_of(known.pool, decimal)
         row = Row(
             id,
-            as_value(what[1], decimal, f"{id!r}"),
+            as_value(what[1], mark, f"{id!r}", unit_of(known.pool)),
             batch=0,
-            noise=as_noise(noise, decimal, f"{id!r}"),
+            noise=as_noise(noise, mark, f"{id!r}"),
         )
         found = replacing(known, [row]) if replace else all_new([row])
         tell_rows(known, found, 0, yes, as_json, note=note, is_token=False)
@@ -292,10 +298,10 @@ def _are_files(what: list[str]) -> bool:
     if len(files) == len(what):
         return True
     # Of two words the second is a value, unless it looks like a path that was mistyped.
-    if len(what) == 2 and not files and not what[1].lower().endswith(".csv"):
+    if len(what) == 2 and not files and not what[1].lower().endswith((".csv", *READ)):
         return False
     missing = next(text for text in what if text not in files)
-    raise InputError(f"tell takes CSV files, or one id and its value; there is no file {missing!r}")
+    raise InputError(f"tell takes files, or one id and its value; there is no file {missing!r}")
 
 
 def tell_rows(

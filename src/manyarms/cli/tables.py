@@ -13,15 +13,17 @@ from manyarms.cli.boxes import NumberedPoints
 from manyarms.cli.comparing import check_cells
 from manyarms.cli.output import count
 from manyarms.errors import UnknownArmError
-from manyarms.numbers import LARGEST
 from manyarms.pool.formulas import marked
+from manyarms.pool.numerals import number_in
+from manyarms.pool.outcomes import FAILURES
 from manyarms.pool.pool import Pool
-from manyarms.pool.reading import read_csv
+from manyarms.pool.sheets import Sheet, read_sheet
 from manyarms.pool.stored import described
+from manyarms.pool.workbooks import WRITTEN, is_workbook, write_workbook
 from manyarms.study import Event, Study
 
-FAILURES = ("failed", "fail", "failure", "error", "crashed")
-"""What stands for a trial that failed in place of its value, in any case."""
+EITHER = ".,"
+"""The decimal mark of workbooks: numbers have points in them, and text may have commas."""
 
 
 class Row(NamedTuple):
@@ -72,8 +74,30 @@ def id_name(pool: Listed) -> str:
 
 
 def value_name(pool: Listed) -> str:
-    """Of the column to be filled in."""
-    return free("value", pool)
+    """Of the column to be filled in: the target, where the table has one."""
+    target = None if isinstance(pool, NumberedPoints) else pool.target
+    return target or free("value", pool)
+
+
+def decimal_of(pool: Listed, decimal: str | None) -> str:
+    """The mark before fractions: the one given, else that of the table of candidates."""
+    return decimal or ("." if isinstance(pool, NumberedPoints) else pool.decimal)
+
+
+def unit_of(pool: Listed) -> str:
+    """The unit of the values: the table of candidates has it behind them, or in the name of the
+    column, such as yield (%)."""
+    if isinstance(pool, NumberedPoints) or pool.target is None:
+        return ""
+    in_name = re.search(r"[(\[/]\s*([^()\[\]]+?)\s*[)\]]?$", pool.target)
+    return pool.units.get(pool.target) or (in_name[1] if in_name else "")
+
+
+def not_used(pool: Listed) -> list[str]:
+    """A line for people that names the columns that are no features, where there are any."""
+    unused = {} if isinstance(pool, NumberedPoints) else pool.unused
+    listed = "; ".join(f"{name} ({why})" for name, why in unused.items())
+    return [f"NOT USED: {listed}."] if listed else []
 
 
 def noise_name(pool: Listed) -> str:
@@ -117,12 +141,12 @@ def _number(text: str) -> int | str:
     return int(text) if re.fullmatch(r"-?\d{1,18}", text.strip(), re.ASCII) else text
 
 
-def as_value(text: str, decimal: str, where: str) -> Any:
-    """A value as it is typed: a float, or FAILED."""
+def as_value(text: str, decimal: str, where: str, unit: str = "") -> Any:
+    """A value as it is typed, with or without its unit: a float, or FAILED."""
     plain = text.strip()
     if plain.lower() in FAILURES:
         return FAILED
-    number = _typed(plain, decimal)
+    number = _typed(plain, decimal, unit)
     if number is None:
         raise InputError(
             f"{where}: a value must be a finite number or `failed`, got {plain[:60]!r}; "
@@ -146,40 +170,36 @@ def as_noise(text: str | None, decimal: str, where: str) -> float | None:
     return number
 
 
-def _typed(plain: str, decimal: str) -> float | None:
+def _typed(plain: str, decimal: str, unit: str = "") -> float | None:
     """A number as it is typed, None where it is none."""
-    try:
-        number = float(plain.replace(",", ".") if decimal == "," else plain)
-    except ValueError:
-        return None
-    # float() takes 1_000, too. Where the comma is the decimal mark, a point may divide thousands:
-    # it is refused. NaN fails the first comparison.
-    return (
-        number
-        if abs(number) <= LARGEST and "_" not in plain and not (decimal == "," and "." in plain)
-        else None
-    )
+    for mark in decimal:
+        # A mark that is not the decimal one may divide thousands, or be a mistake: it is refused.
+        other = "," if mark == "." else "."
+        found = None if other in plain else number_in(plain, mark)
+        if found is not None and found[1] in ("", unit):
+            return found[0]
+    return None
 
 
 def _advice(plain: str, decimal: str, otherwise: str) -> str:
-    return (
-        'give --decimal "," where that is the mark'
-        if "," in plain and decimal == "."
-        else otherwise
-    )
+    for mark in (".", ","):
+        if mark in plain and mark not in decimal:
+            return f'give --decimal "{mark}" where that is the mark'
+    return otherwise
 
 
 def results_in(
-    path: Path, pool: Listed, value: str | None, noise: str | None, decimal: str
+    path: Path, pool: Listed, value: str | None, noise: str | None, decimal: str | None
 ) -> Told:
-    """The results in a CSV file; `value` and `noise` are the names of columns, where they are not
-    the usual ones."""
+    """The results in a CSV file or a workbook; `value` and `noise` are the names of columns, where
+    they are not the usual ones."""
     for option, name in (("--value", value), ("--noise", noise)):
         if name is not None and pool.columns.get(name, "ignore") not in ("ignore", "text"):
             raise InputError(
                 f"{option} names {name!r}, which is a column of the candidates; give the column "
                 "of results"
             )
+    decimal = EITHER if is_workbook(path) and not decimal else decimal_of(pool, decimal)
     names = [
         id_name(pool),
         value or value_name(pool),
@@ -190,7 +210,8 @@ def results_in(
     is_box = isinstance(pool, NumberedPoints)
     # All as text: numbers are read below, where an error can name the row.
     texts = {*names, *pool.names}
-    frame = read_csv(path, names[0], texts, texts, decimal)
+    sheet = read_sheet(path, names[0], texts, texts)
+    frame = sheet.frame
     there = [name for name in pool.names if name in frame.columns and name not in names]
     columns = pool.names if is_box else there
     needed = [names[1], *([noise] if noise else [])]
@@ -203,7 +224,7 @@ def results_in(
             f"got {', '.join(map(repr, frame.columns))[:300]}; --value names another column of "
             "values"
         )
-    lines = lines_in(path, frame, names, columns)
+    lines = lines_in(path, sheet, names, columns)
     # Spreadsheets leave rows in which nothing is filled in.
     lines = [
         line
@@ -213,9 +234,8 @@ def results_in(
     ids = _ids_in(pool, lines, names[0], decimal)
     if isinstance(pool, Pool) and columns:
         for line, row in zip(lines, pool.rows(ids), strict=True):
-            check_cells(
-                line.where, line.id, row, dict(zip(columns, line.point, strict=True)), decimal
-            )
+            cells = dict(zip(columns, line.point, strict=True))
+            check_cells(line.where, line.id, row, cells, decimal, pool.words)
     told = []
     for id, line in zip(ids, lines, strict=True):
         if not _is_blank(line.value):
@@ -223,7 +243,7 @@ def results_in(
             told.append(
                 Row(
                     id,
-                    as_value(line.value or "", decimal, place),
+                    as_value(line.value or "", decimal, place, unit_of(pool)),
                     _batch(line.batch, line.where, names[3]),
                     as_noise(line.noise, decimal, place),
                     None if _is_blank(line.note) else (line.note or "").strip(),
@@ -237,18 +257,16 @@ def names_points(frame: pl.DataFrame, pool: Listed) -> bool:
     return isinstance(pool, NumberedPoints) and set(pool.names) <= set(frame.columns)
 
 
-def lines_in(
-    path: Path, frame: pl.DataFrame, names: Sequence[str], columns: Sequence[str]
-) -> list[Line]:
+def lines_in(path: Path, sheet: Sheet, names: Sequence[str], columns: Sequence[str]) -> list[Line]:
     """The lines of a table, given the names of these cells and the columns of candidates."""
+    frame = sheet.frame
     cells = [
         frame[name].to_list() if name in frame.columns else [None] * len(frame)
         for name in (*names, *columns)
     ]
-    # The header is row 1, as spreadsheets count.
     return [
-        Line(f"{path}, row {i + 2}", id, value, noise, batch, note, tuple(point))
-        for i, (id, value, noise, batch, note, *point) in enumerate(zip(*cells, strict=True))
+        Line(f"{path}, row {row}", id, value, noise, batch, note, tuple(point))
+        for row, id, value, noise, batch, note, *point in zip(sheet.rows, *cells, strict=True)
     ]
 
 
@@ -310,33 +328,64 @@ def rows_of(pool: Listed, ids: list[CandidateId]) -> pl.DataFrame:
 
 
 class Marks(NamedTuple):
-    """What a CSV file is written with."""
+    """What a CSV file is written with; None: as is usual for the study."""
 
-    separator: str
-    decimal: str
+    separator: str | None
+    decimal: str | None
+
+    def of(self, pool: Listed) -> "Marks":
+        """Those of a study, where none were given."""
+        decimal = decimal_of(pool, self.decimal)
+        # What a spreadsheet with decimal commas expects.
+        usual = ";" if decimal == "," else ","
+        if self.separator == decimal == ",":
+            raise InputError('--separator and --decimal must differ; give --separator ";"')
+        return Marks(self.separator or usual, decimal)
 
 
-def marks(decimal: str, separator: str | None = None) -> Marks:
+def marks(decimal: str | None, separator: str | None = None) -> Marks:
     """Those that were asked for; InputError where they cannot be."""
-    if decimal not in (".", ","):
+    if decimal not in (None, ".", ","):
         raise InputError(f'--decimal must be "." or ",", got {decimal!r}')
     if separator not in (None, ",", ";", "|", "tab"):
         raise InputError(f'--separator must be ",", ";", "|" or "tab", got {separator!r}')
     if decimal == separator == ",":
         raise InputError('--separator and --decimal must differ; give --separator ";"')
-    return Marks(
-        "\t" if separator == "tab" else separator or (";" if decimal == "," else ","), decimal
-    )
+    return Marks("\t" if separator == "tab" else separator, decimal)
+
+
+def check_output(path: Path | None) -> None:
+    """InputError where a table cannot be written under this name."""
+    if path is not None and is_workbook(path) and path.suffix.lower() != WRITTEN:
+        raise InputError(f"{path}: workbooks are written as {WRITTEN}; give such a name, or .csv")
+
+
+def write_table(frame: pl.DataFrame, path: Path, name: Path, marks: Marks, pool: Listed) -> None:
+    """A table to a file, which will have this name: a workbook where that ends so, else CSV."""
+    check_output(name)
+    if is_workbook(name):
+        # Values are text for the sake of those that failed.
+        write_workbook(_flat(frame), path, value_name(pool))
+    else:
+        write_csv(frame, path, marks.of(pool))
 
 
 def write_csv(frame: pl.DataFrame, path: Path, marks: Marks) -> None:
     """A CSV file in which no text is a formula; with a decimal comma it is one for spreadsheets,
     which want a mark that it is UTF-8."""
-    # CSV has no lists: those of bits are written as strings, as `Pool.from_csv` reads them.
-    lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List | pl.Array)]
-    flat = frame.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join("") for name in lists)
     comma = marks.decimal == ","
-    marked(flat).write_csv(path, separator=marks.separator, decimal_comma=comma, include_bom=comma)
+    marked(_flat(frame)).write_csv(
+        path,
+        separator=marks.separator or (";" if comma else ","),
+        decimal_comma=comma,
+        include_bom=comma,
+    )
+
+
+def _flat(frame: pl.DataFrame) -> pl.DataFrame:
+    # Files have no lists: those of bits are written as strings, as `Pool.from_csv` reads them.
+    lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List | pl.Array)]
+    return frame.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join("") for name in lists)
 
 
 def beside(pool: Listed, ids: Sequence[Any]) -> tuple[list[str], list[list[Any]]]:

@@ -50,12 +50,12 @@ class Truths(NamedTuple):
 Value = Numbers | Texts | Truths
 
 
-def rows_where(columns: Table, text: str) -> Mask:
+def rows_where(columns: Table, text: str, levels: Mapping[str, Any] | None = None) -> Mask:
     """Which rows meet a condition.
 
     A comparison with an empty cell is false. Numbers are compared up to rounding. ArmsError says
     what is wrong with the condition: a column that is not there, text where a number is needed, a
-    level that no row has.
+    level that no row has, or that is not among the `levels` of its column where those are given.
     """
     by_name = columns.to_dict() if isinstance(columns, pl.DataFrame) else columns
     n_rows = max((len(values) for values in by_name.values()), default=0)
@@ -63,7 +63,7 @@ def rows_where(columns: Table, text: str) -> Mask:
     try:
         # What is divided by 0 is no number, and meets no comparison.
         with np.errstate(all="ignore"):
-            found = _Evaluation(by_name, names, text).value(tree.body)
+            found = _Evaluation(by_name, names, text, levels or {}).value(tree.body)
     except RecursionError:
         raise _wrong(text, "it is nested too deeply; make several conditions of it") from None
     if not isinstance(found, Truths):
@@ -122,8 +122,15 @@ def _wrong(text: str, why: str) -> ArmsError:
 class _Evaluation:
     """One condition over one table."""
 
-    def __init__(self, columns: Mapping[str, Any], names: dict[str, str], text: str) -> None:
+    def __init__(
+        self,
+        columns: Mapping[str, Any],
+        names: dict[str, str],
+        text: str,
+        levels: Mapping[str, Any],
+    ) -> None:
         self.columns = columns
+        self.levels = levels
         self.names = names
         self.text = text
 
@@ -303,9 +310,10 @@ class _Evaluation:
 
     def check_level(self, column: str, values: pl.Series, level: str) -> None:
         """A level that no row has is a typing error, which would go unnoticed."""
-        if bool((values == level).any()):
+        known = pl.Series(self.levels[column]) if column in self.levels else values
+        if bool((known == level).any()):
             return
-        levels = sorted(values.drop_nulls().unique().to_list())
+        levels = sorted(known.drop_nulls().unique().to_list())
         near = get_close_matches(level, levels, n=1, cutoff=0.5)
         meant = f"did you mean {near[0]!r}?" if near else f"it holds {first_of(levels)}"
         raise _wrong(self.text, f"no row has {level!r:.60} in column {column!r}; {meant}")

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 from manyarms.campaign import answers
 from manyarms.campaign.answers import Best, Candidate, Predictions
 from manyarms.campaign.batching import as_rule
-from manyarms.campaign.campaign import table_of
+from manyarms.campaign.campaign import table_of, with_results
 from manyarms.campaign.certificate import Certificate
 from manyarms.campaign.corrections import as_corrections, as_known
 from manyarms.campaign.model import Size, with_now
@@ -121,7 +121,8 @@ class Study:
             "seed": as_seed(seed),
             "options": {name: written(value, name) for name, value in options.items()},
         }
-        campaign_of(settings, space)  # raises where a setting is wrong
+        # Raises where a setting is wrong, or a result.
+        with_results(campaign_of(settings, space))
         tables: list[bytes] = []
         if isinstance(space, Box):
             settings["box"] = written_box(space)
@@ -134,6 +135,9 @@ class Study:
             if kept:
                 settings["pool"]["tables"] = kept
             transaction.append("create", settings, time.time())
+            results = () if isinstance(space, Box) else space.results
+            if results:
+                transaction.append("tell", _told(results, _worker(worker)), time.time())
 
         store.create(fill)
         return cls(store, worker, lease)
@@ -542,7 +546,8 @@ class Study:
         Parameters
         ----------
         table : table
-            With the columns of the pool.
+            With the columns of the pool. Where the pool has a target and the table has it too,
+            filled cells of it are results.
         ids : sequence, optional
             For pools made of an array with ids.
         """
@@ -558,6 +563,9 @@ class Study:
                     "n": len(pool) - len(before),
                 },
             )
+            results = pool.results[len(before.results) :]
+            if results:
+                call.append("tell", _told(results, self.worker))
 
     def retire(self, ids: Any, *, note: str | None = None) -> None:
         """These candidates are no longer available: not asked for, not recommended.
@@ -738,6 +746,15 @@ class Study:
         ledger = self._replica.replay.ledger
         positions = ledger.candidates.positions(ids)
         return positions, ledger.names(positions)
+
+
+def _told(results: tuple[tuple[CandidateId, float | None], ...], worker: str) -> dict[str, Any]:
+    """The results in a table of candidates, as an event."""
+    return {
+        "ids": [id for id, _ in results],
+        "values": [value for _, value in results],
+        "worker": worker,
+    }
 
 
 def _why(note: str | None) -> dict[str, str]:
