@@ -285,6 +285,7 @@ def test_a_file_told_twice_counts_once_and_a_longer_one_adds_what_is_new(lab):
         "told": 3,
         "failed": 1,
         "corrected": [],
+        "noted": 0,
         "known": 0,
         "empty": 1,
         "results": 15,

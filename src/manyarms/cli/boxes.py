@@ -294,11 +294,18 @@ class NumberedStudy:
         """Results have other values."""
         self.study.correct(self._of_points(trials), values, **options)
 
-    def revise(self, told: dict[str, Any] | None, corrected: dict[str, Any] | None) -> None:
-        """Both as one."""
+    def revise(
+        self,
+        told: dict[str, Any] | None,
+        corrected: dict[str, Any] | None,
+        noted: Sequence[tuple[Trial, str]],
+    ) -> None:
+        """All as one."""
+        trials = self._of_points([trial for trial, _ in noted])
         self.study.revise(
             told and {**told, "ids": self._points(told["ids"])},
             corrected and {**corrected, "ids": self._of_points(corrected["ids"])},
+            [(trial, text) for trial, (_, text) in zip(trials, noted, strict=True)],
         )
 
     def release(self, ids: Sequence[int]) -> None:

@@ -45,6 +45,8 @@ def in_words(event: Event, events: Sequence[Event], pool: Any) -> str:
         return f"took back event {target.number}: {in_words(target, events, pool)}"
     if event.kind == "add":
         return f"added {count(payload['n'], 'candidate')}"
+    if event.kind == "note":
+        return f"noted {_some(payload['notes'])}"
     ids = payload["ids"]
     names = pool.numbers(ids) if isinstance(pool, NumberedPoints) else ids
     if event.kind == "tell":

@@ -1,6 +1,7 @@
 """What to try and what came out: suggest, tell, failed, release."""
 
 import hashlib
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -314,7 +315,7 @@ def tell_rows(
     is_token: bool = True,
 ) -> None:
     """Tell the results of files, and correct those that have another value there, at once."""
-    new, corrections, n_known, n_stale = found
+    new, corrections, n_known, n_stale, notes = found
     written = [*new, *(each.row for each in corrections if each.row)]
     _check_failed(study, [row.id for row in written if row.value is FAILED], yes)
     before = _said_of(corrections)
@@ -323,6 +324,7 @@ def tell_rows(
     study.revise(
         _as_told(new, note, token) if new else None,
         _as_corrected(corrections, note) if corrections else None,
+        notes,
     )
     n_failed = sum(row.value is FAILED for row in new)
     total = study.n_results
@@ -330,6 +332,7 @@ def tell_rows(
         "told": len(new),
         "failed": n_failed,
         "corrected": before,
+        "noted": len(notes),
         "known": n_known,
         "empty": n_empty,
         "results": total,
@@ -346,6 +349,10 @@ def tell_rows(
         )
     if n_empty:
         remark(f"skipped {count(n_empty, 'row')} without a value: not done yet")
+    if notes:
+        remark(f"kept {count(len(notes), 'new note')}")
+    for sentence in doubts(study, new):
+        remark(sentence)
     lines = [f"Corrected {each['id']}: {each['before']} is now {each['now']}." for each in before]
     answer(data, as_json, *lines, told(len(new), n_failed, total))
 
@@ -371,13 +378,33 @@ def _noise_of(rows: Sequence[Row | None]) -> list[float | None] | None:
 def _as_corrected(corrections: list[Correction], note: str | None) -> dict[str, Any]:
     """The arguments of `Study.correct`."""
     rows = [each.row for each in corrections]
-    notes = {row.note for row in rows if row and row.note}
     return {
         "ids": [each.trial for each in corrections],
         "values": [row.value if row else None for row in rows],
         "noise": _noise_of(rows),
-        "note": note or ("; ".join(sorted(notes))[:1000] if notes else None),
+        "note": note,
     }
+
+
+def doubts(study: Study, new: list[Row]) -> list[str]:
+    """What looks like a mistake in results that were just told."""
+    least, largest = study.settings["bounds"] or (None, None)
+    low = -math.inf if least is None else least
+    high = math.inf if largest is None else largest
+    out = [row for row in new if row.value is not FAILED and not low <= row.value <= high]
+    found = [
+        f"{row.id} has {shown(row.value)}, which is outside of the bounds {shown(low)} to "
+        f"{shown(high)}; a typo is mended by: manyarms correct STUDY {row.id} VALUE"
+        for row in out[:3]
+    ]
+    if len(new) == 1 and not new[0].batch:
+        n = sum(trial.id == new[0].id for trial in study.history)
+        if n > 1:
+            found.append(
+                f"{new[0].id} has {count(n, 'result')} now; if this one was to take the place of "
+                "another, undo it and tell it with --replace"
+            )
+    return found
 
 
 def _said_of(corrections: list[Correction]) -> list[dict[str, Any]]:

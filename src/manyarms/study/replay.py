@@ -171,6 +171,9 @@ class Replay:
             self.ledger = ledger.retired(positions)
         elif event.kind == "restore":
             self.ledger = ledger.restored(positions)
+        elif event.kind == "note":
+            for (number, place), text in zip(payload["of"], payload["notes"], strict=True):
+                self.notes[number, place] = text
         elif event.kind in LEARNING:
             self.records[payload["step"]] = payload
             if "size" in payload:

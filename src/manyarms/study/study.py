@@ -19,7 +19,7 @@ from manyarms.campaign.answers import Best, Candidate, Predictions
 from manyarms.campaign.batching import as_rule
 from manyarms.campaign.campaign import table_of, with_results
 from manyarms.campaign.certificate import Certificate
-from manyarms.campaign.corrections import as_corrections
+from manyarms.campaign.corrections import as_corrections, as_known
 from manyarms.campaign.insight import CrossValidated, Effect, Slice
 from manyarms.campaign.model import Size, with_now
 from manyarms.campaign.settings import Direction, as_pool, as_seed
@@ -341,19 +341,33 @@ class Study:
         with self._replica.writing() as call:
             return self._correct(call, ids, values, noise, note)
 
-    def revise(self, told: dict[str, Any] | None, corrected: dict[str, Any] | None) -> None:
-        """`tell` and `correct` as one: both are written, or none.
+    def revise(
+        self,
+        told: dict[str, Any] | None = None,
+        corrected: dict[str, Any] | None = None,
+        noted: Sequence[tuple[Trial, str]] = (),
+    ) -> None:
+        """`tell`, `correct` and new notes of results as one: all are written, or none.
 
         Parameters
         ----------
         told, corrected : dict, optional
-            The arguments of either, by name; None: there is nothing to tell, or to correct.
+            The arguments of `tell` and of `correct`, by name; None: there is nothing to tell, or to
+            correct.
+        noted : sequence of (Trial, str)
+            Results of `history`, and the notes that they have from now on.
         """
         with self._replica.writing() as call:
             if told is not None:
                 self._tell(call, **told)
             if corrected is not None:
                 self._correct(call, **corrected)
+            if noted:
+                ledger = call.replay.ledger
+                sources = [call.replay.sources[as_known(ledger, trial)] for trial, _ in noted]
+                notes = [as_note(text) for _, text in noted]
+                payload = {"of": [list(each) for each in sources], "notes": notes}
+                call.append("note", {**payload, "worker": self.worker})
 
     def undo(self, event: int | None = None, *, note: str | None = None) -> Event:
         """Take back a call, as if it had not been made. The log keeps it, and what took it back.
@@ -364,8 +378,8 @@ class Study:
         ----------
         event : int, optional
             The number of the event; where None, the last one that is an `ask`, `tell`, `correct`,
-            `release`, `retire`, `restore` or `add` and was not taken back yet. An `undo` can be
-            taken back by its number.
+            `note`, `release`, `retire`, `restore` or `add` and was not taken back yet. An `undo`
+            can be taken back by its number.
         note : str, optional
             Why.
 
