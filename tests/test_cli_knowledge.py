@@ -164,17 +164,8 @@ def test_the_report_says_what_the_library_says(lab):
         effects, left_out, top = study.effects(), study.left_out(), study.top(5)
         pending, history = study.pending, study.history
     header, *rows = cells(sections["All results, the latest first"][1])
-    assert header == [
-        "number",
-        "id",
-        "value",
-        "time",
-        "worker",
-        "solvent",
-        "heat",
-        "remark",
-        "scale",
-    ]
+    told = ["number", "id", "value", "time", "worker", "event"]
+    assert header == [*told, "solvent", "heat", "remark", "scale"]
     assert [row[1] for row in rows] == [trial.id for trial in reversed(history)]
     told = [
         "failed" if trial.value is None else f"{trial.value:.5g}" for trial in reversed(history)

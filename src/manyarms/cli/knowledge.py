@@ -18,6 +18,7 @@ from manyarms.cli.tables import (
     decimal_of,
     extent,
     free,
+    goal,
     id_name,
     marks,
     noise_name,
@@ -83,7 +84,7 @@ def status(
         data: dict[str, Any] = {"study": place(study), **state_of(known, level, tolerance)}
         pool: Any = known.pool
         lines = [
-            f"{place(study)}: {data['direction']}, {extent(pool)}, "
+            f"{place(study)}: {goal(known)}; {extent(pool)}, "
             f"{count(data['results'], 'result')}"
             f" ({data['failed']:,} failed), {len(data['pending']):,} pending",
             *not_used(pool),

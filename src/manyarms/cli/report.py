@@ -25,7 +25,7 @@ from manyarms.cli.knowledge import (
     state_of,
 )
 from manyarms.cli.output import clock, count, moment, percent, shown
-from manyarms.cli.tables import beside, not_used, unused
+from manyarms.cli.tables import beside, goal, not_used, unused
 from manyarms.errors import StateError
 from manyarms.study import Study
 
@@ -93,6 +93,7 @@ def page(name: str, study: Study, k: int, level: float) -> str:
             "name": name,
             "script": import_module("plotly.offline").get_plotlyjs(),
             "state": state,
+            "goal": goal(study),
             "latest": f"latest result {clock(last['time'])} by {last['worker']}"
             if last
             else "no results yet",

@@ -93,6 +93,12 @@ def unit_of(pool: Listed) -> str:
     return pool.units.get(pool.target) or (in_name[1] if in_name else "")
 
 
+def goal(study: Study) -> str:
+    """What a study is after, such as "maximize yield"."""
+    target = getattr(study.pool, "target", None)
+    return f"{study.direction} {target or 'the value'}"
+
+
 def unused(pool: Listed) -> dict[str, str]:
     """The columns that are no features, and why."""
     return {} if isinstance(pool, NumberedPoints) else pool.unused
