@@ -34,6 +34,7 @@ from manyarms.pool.values import (
 from manyarms.typing import AnyArray, Array
 
 TYPES = (
+    "number",
     "continuous",
     "log",
     "integer",
@@ -135,7 +136,16 @@ class Aside(Column):
         raise NotImplementedError
 
     def takes_missing(self) -> bool:
-        return self.constant is not None or self.type == "ignore"
+        return True
+
+    def why(self, is_declared: bool) -> str:
+        """Why the column is not used."""
+        if self.constant is not None:
+            only = self.constant[0]
+            return "empty" if only is None else f"{only!r:.40} in every row"
+        if is_declared:
+            return "left out as asked" if self.type == "ignore" else "text, as asked"
+        return "text, which hardly repeats or is remarks"
 
 
 @dataclass(frozen=True, eq=False)

@@ -158,11 +158,7 @@ def checked_ids(series: pl.Series, rows: Indices) -> AnyArray:
     if twice.any():
         value = series[twice.arg_max() or 0]
         where = rows[(series == value).to_numpy()]
-        raise ArmsError(
-            f"ids must be unique, got {value!r} in rows "
-            f"{', '.join(map(str, where[:5]))}{' …' if len(where) > 5 else ''} "
-            f"of {series.name!r}; rename them, or leave one of the rows out"
-        )
+        raise not_unique(value, where, series.name)
     if not dtype.is_integer():
         return as_objects(series.cast(pl.String).to_list())
     try:
@@ -172,6 +168,15 @@ def checked_ids(series: pl.Series, rows: Indices) -> AnyArray:
             f"ids that are numbers must fit 64 bits, got {dtype} in {series.name!r}; make them "
             "strings"
         ) from error
+
+
+def not_unique(id: Any, rows: Sequence[Any] | Indices, column: str) -> ArmsError:
+    """An id that different candidates have."""
+    listed = ", ".join(map(str, rows[:5])) + (" …" if len(rows) > 5 else "")
+    return ArmsError(
+        f"ids must be unique, got {id!r} in rows {listed} of {column!r}; rename them, or leave one "
+        "of the rows out"
+    )
 
 
 def _several(ids: Any) -> list[Any]:

@@ -15,6 +15,8 @@ from manyarms.pool.pool import Pool
 from manyarms.pool.reading import Declared
 from manyarms.typing import AnyArray
 
+BY_VALUES = ("continuous", "log", "integer", "boolean", "categorical", "text", "bits")
+"""Types that a column may have by its values; of others, more than the type is found again."""
 PLAIN = (str, int, float, bool, type(None))
 
 
@@ -39,6 +41,15 @@ def described(pool: Pool) -> dict[str, Any]:
         "declared": declared,
         "levels": levels,
         "next_row": pool.parts.next_row,
+        "decimal": origin.decimal,
+        "units": origin.units,
+        "target": origin.target,
+        # As decided when the study was made: rules of later versions may decide otherwise.
+        "decided": {
+            column.name: column.type
+            for column in pool.parts.columns
+            if column.name not in declared and column.type in BY_VALUES
+        },
     }
 
 
@@ -73,7 +84,16 @@ def stored_pool(description: dict[str, Any], tables: Sequence[bytes]) -> Pool:
     }
     levels = {name: tuple(values) for name, values in description["levels"].items()}
     origin = Origin(
-        description["id"], description["numbered"], description["missing"], declared, levels
+        description["id"],
+        description["numbered"],
+        description["missing"],
+        declared,
+        levels,
+        # Earlier versions wrote no more.
+        description.get("decimal", "."),
+        description.get("units", {}),
+        description.get("target"),
+        description.get("decided", {}),
     )
     frame, ids = _opened(tables[0])
     pool = Pool(first_parts(origin, frame, ids, _label(ids), description["next_row"]))
