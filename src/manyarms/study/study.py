@@ -33,7 +33,7 @@ from manyarms.study.log import START, Event
 from manyarms.study.remarks import as_batches, as_note, as_notes
 from manyarms.study.replay import Lease, Replay
 from manyarms.study.replica import Call, Replica
-from manyarms.study.spec import campaign_of, written, written_box, written_policy
+from manyarms.study.spec import campaign_of, maker_of, written, written_box, written_policy
 from manyarms.study.storage import EventStore, Transaction
 from manyarms.study.undoing import check_left, root_of, undoable
 from manyarms.typing import Indices, Seed
@@ -59,11 +59,13 @@ class Study:
     time.
     """
 
-    def __init__(self, store: EventStore, worker: str | None, lease: float | None) -> None:
+    def __init__(
+        self, store: EventStore, worker: str | None, lease: float | None, policy: Any = None
+    ) -> None:
         self.worker = _worker(worker)
         self.lease = _lease(lease)
         self._store = store
-        self._replica = Replica(store)
+        self._replica = Replica(store, policy)
 
     @classmethod
     def create(
@@ -96,7 +98,8 @@ class Study:
         direction, kernel, noise, confidence, repeats, bounds, policy, seed
             As for `Optimizer`. They must be such as can be written down: a kernel by name or of
             `manyarms.kernels`, a radius of this package, `BKB`, `GPUCB` or a policy of
-            `manyarms.baselines`, over a box `DomainBKB` or `AdaBKB`.
+            `manyarms.baselines`, over a box `DomainBKB` or `AdaBKB`. Of `cluster.OnShards` only
+            `BKB` is written: where a search runs is a matter of each process.
         worker, lease
             See `open`.
         **options
@@ -122,7 +125,7 @@ class Study:
             "options": {name: written(value, name) for name, value in options.items()},
         }
         # Raises where a setting is wrong, or a result.
-        with_results(campaign_of(settings, space))
+        with_results(campaign_of(settings, space, maker_of(policy, settings["policy"])))
         tables: list[bytes] = []
         if isinstance(space, Box):
             settings["box"] = written_box(space)
@@ -140,11 +143,16 @@ class Study:
                 transaction.append("tell", _told(results, _worker(worker)), time.time())
 
         store.create(fill)
-        return cls(store, worker, lease)
+        return cls(store, worker, lease, policy)
 
     @classmethod
     def open(
-        cls, location: str | Path, *, worker: str | None = None, lease: float | None = None
+        cls,
+        location: str | Path,
+        *,
+        policy: Any = None,
+        worker: str | None = None,
+        lease: float | None = None,
     ) -> "Study":
         """A study that exists.
 
@@ -152,6 +160,9 @@ class Study:
         ----------
         location : str or Path
             A file, or ``postgresql://user@host/database#name``.
+        policy : optional
+            How this process makes the policy of the study: `cluster.OnShards` divides its search.
+            The candidates asked for are the same.
         worker : str, optional
             A name for this process, kept with what it asks for; host and process id where None.
         lease : float, optional
@@ -172,7 +183,7 @@ class Study:
         """
         store = EventStore(location)
         store.check()
-        return cls(store, worker, lease)
+        return cls(store, worker, lease, policy)
 
     # What comes next
 
