@@ -132,13 +132,17 @@ def as_ids(pool: Listed, texts: list[str]) -> list[CandidateId]:
 
 
 def typed_ids(pool: Listed, texts: list[str]) -> list[Any]:
-    """Ids in the type that the pool has, whether they are there or not."""
-    return list(texts) if pool.ids.dtype == object else [_number(text) for text in texts]
+    """Ids in the type that the pool has, whether they are there or not; those that a spreadsheet
+    took for numbers, 001 for 1, are as they were."""
+    if isinstance(pool, NumberedPoints) or pool.ids.dtype != object:
+        return [_number(text) for text in texts]
+    return [pool.parts.ids.meant(text) or text for text in texts]
 
 
 def _number(text: str) -> int | str:
     # So many digits always fit int64.
-    return int(text) if re.fullmatch(r"-?\d{1,18}", text.strip(), re.ASCII) else text
+    found = re.fullmatch(r"(-?\d{1,18})(\.0*)?", text.strip(), re.ASCII)
+    return int(found[1]) if found else text
 
 
 def as_value(text: str, decimal: str, where: str, unit: str = "") -> Any:

@@ -121,7 +121,7 @@ def _decided(
         raise ArmsError(
             f"a pool needs features, got only text ({quoted(texts)}) to tell candidates by",
             "add columns of numbers or categories",
-            Advice("add fingerprints (bits, {})", "columns", {"fingerprint": "bits"}),
+            Advice("read molecules by {}", "columns", {texts[0]: "smiles"}),
             Advice("declare {}", "columns", {texts[0]: "categorical"}),
         )
     if not encoded_columns(columns):
@@ -156,7 +156,7 @@ def check_missing(column: Column, values: pl.Series, missing: str, label: Label)
 def encoded_columns(columns: Iterable[Column]) -> list[Column]:
     """The columns that are encoded, in the order of the features."""
     # Numbers, then codes, then bits: each kernel takes columns that stand together.
-    order = {"boolean": 1, "categorical": 1, "bits": 2}
+    order = {"boolean": 1, "categorical": 1, "bits": 2, "smiles": 2}
     return sorted(
         (column for column in columns if column.width), key=lambda column: order.get(column.type, 0)
     )

@@ -359,6 +359,7 @@ def _check_used(parts: Parts, label: Label) -> None:
             "column {column!r} tells rows apart that are the same otherwise, {expected}, and is "
             "text that would not be used",
             Advice("make it a feature by {}", "columns", {column.name: "categorical"}),
+            Advice("read molecules by {}", "columns", {column.name: "smiles"}),
             Advice("leave it out by {}", "columns", {column.name: "ignore"}),
             column=column.name,
             expected=f"{one!r:.40} and {other!r:.40}",
@@ -390,6 +391,16 @@ def _check_new(known: Ids, ids: AnyArray, label: Label) -> None:
             "convert them first",
             **{**label(0), "id": plain(ids[0])},
         )
+    for place, id in enumerate(ids if known.are_strings else ()):
+        meant = known.meant(id)
+        if meant not in (None, id):
+            raise ArmsError(
+                "ids must be new, got one in {place} that a spreadsheet may have made of "
+                f"{meant!r}",
+                "leave it out",
+                "rename it",
+                **label(place),
+            )
     old = known.known(ids)
     if old.any():
         raise ArmsError(
