@@ -223,7 +223,9 @@ def test_from_a_table_to_a_recommendation(lab):
     for _ in range(4):
         manyarms("suggest", lab, "-n", 4, "-o", next_file, "--force")
         rows = pl.read_csv(next_file)
-        assert rows.columns == ["name", "solvent", "temperature", "dose", "batch", "value"]
+        expected = ["predicted", "low", "high", "why"]
+        columns = ["name", "solvent", "temperature", "dose", *expected, "batch", "note", "value"]
+        assert rows.columns == columns
         rows.with_columns(
             pl.col("name").map_elements(yield_of, pl.Float64).alias("value")
         ).write_csv(next_file)
@@ -285,6 +287,7 @@ def test_a_file_told_twice_counts_once_and_a_longer_one_adds_what_is_new(lab):
         "told": 3,
         "failed": 1,
         "corrected": [],
+        "noted": 0,
         "known": 0,
         "empty": 1,
         "results": 15,
@@ -503,7 +506,8 @@ def test_columns_may_be_called_value_id_number_or_time(folder):
     )
     manyarms("suggest", lab, "-o", folder / "next.csv")
     text = (folder / "next.csv").read_text()
-    assert text.startswith("number,id,value,time,worker,batch,value_\n")
+    header = "number,id,value,time,worker,predicted,low,high,why,batch,note,value_\n"
+    assert text.startswith(header)
     (folder / "next.csv").write_text(text.rstrip("\n") + "4.5\n")
     manyarms("tell", lab, folder / "next.csv")
     manyarms("history", lab, "-o", folder / "history.csv")
@@ -687,6 +691,7 @@ BAD = [
     "init new.db --pool recipes.csv --maximize --column nothing=log",
     "init new.db --pool recipes.csv --maximize --column solvent=log",
     "init new.db --pool recipes.csv --maximize --decimal x",
+    "columns lab.db --column nothing=number",
     "init new.db --pool recipes.csv --maximize --missing x",
     "init new.db --pool lab.db --maximize",
     "init new.db --pool . --maximize",

@@ -126,7 +126,7 @@ def test_a_decimal_comma_and_columns_called_as_ours(folder, monkeypatch):
     manyarms("init", "odd.db", *columns, "--maximize")
     manyarms("suggest", "odd.db", "-n", 2, "-o", "next.csv", "--decimal", ",")
     text = (folder / "next.csv").read_text(encoding="utf-8-sig")
-    assert text.splitlines()[0] == "id_;id;value;batch;batch_;value_"
+    assert text.splitlines()[0] == "id_;id;value;batch;predicted;low;high;why;batch_;note;value_"
     lines = [f"{line}1,5" for line in text.splitlines()[1:]]
     (folder / "next.csv").write_text("\n".join([text.splitlines()[0], *lines]) + "\n")
     manyarms("tell", "odd.db", "next.csv", "--decimal", ",")

@@ -277,3 +277,43 @@ def test_mistakes_with_the_points_of_a_box(folder, monkeypatch):
     assert "corrected 1 from 1 to 10" in manyarms("undo", "oven.db").out
     manyarms("failed", "oven.db", 2, "--yes")
     assert manyarms("restore", "oven.db", 2, code=2)
+
+
+def test_a_file_of_what_is_pending_is_of_the_same_suggestions(lab):
+    ids = filled([50, "", "", ""])
+    manyarms("tell", lab, "next.csv")
+    manyarms("suggest", lab, "--pending", "-o", "rest.csv")
+    filled([60, 70, 80], "rest.csv", "rest.csv")
+    manyarms("tell", lab, "rest.csv")
+    filled([50, 60, 71, 80])  # the first file, filled in as well, one row otherwise
+    answer = manyarms("tell", lab, "next.csv", "--json").data
+    assert answer["told"] == 0
+    assert [each["id"] for each in answer["corrected"]] == [ids[2]]
+    assert answer["known"] == 3
+
+
+def test_a_note_that_is_written_later_is_kept(lab):
+    filled([50, 60, 70, 80], note=["cloudy", "", "", ""])
+    manyarms("tell", lab, "next.csv")
+    filled([50, 60, 71, 80], note=["cloudy", "spilled", "weighed again", ""])
+    answer = manyarms("tell", lab, "next.csv")
+    assert "kept 2 new notes" in answer.err
+    rows = manyarms("history", lab, "--json").data["results"]
+    assert [row["note"] for row in rows] == ["cloudy", "spilled", "weighed again", None]
+    assert rows[2]["value"] == 71
+    assert "noted spilled, weighed again" in manyarms("undo", lab).out
+    rows = manyarms("history", lab, "--json").data["results"]
+    assert [row["note"] for row in rows] == ["cloudy", None, None, None]
+
+
+def test_what_looks_like_a_mistake_is_said(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    (folder / "recipes.csv").write_text(TABLE)
+    made = ["--pool", "recipes.csv", "--id", "name", "--maximize", "--bounds", 0, 100]
+    manyarms("init", "lab.db", *made)
+    answer = manyarms("tell", "lab.db", "water-20", 505)
+    assert "water-20 has 505, which is outside of the bounds 0 to 100" in answer.err
+    answer = manyarms("tell", "lab.db", "water-20", 50.5)
+    assert "2 results now" in answer.err
+    assert "--replace" in answer.err
+    assert not manyarms("tell", "lab.db", "water-30", 100).err

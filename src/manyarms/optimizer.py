@@ -1,11 +1,12 @@
 """Ask and tell over a pool of candidates or a box, with nothing to tune."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 from manyarms.campaign import answers
 from manyarms.campaign.answers import Best, Candidate, Predictions
+from manyarms.campaign.batching import as_rule
 from manyarms.campaign.campaign import Campaign, with_results
 from manyarms.campaign.certificate import Certificate
 from manyarms.campaign.model import Size, with_now
@@ -99,13 +100,32 @@ class Optimizer:
 
     # What comes next
 
-    def ask(self, n: int = 1) -> list[CandidateId]:
+    def ask(
+        self,
+        n: int = 1,
+        *,
+        where: Any = None,
+        same: str | Sequence[str] | None = None,
+        max_new: dict[str, int] | None = None,
+        most_each: int | None = None,
+    ) -> list[CandidateId]:
         """Candidates to try. They are pending until told or released.
 
         Parameters
         ----------
         n : int
             How many.
+        where : str or array of bool, optional
+            Only candidates that meet a condition, such as ``"temperature == 80"`` (see
+            `Pool.where`), or for which there is a True.
+        same : str or sequence of str, optional
+            Columns that have one level in the whole batch. A batch is made for every level; the one
+            of largest sum of upper bounds is taken, each bound with the candidates before it
+            supposed tried.
+        max_new : dict, optional
+            Columns, and how many different levels of each the batch may have at most.
+        most_each : int, optional
+            How often one candidate may be in the batch at most.
 
         Returns
         -------
@@ -117,7 +137,9 @@ class Optimizer:
         StateError
             No candidate is left.
         """
-        self._state, ids = self._state.asked(whole(n, "n", at_most=MOST_AT_ONCE))
+        n = whole(n, "n", at_most=MOST_AT_ONCE)
+        rule = as_rule(self._state.ledger.candidates, where, same, max_new, most_each)
+        self._state, ids = self._state.asked(n, rule=rule)
         return ids
 
     def release(self, ids: Any) -> None:

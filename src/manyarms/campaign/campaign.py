@@ -1,11 +1,13 @@
 """A search at one moment: the books, what was learned from them, and what chooses next."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from manyarms.arms.array import Checked
+from manyarms.campaign.batching import BatchRule, sum_of_bounds
 from manyarms.campaign.candidates import CandidateTable, Points
 from manyarms.campaign.corrections import as_corrections
 from manyarms.campaign.ledger import Ledger
@@ -69,24 +71,68 @@ class Campaign:
         return replace(self, ledger=ledger, model=replace(self.model, arms=ledger.candidates.X))
 
     def asked(
-        self, n: int, worker: str = "", until: float | None = None
+        self,
+        n: int,
+        worker: str = "",
+        until: float | None = None,
+        rule: BatchRule | None = None,
     ) -> tuple["Campaign", list[CandidateId]]:
         """After n candidates, or fewer where no more are left, were asked for; and their ids."""
+        rules = [None] if rule is None else rule.levels(self.ledger.is_open)
+        batches = [self._batch(n, worker, until, each) for each in rules]
+        found, positions = self._best_of(batches) if len(batches) != 1 else batches[0]
+        if not positions:
+            raise StateError(self._nothing_left(rule))
+        return found, found.ledger.names(positions)
+
+    def _batch(
+        self, n: int, worker: str, until: float | None, rule: BatchRule | None
+    ) -> tuple["Campaign", list[int]]:
+        """After n candidates that a rule allows, or fewer, were asked for; and their positions."""
         found = self
         positions: list[int] = []
         for _ in range(n):
+            ledger = found.ledger
+            if rule is not None:
+                ledger = replace(ledger, only=rule.allowed(positions))
             with OneThread():
-                chosen = found.proposer.next(found.ledger, found.model)
+                chosen = found.proposer.next(ledger, found.model)
             if chosen is None:
                 break
             ledger, position = chosen
             positions.append(position)
-            found = found.knowing(ledger)
+            found = found.knowing(ledger if rule is None else replace(ledger, only=None))
             forecasts = [found.forecast(position)]
             found = replace(found, ledger=found.ledger.asked([position], worker, until, forecasts))
-        if not positions:
-            raise StateError(self.proposer.nothing_left(self.ledger))
-        return found, found.ledger.names(positions)
+        return found, positions
+
+    def _best_of(
+        self, batches: Sequence[tuple["Campaign", list[int]]]
+    ) -> tuple["Campaign", list[int]]:
+        """The batch of most candidates; of those the one of largest sum of upper bounds."""
+        if not batches:
+            return self, []
+        full = max(len(positions) for _, positions in batches)
+        arm_of = self.ledger.candidates.arm_of
+        waiting = arm_of[self.ledger.waiting]
+        with OneThread():
+            return max(
+                (batch for batch in batches if len(batch[1]) == full),
+                key=lambda batch: sum_of_bounds(self.model, waiting, arm_of[batch[1]]),
+            )
+
+    def _nothing_left(self, rule: BatchRule | None) -> str:
+        """Why there is nothing to ask for."""
+        if rule is None or not self.ledger.is_open.any():
+            return self.proposer.nothing_left(self.ledger)
+        n = int(rule.only.sum())
+        if not n:
+            return "nothing is left to ask for: no candidate meets the condition"
+        return (
+            f"nothing is left to ask for: {n:,} of {len(rule.only):,} candidates meet the "
+            "condition, and all of them are retired, failed, or were tried as often as `repeats` "
+            "allows"
+        )
 
     def forecast(self, position: int) -> Forecast | None:
         """What the model predicts of the next result of a candidate; None while candidates are
@@ -161,8 +207,9 @@ def with_results(campaign: Campaign, n_known: int = 0) -> Campaign:
     results = candidates.results[n_known:] if isinstance(candidates, Pool) else ()
     if not results:
         return campaign
-    ids, values = zip(*results, strict=True)
-    return campaign.told(list(ids), list(values), [value is None for value in values], None)
+    ids = [each.id for each in results]
+    values = [each.value for each in results]
+    return campaign.told(ids, values, [value is None for value in values], None)
 
 
 def table_of(ledger: Ledger, what: str) -> Pool:

@@ -46,7 +46,7 @@ def as_corrections(ledger: Ledger, which: Any, values: Any, noise: Any) -> Corre
 def _trials(ledger: Ledger, which: Any) -> list[int]:
     """The numbers of results: of each candidate its only one, or those that are given."""
     if isinstance(which, Trial):
-        return [_as_known(ledger, which)]
+        return [as_known(ledger, which)]
     if isinstance(which, Sequence) and any(isinstance(each, Trial) for each in which):
         return [number for each in which for number in _trials(ledger, each)]
     positions = ledger.candidates.positions(which)
@@ -69,8 +69,8 @@ def _only(ledger: Ledger, position: int) -> int:
     )
 
 
-def _as_known(ledger: Ledger, trial: Trial) -> int:
-    """The number of a result that the books have."""
+def as_known(ledger: Ledger, trial: Trial) -> int:
+    """The number of a result that the books have; StateError where they have it no more."""
     outcomes = ledger.outcomes
     if 0 <= trial.number < ledger.n_trials:
         (name,) = ledger.names(outcomes.tried.items[[trial.number]])

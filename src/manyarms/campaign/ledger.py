@@ -15,7 +15,7 @@ import numpy as np
 
 from manyarms.campaign.candidates import CandidateTable
 from manyarms.campaign.trials import CandidateId, Forecast, Results, Trial
-from manyarms.errors import ObservationError, StateError
+from manyarms.errors import Advice, ObservationError, StateError
 from manyarms.pool.ids import plain
 from manyarms.sketch.growing import Stack
 from manyarms.typing import Array, Indices, Mask
@@ -30,6 +30,8 @@ class Pending(NamedTuple):
     worker: str = ""
     until: float | None = None  # seconds since 1970; None: without end
     forecast: Forecast | None = None
+    reason: str = ""  # why it was suggested, where somebody wanted to know
+    event: int = 0  # of a study, the number of the event that asked for it
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,7 @@ class Ledger:
     sign: float  # of the values: 1 to maximise, −1 to minimise
     most: float  # values of a candidate, at most
     pending: tuple[Pending, ...] = ()
+    only: Mask | None = None  # (n,) others may not be tried now
 
     @classmethod
     def begun(cls, candidates: CandidateTable, seed: int, sign: float, most: float) -> "Ledger":
@@ -135,12 +138,15 @@ class Ledger:
         worker: str = "",
         until: float | None = None,
         forecasts: Forecasts | None = None,
+        reasons: Sequence[str] | None = None,
+        event: int = 0,
     ) -> "Ledger":
         """These candidates are being tried, and this was predicted of their results."""
         predicted = forecasts or [None] * len(positions)
+        why = reasons or [""] * len(positions)
         more = [
-            Pending(position, worker, until, forecast)
-            for position, forecast in zip(positions, predicted, strict=True)
+            Pending(position, worker, until, forecast, reason, event)
+            for position, forecast, reason in zip(positions, predicted, why, strict=True)
         ]
         return self._with_pending((*self.pending, *more))
 
@@ -203,8 +209,7 @@ class Ledger:
     def renewed(self, worker: str, until: float | None) -> "Ledger":
         """What a worker is trying has time until then."""
         pending = (
-            Pending(each.position, worker, until, each.forecast) if each.worker == worker else each
-            for each in self.pending
+            each._replace(until=until) if each.worker == worker else each for each in self.pending
         )
         return self._with_pending(tuple(pending))
 
@@ -218,6 +223,7 @@ class Ledger:
             self.sign,
             self.most,
             pending,
+            self.only,
         )
 
     def retired(self, positions: Indices) -> "Ledger":
@@ -273,8 +279,9 @@ class Ledger:
             if value is not None and has_value[position]:
                 (name,) = self.names([position])
                 raise ObservationError(
-                    f"{name!r} has a value already, and repeats is 'never' or 1; allow repeats to "
-                    "tell replicates"
+                    f"{name!r} has a value already, and repeats is 'never' or 1",
+                    Advice("change the value with {}", "correct()"),
+                    "allow repeats to tell replicates",
                 )
             has_value[position] |= value is not None
 
@@ -313,9 +320,10 @@ class Ledger:
     @property
     def is_open(self) -> Mask:
         """(n,) whether a candidate may be tried, and tried again."""
-        if np.isinf(self.most):
-            return ~self.outcomes.out
-        return ~self.outcomes.out & (self.tries < self.most)
+        is_open = ~self.outcomes.out
+        if self.only is not None:
+            is_open &= self.only
+        return is_open if np.isinf(self.most) else is_open & (self.tries < self.most)
 
     @property
     def n_trials(self) -> int:

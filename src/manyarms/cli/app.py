@@ -34,6 +34,7 @@ WORDS = {
     "Study.create": "`manyarms init`",
     "Study.open": "`manyarms status`",
     "columns": "--column",
+    "correct()": "`manyarms correct`",
     "decimal": "--decimal",
     "id": "--id",
     "kernel": "--kernel",

@@ -267,9 +267,9 @@ class NumberedStudy:
         # Made anew at each call, so that points that others asked for have numbers, too.
         return NumberedPoints(self.study.pool)
 
-    def ask(self, n: int = 1, *, lease: float | None = None) -> list[int]:
+    def ask(self, n: int = 1, **options: Any) -> list[int]:
         """The numbers of n points to try."""
-        asked = self.study.ask(n, lease=lease)
+        asked = self.study.ask(n, **options)
         # After the asking: points that are new have no numbers before it.
         return self.pool.numbers(asked)
 
@@ -293,11 +293,18 @@ class NumberedStudy:
         """Results have other values."""
         self.study.correct(self._of_points(trials), values, **options)
 
-    def revise(self, told: dict[str, Any] | None, corrected: dict[str, Any] | None) -> None:
-        """Both as one."""
+    def revise(
+        self,
+        told: dict[str, Any] | None,
+        corrected: dict[str, Any] | None,
+        noted: Sequence[tuple[Trial, str]],
+    ) -> None:
+        """All as one."""
+        trials = self._of_points([trial for trial, _ in noted])
         self.study.revise(
             told and {**told, "ids": self._points(told["ids"])},
             corrected and {**corrected, "ids": self._of_points(corrected["ids"])},
+            [(trial, text) for trial, (_, text) in zip(trials, noted, strict=True)],
         )
 
     def release(self, ids: Sequence[int]) -> None:

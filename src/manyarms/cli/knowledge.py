@@ -56,7 +56,7 @@ Output = Annotated[
 ]
 HEADER = ["estimate", "low", "high", "results", "measured"]
 """What is known of a candidate, beside its id."""
-RESULT = ["number", "id", "value", "noise", "time", "worker", "note"]
+RESULT = ["number", "id", "value", "noise", "time", "worker", "event", "note"]
 """What a result has."""
 OPTIONAL = ("noise", "note")
 """What few results have: such a column is left out where none has it."""
@@ -260,6 +260,7 @@ def results_of(study: Study) -> list[dict[str, Any]]:
             trial.noise,
             moment(event.time),
             event.payload["worker"],
+            event.number,
             trial.note,
         )
         for event, trial in results_told(study)

@@ -1,6 +1,7 @@
 """What to try and what came out: suggest, tell, failed, release."""
 
 import hashlib
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -8,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import polars as pl
 import typer
 
 from manyarms.campaign.trials import FAILED, CandidateId
@@ -28,25 +28,26 @@ from manyarms.cli.candidates import Ids
 from manyarms.cli.changes import said_value
 from manyarms.cli.output import answer, confirm, count, new_file, shown, table, told
 from manyarms.cli.output import note as remark
+from manyarms.cli.sheets import EXPECTED, as_options, expected, leases_of, sheet
 from manyarms.cli.tables import (
     Row,
     as_ids,
     as_noise,
     as_value,
-    batch_name,
     check_output,
     decimal_of,
+    free,
     marks,
     results_in,
-    rows_of,
     unit_of,
-    value_name,
     write_table,
 )
 from manyarms.cli.telling import Correction, Sorted, all_new, compared, replacing
 from manyarms.pool.workbooks import READ
 from manyarms.study import Study
 
+MOST_EACH = 2
+"""How often one candidate is in a batch at most: people at a bench seldom want more at once."""
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 """Seconds in a unit of time."""
 
@@ -77,6 +78,38 @@ def suggest(
             "--pending", metavar="", help="Nothing new: those that are pending once more."
         ),
     ] = False,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            help='Only candidates that meet a condition, such as "temperature > 60".',
+            metavar="CONDITION",
+            show_default=False,
+        ),
+    ] = None,
+    fix: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only candidates with this value of a column.",
+            metavar="COLUMN=VALUE",
+            show_default=False,
+        ),
+    ] = None,
+    same: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="One value of this column for all of them, the one that is best for the batch.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
+    max_new: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="At most so many different values of a column among them.",
+            metavar="COLUMN=K",
+            show_default=False,
+        ),
+    ] = None,
     lease: Annotated[
         str,
         typer.Option(
@@ -91,35 +124,45 @@ def suggest(
 ) -> None:
     """Say which candidates to try next.
 
+    Beside each stands what is predicted of its result, with an interval, and why it was chosen.
     They are pending, for all who use the study, until they are told, released, or their lease runs
     out. With -o they go to a CSV file with a column "value" to fill in: a number, or "failed".
     Then: manyarms tell STUDY FILE. The column "batch" says when they were suggested; leave it as it
-    is.
+    is. What is written into "note" is kept.
 
-    [bold]Example:[/bold]
+    [bold]Examples:[/bold]
       manyarms suggest lab.db -n 8 -o next.csv
+      manyarms suggest lab.db -n 8 --fix temperature=80 --max-new ligand=3
+      manyarms suggest lab.db -n 8 --same temperature --where "solvent != 'DMF'"
     """
     written_as = marks(decimal, separator)
     check_output(output)
     time = seconds(lease, "--lease")
+    rules = {"where": where, "fix": fix, "same": same, "max_new": max_new}
+    if again and any(rules.values()):
+        raise InputError("--pending lists what was suggested; leave the rules for new ones out")
     with opened(study, worker) as known:
+        options = {} if again else as_options(known.pool, decimal_of(known.pool, decimal), **rules)
+
+        def ask() -> list[CandidateId]:
+            if again:
+                return known.pending
+            ids: list[CandidateId] = known.ask(n, lease=time, most_each=MOST_EACH, **options)
+            if len(ids) < n:
+                remark(f"only {count(len(ids), 'candidate')} may be suggested now, not {n:,}")
+            return ids
+
         if output is None:
-            ids = known.pending if again else known.ask(n, lease=time)
+            ids = ask()
             _show(known, ids, as_json)
             return
         # Made ready first: where the file cannot be written, no candidate becomes pending.
         with new_file(output, force) as draft:
-            ids = known.pending if again else known.ask(n, lease=time)
+            ids = ask()
             if not ids:
                 raise InputError("nothing is pending; leave --pending out for new candidates")
             try:
-                # The number of the last event: results of this batch come after it (see _unknown).
-                marked = [
-                    pl.lit(known.n_events).alias(batch_name(known.pool)),
-                    pl.lit(None, pl.String).alias(value_name(known.pool)),
-                ]
-                rows = rows_of(known.pool, ids).with_columns(marked)
-                write_table(rows, draft, output, written_as, known.pool)
+                write_table(sheet(known, ids), draft, output, written_as, known.pool)
             except BaseException:
                 if not again:
                     known.release(ids)  # nobody would know of them
@@ -132,12 +175,19 @@ def suggest(
 
 
 def _show(study: Study, ids: list[CandidateId], as_json: bool) -> None:
-    rows = study.pool.rows(ids)
-    data = [{"id": id, "columns": row} for id, row in zip(ids, rows, strict=True)]
-    names = [*study.pool.names][:12]
+    pool = study.pool
+    rows = pool.rows(ids)
+    known = expected(study, leases_of(study, ids))
+    data = [
+        {"id": id, "columns": row, **each} for id, row, each in zip(ids, rows, known, strict=True)
+    ]
+    names = [*pool.names]
     listed = table(
-        ["id", *names],
-        ([id, *(row[name] for name in names)] for id, row in zip(ids, rows, strict=True)),
+        ["id", *names, *(free(name, pool) for name in EXPECTED)],
+        (
+            [id, *(row[name] for name in names), *each.values()]
+            for id, row, each in zip(ids, rows, known, strict=True)
+        ),
     )
     answer({"candidates": data}, as_json, listed if ids else "Nothing is pending.")
 
@@ -265,7 +315,7 @@ def tell_rows(
     is_token: bool = True,
 ) -> None:
     """Tell the results of files, and correct those that have another value there, at once."""
-    new, corrections, n_known, n_stale = found
+    new, corrections, n_known, n_stale, notes = found
     written = [*new, *(each.row for each in corrections if each.row)]
     _check_failed(study, [row.id for row in written if row.value is FAILED], yes)
     before = _said_of(corrections)
@@ -274,6 +324,7 @@ def tell_rows(
     study.revise(
         _as_told(new, note, token) if new else None,
         _as_corrected(corrections, note) if corrections else None,
+        notes,
     )
     n_failed = sum(row.value is FAILED for row in new)
     total = study.n_results
@@ -281,6 +332,7 @@ def tell_rows(
         "told": len(new),
         "failed": n_failed,
         "corrected": before,
+        "noted": len(notes),
         "known": n_known,
         "empty": n_empty,
         "results": total,
@@ -297,6 +349,10 @@ def tell_rows(
         )
     if n_empty:
         remark(f"skipped {count(n_empty, 'row')} without a value: not done yet")
+    if notes:
+        remark(f"kept {count(len(notes), 'new note')}")
+    for sentence in doubts(study, new):
+        remark(sentence)
     lines = [f"Corrected {each['id']}: {each['before']} is now {each['now']}." for each in before]
     answer(data, as_json, *lines, told(len(new), n_failed, total))
 
@@ -322,13 +378,33 @@ def _noise_of(rows: Sequence[Row | None]) -> list[float | None] | None:
 def _as_corrected(corrections: list[Correction], note: str | None) -> dict[str, Any]:
     """The arguments of `Study.correct`."""
     rows = [each.row for each in corrections]
-    notes = {row.note for row in rows if row and row.note}
     return {
         "ids": [each.trial for each in corrections],
         "values": [row.value if row else None for row in rows],
         "noise": _noise_of(rows),
-        "note": note or ("; ".join(sorted(notes))[:1000] if notes else None),
+        "note": note,
     }
+
+
+def doubts(study: Study, new: list[Row]) -> list[str]:
+    """What looks like a mistake in results that were just told."""
+    least, largest = study.settings["bounds"] or (None, None)
+    low = -math.inf if least is None else least
+    high = math.inf if largest is None else largest
+    out = [row for row in new if row.value is not FAILED and not low <= row.value <= high]
+    found = [
+        f"{row.id} has {shown(row.value)}, which is outside of the bounds {shown(low)} to "
+        f"{shown(high)}; a typo is mended by: manyarms correct STUDY {row.id} VALUE"
+        for row in out[:3]
+    ]
+    if len(new) == 1 and not new[0].batch:
+        n = sum(trial.id == new[0].id for trial in study.history)
+        if n > 1:
+            found.append(
+                f"{new[0].id} has {count(n, 'result')} now; if this one was to take the place of "
+                "another, undo it and tell it with --replace"
+            )
+    return found
 
 
 def _said_of(corrections: list[Correction]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from manyarms.campaign.trials import FAILED, CandidateId, Trial
 from manyarms.cli.app import InputError
 from manyarms.cli.boxes import NumberedPoints
 from manyarms.cli.comparing import check_cells
-from manyarms.cli.output import count
+from manyarms.cli.output import count, note
 from manyarms.errors import UnknownArmError
 from manyarms.pool.formulas import marked
 from manyarms.pool.numerals import number_in
@@ -111,8 +111,9 @@ def batch_name(pool: Listed) -> str:
 
 
 def note_name(pool: Listed) -> str:
-    """Of the column of remarks, which may be missing."""
-    return free("note", pool)
+    """Of the column of remarks, which may be missing: the table's, where it has one."""
+    own = None if isinstance(pool, NumberedPoints) else pool.remarks
+    return own or free("note", pool)
 
 
 def free(name: str, pool: Listed) -> str:
@@ -198,6 +199,12 @@ def results_in(
     """The results in a CSV file or a workbook; `value` and `noise` are the names of columns, where
     they are not the usual ones."""
     decimal = EITHER if is_workbook(path) and not decimal else decimal_of(pool, decimal)
+    for option, name in (("--value", value), ("--noise", noise)):
+        if name is not None and pool.columns.get(name, "ignore") not in ("ignore", "text"):
+            raise InputError(
+                f"{option} names {name!r}, which is a column of the candidates; give the column "
+                "of results"
+            )
     names = [
         id_name(pool),
         value or value_name(pool),
@@ -210,7 +217,12 @@ def results_in(
     texts = {*names, *pool.names}
     sheet = read_sheet(path, names[0], texts, texts)
     frame = sheet.frame
-    there = [name for name in pool.names if name in frame.columns and name not in names]
+    unused = {} if isinstance(pool, NumberedPoints) else pool.unused
+    there = [
+        name
+        for name in pool.names
+        if name in frame.columns and name not in names and name not in unused
+    ]
     columns = pool.names if is_box else there
     needed = [names[1], *([noise] if noise else [])]
     if not names_points(frame, pool):
@@ -247,7 +259,20 @@ def results_in(
                     None if _is_blank(line.note) else (line.note or "").strip(),
                 )
             )
-    return Told(told, len(lines) - len(told))
+    n_empty = len(lines) - len(told)
+    # The sheet that a study was made of, told again: a row that was copied in it is no trial.
+    if isinstance(pool, Pool) and pool.target and names[3] not in frame.columns:
+        told = _without_copies(told)
+    return Told(told, n_empty)
+
+
+def _without_copies(rows: list[Row]) -> list[Row]:
+    """Rows but for those whose candidate and value are those of a row above."""
+    kept = list({(row.id, row.value): row for row in reversed(rows)}.values())[::-1]
+    if len(kept) < len(rows):
+        n = len(rows) - len(kept)
+        note(f"left out {count(n, 'row')}: candidate and value are those of a row above")
+    return kept
 
 
 def names_points(frame: pl.DataFrame, pool: Listed) -> bool:

@@ -9,6 +9,8 @@ from manyarms.cli.tables import Row
 from manyarms.study import Study
 from manyarms.study.replay import taken_back
 
+Pair = tuple[Trial, Row]
+
 
 class Correction(NamedTuple):
     """A result, and the row that says otherwise; None: no row has it, and it is taken back."""
@@ -24,6 +26,7 @@ class Sorted(NamedTuple):
     corrections: list[Correction]
     n_known: int = 0
     n_stale: int = 0  # their value was corrected in the study, the file still has the old one
+    notes: tuple[tuple[Trial, str], ...] = ()  # results whose rows have another note now
 
 
 def all_new(rows: list[Row]) -> Sorted:
@@ -36,21 +39,19 @@ def replacing(study: Study, rows: list[Row]) -> Sorted:
     batch, where a file says which."""
     new: list[Row] = []
     corrections: list[Correction] = []
-    n_known = 0
+    equal: list[Pair] = []
     trials_of = _by_candidate(study)
     for (id, batch), mine in _by_suggestion(rows).items():
-        trials = [trial for trial in trials_of[id] if trial.batch == batch] or trials_of[id]
-        if not batch:
-            trials = trials_of[id]
-        trials, rest = _unequal(trials, mine)
-        n_known += len(mine) - len(rest)
+        same = [trial for trial in trials_of[id] if batch and trial.batch == batch]
+        pairs, trials, rest = _paired(same or trials_of[id], mine)
+        equal += pairs
         n = max(len(trials), len(rest))
         for trial, row in zip(_padded(trials, n), _padded(rest, n), strict=True):
             if trial is None:
                 new.append(row)
             else:
                 corrections.append(Correction(trial, row))
-    return Sorted(_in_order(rows, new), corrections, n_known)
+    return Sorted(_in_order(rows, new), corrections, len(equal), 0, _new_notes(equal, corrections))
 
 
 def compared(study: Study, rows: list[Row]) -> Sorted:
@@ -59,7 +60,8 @@ def compared(study: Study, rows: list[Row]) -> Sorted:
     the same suggestion is a correction."""
     new: list[Row] = []
     corrections: list[Correction] = []
-    n_known = n_stale = 0
+    equal: list[Pair] = []
+    n_stale = 0
     trials_of = _by_candidate(study)
     corrected = _corrected_values(study)
     for (id, batch), mine in _by_suggestion(rows).items():
@@ -70,17 +72,24 @@ def compared(study: Study, rows: list[Row]) -> Sorted:
             for trial in trials_of[id]
             if batch and not trial.batch and (trial.event or 0) > batch
         ]
-        same, rest = _unequal(same, mine)
-        unsaid, rest = _unequal(unsaid, rest)
+        pairs, others, rest = _paired(same, mine)
+        more, _, rest = _paired(unsaid, rest)
+        equal += [*pairs, *more]
         stale = [row for row in rest if _said(row.value) in corrected[id, batch]]
         rest = [row for row in rest if row not in stale]
         n_stale += len(stale)
-        n_known += len(mine) - len(rest) - len(stale)
         # Without a batch another value is another trial.
-        others = same[len(stale) :] if batch else []
+        others = others[len(stale) :] if batch else []
         corrections += [Correction(*pair) for pair in zip(others, rest, strict=False)]
         new += rest[len(others) :]
-    return Sorted(_in_order(rows, new), corrections, n_known, n_stale)
+    notes = _new_notes(equal, corrections)
+    return Sorted(_in_order(rows, new), corrections, len(equal), n_stale, notes)
+
+
+def _new_notes(equal: list[Pair], corrections: list[Correction]) -> tuple[tuple[Trial, str], ...]:
+    """Results whose rows have another note than they were told with."""
+    pairs = [*equal, *((trial, row) for trial, row in corrections if row)]
+    return tuple((trial, row.note) for trial, row in pairs if row.note and row.note != trial.note)
 
 
 def _said(value: Any) -> float | None:
@@ -109,9 +118,10 @@ def _in_order(rows: list[Row], some: list[Row]) -> list[Row]:
     return sorted(some, key=lambda row: place_of[id(row)])
 
 
-def _unequal(trials: list[Trial], rows: list[Row]) -> tuple[list[Trial], list[Row]]:
-    """Those that are left when each row has taken a result of its value."""
+def _paired(trials: list[Trial], rows: list[Row]) -> tuple[list[Pair], list[Trial], list[Row]]:
+    """Rows with results of the same value, each once; and the results and rows that are left."""
     left = list(trials)
+    pairs: list[Pair] = []
     rest = []
     for row in rows:
         match = next((trial for trial in left if trial.value == _said(row.value)), None)
@@ -119,7 +129,8 @@ def _unequal(trials: list[Trial], rows: list[Row]) -> tuple[list[Trial], list[Ro
             rest.append(row)
         else:
             left.remove(match)
-    return left, rest
+            pairs.append((match, row))
+    return pairs, left, rest
 
 
 def _padded(items: list[Any], n: int) -> list[Any]:

@@ -3,7 +3,7 @@ them, equal ones grouped."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -37,6 +37,14 @@ class Origin:
     )  # types of stored columns, by their values then
 
 
+class TableResult(NamedTuple):
+    """A result in a table of candidates."""
+
+    id: Any
+    value: float | None  # None: failed
+    note: str | None
+
+
 @dataclass(frozen=True)
 class Parts:
     """What a pool holds. Tables keep the rows as they came, so that nothing is decoded."""
@@ -48,7 +56,7 @@ class Parts:
     ids: Ids
     X: Array
     arm_of: Indices
-    results: tuple[tuple[Any, float | None], ...] = ()  # ids and values in the tables; None: failed
+    results: tuple[TableResult, ...] = ()
     notes: tuple[str, ...] = ()  # what was done to the tables, in sentences
 
     def __post_init__(self) -> None:

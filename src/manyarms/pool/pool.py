@@ -22,7 +22,7 @@ from manyarms.pool.deciding import checked_types
 from manyarms.pool.grids import combined
 from manyarms.pool.ids import Ids, as_objects, checked_ids, given_ids
 from manyarms.pool.molecules import BY_DESCRIPTORS
-from manyarms.pool.parts import Origin, Parts, counted, encoded_columns
+from manyarms.pool.parts import Origin, Parts, TableResult, counted, encoded_columns
 from manyarms.pool.reading import (
     Declared,
     as_path,
@@ -33,7 +33,7 @@ from manyarms.pool.reading import (
     read_parquet,
 )
 from manyarms.pool.sheets import Sheet, read_sheet
-from manyarms.pool.spelling import NUMBERS, plain_kind, words_of
+from manyarms.pool.spelling import NUMBERS, is_remarks_name, plain_kind, words_of
 from manyarms.pool.tables import more_parts, new_parts
 from manyarms.typing import AnyArray, Array, ArrayLike, Indices, Mask
 
@@ -441,10 +441,15 @@ class Pool:
         return self.parts.origin.target
 
     @property
-    def results(self) -> tuple[tuple[Any, float | None], ...]:
-        """Ids and values that the target has: None where the trial failed, nothing where the cell
-        is blank."""
+    def results(self) -> tuple[TableResult, ...]:
+        """Id, value and note of each result that the target has; the value is None where the trial
+        failed. A blank cell is no result."""
         return self.parts.results
+
+    @property
+    def remarks(self) -> str | None:
+        """The column of remarks, called note, comment or remark, where the table has one."""
+        return next((name for name in self.unused if is_remarks_name(name)), None)
 
     @property
     def notes(self) -> tuple[str, ...]:

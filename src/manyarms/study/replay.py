@@ -17,7 +17,7 @@ from manyarms.campaign.settings import as_most, as_sign
 from manyarms.campaign.trials import CandidateId, Forecast, Learnable, Results, Trial
 from manyarms.domains.box import Box
 from manyarms.pool.pool import Pool
-from manyarms.pool.stored import stored_pool, with_table
+from manyarms.pool.stored import read_types, retyped, stored_pool, with_table
 from manyarms.study.log import LEARNING, Event
 from manyarms.study.spec import read_box
 from manyarms.typing import Indices
@@ -27,9 +27,9 @@ PER_RESULT = ("notes", "batches")
 """Entries of a `tell` that have something for each result, where they are there."""
 NAMING = ("ask", "tell", "release", "retire", "restore")
 """The kinds of events that name candidates."""
-ALONE = ("add", "correct", "undo")
+ALONE = ("add", "correct", "retype", "undo")
 """The kinds of events that change what came before: applied one by one."""
-TEACHING = ("tell", "correct", "add")
+TEACHING = ("tell", "correct", "add", "retype")
 """The kinds of events that a model learns from: it begins anew when one is taken back."""
 Source = tuple[int, int]
 """A result: the event that told it, and its place in that event."""
@@ -37,11 +37,15 @@ Source = tuple[int, int]
 
 @dataclass(frozen=True)
 class Lease:
-    """A pending candidate: who tries it, and until when (seconds since 1970; None: without end)."""
+    """A pending candidate: who tries it, until when (seconds since 1970; None: without end), what
+    was predicted of its result, and why it was suggested."""
 
     id: CandidateId
     worker: str
     until: float | None
+    forecast: Forecast | None = None  # None: it was drawn at random
+    reason: str = ""
+    event: int = 0  # the number of the one that asked for it
 
 
 class ModelStep(NamedTuple):
@@ -62,7 +66,7 @@ class Replay:
 
     def __init__(self, first: Event, fetch: Fetch) -> None:
         self.settings: dict[str, Any] = first.payload
-        self.space: Pool | Box  # as it was first
+        self.space: Pool | Box  # as it was first, or when types of columns were changed last
         candidates: CandidateTable
         if "box" in self.settings:
             self.space = read_box(self.settings["box"])
@@ -100,6 +104,8 @@ class Replay:
                     self._add(event, fetch(event.payload["table"]))
                 elif kind == "correct":
                     self._correct(event)
+                elif kind == "retype":
+                    self._retype(event)
                 elif isinstance(self.space, Box) or event.payload["kind"] in TEACHING:
                     self._begin_anew(event.number)
 
@@ -146,10 +152,15 @@ class Replay:
         payload = event.payload
         ledger = self.ledger
         if event.kind == "ask":
-            # Earlier versions wrote no forecasts.
+            # Earlier versions wrote neither forecasts nor reasons.
             forecasts = [each and Forecast(*each) for each in payload.get("forecasts", ())]
             self.ledger = ledger.asked(
-                positions.tolist(), payload["worker"], payload["until"], forecasts
+                positions.tolist(),
+                payload["worker"],
+                payload["until"],
+                forecasts,
+                payload.get("reasons"),
+                event.number,
             )
             self.learned = max(self.learned, payload["learned"])
         elif event.kind == "release":
@@ -162,6 +173,9 @@ class Replay:
             self.ledger = ledger.retired(positions)
         elif event.kind == "restore":
             self.ledger = ledger.restored(positions)
+        elif event.kind == "note":
+            for (number, place), text in zip(payload["of"], payload["notes"], strict=True):
+                self.notes[number, place] = text
         elif event.kind in LEARNING:
             self.records[payload["step"]] = payload
             if "size" in payload:
@@ -215,6 +229,13 @@ class Replay:
         self.sources = [source for source in self.sources if source not in gone]
         self._begin_anew(event.number)
 
+    def _retype(self, event: Event) -> None:
+        """Columns are of other types: the features are others, and a model of them begins anew."""
+        before = table_of(self.ledger, "change columns of")
+        self.space = retyped(before, read_types(event.payload["columns"]))
+        self.ledger = replace(self.ledger, candidates=self.space)
+        self._begin_anew(event.number)
+
     def _begin_anew(self, number: int) -> None:
         """What a model learned before counts no more: its next step is to learn all there is."""
         ledger = self.ledger
@@ -238,9 +259,7 @@ class Replay:
         """Who is trying what, those whose time has run out included."""
         pending = self.ledger.pending
         names = self.ledger.names([each.position for each in pending])
-        return [
-            Lease(name, each.worker, each.until) for name, each in zip(names, pending, strict=True)
-        ]
+        return [Lease(name, *each[1:]) for name, each in zip(names, pending, strict=True)]
 
     @property
     def history(self) -> list[Trial]:

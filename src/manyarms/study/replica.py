@@ -15,17 +15,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from manyarms.campaign.batching import BatchRule
 from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.candidates import Points
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.proposers import Learner
-from manyarms.campaign.trials import CandidateId, Forecast
+from manyarms.campaign.reasons import reasons
 from manyarms.errors import StudyDamagedError, StudyStorageError
 from manyarms.machine import uncollected
 from manyarms.signals import deferred, interruptible
 from manyarms.study.learning import Resume, StepsTaken, learn
 from manyarms.study.log import LEARNING, START, Event, Head
-from manyarms.study.replay import Replay
+from manyarms.study.replay import Lease, Replay
 from manyarms.study.snapshot import EVERY, resume, take
 from manyarms.study.spec import campaign_of
 from manyarms.study.storage import EventStore, Transaction, Unread
@@ -160,11 +161,12 @@ class Replica:
         with uncollected():
             first, *others = news.events
             self.replay = Replay(first, news.tables.__getitem__)
+            self.replay.apply(others, news.tables.__getitem__)
+            # Afterwards: where types of columns were changed, a model has other features to begin.
             self._begun = campaign_of(self.replay.settings, self.replay.space)
             self._learner = self._prior
             self._done = self._kept = 0
             self._unwritten = None
-            self.replay.apply(others, news.tables.__getitem__)
         self.head, self._is_torn = news.head, False
 
     # The model
@@ -245,8 +247,9 @@ class Replica:
 
 
 def _takes_back(events: list[Event]) -> bool:
-    """Whether one of them takes another back: what was read before is not the state any more."""
-    return any(event.kind == "undo" for event in events)
+    """Whether one of them takes another back, or changes the features: what was read before is not
+    the state any more."""
+    return any(event.kind in ("undo", "retype") for event in events)
 
 
 class Call:
@@ -278,12 +281,18 @@ class Call:
         """The ledger with these candidates in it: of a box any point may be told."""
         return self.learner.proposer.knowing(self.replay.ledger, ids)
 
-    def asked(self, n: int, ledger: Ledger) -> tuple[list[CandidateId], list[Forecast | None]]:
-        """The ids of n candidates to try, and what is predicted of their results."""
+    def asked(self, n: int, ledger: Ledger, rule: BatchRule | None) -> list[Lease]:
+        """n candidates to try, what is predicted of their results, and why they were chosen."""
         with interruptible():
-            found, ids = self._replica.campaign(self.learner, ledger).asked(n)
-        # What was just asked for is the last of what is pending.
-        return ids, [each.forecast for each in found.ledger.pending[-len(ids) :]]
+            before = self._replica.campaign(self.learner, ledger)
+            found, ids = before.asked(n, rule=rule)
+            # What was just asked for is the last of what is pending.
+            pending = found.ledger.pending[-len(ids) :]
+            why = reasons(before, found.ledger, [each.position for each in pending], rule)
+        return [
+            Lease(id, each.worker, each.until, each.forecast, reason)
+            for id, each, reason in zip(ids, pending, why, strict=True)
+        ]
 
     def learn(self) -> None:
         """The model takes the steps that are left."""

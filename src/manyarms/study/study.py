@@ -10,22 +10,25 @@ needed. Who needs it writes down what was decided then: which arms entered W, an
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from manyarms.campaign import answers
 from manyarms.campaign.answers import Best, Candidate, Predictions
+from manyarms.campaign.batching import as_rule
 from manyarms.campaign.campaign import table_of, with_results
 from manyarms.campaign.certificate import Certificate
-from manyarms.campaign.corrections import as_corrections
+from manyarms.campaign.corrections import as_corrections, as_known
 from manyarms.campaign.model import Size, with_now
 from manyarms.campaign.settings import Direction, as_pool, as_seed
 from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
 from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, ParameterError
 from manyarms.numbers import MOST_AT_ONCE, real, whole
-from manyarms.pool.stored import bytes_of, described, tables_of
+from manyarms.pool.deciding import checked_types
+from manyarms.pool.parts import TableResult
+from manyarms.pool.stored import bytes_of, described, retyped, tables_of, written_types
 from manyarms.sketch.confidence import Radius
 from manyarms.study.location import is_plain
 from manyarms.study.log import START, Event
@@ -175,7 +178,16 @@ class Study:
 
     # What comes next
 
-    def ask(self, n: int = 1, *, lease: float | None = None) -> list[CandidateId]:
+    def ask(
+        self,
+        n: int = 1,
+        *,
+        lease: float | None = None,
+        where: Any = None,
+        same: str | Sequence[str] | None = None,
+        max_new: dict[str, int] | None = None,
+        most_each: int | None = None,
+    ) -> list[CandidateId]:
         """Candidates to try. They are pending, for all who use the study, until told or given back.
 
         Parameters
@@ -184,6 +196,8 @@ class Study:
             How many.
         lease : float, optional
             Seconds after which they are given back if not told; that of the study where None.
+        where, same, max_new, most_each
+            As for `Optimizer.ask`.
 
         Returns
         -------
@@ -210,7 +224,9 @@ class Study:
                 )
             # Under the lock no result can come in between: the choice rests on the whole log.
             call.learn()
-            ids, forecasts = call.asked(n, ledger)
+            rule = as_rule(ledger.candidates, where, same, max_new, most_each)
+            asked = call.asked(n, ledger, rule)
+            ids = [each.id for each in asked]
             # Up to where the model had learned when it chose: others need not decide that again.
             learned = call.replay.steps[-1].number if call.replay.steps else 0
             until = now + seconds
@@ -221,7 +237,8 @@ class Study:
                     "worker": self.worker,
                     "until": until,
                     "learned": learned,
-                    "forecasts": forecasts,
+                    "forecasts": [each.forecast for each in asked],
+                    "reasons": [each.reason for each in asked],
                 },
             )
         return ids
@@ -325,19 +342,33 @@ class Study:
         with self._replica.writing() as call:
             return self._correct(call, ids, values, noise, note)
 
-    def revise(self, told: dict[str, Any] | None, corrected: dict[str, Any] | None) -> None:
-        """`tell` and `correct` as one: both are written, or none.
+    def revise(
+        self,
+        told: dict[str, Any] | None = None,
+        corrected: dict[str, Any] | None = None,
+        noted: Sequence[tuple[Trial, str]] = (),
+    ) -> None:
+        """`tell`, `correct` and new notes of results as one: all are written, or none.
 
         Parameters
         ----------
         told, corrected : dict, optional
-            The arguments of either, by name; None: there is nothing to tell, or to correct.
+            The arguments of `tell` and of `correct`, by name; None: there is nothing to tell, or to
+            correct.
+        noted : sequence of (Trial, str)
+            Results of `history`, and the notes that they have from now on.
         """
         with self._replica.writing() as call:
             if told is not None:
                 self._tell(call, **told)
             if corrected is not None:
                 self._correct(call, **corrected)
+            if noted:
+                ledger = call.replay.ledger
+                sources = [call.replay.sources[as_known(ledger, trial)] for trial, _ in noted]
+                notes = [as_note(text) for _, text in noted]
+                payload = {"of": [list(each) for each in sources], "notes": notes}
+                call.append("note", {**payload, "worker": self.worker})
 
     def undo(self, event: int | None = None, *, note: str | None = None) -> Event:
         """Take back a call, as if it had not been made. The log keeps it, and what took it back.
@@ -348,8 +379,8 @@ class Study:
         ----------
         event : int, optional
             The number of the event; where None, the last one that is an `ask`, `tell`, `correct`,
-            `release`, `retire`, `restore` or `add` and was not taken back yet. An `undo` can be
-            taken back by its number.
+            `note`, `release`, `retire`, `restore` or `add` and was not taken back yet. An `undo`
+            can be taken back by its number.
         note : str, optional
             Why.
 
@@ -571,6 +602,26 @@ class Study:
             call.replay.ledger.check_retired(positions)
             call.append("restore", {"ids": names, "worker": self.worker, **_why(note)})
 
+    def retype(self, columns: Any, *, note: str | None = None) -> None:
+        """Columns are of other types than was decided. The model learns all results anew.
+
+        Parameters
+        ----------
+        columns : dict
+            Types by the names of columns, as for `Pool`; the others stay as they are.
+        note : str, optional
+            Why.
+        """
+        with self._replica.writing() as call:
+            before = table_of(call.replay.ledger, "change columns of")
+            types = checked_types(columns)
+            if not types:
+                raise ParameterError("columns must give a type for a column at least, got none")
+            # Raises where a column cannot be so.
+            campaign_of(call.replay.settings, retyped(before, types))
+            written_as = {"columns": written_types(types), "worker": self.worker}
+            call.append("retype", {**written_as, **_why(note)})
+
     # The study itself
 
     @property
@@ -719,12 +770,14 @@ class Study:
         return positions, ledger.names(positions)
 
 
-def _told(results: tuple[tuple[CandidateId, float | None], ...], worker: str) -> dict[str, Any]:
+def _told(results: Sequence[TableResult], worker: str) -> dict[str, Any]:
     """The results in a table of candidates, as an event."""
+    notes = as_notes([each.note for each in results], len(results))
     return {
-        "ids": [id for id, _ in results],
-        "values": [value for _, value in results],
+        "ids": [each.id for each in results],
+        "values": [each.value for each in results],
         "worker": worker,
+        **({"notes": notes} if any(notes) else {}),
     }
 
 
