@@ -59,7 +59,7 @@ tell lab.db "" 50
 tell lab.db water-20 "50 %"
 tell lab.db water-20 "50 mg"
 tell lab.db water-20 50,5
-tell lab.db water-20 "1 200"
+tell lab.db water-20 "1 2"
 tell lab.db water-20 '=50+1'
 tell lab.db water-20 >50
 tell lab.db water-20 <50

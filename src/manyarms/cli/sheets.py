@@ -94,7 +94,7 @@ def _equal(pool: Listed, text: str, decimal: str) -> str:
     """The condition of COLUMN=VALUE."""
     name, value = _divided("--fix", text, "COLUMN=VALUE")
     _check_column("--fix", name, pool)
-    plain = value.replace(",", ".") if decimal == "," else value
+    plain = value.replace(",", ".") if "," in decimal else value
     is_number = re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", plain)
     is_text = isinstance(pool, Pool) and pool.parts.tables[0][name].dtype == pl.String
     if (is_number and not is_text) or value.lower() in ("true", "false"):

@@ -198,13 +198,13 @@ def results_in(
 ) -> Told:
     """The results in a CSV file or a workbook; `value` and `noise` are the names of columns, where
     they are not the usual ones."""
-    decimal = EITHER if is_workbook(path) and not decimal else decimal_of(pool, decimal)
     for option, name in (("--value", value), ("--noise", noise)):
         if name is not None and pool.columns.get(name, "ignore") not in ("ignore", "text"):
             raise InputError(
                 f"{option} names {name!r}, which is a column of the candidates; give the column "
                 "of results"
             )
+    decimal = EITHER if is_workbook(path) and not decimal else decimal_of(pool, decimal)
     names = [
         id_name(pool),
         value or value_name(pool),
