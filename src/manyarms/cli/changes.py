@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from manyarms.cli.boxes import NumberedPoints
-from manyarms.cli.output import count, moment, shown, table
+from manyarms.cli.output import clock, count, moment, shown, table
 from manyarms.study import Event, Study
 
 CHANGES = ("correct", "undo", "retire", "restore", "retype")
@@ -34,7 +34,8 @@ def changes_of(study: Study) -> list[dict[str, Any]]:
 
 def changes_table(changes: list[dict[str, Any]]) -> str:
     """The same for people."""
-    return table(changes[0].keys(), (change.values() for change in changes))
+    rows = ((change | {"time": clock(change["time"])}).values() for change in changes)
+    return table(changes[0].keys(), rows)
 
 
 def in_words(event: Event, events: Sequence[Event], pool: Any) -> str:

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import typer
 
 from manyarms.cli.app import new_app, run_app
-from manyarms.machine import uncollected
 
 
 class Command(NamedTuple):
@@ -50,7 +49,9 @@ COMMANDS = {
             "knowledge",
             "List every result, oldest first: when, of which candidate, which value, by whom.",
         ),
-        "predict": Command("knowledge", "Estimate the values of candidates in a table."),
+        "predict": Command(
+            "predictions", "Estimate the values of candidates, by their ids or in a table."
+        ),
         "plot": Command("pages", "Draw a study."),
         "report": Command("pages", "Write all that is known of a study to one page."),
     },
@@ -94,8 +95,7 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
 
 def function_of(name: str, command: Command) -> Any:
     """What runs a command; `import` is a word of Python, so that one is import_."""
-    with uncollected():
-        file = import_module(f"manyarms.cli.{command.file}")
+    file = import_module(f"manyarms.cli.{command.file}")
     return getattr(file, "import_" if name == "import" else name)
 
 

@@ -93,10 +93,20 @@ def unit_of(pool: Listed) -> str:
     return pool.units.get(pool.target) or (in_name[1] if in_name else "")
 
 
+def goal(study: Study) -> str:
+    """What a study is after, such as "maximize yield"."""
+    target = getattr(study.pool, "target", None)
+    return f"{study.direction} {target or 'the value'}"
+
+
+def unused(pool: Listed) -> dict[str, str]:
+    """The columns that are no features, and why."""
+    return {} if isinstance(pool, NumberedPoints) else pool.unused
+
+
 def not_used(pool: Listed) -> list[str]:
     """A line for people that names the columns that are no features, where there are any."""
-    unused = {} if isinstance(pool, NumberedPoints) else pool.unused
-    listed = "; ".join(f"{name} ({why})" for name, why in unused.items())
+    listed = "; ".join(f"{name} ({why})" for name, why in unused(pool).items())
     return [f"NOT USED: {listed}."] if listed else []
 
 
@@ -412,11 +422,11 @@ def _flat(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def beside(pool: Listed, ids: Sequence[Any]) -> tuple[list[str], list[list[Any]]]:
-    """What stands beside ids in tables: of a box the columns of its points; of a table, which may
-    have many, nothing."""
-    if not isinstance(pool, NumberedPoints):
-        return [], [[] for _ in ids]
-    return pool.names, [list(row.values()) for row in pool.rows(list(ids))]
+    """What stands beside ids in tables: the columns of the candidates. Bits are counted."""
+    return list(pool.names), [
+        [f"{len(cell):,} bits" if isinstance(cell, list) else cell for cell in row.values()]
+        for row in pool.rows(list(ids))
+    ]
 
 
 def extent(pool: Listed) -> str:

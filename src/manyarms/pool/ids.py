@@ -91,7 +91,9 @@ class Ids:
         if isinstance(ids, np.ndarray) and ids.ndim == 1 and ids.dtype.kind == "i":
             return ids
         several = _several(ids)
-        for id in several:
+        # Only what is no plain int is looked at one by one: a log may have a hundred thousand.
+        odd = several if set(map(type, several)) != {int} else [min(several), max(several)]
+        for id in odd:
             if not is_whole(id) or not -(2**63) <= int(id) < 2**63:
                 raise self._unknown(id)
         return np.array(several, dtype=np.int64)

@@ -23,10 +23,10 @@ from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import blas
 
 from manyarms.beliefs.base import Arms, Step
 from manyarms.beliefs.frozen import Frozen
+from manyarms.lapack import blas
 from manyarms.search.devices import ArmsOnDevice
 from manyarms.search.rough import finer_scores, rough_scores
 from manyarms.search.scores import Acquisition, Upper

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from manyarms.campaign import answers
+from manyarms.campaign import answers, insight
 from manyarms.campaign.answers import Best, Candidate, Predictions
 from manyarms.campaign.batching import as_rule
 from manyarms.campaign.campaign import table_of, with_results
 from manyarms.campaign.certificate import Certificate
 from manyarms.campaign.corrections import as_corrections, as_known
+from manyarms.campaign.insight import CrossValidated, Effect, Slice
 from manyarms.campaign.model import Size, with_now
 from manyarms.campaign.settings import Direction, as_pool, as_seed
 from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
@@ -35,7 +36,7 @@ from manyarms.study.log import START, Event
 from manyarms.study.remarks import as_batches, as_note, as_notes
 from manyarms.study.replay import Lease, Replay
 from manyarms.study.replica import Call, Replica
-from manyarms.study.spec import campaign_of, written, written_box, written_policy
+from manyarms.study.spec import campaign_of, maker_of, written, written_box, written_policy
 from manyarms.study.storage import EventStore, Transaction
 from manyarms.study.undoing import check_left, root_of, undoable
 from manyarms.typing import Indices, Seed
@@ -61,11 +62,13 @@ class Study:
     time.
     """
 
-    def __init__(self, store: EventStore, worker: str | None, lease: float | None) -> None:
+    def __init__(
+        self, store: EventStore, worker: str | None, lease: float | None, policy: Any = None
+    ) -> None:
         self.worker = _worker(worker)
         self.lease = _lease(lease)
         self._store = store
-        self._replica = Replica(store)
+        self._replica = Replica(store, policy)
 
     @classmethod
     def create(
@@ -98,7 +101,8 @@ class Study:
         direction, kernel, noise, confidence, repeats, bounds, policy, seed
             As for `Optimizer`. They must be such as can be written down: a kernel by name or of
             `manyarms.kernels`, a radius of this package, `BKB`, `GPUCB` or a policy of
-            `manyarms.baselines`, over a box `DomainBKB` or `AdaBKB`.
+            `manyarms.baselines`, over a box `DomainBKB` or `AdaBKB`. Of `cluster.OnShards` only
+            `BKB` is written: where a search runs is a matter of each process.
         worker, lease
             See `open`.
         **options
@@ -124,7 +128,7 @@ class Study:
             "options": {name: written(value, name) for name, value in options.items()},
         }
         # Raises where a setting is wrong, or a result.
-        with_results(campaign_of(settings, space))
+        with_results(campaign_of(settings, space, maker_of(policy, settings["policy"])))
         tables: list[bytes] = []
         if isinstance(space, Box):
             settings["box"] = written_box(space)
@@ -142,11 +146,16 @@ class Study:
                 transaction.append("tell", _told(results, _worker(worker)), time.time())
 
         store.create(fill)
-        return cls(store, worker, lease)
+        return cls(store, worker, lease, policy)
 
     @classmethod
     def open(
-        cls, location: str | Path, *, worker: str | None = None, lease: float | None = None
+        cls,
+        location: str | Path,
+        *,
+        policy: Any = None,
+        worker: str | None = None,
+        lease: float | None = None,
     ) -> "Study":
         """A study that exists.
 
@@ -154,6 +163,9 @@ class Study:
         ----------
         location : str or Path
             A file, or ``postgresql://user@host/database#name``.
+        policy : optional
+            How this process makes the policy of the study: `cluster.OnShards` divides its search.
+            The candidates asked for are the same.
         worker : str, optional
             A name for this process, kept with what it asks for; host and process id where None.
         lease : float, optional
@@ -174,7 +186,7 @@ class Study:
         """
         store = EventStore(location)
         store.check()
-        return cls(store, worker, lease)
+        return cls(store, worker, lease, policy)
 
     # What comes next
 
@@ -510,6 +522,58 @@ class Study:
             The bound, whether it is within the tolerance, and what it rests on.
         """
         return self._known(answers.certificate, tolerance)
+
+    def left_out(self, level: float = 0.95) -> CrossValidated:
+        """Every candidate that was tried, predicted from the results of all others: how far the
+        model can be trusted.
+
+        In closed form, with the kernel and the noise learned of all results; of the latest 2,000.
+
+        Parameters
+        ----------
+        level : float
+            Probability of the intervals, in which the mean of the values told should lie.
+
+        Returns
+        -------
+        CrossValidated
+            The predictions, the means of the values told, and how many values each has.
+        """
+        return self._known(insight.left_out, level)
+
+    def effects(self, level: float = 0.95) -> dict[str, list[Effect]]:
+        """What the levels of every column do: the average value of candidates if all had a level,
+        all else being equal, less the mean of that over the levels.
+
+        Parameters
+        ----------
+        level : float
+            Probability of the intervals.
+
+        Returns
+        -------
+        dict
+            By column, the one with the largest difference first: an `Effect` for each level. Of a
+            column with many numbers some are taken; of one with many categories the 64 with most
+            results.
+        """
+        return self._known(insight.effects, level)
+
+    def slice(self, x: str, y: str) -> Slice:
+        """Posterior means over the levels of two columns, all else being as the recommended
+        candidate has it.
+
+        Parameters
+        ----------
+        x, y : str
+            Two columns.
+
+        Returns
+        -------
+        Slice
+            The levels of both, and the means, a row for each level of `y`.
+        """
+        return self._known(insight.across, x, y)
 
     @property
     def importance(self) -> dict[str, float]:
