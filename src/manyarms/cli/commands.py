@@ -22,6 +22,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "Candidates": {
         "init": Command("candidates", "Make a study of a table of candidates, or of a box."),
+        "columns": Command("columns", "Say what the columns of the candidates are, or correct it."),
         "add": Command("candidates", "Add candidates."),
         "retire": Command("candidates", "Candidates are no longer available."),
         "restore": Command("mistakes", "Candidates that were retired are available again."),

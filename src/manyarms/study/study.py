@@ -27,7 +27,9 @@ from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
 from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, ParameterError
 from manyarms.numbers import MOST_AT_ONCE, real, whole
-from manyarms.pool.stored import bytes_of, described, tables_of
+from manyarms.pool.deciding import checked_types
+from manyarms.pool.parts import TableResult
+from manyarms.pool.stored import bytes_of, described, retyped, tables_of, written_types
 from manyarms.sketch.confidence import Radius
 from manyarms.study.location import is_plain
 from manyarms.study.log import START, Event
@@ -664,6 +666,26 @@ class Study:
             call.replay.ledger.check_retired(positions)
             call.append("restore", {"ids": names, "worker": self.worker, **_why(note)})
 
+    def retype(self, columns: Any, *, note: str | None = None) -> None:
+        """Columns are of other types than was decided. The model learns all results anew.
+
+        Parameters
+        ----------
+        columns : dict
+            Types by the names of columns, as for `Pool`; the others stay as they are.
+        note : str, optional
+            Why.
+        """
+        with self._replica.writing() as call:
+            before = table_of(call.replay.ledger, "change columns of")
+            types = checked_types(columns)
+            if not types:
+                raise ParameterError("columns must give a type for a column at least, got none")
+            # Raises where a column cannot be so.
+            campaign_of(call.replay.settings, retyped(before, types))
+            written_as = {"columns": written_types(types), "worker": self.worker}
+            call.append("retype", {**written_as, **_why(note)})
+
     # The study itself
 
     @property
@@ -812,12 +834,14 @@ class Study:
         return positions, ledger.names(positions)
 
 
-def _told(results: tuple[tuple[CandidateId, float | None], ...], worker: str) -> dict[str, Any]:
+def _told(results: Sequence[TableResult], worker: str) -> dict[str, Any]:
     """The results in a table of candidates, as an event."""
+    notes = as_notes([each.note for each in results], len(results))
     return {
-        "ids": [id for id, _ in results],
-        "values": [value for _, value in results],
+        "ids": [each.id for each in results],
+        "values": [each.value for each in results],
         "worker": worker,
+        **({"notes": notes} if any(notes) else {}),
     }
 
 
