@@ -18,10 +18,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy
-from scipy.linalg import lapack
 
 from manyarms.kernels import RBF, Hamming, Kernel, Matern, On, Own, Tanimoto
 from manyarms.kernels.own import equal_rows
+from manyarms.lapack import lapack
 from manyarms.search.work import blas
 from manyarms.signals import load
 from manyarms.typing import Array, Indices

@@ -134,13 +134,14 @@ class PoolProposer:
 
 
 def _is_fresh_due(ledger: Ledger, model: Model) -> bool:
-    """Whether the next suggestion should be of an arm never tried.
+    """Whether the next suggestion is to be of an arm never tried.
 
-    Most evaluations of a small radius are of candidates known to be good, which costs little; these
-    ones look for better ones.
+    With a small radius most suggestions are of candidates known to be good, which costs little.
+    The others look for better ones: about c·n^(2/3) of n suggestions, a falling share.
     """
-    every = model.settings.fresh
-    return bool(every) and (ledger.n_trials + len(ledger.pending)) % every == 0
+    c = model.settings.fresh
+    n = ledger.n_trials + len(ledger.pending)
+    return int(c * (n + 1) ** (2 / 3)) > int(c * n ** (2 / 3))
 
 
 def avoiding(ledger: Ledger, model: Model) -> Any:

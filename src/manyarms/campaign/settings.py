@@ -23,10 +23,11 @@ from manyarms.pool.reading import is_parquet
 from manyarms.sketch.confidence import Constant
 from manyarms.typing import Array
 
-RADIUS = Constant(2.0)
+RADIUS = Constant(2.25)
 """Of a table, together with FRESH: chosen by benchmark, see docs/optimizer.md."""
-FRESH = 3
-"""One in so many suggestions is of a candidate never tried, where the radius is not given."""
+FRESH = 3.0
+"""FRESH·n^(2/3) of n suggestions, at least, are of candidates never tried, where the radius is not
+given: half of the first 200."""
 BOX_RADIUS = Constant(2.0)
 """Of a box: see docs/optimizer.md."""
 MAXIMISER = MultiStart(raw=256, starts=2, steps=15)
@@ -112,7 +113,7 @@ def as_settings(
             below=LARGEST,
         )
     is_box = isinstance(space, Box)
-    fresh = FRESH if confidence is None and not is_box else 0
+    fresh = FRESH if confidence is None and not is_box else 0.0
     if confidence is None:
         confidence = BOX_RADIUS if is_box else RADIUS
     if policy is None:
@@ -144,7 +145,7 @@ def as_settings(
         number,
         schedule,
         limits,
-        fresh if learns else 0,
+        fresh if learns else 0.0,
     )
 
 
