@@ -14,7 +14,7 @@ from manyarms import baselines
 from manyarms.beliefs.base import Arms
 from manyarms.cluster import Sharded
 from manyarms.errors import KernelError, MemoryBudgetError, ParameterError
-from manyarms.kernels import RBF, Hamming, Linear, Matern, MinMax, On, Polynomial, Tanimoto
+from manyarms.kernels import RBF, Hamming, Linear, Matern, MinMax, On, Own, Polynomial, Tanimoto
 from manyarms.search.devices import ArmsOnDevice, Device, TriangleThere, device_of, tried
 from manyarms.search.table import Store, Table
 
@@ -36,6 +36,7 @@ KERNELS = {
     "polynomial": Polynomial(3, 0.5),
     "hamming": Hamming([1.0, 2.0, 3.0, 4.0]),
     "tanimoto": Tanimoto(),
+    "own": 1.2 * Own(Matern(0.5), 0.1),
     "mixed": 2.0 * On(Matern(0.5), 0, 2) * On(Hamming(2.0), 2, 4) + On(Linear(), 1, 3),
 }
 

@@ -9,6 +9,7 @@ from manyarms.campaign.fitting import Fixed, Mixed, Summary, fit, likelihood
 from manyarms.kernels import RBF
 
 MIXED = Mixed(numeric=2, codes=2, bits=5)
+OWN = Mixed(numeric=2, codes=2, bits=5, own=True)
 
 
 def table(n, seed=0):
@@ -30,7 +31,7 @@ def by_arm(rows, values):
 
 @pytest.mark.parametrize(
     "shape",
-    [MIXED, Mixed(2, 2, 5, rbf=True), Mixed(2, 0, 0), Mixed(0, 2, 0), Fixed(RBF(0.4))],
+    [MIXED, OWN, Mixed(2, 2, 5, rbf=True), Mixed(2, 0, 0), Mixed(0, 2, 0), Fixed(RBF(0.4))],
     ids=repr,
 )
 def test_gram_is_the_kernel_and_gradients_are_those_of_differences(shape):
@@ -81,6 +82,29 @@ def test_parameters_of_the_data_are_found():
     assert np.all(np.exp(found.theta[:2]) < 0.6)
     assert np.exp(found.theta[2]) > 2.0
     assert 1.0 < found.scale < 16.0
+
+
+def test_a_row_with_and_without_a_told_noise_has_one_part_of_its_own():
+    X = np.repeat(table(6), 2, axis=0)  # each row twice
+    theta = OWN.prior[0]
+    np.testing.assert_allclose(OWN.gram(X)(theta)[0], OWN.kernel(theta)(X, X), atol=1e-12)
+    evidence = Summary(X, np.arange(12.0), np.full(12, np.inf), 0.0, 0.0, np.full(12, 0.1))
+    x = np.append(theta, [0.3, -1.0])
+    gram = OWN.gram(X)
+    off = check_grad(
+        lambda x: likelihood(gram, evidence, x)[0], lambda x: likelihood(gram, evidence, x)[1], x
+    )
+    assert off < 1e-5
+
+
+def test_what_replicates_agree_on_is_no_noise():
+    """Values that scatter from row to row, and are the same when a row is tried again."""
+    rng = np.random.default_rng(0)
+    X = rng.random((80, 2))
+    values = [np.full(2, each) for each in np.sin(4 * X[:, 0]) + 0.5 * rng.standard_normal(80)]
+    found = fit(Mixed(2, 0, 0, own=True), by_arm(X, values))
+    assert found.noise < 1.1e-4
+    assert 0.3 < np.sqrt(found.scale * np.exp(found.theta[-1])) < 0.8
 
 
 def test_few_observations_stay_near_the_priors():

@@ -19,6 +19,7 @@ from manyarms.kernels import (
     Linear,
     Matern,
     On,
+    Own,
     Pairwise,
     Polynomial,
     Product,
@@ -284,6 +285,28 @@ def test_a_kernel_of_some_columns():
             build()
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 5), st.booleans())
+def test_a_part_of_its_own_is_added_where_rows_are_equal(seed, d, levels, as_float32):
+    rng = np.random.default_rng(seed)
+    X, Y = (rng.integers(0, levels, (n, d)) / 3 for n in (30, 20))
+    if as_float32:
+        X, Y = X.astype(np.float32), Y.astype(np.float32)
+    equal = (X[:, None] == Y).all(axis=2)
+    kernel = Own(RBF(0.4), 0.3)
+    np.testing.assert_array_equal(kernel(X, Y), RBF(0.4)(X, Y) + 0.3 * equal)
+    np.testing.assert_array_equal(kernel.diag(X), np.full(30, 1.3))
+    assert np.linalg.eigvalsh(kernel(X, X)).min() > -1e-12
+
+
+@pytest.mark.parametrize("variance", [-1.0, np.nan, "much", None])
+def test_a_part_of_its_own_has_a_variance(variance):
+    with pytest.raises(KernelError, match="variance"):
+        Own(RBF(1.0), variance)
+    with pytest.raises(KernelError, match="takes kernels"):
+        Own("rbf", 1.0)
+
+
 ROUGH = {
     "rbf": RBF([0.05, 3.0, 0.4]),
     "matern 5/2": Matern(0.3),
@@ -291,6 +314,7 @@ ROUGH = {
     "matern 1/2, in float64": Matern(0.3, 0.5),
     "product": 0.7 * (On(Matern([0.3, 4.0]), 0, 2) * On(Hamming(0.4), 2, 3)),
     "sum": RBF(0.3) + Linear(),
+    "own": 1.3 * Own(Matern(0.3), 0.2),
 }
 
 

@@ -70,10 +70,52 @@ def snapshot(found):
     )
 
 
+# Values that are exact
+
+
+class TestExactValues:
+    def test_repeats_that_agree_say_so(self):
+        found = told(20, values=F, noise=None)
+        exact = optimizer()
+        exact.tell(np.arange(20), F[:20])
+        assert exact.best().measured.id == int(np.argmax(F[:20]))
+        exact.tell([3, 4, 5], F[3:6])
+        best = exact.best()
+        assert best.recommended == best.measured
+        assert best.recommended.low == best.recommended.high == F[:20].max()
+        assert "gave the same value" in best.why
+        exact.tell(3, F[3] + 0.1)
+        assert "gave the same value" not in exact.best().why
+        assert "gave the same value" not in found.best().why
+
+    def test_zeros_and_ones_agree_by_chance(self):
+        found = optimizer()
+        found.tell(np.arange(20), (F[:20] > 1).astype(float))
+        found.tell([0, 1, 2, 3], (F[:4] > 1).astype(float))
+        assert "exact" not in found.best().why
+
+
 # Asking
 
 
 class TestAsking:
+    def test_a_share_of_suggestions_is_of_candidates_never_tried(self):
+        """About 3·n^(2/3) of n; with a radius that was given there is no such share."""
+        found = ma.Optimizer(X, seed=0)
+        asked = run(found, 40)
+        fresh = [name not in asked[:i] for i, name in enumerate(asked)]
+        due = [int(3 * (n + 1) ** (2 / 3)) > int(3 * n ** (2 / 3)) for n in range(40)]
+        assert all(is_new for is_new, is_due in zip(fresh, due, strict=True) if is_due)
+        assert 25 <= sum(due) < 40
+        settled = ma.Optimizer(X, seed=0, confidence=ma.Constant(0.1))
+        assert len(set(run(settled, 40))) < 20
+
+    def test_in_a_batch_too_and_no_longer_where_all_were_tried(self):
+        found = told(30)
+        assert len(set(found.ask(10))) == 10
+        everything = told(60)
+        assert len(everything.ask(3)) == 3
+
     def test_a_batch_of_an_unexplored_pool_holds_different_candidates(self):
         for n in (1, 5, 8):
             asked = optimizer().ask(n)
@@ -270,6 +312,31 @@ class TestFailures:
         found.tell(best, failed=True)
         assert found.best().recommended.id != best
         assert best not in [c.id for c in found.top(60)]
+
+    def test_what_is_like_a_failed_one_is_left_alone(self):
+        """A corner of the table that fails, and would be the best one: few trials go there."""
+        rows = np.random.default_rng(3).random((400, 2))
+        corner = (rows > 0.6).all(axis=1)
+        assert 40 < corner.sum() < 90
+        found = ma.Optimizer(rows, seed=1)
+        for _ in range(60):
+            (name,) = found.ask()
+            found.tell(name, ma.FAILED if corner[name] else float(rows[name].sum()))
+        assert sum(trial.failed for trial in found.history) <= 12
+
+    def test_nothing_is_made_of_them_where_kernel_and_noise_are_given(self):
+        settings = {"kernel": KERNEL, "noise": 0.1, "confidence": ma.Certified(2.0, 0.1, 0.1)}
+        with_failures = told(8, **settings)
+        with_failures.tell([40, 41, 42], failed=True)
+        bandit = ma.BKB(
+            with_failures.pool.X,
+            KERNEL,
+            regularization=0.01,
+            confidence=ma.Certified(2.0, 0.1, 0.1),
+        )
+        bandit.observe(ALL[:8], F[:8] + NOISE[:8])
+        assert with_failures.ask() == bandit.choose(exclude=[40, 41, 42]).tolist()
+        assert with_failures.certificate().probability == 0.9
 
     def test_a_flag_for_one_candidate(self):
         found = optimizer()

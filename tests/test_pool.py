@@ -68,12 +68,15 @@ def test_columns_are_typed_and_encoded(pool):
     assert len(pool) == 3
 
 
-def test_a_wide_range_of_positive_numbers_is_logarithmic():
-    pool = Pool.from_array([[1e-3, 1, 1.0, 0.0], [1e-1, 1000, 99.0, 5e5], [10.0, 10, 3.0, 1e6]])
+def test_numbers_that_are_more_even_in_logarithms_are_logarithmic():
+    pool = Pool.from_array([[1e-3, 1, 1.0, 0.0], [1e-1, 1000, 3.0, 5e5], [10.0, 10, 5.0, 1e6]])
     assert list(pool.columns.values()) == ["log", "log", "continuous", "continuous"]
     np.testing.assert_allclose(pool.X[:, 0], [0, 0.5, 1])
-    assert Pool.from_array(np.array([[1], [100]])).columns == {"x0": "log"}
-    assert Pool.from_array(np.array([[1], [99]])).columns == {"x0": "integer"}
+    powers = np.array([[16], [32], [64], [128], [256], [512]])
+    assert Pool.from_array(powers).columns == {"x0": "log"}
+    assert Pool.from_array(np.arange(1, 9)[:, None]).columns == {"x0": "integer"}
+    # Two levels are 0 and 1 on either scale.
+    assert Pool.from_array(np.array([[1], [100]])).columns == {"x0": "integer"}
 
 
 @pytest.mark.parametrize("n", [50, 5_000, 100_000])

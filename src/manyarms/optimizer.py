@@ -23,9 +23,10 @@ class Optimizer:
     """Says which candidates of a pool, or points of a box, to try next, and what is known of them.
 
     A point of a box is a dict of its columns, or a tuple of numbers where the box has no names.
-    The first eight candidates are drawn at random. A point that is pending is asked for again only
-    where no other is found. One that failed counts as bad as the worst value told when the next is
-    chosen, so that it is left alone; predictions do not use it. `top` is of the points told or
+    The first four candidates are drawn at random, over a box the first eight. A point that is
+    pending is asked for again only where no other is found. One that failed counts as bad as the
+    worst value told when the next is chosen, so that what is like it is left alone; predictions do
+    not use it, and nothing is done so where kernel and noise of a pool are given. `top` is of the points told or
     asked for; over a product of levels, of others too that a search around them finds. A run over
     another box that stalls searches elsewhere for a while, unless kernel and noise are given.
 
@@ -46,7 +47,9 @@ class Optimizer:
         exact. With a kernel object *and* a noise nothing is learned and the kernel is taken in the
         units of the values: only then may a theorem cover what `certificate` says.
     confidence : Radius, optional
-        Radius of the scores; where None `Growing(1.3, most=3.0)`, over a box `Constant(2.0)`.
+        Radius of the scores. Where None it is `Constant(2.25)`, and of n suggestions about
+        3·n^(2/3) are of candidates never tried, unless kernel and noise are given; over a box it
+        is `Constant(2.0)`.
     repeats : str or int
         "allow" asks for a candidate again where that pays, "never" does not, k asks at most k
         times. With "never" values count as exact unless a noise is given.
@@ -167,8 +170,8 @@ class Optimizer:
     def tell(self, ids: Any, values: Any = None, *, failed: Any = None, noise: Any = None) -> None:
         """Learn the values of candidates, asked for or not, in any order.
 
-        A failed candidate teaches the model nothing, and is not asked for again unless a value of
-        it is told later. On an error nothing has changed.
+        A failed candidate is not asked for again unless a value of it is told later. Predictions
+        do not use it; the next choice does. On an error nothing has changed.
 
         Parameters
         ----------

@@ -80,9 +80,10 @@ def best(campaign: Campaign, level: float) -> Best:
     if _is_exact(campaign):
         (value,) = _means(campaign, np.array(positions[:1])).tolist()
         known = replace(measured, mean=value, low=value, high=value)
-        return Best(
-            known, known, "values are exact, so the best one measured is the best one known"
-        )
+        exact = "values are exact"
+        if campaign.model.settings.noise is None:
+            exact = "candidates that were tried again gave the same value, so values count as exact"
+        return Best(known, known, f"{exact}, and the best one measured is the best one known")
     if measured == recommended:
         return Best(measured, measured, "it is the best one measured, and the model agrees")
     results = "1 result" if measured.n_results == 1 else f"{measured.n_results} results"
@@ -254,10 +255,11 @@ def _tried(campaign: Campaign) -> Indices:
 
 
 def _is_exact(campaign: Campaign) -> bool:
-    """Values are without noise, as far as was said."""
-    return (
-        campaign.model.settings.noise == 0 and not (campaign.ledger.outcomes.noise.items > 0).any()
-    )
+    """Values are without noise: as was said, or as those of candidates that were tried again say."""
+    if (campaign.ledger.outcomes.noise.items > 0).any():
+        return False
+    noise = campaign.model.settings.noise
+    return noise == 0 or (noise is None and campaign.ledger.outcomes.repeat_exactly)
 
 
 def _means(campaign: Campaign, positions: Indices) -> Array:

@@ -156,7 +156,7 @@ class Campaign:
         ledger = before.ledger.told(positions, told, deviations)
         new = ledger.results(start=self.ledger.n_values)
         if not len(new[0]):
-            return replace(before, ledger=ledger)  # failures teach the model nothing
+            return replace(before, ledger=ledger)  # failures count when the next is chosen
         n_asked = len(self.ledger.pending) - len(ledger.pending)
         news = Learnable(new, n_asked, ledger.waiting, ledger.results)
         model, proposer = Learner(before.model, self.proposer).told(news)

@@ -20,6 +20,9 @@ from manyarms.pool.ids import plain
 from manyarms.sketch.growing import Stack
 from manyarms.typing import Array, Indices, Mask
 
+REPEATS = 3
+"""Values that were told again, the same, before values count as exact."""
+
 Forecasts = Sequence[Forecast | None]
 
 
@@ -66,6 +69,21 @@ class Outcomes:
     def counts(self) -> Indices:
         """(n,) values told of each candidate."""
         return np.bincount(self.tried.items[self.has_value], minlength=self.n)
+
+    @cached_property
+    def repeat_exactly(self) -> bool:
+        """Whether all values of a candidate are the same number, REPEATS times at least, while most
+        candidates differ: values of a few kinds, 0 and 1 say, are equal by chance."""
+        at = self.with_value
+        tried = self.tried.items[at]
+        values = self.values.items[at]
+        candidates, first = np.unique(tried, return_index=True)
+        if len(tried) - len(candidates) < REPEATS:
+            return False
+        firsts = np.full(self.n, np.nan)
+        firsts[candidates] = values[first]
+        is_same = bool((values == firsts[tried]).all())
+        return is_same and 2 * len(np.unique(values)) >= len(candidates)
 
     @cached_property
     def failed(self) -> Mask:
