@@ -149,7 +149,10 @@ def test_the_size_of_a_snapshot_is_known(location):
     for step in range(5):
         asked = study.ask()
         study.tell(asked, values(asked, step))
-    assert study.best() == ma.Study.open(location).best()
+    mine, theirs = study.best(), ma.Study.open(location).best()
+    assert (mine.measured.id, mine.recommended.id) == (theirs.measured.id, theirs.recommended.id)
+    # A snapshot may round: waiting rows are folded into the factor.
+    assert mine.recommended.high == pytest.approx(theirs.recommended.high, rel=1e-9)
     m = len(study.policy.inducing)
     assert 8 * m * (m + 1) <= study.snapshot_bytes <= 8 * m * (m + 1) + 2000
 
