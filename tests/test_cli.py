@@ -214,9 +214,7 @@ def test_from_a_table_to_a_recommendation(lab):
     assert {each["worker"] for each in before["pending"]} == {"Ada"}
     text = manyarms("status", lab).out
     assert before["best"]["measured"]["id"] in text
-    assert f"Recommended: {before['best']['recommended']['id']}" in text
-    assert f"Why: {before['best']['why']}" in text
-    assert "inducing candidate" in text
+    assert f"recommended: {before['best']['recommended']['id']}" in text
     assert "Ada" in text
     manyarms("release", lab, "--all")
     next_file = lab.parent / "next.csv"
@@ -557,7 +555,7 @@ def test_a_report_is_one_page_that_needs_nothing_and_runs_nothing_of_a_user(fold
     assert "&lt;script&gt;alert(1)" in body
     assert not re.search(r"<(?:script|link|img|iframe)[^>]*(?:src|href)=", page)
     assert "default-src 'none'" in page
-    assert body.count("Plotly.newPlot") == len(KINDS)
+    assert body.count("Plotly.newPlot") == 3  # best so far, one slice of two columns, the fit
     assert "No values" in (folder / "empty.html").read_text()
 
 
@@ -565,17 +563,6 @@ def test_a_report_is_one_page_that_needs_nothing_and_runs_nothing_of_a_user(fold
 def test_plots(lab, kind):
     manyarms("plot", lab, "--kind", kind, "-o", lab.parent / "p.html")
     assert "plotly" in (lab.parent / "p.html").read_text()[:10_000]
-
-
-def test_pictures_need_plotly_and_say_so(lab, monkeypatch):
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    for arguments in (
-        ["plot", lab, "-o", lab.parent / "p.html"],
-        ["report", lab, "-o", lab.parent / "r.html"],
-    ):
-        answer = manyarms(*arguments, code=2)
-        assert "manyarms[plots]" in answer.err
-    assert not list(lab.parent.glob("*.html"))
 
 
 def test_an_export_makes_the_same_study(lab):
@@ -691,6 +678,7 @@ BAD = [
     "init new.db --pool recipes.csv --maximize --column nothing=log",
     "init new.db --pool recipes.csv --maximize --column solvent=log",
     "init new.db --pool recipes.csv --maximize --decimal x",
+    "columns lab.db --column nothing=number",
     "init new.db --pool recipes.csv --maximize --missing x",
     "init new.db --pool lab.db --maximize",
     "init new.db --pool . --maximize",

@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from manyarms.campaign import answers
+from manyarms.campaign import answers, insight
 from manyarms.campaign.answers import Best, Candidate, Predictions
 from manyarms.campaign.batching import as_rule
 from manyarms.campaign.campaign import Campaign, with_results
 from manyarms.campaign.certificate import Certificate
+from manyarms.campaign.insight import CrossValidated, Effect, Slice
 from manyarms.campaign.model import Size, with_now
 from manyarms.campaign.settings import Direction
 from manyarms.campaign.trials import CandidateId, Trial
@@ -321,6 +322,58 @@ class Optimizer:
             The bound, whether it is within the tolerance, and what it rests on.
         """
         return answers.certificate(self._state, tolerance)
+
+    def left_out(self, level: float = 0.95) -> CrossValidated:
+        """Every candidate that was tried, predicted from the results of all others: how far the
+        model can be trusted.
+
+        In closed form, with the kernel and the noise learned of all results; of the latest 2,000.
+
+        Parameters
+        ----------
+        level : float
+            Probability of the intervals, in which the mean of the values told should lie.
+
+        Returns
+        -------
+        CrossValidated
+            The predictions, the means of the values told, and how many values each has.
+        """
+        return insight.left_out(self._state, level)
+
+    def effects(self, level: float = 0.95) -> dict[str, list[Effect]]:
+        """What the levels of every column do: the average value of candidates if all had a level,
+        all else being equal, less the mean of that over the levels.
+
+        Parameters
+        ----------
+        level : float
+            Probability of the intervals.
+
+        Returns
+        -------
+        dict
+            By column, the one with the largest difference first: an `Effect` for each level. Of a
+            column with many numbers some are taken; of one with many categories the 64 with most
+            results.
+        """
+        return insight.effects(self._state, level)
+
+    def slice(self, x: str, y: str) -> Slice:
+        """Posterior means over the levels of two columns, all else being as the recommended
+        candidate has it.
+
+        Parameters
+        ----------
+        x, y : str
+            Two columns.
+
+        Returns
+        -------
+        Slice
+            The levels of both, and the means, a row for each level of `y`.
+        """
+        return insight.across(self._state, x, y)
 
     @property
     def importance(self) -> dict[str, float]:

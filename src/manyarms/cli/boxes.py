@@ -14,6 +14,7 @@ import numpy as np
 
 from manyarms.campaign.answers import Predictions
 from manyarms.campaign.candidates import Points
+from manyarms.campaign.insight import CrossValidated
 from manyarms.campaign.trials import CandidateId, Trial
 from manyarms.cli.app import InputError
 from manyarms.cli.output import shown
@@ -315,6 +316,12 @@ class NumberedStudy:
         """What is predicted of points."""
         found = self.study.predict(self._points(ids), level)
         return found._replace(ids=list(ids))
+
+    def left_out(self, level: float = 0.95) -> CrossValidated:
+        """The points that were tried, each predicted from all others."""
+        found = self.study.left_out(level)
+        numbers: list[CandidateId] = [*self.pool.numbers(found.predicted.ids)]
+        return found._replace(predicted=found.predicted._replace(ids=numbers))
 
     def best(self, level: float = 0.95) -> Any:
         """The best point."""

@@ -22,6 +22,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "Candidates": {
         "init": Command("candidates", "Make a study of a table of candidates, or of a box."),
+        "columns": Command("columns", "Say what the columns of the candidates are, or correct it."),
         "add": Command("candidates", "Add candidates."),
         "retire": Command("candidates", "Candidates are no longer available."),
         "restore": Command("mistakes", "Candidates that were retired are available again."),
@@ -48,7 +49,9 @@ COMMANDS = {
             "knowledge",
             "List every result, oldest first: when, of which candidate, which value, by whom.",
         ),
-        "predict": Command("knowledge", "Estimate the values of candidates in a table."),
+        "predict": Command(
+            "predictions", "Estimate the values of candidates, by their ids or in a table."
+        ),
         "plot": Command("pages", "Draw a study."),
         "report": Command("pages", "Write all that is known of a study to one page."),
     },

@@ -9,7 +9,7 @@ from manyarms.cli.app import AsJson, Decimal, InputError, Note, StudyAt, Worker,
 from manyarms.cli.boxes import refuse_box
 from manyarms.cli.candidates import Ids
 from manyarms.cli.changes import in_words, said_value
-from manyarms.cli.output import answer, confirm, count, moment, place
+from manyarms.cli.output import answer, clock, confirm, count, moment, place
 from manyarms.cli.tables import as_ids, as_noise, as_value, decimal_of, marks, unit_of
 from manyarms.study import Study
 
@@ -150,7 +150,7 @@ def undo(
             "results": total,
         },
         as_json,
-        f"Took back event {taken.number} of {moment(taken.time)}: {what}.",
+        f"Took back event {taken.number} of {clock(moment(taken.time))}: {what}.",
         f"The study has {count(total, 'result')}. Take this back with: "
         f"manyarms undo {place(study)} {number}",
     )

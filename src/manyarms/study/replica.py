@@ -162,13 +162,14 @@ class Replica:
         with uncollected():
             first, *others = news.events
             self.replay = Replay(first, news.tables.__getitem__)
+            self.replay.apply(others, news.tables.__getitem__)
+            # Afterwards: where types of columns were changed, a model has other features to begin.
             settings = self.replay.settings
             maker = maker_of(self._policy, settings["policy"])
             self._begun = campaign_of(settings, self.replay.space, maker)
             self._learner = self._prior
             self._done = self._kept = 0
             self._unwritten = None
-            self.replay.apply(others, news.tables.__getitem__)
         self.head, self._is_torn = news.head, False
 
     # The model
@@ -249,8 +250,9 @@ class Replica:
 
 
 def _takes_back(events: list[Event]) -> bool:
-    """Whether one of them takes another back: what was read before is not the state any more."""
-    return any(event.kind == "undo" for event in events)
+    """Whether one of them takes another back, or changes the features: what was read before is not
+    the state any more."""
+    return any(event.kind in ("undo", "retype") for event in events)
 
 
 class Call:

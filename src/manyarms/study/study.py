@@ -14,19 +14,22 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from manyarms.campaign import answers
+from manyarms.campaign import answers, insight
 from manyarms.campaign.answers import Best, Candidate, Predictions
 from manyarms.campaign.batching import as_rule
 from manyarms.campaign.campaign import table_of, with_results
 from manyarms.campaign.certificate import Certificate
 from manyarms.campaign.corrections import as_corrections, as_known
+from manyarms.campaign.insight import CrossValidated, Effect, Slice
 from manyarms.campaign.model import Size, with_now
 from manyarms.campaign.settings import Direction, as_pool, as_seed
 from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
 from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, ParameterError
 from manyarms.numbers import MOST_AT_ONCE, real, whole
-from manyarms.pool.stored import bytes_of, described, tables_of
+from manyarms.pool.deciding import checked_types
+from manyarms.pool.parts import TableResult
+from manyarms.pool.stored import bytes_of, described, retyped, tables_of, written_types
 from manyarms.sketch.confidence import Radius
 from manyarms.study.location import is_plain
 from manyarms.study.log import START, Event
@@ -520,6 +523,58 @@ class Study:
         """
         return self._known(answers.certificate, tolerance)
 
+    def left_out(self, level: float = 0.95) -> CrossValidated:
+        """Every candidate that was tried, predicted from the results of all others: how far the
+        model can be trusted.
+
+        In closed form, with the kernel and the noise learned of all results; of the latest 2,000.
+
+        Parameters
+        ----------
+        level : float
+            Probability of the intervals, in which the mean of the values told should lie.
+
+        Returns
+        -------
+        CrossValidated
+            The predictions, the means of the values told, and how many values each has.
+        """
+        return self._known(insight.left_out, level)
+
+    def effects(self, level: float = 0.95) -> dict[str, list[Effect]]:
+        """What the levels of every column do: the average value of candidates if all had a level,
+        all else being equal, less the mean of that over the levels.
+
+        Parameters
+        ----------
+        level : float
+            Probability of the intervals.
+
+        Returns
+        -------
+        dict
+            By column, the one with the largest difference first: an `Effect` for each level. Of a
+            column with many numbers some are taken; of one with many categories the 64 with most
+            results.
+        """
+        return self._known(insight.effects, level)
+
+    def slice(self, x: str, y: str) -> Slice:
+        """Posterior means over the levels of two columns, all else being as the recommended
+        candidate has it.
+
+        Parameters
+        ----------
+        x, y : str
+            Two columns.
+
+        Returns
+        -------
+        Slice
+            The levels of both, and the means, a row for each level of `y`.
+        """
+        return self._known(insight.across, x, y)
+
     @property
     def importance(self) -> dict[str, float]:
         """What the values depend on most, see `Optimizer.importance`."""
@@ -610,6 +665,26 @@ class Study:
             positions, names = self._found(ids)
             call.replay.ledger.check_retired(positions)
             call.append("restore", {"ids": names, "worker": self.worker, **_why(note)})
+
+    def retype(self, columns: Any, *, note: str | None = None) -> None:
+        """Columns are of other types than was decided. The model learns all results anew.
+
+        Parameters
+        ----------
+        columns : dict
+            Types by the names of columns, as for `Pool`; the others stay as they are.
+        note : str, optional
+            Why.
+        """
+        with self._replica.writing() as call:
+            before = table_of(call.replay.ledger, "change columns of")
+            types = checked_types(columns)
+            if not types:
+                raise ParameterError("columns must give a type for a column at least, got none")
+            # Raises where a column cannot be so.
+            campaign_of(call.replay.settings, retyped(before, types))
+            written_as = {"columns": written_types(types), "worker": self.worker}
+            call.append("retype", {**written_as, **_why(note)})
 
     # The study itself
 
@@ -759,12 +834,14 @@ class Study:
         return positions, ledger.names(positions)
 
 
-def _told(results: tuple[tuple[CandidateId, float | None], ...], worker: str) -> dict[str, Any]:
+def _told(results: Sequence[TableResult], worker: str) -> dict[str, Any]:
     """The results in a table of candidates, as an event."""
+    notes = as_notes([each.note for each in results], len(results))
     return {
-        "ids": [id for id, _ in results],
-        "values": [value for _, value in results],
+        "ids": [each.id for each in results],
+        "values": [each.value for each in results],
         "worker": worker,
+        **({"notes": notes} if any(notes) else {}),
     }
 
 
