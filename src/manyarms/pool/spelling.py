@@ -129,12 +129,32 @@ def _offered(texts: pl.Series, decimal: str, label: Label) -> tuple[pl.Series, s
     with_units = bool((written.units != "").fill_null(False).any())
     # A unit says that a number is meant; without one, half of the levels may be names.
     are_few = 2 * n_numbers < len(distinct) + (0 if with_units else 1)
+    if are_few:
+        _check_mark(texts, distinct, decimal, label)
     if are_few or (n_numbers == len(distinct) and not with_units):
         return None
     bad = first_true(written.numbers.is_null() & ~is_blank(texts))
     if bad is not None:
         raise _unreadable(texts, bad, label)
     return _whole(written.numbers), _one_unit(texts, written.units, None, label)
+
+
+def _check_mark(texts: pl.Series, distinct: pl.Series, decimal: str, label: Label) -> None:
+    """ArmsError where all texts are numbers, with the other decimal mark."""
+    other = "," if decimal == "." else "."
+    if read_numbers(distinct, other).numbers.null_count():
+        return
+    row = first_true(texts.is_in(distinct.to_list()).fill_null(False)) or 0
+    raise ArmsError(
+        "column {column!r} must hold numbers with the decimal mark {expected}, got {got} in "
+        "{place}",
+        "write all numbers of the table the same way",
+        Advice("make categories of them by {}", "columns", {texts.name: "categorical"}),
+        column=texts.name,
+        expected=repr(decimal),
+        got=texts[row],
+        **label(row),
+    )
 
 
 def _unreadable(texts: pl.Series, row: int, label: Label) -> ArmsError:
