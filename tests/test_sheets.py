@@ -746,3 +746,23 @@ def test_levels_on_the_command_line(folder):
     pool = ma.Study.open(folder / "c.db").pool
     assert [row["a"] for row in pool.rows(range(8))] == [0, 0, 0.1, 0.1, 0.2, 0.2, 0.3, 0.3]
     assert pool.columns == {"a": "continuous", "b": "categorical"}
+
+
+def test_a_new_level_is_named_by_predict_and_columns_that_are_not_used_may_lack(folder):
+    lab = folder / "lab.db"
+    text = RECIPES.replace("yield\n", "yield,lot,note\n", 1).replace(
+        "\nr1,a,30,1", "\nr1,a,30,1,7,x"
+    )
+    lines = [line if i == 0 else line + ",7," for i, line in enumerate(text.splitlines())]
+    path = written(folder / "t.csv", "\n".join(line.replace(",7,x,7,", ",7,x") for line in lines))
+    manyarms("init", lab, "--pool", path, "--id", "name", "--target", "yield", "--maximize")
+    pool = ma.Study.open(lab).pool
+    assert set(pool.unused) == {"lot", "note"}
+    answer = manyarms("predict", lab, written(folder / "u.csv", "name,base,t\nr1,b,30\nx,d,20\n"))
+    assert answer.err == "New in column 'base': 'd'. Nothing is known of it yet.\n"
+    assert [line.split()[0] for line in answer.out.splitlines()] == ["id", "r1", "x"]
+    manyarms("add", lab, folder / "v.csv", code=2)
+    manyarms("add", lab, written(folder / "v.csv", "name,base,t\nx,d,20\n"))
+    assert ma.Study.open(lab).pool.row("x") == {"base": "d", "t": 20, "lot": 7, "note": None}
+    wrong = said("predict", lab, written(folder / "w.csv", "name,base,t\nr1,b,30\ny,d,warm\n"))
+    assert "got 'warm' in row 3 (id 'y')" in wrong.err

@@ -13,7 +13,7 @@ from manyarms.pool.numerals import DECIMALS, decimal_in, is_blank, read_numbers
 from manyarms.pool.unpacking import check_file
 from manyarms.pool.values import is_bits
 from manyarms.pool.workbooks import is_workbook, read_workbook
-from manyarms.typing import Indices
+from manyarms.typing import Indices, Mask
 
 SAMPLED = 100
 """Rows looked at for strings of bits, before polars guesses types: it would take them for large
@@ -30,6 +30,10 @@ class Sheet(NamedTuple):
     frame: pl.DataFrame
     rows: Indices  # the number of each row in the file, as spreadsheets count
     decimal: str  # the mark before fractions
+
+    def some(self, kept: Mask) -> "Sheet":
+        """Some of the rows."""
+        return self._replace(frame=self.frame.filter(pl.Series(kept)), rows=self.rows[kept])
 
 
 def read_sheet(
