@@ -34,7 +34,7 @@ FILES = {
     "case.csv": "name,s,x\na,DMF,1\nb,dmf,2\nc,DMF ,3\n",
     "dates.csv": "name,when\na,2024-05-01\nb,2024-05-02\n",
     "days.csv": "name,x\na,1\nb,2\n",
-    "marks.csv": "name;x;z\na;0,5;0.5\nb;1,5;1.5\n",
+    "marks.csv": "name;x\na;0,5\nb;1.5\n",
     "unclear.csv": "name;x\na;1,200\nb;2,400\n",
     "loss.csv": "name,x,loss\na,1,0.5\nb,2,0.7\n",
     "value.csv": "name,x,value\na,1,\nb,2,\n",
@@ -151,7 +151,6 @@ init nowhere/new.db --pool good.csv --maximize --id name --target yield
 {INIT} case.csv --maximize --id name
 {INIT} dates.csv --maximize --id name
 {INIT} marks.csv --maximize --id name
-{INIT} marks.csv --maximize --id name --decimal ,
 {INIT} unclear.csv --maximize --id name
 {INIT} loss.csv --minimize --id name
 {INIT} value.csv --maximize --id name

@@ -255,7 +255,7 @@ def results_in(
     if isinstance(pool, Pool) and columns:
         for line, row in zip(lines, pool.rows(ids), strict=True):
             cells = dict(zip(columns, line.point, strict=True))
-            check_cells(line.where, line.id, row, cells, decimal, pool.words)
+            check_cells(line.where, line.id, row, cells, pool.words)
     told = []
     for id, line in zip(ids, lines, strict=True):
         if not _is_blank(line.value):
