@@ -651,6 +651,7 @@ BAD = [
     "init new.db --pool recipes.csv --maximize --column nothing=log",
     "init new.db --pool recipes.csv --maximize --column solvent=log",
     "init new.db --pool recipes.csv --maximize --decimal x",
+    "columns lab.db --column nothing=number",
     "init new.db --pool recipes.csv --maximize --missing x",
     "init new.db --pool lab.db --maximize",
     "init new.db --pool . --maximize",

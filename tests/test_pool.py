@@ -690,7 +690,7 @@ def test_infinity_is_an_error(value):
             None,
             ["'x'", "seems to hold numbers", "'0'", "continuous"],
         ),
-        ([{"x": f"C{i}"} for i in range(99)], None, ["only text", "'x'", "bits", "categorical"]),
+        ([{"x": f"C{i}"} for i in range(99)], None, ["only text", "'x'", "smiles", "categorical"]),
         ([{"x": "C"}], {"x": "text"}, ["only text", "'x'"]),
         ([{"x": "C", "y": 1}, {"x": "N", "y": 1}], {"x": "text"}, ["only text", "'x'"]),
         ([{"x": "C"}], {"x": "ignore"}, ["needs features", "'x'"]),

@@ -16,7 +16,7 @@ import polars as pl
 from manyarms.campaign.candidates import CandidateTable
 from manyarms.campaign.model import Model
 from manyarms.errors import ParameterError, shortened
-from manyarms.numbers import whole
+from manyarms.numbers import items_of, whole
 from manyarms.pool.pool import Pool
 from manyarms.typing import Indices, Mask
 
@@ -71,14 +71,16 @@ def as_rule(
         return None
     if not isinstance(candidates, Pool):
         if where is None and same is None and max_new is None:
-            return None  # points of a box are not repeated within a batch anyway
+            whole(most_each, "most_each")
+            return None  # a box asks for one of its points again where no other is left
         raise ParameterError(
             "where, same and max_new choose among the rows of a table, and a box has none; make a "
             "box of the columns that may vary"
         )
-    columns = [same] if isinstance(same, str) else list(same or ())
-    limits = dict(max_new) if isinstance(max_new, Mapping) else {}
-    if max_new is not None and not limits:
+    columns = [same] if isinstance(same, str) else items_of(same)
+    if same is not None and not columns:
+        raise ParameterError(f"same must name a column, or several, got {shortened(same)}")
+    if max_new is not None and not (isinstance(max_new, Mapping) and max_new):
         raise ParameterError(
             f"max_new must be a dict of columns and numbers, such as {{'reagent': 3}}, got "
             f"{shortened(max_new)}"
@@ -87,10 +89,10 @@ def as_rule(
         _mask(candidates, where),
         _codes(candidates, columns, "same") if columns else None,
         tuple(
-            (_codes(candidates, [name], "max_new"), whole(most, f"max_new of {name!r}"))
-            for name, most in limits.items()
+            (_codes(candidates, [name], "max_new"), whole(most, "a number of max_new"))
+            for name, most in (max_new or {}).items()
         ),
-        most_each,
+        None if most_each is None else whole(most_each, "most_each"),
     )
 
 
@@ -100,22 +102,26 @@ def _mask(pool: Pool, where: Any) -> Mask:
         return np.ones(len(pool), dtype=bool)
     if isinstance(where, str):
         return pool.where(where)
-    mask = np.asarray(where)
-    if mask.dtype != bool or mask.shape != (len(pool),):
+    items = items_of(where)
+    if items is None or len(items) != len(pool) or not all(map(_is_truth, items)):
         raise ParameterError(
             f"where must be a condition such as 'temperature == 80', or a truth for each of the "
             f"{len(pool):,} candidates, got {shortened(where)}"
         )
-    return mask
+    return np.array(items, dtype=bool)
 
 
-def _codes(pool: Pool, names: Sequence[str], option: str) -> Indices:
+def _is_truth(item: Any) -> bool:
+    return isinstance(item, bool | np.bool_)
+
+
+def _codes(pool: Pool, names: Sequence[Any], option: str) -> Indices:
     """(n,) a number for each combination of levels of columns."""
     for name in names:
-        if name not in pool.names:
+        if not isinstance(name, str) or name not in pool.names:
             raise ParameterError(
                 f"{option} must name a column of the table, one of "
-                f"{', '.join(map(repr, pool.names))[:300]}, got {name!r:.80}"
+                f"{', '.join(map(repr, pool.names))[:300]}, got {shortened(name)}"
             )
     tables = [table.select(names) for table in pool.parts.tables]
     columns = pl.concat(tables, how="vertical_relaxed")

@@ -207,8 +207,9 @@ def with_results(campaign: Campaign, n_known: int = 0) -> Campaign:
     results = candidates.results[n_known:] if isinstance(candidates, Pool) else ()
     if not results:
         return campaign
-    ids, values = zip(*results, strict=True)
-    return campaign.told(list(ids), list(values), [value is None for value in values], None)
+    ids = [each.id for each in results]
+    values = [each.value for each in results]
+    return campaign.told(ids, values, [value is None for value in values], None)
 
 
 def table_of(ledger: Ledger, what: str) -> Pool:

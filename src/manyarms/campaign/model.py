@@ -401,7 +401,7 @@ class Model:
             numbers = {row.tobytes(): i for i, row in enumerate(policy.as_told(self.arms))}
             keys = [numbers[row.tobytes()] for row in policy.belief.W]
             return {**arrays, "keys": np.array(keys, dtype=np.intp)}, policy.evidence.norm
-        if self.settings.policy is not BKB or not isinstance(policy.belief, Frozen):
+        if type(policy) is not BKB or not isinstance(policy.belief, Frozen):
             return None
         return packed(policy.belief), policy.evidence.norm
 

@@ -1,6 +1,5 @@
 """Which candidates there are: init, add, retire."""
 
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -8,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from manyarms.cli.app import AsJson, Decimal, InputError, Note, StudyAt, Worker, opened
+from manyarms.cli.app import AsJson, Decimal, InputError, Note, StudyAt, Worker, me, opened
 from manyarms.cli.boxes import as_box, column_extents, column_types, refuse_box
+from manyarms.cli.columns import ColumnTypes, as_types, columns_table
 from manyarms.cli.levels import as_levels
-from manyarms.cli.output import answer, count, place, printable, shown, table
+from manyarms.cli.output import answer, count, place, printable, table
 from manyarms.cli.tables import as_ids, id_name, not_used, value_name
 from manyarms.domains.box import Box
-from manyarms.pool.columns import TYPES
 from manyarms.pool.deciding import checked_types
 from manyarms.pool.outcomes import looks_like_outcome
 from manyarms.pool.pool import Pool, new_levels, pool_of, sheet_of
@@ -98,15 +97,7 @@ def init(
             show_default=False,
         ),
     ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"NAME=TYPE overrules the type found: {', '.join(TYPES)}; number:RT=25 where a "
-            "word stands for a number; categorical:merge where levels that differ by case or "
-            "blanks are one; or NAME=low,high, levels in order. Repeatable.",
-            metavar="NAME=TYPE",
-        ),
-    ] = None,
+    column: ColumnTypes = None,
     missing: Annotated[
         str,
         typer.Option(
@@ -170,7 +161,7 @@ def init(
     if not levels:
         _refuse("--levels", {"--where": where, "--exclude": exclude})
     candidates: Pool | Box
-    types = _types(column or [])
+    types = as_types(column or [])
     if box:
         candidates = as_box(box)
     elif levels:
@@ -188,7 +179,7 @@ def init(
         "bounds": bounds,
         "seed": seed,
     }
-    Study.create(study, candidates, **settings).close()
+    Study.create(study, candidates, worker=me(), **settings).close()
     data: dict[str, Any] = {"study": place(study), **settings}
     told: list[str] = []
     if isinstance(candidates, Box):
@@ -256,14 +247,14 @@ def _told_of_table(pool: Pool) -> tuple[dict[str, Any], str, Any]:
     what = count(len(pool), "candidate")
     if n_arms < len(pool):
         what += f", {n_arms:,} of them with different features"
-    return data, what, table(["column", "type", "such as"], _examples(pool))
+    return data, what, columns_table(pool)
 
 
 def _told_of_results(pool: Pool) -> list[str]:
     """What init says of the results in a table."""
     if pool.target is None:
         return []
-    n_failed = sum(value is None for _, value in pool.results)
+    n_failed = sum(each.value is None for each in pool.results)
     failed = f", {n_failed:,} of them failed" if n_failed else ""
     return [f"{count(len(pool.results), 'result')} in column {pool.target!r}{failed}."]
 
@@ -314,45 +305,6 @@ def _target(sheet: Sheet, id: str | None, target: str | None, types: dict[str, A
     if said in ("n", "no"):
         return _target(sheet, id, None, types | {name: "number"})
     raise InputError("nothing was written, as the answer was neither yes nor no")
-
-
-def _examples(pool: Pool) -> list[list[Any]]:
-    rows = pool.rows(pool.ids[:3])
-    units = pool.units
-    return [
-        [
-            name,
-            f"{kind}, in {units[name]}" if name in units else kind,
-            ", ".join(shown(row[name])[:20] for row in rows),
-        ]
-        for name, kind in pool.columns.items()
-        if name not in pool.unused
-    ]
-
-
-def _types(columns: list[str]) -> dict[str, Any]:
-    """NAME=TYPE, or NAME=levels with commas between."""
-    types: dict[str, Any] = {}
-    for text in columns:
-        # A type with words behind it has = in it; of others the last = divides, as the name of a
-        # column may have one itself.
-        with_words = re.fullmatch(r"(.+?)=((?:number|continuous|log|integer):.*)", text, re.DOTALL)
-        name, is_there, kind = (
-            (with_words[1], "=", with_words[2]) if with_words else text.rpartition("=")
-        )
-        if not is_there or not name:
-            raise InputError(f"--column takes NAME=TYPE, got {text!r}")
-        types[name] = _levels(kind.split(",")) if "," in kind and not with_words else kind
-    return types
-
-
-def _levels(texts: list[str]) -> list[str] | list[float]:
-    try:
-        return [
-            int(text) if text.strip().lstrip("-").isdecimal() else float(text) for text in texts
-        ]
-    except ValueError:
-        return texts
 
 
 def add(

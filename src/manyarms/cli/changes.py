@@ -7,7 +7,7 @@ from manyarms.cli.boxes import NumberedPoints
 from manyarms.cli.output import clock, count, moment, shown, table
 from manyarms.study import Event, Study
 
-CHANGES = ("correct", "undo", "retire", "restore")
+CHANGES = ("correct", "undo", "retire", "restore", "retype")
 """The kinds of events that change what was told, or who is available."""
 LISTED = 4
 """Candidates that a sentence names."""
@@ -44,8 +44,8 @@ def in_words(event: Event, events: Sequence[Event], pool: Any) -> str:
     if event.kind == "undo":
         target = events[payload["event"] - 1]
         return f"took back event {target.number}: {in_words(target, events, pool)}"
-    if event.kind == "add":
-        return f"added {count(payload['n'], 'candidate')}"
+    if event.kind in ("add", "retype"):
+        return _of_the_table(event)
     if event.kind == "note":
         return f"noted {_some(payload['notes'])}"
     ids = payload["ids"]
@@ -59,6 +59,17 @@ def in_words(event: Event, events: Sequence[Event], pool: Any) -> str:
     if event.kind == "correct":
         return f"corrected {_some(_corrected(names, payload))}"
     return f"{DONE_WITH[event.kind]} {_some([str(name) for name in names])}"
+
+
+def _of_the_table(event: Event) -> str:
+    """What an event did to the table of candidates."""
+    if event.kind == "add":
+        return f"added {count(event.payload['n'], 'candidate')}"
+    types = [
+        f"{name} {kind if isinstance(kind, str) else ', '.join(map(str, kind))}"
+        for name, kind in event.payload["columns"].items()
+    ]
+    return f"changed the types of columns: {_some(types)}"
 
 
 def said_value(value: float | None) -> str:

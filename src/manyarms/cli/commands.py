@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import typer
 
 from manyarms.cli.app import new_app, run_app
-from manyarms.machine import uncollected
 
 
 class Command(NamedTuple):
@@ -23,6 +22,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "Candidates": {
         "init": Command("candidates", "Make a study of a table of candidates, or of a box."),
+        "columns": Command("columns", "Say what the columns of the candidates are, or correct it."),
         "add": Command("candidates", "Add candidates."),
         "retire": Command("candidates", "Candidates are no longer available."),
         "restore": Command("mistakes", "Candidates that were retired are available again."),
@@ -95,8 +95,7 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
 
 def function_of(name: str, command: Command) -> Any:
     """What runs a command; `import` is a word of Python, so that one is import_."""
-    with uncollected():
-        file = import_module(f"manyarms.cli.{command.file}")
+    file = import_module(f"manyarms.cli.{command.file}")
     return getattr(file, "import_" if name == "import" else name)
 
 

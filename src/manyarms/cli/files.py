@@ -104,9 +104,11 @@ def _write_results(study: Study, path: Path, written_as: Marks, force: bool) -> 
     rows = results_of(study)
     pool = study.pool
     told = results_frame(rows, pool, written_as.decimal)
+    # Remarks stand beside the results already.
+    names = [name for name in pool.names if name not in told.columns]
     # Without results the frame would have no columns to select.
     candidates = (
-        rows_of(pool, [row["id"] for row in rows]).select(pool.names) if rows else pl.DataFrame()
+        rows_of(pool, [row["id"] for row in rows]).select(names) if rows else pl.DataFrame()
     )
     with new_file(path, force) as draft:
         whole = pl.concat([told, candidates], how="horizontal")

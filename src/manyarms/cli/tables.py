@@ -11,7 +11,7 @@ from manyarms.campaign.trials import FAILED, CandidateId, Trial
 from manyarms.cli.app import InputError
 from manyarms.cli.boxes import NumberedPoints
 from manyarms.cli.comparing import check_cells
-from manyarms.cli.output import count
+from manyarms.cli.output import count, note
 from manyarms.errors import UnknownArmError
 from manyarms.pool.formulas import marked
 from manyarms.pool.numerals import number_in
@@ -121,8 +121,9 @@ def batch_name(pool: Listed) -> str:
 
 
 def note_name(pool: Listed) -> str:
-    """Of the column of remarks, which may be missing."""
-    return free("note", pool)
+    """Of the column of remarks, which may be missing: the table's, where it has one."""
+    own = None if isinstance(pool, NumberedPoints) else pool.remarks
+    return own or free("note", pool)
 
 
 def free(name: str, pool: Listed) -> str:
@@ -142,13 +143,17 @@ def as_ids(pool: Listed, texts: list[str]) -> list[CandidateId]:
 
 
 def typed_ids(pool: Listed, texts: list[str]) -> list[Any]:
-    """Ids in the type that the pool has, whether they are there or not."""
-    return list(texts) if pool.ids.dtype == object else [_number(text) for text in texts]
+    """Ids in the type that the pool has, whether they are there or not; those that a spreadsheet
+    took for numbers, 001 for 1, are as they were."""
+    if isinstance(pool, NumberedPoints) or pool.ids.dtype != object:
+        return [_number(text) for text in texts]
+    return [pool.parts.ids.meant(text) or text for text in texts]
 
 
 def _number(text: str) -> int | str:
     # So many digits always fit int64.
-    return int(text) if re.fullmatch(r"-?\d{1,18}", text.strip(), re.ASCII) else text
+    found = re.fullmatch(r"(-?\d{1,18})(\.0*)?", text.strip(), re.ASCII)
+    return int(found[1]) if found else text
 
 
 def as_value(text: str, decimal: str, where: str, unit: str = "") -> Any:
@@ -222,7 +227,12 @@ def results_in(
     texts = {*names, *pool.names}
     sheet = read_sheet(path, names[0], texts, texts)
     frame = sheet.frame
-    there = [name for name in pool.names if name in frame.columns and name not in names]
+    unused = {} if isinstance(pool, NumberedPoints) else pool.unused
+    there = [
+        name
+        for name in pool.names
+        if name in frame.columns and name not in names and name not in unused
+    ]
     columns = pool.names if is_box else there
     needed = [names[1], *([noise] if noise else [])]
     if not names_points(frame, pool):
@@ -259,7 +269,20 @@ def results_in(
                     None if _is_blank(line.note) else (line.note or "").strip(),
                 )
             )
-    return Told(told, len(lines) - len(told))
+    n_empty = len(lines) - len(told)
+    # The sheet that a study was made of, told again: a row that was copied in it is no trial.
+    if isinstance(pool, Pool) and pool.target and names[3] not in frame.columns:
+        told = _without_copies(told)
+    return Told(told, n_empty)
+
+
+def _without_copies(rows: list[Row]) -> list[Row]:
+    """Rows but for those whose candidate and value are those of a row above."""
+    kept = list({(row.id, row.value): row for row in reversed(rows)}.values())[::-1]
+    if len(kept) < len(rows):
+        n = len(rows) - len(kept)
+        note(f"left out {count(n, 'row')}: candidate and value are those of a row above")
+    return kept
 
 
 def names_points(frame: pl.DataFrame, pool: Listed) -> bool:

@@ -7,6 +7,7 @@
 | ordered | Enum, ordered categoricals, a list of levels | one column, first level 0 and last 1 |
 | boolean, categorical | booleans; strings, few of them distinct | one column of codes 0, 1, … |
 | bits | lists of 0 and 1; long enough strings of them | packed, `BITS` to a column |
+| smiles | molecules that are declared so (`molecules`) | fingerprints, packed; or descriptors |
 | text, ignore | other strings; columns that hold one value only | not encoded |
 """
 
@@ -43,6 +44,7 @@ TYPES = (
     "categorical",
     "text",
     "bits",
+    "smiles",
     "ignore",
 )
 
@@ -94,6 +96,10 @@ class Column(ABC):
     @abstractmethod
     def feature(self, start: int) -> Feature:
         """What stands in the encoded columns from `start`."""
+
+    def features(self, start: int) -> tuple[Feature, ...]:
+        """The same, one for each lengthscale that is learned."""
+        return (self.feature(start),)
 
     def takes_missing(self) -> bool:
         """Whether a missing value may be a level."""

@@ -10,6 +10,7 @@ from manyarms.errors import Advice, ArmsError, ParameterError
 from manyarms.numbers import items_of
 from manyarms.pool.bits import Bits
 from manyarms.pool.columns import TYPES, Aside, Coded, Column, Numeric, Ordered
+from manyarms.pool.molecules import BY_DESCRIPTORS, SMILES, molecules_as
 from manyarms.pool.reading import Declared
 from manyarms.pool.spelling import MERGE, NUMBERS, are_remarks, check_levels, plain_kind, words_of
 from manyarms.pool.values import (
@@ -32,7 +33,7 @@ FEW = 50
 DATE = r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$"
 
 
-WAYS = (MERGE,)
+WAYS = (MERGE, BY_DESCRIPTORS)
 """Types that say more behind a colon."""
 
 
@@ -218,7 +219,7 @@ def _as_declared(
 ) -> Column:
     if isinstance(declared, tuple):
         return Ordered(name, "ordered", pl.Series(declared, dtype=_level_type(declared)))
-    declared = str(plain_kind(declared))
+    way, declared = declared, str(plain_kind(declared))
     if declared == "number":
         as_numbers(known, name, declared, _known_label(values, label))  # raises where one is none
         return _by_values(known, values, name, label)
@@ -244,8 +245,10 @@ def _as_declared(
                 column=name,
             )
         return Ordered(name, "ordered", like(known, plain_type(values.dtype)).unique().sort())
-    if declared == "bits":
-        return Bits.fit(known, name, _known_label(values, label))
+    if declared in ("bits", SMILES):
+        here = _known_label(values, label)
+        is_bits_type = declared == "bits"
+        return Bits.fit(known, name, here) if is_bits_type else molecules_as(way, known, name, here)
     return Aside(name, "text") if declared == "text" else Coded.fit(values, name, declared, label)
 
 

@@ -1,5 +1,6 @@
 """Ids of candidates: strings or whole numbers, each once, and found among many."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -61,6 +62,24 @@ class Ids:
             raise self._unknown(int(numbers[unknown[0]]))
         return found if order is None else order[found]
 
+    def meant(self, id: str) -> str | None:
+        """The id that a spreadsheet made this of: it takes 001 for a number, and writes 1. None
+        where there is none, or several."""
+        if id in self._index:
+            return id
+        number = _as_number(id)
+        return None if number is None else self._by_number.get(number)
+
+    @cached_property
+    def _by_number(self) -> dict[float, str | None]:
+        """Strings that are numbers, by these; None where two are the same number."""
+        found: dict[float, str | None] = {}
+        for id in self.array if self.are_strings else ():
+            number = _as_number(id)
+            if number is not None:
+                found[number] = None if number in found else id
+        return found
+
     def _positions_of_strings(self, ids: list[Any]) -> Indices:
         index = self._index
         for id in ids:
@@ -72,7 +91,9 @@ class Ids:
         if isinstance(ids, np.ndarray) and ids.ndim == 1 and ids.dtype.kind == "i":
             return ids
         several = _several(ids)
-        for id in several:
+        # Only what is no plain int is looked at one by one: a log may have a hundred thousand.
+        odd = several if set(map(type, several)) != {int} else [min(several), max(several)]
+        for id in odd:
             if not is_whole(id) or not -(2**63) <= int(id) < 2**63:
                 raise self._unknown(id)
         return np.array(several, dtype=np.int64)
@@ -117,6 +138,11 @@ class Ids:
 
     def _has(self, id: Any) -> bool:
         return id in self._index if isinstance(id, str) else bool((self.array == id).any())
+
+
+def _as_number(id: str) -> float | None:
+    """What a spreadsheet takes an id for."""
+    return float(id) if re.fullmatch(r"\s*[+-]?\d+(\.\d*)?([eE][+-]?\d+)?\s*", id) else None
 
 
 def given_ids(given: Sequence[Any] | AnyArray | None, n_rows: int) -> pl.Series:

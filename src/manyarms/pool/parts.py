@@ -3,7 +3,7 @@ them, equal ones grouped."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -37,6 +37,14 @@ class Origin:
     )  # types of stored columns, by their values then
 
 
+class TableResult(NamedTuple):
+    """A result in a table of candidates."""
+
+    id: Any
+    value: float | None  # None: failed
+    note: str | None
+
+
 @dataclass(frozen=True)
 class Parts:
     """What a pool holds. Tables keep the rows as they came, so that nothing is decoded."""
@@ -48,7 +56,7 @@ class Parts:
     ids: Ids
     X: Array
     arm_of: Indices
-    results: tuple[tuple[Any, float | None], ...] = ()  # ids and values in the tables; None: failed
+    results: tuple[TableResult, ...] = ()
     notes: tuple[str, ...] = ()  # what was done to the tables, in sentences
 
     def __post_init__(self) -> None:
@@ -121,7 +129,7 @@ def _decided(
         raise ArmsError(
             f"a pool needs features, got only text ({quoted(texts)}) to tell candidates by",
             "add columns of numbers or categories",
-            Advice("add fingerprints (bits, {})", "columns", {"fingerprint": "bits"}),
+            Advice("read molecules by {}", "columns", {texts[0]: "smiles"}),
             Advice("declare {}", "columns", {texts[0]: "categorical"}),
         )
     if not encoded_columns(columns):
@@ -156,7 +164,7 @@ def check_missing(column: Column, values: pl.Series, missing: str, label: Label)
 def encoded_columns(columns: Iterable[Column]) -> list[Column]:
     """The columns that are encoded, in the order of the features."""
     # Numbers, then codes, then bits: each kernel takes columns that stand together.
-    order = {"boolean": 1, "categorical": 1, "bits": 2}
+    order = {"boolean": 1, "categorical": 1, "bits": 2, "smiles": 2}
     return sorted(
         (column for column in columns if column.width), key=lambda column: order.get(column.type, 0)
     )

@@ -21,7 +21,8 @@ from manyarms.pool.conditions import rows_where
 from manyarms.pool.deciding import checked_types
 from manyarms.pool.grids import combined
 from manyarms.pool.ids import Ids, as_objects, checked_ids, given_ids
-from manyarms.pool.parts import Origin, Parts, counted, encoded_columns
+from manyarms.pool.molecules import BY_DESCRIPTORS
+from manyarms.pool.parts import Origin, Parts, TableResult, counted, encoded_columns
 from manyarms.pool.reading import (
     Declared,
     as_path,
@@ -32,7 +33,7 @@ from manyarms.pool.reading import (
     read_parquet,
 )
 from manyarms.pool.sheets import Sheet, read_sheet
-from manyarms.pool.spelling import NUMBERS, plain_kind, words_of
+from manyarms.pool.spelling import NUMBERS, is_remarks_name, plain_kind, words_of
 from manyarms.pool.tables import more_parts, new_parts
 from manyarms.typing import AnyArray, Array, ArrayLike, Indices, Mask
 
@@ -53,11 +54,12 @@ class Pool:
     - ``id``: the column of stable, unique ids, strings or whole numbers; None: the row numbers from
       0.
     - ``columns``: types that overrule those chosen by the values, a dict of names to "continuous",
-      "log", "integer", "boolean", "ordered", "categorical", "text", "bits", "ignore", or to a list
-      of levels in order.
+      "log", "integer", "number", "boolean", "ordered", "categorical", "text", "bits", "smiles",
+      "ignore", or to a list of levels in order.
       A "number" is continuous, log or integer by its values, and may come as text with a unit
       (80 °C); "number:RT=25" says what a word stands for. "categorical:merge" makes one level of
-      those that differ by case or blanks alone.
+      those that differ by case or blanks alone. "smiles" are molecules, compared by fingerprints,
+      or by a few descriptors as "smiles:descriptors"; both need RDKit.
     - ``missing``: what None and NaN do. "error"; "drop" leaves the rows out; "category" makes them
       a level of boolean and categorical columns, and is an error elsewhere. Columns that are not
       used may miss values.
@@ -410,7 +412,7 @@ class Pool:
         """What the columns of `X` are."""
         features: list[Feature] = []
         for column in encoded_columns(self.parts.columns):
-            features.append(column.feature(features[-1].stop if features else 0))
+            features += column.features(features[-1].stop if features else 0)
         return tuple(features)
 
     @property
@@ -439,10 +441,15 @@ class Pool:
         return self.parts.origin.target
 
     @property
-    def results(self) -> tuple[tuple[Any, float | None], ...]:
-        """Ids and values that the target has: None where the trial failed, nothing where the cell
-        is blank."""
+    def results(self) -> tuple[TableResult, ...]:
+        """Id, value and note of each result that the target has; the value is None where the trial
+        failed. A blank cell is no result."""
         return self.parts.results
+
+    @property
+    def remarks(self) -> str | None:
+        """The column of remarks, called note, comment or remark, where the table has one."""
+        return next((name for name in self.unused if is_remarks_name(name)), None)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -598,7 +605,7 @@ class Pool:
         types = list(self.columns.values())
         counts = ", ".join(
             f"{types.count(kind)} {_PLURAL.get(kind, kind)}"
-            for kind in (*TYPES, OBJECT)
+            for kind in (*TYPES, BY_DESCRIPTORS, OBJECT)
             if kind in types
         )
         same = f" ({len(self.X):,} distinct)" if len(self.X) < len(self) else ""

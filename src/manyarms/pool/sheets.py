@@ -20,6 +20,10 @@ SAMPLED = 100
 numbers."""
 
 
+NUMBER_CELL = r"^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?$"
+"""A cell of a workbook that holds a number, as text."""
+
+
 class Sheet(NamedTuple):
     """A table that was read."""
 
@@ -87,12 +91,13 @@ def _from_workbook(path: Path, texts: set[str], kept: set[str], decimal: str | N
     check_unnamed(path, cells.frame, named)
     frame = cells.frame.select(pl.col(column).alias(name) for column, name in named.items())
     bits = {name for name in frame.columns if _are_bits(frame[name].head(SAMPLED))} - texts
-    # Cells that hold numbers have points in them, whatever the spreadsheet shows.
-    plain = [each for each in _searched(frame, texts | kept) if not _are_numbers(each, ".")]
-    decimal = decimal_in(plain, ",") if decimal is None else decimal
-    frame = frame.with_columns(
-        _numbers_in(each, each.name in bits, ".") for each in _searched(frame, texts | kept)
-    )
+    # Cells that hold numbers have points in them, whatever the spreadsheet shows: cells of text
+    # alone say which mark people use.
+    searched = _searched(frame, texts | kept)
+    written = [each.filter(~each.str.contains(NUMBER_CELL).fill_null(True)) for each in searched]
+    decimal = decimal_in(written, ",") if decimal is None else decimal
+    if decimal == ",":
+        frame = frame.with_columns(_with_commas(each) for each in searched)
     return _typed(frame, cells.header_row + 1, texts | kept, bits, decimal)
 
 
@@ -121,9 +126,10 @@ def _are_bits(texts: pl.Series) -> bool:
     return len(known) > 0 and is_bits(known)
 
 
-def _are_numbers(texts: pl.Series, decimal: str) -> bool:
-    known = texts.filter(~is_blank(texts))
-    return not read_numbers(known, decimal).numbers.null_count()
+def _with_commas(cells: pl.Series) -> pl.Series:
+    """Cells of a workbook, numbers written with a decimal comma as the others are."""
+    is_number = cells.str.contains(NUMBER_CELL).fill_null(False)
+    return cells.str.replace(".", ",", literal=True).zip_with(is_number, cells)
 
 
 def _numbers_in(texts: pl.Series, may_be_bits: bool, decimal: str) -> pl.Series:

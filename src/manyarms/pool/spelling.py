@@ -72,12 +72,27 @@ def converted(
             numbers, unit = _numbers(texts, words_of(kind), found.get(series.name), decimal, label)
             found[series.name] = unit
             columns.append(numbers)
-        elif kind is None and series.name.strip().casefold() not in REMARKS:
+        elif kind is None and not is_remarks_name(series.name):
             offered = _offered(texts, decimal, label)
             if offered is not None:
                 found[series.name] = offered[1]
                 columns.append(offered[0])
     return Converted(frame.with_columns(columns), found)
+
+
+def as_meant(
+    frame: pl.DataFrame,
+    declared: Mapping[str, Declared],
+    units: Mapping[str, str],
+    decimal: str,
+    label: Label,
+) -> Converted:
+    """The table with numbers and merged levels in the columns that are declared so, the others as
+    they are."""
+    some = frame.select(name for name in declared if name in frame.columns)
+    found = converted(some, declared, units, decimal, label)
+    spelled = [merged(each, []) for each in found.frame if declared.get(each.name) == MERGE]
+    return Converted(frame.with_columns(found.frame).with_columns(spelled), found.units)
 
 
 def _numbers(
@@ -175,7 +190,12 @@ def are_remarks(values: pl.Series, missing: str) -> bool:
     if not is_text(values.dtype):
         return False
     is_mostly_empty = 2 * values.null_count() > len(values) and missing != "category"
-    return is_mostly_empty or values.name.strip().casefold() in REMARKS
+    return is_mostly_empty or is_remarks_name(values.name)
+
+
+def is_remarks_name(name: str) -> bool:
+    """Whether a column is called as remarks are."""
+    return name.strip().casefold() in REMARKS
 
 
 def check_levels(texts: pl.Series, name: str) -> None:

@@ -16,6 +16,7 @@ from manyarms.pool.outcomes import Outcomes, outcomes_in
 from manyarms.pool.parts import (
     Origin,
     Parts,
+    TableResult,
     counted,
     encode,
     first_parts,
@@ -23,7 +24,7 @@ from manyarms.pool.parts import (
     quoted,
 )
 from manyarms.pool.reading import Declared, Levels
-from manyarms.pool.spelling import MERGE, are_remarks, converted, merged
+from manyarms.pool.spelling import MERGE, are_remarks, converted, is_remarks_name, merged
 from manyarms.pool.values import Label, Place, cleaned
 from manyarms.typing import AnyArray, Indices
 
@@ -90,7 +91,7 @@ def new_parts(
     _check_used(parts, label)
     _check_repeats(parts, given.rows, again)
     results = _results(given, named)
-    again, more = _without_copies(again, set(results))
+    again, more = _without_copies(again, {(each.id, each.value) for each in results})
     results += _results(again, again.ids.to_list())
     return replace(parts, results=tuple(results), notes=(*notes, *more))
 
@@ -329,13 +330,15 @@ def _without_copies(
     return again.some(mask), notes
 
 
-def _results(given: GivenTable, ids: Iterable[Any]) -> list[tuple[Any, float | None]]:
+def _results(given: GivenTable, ids: Iterable[Any]) -> list[TableResult]:
     if given.outcomes is None:
         return []
-    told = zip(ids, given.outcomes.values, given.outcomes.failed, strict=True)
+    remarks = [name for name in given.frame.columns if is_remarks_name(name)]
+    notes = given.frame[remarks[0]].cast(pl.String) if remarks else [None] * len(given.frame)
+    told = zip(ids, given.outcomes.values, given.outcomes.failed, notes, strict=True)
     return [
-        (plain(id), None if failed else value)
-        for id, value, failed in told
+        TableResult(plain(id), None if failed else value, note)
+        for id, value, failed, note in told
         if failed or value is not None
     ]
 
@@ -359,6 +362,7 @@ def _check_used(parts: Parts, label: Label) -> None:
             "column {column!r} tells rows apart that are the same otherwise, {expected}, and is "
             "text that would not be used",
             Advice("make it a feature by {}", "columns", {column.name: "categorical"}),
+            Advice("read molecules by {}", "columns", {column.name: "smiles"}),
             Advice("leave it out by {}", "columns", {column.name: "ignore"}),
             column=column.name,
             expected=f"{one!r:.40} and {other!r:.40}",
@@ -390,6 +394,16 @@ def _check_new(known: Ids, ids: AnyArray, label: Label) -> None:
             "convert them first",
             **{**label(0), "id": plain(ids[0])},
         )
+    for place, id in enumerate(ids if known.are_strings else ()):
+        meant = known.meant(id)
+        if meant not in (None, id):
+            raise ArmsError(
+                "ids must be new, got one in {place} that a spreadsheet may have made of "
+                f"{meant!r}",
+                "leave it out",
+                "rename it",
+                **label(place),
+            )
     old = known.known(ids)
     if old.any():
         raise ArmsError(

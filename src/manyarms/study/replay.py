@@ -17,7 +17,7 @@ from manyarms.campaign.settings import as_most, as_sign
 from manyarms.campaign.trials import CandidateId, Forecast, Learnable, Results, Trial
 from manyarms.domains.box import Box
 from manyarms.pool.pool import Pool
-from manyarms.pool.stored import stored_pool, with_table
+from manyarms.pool.stored import read_types, retyped, stored_pool, with_table
 from manyarms.study.log import LEARNING, Event
 from manyarms.study.spec import read_box
 from manyarms.typing import Indices
@@ -27,9 +27,9 @@ PER_RESULT = ("notes", "batches")
 """Entries of a `tell` that have something for each result, where they are there."""
 NAMING = ("ask", "tell", "release", "retire", "restore")
 """The kinds of events that name candidates."""
-ALONE = ("add", "correct", "undo")
+ALONE = ("add", "correct", "retype", "undo")
 """The kinds of events that change what came before: applied one by one."""
-TEACHING = ("tell", "correct", "add")
+TEACHING = ("tell", "correct", "add", "retype")
 """The kinds of events that a model learns from: it begins anew when one is taken back."""
 Source = tuple[int, int]
 """A result: the event that told it, and its place in that event."""
@@ -66,7 +66,7 @@ class Replay:
 
     def __init__(self, first: Event, fetch: Fetch) -> None:
         self.settings: dict[str, Any] = first.payload
-        self.space: Pool | Box  # as it was first
+        self.space: Pool | Box  # as it was first, or when types of columns were changed last
         candidates: CandidateTable
         if "box" in self.settings:
             self.space = read_box(self.settings["box"])
@@ -104,6 +104,8 @@ class Replay:
                     self._add(event, fetch(event.payload["table"]))
                 elif kind == "correct":
                     self._correct(event)
+                elif kind == "retype":
+                    self._retype(event)
                 elif isinstance(self.space, Box) or event.payload["kind"] in TEACHING:
                     self._begin_anew(event.number)
 
@@ -225,6 +227,13 @@ class Replay:
         self.ledger = corrections.applied(self.ledger)
         gone = {sources[i] for i, is_removed in zip(known, removed, strict=True) if is_removed}
         self.sources = [source for source in self.sources if source not in gone]
+        self._begin_anew(event.number)
+
+    def _retype(self, event: Event) -> None:
+        """Columns are of other types: the features are others, and a model of them begins anew."""
+        before = table_of(self.ledger, "change columns of")
+        self.space = retyped(before, read_types(event.payload["columns"]))
+        self.ledger = replace(self.ledger, candidates=self.space)
         self._begin_anew(event.number)
 
     def _begin_anew(self, number: int) -> None:

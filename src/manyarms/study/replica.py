@@ -28,7 +28,7 @@ from manyarms.study.learning import Resume, StepsTaken, learn
 from manyarms.study.log import LEARNING, START, Event, Head
 from manyarms.study.replay import Lease, Replay
 from manyarms.study.snapshot import EVERY, resume, take
-from manyarms.study.spec import campaign_of
+from manyarms.study.spec import campaign_of, maker_of
 from manyarms.study.storage import EventStore, Transaction, Unread
 
 PIECE = 2.0
@@ -38,8 +38,9 @@ PIECE = 2.0
 class Replica:
     """What a study object holds of its log; for one thread at a time."""
 
-    def __init__(self, store: EventStore) -> None:
+    def __init__(self, store: EventStore, policy: Any = None) -> None:
         self._store, self._lock = store, threading.RLock()
+        self._policy = policy
         self._is_torn = True  # nothing is read yet
         self.head: Head
         self.replay: Replay
@@ -161,11 +162,14 @@ class Replica:
         with uncollected():
             first, *others = news.events
             self.replay = Replay(first, news.tables.__getitem__)
-            self._begun = campaign_of(self.replay.settings, self.replay.space)
+            self.replay.apply(others, news.tables.__getitem__)
+            # Afterwards: where types of columns were changed, a model has other features to begin.
+            settings = self.replay.settings
+            maker = maker_of(self._policy, settings["policy"])
+            self._begun = campaign_of(settings, self.replay.space, maker)
             self._learner = self._prior
             self._done = self._kept = 0
             self._unwritten = None
-            self.replay.apply(others, news.tables.__getitem__)
         self.head, self._is_torn = news.head, False
 
     # The model
@@ -246,8 +250,9 @@ class Replica:
 
 
 def _takes_back(events: list[Event]) -> bool:
-    """Whether one of them takes another back: what was read before is not the state any more."""
-    return any(event.kind == "undo" for event in events)
+    """Whether one of them takes another back, or changes the features: what was read before is not
+    the state any more."""
+    return any(event.kind in ("undo", "retype") for event in events)
 
 
 class Call:

@@ -27,14 +27,16 @@ from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
 from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, ParameterError
 from manyarms.numbers import MOST_AT_ONCE, real, whole
-from manyarms.pool.stored import bytes_of, described, tables_of
+from manyarms.pool.deciding import checked_types
+from manyarms.pool.parts import TableResult
+from manyarms.pool.stored import bytes_of, described, retyped, tables_of, written_types
 from manyarms.sketch.confidence import Radius
 from manyarms.study.location import is_plain
 from manyarms.study.log import START, Event
 from manyarms.study.remarks import as_batches, as_note, as_notes
 from manyarms.study.replay import Lease, Replay
 from manyarms.study.replica import Call, Replica
-from manyarms.study.spec import campaign_of, written, written_box, written_policy
+from manyarms.study.spec import campaign_of, maker_of, written, written_box, written_policy
 from manyarms.study.storage import EventStore, Transaction
 from manyarms.study.undoing import check_left, root_of, undoable
 from manyarms.typing import Indices, Seed
@@ -60,11 +62,13 @@ class Study:
     time.
     """
 
-    def __init__(self, store: EventStore, worker: str | None, lease: float | None) -> None:
+    def __init__(
+        self, store: EventStore, worker: str | None, lease: float | None, policy: Any = None
+    ) -> None:
         self.worker = _worker(worker)
         self.lease = _lease(lease)
         self._store = store
-        self._replica = Replica(store)
+        self._replica = Replica(store, policy)
 
     @classmethod
     def create(
@@ -97,7 +101,8 @@ class Study:
         direction, kernel, noise, confidence, repeats, bounds, policy, seed
             As for `Optimizer`. They must be such as can be written down: a kernel by name or of
             `manyarms.kernels`, a radius of this package, `BKB`, `GPUCB` or a policy of
-            `manyarms.baselines`, over a box `DomainBKB` or `AdaBKB`.
+            `manyarms.baselines`, over a box `DomainBKB` or `AdaBKB`. Of `cluster.OnShards` only
+            `BKB` is written: where a search runs is a matter of each process.
         worker, lease
             See `open`.
         **options
@@ -123,7 +128,7 @@ class Study:
             "options": {name: written(value, name) for name, value in options.items()},
         }
         # Raises where a setting is wrong, or a result.
-        with_results(campaign_of(settings, space))
+        with_results(campaign_of(settings, space, maker_of(policy, settings["policy"])))
         tables: list[bytes] = []
         if isinstance(space, Box):
             settings["box"] = written_box(space)
@@ -141,11 +146,16 @@ class Study:
                 transaction.append("tell", _told(results, _worker(worker)), time.time())
 
         store.create(fill)
-        return cls(store, worker, lease)
+        return cls(store, worker, lease, policy)
 
     @classmethod
     def open(
-        cls, location: str | Path, *, worker: str | None = None, lease: float | None = None
+        cls,
+        location: str | Path,
+        *,
+        policy: Any = None,
+        worker: str | None = None,
+        lease: float | None = None,
     ) -> "Study":
         """A study that exists.
 
@@ -153,6 +163,9 @@ class Study:
         ----------
         location : str or Path
             A file, or ``postgresql://user@host/database#name``.
+        policy : optional
+            How this process makes the policy of the study: `cluster.OnShards` divides its search.
+            The candidates asked for are the same.
         worker : str, optional
             A name for this process, kept with what it asks for; host and process id where None.
         lease : float, optional
@@ -173,7 +186,7 @@ class Study:
         """
         store = EventStore(location)
         store.check()
-        return cls(store, worker, lease)
+        return cls(store, worker, lease, policy)
 
     # What comes next
 
@@ -653,6 +666,26 @@ class Study:
             call.replay.ledger.check_retired(positions)
             call.append("restore", {"ids": names, "worker": self.worker, **_why(note)})
 
+    def retype(self, columns: Any, *, note: str | None = None) -> None:
+        """Columns are of other types than was decided. The model learns all results anew.
+
+        Parameters
+        ----------
+        columns : dict
+            Types by the names of columns, as for `Pool`; the others stay as they are.
+        note : str, optional
+            Why.
+        """
+        with self._replica.writing() as call:
+            before = table_of(call.replay.ledger, "change columns of")
+            types = checked_types(columns)
+            if not types:
+                raise ParameterError("columns must give a type for a column at least, got none")
+            # Raises where a column cannot be so.
+            campaign_of(call.replay.settings, retyped(before, types))
+            written_as = {"columns": written_types(types), "worker": self.worker}
+            call.append("retype", {**written_as, **_why(note)})
+
     # The study itself
 
     @property
@@ -801,12 +834,14 @@ class Study:
         return positions, ledger.names(positions)
 
 
-def _told(results: tuple[tuple[CandidateId, float | None], ...], worker: str) -> dict[str, Any]:
+def _told(results: Sequence[TableResult], worker: str) -> dict[str, Any]:
     """The results in a table of candidates, as an event."""
+    notes = as_notes([each.note for each in results], len(results))
     return {
-        "ids": [id for id, _ in results],
-        "values": [value for _, value in results],
+        "ids": [each.id for each in results],
+        "values": [each.value for each in results],
         "worker": worker,
+        **({"notes": notes} if any(notes) else {}),
     }
 
 

@@ -14,7 +14,7 @@ from manyarms.study.replay import Replay, taken_back
 
 Read = Callable[[list[Event]], Replay]
 """Makes the state of a log."""
-CALLS = ("ask", "tell", "correct", "note", "release", "retire", "restore", "add")
+CALLS = ("ask", "tell", "correct", "note", "release", "retire", "restore", "add", "retype")
 """The kinds of events that people and programs call for."""
 
 
