@@ -255,7 +255,7 @@ def _tried(campaign: Campaign) -> Indices:
 
 
 def _is_exact(campaign: Campaign) -> bool:
-    """Values are without noise: as was said, or as those of candidates that were tried again say."""
+    """Values are without noise: as was said, or as those of candidates tried again say."""
     if (campaign.ledger.outcomes.noise.items > 0).any():
         return False
     noise = campaign.model.settings.noise
