@@ -65,7 +65,9 @@ def tell_rows(
     for sentence in _doubts(study, new):
         remark(sentence)
     lines = [f"Corrected {each['id']}: {each['before']} is now {each['now']}." for each in before]
-    answer(data, as_json, *lines, told(len(new), n_failed, total))
+    only_corrected = corrections and not new
+    last = f"The study has {count(total, 'result')}."
+    answer(data, as_json, *lines, last if only_corrected else told(len(new), n_failed, total))
 
 
 def _as_told(rows: list[Row], note: str | None, token: str | None) -> dict[str, Any]:
