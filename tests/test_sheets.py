@@ -397,8 +397,12 @@ def test_workbooks_that_cannot_be_read_and_what_is_missing(tmp_path, monkeypatch
     with pytest.raises(ArmsError, match=r"cannot read .*t\.xlsx"):
         Pool.from_csv(written(tmp_path / "t.xlsx", "x,y\n1,2\n"))
     write_workbook(pl.DataFrame({"x": []}), tmp_path / "e.xlsx")
-    with pytest.raises(ArmsError, match="at least one candidate"):
+    with pytest.raises(ArmsError, match="needs a sheet with a header and a row below it"):
         Pool.from_csv(tmp_path / "e.xlsx")
+    with pytest.raises(ArmsError, match="has no sheet 'Runs'; it has 'Sheet1'"):
+        Pool.from_csv(tmp_path / "e.xlsx#Runs")
+    with pytest.raises(ArmsError, match="at least one candidate"):
+        Pool.from_csv(tmp_path / "e.xlsx#Sheet1")
     monkeypatch.setitem(sys.modules, "fastexcel", None)
     with pytest.raises(ArmsError, match=r"needs fastexcel: `pip install 'manyarms\[excel\]'`"):
         Pool.from_csv(tmp_path / "t.xlsx")
@@ -694,6 +698,16 @@ def test_init_asks_on_a_terminal(folder, monkeypatch):
         assert "Is column 'yield' what came out of trials? [y/n]" in shown
         assert (folder / "lab.db").exists() == (code == 0)
     assert ma.Study.open(folder / "lab.db").n_results == 7
+
+
+def test_the_likeliest_outcome_is_named_and_the_others_with_it(folder):
+    path = written(folder / "t.csv", "name,x,conversion,Yield\na,1,5,6\nb,2,,\n")
+    options = ["--pool", path, "--id", "name", "--maximize"]
+    answer = said("init", folder / "lab.db", *options)
+    command = "--target Yield --column conversion=ignore"
+    assert f"repeat the command with {command}, or" in answer.err
+    shown = manyarms("init", folder / "lab.db", *options, *command.split()).out
+    assert "NOT USED: conversion (left out as asked)." in shown
 
 
 def test_a_new_level_is_named_by_add(folder):

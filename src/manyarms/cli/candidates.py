@@ -15,7 +15,7 @@ from manyarms.cli.output import answer, count, place, printable, table
 from manyarms.cli.tables import as_ids, id_name, level_lines, not_used, value_name
 from manyarms.domains.box import Box
 from manyarms.pool.deciding import checked_types
-from manyarms.pool.outcomes import looks_like_outcome
+from manyarms.pool.outcomes import looks_like_outcome, outcome_rank
 from manyarms.pool.pool import Pool, new_levels, pool_of, sheet_of
 from manyarms.pool.sheets import Sheet
 from manyarms.study import Study
@@ -273,6 +273,11 @@ def _table(
     return pool_of(sheet, id, types, missing, target)
 
 
+def _ignoring(names: list[str]) -> str:
+    """Options that leave columns out."""
+    return "".join(f" --column {shlex.quote(f'{name}=ignore')}" for name in names)
+
+
 def _target(sheet: Sheet, id: str | None, target: str | None, types: dict[str, Any]) -> str | None:
     """The column of outcomes: the one given, or the one that looks so and that someone confirms."""
     decided = {id, target, *types}
@@ -283,7 +288,9 @@ def _target(sheet: Sheet, id: str | None, target: str | None, types: dict[str, A
     ]
     if not likely:
         return target
-    name = likely[0]
+    # Yields before conversions: the first word of a list is what people mean as a rule.
+    name = min(likely, key=outcome_rank)
+    others = [each for each in likely if each != name]
     as_feature = shlex.quote(f"{name}=number")
     if target is not None:
         ignored = shlex.quote(f"{name}=ignore")
@@ -295,7 +302,8 @@ def _target(sheet: Sheet, id: str | None, target: str | None, types: dict[str, A
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise InputError(
             f"column {name!r} looks like an outcome: repeat the command with --target "
-            f"{shlex.quote(name)}, or with --column {as_feature} where it is known before a trial"
+            f"{shlex.quote(name)}{_ignoring(others)}, or with --column {as_feature} where it is "
+            "known before a trial"
         )
     question = f"Is column {printable(name)!r} what came out of trials? [y/n] "
     print(question, end="", file=sys.stderr, flush=True)

@@ -18,6 +18,8 @@ MERGE = "categorical:merge"
 """The type of levels that are one where they differ by case or blanks alone."""
 
 
+ROOM = ("rt", "r.t.", "room temperature", "ambient")
+"""What stands for a temperature of about 25 °C."""
 REMARKS = ("note", "notes", "comment", "comments", "remark", "remarks")
 """What a column of remarks is called, in any case."""
 
@@ -142,8 +144,9 @@ def _unreadable(texts: pl.Series, row: int, label: Label) -> ArmsError:
     word = texts[row].strip()
     is_word = re.fullmatch(r"[^\W\d_]+([ .][^\W\d_]*)*", word[:20]) is not None
     name = texts.name
+    number = "25" if word.casefold() in ROOM else "…"
     meant = (
-        [Advice("say what it stands for by {}", "columns", {name: f"number:{word}=25"})]
+        [Advice("say what it stands for by {}", "columns", {name: f"number:{word}={number}"})]
         if is_word
         else []
     )
