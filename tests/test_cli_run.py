@@ -226,7 +226,7 @@ def program(lab, *options):
         stderr=subprocess.PIPE,
         text=True,
         # Under nohup, SIGHUP is ignored by all that is started, and the program leaves it so.
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509
     )
 
 

@@ -31,6 +31,7 @@ from manyarms.errors import (
     KernelError,
     MemoryBudgetError,
     ParameterError,
+    UnknownArmError,
 )
 from manyarms.kernels import RBF, Linear, Matern
 from manyarms.search.shards import MOST_NEWS, Barred, Lost
@@ -135,6 +136,14 @@ def test_barred_arms_are_sent_few_or_many(n, share, seed):
     mask = np.random.default_rng(seed).random(n) < share
     sent = Barred.of(mask)
     np.testing.assert_array_equal(np.zeros(n, dtype=bool) if sent is None else sent.mask, mask)
+
+
+def test_rows_that_are_not_there():
+    arms = Sharded(table(20, 2, 0), 3, in_process=True)
+    assert len(list(arms)) == 20
+    for number in (-1, 20, np.array([3, 20])):
+        with pytest.raises(UnknownArmError, match="0 to 19"):
+            arms[number]
 
 
 def test_an_optimizer_asks_for_the_same_candidates():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from soak import damage, kills, writers
+from soak import damage, drift, kills, writers
 from soak.common import at, pool
 
 import manyarms as ma
@@ -188,6 +188,18 @@ def test_wal_is_not_used(path):
     connection.close()
     study.tell(0, [1.0])
     assert study._store._connection.execute("PRAGMA journal_mode").fetchone() == ("truncate",)
+
+
+# Memory
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read in /proc")
+def test_memory_of_many_tells_and_of_a_table_on_disk():
+    assert drift.policy_tells(2000).bytes_each < 1000
+    assert drift.study_tells(1000).milliseconds > 0
+    # Nearly all of it is Python and what it has imported; the table has 64 MB.
+    assert drift.from_disk(500_000, 32, 3, 5e7) < drift.own_memory() + 6e7
 
 
 # Salvage

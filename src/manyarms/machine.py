@@ -25,7 +25,7 @@ def cores() -> int:
 @contextmanager
 def uncollected() -> Iterator[None]:
     """Without the garbage collector, which finds nothing while a long log is read (40 % of the
-    time)."""
+    time) or modules are imported (15 %)."""
     # Calls may be nested, and the caller may have turned it off.
     was_enabled = gc.isenabled()
     gc.disable()

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import typer
 
 from manyarms.cli.app import new_app, run_app
+from manyarms.machine import uncollected
 
 
 class Command(NamedTuple):
@@ -95,7 +96,8 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
 
 def function_of(name: str, command: Command) -> Any:
     """What runs a command; `import` is a word of Python, so that one is import_."""
-    file = import_module(f"manyarms.cli.{command.file}")
+    with uncollected():
+        file = import_module(f"manyarms.cli.{command.file}")
     return getattr(file, "import_" if name == "import" else name)
 
 

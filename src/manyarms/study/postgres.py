@@ -31,7 +31,7 @@ LOCK_TIMEOUT = 2000
 again."""
 
 
-class Server:
+class PostgresServer:
     """A connection to a database, made when it is needed."""
 
     errors = (sa.exc.SQLAlchemyError, UnicodeDecodeError)
@@ -42,7 +42,7 @@ class Server:
         self._place = place
         self._engine: sa.Engine | None = None
         self._connection: sa.Connection | None = None  # while a transaction is open
-        self._letting_go: weakref.finalize[..., Server] | None = None
+        self._letting_go: weakref.finalize[..., PostgresServer] | None = None
         self._process = 0
 
     def make(self) -> None:

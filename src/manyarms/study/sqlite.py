@@ -24,14 +24,14 @@ OWN = 0o600
 NAMES = "SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 7) != 'sqlite_'"
 
 _CONNECTING = threading.Lock()
-_FILES: "weakref.WeakSet[File]" = weakref.WeakSet()
+_FILES: "weakref.WeakSet[SQLiteFile]" = weakref.WeakSet()
 """Of this process."""
 _INHERITED: list[sqlite3.Connection] = []
 """Connections of the process that this one is a fork of. They are never closed here: SQLite would
 roll back what the parent is writing."""
 
 
-class File:
+class SQLiteFile:
     """A connection to a file, made when it is needed."""
 
     errors = (sqlite3.Error, UnicodeDecodeError)
@@ -40,7 +40,7 @@ class File:
     def __init__(self, place: Location) -> None:
         self._place, self._path = place, place.path
         self._connection: sqlite3.Connection | None = None
-        self._letting_go: weakref.finalize[..., File] | None = None
+        self._letting_go: weakref.finalize[..., SQLiteFile] | None = None
         self._process = 0
         self._first: tuple[int, int] | None = None  # device and inode of what was opened first
         self._connected_to: tuple[int, int] | None = None

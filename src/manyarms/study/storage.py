@@ -24,7 +24,7 @@ from manyarms.machine import uncollected
 from manyarms.signals import deferred
 from manyarms.study.location import Location, as_location
 from manyarms.study.log import START, Event, Head, checked, damaged, row_after
-from manyarms.study.sqlite import File, foreign
+from manyarms.study.sqlite import SQLiteFile, foreign
 from manyarms.study.waiting import Turns
 
 PART = 1 << 26
@@ -53,7 +53,7 @@ _APPEND = (
 _MOVE = "UPDATE head SET number = :number, digest = :digest"
 
 
-class Connection(Protocol):
+class Database(Protocol):
     """What runs statements at a place. It connects by itself, in every process anew."""
 
     @property
@@ -108,13 +108,13 @@ class Connection(Protocol):
         """The error for a place in which there is nothing."""
 
 
-def _connection(place: Location) -> Connection:
+def _connection(place: Location) -> Database:
     if place.url is None:
-        return File(place)
+        return SQLiteFile(place)
     # SQLAlchemy takes longer to load than NumPy, and a file needs none of it.
-    from manyarms.study.postgres import Server  # noqa: PLC0415
+    from manyarms.study.postgres import PostgresServer  # noqa: PLC0415
 
-    return Server(place)
+    return PostgresServer(place)
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Unread:
 class Transaction:
     """What may be read and written between begin and commit."""
 
-    def __init__(self, connection: Connection, replaced: Callable[[], StudyError]) -> None:
+    def __init__(self, connection: Database, replaced: Callable[[], StudyError]) -> None:
         self._connection, self._replaced = connection, replaced
         found = connection.execute(_HEAD).fetchall()
         # SQLite keeps any type in any column: a damaged head may be text.
@@ -273,7 +273,7 @@ class EventStore:
         with self._connected(lock=False) as connection:
             self._check_version(connection)
 
-    def _check_version(self, connection: Connection) -> None:
+    def _check_version(self, connection: Database) -> None:
         tables = connection.tables()
         if not tables:
             raise connection.without_tables()
@@ -344,7 +344,7 @@ class EventStore:
             self._connection.close()
 
     @contextmanager
-    def _connected(self, lock: bool, is_new: bool = False) -> Iterator[Connection]:
+    def _connected(self, lock: bool, is_new: bool = False) -> Iterator[Database]:
         """A transaction: it commits at the end, or nothing is written."""
         connection = self._connection
         with deferred():
