@@ -144,10 +144,12 @@ def _with_commas(cells: pl.Series) -> pl.Series:
 def _numbers_in(texts: pl.Series, may_be_bits: bool, decimal: str) -> pl.Series:
     """Strings as numbers where all are, without units, or stand for a missing one; those of bits
     begin with 0 somewhere, or are long."""
-    known = texts.filter(~is_blank(texts))
-    written = column_numbers(known, decimal)
-    if not len(known) or written.numbers.null_count() or (written.units != "").any():
+    levels = texts.unique()
+    distinct = levels.filter(~is_blank(levels))
+    written = column_numbers(distinct, decimal)
+    if not len(distinct) or written.numbers.null_count() or (written.units != "").any():
         return texts
+    known = texts.filter(~is_blank(texts))
     # Of 0 and 1 alone, but a number: only if none begins with 0 and all fit 18 digits.
     if may_be_bits and is_bits(known) and (len(known[0]) > 18 or known.str.starts_with("0").any()):
         return texts
