@@ -345,6 +345,10 @@ def test_rows_have_the_numbers_of_the_file(tmp_path, content, row):
         (b"x,y\n1,\x81\n", "must be text in UTF-8 or Windows-1252"),
         (b"x,y\n\x00\xff,1\n", "must be text in UTF-8 or Windows-1252"),
         (b"\xd0\xcf\x11\xe0 old", "is an old workbook"),
+        (
+            "Plan of May\n\nx,y\n1,2\n",
+            "its header names 1 column, got 2 fields in line 3; .* delete the lines above",
+        ),
     ],
 )
 def test_files_that_are_refused(tmp_path, content, message):
@@ -494,6 +498,13 @@ def test_molecules_as_fingerprints_and_as_descriptors(tmp_path, path):
     np.testing.assert_array_equal(ma.Study.open(path).pool.X, pool.X)
     assert pool.row(study.best().recommended.id)["t"] == 40
     assert len(pool.add([{"ligand": "CCCl", "t": 20}]).X) == 9
+
+
+def test_init_says_that_smiles_are_only_names(folder):
+    path = written(folder / "m.csv", "Ligand SMILES,x\nCCO,1\nCCN,2\n")
+    answer = manyarms("init", folder / "lab.db", "--pool", path, "--maximize")
+    said_of_it = "Column 'Ligand SMILES' is names to the model; --column 'Ligand SMILES=smiles' compares molecules."
+    assert said_of_it in answer.out
 
 
 def test_wrong_smiles_are_named_with_their_row(tmp_path, monkeypatch):

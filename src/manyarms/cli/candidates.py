@@ -186,7 +186,12 @@ def init(
         more, what, columns = _told_of_box(candidates)
     else:
         more, what, columns = _told_of_table(candidates)
-        told = [*_told_of_results(candidates), *candidates.notes, *not_used(candidates)]
+        told = [
+            *_told_of_results(candidates),
+            *candidates.notes,
+            *_told_of_molecules(candidates),
+            *not_used(candidates),
+        ]
     named = value_name(candidates) if isinstance(candidates, Pool) and candidates.target else ""
     looked_for = f"{direction} {named or 'the value'}"
     answer(data | more, as_json, f"{place(study)}: {what}; {looked_for}.", columns, *told)
@@ -248,6 +253,16 @@ def _told_of_table(pool: Pool) -> tuple[dict[str, Any], str, Any]:
     if n_arms < len(pool):
         what += f", {n_arms:,} of them with different features"
     return data, what, columns_table(pool)
+
+
+def _told_of_molecules(pool: Pool) -> list[str]:
+    """What init says of columns that are called SMILES and are names to the model."""
+    return [
+        f"Column {name!r} is names to the model; --column {shlex.quote(f'{name}=smiles')} compares "
+        "molecules."
+        for name, kind in pool.columns.items()
+        if "smiles" in name.casefold() and kind in ("categorical", "text")
+    ]
 
 
 def _told_of_results(pool: Pool) -> list[str]:
