@@ -7,12 +7,16 @@ from problems import RKHSProblem, play
 from scipy.special import ndtr
 
 import manyarms as ma
-from manyarms.baselines.improvement import log_expected_improvement
 from manyarms.errors import ParameterError
+from manyarms.search.improvement import Improvement
 
 KERNEL = ma.kernels.RBF(0.2)
 EXPECTED = [ma.baselines.GPEI, ma.baselines.SketchEI]
 PROBABLE = [ma.baselines.GPPI, ma.baselines.SketchPI]
+
+
+def log_expected_improvement(gain, deviation):
+    return Improvement(0.0, 1.0)(gain, deviation)[0]
 
 
 def dense_expected_improvement(gain, deviation):

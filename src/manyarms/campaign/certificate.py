@@ -138,16 +138,29 @@ class Certificate:
             return "the sketch is as good as exact"
         return f"the sketch is exact within a factor of {1 + self.sketch_error:.3g}"
 
+    def __str__(self) -> str:
+        return (
+            f"Recommended: {self.id}, estimated {self.estimate:.4g} (between {self.low:.4g} and "
+            f"{self.high:.4g}).\n{self.statement}\n{self.basis}"
+        )
+
+    @property
+    def statement(self) -> str:
+        """How much better another candidate may be, in words."""
+        lines = self._rivals
+        if self.tolerance is not None:
+            verdict = "reached: one may stop" if self.reached else "not reached yet"
+            lines.append(f"The tolerance of {self.tolerance:.4g} is {verdict}.")
+        return "\n".join(lines)
+
     @property
     def _rivals(self) -> list[str]:
-        """How much better another candidate may be, and what that rests on."""
         if self.regret_bound is None:
             return [
                 "How much better another candidate may be is not said yet: that takes "
                 f"{NEEDED} predictions tested on candidates that had no value, and there are "
                 f"{self.record.n}.",
                 *([f"{self.record}."] if self.record.n else []),
-                f"It would be heuristic: {self.reason}.",
             ]
         better = f"no other candidate is better by more than {self.regret_bound:.4g}"
         rival = "" if self.rival == self.id else f"; the closest rival is {self.rival}"
@@ -161,28 +174,20 @@ class Certificate:
             f"The model expects that {better}{rival}.",
             f"Nine of ten such statements should be true. {self.record}"
             f"{widened if self.record.scale >= 1.005 else ''}.",
-            f"This is heuristic: {self.reason}.",
         ]
-
-    def __str__(self) -> str:
-        return (
-            f"Recommended: {self.id}, estimated {self.estimate:.4g} (between {self.low:.4g} and "
-            f"{self.high:.4g}).\n{self.statement}"
-        )
 
     @property
-    def statement(self) -> str:
-        """How much better another candidate may be, in words."""
+    def basis(self) -> str:
+        """What the statement rests on, in the words of the model."""
+        would = "would be" if self.regret_bound is None else "is"
         results = "result" if self.n_results == 1 else "results"
-        lines = [
-            *self._rivals,
-            f"From {self.n_results:,} {results}, {self.effective_dimension:.1f} effective "
-            f"dimensions; {self._sketch}.",
-        ]
-        if self.tolerance is not None:
-            verdict = "reached: one may stop" if self.reached else "not reached yet"
-            lines.append(f"The tolerance of {self.tolerance:.4g} is {verdict}.")
-        return "\n".join(lines)
+        size = f"From {self.n_results:,} {results}, {self.effective_dimension:.1f} effective "
+        return "\n".join(
+            [
+                *([f"It {would} heuristic: {self.reason}."] if self.probability is None else []),
+                f"{size}dimensions; {self._sketch}.",
+            ]
+        )
 
 
 PROOFS: dict[Guarantee, str] = {

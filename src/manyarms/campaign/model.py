@@ -468,6 +468,11 @@ class Model:
         told = warp.noise(noise) if self.settings.learns else np.maximum(noise, 1e-4 * own)
         return {"noise": np.where(np.isnan(noise), own, told)}
 
+    def noise_of(self, noise: Array) -> Array:
+        """Standard deviations of rewards, of those told of values (n,); where NaN the policy's."""
+        told = self._noise(self.policy, self.warp, noise).get("noise")
+        return np.full(len(noise), self.noise) if told is None else np.asarray(told)
+
     def predict(self, arms: Indices) -> Prediction:
         """Mean and standard deviation of the rewards of some arms."""
         # Rows may be predicted that are not in the table of the policy (`predict_rows`).

@@ -15,7 +15,7 @@ import numpy as np
 from manyarms.beliefs.base import Arms, Step
 from manyarms.beliefs.frozen import Frozen
 from manyarms.search.rough import is_fine_enough, rough_scores
-from manyarms.search.scores import Acquisition, Upper, best_of
+from manyarms.search.scores import Acquisition, Rising, best_of
 from manyarms.sketch.linalg import EPS
 from manyarms.typing import Array, Indices, Mask
 
@@ -31,14 +31,14 @@ class FrontRows(NamedTuple):
     """The rows of largest bound, and a bound on the values of all others: old bounds hold while
     more is supposed."""
 
-    beta: float  # β̃
+    acquisition: Rising  # the largest for which that holds
     positions: Indices  # in index order
     theta: float
 
 
 @dataclass
 class Offered:
-    """Scores of rows, for one choice by upper bounds. `arg_max` sharpens the bounds."""
+    """Scores of rows, for one choice by a rising acquisition. `arg_max` sharpens the bounds."""
 
     belief: Frozen  # with what is supposed
     arms: Arms
@@ -73,13 +73,13 @@ class Offered:
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         """The row of largest value, scored; of those that tie with it, the lowest index."""
-        if not isinstance(acquisition, Upper):
+        if not isinstance(acquisition, Rising):
             mean, variance = self.moments()
             return best_of(*acquisition(mean, np.sqrt(variance)), barred)
         everyone = np.arange(len(self.mean))
         if len(everyone) > MANY:
             front = self.front
-            if front is None or front.beta != acquisition.beta:
+            if front is None or not acquisition.is_below(front.acquisition):
                 front = self._foremost(acquisition)
             arm, least = self._best_of(front.positions, acquisition, barred)
             if least <= front.theta:
@@ -91,18 +91,18 @@ class Offered:
                 return arm
         return self._best_of(everyone, acquisition, barred)[0]
 
-    def _foremost(self, acquisition: Upper) -> FrontRows:
+    def _foremost(self, acquisition: Rising) -> FrontRows:
         """The front by the bounds of now."""
-        bound, _ = acquisition(self.mean, np.sqrt(self.variance))
+        bound = acquisition.upper(self.mean, np.sqrt(self.variance))
         positions = _largest(bound, np.arange(len(bound)), MANY // 2)
         bound[positions] = -np.inf
-        return FrontRows(acquisition.beta, positions, float(bound.max()))
+        return FrontRows(acquisition, positions, float(bound.max()))
 
     def _best_of(
-        self, among: Indices, acquisition: Upper, barred: Mask | None
+        self, among: Indices, acquisition: Rising, barred: Mask | None
     ) -> tuple[int, float]:
         """The best of some rows, and what others must reach to tie with it."""
-        bound, _ = acquisition(self.mean[among], np.sqrt(self.variance[among]))
+        bound = acquisition.upper(self.mean[among], np.sqrt(self.variance[among]))
         if barred is not None:
             bound[barred[among]] = -np.inf
         values = np.full(len(bound), -np.inf)
@@ -139,6 +139,10 @@ class Offered:
     def means(self) -> tuple[Array, float]:
         """μ̃ of all rows, right but for rounding."""
         return self.moments()[0], 0.0
+
+    def largest_mean(self, positions: Indices) -> float:
+        """The largest μ̃ of some rows."""
+        return float(self.moments(np.unique(positions))[0].max())
 
     def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
         """μ̃ and σ̃² of some rows, or of all."""

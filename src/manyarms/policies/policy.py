@@ -43,6 +43,7 @@ from manyarms.policies.checks import (
 from manyarms.policies.offers import Offered
 from manyarms.search import check_memory, scores_of
 from manyarms.search.devices import check_device
+from manyarms.search.improvement import ExpectedImprovement
 from manyarms.search.lazy import Lazy
 from manyarms.search.scores import (
     TIE,
@@ -658,7 +659,9 @@ class Policy:
     def _offered(self, arms: Arms) -> ArmScores:
         """Scores of rows that are offered once."""
         belief = self._state.belief
-        if isinstance(belief, Frozen) and isinstance(self.chooser, UpperBound):
+        if isinstance(belief, Frozen) and isinstance(
+            self.chooser, UpperBound | ExpectedImprovement
+        ):
             return Offered.at(belief, arms)
         return self._scored(arms)
 

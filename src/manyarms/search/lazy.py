@@ -1,13 +1,14 @@
-"""The arg max of upper bounds without looking at every arm.
+"""The arg max without looking at every arm, of what rises with mean and deviation.
 
 Let a table be of time τ. Ã only grows, so that at a later time t, appends included,
 
-    u_t(x) ≤ μ̃_τ(x) + (D + β̃_t) σ̃_τ(x),    D = ‖w̃_t − w̃_τ‖ in Ã_τ = √(‖Δw‖²_{V_τ} + λ‖w₊‖²),
+    μ̃_t(x) ≤ μ̃_τ(x) + Dσ̃_τ(x),  σ̃_t ≤ σ̃_τ,    D = ‖w̃_t − w̃_τ‖ in Ã_τ = √(‖Δw‖²_{V_τ} + λ‖w₊‖²),
 
-w₊ the coordinates that are new. A *list* of arms comes with a promise: no arm of the table it was
-made from that is left out scores above θ while D ≤ D_max and β̃ ≤ β_max. Lists are nested, each
-made from the one above; the last is short and is brought forward at every step. While its best arm
-is above every θ, and every promise holds, that arm is the best of all. Otherwise another list is
+w₊ the coordinates that are new. So the value a(μ̃_t, σ̃_t) of an acquisition that rises with both,
+an upper bound or expected improvement, is at most a(μ̃_τ + Dσ̃_τ, σ̃_τ). A *list* of arms comes with
+a promise (`skyline.py`): no arm of the table it was made from that is left out has a value above θ.
+Lists are nested, each made from the one above; the last is short and is brought forward at every
+step. While its best arm is above every θ, that arm is the best of all. Otherwise another list is
 made from the table above the first broken promise, as long as one that is short enough leaves out
 no arm that may be best; else that table is brought forward, and answers itself.
 
@@ -25,22 +26,21 @@ too.
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, field, replace
-from math import sqrt
 
 import numpy as np
 
 from manyarms.beliefs.base import Arms, Step
 from manyarms.beliefs.frozen import Frozen
 from manyarms.search.devices import ArmsOnDevice, device_of
+from manyarms.search.incumbent import Leaders
 from manyarms.search.rough import is_fine_enough
-from manyarms.search.scores import Acquisition, Upper, best_of
+from manyarms.search.scores import Acquisition, Rising, best_of
+from manyarms.search.skyline import Promise, Skyline
 from manyarms.search.table import Store, Table
 from manyarms.search.tuning import Tuning
 from manyarms.search.work import Stats
 from manyarms.typing import Array, Indices, Mask
 
-AHEAD = 0.1
-"""How much a radius may grow while a list lasts, in units of D_max."""
 PATIENCE = 0.25
 """D_max of the first list, in units of β̃. A list that is too short halves it, one that ends too
 early doubles it."""
@@ -74,15 +74,12 @@ STEPS = 4
 
 @dataclass(frozen=True)
 class Level:
-    """The table of a list, and its promise: no arm outside scores above θ while D and β̃ allow
-    it."""
+    """The table of a list, and what it promises of the arms that are left out."""
 
     numbers: Indices | None  # (n,) its arms; None for all
     table: Table
     at: int  # the step that the table is of
-    theta: float = -np.inf  # of all arms: none is outside
-    most_moved: float = np.inf  # D_max
-    most_beta: float = np.inf
+    promise: Promise | None = None  # None for all arms: none is left out
     barred: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))  # and left out so
 
     def moved(self, belief: Frozen) -> float:
@@ -102,6 +99,30 @@ class Level:
 
 
 @dataclass(frozen=True)
+class Left:
+    """The arms of a table that a list leaves out."""
+
+    table: Table
+    listed: Indices  # positions of those that are on it, or were dropped by finer bounds
+    shut: Mask | None  # those that must not be chosen do not count
+    finer: tuple[Array, Array] | None = None  # of the ones dropped so: (k,) means, deviations
+
+    def skyline(self) -> Skyline:
+        """What bounds them."""
+        mean, deviation = self.table.highest()
+        left = np.ones(len(mean), dtype=bool)
+        left[self.listed] = False
+        if self.shut is not None:
+            left &= ~self.shut
+        mean = mean[left]
+        deviation = deviation[left]
+        if self.finer is not None:
+            mean = np.concatenate([mean, self.finer[0]])
+            deviation = np.concatenate([deviation, self.finer[1]])
+        return Skyline(mean, deviation)
+
+
+@dataclass(frozen=True)
 class Front:
     """The best arms of a level with some pulls supposed: while more is supposed no arm that is left
     out scores above θ."""
@@ -111,7 +132,7 @@ class Front:
     table: Table
     done: int  # supposed steps that the table is after
     theta: float
-    beta: float  # the largest β̃ for which that holds
+    acquisition: Rising  # the largest for which that holds
     barred: Indices  # positions in the level that are left out because they are barred
 
 
@@ -132,6 +153,7 @@ class Lazy:
     _n_rough: int = 0  # rough passes since embeddings were computed
     _front: tuple[Table, int, Table] | None = None  # of a level, with some supposed steps
     _best: Front | None = None  # of that
+    _leaders: Leaders = field(default_factory=Leaders)
 
     def after(self, step: Step) -> "Lazy":
         """At the belief after one more step."""
@@ -143,6 +165,7 @@ class Lazy:
         made.supposed = ()
         made._front = None
         made._best = None
+        made._leaders = self._leaders.after(step)
         return made
 
     def over(self, arms: Arms) -> "Lazy":
@@ -193,6 +216,27 @@ class Lazy:
         some: Indices | slice = slice(None) if positions is None else positions
         return self.belief.moments(self.arms.rows[some], self.arms.diag[some])
 
+    def largest_mean(self, positions: Indices) -> float:
+        """The largest μ̃ of some arms. What is only supposed leaves it where it is."""
+        if not self.levels:
+            self._brought(0)
+        self._leaders.add(positions, self._highest)
+        last = len(self.levels) - 1
+        level = self.levels[last]
+        # A list is brought forward for the choice that follows, a table of very many arms is not.
+        if self._dense or (last and len(level.table.mean) <= 2 * self.tuning.shortlist):
+            level = self._brought(last)
+        listed = level.numbers
+        if level.at < self.now or level.table.is_rough:
+            listed = np.zeros(0, dtype=np.intp)  # its means are not those of now
+        return self._leaders.largest(self._real, self.arms, listed, level.table.mean)
+
+    def _highest(self, positions: Indices) -> tuple[Array, Array]:
+        """What the means and deviations of some arms cannot exceed now."""
+        level = self.levels[0]
+        mean, deviation = level.table.highest(positions)
+        return mean + level.moved(self._real) * deviation, deviation
+
     def embedded(self) -> Iterator[tuple[slice, Array, Array]]:
         """Positions, z (m, k) and r (k,) of all arms, some at a time."""
         return self._brought(0).table.embedded()
@@ -225,7 +269,7 @@ class Lazy:
         """A level, and the positions in it of the arms that may be best, in ascending order."""
         # A long batch has lists even where arms are few: they hold as long as it lasts.
         many = len(self.arms.rows) > 2 * self.tuning.shortlist and len(self.supposed) > FOLLOWED
-        if not isinstance(acquisition, Upper) or (self._dense and not many):
+        if not isinstance(acquisition, Rising) or (self._dense and not many):
             table = self._exact_table()
             some = table.may_be_best(acquisition, barred)
             if len(some) > MANY and table.n_steps and not self.supposed:
@@ -320,11 +364,11 @@ class Lazy:
 
     # Lists
 
-    def _by_lists(self, acquisition: Upper, barred: Mask | None) -> tuple[Level, Indices]:
+    def _by_lists(self, acquisition: Rising, barred: Mask | None) -> tuple[Level, Indices]:
         """The arms whose upper bound may be the largest."""
         if not self.levels:
             self._brought(0)
-        depth = self._first_broken(acquisition.beta, barred)
+        depth = self._first_broken(barred)
         if depth is not None:
             del self.levels[depth:]
             self._extend(acquisition, barred)
@@ -336,7 +380,7 @@ class Lazy:
             return self._by_bounds(0, acquisition, barred)
         while True:
             some, least = self._best_of_last(acquisition, barred)
-            depth = self._first_above(least)
+            depth = self._first_above(least, acquisition)
             if depth is None:
                 return self.levels[-1], some
             above = self.levels[depth - 1]
@@ -351,13 +395,19 @@ class Lazy:
                     if listed:
                         continue
                 return self._by_bounds(depth - 1, acquisition, barred)
+            if above.moved(self.belief) > self._planned(depth):
+                # It lasted as long as it was made for: another one from the same table.
+                self._learn(depth, 2.0, acquisition.beta)
+                del self.levels[depth:]
+                self._extend(acquisition, barred)
+                return self._by_lists(acquisition, barred)
             self._learn(depth, 0.5, acquisition.beta)
             del self.levels[depth:]
             brought = self._brought(depth - 1)
             if self.supposed or brought.table.is_rough:
                 return self._by_bounds(depth - 1, acquisition, barred)
 
-    def _best_of_last(self, acquisition: Upper, barred: Mask | None) -> tuple[Indices, float]:
+    def _best_of_last(self, acquisition: Rising, barred: Mask | None) -> tuple[Indices, float]:
         """Positions in the last level of its arms that may be best, and a score that the best of
         them reaches."""
         level = self.levels[-1]
@@ -368,24 +418,27 @@ class Lazy:
                 return found
         table = self._front_table(len(self.levels) - 1)
         if self.supposed and len(table.mean) > 2 * self.tuning.shortlist:
-            bound = _bounds(table, acquisition.beta, shut)
+            bound = _bounds(table, acquisition, 0.0, shut)
             theta = _threshold(bound, self.tuning.shortlist)
             positions = np.flatnonzero(bound > theta)
             if len(positions):  # they may all tie
                 part = table.part(positions)
                 done = len(self.supposed)
-                beta = acquisition.beta
-                self._best = Front(level.table, positions, part, done, theta, beta, _indices(shut))
+                gone = _indices(shut)
+                front = Front(level.table, positions, part, done, theta, acquisition, gone)
+                self._best = front
         some = table.may_be_best(acquisition, shut)
         return some, _least(table, some, acquisition)
 
     def _best_in_front(
-        self, level: Level, acquisition: Upper, shut: Mask | None
+        self, level: Level, acquisition: Rising, shut: Mask | None
     ) -> tuple[Indices, float] | None:
         """The same where it is among the arms that were best some supposed pulls ago; else
         None."""
         front = self._best
-        if front is None or front.of is not level.table or acquisition.beta > front.beta:
+        if front is None or front.of is not level.table:
+            return None
+        if not acquisition.is_below(front.acquisition):
             return None
         if len(front.barred) and (shut is None or not shut[front.barred].all()):
             return None
@@ -395,40 +448,46 @@ class Lazy:
         least = _least(table, some, acquisition)
         return (front.positions[some], least) if least > front.theta else None
 
-    def _first_broken(self, beta: float, barred: Mask | None) -> int | None:
-        """The first list whose promise no longer holds; None where all do."""
+    def _first_broken(self, barred: Mask | None) -> int | None:
+        """The first list that leaves out an arm which may be chosen again; None where none does,
+        and the last one is short."""
         for depth, level in enumerate(self.levels[1:], start=1):
-            if beta > level.most_beta:
-                return depth
             if len(level.barred) and (barred is None or not barred[level.barred].all()):
                 return depth
-            above = self.levels[depth - 1]
-            # What is only supposed leaves the means where they are.
-            if above.at < self.now and above.moved(self.belief) > level.most_moved:
-                self._learn(depth, 2.0, beta)
-                return depth
+            if not self._planned(depth) and self.levels[depth - 1].at < self.now:
+                return depth  # it was made for a batch, which is over
         # A last list that is long wants another one below it, but for one that is as long as its
         # batch needs it.
-        last = self.levels[-1]
-        long = last.most_moved > 0 and len(last.table.mean) > 2 * self.tuning.shortlist
-        return len(self.levels) if long else None
+        last = len(self.levels) - 1
+        for_a_batch = last and not self._planned(last)
+        long = len(self.levels[last].table.mean) > 2 * self.tuning.shortlist
+        return last + 1 if long and not for_a_batch else None
 
-    def _first_above(self, least: float) -> int | None:
-        """The first list that leaves out arms which may score more than so much."""
+    def _first_above(self, least: float, acquisition: Rising) -> int | None:
+        """The first list that leaves out arms whose value may be larger than so much."""
         for depth, level in enumerate(self.levels[1:], start=1):
-            if level.theta >= least:
+            above = self.levels[depth - 1]
+            # What is only supposed leaves the means where they are.
+            moved = above.moved(self.belief) if above.at < self.now else 0.0
+            promise = level.promise
+            if promise is not None and not promise.keeps_below(least, acquisition, moved):
                 return depth
         return None
+
+    def _planned(self, depth: int) -> float:
+        """How far the posterior may move, as planned when a list was made."""
+        promise = self.levels[depth].promise
+        return promise.planned if promise is not None else np.inf
 
     def _learn(self, depth: int, factor: float, beta: float) -> None:
         """Lists of this depth ended too early, or were too short: the next one allows for more
         movement, or less."""
-        usual = self.levels[depth].most_moved
+        usual = self._planned(depth)
         if beta > 0 and usual:  # none is usual for a list that was made for a batch
             patience = factor * usual / beta
             self.patience[depth] = min(MOST_PATIENCE, max(LEAST_PATIENCE, patience))
 
-    def _extend(self, acquisition: Upper, barred: Mask | None) -> None:
+    def _extend(self, acquisition: Rising, barred: Mask | None) -> None:
         """Make lists below the last level while that pays; else bring that level forward."""
         while True:
             level = self.levels[-1]
@@ -445,7 +504,7 @@ class Lazy:
             if brought is level or not brought.table.is_rough:
                 return
 
-    def _list(self, level: Level, acquisition: Upper, barred: Mask | None) -> Level | None:
+    def _list(self, level: Level, acquisition: Rising, barred: Mask | None) -> Level | None:
         """A list of the arms of largest bound; None where it would leave out arms which may be
         best."""
         table = level.table
@@ -457,20 +516,20 @@ class Lazy:
         length = max(self.tuning.shortlist, int(share * len(table.mean)))
         moved = level.moved(self.belief) if level.at < self.now else 0.0
         shut = level.shut(barred)
-        bound = _bounds(table, moved + acquisition.beta, shut)
+        bound = _bounds(table, acquisition, moved, shut)
         best = self._score_of_some(table, bound, acquisition, n_scored)
         # As much movement as is usual, or a little more than there was: what leaves out no arm
         # above the best one.
         usual = self.patience.get(len(self.levels), PATIENCE) * acquisition.beta
         for most_moved in (max(usual, 2 * moved), 1.25 * moved):
-            beta = acquisition.beta + AHEAD * most_moved
-            bound = _bounds(table, most_moved + beta, shut)
+            ahead = acquisition.ahead(most_moved)
+            bound = _bounds(table, ahead, most_moved, shut)
             theta = _threshold(bound, length)
             if theta < best:
                 break
         else:
             return None
-        return self._of(level, bound, theta, most_moved, beta, shut, best)
+        return self._of(level, bound, theta, most_moved, ahead, shut, best)
 
     def _of(
         self,
@@ -478,38 +537,42 @@ class Lazy:
         bound: Array,
         theta: float,
         most_moved: float,
-        beta: float,
+        acquisition: Rising,
         shut: Mask | None,
         best: float,
     ) -> Level:
         """The list of the arms of a level whose bound is above θ, or of fewer where the level is
-        rough: all that may score above `best` are on it."""
+        rough: all whose value may be above `best` are on it."""
+        table = level.table
         positions = np.flatnonzero(bound > theta)
-        if level.table.is_rough and len(positions) > 2 * self.tuning.shortlist:
-            finer = level.table.finer(positions, most_moved + beta)
+        left = Left(table, positions, shut)
+        if table.is_rough and len(positions) > 2 * self.tuning.shortlist:
+            mean, deviation = table.finer(positions)
+            finer = acquisition.upper(mean, deviation, most_moved)
             np.minimum(finer, bound[positions], out=finer)
             length = max(self.tuning.shortlist, ROOMY * int((finer >= best).sum()))
             if 2 * length <= len(positions):
                 within = _threshold(finer, length)
-                positions = positions[finer > within]
+                out = finer <= within
+                left = replace(left, finer=(mean[out], deviation[out]))
+                positions = positions[~out]
                 theta = max(theta, within)
+        promise = Promise(theta, acquisition, most_moved, left.skyline)
         gone = _indices(shut)
         numbers = positions
         if level.numbers is not None:
             numbers = level.numbers[positions]
             gone = level.numbers[gone]
-        table = level.table
         if not table.is_rough:
-            part = table.part(positions)
-            return Level(numbers, part, level.at, theta, most_moved, beta, gone)
+            return Level(numbers, table.part(positions), level.at, promise, gone)
         arms = table.store.arms
         store = Store(Arms(arms.rows[positions], arms.diag[positions]), self.room)
         belief = table.belief if level.at == self.now else self._real
         self.stats.count("arms embedded for a list", len(positions))
-        return Level(numbers, Table.at(store, belief), self.now, theta, most_moved, beta, gone)
+        return Level(numbers, Table.at(store, belief), self.now, promise, gone)
 
     def _score_of_some(
-        self, table: Table, bound: Array, acquisition: Upper, n: int = SOME
+        self, table: Table, bound: Array, acquisition: Rising, n: int = SOME
     ) -> float:
         """The largest score of now among some arms of large bound: that of the best arm is not
         less."""
@@ -529,7 +592,7 @@ class Lazy:
         return acquisition(mean, np.sqrt(variance))
 
     def _by_bounds(
-        self, depth: int, acquisition: Upper, barred: Mask | None
+        self, depth: int, acquisition: Rising, barred: Mask | None
     ) -> tuple[Level, Indices]:
         """The arms of a level that may be best: those of largest bound are scored, more and more
         of them, until one scores above the bounds of all others."""
@@ -548,7 +611,7 @@ class Lazy:
         self.stats.count("arms scored by bounds", len(values))
         return level, np.sort(some[: len(values)][values >= least])
 
-    def _list_for_batch(self, depth: int, acquisition: Upper, barred: Mask | None) -> bool:
+    def _list_for_batch(self, depth: int, acquisition: Rising, barred: Mask | None) -> bool:
         """Make a list that serves the rest of a batch, below a level: while pulls are only
         supposed, D = 0. False where it would be no shorter than the level."""
         level, bound, least = self._bounded(depth, acquisition, barred)
@@ -558,18 +621,18 @@ class Lazy:
             return False
         theta = _threshold(bound, length)
         shut = level.shut(barred)
-        made = self._of(level, bound, theta, 0.0, acquisition.beta, shut, least)
+        made = self._of(level, bound, theta, 0.0, acquisition, shut, least)
         self.levels[depth + 1 :] = [made]
         return True
 
     def _bounded(
-        self, depth: int, acquisition: Upper, barred: Mask | None
+        self, depth: int, acquisition: Rising, barred: Mask | None
     ) -> tuple[Level, Array, float]:
         """A level at the last real belief, bounds on the scores of its arms, and a score that the
         best of them reaches."""
         level = self._brought(depth)
         table = level.table
-        bound = _bounds(table, acquisition.beta, level.shut(barred))
+        bound = _bounds(table, acquisition, 0.0, level.shut(barred))
         return level, bound, self._score_of_some(table, bound, acquisition, FIRST_BLOCK)
 
 
@@ -585,19 +648,14 @@ def _indices(mask: Mask | None) -> Indices:
     return np.zeros(0, dtype=np.intp) if mask is None else np.flatnonzero(mask)
 
 
-def _bounds(table: Table, width: float, shut: Mask | None) -> Array:
-    """Upper bounds of μ̃ + width·σ̃ of the arms of a table, −∞ of those that are shut."""
-    bound = table.upper(width)
+def _bounds(table: Table, acquisition: Rising, moved: float, shut: Mask | None) -> Array:
+    """Bounds on the values of the arms of a table, −∞ of those that are shut."""
+    bound = table.upper(acquisition, moved)
     if shut is not None:
         bound[shut] = -np.inf
     return bound
 
 
-def _least(table: Table, some: Indices, acquisition: Upper) -> float:
-    """A lower bound on the largest score of these arms, which nearly tie, less what is a tie."""
-    if not len(some):
-        return -np.inf
-    mean = float(table.mean[some[0]])
-    variance = float(table.variance[some[0]]) - float(table.slack(some[0]))
-    value = mean + acquisition.beta * sqrt(max(variance, 0.0))
-    return value - 4 * acquisition.tie(mean, value)
+def _least(table: Table, some: Indices, acquisition: Rising) -> float:
+    """A lower bound on the largest value of these arms, which nearly tie, less what is a tie."""
+    return table.least(int(some[0]), acquisition) if len(some) else -np.inf

@@ -4,6 +4,7 @@ otherwise.
 Scores are held as a cache beside the belief. They are never part of the state.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Protocol, Self, runtime_checkable
@@ -23,6 +24,9 @@ from manyarms.typing import Array, Indices, Mask
 TIE = 1e-9
 """Scores closer to the largest than this, relative to |μ̃| + β̃σ̃ there, are ties."""
 
+AHEAD = 0.1
+"""How much the radius may grow, or the incumbent fall, while a list lasts, in units of D_max."""
+
 ROWS = 1 << 16
 """Rows whose k(x, x) is computed at a time: a mapped table is not copied as a whole."""
 
@@ -31,7 +35,38 @@ Acquisition = Callable[[Array, Array], tuple[Array, Array]]
 rounding may change it."""
 
 
-class Upper:
+class Rising(ABC):
+    """An acquisition that rises with the mean and with the deviation: bounds on both bound it.
+
+    So the lazy search serves it: of most arms it needs no more than an old mean and deviation.
+    """
+
+    beta: float  # β̃, by which deviations are multiplied
+
+    @abstractmethod
+    def __call__(self, mean: Array, deviation: Array) -> tuple[Array, Array]:
+        """Values, and by how much rounding may change each."""
+
+    @abstractmethod
+    def upper(self, mean: Array, deviation: Array, moved: float = 0.0) -> Array:
+        """What values cannot exceed while no mean has risen by more than D·σ̃, D = moved: quickly
+        computed, and close."""
+
+    @abstractmethod
+    def least(self, mean: float, deviation: float) -> float:
+        """What the value of one arm is not below, less some ties."""
+
+    @abstractmethod
+    def ahead(self, moved: float) -> Self:
+        """One that is larger everywhere, and likely not smaller than those of the next steps, in
+        which the posterior moves by so much."""
+
+    @abstractmethod
+    def is_below(self, other: "Rising") -> bool:
+        """Whether the other is surely as large or larger everywhere."""
+
+
+class Upper(Rising):
     """u = μ̃ + β̃σ̃ (Eq. 4 of the paper)."""
 
     def __init__(self, beta: float) -> None:
@@ -41,10 +76,24 @@ class Upper:
         width = self.beta * deviation
         return mean + width, TIE * (np.abs(mean) + width)
 
-    @staticmethod
-    def tie(mean: float, value: float) -> float:
-        """By how much rounding may change the value of one arm."""
-        return TIE * (abs(mean) + value - mean)
+    def upper(self, mean: Array, deviation: Array, moved: float = 0.0) -> Array:
+        """μ̃ + (D + β̃)σ̃."""
+        bound = deviation * (moved + self.beta)
+        bound += mean
+        return bound
+
+    def least(self, mean: float, deviation: float) -> float:
+        """The value, less eight times what is a tie."""
+        width = self.beta * deviation
+        return mean + width - 8 * TIE * (abs(mean) + width)
+
+    def ahead(self, moved: float) -> "Upper":
+        """With a larger radius."""
+        return Upper(self.beta + AHEAD * moved)
+
+    def is_below(self, other: Rising) -> bool:
+        """Whether the radius is no larger."""
+        return isinstance(other, Upper) and self.beta <= other.beta
 
 
 class Lower:
@@ -88,6 +137,10 @@ class ArmScores(Protocol):
     def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
         """μ̃ and σ̃² of some arms, or of all, by the one function that scores."""
 
+    def largest_mean(self, positions: Indices) -> float:
+        """The largest μ̃ of some arms, repeats allowed. One who asks again with more of them behind
+        those of before is answered at less cost."""
+
 
 class AllScored(ArmScores, Protocol):
     """Scores of arms that are all known: the other methods follow from `current`."""
@@ -98,6 +151,9 @@ class AllScored(ArmScores, Protocol):
     def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
         mean, variance = self.current()
         return (mean, variance) if positions is None else (mean[positions], variance[positions])
+
+    def largest_mean(self, positions: Indices) -> float:
+        return float(self.current()[0][positions].max())
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         mean, variance = self.current()

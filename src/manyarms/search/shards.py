@@ -342,6 +342,10 @@ class ShardedScores:
         rows = self.crew.rows(positions)
         return self.belief.moments(rows, self.belief.kernel.diag(rows))
 
+    def largest_mean(self, positions: Indices) -> float:
+        """The largest μ̃ of some arms, which are fetched."""
+        return float(self.moments(np.unique(positions))[0].max())
+
     @property
     def _ranges(self) -> Iterable[tuple[int, int]]:
         bounds = self.crew.bounds.tolist()

@@ -21,6 +21,7 @@ scored by `Belief.moments`.
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from manyarms.beliefs.frozen import Frozen
 from manyarms.lapack import blas
 from manyarms.search.devices import ArmsOnDevice
 from manyarms.search.rough import finer_scores, rough_scores
-from manyarms.search.scores import Acquisition, Upper
+from manyarms.search.scores import Acquisition, Rising
 from manyarms.search.work import in_parallel
 from manyarms.sketch.linalg import EPS, solver, squares
 from manyarms.typing import Array, Indices, Mask
@@ -257,13 +258,16 @@ class Table:
         store = store.without_Z()
         return cls(store, belief, mean, variance, variance, largest, 0, True, error)
 
-    def upper(self, width: float) -> Array:
-        """Upper bounds of μ̃ + width·σ̃, (n,)."""
-        bound = np.sqrt(self.variance + self.largest_slack)
-        bound *= width
-        bound += self.mean
-        bound += self.mean_error
-        return bound
+    def upper(self, acquisition: Rising, moved: float) -> Array:
+        """Bounds on the values of the arms, (n,), once the posterior has moved by D."""
+        return acquisition.upper(*self.highest(), moved)
+
+    def highest(self, positions: Indices | None = None) -> tuple[Array, Array]:
+        """What means and deviations cannot exceed, given the rounding; of some arms, or of all."""
+        mean = self.mean if positions is None else self.mean[positions]
+        variance = self.variance if positions is None else self.variance[positions]
+        deviation = np.sqrt(variance + self.largest_slack)
+        return mean + self.mean_error if self.mean_error else mean, deviation
 
     def joined(self, other: "Table", arms: Arms) -> "Table":
         """A rough table and another one of the same belief, of the arms of both."""
@@ -274,13 +278,12 @@ class Table:
         store = Store(arms, self.store.room).without_Z()
         return Table(store, self.belief, mean, variance, variance, largest, 0, True, error)
 
-    def finer(self, positions: Indices, width: float) -> Array:
-        """The same of a few arms of a rough table, closer."""
+    def finer(self, positions: Indices) -> tuple[Array, Array]:
+        """What means and deviations of a few arms of a rough table cannot exceed, closer."""
         arms = self.store.arms
         some = Arms(arms.rows[positions], arms.diag[positions])
         mean, variance, error = finer_scores(some, self.belief)
-        closer: Array = mean + error + width * np.sqrt(variance + self.largest_slack)
-        return closer
+        return mean + error, np.sqrt(variance + self.largest_slack)
 
     def part(self, positions: Indices) -> "Table":
         """Of fewer arms; not of a rough one."""
@@ -399,35 +402,37 @@ class Table:
     def may_be_best(self, acquisition: Acquisition, barred: Mask | None) -> Indices:
         """Positions of arms whose value may be the largest, or tie with it, given the rounding."""
         some: Indices | slice = slice(None)
-        if isinstance(acquisition, Upper):
-            # No score is off by more than β̃√slack: most arms are far below the best.
-            values = np.sqrt(self.variance)
-            values *= acquisition.beta
-            values += self.mean
+        if isinstance(acquisition, Rising):
+            # Most arms are far below the best, whatever rounding has done.
+            slack = self.largest_slack
+            values = acquisition.upper(self.mean, np.sqrt(self.variance + slack))
             if barred is not None:
                 values[barred] = -np.inf
             best = int(values.argmax())
             if values[best] == -np.inf:  # all arms of a short list are barred
                 return np.zeros(0, dtype=np.intp)
-            tie = acquisition.tie(float(self.mean[best]), float(values[best]))
-            margin = 2 * acquisition.beta * self.largest_slack**0.5 + 8 * tie
-            near = np.flatnonzero(values >= values[best] - margin)
+            near = np.flatnonzero(values >= self.least(best, acquisition))
             if len(near) == 1:
                 return near
             some = near
         elif barred is not None:
             some = np.flatnonzero(~barred)
         positions = np.arange(len(self.mean))[some]
-        slack = self.slack(positions)
+        slacks = self.slack(positions)
         mean = self.mean[positions]
         variance = self.variance[positions]
-        highest, tolerance = acquisition(mean, np.sqrt(variance + slack))
-        lowest, _ = acquisition(mean, np.sqrt(np.maximum(variance - slack, 0.0)))
+        highest, tolerance = acquisition(mean, np.sqrt(variance + slacks))
+        lowest, _ = acquisition(mean, np.sqrt(np.maximum(variance - slacks, 0.0)))
         # A value may fall with the deviation (probability of improvement): either end may be
         # larger.
         low = np.minimum(highest, lowest)
         best = int(np.argmax(low))
         return np.asarray(positions[np.maximum(highest, lowest) >= low[best] - 4 * tolerance[best]])
+
+    def least(self, position: int, acquisition: Rising) -> float:
+        """What the value of one arm is not below, given the rounding, less some ties."""
+        variance = float(self.variance[position]) - self.largest_slack
+        return acquisition.least(float(self.mean[position]), sqrt(max(variance, 0.0)))
 
     def embedded(self) -> Iterator[tuple[slice, Array, Array]]:
         """Positions, z (m, k) and r (k,) of all arms, some at a time."""

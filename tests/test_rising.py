@@ -1,0 +1,160 @@
+"""Expected improvement by bounds chooses the arms of full scoring; the bounds hold."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_search import DEEP, DENSE, HARD, LAZY, ROUGH, problem
+
+import manyarms as ma
+from manyarms.kernels import RBF
+from manyarms.policies.offers import MANY
+from manyarms.search.improvement import OFF, Improvement
+from manyarms.search.scores import Upper, best_of
+from manyarms.search.skyline import Skyline
+
+TUNINGS = (DENSE, LAZY, DEEP, ROUGH)
+
+
+def full(policy, barred=None):
+    """The arm of largest expected improvement by scoring all, ties as everywhere."""
+    mean, variance, _ = policy.scores()
+    acquisition = Improvement(float(mean[policy.log.pulled].max()), policy.beta)
+    return best_of(*acquisition(mean, np.sqrt(variance)), barred)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("radius", [1.0, 3.0])
+@pytest.mark.parametrize("case", HARD)
+def test_dense_lazy_rough_and_full_choose_the_same_arm(case, radius):
+    given_ = dict(HARD[case])
+    n, d, kernel = given_.pop("n"), given_.pop("d"), given_.pop("kernel")
+    regularization = given_.pop("regularization")
+    X, f, _ = problem(n, d, kernel, 3, **given_)
+    options = {
+        "regularization": regularization,
+        "confidence": ma.Constant(radius),
+        "seed": 1,
+    }
+    made = [ma.baselines.SketchEI(X, kernel, tuning=tuning, **options) for tuning in TUNINGS]
+    rng = np.random.default_rng(5)
+    for step in range(120):
+        exclude = rng.integers(n, size=5) if step % 7 == 3 else ()
+        chosen = [int(policy.choose(exclude=exclude)[0]) for policy in made]
+        if step:
+            barred = None
+            if len(exclude):
+                barred = np.zeros(n, dtype=bool)
+                barred[exclude] = True
+            chosen.append(full(made[0], barred))
+        assert len(set(chosen)) == 1, f"step {step}: {chosen}"
+        arms = made[0].choose(3) if step % 11 == 5 else np.array(chosen[:1])
+        rewards = f[arms] + np.sqrt(regularization) * rng.standard_normal(len(arms))
+        for policy in made:
+            if step % 11 == 5:
+                np.testing.assert_array_equal(policy.choose(3), arms)
+            policy.observe(arms, rewards)
+        if step % 13 == 6:
+            pending = rng.integers(n, size=3)
+            batches = [policy.choose(8, pending=pending).tolist() for policy in made]
+            assert all(batch == batches[0] for batch in batches)
+    lists = made[1].stats.counts
+    assert lists["passes"] < 120  # not one at every step
+
+
+def test_most_steps_at_many_arms_look_at_a_short_list_only():
+    X, f, _ = problem(30_000, 3, RBF(0.4), 0)
+    policy = ma.baselines.SketchEI(X, RBF(0.4), tuning=ma.Tuning(dense=0, shortlist=256))
+    rng = np.random.default_rng(0)
+    for step in range(100):
+        arms = policy.choose()
+        if step % 9 == 5:
+            assert int(arms[0]) == full(policy)
+        policy.observe(arms, f[arms] + 0.1 * rng.standard_normal(1))
+    assert policy.stats.counts["passes"] < 50
+
+
+def test_shards_choose_the_same_arms():
+    X, f, _ = problem(400, 2, RBF(0.15), 2, duplicates=100)
+    with ma.cluster.Sharded(X, 3, in_process=True) as rows:
+        divided = ma.baselines.SketchEI(rows, RBF(0.15), tuning=LAZY)
+        whole = ma.baselines.SketchEI(X, RBF(0.15), tuning=DENSE)
+        for step in range(30):
+            arms = whole.choose(1 + step % 3)
+            np.testing.assert_array_equal(divided.choose(1 + step % 3), arms)
+            for policy in (divided, whole):
+                policy.observe(arms, f[arms])
+
+
+def test_many_rows_that_are_offered_are_bounded_first():
+    rng = np.random.default_rng(3)
+    policy = ma.baselines.SketchEI(None, RBF(0.6), n_features=4, rule=ma.Inserted(most=20))
+    seen = rng.random((60, 4))
+    policy.observe(seen, np.sin(5 * seen[:, 0]) + seen[:, 2])
+    X = rng.random((3 * MANY, 4))
+    diag = np.ones(len(X))
+    waiting = rng.random((2, 4))
+    belief = policy.belief.supposing(waiting, np.ones(2)).after
+    barred = np.zeros(len(X), dtype=bool)
+    barred[policy.choose(3, arms=X)] = True
+    expected = []
+    for _ in range(6):
+        mean, variance = belief.moments(X, diag)
+        values = Improvement(float(mean.max()), policy.beta)(mean, np.sqrt(variance))
+        expected.append(best_of(*values, barred))
+        belief = belief.supposing(X[expected[-1:]], np.ones(1)).after
+    found = policy.choose(6, arms=X, pending=waiting, exclude=np.flatnonzero(barred))
+    assert found.tolist() == expected
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.01, 1.0, 1e5]), st.floats(0, 3))
+@settings(max_examples=50)
+def test_the_quick_bound_is_above_the_value_and_close(seed, scale, moved):
+    rng = np.random.default_rng(seed)
+    mean = scale * rng.standard_normal(200)
+    deviation = scale * np.concatenate([10.0 ** rng.uniform(-4, 1, 190), np.zeros(10)])
+    acquisition = Improvement(float(scale * rng.standard_normal()), 0.7)
+    values, ties = acquisition(mean, deviation)
+    quick = acquisition.upper(mean, deviation)
+    rounding = 1e-13 * (1 + np.abs(values))
+    assert (quick >= values - rounding).all()
+    near = np.abs(mean - acquisition.incumbent) < 40 * 0.7 * deviation
+    assert (quick <= values + 2 * OFF + rounding)[near].all()
+    least = [acquisition.least(*pair) for pair in zip(mean, deviation, strict=True)]
+    assert (least <= values - ties).all()
+    # Later means are larger by D·σ̃ at most, later deviations smaller: the bound holds for them.
+    later, _ = acquisition(mean + moved * rng.random(200) * deviation, deviation * rng.random(200))
+    assert (acquisition.upper(mean, deviation, moved) >= later - rounding).all()
+    assert acquisition.is_below(acquisition.ahead(moved))
+    assert (acquisition.ahead(moved).upper(mean, deviation) >= values - rounding).all()
+
+
+@pytest.mark.parametrize("acquisition", [Upper(2.0), Improvement(0.5, 0.3), Improvement(-2.0, 4.0)])
+def test_a_skyline_is_above_all_arms_for_any_movement(acquisition):
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 50, 5000):
+        deviation = rng.random(n) ** 2
+        mean = rng.standard_normal(n) * (1 - deviation)
+        skyline = Skyline(mean, deviation)
+        for moved in (0.0, 0.3, 5.0):
+            values, _ = acquisition(mean + moved * deviation, deviation)
+            highest = skyline.highest(acquisition, moved)
+            assert highest >= values.max() - 1e-12
+            assert n < 5000 or highest <= values.max() + 0.3
+    assert Skyline(np.zeros(0), np.zeros(0)).highest(acquisition, 1.0) == -np.inf
+    assert Skyline(np.ones(3), np.zeros(3)).highest(Upper(2.0), 1.0) == 1.0
+
+
+@pytest.mark.parametrize("tuning", TUNINGS, ids=["dense", "lazy", "deep", "rough"])
+def test_the_largest_mean_of_the_pulled_arms_is_found_without_scoring_all(tuning):
+    X, f, _ = problem(300, 2, RBF(0.15), 6)
+    policy = ma.BKB(X, RBF(0.15), tuning=tuning, seed=1)
+    rng = np.random.default_rng(2)
+    for step in range(60):
+        arms = rng.integers(300, size=40) if step == 20 else policy.choose(1 + step % 4)
+        policy.observe(arms, f[arms] + 0.3 * rng.standard_normal(len(arms)))
+        scores = policy._scores
+        mean, _ = scores.moments()
+        expected = pytest.approx(mean[policy.log.pulled].max(), rel=1e-10)
+        assert scores.largest_mean(policy.log.arms) == expected
+        assert scores.supposing(np.array([3])).largest_mean(policy.log.arms) == expected
