@@ -2,7 +2,6 @@
 
 import ast
 import json
-import os
 import re
 import shlex
 import shutil
@@ -111,32 +110,6 @@ def test_the_page_lists_every_command_option_and_exit_code():
             assert option in section.group(1) + page.split("\n## Commands")[0], f"{name} {option}"
     for code in (0, 1, 2, 3, 4, 5, 130):
         assert re.search(rf"^\| {code} \|", page, re.MULTILINE), code
-
-
-@pytest.mark.slow
-def test_the_tutorial_runs(folder, monkeypatch):
-    """Blocks in order: commands are run, files are written; what suggest wrote is what the page has filled in."""
-    page = (ROOT / "docs" / "tutorial.md").read_text()
-    shutil.copy(ROOT / "docs" / "recipes.csv", folder)
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    n_commands = 0
-    for kind, name, text in re.findall(
-        r"^```(\w+) ?(\S*)\n(.*?)^```", page, re.MULTILINE | re.DOTALL
-    ):
-        if kind == "sh":
-            for line in text.strip().split("\n"):
-                program, *arguments = shlex.split(line)
-                assert program == "manyarms"
-                manyarms(*arguments)
-                n_commands += 1
-        elif name:
-            if Path(name).exists():
-                before, after = pl.read_csv(name), pl.read_csv(text.encode())
-                assert before.drop("value").equals(after.drop("value"))
-            Path(name).write_text(text)
-    assert n_commands == 10
-    assert (folder / "report.html").stat().st_size > 1e6
 
 
 HOLES = "name,x,when\na,1,\nb,,\n{c},x,2020-01-01\n"
@@ -418,6 +391,7 @@ def test_predictions_by_id_and_by_features(lab):
         [known.mean[0], new.mean[0], known.mean[1]]
     )
     assert rows[1]["estimate"] == pytest.approx(near, rel=0.1)
+    file.write_text(file.read_text().replace(",", ";").replace("12.2", "12,2"))
     manyarms("predict", lab, file, "-o", lab.parent / "out.csv", "--decimal", ",")
     assert (
         (lab.parent / "out.csv").read_bytes().startswith(b"\xef\xbb\xbfname;estimate;sd;low;high\n")

@@ -221,26 +221,26 @@ def test_a_file_as_a_spreadsheet_leaves_it_is_taken(lab):
 
 
 @pytest.mark.parametrize(
-    ("known", "cell", "decimal", "same"),
+    ("known", "cell", "same"),
     [
-        (80, "80.0", ".", True),
-        (80, "80,0", ",", True),
-        (80, "81", ".", False),
-        (3.357142, "3.36", ".", True),
-        (3.357142, "3.37", ".", False),
-        (3.357142, "3", ".", False),
-        (1e-8, "1E-08", ".", True),
-        ("007", "7", ".", True),
-        ("DMF", "dmf", ".", True),
-        ("DMF", "DMA", ".", False),
-        (True, "TRUE", ".", True),
-        (True, "0", ".", False),
-        (None, "x", ".", False),
-        ([0, 1], "1", ".", True),
+        (80, "80.0", True),
+        (80, "80,0", True),
+        (80, "81", False),
+        (3.357142, "3.36", True),
+        (3.357142, "3.37", False),
+        (3.357142, "3", False),
+        (1e-8, "1E-08", True),
+        ("007", "7", True),
+        ("DMF", "dmf", True),
+        ("DMF", "DMA", False),
+        (True, "TRUE", True),
+        (True, "0", False),
+        (None, "x", False),
+        ([0, 1], "1", True),
     ],
 )
-def test_cells_that_say_the_same(known, cell, decimal, same):
-    assert is_same(known, cell, decimal) is same
+def test_cells_that_say_the_same(known, cell, same):
+    assert is_same(known, cell) is same
 
 
 def test_notes_are_kept_with_the_results(lab):

@@ -433,6 +433,19 @@ def test_logs_of_versions_before_are_read(path):
     assert not study.history
 
 
+@pytest.mark.postgres
+def test_mistakes_in_a_database(server):
+    place = f"{server}#mistakes"
+    study, other = ma.Study.create(place, X), ma.Study.open(place)
+    run(study, 9)
+    wrong = study.history[2]
+    study.correct(wrong, 500.0)
+    assert other.best().measured.id == wrong.id
+    other.undo()
+    assert_alike(study, other)
+    assert_alike(ma.Study.open(place), other)
+
+
 # Any sequence of calls
 
 

@@ -910,7 +910,7 @@ def test_text_ids_that_look_like_numbers_in_an_added_csv(tmp_path):
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        ([{"name": "d", "x": 1, "s": "a", "extra": 1}], ["unexpected 'extra'", "missing 'k', 'o'"]),
+        ([{"name": "d", "x": 1, "s": "a", "extra": 1}], ["unexpected 'extra'", "missing 'o'"]),
         ([{"name": "a", "x": 1, "s": "a", "k": 1, "o": "S"}], ["must be new", "(id 'a')"]),
         ([{"name": 4, "x": 1, "s": "a", "k": 1, "o": "S"}], ["are strings", "4"]),
         ([{"name": "d", "x": "?", "s": "a", "k": 1, "o": "S"}], ["'x'", "'?'", "row 0 (id 'd')"]),

@@ -12,7 +12,7 @@ from manyarms.cli.boxes import as_box, column_extents, column_types, refuse_box
 from manyarms.cli.columns import ColumnTypes, as_types, columns_table
 from manyarms.cli.levels import as_levels
 from manyarms.cli.output import answer, count, place, printable, table
-from manyarms.cli.tables import as_ids, id_name, not_used, value_name
+from manyarms.cli.tables import as_ids, id_name, level_lines, not_used, value_name
 from manyarms.domains.box import Box
 from manyarms.pool.deciding import checked_types
 from manyarms.pool.outcomes import looks_like_outcome
@@ -341,18 +341,13 @@ def add(
     new = new_levels(before, grown)
     said = f"Added {count(added, 'candidate')}; there are {total:,} now."
     results = [f"Told {count(n_told, 'result')} in column {before.target!r}."] if n_told else []
-    levels = [
-        f"New in column {name!r}: {', '.join(map(repr, values[:8]))}"
-        f"{', …' if len(values) > 8 else ''}. Nothing is known of it yet."
-        for name, values in new.items()
-    ]
     answer(
         {"added": added, "candidates": total, "told": n_told, "new_levels": new},
         as_json,
         said,
         *results,
         *grown.notes,
-        *levels,
+        *level_lines(before, grown),
     )
 
 

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from manyarms.cli.app import InputError
-from manyarms.pool.numerals import number_in
+from manyarms.pool.numerals import DECIMALS, number_in
 
 SAME = 1e-6
 """Of a number: how far that in a file may be off. Spreadsheets keep fifteen digits, some fewer."""
@@ -15,7 +15,6 @@ def check_cells(
     id: Any,
     known: dict[str, Any],
     cells: dict[str, str | None],
-    decimal: str,
     words: dict[str, dict[str, float]],
 ) -> None:
     """InputError where a row of a file has another value than the candidate of its id; `words` of a
@@ -24,14 +23,14 @@ def check_cells(
         plain = (cell or "").strip()
         number = words.get(name, {}).get(plain.casefold())
         is_known = known[name] == number if number is not None else False
-        if plain and not is_known and not is_same(known[name], plain, decimal):
+        if plain and not is_known and not is_same(known[name], plain):
             raise InputError(
                 f"{where}: {name!r} of {id!r} is {known[name]!r} in this study, the file has "
                 f"{plain[:60]!r}; tell the file to the study that it is of, or put that back"
             )
 
 
-def is_same(known: Any, cell: str, decimal: str) -> bool:
+def is_same(known: Any, cell: str) -> bool:
     """Whether a cell says what a candidate has, as far as a spreadsheet leaves it alone: that
     shortens numbers, writes TRUE for true, and takes 007 for 7."""
     if known is None:
@@ -43,21 +42,18 @@ def is_same(known: Any, cell: str, decimal: str) -> bool:
         return True
     if isinstance(known, bool):
         return cell == str(int(known))
-    one = float(known) if not isinstance(known, str) else _number(known, decimal)
-    other = _number(cell, decimal)
-    if one is None or other is None:
-        return False
     # A cell that shows 3.36 may stand for 3.357.
     _, _, fraction = cell.replace(",", ".").partition(".")
     digits = len(fraction) if fraction.isdecimal() else 0
     rounding = 0.5 * 10.0**-digits * (1 + SAME) if digits else 0.0
-    return math.isclose(one, other, rel_tol=SAME, abs_tol=rounding)
+    return any(
+        math.isclose(one, other, rel_tol=SAME, abs_tol=rounding)
+        for one in ({float(known)} if not isinstance(known, str) else _numbers(known))
+        for other in _numbers(cell)
+    )
 
 
-def _number(text: str, decimal: str) -> float | None:
-    """A number with or without a unit, by any of these decimal marks; None where it is none."""
-    for mark in decimal:
-        found = number_in(text, mark)
-        if found is not None:
-            return found[0]
-    return None
+def _numbers(text: str) -> set[float]:
+    """What a text may be as a number, with or without a unit: a sheet may have both decimal
+    marks."""
+    return {found[0] for mark in DECIMALS if (found := number_in(text, mark)) is not None}

@@ -228,14 +228,18 @@ def top(
     with opened(study) as known:
         rows = [plain(each) for each in known.top(k, level)]
         pool = known.pool
-        names, columns = beside(pool, [row["id"] for row in rows])
+    ids = [row["id"] for row in rows]
     if output is None:
+        names, columns = beside(pool, ids)
         listed = ([*row.values(), *cells] for row, cells in zip(rows, columns, strict=True))
         answer({"top": rows, "level": level}, as_json, table(["id", *HEADER, *names], listed))
         return
-    header = [id_name(pool), *(free(name, pool) for name in HEADER), *names]
-    cells = [[*row.values(), *cells] for row, cells in zip(rows, columns, strict=True)]
-    frame = pl.DataFrame(cells, schema=header, orient="row", infer_schema_length=None)
+    header = [id_name(pool), *(free(name, pool) for name in HEADER)]
+    cells = [
+        dict(zip(header, row.values(), strict=True)) | columns
+        for row, columns in zip(rows, pool.rows(ids), strict=True)
+    ]
+    frame = pl.DataFrame(cells, infer_schema_length=None)
     with new_file(output, force) as draft:
         write_table(frame, draft, output, written_as, pool)
     answer(

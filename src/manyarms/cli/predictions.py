@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import polars as pl
 import typer
 
 from manyarms.cli.app import AsJson, Decimal, Force, InputError, Separator, StudyAt, opened
 from manyarms.cli.boxes import NewPoint, NumberedPoints
 from manyarms.cli.knowledge import Level, Output
-from manyarms.cli.output import answer, count, new_file, table
+from manyarms.cli.output import answer, count, new_file, note, table
 from manyarms.cli.tables import (
     CELLS,
     as_ids,
@@ -18,14 +19,15 @@ from manyarms.cli.tables import (
     check_output,
     free,
     id_name,
+    level_lines,
     lines_in,
     marks,
     names_points,
+    own_id,
     write_table,
 )
 from manyarms.pool.pool import Pool
-from manyarms.pool.sheets import read_sheet
-from manyarms.pool.stored import described
+from manyarms.pool.sheets import Sheet, read_sheet
 from manyarms.study import Study
 
 ESTIMATE = ("estimate", "sd", "low", "high")
@@ -40,7 +42,7 @@ def predict(
         list[str],
         typer.Argument(
             metavar="FILE|ID...",
-            help="A table of candidates, .csv or .parquet; or ids of candidates.",
+            help="A table of candidates, .csv, .xlsx or .parquet; or ids of candidates.",
             show_default=False,
         ),
     ],
@@ -117,15 +119,18 @@ def _predicted(study: Study, file: Path, level: float, decimal: str | None) -> l
     pool = study.pool
     if isinstance(pool, NumberedPoints):
         return _predicted_points(study, pool, file, level, decimal)
-    frame = pool.read(file, decimal=decimal).frame
+    sheet = pool.read(file, decimal=decimal)
+    frame = sheet.frame
     name = id_name(pool)
     given: list[Any] = frame[name].to_list() if name in frame.columns else [None] * len(frame)
+    if pool.parts.ids.are_strings:
+        given = [None if id is None else pool.parts.ids.meant(id) or id for id in given]
     known = set(pool.ids.tolist())
     is_known = [id in known for id in given]
-    new = frame.filter(pl.Series([not here for here in is_known], dtype=pl.Boolean))
+    new = sheet.some(~np.array(is_known, dtype=bool))
     # Two predictions, of rows the study knows and of others, taken in turn as the file has them.
     found: dict[bool, Iterator[Any]] = {}
-    if len(new):
+    if len(new.frame):
         new = _with_features(pool, new, file)
         found[False] = zip(*study.predict_rows(new, level=level), strict=True)
     if any(is_known):
@@ -165,9 +170,12 @@ def _predicted_points(
     return rows
 
 
-def _with_features(pool: Pool, rows: pl.DataFrame, file: Path) -> pl.DataFrame:
-    """Rows that the pool would take, checked before anything is learned and written down."""
-    expected = [*pool.names, *(each for each in [described(pool)["id"]] if each is not None)]
+def _with_features(pool: Pool, sheet: Sheet, file: Path) -> Sheet:
+    """Rows that the pool would take, checked before anything is learned and written down; levels
+    that it does not know are named."""
+    rows = sheet.frame
+    needed = [each for each in pool.names if each not in pool.unused]
+    expected = [*needed, *(each for each in [own_id(pool)] if each is not None)]
     lacking = [each for each in expected if each not in rows.columns]
     if lacking:
         raise InputError(
@@ -175,10 +183,13 @@ def _with_features(pool: Pool, rows: pl.DataFrame, file: Path) -> pl.DataFrame:
             "take them by their features, "
             f"{', '.join(map(repr, lacking))[:200]}; add those, or check the ids"
         )
-    rows = rows.select(expected)
+    sheet = sheet._replace(frame=rows.select(expected))
+    grown = pool.add(sheet)
     # A pool may leave rows with missing values out; here each row needs its answer.
-    if len(pool.add(rows)) < len(pool) + len(rows):
+    if len(grown) < len(pool) + len(rows):
         raise InputError(
             f"rows of {file} miss values, and this study leaves such rows out; fill them in"
         )
-    return rows
+    for line in level_lines(pool, grown):
+        note(line)
+    return sheet

@@ -16,7 +16,7 @@ from manyarms.errors import UnknownArmError
 from manyarms.pool.formulas import marked
 from manyarms.pool.numerals import number_in
 from manyarms.pool.outcomes import FAILURES
-from manyarms.pool.pool import Pool
+from manyarms.pool.pool import Pool, new_levels
 from manyarms.pool.sheets import Sheet, read_sheet
 from manyarms.pool.stored import described
 from manyarms.pool.workbooks import WRITTEN, is_workbook, write_workbook
@@ -255,7 +255,7 @@ def results_in(
     if isinstance(pool, Pool) and columns:
         for line, row in zip(lines, pool.rows(ids), strict=True):
             cells = dict(zip(columns, line.point, strict=True))
-            check_cells(line.where, line.id, row, cells, decimal, pool.words)
+            check_cells(line.where, line.id, row, cells, pool.words)
     told = []
     for id, line in zip(ids, lines, strict=True):
         if not _is_blank(line.value):
@@ -358,6 +358,15 @@ def rows_of(pool: Listed, ids: list[CandidateId]) -> pl.DataFrame:
     rows = [{id_name(pool): id, **row} for id, row in zip(ids, pool.rows(ids), strict=True)]
     # Types by all rows: the first hundred may be whole numbers, and a later one not.
     return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def level_lines(before: Pool, after: Pool) -> list[str]:
+    """A line for each column that has levels which no candidate had."""
+    return [
+        f"New in column {name!r}: {', '.join(map(repr, levels[:8]))}"
+        f"{', …' if len(levels) > 8 else ''}. Nothing is known of it yet."
+        for name, levels in new_levels(before, after).items()
+    ]
 
 
 class Marks(NamedTuple):

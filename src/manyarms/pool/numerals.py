@@ -137,44 +137,40 @@ def is_blank(texts: pl.Series) -> pl.Series:
     return texts.is_null() | _plain(texts).str.to_lowercase().is_in(NOT_A_NUMBER).fill_null(True)
 
 
-def decimal_in(columns: Iterable[pl.Series], separator: str) -> str:
-    """The mark before fractions in columns of text.
+def column_numbers(texts: pl.Series, decimal: str) -> Written:
+    """Texts of one column as numbers: with this decimal mark, or where some are none with the other
+    one, if all are numbers then."""
+    written = read_numbers(texts, decimal)
+    is_known = ~is_blank(texts)
+    if not (written.numbers.is_null() & is_known).any():
+        return written
+    other = read_numbers(texts, "," if decimal == "." else ".")
+    return written if (other.numbers.is_null() & is_known).any() else other
 
-    A comma that cannot divide thousands says that it is that mark, a point likewise. Where both
-    say so, and where a comma may be either, ArmsError asks.
-    """
-    says: dict[str, tuple[str, str]] = {}  # by mark, the column and the text that says so
+
+def decimal_in(columns: Iterable[pl.Series], separator: str) -> str:
+    """The mark before fractions in columns of text: a comma where one of them has commas that
+    cannot divide thousands. Where a comma may be either, ArmsError asks."""
+    says_point = False
     unclear: tuple[str, str] | None = None
     for texts in columns:
         known = texts.filter(~is_blank(texts))
-        with_comma = known.filter(known.str.contains(r"\d,\d|^\s*[+-]?,\d"))
-        with_point = known.filter(known.str.contains(r"\d\.\d|^\s*[+-]?\.\d"))
-        if not len(with_comma) and not len(with_point):
+        if not known.str.contains(r"\d[.,]\d|^\s*[+-]?[.,]\d").any():
             continue
         # Only a column of numbers says anything: "1,4-dioxane" is a name.
         as_comma = read_numbers(known, ",").numbers
         as_point = read_numbers(known, ".").numbers
         if 2 * max(_n_known(as_comma), _n_known(as_point)) < len(known):
             continue
-        only_comma = known.filter(as_comma.is_not_null() & as_point.is_null())
-        only_point = known.filter(as_point.is_not_null() & as_comma.is_null())
-        if len(only_comma):
-            says.setdefault(",", (texts.name, only_comma[0]))
-        if len(only_point):
-            says.setdefault(".", (texts.name, only_point[0]))
-        either = known.filter(as_comma.is_not_null() & (as_comma != as_point).fill_null(False))
+        if (as_comma.is_not_null() & as_point.is_null()).any():
+            return ","
+        says_point = says_point or bool((as_point.is_not_null() & as_comma.is_null()).any())
+        either = known.filter((as_comma != as_point).fill_null(False))
         either = either.filter(either.str.contains(",", literal=True))
         if len(either):
             unclear = unclear or (texts.name, either[0])
-    if len(says) == 2:
-        shown = " and ".join(f"{text!r} in column {name!r}" for name, text in says.values())
-        raise ArmsError(
-            f"numbers must be written with one decimal mark, got {shown}", "write all the same way"
-        )
-    if says:
-        return next(iter(says))
     # Where commas divide the columns, one inside a number divides thousands.
-    if unclear is not None and separator != ",":
+    if unclear is not None and not says_point and separator != ",":
         name, text = unclear
         raise ArmsError(
             f"column {{column!r}} holds {text!r}, which may be {_as(text, '.')} or "

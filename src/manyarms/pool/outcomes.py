@@ -7,7 +7,7 @@ from typing import NamedTuple
 import polars as pl
 
 from manyarms.errors import ArmsError
-from manyarms.pool.numerals import is_blank, read_numbers
+from manyarms.pool.numerals import column_numbers, is_blank
 from manyarms.pool.values import Label, first_true, is_text
 
 FAILURES = ("failed", "fail", "failure", "error", "crashed")
@@ -66,7 +66,7 @@ def outcomes_in(series: pl.Series, decimal: str, label: Label) -> Outcomes:
         return Outcomes(values, failed, "")
     texts = series.cast(pl.String)
     failed = texts.str.strip_chars().str.to_lowercase().is_in(list(FAILURES)).fill_null(False)
-    written = read_numbers(texts, decimal)
+    written = column_numbers(texts.zip_with(~failed, pl.Series([None], dtype=pl.String)), decimal)
     bad = first_true(written.numbers.is_null() & ~is_blank(texts) & ~failed)
     if bad is not None:
         raise _no_outcome(series, bad, label)
@@ -106,7 +106,7 @@ def looks_like_outcome(series: pl.Series, decimal: str) -> bool:
         texts = series.cast(pl.String)
         is_failed = texts.str.strip_chars().str.to_lowercase().is_in(list(FAILURES))
         known = texts.filter(~is_blank(texts) & ~is_failed.fill_null(False))
-        are_numbers = not read_numbers(known, decimal).numbers.null_count()
+        are_numbers = not column_numbers(known, decimal).numbers.null_count()
         n_known = len(known)
     else:
         are_numbers = series.dtype.is_numeric() or series.dtype == pl.Null

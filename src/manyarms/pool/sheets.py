@@ -9,11 +9,11 @@ import polars as pl
 from manyarms.errors import ParameterError
 from manyarms.pool.csvfiles import check_unnamed, names_of, opened_csv
 from manyarms.pool.formulas import unmarked
-from manyarms.pool.numerals import DECIMALS, decimal_in, is_blank, read_numbers
+from manyarms.pool.numerals import DECIMALS, column_numbers, decimal_in, is_blank
 from manyarms.pool.unpacking import check_file
 from manyarms.pool.values import is_bits
 from manyarms.pool.workbooks import is_workbook, read_workbook
-from manyarms.typing import Indices
+from manyarms.typing import Indices, Mask
 
 SAMPLED = 100
 """Rows looked at for strings of bits, before polars guesses types: it would take them for large
@@ -30,6 +30,10 @@ class Sheet(NamedTuple):
     frame: pl.DataFrame
     rows: Indices  # the number of each row in the file, as spreadsheets count
     decimal: str  # the mark before fractions
+
+    def some(self, kept: Mask) -> "Sheet":
+        """Some of the rows."""
+        return self._replace(frame=self.frame.filter(pl.Series(kept)), rows=self.rows[kept])
 
 
 def read_sheet(
@@ -79,9 +83,8 @@ def _from_csv(path: Path, texts: set[str], kept: set[str], decimal: str | None) 
         searched = _searched(frame, texts | kept)
         decimal = decimal_in(searched, file.separator)
         if decimal == ",":
-            # 1.200 was read as 1.2, and is text now: it divides thousands, or contradicts.
+            # 1.200 was read as 1.2, and is text now: it divides thousands.
             frame = typed(decimal)
-            decimal_in([*searched, *_searched(frame, texts | kept)], file.separator)
     return _typed(frame, file.first_row, texts | kept, bits, decimal)
 
 
@@ -136,7 +139,7 @@ def _numbers_in(texts: pl.Series, may_be_bits: bool, decimal: str) -> pl.Series:
     """Strings as numbers where all are, without units, or stand for a missing one; those of bits
     begin with 0 somewhere, or are long."""
     known = texts.filter(~is_blank(texts))
-    written = read_numbers(known, decimal)
+    written = column_numbers(known, decimal)
     if not len(known) or written.numbers.null_count() or (written.units != "").any():
         return texts
     # Of 0 and 1 alone, but a number: only if none begins with 0 and all fit 18 digits.
@@ -146,7 +149,8 @@ def _numbers_in(texts: pl.Series, may_be_bits: bool, decimal: str) -> pl.Series:
     whole = texts.str.strip_chars().cast(pl.Int64, strict=False)
     if whole.null_count() == len(texts) - len(known):
         return whole
-    numbers = read_numbers(texts, decimal).numbers
+    numbers = column_numbers(texts, decimal).numbers
     # 1,200 is whole, and 80.0 was written as a number that need not be.
-    has_fraction = known.str.contains(r"\.|[eE]" if decimal == "." else r",|[eE]").any()
-    return numbers if has_fraction else numbers.cast(pl.Int64)
+    has_fraction = known.str.contains(r"[.,]\d{0,2}$|[.,]\d{4,}|[eE]").any()
+    are_whole = not has_fraction and bool((numbers == numbers.round()).all())
+    return numbers.cast(pl.Int64) if are_whole else numbers

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import polars as pl
 
 from manyarms.errors import Advice, ArmsError, ParameterError
-from manyarms.pool.numerals import is_blank, number_in, read_numbers
+from manyarms.pool.numerals import DECIMALS, column_numbers, is_blank, number_in, read_numbers
 from manyarms.pool.reading import Declared
 from manyarms.pool.values import Label, first_of, first_true, is_text
 
@@ -104,7 +104,7 @@ def _numbers(
         list(words), list(words.values()), default=None, return_dtype=pl.Float64
     )
     is_word = by_word.is_not_null()
-    written = read_numbers(texts, decimal)
+    written = column_numbers(texts.zip_with(~is_word, pl.Series([None], dtype=pl.String)), decimal)
     bad = first_true(written.numbers.is_null() & ~is_blank(texts) & ~is_word)
     if bad is not None:
         raise _unreadable(texts, bad, label)
@@ -123,15 +123,16 @@ def _offered(texts: pl.Series, decimal: str, label: Label) -> tuple[pl.Series, s
     # A digit begins every number: most columns of text have none, and are done with.
     if not len(known) or not known.str.contains(r"^\s*[+\-−]?[.,]?\d").any():
         return None
-    written = read_numbers(texts, decimal)
+    written = column_numbers(texts, decimal)
     distinct = known.unique()
-    n_numbers = len(distinct) - read_numbers(distinct, decimal).numbers.null_count()
+    are_numbers = [read_numbers(distinct, mark).numbers.is_not_null() for mark in DECIMALS]
+    n_numbers = int((are_numbers[0] | are_numbers[1]).sum())
+    bad = first_true(written.numbers.is_null() & ~is_blank(texts))
     with_units = bool((written.units != "").fill_null(False).any())
     # A unit says that a number is meant; without one, half of the levels may be names.
     are_few = 2 * n_numbers < len(distinct) + (0 if with_units else 1)
-    if are_few or (n_numbers == len(distinct) and not with_units):
+    if are_few or (bad is None and not with_units):
         return None
-    bad = first_true(written.numbers.is_null() & ~is_blank(texts))
     if bad is not None:
         raise _unreadable(texts, bad, label)
     return _whole(written.numbers), _one_unit(texts, written.units, None, label)

@@ -107,6 +107,7 @@ def more_parts(
     """With another table of the same columns."""
     origin = parts.origin
     rows = np.arange(len(frame)) if rows is None else rows
+    frame = _with_unused(parts, frame)
     _check_columns(parts, frame)
     # Ids come from a column, from row numbers, or beside the table: always the same way.
     was_given = origin.id is None and not origin.numbered
@@ -186,6 +187,16 @@ def _check_options(
             expected=quoted(names),
             got=unknown[0],
         )
+
+
+def _with_unused(parts: Parts, frame: pl.DataFrame) -> pl.DataFrame:
+    """With the columns that are not used, where the table does not have them."""
+    first = parts.tables[0].schema
+    return frame.with_columns(
+        pl.lit(None if c.constant is None else c.constant[0], first[c.name]).alias(c.name)
+        for c in parts.columns
+        if isinstance(c, Aside) and c.name not in frame.columns
+    )
 
 
 def _check_columns(parts: Parts, frame: pl.DataFrame) -> None:

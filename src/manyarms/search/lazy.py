@@ -154,6 +154,7 @@ class Lazy:
     _front: tuple[Table, int, Table] | None = None  # of a level, with some supposed steps
     _best: Front | None = None  # of that
     _leaders: Leaders = field(default_factory=Leaders)
+    _standing: Frozen | None = None  # the belief without what is supposed, where something is
 
     def after(self, step: Step) -> "Lazy":
         """At the belief after one more step."""
@@ -163,6 +164,7 @@ class Lazy:
         made.now = self.now + 1
         made.trail = (*self.trail, step)[-(len(made.belief.w) // 2 + STEPS) :]
         made.supposed = ()
+        made._standing = None
         made._front = None
         made._best = None
         made._leaders = self._leaders.after(step)
@@ -197,6 +199,7 @@ class Lazy:
         if self._dense or not self.levels:
             self._brought(0)
         made = copy(self)
+        made._standing = self._real
         made.belief = step.after  # type: ignore[assignment]
         made.supposed = (*self.supposed, step)
         return made
@@ -343,10 +346,7 @@ class Lazy:
     @property
     def _real(self) -> Frozen:
         """The belief without what is only supposed."""
-        if not self.supposed:
-            return self.belief
-        real: Frozen = self.trail[-1].after  # type: ignore[assignment]
-        return real
+        return self.belief if self._standing is None else self._standing
 
     def _front_table(self, depth: int) -> Table:
         """The table of a level, at the belief of now."""
