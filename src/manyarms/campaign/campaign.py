@@ -92,13 +92,13 @@ class Campaign:
         found = self
         positions: list[int] = []
         with OneThread():
-            chooser = self.proposer.chooser(self.ledger, self.model)
+            choosers = self.proposer.choosers(self.ledger, self.model)
         for _ in range(n):
             ledger = found.ledger
             if rule is not None:
                 ledger = replace(ledger, only=rule.allowed(positions))
             with OneThread():
-                chosen = found.proposer.next(ledger, chooser)
+                chosen = found.proposer.next(ledger, choosers)
             if chosen is None:
                 break
             ledger, position = chosen

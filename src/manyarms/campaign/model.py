@@ -77,7 +77,7 @@ class Settings:
     seed: int
     schedule: Schedule = TABLE
     bounds: tuple[float, float] = (-np.inf, np.inf)  # of true values, in the user's units
-    fresh: float = 0.0  # c·n^(2/3) of n suggestions, at least, are of arms never tried
+    exploration: Any = None  # an `Exploration`, or nothing of the kind
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,13 @@ POINTS = 10_000
 four dimensions."""
 
 
+class Choosers(NamedTuple):
+    """The models that choose the next candidates, as if those that failed had been bad."""
+
+    model: Model
+    explorer: Model  # chooses among those never tried, where that is due
+
+
 @dataclass(frozen=True)
 class PoolProposer:
     """Among the candidates of a table."""
@@ -56,14 +63,16 @@ class PoolProposer:
         """The ledger with these candidates in it, where any may be told."""
         return ledger
 
-    def chooser(self, ledger: Ledger, model: Model) -> Model:
-        """The model that chooses. Where kernel and noise are given, no theorem would cover what
+    def choosers(self, ledger: Ledger, model: Model) -> Choosers:
+        """The models that choose. Where kernel and noise are given, no theorem would cover what
         is made of failures."""
-        return avoiding(ledger, model) if model.settings.learns else model
+        model = avoiding(ledger, model) if model.settings.learns else model
+        exploration = model.settings.exploration
+        return Choosers(model, exploration.by(model) if exploration else model)
 
-    def next(self, ledger: Ledger, model: Model) -> tuple[Ledger, int] | None:
-        """The candidate that the chooser would try, in a ledger that knows it; None: there is
-        none."""
+    def next(self, ledger: Ledger, choosers: Choosers) -> tuple[Ledger, int] | None:
+        """The candidate to try, in a ledger that knows it; None: there is none."""
+        model = choosers.model
         is_open = ledger.is_open
         if not is_open.any():
             return None
@@ -80,12 +89,16 @@ class PoolProposer:
         if len(model.arms) < len(is_open):  # an arm is open while one of its candidates is
             closed = np.ones(len(model.arms), dtype=bool)
             closed[arm_of[is_open]] = False
-        if _is_fresh_due(ledger, model):
+        policy = choosers.model.policy
+        exploration = choosers.model.settings.exploration
+        if exploration and exploration.is_due(ledger.n_trials + len(waiting)):
             tried = closed.copy()
             tried[arm_of[ledger.outcomes.tried.items]] = True
             tried[arm_of[waiting]] = True
-            closed = closed if tried.all() else tried
-        arm = int(model.policy.choose(pending=arm_of[waiting], exclude=closed)[0])
+            if not tried.all():
+                closed = tried
+                policy = choosers.explorer.policy
+        arm = int(policy.choose(pending=arm_of[waiting], exclude=closed)[0])
         # Candidates of one arm have equal features: the one tried least.
         members = ledger.candidates.members(arm)
         members = members[is_open[members]]
@@ -138,17 +151,6 @@ class PoolProposer:
             return policy.highest(exclude=gone, beta=width * float(np.sqrt(model.regularization)))
         mean, std = policy.predict()
         return int(np.argmax(np.where(gone, -np.inf, mean + width * std)))
-
-
-def _is_fresh_due(ledger: Ledger, model: Model) -> bool:
-    """Whether the next suggestion is to be of an arm never tried.
-
-    With a small radius most suggestions are of candidates known to be good, which costs little.
-    The others look for better ones: about c·n^(2/3) of n suggestions, a falling share.
-    """
-    c = model.settings.fresh
-    n = ledger.n_trials + len(ledger.pending)
-    return int(c * (n + 1) ** (2 / 3)) > int(c * n ** (2 / 3))
 
 
 def avoiding(ledger: Ledger, model: Model) -> Model:
@@ -245,17 +247,18 @@ class BoxProposer:
     def is_elsewhere(self) -> bool:
         return self.search is not None
 
-    def chooser(self, ledger: Ledger, model: Model) -> Model:
+    def choosers(self, ledger: Ledger, model: Model) -> Choosers:
         """The model that chooses: of a search, where there is one."""
-        return avoiding(ledger, self.search.model if self.search else model)
+        chooser = avoiding(ledger, self.search.model if self.search else model)
+        return Choosers(chooser, chooser)
 
     def knowing(self, ledger: Ledger, ids: Any) -> Ledger:
         known = ledger.candidates
         points = known.with_points(ids) if isinstance(known, Points) else known
         return ledger if points is known else ledger.added(points)
 
-    def next(self, ledger: Ledger, model: Model) -> tuple[Ledger, int] | None:
-        row = self._next_row(ledger, model)
+    def next(self, ledger: Ledger, choosers: Choosers) -> tuple[Ledger, int] | None:
+        row = self._next_row(ledger, choosers.model)
         if row is None:
             return None
         (point,) = self.box.decode(row[None])

@@ -1,0 +1,30 @@
+"""Suggestions of candidates never tried.
+
+With a small radius most suggestions are of candidates known to be good. That costs little, and
+finds no better ones once the model is sure of itself. So some suggestions are chosen among the
+others, by a radius that grows: c·n^(2/3) of n, a falling share, for which what it costs does so too.
+"""
+
+from copy import copy
+from dataclasses import dataclass, replace
+
+from manyarms.campaign.model import Model
+from manyarms.sketch.confidence import Growing, Radius
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """How many suggestions are of candidates never tried, and by which radius."""
+
+    share: float = 3.0  # c; with 3 it is half of the first 200
+    radius: Radius = Growing(1.3)
+
+    def is_due(self, n: int) -> bool:
+        """Whether it is the turn of such a one, after n suggestions."""
+        return int(self.share * (n + 1) ** (2 / 3)) > int(self.share * n ** (2 / 3))
+
+    def by(self, model: Model) -> Model:
+        """The model with this radius."""
+        policy = copy(model.policy)
+        policy.confidence = self.radius
+        return replace(model, policy=policy)
