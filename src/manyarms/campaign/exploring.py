@@ -2,7 +2,7 @@
 
 With a small radius most suggestions are of candidates known to be good. That costs little, and
 finds no better ones once the model is sure of itself. So some suggestions are chosen among the
-others, by a radius that grows: c·n^(2/3) of n, a falling share, for which what it costs does so too.
+others, by a radius that grows. They are c·n^(2/3) of n: a falling share.
 """
 
 from copy import copy
@@ -12,12 +12,16 @@ from manyarms.campaign.model import Model
 from manyarms.sketch.confidence import Growing, Radius
 
 
+RADIUS = Growing(1.3)
+"""2 standard deviations after 10 results, 3 after 200."""
+
+
 @dataclass(frozen=True)
 class Exploration:
     """How many suggestions are of candidates never tried, and by which radius."""
 
     share: float = 3.0  # c; with 3 it is half of the first 200
-    radius: Radius = Growing(1.3)
+    radius: Radius = RADIUS
 
     def is_due(self, n: int) -> bool:
         """Whether it is the turn of such a one, after n suggestions."""
