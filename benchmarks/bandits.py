@@ -29,9 +29,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 
 import numpy as np
-from peers import encode
 from scipy.stats import qmc
-from tables import SOURCES, load
+from spaces import encode
+from tables import load
 
 import manyarms as ma
 from manyarms.campaign.fitting import Mixed, Summary, fit
@@ -246,6 +246,15 @@ def _blockwise(
     return np.concatenate([f(X[start : start + rows]) for start in range(0, len(X), rows)])
 
 
+TABLES = (
+    "protein_structure",
+    "slice_localization",
+    "car",
+    "phoneme",
+    "nasbench201",
+    "aqsoldb",
+)
+"""The tables of tables.py that are problems here."""
 PROBLEMS: dict[str, Callable[..., Problem]] = {
     "rkhs": rkhs,
     "matern": partial(rkhs, nu=2.5),
@@ -258,7 +267,7 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "linear-heavy": linear,
     "misspecified": misspecified,
     "misspecified-rich": partial(misspecified, rich=True),
-    **{name: partial(table, name) for name in SOURCES},
+    **{name: partial(table, name) for name in TABLES},
 }
 """By name, each a function of the seed and of its parameters."""
 

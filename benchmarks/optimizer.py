@@ -1,223 +1,228 @@
-"""`ma.Optimizer` beside its peers on six real tables: a JSON, a table and a picture, from the runs that peers.py keeps.
+"""`ma.Optimizer` beside its peers on the tables of tables.py: a page, a JSON and a picture, from the runs of peers.py.
 
-    python benchmarks/peers.py --peer manyarms random tpe tpe-multivariate --seed 0 1 2 3 4 5 6 7 8 9
-    python benchmarks/peers.py --peer botorch --seed 0
-    python benchmarks/peers.py --peer manyarms --budget 2000 --seed 0 1 2
-    python benchmarks/optimizer.py [--runs bench-output/peers] [--output bench-output]
-    python benchmarks/optimizer.py --million     # a table of 10⁶ rows with mixed columns: load, ask, tell
+    python benchmarks/optimizer.py --runs bench-output/peers --output bench-output     # the runs of a folder
+    python benchmarks/optimizer.py                                                     # those that are kept, again
 
+The folder's runs are added to those that are kept in OUTPUT/optimizer-runs.json.gz; of two runs of the same table, peer, budget
+and seed the folder's stays. --tables, --peers and --ours say which of them the page is about.
 Regrets are (best mean − mean)/(best mean − median mean) of the candidates, every evaluation counted, random starts included.
 """
 
 import argparse
 import json
-import resource
-import time
-from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+import archive
 import numpy as np
-import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from peers import read
-from tables import SOURCES, load
+from peers import keep
+from summary import markdown
+from tables import DEVELOPMENT, HELD_OUT, Table, load
+from verdicts import (
+    OLD,
+    Row,
+    Rows,
+    average,
+    common,
+    geometric,
+    peers_of,
+    summaries,
+    verdicts,
+)
 
-import manyarms as ma
-
+GROUPS = {
+    "development": DEVELOPMENT,
+    "held-out": HELD_OUT,
+    "all": (*DEVELOPMENT, *HELD_OUT),
+}
 COLOURS = {
     "manyarms": "#0072b2",
+    "manyarms-0.1": "#cc79a7",
     "botorch": "#d55e00",
+    "smac": "#e69f00",
+    "optuna-gp": "#f0e442",
     "tpe": "#009e73",
-    "tpe-multivariate": "#56b4e9",
+    "tpe-univariate": "#56b4e9",
     "random": "#6e6e6e",
 }
-RANDOM = 8
-"""Evaluations at the start that manyarms draws at random: a picture begins after them."""
+"""In the order of the page."""
 
 
-def runs(folder: Path) -> dict[tuple[str, str, int], list[dict]]:
-    """What was kept, by table, peer and budget."""
-    found = defaultdict(list)
-    for path in sorted(folder.glob("*.json")):
-        kept, _ = read(path)
-        found[kept["table"], kept["peer"], kept["budget"]].append(kept)
-    return found
+def shown(rows: Rows) -> list[str]:
+    """The peers of a page: those with a colour first."""
+    there = peers_of(rows)
+    return [peer for peer in COLOURS if peer in there] + [
+        peer for peer in there if peer not in COLOURS
+    ]
 
 
-def summary(kept: list[dict], regret) -> dict:
-    """Means over seeds; the late regret is that of the last 200 evaluations."""
-    late = [float(np.mean(regret(np.array(run["chosen"][-200:])))) for run in kept]
-    early = [float(np.mean(regret(np.array(run["chosen"][:200])))) for run in kept]
-    means = {
-        key: float(np.mean([run[key] for run in kept]))
-        for key in ("mean regret", "best regret", "recommended regret", "seconds")
-    }
-    return {
-        "seeds": len(kept),
-        **means,
-        "first 200": float(np.mean(early)),
-        "last 200": float(np.mean(late)),
-    }
+def by_table(rows: Rows) -> list[dict]:
+    """Mean regret, best found and recommended, a line a table."""
+    peers = shown(rows)
+    return [
+        {"table": name} | {peer: _three(found.get(peer)) for peer in peers}
+        for name, found in rows.items()
+    ]
 
 
-def verdicts(table: str, rows: dict[str, dict]) -> list[str]:
-    """The bars at 200 evaluations."""
-    ours = rows.get("manyarms")
-    said: list[str] = []
-    if not ours:
-        return said
-    if "botorch" in rows:
-        theirs = rows["botorch"]
-        for key in ("mean regret", "best regret"):
-            ok = ours[key] <= theirs[key]
-            said.append(
-                f"{'met' if ok else 'MISSED'}: {key} {ours[key]:.4f}, BoTorch {theirs[key]:.4f}"
-            )
-        ratio = theirs["seconds"] / ours["seconds"]
-        said.append(
-            f"{'met' if ratio >= 50 else 'MISSED'}: {ratio:.0f} times faster than BoTorch (bar 50)"
-        )
-    for peer in ("tpe", "tpe-multivariate"):
-        if peer in rows:
-            ok = ours["mean regret"] < rows[peer]["mean regret"]
-            said.append(
-                f"{'met' if ok else 'MISSED'}: mean regret {ours['mean regret']:.4f}, {peer} {rows[peer]['mean regret']:.4f}"
-            )
-    return said
+def _three(row: Row | None) -> str:
+    return f"{row.mean:.3f}, {row.best:.3f}, {row.recommended:.3f}" if row else "—"
 
 
-def long_verdict(row: dict) -> str:
-    """The bars at 2,000 evaluations."""
-    ratio, seconds = row["last 200"] / row["first 200"], row["seconds"] / 20
-    late = f"{'met' if ratio < 1 / 3 else 'MISSED'}: regret of the last 200 is {ratio:.3f} of the first 200 (bar 1/3)"
-    return f"{late}; {'met' if seconds <= 1 else 'MISSED'}: {seconds:.2f} s a hundred steps (bar 1)"
+def averages(rows: Rows) -> list[dict]:
+    """A line a peer, over the tables where it was run."""
+    lines = []
+    for peer in shown(rows):
+        names = common(rows, peer)
+        line = {"": peer, "tables": len(names), "seeds": rows[names[0]][peer].seeds}
+        if common(rows, peer, OLD):
+            line["mean regret of version 0.1's"] = f"{geometric(rows, peer, OLD):.3f}"
+        else:
+            line["mean regret of version 0.1's"] = "—"
+        for key in ("best", "recommended", "seconds"):
+            line[key] = average(rows, names, peer, key)
+        lines.append(line)
+    return lines
 
 
-def markdown(results: dict) -> str:
-    """The table of the README."""
-    lines = ["| | " + " | ".join(COLOURS) + " |", "|---" * (len(COLOURS) + 1) + "|"]
-    for name, result in results.items():
-        rows = [result["200"].get(peer) for peer in COLOURS]
-        shown = (
-            f"{r['mean regret']:.3f}, {r['best regret']:.3f}, {r['seconds']:.1f} s" if r else "—"
-            for r in rows
-        )
-        lines.append(f"| {name} | " + " | ".join(shown) + " |")
-    return "\n".join(lines) + "\n"
+def long_runs(rows: Rows) -> list[dict]:
+    """A line a table and peer: what is gained early must not be lost late."""
+    return [
+        {
+            "table": name,
+            "peer": peer,
+            "seeds": row.seeds,
+            "mean regret": row.mean,
+            "first 200": row.first,
+            "last 200": row.last,
+            "best": row.best,
+            "recommended": row.recommended,
+            "seconds": row.seconds,
+        }
+        for name, found in rows.items()
+        for peer, row in found.items()
+    ]
 
 
-def draw(found, path: Path) -> None:
-    """Average regret so far, a panel a table."""
-    figure = Figure(figsize=(13, 7), layout="constrained")
-    for ax, name in zip(figure.subplots(2, 3).flat, SOURCES, strict=True):
-        table = load(name)
-        curves = {}
-        for peer in COLOURS:
-            kept = found.get((name, peer, 200))
-            if kept:
-                traces = np.array([table.regret(np.array(run["chosen"])) for run in kept])
-                average = traces.cumsum(axis=1) / np.arange(1, traces.shape[1] + 1)
-                curves[peer] = average.mean(axis=0)
-        draw_table(ax, curves)
-        ax.set(title=name, xlabel="evaluations", ylabel="average regret so far")
+TEXT = """\
+{n} runs on {tables} tables of real measurements. Each evaluation is one of the measured replicates at random. A cell has the mean regret over all
+evaluations, that of the best candidate found and that of the one recommended at the end: 0 is the best of the table, 1 a median one. Every
+tool gets the columns as they come. manyarms is `Optimizer` with nothing set, manyarms-0.1 the same of version 0.1. tpe is Optuna's sampler at its
+defaults, tpe-univariate the one of before Optuna 5, optuna-gp its Gaussian process. smac is SMAC3's facade for hyperparameters. botorch is an exact
+Gaussian process with log expected improvement over the whole table. random draws candidates uniformly. Seconds are the processor's."""
+
+
+def page(sections: Mapping[str, Sequence[dict]], said: Sequence[str], text: str) -> str:
+    """In Markdown."""
+    parts = ["# Tables of real measurements", text, "![Regrets](optimizer.png)"]
+    parts.append("\n".join(f"- {line}" for line in said))
+    parts += [f"## {heading}\n\n{markdown(rows)}" for heading, rows in sections.items() if rows]
+    parts.append(
+        "Made by `benchmarks/peers.py` and `benchmarks/optimizer.py` from [all runs](optimizer-runs.json.gz)."
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def draw(rows: Rows, path: Path) -> None:
+    """Mean regret by table, and what is recommended after each tenth evaluation."""
+    figure = Figure(figsize=(13, 6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    draw_tables(left, rows)
+    draw_curves(right, rows)
+    for ax in (left, right):
+        ax.grid(color="#e6e6e6", lw=0.6)
+        ax.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=120)
 
 
-def draw_table(ax: Axes, curves: dict[str, np.ndarray]) -> None:
-    """One line a system with its name at its end; the first evaluations are drawn at random and left out."""
-    ends = []
-    for peer, average in curves.items():
-        ax.plot(np.arange(RANDOM + 1, len(average) + 1), average[RANDOM:], color=COLOURS[peer])
-        ends.append((float(average[-1]), peer))
-    ax.set_yscale("log")
-    low, high = np.log(ax.get_ylim())
-    lowest = -np.inf  # where the next name may stand, as a share of the axis: names do not overlap
-    for end, peer in sorted(ends):
-        lowest = max((np.log(end) - low) / (high - low), lowest)
-        place: dict[str, Any] = {"transform": ax.transAxes, "color": COLOURS[peer], "fontsize": 8}
-        ax.text(1.01, lowest, f"{peer} ({end:.2g})", va="center", **place)
-        lowest += 0.055
-    ax.set_xlim(0, None)
-    ax.grid(color="#e6e6e6", lw=0.6)
-    ax.spines[["top", "right"]].set_visible(False)
+def draw_tables(ax: Axes, rows: Rows) -> None:
+    """A dot a peer."""
+    names = list(rows)[::-1]
+    for peer, colour in COLOURS.items():
+        there = [(rows[name][peer].mean, i) for i, name in enumerate(names) if peer in rows[name]]
+        if there:
+            ax.plot(*zip(*there, strict=True), "o", color=colour, label=peer, alpha=0.85)
+    ax.set_yticks(range(len(names)), names)
+    ax.set(xscale="log", xlabel="mean regret of 200 evaluations")
 
 
-def million(folder: Path) -> dict:
-    """Seconds and peak memory from a CSV of 10⁶ rows to the first asks."""
-    rng, n = np.random.default_rng(0), 10**6
-    frame = pl.DataFrame(
-        {
-            "id": [f"c{i}" for i in range(n)],
-            **{f"x{j}": rng.random(n) for j in range(4)},
-            "dose": 10.0 ** rng.uniform(-4, 1, n),
-            "count": rng.integers(1, 40, n),
-            "flag": rng.random(n) < 0.5,
-            **{f"kind{j}": rng.choice(list("abcdefgh"), n) for j in range(3)},
-        }
+def draw_curves(ax: Axes, rows: Rows) -> None:
+    """Averages over the tables on which all of the peers were run."""
+    peers = [peer for peer in COLOURS if peer in peers_of(rows)]
+    names = common(rows, *peers)
+    for peer in peers:
+        if names:
+            curve = np.mean([rows[name][peer].curve for name in names], axis=0)
+            ax.plot(10 * np.arange(1, len(curve) + 1), curve, color=COLOURS[peer], label=peer)
+    ax.set(
+        yscale="log",
+        xlabel="evaluations",
+        ylabel=f"regret of the recommended candidate, mean of {len(names)} tables",
     )
-    path = folder / "million.csv"
-    frame.write_csv(path)
-    del frame
-    start = time.perf_counter()
-    pool = ma.Pool.from_csv(path, id="id")
-    loaded = time.perf_counter()
-    optimizer = ma.Optimizer(pool, seed=0)
-    optimizer.ask()
-    asked = time.perf_counter()
-    for _ in range(12):
-        (name,) = optimizer.ask()
-        optimizer.tell(name, pool.row(name)["x0"] + rng.normal(0, 0.1))
-    chosen = time.perf_counter()
-    path.unlink()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    return {
-        "load": loaded - start,
-        "first ask": asked - loaded,
-        "next 12": chosen - asked,
-        "peak GB": peak,
-    }
+    ax.legend(frameon=False, fontsize=8)
 
 
-def main():
+def versions(runs: Sequence[dict]) -> dict[str, list[dict]]:
+    """What each peer was run with."""
+    found: dict[str, list[dict]] = {}
+    for run in runs:
+        known = found.setdefault(run["peer"], [])
+        if run["versions"] not in known:
+            known.append(run["versions"])
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=Path, default=Path("bench-output/peers"))
-    parser.add_argument("--output", type=Path, default=Path("bench-output"))
-    parser.add_argument("--million", action="store_true", help="only the table of 10⁶ rows")
-    options = parser.parse_args()
+    parser.add_argument("--runs", type=Path, help="a folder of peers.py; else those kept")
+    parser.add_argument("--output", type=Path, default=Path("docs/benchmarks"))
+    parser.add_argument("--tables", choices=GROUPS, default="all")
+    parser.add_argument("--ours", default="manyarms", help="the peer that is held to the bars")
+    parser.add_argument("--peers", nargs="+", help="only these, besides ours and version 0.1")
+    options = parser.parse_args(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
-    if options.million:
-        seconds = million(options.output)
-        met = seconds["load"] + seconds["first ask"] < 60 and seconds["peak GB"] < 4
-        print(
-            f"{'met' if met else 'MISSED'} (60 s, 4 GB): "
-            + ", ".join(f"{key} {value:.2f}" for key, value in seconds.items())
-        )
-        return
-    found = runs(options.runs)
-    results: dict[str, dict] = {}
-    for name in SOURCES:
-        regret = load(name).regret
-        rows = {
-            peer: summary(kept, regret)
-            for (table, peer, budget), kept in found.items()
-            if (table, budget) == (name, 200)
-        }
-        print(
-            f"\n{name}\n  {'200 evaluations':<22}{'seeds':>6}{'mean':>9}{'best':>9}{'recommended':>13}{'seconds':>9}"
-        )
-        for peer, row in sorted(rows.items(), key=lambda pair: pair[1]["mean regret"]):
-            regrets = f"{row['mean regret']:>9.4f}{row['best regret']:>9.4f}{row['recommended regret']:>13.4f}"
-            print(f"  {peer:<22}{row['seeds']:>6}{regrets}{row['seconds']:>9.1f}")
-        results[name] = {"200": rows, "verdicts": verdicts(name, rows)}
-        if long := found.get((name, "manyarms", 2000)):
-            results[name]["2000"] = summary(long, regret)
-            results[name]["verdicts"].append(long_verdict(results[name]["2000"]))
-        print("\n".join(f"  {line}" for line in results[name]["verdicts"]))
-    (options.output / "optimizer.json").write_text(json.dumps(results, indent=2) + "\n")
-    (options.output / "optimizer.md").write_text(markdown(results))
-    draw(found, options.output / "optimizer.png")
+    kept = options.output / "optimizer-runs.json.gz"
+    runs = archive.read(kept) if kept.exists() else []
+    if options.runs:
+        runs = archive.merged(runs, archive.read(options.runs))
+    if not runs:
+        parser.error("no runs: give --runs, a folder that peers.py wrote")
+    archive.write(runs, kept)
+    tables = {name: load(name) for name in GROUPS[options.tables]}
+    wanted = {*(options.peers or (run["peer"] for run in runs)), options.ours, OLD}
+    runs = [run for run in runs if run["peer"] in wanted and run["table"] in tables]
+    report(runs, tables, options.ours, options.output)
+
+
+def report(runs: list[dict], tables: Mapping[str, Table], ours: str, output: Path) -> None:
+    """Print and write everything."""
+    rows = summaries(runs, tables, 200, 1)
+    sizes = sorted({(run["budget"], run["batch"]) for run in runs} - {(200, 1)})
+    others = {size: summaries(runs, tables, *size) for size in sizes}
+    said = verdicts(rows, tables, ours)
+    sections = {"Averages over tables": averages(rows), "By table": by_table(rows)}
+    for (budget, batch), found in others.items():
+        several = f", {batch} at a time, 5 % of the results missing" * (batch > 1)
+        sections[f"{budget:,} evaluations{several}"] = long_runs(found)
+    text = TEXT.format(n=f"{len(runs):,}", tables=len(rows))
+    print("\n\n".join(["\n".join(said), *(markdown(part) for part in sections.values() if part)]))
+    results = {
+        "versions": versions(runs),
+        "verdicts": said,
+        "200": _plain(rows),
+        **{f"{budget} x {batch}": _plain(found) for (budget, batch), found in others.items()},
+    }
+    keep(output / "optimizer.json", json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    keep(output / "optimizer.md", page(sections, said, text))
+    draw(rows, output / "optimizer.png")
+
+
+def _plain(rows: Rows) -> dict:
+    return {
+        name: {peer: row._asdict() for peer, row in found.items()} for name, found in rows.items()
+    }
 
 
 if __name__ == "__main__":

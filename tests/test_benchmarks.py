@@ -8,6 +8,7 @@ import experiments
 import numpy as np
 import profiling
 import pytest
+import reactions
 import runner
 import streams
 import summary
@@ -317,3 +318,44 @@ class TestStreams:
         streams.ten(3_000, 1, 100)
         streams.state(60)
         assert "bytes: saved in" in capsys.readouterr().out
+
+
+class TestReactions:
+    """Campaigns through files, as a chemist runs them."""
+
+    @pytest.fixture
+    def table(self):
+        rows = [{"base": b, "heat": h} for b in ("KOH", "none") for h in range(20, 80, 4)]
+        yields = [90 - abs(row["heat"] - 50) - 20 * (row["base"] == "none") for row in rows]
+        frame = tables.pl.DataFrame(rows)
+        return tables.Table("small", frame, np.array(yields, dtype=float)[:, None])
+
+    @pytest.mark.slow
+    def test_what_is_chosen_is_what_the_files_held(self, table):
+        found = reactions.ours(table, 0, 10)
+        assert len(found["chosen"]) == 10
+        assert set(found["chosen"]) <= set(range(len(table)))
+        assert found == reactions.ours(table, 0, 10) | {"seconds": found["seconds"]}
+        assert reactions.ours(table, 1, 5)["chosen"] != found["chosen"][:5]
+
+    @pytest.mark.slow
+    def test_repeats_are_limited(self, table):
+        found = reactions._noisy(table, 0, "2", 1.0)
+        assert max(found["chosen"].count(i) for i in set(found["chosen"])) <= 2
+        assert len(found["recommended"]) * reactions.BATCH >= len(found["chosen"])
+
+    def test_best_so_far_and_what_is_missed(self, table):
+        order = np.argsort(-table.means).tolist()
+        assert reactions.best_at(table, order) == [table.means.max()] * 3
+        assert reactions.best_at(table, order[2::-1]) == [table.means.max()] * 3
+        assert reactions.at_random(table, 0, 100)["chosen"] != order
+        assert "No run" in reactions.verdict([])
+        miss = {"table": "small", "seed": 3, "trials": 100, "best": 1.0, "random": 2.0}
+        assert "end below random's median: 1." in reactions.verdict([miss])
+        assert "seed 3" in reactions.verdict([miss | {"trials": 25}])
+
+    def test_a_run_is_made_once(self, tmp_path):
+        made = []
+        for again in (False, False, True):
+            reactions.kept(tmp_path / "runs" / "a.json", again, lambda: made.append(1) or {"n": 1})
+        assert len(made) == 2

@@ -126,11 +126,11 @@ def test_a_decimal_comma_and_columns_called_as_ours(folder, monkeypatch):
     manyarms("init", "odd.db", *columns, "--maximize")
     manyarms("suggest", "odd.db", "-n", 2, "-o", "next.csv", "--decimal", ",")
     text = (folder / "next.csv").read_text(encoding="utf-8-sig")
-    assert text.splitlines()[0] == "id_;id;value;batch;batch_;value_"
+    assert text.splitlines()[0] == "id_;id;value;batch;predicted;low;high;why;batch_;note;value_"
     lines = [f"{line}1,5" for line in text.splitlines()[1:]]
     (folder / "next.csv").write_text("\n".join([text.splitlines()[0], *lines]) + "\n")
     manyarms("tell", "odd.db", "next.csv", "--decimal", ",")
-    assert "Recommended: " in manyarms("status", "odd.db").out
+    assert "recommended: " in manyarms("status", "odd.db").out
     manyarms("history", "odd.db")
     (folder / "ask.csv").write_text("id_;id\n1;\n")
     manyarms("predict", "odd.db", "ask.csv", "--json")
@@ -271,4 +271,4 @@ def test_a_product_of_levels(folder, monkeypatch):
     pytest.importorskip("plotly", reason="a report has figures")
     manyarms("report", "lab.db", "-o", "report.html")
     with open("report.html") as file:
-        assert "<td>new</td>" in file.read()
+        assert ">new</td>" in file.read()

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ from manyarms.errors import (
     KernelError,
     MemoryBudgetError,
     ParameterError,
+    UnknownArmError,
 )
 from manyarms.kernels import RBF, Linear, Matern
 from manyarms.search.shards import MOST_NEWS, Barred, Lost
@@ -136,6 +138,14 @@ def test_barred_arms_are_sent_few_or_many(n, share, seed):
     np.testing.assert_array_equal(np.zeros(n, dtype=bool) if sent is None else sent.mask, mask)
 
 
+def test_rows_that_are_not_there():
+    arms = Sharded(table(20, 2, 0), 3, in_process=True)
+    assert len(list(arms)) == 20
+    for number in (-1, 20, np.array([3, 20])):
+        with pytest.raises(UnknownArmError, match="0 to 19"):
+            arms[number]
+
+
 def test_an_optimizer_asks_for_the_same_candidates():
     X = table(400, 3, 2)
     policy = OnShards(3, in_process=True)
@@ -155,6 +165,61 @@ def test_an_optimizer_asks_for_the_same_candidates():
     assert optimizers[0].ask(3) == optimizers[1].ask(3)
     assert optimizers[1].best() == optimizers[0].best()
     policy.close()
+
+
+def same_study(folder, policy, steps):
+    """A study on shards and one without, told the same; the file is opened anew in between."""
+    X = table(400, 3, 2)
+    options = {"seed": 1, "worker": "w"}
+    studies = [
+        ma.Study.create(folder / "one.db", ma.Pool.from_array(X), **options),
+        ma.Study.create(folder / "shards.db", ma.Pool.from_array(X), policy=policy, **options),
+    ]
+    rng = np.random.default_rng(0)
+    for step in range(steps):
+        asked = [study.ask(1 + step % 3) for study in studies]
+        assert asked[0] == asked[1]
+        values = height(X[asked[0]]) + 0.1 * rng.standard_normal(len(asked[0]))
+        for study in studies:
+            study.tell(asked[0], values)
+        if step == steps // 2:
+            studies[1].close()
+            studies[1] = ma.Study.open(folder / "shards.db", policy=policy, worker="w")
+    assert studies[1].best() == studies[0].best()
+    # Whoever opens it without shards goes on as before.
+    plain = ma.Study.open(folder / "shards.db", worker="w")
+    assert plain.settings["policy"] == "BKB"
+    assert plain.ask(2) == studies[0].ask(2)
+
+
+def test_a_study_asks_for_the_same_candidates(folder):
+    with closing(OnShards(3, in_process=True)) as policy:
+        same_study(folder, policy, 10)
+
+
+def test_a_snapshot_is_taken_and_resumed_on_shards(folder):
+    X = table(400, 3, 2)
+    with closing(OnShards(2, in_process=True)) as policy:
+        study = ma.Study.create(folder / "s.db", ma.Pool.from_array(X), policy=policy)
+        study.tell(list(range(250)), height(X[:250]))
+        best = study.best()
+        assert study.snapshot_bytes
+        study.close()
+        (folder / "copy.db").write_bytes((folder / "s.db").read_bytes())
+        again = ma.Study.open(folder / "s.db", policy=policy)
+        assert again.best() == best
+        assert again.ask(2) == ma.Study.open(folder / "copy.db").ask(2)
+
+
+def test_a_study_refuses_a_policy_of_another_kind(folder):
+    ma.Study.create(folder / "s.db", table(40, 3, 2), policy=ma.GPUCB).close()
+    for policy in [OnShards(2), ma.BKB, "BKB", 3, object()]:
+        with pytest.raises(ParameterError, match="GPUCB"):
+            ma.Study.open(folder / "s.db", policy=policy)
+    assert ma.Study.open(folder / "s.db", policy=ma.GPUCB).ask()
+    with pytest.raises(ParameterError):
+        ma.Study.create(folder / "box.db", ma.Box(x=(0, 1)), policy=OnShards(2))
+    assert not (folder / "box.db").exists()
 
 
 # Files
@@ -343,6 +408,12 @@ def test_shards_on_ray_read_their_rows_and_choose_the_same(ray, folder):
         ]
         steps(policies, X, 10, 3)
         assert policies[1].best == policies[0].best
+
+
+@pytest.mark.slow
+def test_a_study_on_ray_asks_for_the_same_candidates(ray, folder):
+    with closing(OnShards(2)) as policy:
+        same_study(folder, policy, 6)
 
 
 def killed(ray, crew, i):

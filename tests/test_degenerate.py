@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from problems import fingerprint, play
+from soak.edges import edges
 
 import manyarms as ma
 from manyarms.errors import KernelError, NumericalError, ObservationError
@@ -145,3 +146,10 @@ def test_a_batch_that_a_rule_ends_does_not_go_on_where_f_is_known(policy):
     bandit = policy(np.array([[0.0], [1.0], [2.0]]), ma.kernels.Linear(), regularization=1.0)
     bandit.observe([1, 2], [-100.0, -200.0])
     np.testing.assert_array_equal(bandit.choose(None), [0])  # x = 0: k(x, x) = 0
+
+
+@pytest.mark.slow
+def test_problems_drawn_at_random():
+    found = edges(100, first=10**6)
+    assert not found.faults
+    assert found.worked > 50

@@ -155,7 +155,6 @@ class TestTypedErrors:
                 [1, "a"],
                 np.array([object(), 1]),
                 [np.array([1]), object()],
-                Decimal("NaN"),
                 (None,),
             ),
         ],
@@ -165,6 +164,14 @@ class TestTypedErrors:
         with pytest.raises(ArmsError):
             ma.Pool.from_dicts([{"a": 1, "b": value}, {"a": 2, "b": value}, {"a": 3, "b": other}])
         assert "panicked" not in capfd.readouterr().err  # where polars does, it may end the process
+
+    @pytest.mark.parametrize("other", [1, [0, 1]])
+    def test_numbers_that_are_none(self, other):
+        value = Decimal("NaN")
+        with pytest.raises(ArmsError, match="'b'"):
+            ma.Pool.from_dicts([{"a": 1, "b": value}, {"a": 2, "b": value}, {"a": 3, "b": other}])
+        empty = ma.Pool.from_dicts([{"a": 1, "b": value}, {"a": 2, "b": value}])
+        assert empty.unused == {"b": "empty"}
 
     def test_boxes_of_whole_numbers_beyond_float64(self):
         with pytest.raises(ParameterError, match="whole numbers, which must be at most 2⁵³"):

@@ -16,7 +16,7 @@ SOURCE = ROOT / "src" / "manyarms"
 
 # Each layer may import from itself and from those before it. docs/architecture.md draws the same list.
 LAYERS = [
-    ["errors", "typing", "numbers", "progress", "machine", "signals"],
+    ["errors", "typing", "numbers", "progress", "machine", "signals", "lapack"],
     ["kernels"],
     ["arms"],
     ["pool"],

@@ -18,7 +18,8 @@ import manyarms as ma
 from manyarms.cli.tables import marks, write_csv
 from manyarms.errors import ArmsError, ObservationError, ParameterError
 from manyarms.pool.pool import Pool
-from manyarms.pool.reading import read_csv, read_parquet
+from manyarms.pool.reading import read_parquet
+from manyarms.pool.sheets import read_sheet
 
 
 def written(path, content):
@@ -31,10 +32,10 @@ def written(path, content):
     [
         ("a,b\n1,2\n3\n4,5,6\n", r"names 2 columns, got 3 fields in line 4; quote"),
         ('a;b\n1;"x\ny"\n4;5;6;7\n', r"names 2 columns, got 4 fields in line 4"),
-        ("name,x\ncafé,1\n".encode("latin-1"), r"must be text in UTF-8, got other bytes; save it"),
+        (b"name,x\ncaf\x81,1\n", r"must be text in UTF-8 or Windows-1252, got other bytes; save"),
         (
             b"PK\x03\x04" + bytes(range(256)),
-            r"is a workbook or another archive; save the sheet as CSV",
+            r"is a workbook or another archive; give a workbook a name that ends in .xlsx",
         ),
         ("", r"empty CSV; check what it holds"),
     ],
@@ -305,8 +306,9 @@ def test_no_text_that_is_written_is_a_formula_and_all_is_read_back(tmp_path, dec
             assert cell[0] not in "=+-@\t\r" or re.fullmatch(r"[+-][\d.e]+", cell)
         assert re.fullmatch(r"-?\d+[.,]\d+", cells[3])
     names = {"id", "=name", "'@name"}
-    assert read_csv(path, "id", names, names, decimal).equals(frame)
-    pool = Pool.from_csv(path, id="id", columns={"=name": "text"}, decimal=decimal)
+    assert read_sheet(path, "id", names, names, decimal).frame.equals(frame)
+    types = {"=name": "text", "'@name": "categorical"}
+    pool = Pool.from_csv(path, id="id", columns=types, decimal=decimal)
     assert pool.text["=name"].tolist() == FORMULAS
     assert pool.columns["number"] == "continuous"
 
@@ -320,7 +322,7 @@ def test_names_that_differ_by_the_apostrophe_only(tmp_path):
 def test_what_is_wrong_with_a_csv_file_is_found_in_the_file(tmp_path):
     path = tmp_path / "t.csv"
     for text, message in [
-        (b"x,y\n1,2\n3,\xff\n", "must be text in UTF-8, got other bytes; save it as CSV in UTF-8"),
+        (b"x,y\n1,2\n3,\x81\n", "must be text in UTF-8 or Windows-1252, got other bytes; save it"),
         (b"x,y\n1,2\n3,4,5\n", "names 2 columns, got 3 fields in line 3; quote fields"),
         (b'x,y\n1,"' + b"a\n" * 99_999, "check what it holds, or read it .* Pool.from_frame"),
     ]:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import sqlalchemy as sa
-from soak import damage, kills, writers
+from soak import damage, drift, kills, writers
 from soak.common import at, pool
 
 import manyarms as ma
@@ -78,15 +77,23 @@ def test_a_disk_that_is_full_or_fails():
 @pytest.mark.parametrize("took_place", [True, False])
 def test_a_commit_whose_answer_is_lost(where, monkeypatch, took_place):
     study = ma.Study.create(at(where, f"answer_{took_place}".lower()), pool())
-    commit = sa.Connection.commit
+    connection = study._store._connection
+    commit = connection.commit
+    if isinstance(where, Path):
+        connection_lost = sqlite3.OperationalError("the answer is lost")
+        connection_lost.sqlite_errorcode = sqlite3.SQLITE_IOERR
+    else:
+        from sqlalchemy.exc import OperationalError
 
-    def lost(connection):
-        monkeypatch.setattr(sa.Connection, "commit", commit)
+        connection_lost = OperationalError("COMMIT", None, Exception("the answer is lost"))
+
+    def lost():
+        monkeypatch.setattr(connection, "commit", commit)
         if took_place:
-            commit(connection)
-        raise sa.exc.OperationalError("COMMIT", None, Exception("the answer is lost"))
+            commit()
+        raise connection_lost
 
-    monkeypatch.setattr(sa.Connection, "commit", lost)
+    monkeypatch.setattr(connection, "commit", lost)
     with (
         nullcontext()
         if took_place
@@ -180,9 +187,19 @@ def test_wal_is_not_used(path):
         connection.execute("PRAGMA journal_mode=WAL")
     connection.close()
     study.tell(0, [1.0])
-    assert study._store._engine.raw_connection().execute("PRAGMA journal_mode").fetchone() == (
-        "truncate",
-    )
+    assert study._store._connection.execute("PRAGMA journal_mode").fetchone() == ("truncate",)
+
+
+# Memory
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read in /proc")
+def test_memory_of_many_tells_and_of_a_table_on_disk():
+    assert drift.policy_tells(2000).bytes_each < 1000
+    assert drift.study_tells(1000).milliseconds > 0
+    # Nearly all of it is Python and what it has imported; the table has 64 MB.
+    assert drift.from_disk(500_000, 32, 3, 5e7) < drift.own_memory() + 6e7
 
 
 # Salvage

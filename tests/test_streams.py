@@ -198,6 +198,34 @@ def test_exact_posteriors_are_streamed_but_not_saved(tmp_path):
 # Files
 
 
+def test_a_file_is_its_owners_and_what_cannot_be_written_is_said(tmp_path):
+    stream = ma.Stream(ma.BKB(None, ma.kernels.RBF(0.5), n_features=2))
+    stream.choose("a", np.eye(2))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("mine")
+    (tmp_path / "stream").symlink_to(elsewhere)
+    stream.save(tmp_path / "stream")  # in place of the link, not through it
+    assert elsewhere.read_text() == "mine"
+    assert (tmp_path / "stream").stat().st_mode & 0o777 == 0o600
+    for path in (tmp_path / "none" / "stream", tmp_path):
+        with pytest.raises(SavedStateError, match="cannot write"):
+            stream.save(path)
+    for path in (None, 3, "", "a\0b"):
+        with pytest.raises(ParameterError, match="path must be"):
+            stream.save(path)
+        with pytest.raises(ParameterError, match="path must be"):
+            ma.Stream.load(path, ma.BKB(None, ma.kernels.RBF(0.5), n_features=2))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "stream"]
+
+
+def test_ids_that_could_not_be_saved_are_refused():
+    stream = ma.Stream(ma.BKB(None, ma.kernels.RBF(0.5), n_features=2))
+    for id in (2**1024, 10**5000, True, 1.0, None):
+        with pytest.raises(ParameterError, match="the id of a request"):
+            stream.choose(id, np.eye(2))
+    assert stream.pending == ()
+
+
 @pytest.mark.parametrize("n", [0, 5, 7, 30])
 def test_a_stream_that_was_saved_goes_on(tmp_path, n):
     stream, path = run(n) if n else stream_of(), tmp_path / "stream"
@@ -281,7 +309,7 @@ def test_what_cannot_be_read_or_resumed_says_so(tmp_path):
         ma.Stream.load(tmp_path / "stream", stream.policy)
     with pytest.raises(ParameterError):
         ma.Stream.load(tmp_path / "stream", ma.BKB(OFFERS[0], KERNEL))
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(SavedStateError, match="No such file"):
         stream.save(tmp_path / "nowhere" / "stream")
     assert "5 requests pending" in repr(stream)
 

@@ -6,7 +6,8 @@ import pytest
 from scipy.stats import t as student
 
 import manyarms as ma
-from manyarms.campaign.certificate import TrackRecord
+from manyarms.campaign.certificate import NEEDED, WINDOW, TrackRecord
+from manyarms.campaign.certificate import student as quantile
 from manyarms.errors import ParameterError
 
 RNG = np.random.default_rng(0)
@@ -23,6 +24,12 @@ def grown(optimizer, n, noise=0.0, seed=0):
         (i,) = optimizer.ask()
         optimizer.tell(i, F[i] + noise * rng.standard_normal())
     return optimizer
+
+
+@pytest.mark.parametrize("n", [NEEDED, 37, WINDOW])
+@pytest.mark.parametrize("tail", [0.1, 1e-3, 1e-7, 1e-13])
+def test_the_quantile_of_student(n, tail):
+    assert quantile(n, tail) == pytest.approx(student.isf(tail, n), rel=1e-12)
 
 
 class TestForecasts:

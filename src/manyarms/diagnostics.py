@@ -8,12 +8,12 @@ runs.
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.linalg import eigh
 
 from manyarms.arms import as_rows
 from manyarms.beliefs.sampled import Drawn
 from manyarms.errors import ParameterError, StateError
 from manyarms.kernels import as_kernel
+from manyarms.lapack import linalg
 from manyarms.numbers import probability, real, whole
 from manyarms.policies.policy import Policy
 from manyarms.sketch.confidence import Evidence, Theory
@@ -384,4 +384,4 @@ def _spectrum(X: ArrayLike, kernel: Any, counts: ArrayLike | None) -> Array:
         )
     # Pulls of one arm are equal rows of K: merged into one, they weigh by √n on each side.
     K = as_kernel(kernel)(rows, rows) * np.sqrt(np.outer(n, n))
-    return np.asarray(np.maximum(eigh(K, eigvals_only=True), 0.0))  # rounding may leave −ε
+    return np.asarray(np.maximum(linalg.eigh(K, eigvals_only=True), 0.0))  # rounding may leave −ε

@@ -1,13 +1,15 @@
 """Ask and tell over a pool of candidates or a box, with nothing to tune."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from manyarms.campaign import answers
+from manyarms.campaign import answers, insight
 from manyarms.campaign.answers import Best, Candidate, Predictions
-from manyarms.campaign.campaign import Campaign
+from manyarms.campaign.batching import as_rule
+from manyarms.campaign.campaign import Campaign, with_results
 from manyarms.campaign.certificate import Certificate
+from manyarms.campaign.insight import CrossValidated, Effect, Slice
 from manyarms.campaign.model import Size, with_now
 from manyarms.campaign.settings import Direction
 from manyarms.campaign.trials import CandidateId, Trial
@@ -95,16 +97,36 @@ class Optimizer:
             options=options,
         )
         self.direction = direction
+        self._state = with_results(self._state)
 
     # What comes next
 
-    def ask(self, n: int = 1) -> list[CandidateId]:
+    def ask(
+        self,
+        n: int = 1,
+        *,
+        where: Any = None,
+        same: str | Sequence[str] | None = None,
+        max_new: dict[str, int] | None = None,
+        most_each: int | None = None,
+    ) -> list[CandidateId]:
         """Candidates to try. They are pending until told or released.
 
         Parameters
         ----------
         n : int
             How many.
+        where : str or array of bool, optional
+            Only candidates that meet a condition, such as ``"temperature == 80"`` (see
+            `Pool.where`), or for which there is a True.
+        same : str or sequence of str, optional
+            Columns that have one level in the whole batch. A batch is made for every level; the one
+            of largest sum of upper bounds is taken, each bound with the candidates before it
+            supposed tried.
+        max_new : dict, optional
+            Columns, and how many different levels of each the batch may have at most.
+        most_each : int, optional
+            How often one candidate may be in the batch at most.
 
         Returns
         -------
@@ -116,7 +138,9 @@ class Optimizer:
         StateError
             No candidate is left.
         """
-        self._state, ids = self._state.asked(whole(n, "n", at_most=MOST_AT_ONCE))
+        n = whole(n, "n", at_most=MOST_AT_ONCE)
+        rule = as_rule(self._state.ledger.candidates, where, same, max_new, most_each)
+        self._state, ids = self._state.asked(n, rule=rule)
         return ids
 
     def release(self, ids: Any) -> None:
@@ -143,8 +167,8 @@ class Optimizer:
     def tell(self, ids: Any, values: Any = None, *, failed: Any = None, noise: Any = None) -> None:
         """Learn the values of candidates, asked for or not, in any order.
 
-        A failed candidate is not asked for again and teaches the model nothing. On an error nothing
-        has changed.
+        A failed candidate teaches the model nothing, and is not asked for again unless a value of
+        it is told later. On an error nothing has changed.
 
         Parameters
         ----------
@@ -167,6 +191,30 @@ class Optimizer:
             An id names no candidate.
         """
         self._state = self._state.told(ids, values, failed, noise)
+
+    def correct(self, ids: Any, values: Any, *, noise: Any = None) -> None:
+        """Results were told wrongly: they have other values.
+
+        The model learns all results anew, from nothing, so the wrong values leave no trace.
+
+        Parameters
+        ----------
+        ids : id, Trial or sequence of these
+            An id is enough where the candidate has one result. Of several, the `Trial` of `history`
+            says which is meant.
+        values : float, FAILED, None or sequence of these
+            What came out. None takes the result back: nothing came out.
+        noise : float or sequence, optional
+            The standard deviation of these values; as it was where None.
+
+        Raises
+        ------
+        ObservationError
+            A candidate has several results, or a value is no finite number.
+        StateError
+            A candidate has no result.
+        """
+        self._state = self._state.corrected(ids, values, noise)
 
     @property
     def history(self) -> list[Trial]:
@@ -275,6 +323,58 @@ class Optimizer:
         """
         return answers.certificate(self._state, tolerance)
 
+    def left_out(self, level: float = 0.95) -> CrossValidated:
+        """Every candidate that was tried, predicted from the results of all others: how far the
+        model can be trusted.
+
+        In closed form, with the kernel and the noise learned of all results; of the latest 2,000.
+
+        Parameters
+        ----------
+        level : float
+            Probability of the intervals, in which the mean of the values told should lie.
+
+        Returns
+        -------
+        CrossValidated
+            The predictions, the means of the values told, and how many values each has.
+        """
+        return insight.left_out(self._state, level)
+
+    def effects(self, level: float = 0.95) -> dict[str, list[Effect]]:
+        """What the levels of every column do: the average value of candidates if all had a level,
+        all else being equal, less the mean of that over the levels.
+
+        Parameters
+        ----------
+        level : float
+            Probability of the intervals.
+
+        Returns
+        -------
+        dict
+            By column, the one with the largest difference first: an `Effect` for each level. Of a
+            column with many numbers some are taken; of one with many categories the 64 with most
+            results.
+        """
+        return insight.effects(self._state, level)
+
+    def slice(self, x: str, y: str) -> Slice:
+        """Posterior means over the levels of two columns, all else being as the recommended
+        candidate has it.
+
+        Parameters
+        ----------
+        x, y : str
+            Two columns.
+
+        Returns
+        -------
+        Slice
+            The levels of both, and the means, a row for each level of `y`.
+        """
+        return insight.across(self._state, x, y)
+
     @property
     def importance(self) -> dict[str, float]:
         """One over the lengthscale of every column the kernel learns one for, largest first: what
@@ -314,11 +414,13 @@ class Optimizer:
         Parameters
         ----------
         table : table
-            With the columns of the pool.
+            With the columns of the pool. Where the pool has a target and the table has it too,
+            filled cells of it are results.
         ids : sequence, optional
             For pools made of an array with ids.
         """
-        self._state = self._state.added(table, ids)
+        added = self._state.added(table, ids)
+        self._state = with_results(added, len(self.pool.results))
 
     def retire(self, ids: Any) -> None:
         """These candidates are no longer available: not asked for, not recommended.
@@ -331,6 +433,16 @@ class Optimizer:
             Of candidates.
         """
         self._state = self._state.retired(ids)
+
+    def restore(self, ids: Any) -> None:
+        """These candidates, which were retired, are available again.
+
+        Parameters
+        ----------
+        ids : id or sequence of ids
+            Of candidates that are retired.
+        """
+        self._state = self._state.restored(ids)
 
     def __repr__(self) -> str:
         ledger = self._state.ledger

@@ -1,4 +1,4 @@
-"""Plotly figures of an optimizer. Plotly is an extra, imported when the first figure is drawn."""
+"""Plotly figures of an optimizer. Plotly is imported when the first figure is drawn."""
 
 from collections.abc import Sequence
 from html import escape
@@ -16,7 +16,7 @@ from manyarms.typing import Array
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["best_so_far", "candidates", "fit", "importance", "regret", "sketch"]
+__all__ = ["best_so_far", "candidates", "fit", "importance", "regret", "sketch", "slices"]
 
 BLUE = "#0072b2"
 """Of Okabe and Ito's palette, whose colours the colour-blind can tell apart."""
@@ -26,6 +26,8 @@ GREY = "#6e6e6e"
 """What is in the background."""
 CROWDED = 300
 """Points from which they are drawn small and faint: they overlap in a figure of 700 pixels."""
+NUMBERED = 9
+"""Columns of a heat map up to which its numbers fit into the cells."""
 LONGEST_LABEL = 24
 """Characters of an id or of a column's name beside an axis; hovering shows all."""
 DECADES = 500
@@ -139,41 +141,36 @@ def regret(optimizer: Optimizer, best_value: float) -> "Figure":
     return figure
 
 
-def fit(optimizer: Optimizer) -> "Figure":
-    """The model against what was observed: posterior means by the means of the values told.
-
-    The 95 % intervals are those of the true value, so a value told may lie outside by its noise.
+def fit(optimizer: Optimizer, level: float = 0.95) -> "Figure":
+    """Every candidate that was tried, as predicted from the results of all others
+    (`Optimizer.left_out`), by the mean of its own values: how far the model can be trusted.
 
     Parameters
     ----------
     optimizer : Optimizer
         One that was told at least one value.
+    level : float
+        Probability of the intervals, which are those of the mean of the values.
 
     Returns
     -------
     plotly.graph_objects.Figure
         The figure.
     """
-    trials, values = _told(optimizer)
-    positions = optimizer.pool.positions([trial.id for trial in trials])
-    # A point for each candidate, at the mean of its replicates.
-    _, first, at = np.unique(positions, return_index=True, return_inverse=True)
-    counts = np.bincount(at)
-    told = np.bincount(at, values) / counts
-    predicted = optimizer.predict([trials[i].id for i in first], 0.95)
+    predicted, told, counts = optimizer.left_out(level)
     ends = [min(told.min(), predicted.mean.min()), max(told.max(), predicted.mean.max())]
-    figure = _figure("Model and values", "mean of the values told", "posterior mean of the value")
+    figure = _figure("Predicted and measured", "measured", "predicted from all others")
     figure.add_scatter(
         x=told,
         y=predicted.mean,
         error_y=_interval(predicted.mean, predicted.low, predicted.high, len(told)),
         text=_texts(predicted.ids),
         customdata=np.column_stack([predicted.low, predicted.high, counts]),
-        hovertemplate="%{text}<br>model: %{y:.5g}, %{customdata[0]:.5g} to %{customdata[1]:.5g}"
+        hovertemplate="%{text}<br>predicted: %{y:.5g}, %{customdata[0]:.5g} to %{customdata[1]:.5g}"
         "<br>mean of %{customdata[2]}: %{x:.5g}<extra></extra>",
         mode="markers",
         marker={"color": BLUE, "size": _dot(told), "opacity": 0.8},
-        name="candidate, 95 % interval",
+        name=f"candidate, {100 * level:g} % interval",
     )
     figure.add_scatter(
         x=ends,
@@ -182,6 +179,73 @@ def fit(optimizer: Optimizer) -> "Figure":
         line={"color": GREY, "width": 1.5, "dash": "dash"},
         hoverinfo="skip",
         name="equal",
+    )
+    return figure
+
+
+def slices(optimizer: Optimizer, x: str | None = None, y: str | None = None) -> "Figure":
+    """Posterior means over two columns, all else being as the recommended candidate has it, which
+    is marked (`Optimizer.slice`).
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        One that was told at least one value.
+    x, y : str, optional
+        The columns; those with the largest effects where they are not given.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The figure.
+    """
+    largest = [] if x and y else [name for name in optimizer.effects() if name not in (x, y)]
+    if len(largest) < (x is None) + (y is None):
+        raise StateError("a slice needs two columns that have levels, and there are fewer")
+    x = largest.pop(0) if x is None else x
+    found = optimizer.slice(x, largest.pop(0) if y is None else y)
+    rows, columns = found.mean.shape
+    ticks = [
+        {"tickvals": list(range(len(levels))), "ticktext": _short(levels), "showgrid": False}
+        for levels in (found.x_levels, found.y_levels)
+    ]
+    height = 170 + max(90, 30 * rows)
+    figure = _figure(
+        f"{_short([found.x])[0]} and {_short([found.y])[0]}",
+        _short([found.x])[0],
+        _short([found.y])[0],
+        xaxis=ticks[0],
+        yaxis=ticks[1],
+        height=height,
+    )
+    figure.update_layout(margin={"t": 45})  # no legend
+    hover = np.array(
+        [
+            [f"{found.x} {left}, {found.y} {below}" for left in found.x_levels]
+            for below in found.y_levels
+        ]
+    )
+    figure.add_heatmap(
+        z=found.mean,
+        colorscale="Viridis",
+        reversescale=optimizer.direction == "minimize",
+        colorbar={"thickness": 12, "outlinewidth": 0},
+        customdata=[_texts(row) for row in hover.tolist()],
+        hovertemplate="%{customdata}: %{z:.5g}<extra></extra>",
+        texttemplate="%{z:.3g}" if columns <= NUMBERED else "",
+        xgap=1,
+        ygap=1,
+    )
+    left, below = found.at
+    figure.add_shape(
+        type="rect",
+        x0=left - 0.5,
+        x1=left + 0.5,
+        y0=below - 0.5,
+        y1=below + 0.5,
+        line={"color": ORANGE, "width": 3},
+        fillcolor="rgba(0, 0, 0, 0)",
+        opacity=1,
     )
     return figure
 
@@ -350,13 +414,8 @@ def _figure(
     title: str, x: str, y: str, *, xaxis: Any = None, yaxis: Any = None, height: int = 440
 ) -> Any:
     """An empty figure in the common style."""
-    # Imported here: `import manyarms.plots` works without Plotly, and costs nothing.
-    try:
-        graph_objects = import_module("plotly.graph_objects")
-    except ImportError as error:
-        raise StateError(
-            "figures need Plotly, which is not installed: pip install 'manyarms[plots]'"
-        ) from error
+    # Imported here: `import manyarms.plots` costs nothing.
+    graph_objects = import_module("plotly.graph_objects")
     common = {"showgrid": True, "gridcolor": "#ececec", "zeroline": False, "automargin": True}
     return graph_objects.Figure(
         layout={
@@ -459,8 +518,22 @@ def _texts(names: Sequence[CandidateId]) -> list[str]:
     return [escape(str(name), quote=False) for name in names]
 
 
-def _short(names: Sequence[CandidateId]) -> list[str]:
-    """Names that fit beside an axis."""
+def _short(names: Sequence[Any]) -> list[str]:
+    """Names that fit beside an axis; those that begin alike show their ends, too."""
     texts = [str(name) for name in names]
-    cut = LONGEST_LABEL - 1
-    return _texts([text if len(text) <= LONGEST_LABEL else text[:cut] + "…" for text in texts])
+    starts = [_cut(text, LONGEST_LABEL - 1, 0) for text in texts]
+    half = LONGEST_LABEL // 2
+    both = [_cut(text, half, half - 1) for text in texts]
+    return _texts(
+        [
+            other if starts.count(start) > 1 else start
+            for start, other in zip(starts, both, strict=True)
+        ]
+    )
+
+
+def _cut(text: str, first: int, last: int) -> str:
+    """A text that is too long, by so many of its first and of its last characters."""
+    if len(text) <= LONGEST_LABEL:
+        return text
+    return f"{text[:first]}…{text[len(text) - last :]}"

@@ -367,9 +367,27 @@ def using(known: Any, h: Hostile, ids: Callable[[], Any], row: Callable[[], Any]
         )
         return known.tell(which, h.often(lambda: [value() for _ in range(n)], 0.9), **more)
 
+    def correct() -> Any:
+        history = known.history
+        which = h.one(ids, lambda: h.one(*history) if history else None, a)()
+        return known.correct(which, h.one(value(), value(), None, a()), noise=h.one(None, a()))
+
+    def ask_some() -> Any:
+        rules = h.one(
+            {"where": h.one("x0 > 0.5", "c == 'a'", "x < ", np.ones(15, dtype=bool), a())},
+            {"same": h.one("c", "x0", ["c"], a())},
+            {"max_new": h.one({"c": 2}, {"x0": 1}, {"c": a()}, a())},
+            {"most_each": h.one(1, 2, a())},
+        )
+        return known.ask(2, **rules)
+
+    def undo() -> Any:
+        return known.undo(h.one(None, None, h.rng.randrange(40), a()), note=h.one(None, a()))
+
     def level() -> Any:
         return h.often(lambda: 0.95)
 
+    own = [("undo", undo)] if isinstance(known, ma.Study) else []
     while True:
         yield from h.rng.sample(
             [
@@ -385,6 +403,10 @@ def using(known: Any, h: Hostile, ids: Callable[[], Any], row: Callable[[], Any]
                 ("release", lambda: known.release(h.often(lambda: known.pending))),
                 ("add", lambda: known.add(h.often(row, 0.6), ids=h.often(lambda: None, 0.9))),
                 ("retire", lambda: known.retire(h.often(lambda: [ids()]))),
+                ("restore", lambda: known.restore(h.often(lambda: [ids()]))),
+                ("correct", correct),
+                ("ask", ask_some),
+                *own,
                 ("noise", lambda: (known.noise, known.sizes, known.importance)),
             ],
             1,

@@ -27,13 +27,13 @@ from math import isfinite, log1p, sqrt
 from typing import NamedTuple, cast
 
 import numpy as np
-from scipy.linalg import blas
 
 from manyarms.beliefs.base import Arms, Batch, Change, Record, Step
 from manyarms.beliefs.bulk import SMALLEST, not_finite, observed_many
 from manyarms.beliefs.leftout import LeftOut, largest_left_out
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
+from manyarms.lapack import blas
 from manyarms.numbers import real, whole
 from manyarms.sketch.confidence import Evidence, Guarantee
 from manyarms.sketch.embedding import PSD_TOLERANCE, not_positive

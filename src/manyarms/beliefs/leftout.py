@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import eigh
 
+from manyarms.lapack import linalg
 from manyarms.sketch.growing import Stack
 from manyarms.typing import Array, Indices
 
@@ -130,5 +130,5 @@ def largest_eigenvalue(K: Array, Z: Array, sizes: Indices, roots: Array) -> floa
 def of_upper(G: Array) -> float:
     """λ_max of a Gram matrix, of which the upper triangle is read."""
     last = len(G) - 1
-    found = eigh(G, lower=False, eigvals_only=True, subset_by_index=[last, last])
+    found = linalg.eigh(G, lower=False, eigvals_only=True, subset_by_index=[last, last])
     return max(0.0, float(found[0]))

@@ -24,11 +24,11 @@ from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from scipy.linalg import blas
 
 from manyarms.beliefs.base import Arms, Batch, Record, Step
 from manyarms.beliefs.leftout import largest_eigenvalue
 from manyarms.kernels import Kernel
+from manyarms.lapack import blas
 from manyarms.numbers import probability, real
 from manyarms.search.scores import AllScored
 from manyarms.sketch.confidence import Evidence, Guarantee

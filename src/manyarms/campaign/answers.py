@@ -75,7 +75,7 @@ class Predictions(NamedTuple):
 @in_one_thread
 def best(campaign: Campaign, level: float) -> Best:
     """The tried candidate of best measured value, and that of largest lower confidence bound."""
-    positions = [_measured(campaign), _recommended(campaign)]
+    positions = [_measured(campaign), recommended_at(campaign)]
     measured, recommended = _candidates(campaign, positions, level)
     if _is_exact(campaign):
         (value,) = _means(campaign, np.array(positions[:1])).tolist()
@@ -90,8 +90,8 @@ def best(campaign: Campaign, level: float) -> Best:
         measured,
         recommended,
         f"the best one measured has {measured.value:.4g} from {results}, but some of that is taken "
-        f"for noise: the model expects {measured.mean:.4g} of it ({measured.low:.4g} to "
-        f"{measured.high:.4g}), and is surer of the one it recommends",
+        f"for noise: the model expects {measured.mean:.4g} of it, and is surer of the one it "
+        "recommends",
     )
 
 
@@ -144,7 +144,7 @@ def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
     if tolerance is not None:
         expected = "a non-negative regret, in the units of the values"
         tolerance = real(tolerance, "tolerance", expected, at_least=0)
-    best = _recommended(campaign)
+    best = recommended_at(campaign)
     # While some candidates have no value, another value of one that has says nothing of them.
     scored = campaign.ledger.scored(first=campaign.proposer.has_untried(campaign.ledger))
     record = TrackRecord.of(*scored, campaign.ledger.sign)
@@ -274,7 +274,7 @@ def _measured(campaign: Campaign) -> int:
     return int(positions[np.argmax(campaign.ledger.sign * _means(campaign, positions))])
 
 
-def _recommended(campaign: Campaign) -> int:
+def recommended_at(campaign: Campaign) -> int:
     """Position of the candidate of largest lower confidence bound; of exact values the best."""
     if _is_exact(campaign):
         return _measured(campaign)
@@ -311,7 +311,7 @@ def _predicted(campaign: Campaign, positions: Indices, level: float) -> Predicti
     predicted = model.predict(arms)
     # The map from rewards to values is not straight: one deviation either way, halved.
     _, less, more = model.in_values(*predicted, 1.0)
-    found = model.in_values(*predicted, _quantile(level))
+    found = model.in_values(*predicted, quantile(level))
     mean, *ends = (np.clip(sign * each, *model.settings.bounds) for each in found)
     return Predictions(names, mean, (more - less) / 2, *(ends if sign > 0 else ends[::-1]))
 
@@ -331,6 +331,6 @@ def _candidates(campaign: Campaign, positions: Sequence[int], level: float) -> l
     return [Candidate(*row) for row in zip(found.ids, *columns, strict=True)]
 
 
-def _quantile(level: float) -> float:
+def quantile(level: float) -> float:
     level = real(level, "level", "a probability between 0 and 1", above=0, below=1)
     return NormalDist().inv_cdf(0.5 + level / 2)

@@ -1,12 +1,15 @@
 """A search at one moment: the books, what was learned from them, and what chooses next."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from manyarms.arms.array import Checked
+from manyarms.campaign.batching import BatchRule, sum_of_bounds
 from manyarms.campaign.candidates import CandidateTable, Points
+from manyarms.campaign.corrections import as_corrections
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model, Size, is_size_due
 from manyarms.campaign.proposers import START, BoxProposer, Learner, PoolProposer, Proposer
@@ -68,24 +71,68 @@ class Campaign:
         return replace(self, ledger=ledger, model=replace(self.model, arms=ledger.candidates.X))
 
     def asked(
-        self, n: int, worker: str = "", until: float | None = None
+        self,
+        n: int,
+        worker: str = "",
+        until: float | None = None,
+        rule: BatchRule | None = None,
     ) -> tuple["Campaign", list[CandidateId]]:
         """After n candidates, or fewer where no more are left, were asked for; and their ids."""
+        rules = [None] if rule is None else rule.levels(self.ledger.is_open)
+        batches = [self._batch(n, worker, until, each) for each in rules]
+        found, positions = self._best_of(batches) if len(batches) != 1 else batches[0]
+        if not positions:
+            raise StateError(self._nothing_left(rule))
+        return found, found.ledger.names(positions)
+
+    def _batch(
+        self, n: int, worker: str, until: float | None, rule: BatchRule | None
+    ) -> tuple["Campaign", list[int]]:
+        """After n candidates that a rule allows, or fewer, were asked for; and their positions."""
         found = self
         positions: list[int] = []
         for _ in range(n):
+            ledger = found.ledger
+            if rule is not None:
+                ledger = replace(ledger, only=rule.allowed(positions))
             with OneThread():
-                chosen = found.proposer.next(found.ledger, found.model)
+                chosen = found.proposer.next(ledger, found.model)
             if chosen is None:
                 break
             ledger, position = chosen
             positions.append(position)
-            found = found.knowing(ledger)
+            found = found.knowing(ledger if rule is None else replace(ledger, only=None))
             forecasts = [found.forecast(position)]
             found = replace(found, ledger=found.ledger.asked([position], worker, until, forecasts))
-        if not positions:
-            raise StateError(self.proposer.nothing_left(self.ledger))
-        return found, found.ledger.names(positions)
+        return found, positions
+
+    def _best_of(
+        self, batches: Sequence[tuple["Campaign", list[int]]]
+    ) -> tuple["Campaign", list[int]]:
+        """The batch of most candidates; of those the one of largest sum of upper bounds."""
+        if not batches:
+            return self, []
+        full = max(len(positions) for _, positions in batches)
+        arm_of = self.ledger.candidates.arm_of
+        waiting = arm_of[self.ledger.waiting]
+        with OneThread():
+            return max(
+                (batch for batch in batches if len(batch[1]) == full),
+                key=lambda batch: sum_of_bounds(self.model, waiting, arm_of[batch[1]]),
+            )
+
+    def _nothing_left(self, rule: BatchRule | None) -> str:
+        """Why there is nothing to ask for."""
+        if rule is None or not self.ledger.is_open.any():
+            return self.proposer.nothing_left(self.ledger)
+        n = int(rule.only.sum())
+        if not n:
+            return "nothing is left to ask for: no candidate meets the condition"
+        return (
+            f"nothing is left to ask for: {n:,} of {len(rule.only):,} candidates meet the "
+            "condition, and all of them are retired, failed, or were tried as often as `repeats` "
+            "allows"
+        )
 
     def forecast(self, position: int) -> Forecast | None:
         """What the model predicts of the next result of a candidate; None while candidates are
@@ -118,6 +165,24 @@ class Campaign:
             sizes = (*sizes, model.size)
         return Campaign(ledger, model, proposer, sizes)
 
+    def corrected(self, which: Any, values: Any, noise: Any) -> "Campaign":
+        """After results turned out to be others than were told."""
+        corrections = as_corrections(self.ledger, which, values, noise)
+        return self.begun_anew(corrections.applied(self.ledger))
+
+    def begun_anew(self, ledger: Ledger) -> "Campaign":
+        """The search with other books: the model learns all of them at once, from nothing."""
+        candidates = ledger.candidates
+        prior = Learner(
+            Model.prior(self.model.settings, Checked(candidates.X)),
+            BoxProposer(candidates.box) if isinstance(candidates, Points) else PoolProposer(),
+        )
+        results = ledger.results()
+        if not len(results[0]):
+            return Campaign(ledger, *prior)
+        learned = prior.told(Learnable(results, 0, ledger.waiting, ledger.results))
+        return Campaign(ledger, *learned, sizes=(learned.model.size,))
+
     def added(self, table: Any, ids: Any) -> "Campaign":
         """With more candidates."""
         pool = table_of(self.ledger, "add to").add(table, ids=ids)
@@ -128,6 +193,23 @@ class Campaign:
         """Without these candidates."""
         pool = table_of(self.ledger, "retire from")
         return replace(self, ledger=self.ledger.retired(pool.positions(ids)))
+
+    def restored(self, ids: Any) -> "Campaign":
+        """With candidates that were retired."""
+        positions = table_of(self.ledger, "restore to").positions(ids)
+        self.ledger.check_retired(positions)
+        return replace(self, ledger=self.ledger.restored(positions))
+
+
+def with_results(campaign: Campaign, n_known: int = 0) -> Campaign:
+    """After the results in the tables of the candidates, but for some that are known."""
+    candidates = campaign.ledger.candidates
+    results = candidates.results[n_known:] if isinstance(candidates, Pool) else ()
+    if not results:
+        return campaign
+    ids = [each.id for each in results]
+    values = [each.value for each in results]
+    return campaign.told(ids, values, [value is None for value in values], None)
 
 
 def table_of(ledger: Ledger, what: str) -> Pool:

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy
-from scipy.linalg import lapack
 
 from manyarms.kernels import RBF, Hamming, Kernel, Matern, On, Tanimoto
+from manyarms.lapack import lapack
 from manyarms.search.work import blas
 from manyarms.signals import load
 from manyarms.typing import Array, Indices

@@ -15,7 +15,7 @@ import numpy as np
 
 from manyarms.campaign.candidates import CandidateTable
 from manyarms.campaign.trials import CandidateId, Forecast, Results, Trial
-from manyarms.errors import ObservationError, StateError
+from manyarms.errors import Advice, ObservationError, StateError
 from manyarms.pool.ids import plain
 from manyarms.sketch.growing import Stack
 from manyarms.typing import Array, Indices, Mask
@@ -30,6 +30,8 @@ class Pending(NamedTuple):
     worker: str = ""
     until: float | None = None  # seconds since 1970; None: without end
     forecast: Forecast | None = None
+    reason: str = ""  # why it was suggested, where somebody wanted to know
+    event: int = 0  # of a study, the number of the event that asked for it
 
 
 @dataclass(frozen=True)
@@ -67,23 +69,45 @@ class Outcomes:
 
     @cached_property
     def failed(self) -> Mask:
-        """(n,) whether a trial of the candidate failed."""
-        return self._marked(self.tried.items[~self.has_value])
+        """(n,) whether the last result of the candidate was a failure: a later value lifts it."""
+        mask = np.zeros(self.n, dtype=bool)
+        mask[self.tried.items] = ~self.has_value  # of several results the last one is kept
+        return mask
 
     @cached_property
     def retired(self) -> Mask:
         """(n,) whether the candidate was retired."""
-        return self._marked(self.taken.items)
+        mask = np.zeros(self.n, dtype=bool)
+        mask[self.taken.items] = True
+        return mask
 
     @cached_property
     def out(self) -> Mask:
         """(n,) whether the candidate was retired or failed."""
         return self.retired | self.failed
 
-    def _marked(self, positions: Indices) -> Mask:
-        mask = np.zeros(self.n, dtype=bool)
-        mask[positions] = True
-        return mask
+    def changed(
+        self, trials: Indices, values: Sequence[float | None], noise: Sequence[float | None]
+    ) -> "Outcomes":
+        """With other values of these results; where no noise is given, with the same noise."""
+        new_values = self.values.items.copy()
+        new_values[trials] = np.array(values, dtype=np.float64)
+        new_noise = self.noise.items.copy()
+        given = np.array(noise, dtype=np.float64)
+        new_noise[trials] = np.where(np.isnan(given), new_noise[trials], given)
+        return replace(self, values=Stack(new_values), noise=Stack(new_noise))
+
+    def without(self, trials: Indices) -> "Outcomes":
+        """As if these results had not been told."""
+        kept = np.ones(self.tried.n, dtype=bool)
+        kept[trials] = False
+        return replace(
+            self,
+            tried=Stack(self.tried.items[kept]),
+            values=Stack(self.values.items[kept]),
+            noise=Stack(self.noise.items[kept]),
+            forecasts=Stack(self.forecasts.items[kept]),
+        )
 
 
 @dataclass(frozen=True)
@@ -97,6 +121,7 @@ class Ledger:
     sign: float  # of the values: 1 to maximise, −1 to minimise
     most: float  # values of a candidate, at most
     pending: tuple[Pending, ...] = ()
+    only: Mask | None = None  # (n,) others may not be tried now
 
     @classmethod
     def begun(cls, candidates: CandidateTable, seed: int, sign: float, most: float) -> "Ledger":
@@ -113,12 +138,15 @@ class Ledger:
         worker: str = "",
         until: float | None = None,
         forecasts: Forecasts | None = None,
+        reasons: Sequence[str] | None = None,
+        event: int = 0,
     ) -> "Ledger":
         """These candidates are being tried, and this was predicted of their results."""
         predicted = forecasts or [None] * len(positions)
+        why = reasons or [""] * len(positions)
         more = [
-            Pending(position, worker, until, forecast)
-            for position, forecast in zip(positions, predicted, strict=True)
+            Pending(position, worker, until, forecast, reason, event)
+            for position, forecast, reason in zip(positions, predicted, why, strict=True)
         ]
         return self._with_pending((*self.pending, *more))
 
@@ -181,8 +209,7 @@ class Ledger:
     def renewed(self, worker: str, until: float | None) -> "Ledger":
         """What a worker is trying has time until then."""
         pending = (
-            Pending(each.position, worker, until, each.forecast) if each.worker == worker else each
-            for each in self.pending
+            each._replace(until=until) if each.worker == worker else each for each in self.pending
         )
         return self._with_pending(tuple(pending))
 
@@ -196,6 +223,7 @@ class Ledger:
             self.sign,
             self.most,
             pending,
+            self.only,
         )
 
     def retired(self, positions: Indices) -> "Ledger":
@@ -204,6 +232,22 @@ class Ledger:
         gone = set(positions.tolist())
         pending = tuple(each for each in self.pending if each.position not in gone)
         return replace(self, outcomes=outcomes, pending=pending)
+
+    def restored(self, positions: Indices) -> "Ledger":
+        """These candidates are available again."""
+        taken = self.outcomes.taken.items
+        left = Stack(taken[~np.isin(taken, positions)])
+        return replace(self, outcomes=replace(self.outcomes, taken=left))
+
+    def corrected(
+        self, trials: Indices, values: Sequence[float | None], noise: Sequence[float | None]
+    ) -> "Ledger":
+        """These results, by their numbers, have other values; None for a value: it failed."""
+        return replace(self, outcomes=self.outcomes.changed(trials, values, noise))
+
+    def without(self, trials: Indices) -> "Ledger":
+        """These results, by their numbers, were not told."""
+        return replace(self, outcomes=self.outcomes.without(trials))
 
     def added(self, candidates: CandidateTable) -> "Ledger":
         """The table has grown; nothing is known of the new candidates."""
@@ -235,10 +279,31 @@ class Ledger:
             if value is not None and has_value[position]:
                 (name,) = self.names([position])
                 raise ObservationError(
-                    f"{name!r} has a value already, and repeats is 'never' or 1; allow repeats to "
-                    "tell replicates"
+                    f"{name!r} has a value already, and repeats is 'never' or 1",
+                    Advice("change the value with {}", "correct()"),
+                    "allow repeats to tell replicates",
                 )
-            has_value[position] = True
+            has_value[position] |= value is not None
+
+    def check_counts(self) -> None:
+        """Raise ObservationError where a candidate may have one value and has more."""
+        several = np.flatnonzero(self.outcomes.counts > self.most) if self.most == 1 else ()
+        if len(several):
+            (name,) = self.names(several[:1])
+            raise ObservationError(
+                f"{name!r} would have two values, and repeats is 'never' or 1; take one of them "
+                "back first"
+            )
+
+    def check_retired(self, positions: Indices) -> None:
+        """Raise StateError where one of these is not retired."""
+        others = positions[~self.outcomes.retired[positions]]
+        if len(others):
+            raise StateError(f"{self.names(others[:1])[0]!r} is not retired")
+
+    def results_of(self, position: int) -> Indices:
+        """The numbers of the results of a candidate."""
+        return np.flatnonzero(self.outcomes.tried.items == position)
 
     @property
     def waiting(self) -> Indices:
@@ -255,9 +320,10 @@ class Ledger:
     @property
     def is_open(self) -> Mask:
         """(n,) whether a candidate may be tried, and tried again."""
-        if np.isinf(self.most):
-            return ~self.outcomes.out
-        return ~self.outcomes.out & (self.tries < self.most)
+        is_open = ~self.outcomes.out
+        if self.only is not None:
+            is_open &= self.only
+        return is_open if np.isinf(self.most) else is_open & (self.tries < self.most)
 
     @property
     def n_trials(self) -> int:

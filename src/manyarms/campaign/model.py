@@ -401,7 +401,7 @@ class Model:
             numbers = {row.tobytes(): i for i, row in enumerate(policy.as_told(self.arms))}
             keys = [numbers[row.tobytes()] for row in policy.belief.W]
             return {**arrays, "keys": np.array(keys, dtype=np.intp)}, policy.evidence.norm
-        if self.settings.policy is not BKB or not isinstance(policy.belief, Frozen):
+        if type(policy) is not BKB or not isinstance(policy.belief, Frozen):
             return None
         return packed(policy.belief), policy.evidence.norm
 
@@ -467,6 +467,11 @@ class Model:
         own = float(getattr(policy, "noise", np.sqrt(policy.regularization)))
         told = warp.noise(noise) if self.settings.learns else np.maximum(noise, 1e-4 * own)
         return {"noise": np.where(np.isnan(noise), own, told)}
+
+    def noise_of(self, noise: Array) -> Array:
+        """Standard deviations of rewards, of those told of values (n,); where NaN the policy's."""
+        told = self._noise(self.policy, self.warp, noise).get("noise")
+        return np.full(len(noise), self.noise) if told is None else np.asarray(told)
 
     def predict(self, arms: Indices) -> Prediction:
         """Mean and standard deviation of the rewards of some arms."""

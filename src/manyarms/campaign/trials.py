@@ -1,7 +1,7 @@
 """What was asked and what came back: one entry for every result, in the order told."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -67,6 +67,10 @@ class Trial:
     value: float | None
     noise: float | None = None  # standard deviation
     forecast: Forecast | None = None  # None where it was not asked for, or before a model chose
+    # Of a study:
+    event: int | None = field(default=None, compare=False)  # the number of the one that told it
+    note: str | None = field(default=None, compare=False)
+    batch: int = field(default=0, compare=False)  # the last event before its suggestion, 0: unknown
 
     @property
     def failed(self) -> bool:

@@ -34,6 +34,7 @@ WORDS = {
     "Study.create": "`manyarms init`",
     "Study.open": "`manyarms status`",
     "columns": "--column",
+    "correct()": "`manyarms correct`",
     "decimal": "--decimal",
     "id": "--id",
     "kernel": "--kernel",
@@ -41,12 +42,15 @@ WORDS = {
     "level": "--level",
     "manyarms.FAILED": "`failed`",
     "manyarms.kernels": None,
+    "exclude": "--exclude",
     "missing": "--missing",
     "noise": "--noise",
     "repeats": "--repeats",
     "seed": "--seed",
+    "target": "--target",
     "tell()": "`manyarms tell`",
     "tolerance": "--tolerance",
+    "where": "--where",
     "worker": "--worker",
 }
 """Options and calls of the library, and what does the same here."""
@@ -66,9 +70,11 @@ StudyAt = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", metavar="", help="Print the answer as JSON.")]
 Decimal = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help='Mark before the fraction of numbers in CSV files, "." or ",".', metavar="MARK"
+        help='Mark before the fraction of numbers in CSV files, "." or ",".',
+        metavar="MARK",
+        show_default="that of the table of candidates",
     ),
 ]
 Separator = Annotated[
@@ -87,6 +93,12 @@ Worker = Annotated[
         show_default="user@host",
         envvar="MANYARMS_WORKER",
     ),
+]
+Note = Annotated[
+    str | None, typer.Option(help="Why, kept in the history.", metavar="TEXT", show_default=False)
+]
+Yes = Annotated[
+    bool, typer.Option("--yes", metavar="", help="Answer yes to what is asked, for scripts.")
 ]
 
 

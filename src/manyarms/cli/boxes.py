@@ -14,7 +14,8 @@ import numpy as np
 
 from manyarms.campaign.answers import Predictions
 from manyarms.campaign.candidates import Points
-from manyarms.campaign.trials import CandidateId
+from manyarms.campaign.insight import CrossValidated
+from manyarms.campaign.trials import CandidateId, Trial
 from manyarms.cli.app import InputError
 from manyarms.cli.output import shown
 from manyarms.domains.box import Box
@@ -267,9 +268,9 @@ class NumberedStudy:
         # Made anew at each call, so that points that others asked for have numbers, too.
         return NumberedPoints(self.study.pool)
 
-    def ask(self, n: int = 1, *, lease: float | None = None) -> list[int]:
+    def ask(self, n: int = 1, **options: Any) -> list[int]:
         """The numbers of n points to try."""
-        asked = self.study.ask(n, lease=lease)
+        asked = self.study.ask(n, **options)
         # After the asking: points that are new have no numbers before it.
         return self.pool.numbers(asked)
 
@@ -289,6 +290,24 @@ class NumberedStudy:
         """Learn the values of points, by their numbers or, where they are new, their values."""
         self.study.tell(self._points(ids), values, **options)
 
+    def correct(self, trials: Sequence[Trial], values: Any, **options: Any) -> None:
+        """Results have other values."""
+        self.study.correct(self._of_points(trials), values, **options)
+
+    def revise(
+        self,
+        told: dict[str, Any] | None,
+        corrected: dict[str, Any] | None,
+        noted: Sequence[tuple[Trial, str]],
+    ) -> None:
+        """All as one."""
+        trials = self._of_points([trial for trial, _ in noted])
+        self.study.revise(
+            told and {**told, "ids": self._points(told["ids"])},
+            corrected and {**corrected, "ids": self._of_points(corrected["ids"])},
+            [(trial, text) for trial, (_, text) in zip(trials, noted, strict=True)],
+        )
+
     def release(self, ids: Sequence[int]) -> None:
         """These points are not being tried after all."""
         self.study.release(self._points(ids))
@@ -297,6 +316,12 @@ class NumberedStudy:
         """What is predicted of points."""
         found = self.study.predict(self._points(ids), level)
         return found._replace(ids=list(ids))
+
+    def left_out(self, level: float = 0.95) -> CrossValidated:
+        """The points that were tried, each predicted from all others."""
+        found = self.study.left_out(level)
+        numbers: list[CandidateId] = [*self.pool.numbers(found.predicted.ids)]
+        return found._replace(predicted=found.predicted._replace(ids=numbers))
 
     def best(self, level: float = 0.95) -> Any:
         """The best point."""
@@ -318,6 +343,11 @@ class NumberedStudy:
         trials = self.study.history
         numbers = self.pool.numbers([trial.id for trial in trials])
         return [replace(trial, id=id) for trial, id in zip(trials, numbers, strict=True)]
+
+    def _of_points(self, trials: Sequence[Trial]) -> list[Trial]:
+        """Results with points for numbers."""
+        points = self._points([trial.id for trial in trials])
+        return [replace(trial, id=id) for trial, id in zip(trials, points, strict=True)]
 
     def _points(self, ids: Sequence[Any]) -> list[CandidateId]:
         pool = self.pool

@@ -23,8 +23,10 @@ class Command(NamedTuple):
 COMMANDS = {
     "Candidates": {
         "init": Command("candidates", "Make a study of a table of candidates, or of a box."),
+        "columns": Command("columns", "Say what the columns of the candidates are, or correct it."),
         "add": Command("candidates", "Add candidates."),
         "retire": Command("candidates", "Candidates are no longer available."),
+        "restore": Command("mistakes", "Candidates that were retired are available again."),
     },
     "Trials": {
         "suggest": Command("results", "Say which candidates to try next."),
@@ -37,6 +39,10 @@ COMMANDS = {
             "objective", "Run a command for one candidate after another, and tell what it prints."
         ),
     },
+    "Mistakes": {
+        "correct": Command("mistakes", "A result has another value than was told."),
+        "undo": Command("mistakes", "Take back the last call, or an event by its number."),
+    },
     "Knowledge": {
         "status": Command("knowledge", "Say how a study stands."),
         "top": Command("knowledge", "List the candidates of best estimate, tried or not."),
@@ -44,7 +50,9 @@ COMMANDS = {
             "knowledge",
             "List every result, oldest first: when, of which candidate, which value, by whom.",
         ),
-        "predict": Command("knowledge", "Estimate the values of candidates in a table."),
+        "predict": Command(
+            "predictions", "Estimate the values of candidates, by their ids or in a table."
+        ),
         "plot": Command("pages", "Draw a study."),
         "report": Command("pages", "Write all that is known of a study to one page."),
     },
@@ -56,6 +64,9 @@ COMMANDS = {
         "doctor": Command("files", "Check a study, and say what can be saved."),
     },
 }
+
+NUMBERS = ("tell", "correct")
+"""Commands whose arguments may be negative numbers."""
 
 
 def program(arguments: Sequence[str]) -> int:
@@ -78,7 +89,7 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
                 name,
                 help=help,
                 rich_help_panel=panel,
-                context_settings={"ignore_unknown_options": name == "tell"},  # negative values
+                context_settings={"ignore_unknown_options": name in NUMBERS},  # negative values
             )(function)
     return app
 

@@ -18,14 +18,17 @@ from manyarms.cli.app import (
     InputError,
     Separator,
     StudyAt,
+    Yes,
     opened,
 )
 from manyarms.cli.boxes import numbered
 from manyarms.cli.knowledge import results_frame, results_of
 from manyarms.cli.output import answer, count, moment, new_file, place, table
-from manyarms.cli.results import tell_files
-from manyarms.cli.tables import Marks, extent, marks, results_in, rows_of, write_csv
+from manyarms.cli.results import tell_rows
+from manyarms.cli.tables import Marks, extent, marks, results_in, rows_of, write_table
+from manyarms.cli.telling import compared
 from manyarms.errors import StudyDamagedError
+from manyarms.pool.workbooks import WRITTEN
 from manyarms.study import Study
 from manyarms.study.copies import copied, create_from, read_copy, written_copy
 from manyarms.study.salvage import salvage as save_whole_events
@@ -43,15 +46,15 @@ def export(
         ),
     ],
     separator: Separator = None,
-    decimal: Decimal = ".",
+    decimal: Decimal = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a study to files.
 
     .json: everything, the table of candidates included; manyarms import makes the same study of it.
-    .csv: every result with the columns of its candidate. A directory: study.json, results.csv and
-    candidates.csv.
+    .csv or .xlsx: every result with the columns of its candidate. A directory: study.json,
+    results.csv and candidates.csv.
 
     [bold]Example:[/bold]
       manyarms export lab.db -o backup.json
@@ -59,13 +62,15 @@ def export(
     # A wrong mark is an error before the study is opened.
     written_as = marks(decimal, separator)
     suffix = output.suffix.lower()
-    if suffix not in (".json", ".csv", "") and not output.is_dir():
-        raise InputError(f"export writes a .json or .csv file or a directory, got {output.name!r}")
+    if suffix not in (".json", ".csv", WRITTEN, "") and not output.is_dir():
+        raise InputError(
+            f"export writes a .json, .csv or .xlsx file or a directory, got {output.name!r}"
+        )
     with opened(study) as known:
         if suffix == ".json":
             files = [output]
             _write_study(known, output, force)
-        elif suffix == ".csv":
+        elif suffix in (".csv", WRITTEN):
             files = [output]
             _write_results(known, output, written_as, force)
         else:
@@ -83,7 +88,8 @@ def export(
             _write_study(known, files[0], force)
             _write_results(known, files[1], written_as, force)
             with new_file(files[2], force) as draft:
-                write_csv(rows_of(known.pool, known.pool.ids.tolist()), draft, written_as)
+                candidates = rows_of(known.pool, known.pool.ids.tolist())
+                write_table(candidates, draft, files[2], written_as, known.pool)
     answer(
         {"written": [str(file) for file in files]}, as_json, f"Wrote {', '.join(map(str, files))}."
     )
@@ -98,12 +104,15 @@ def _write_results(study: Study, path: Path, written_as: Marks, force: bool) -> 
     rows = results_of(study)
     pool = study.pool
     told = results_frame(rows, pool, written_as.decimal)
+    # Remarks stand beside the results already.
+    names = [name for name in pool.names if name not in told.columns]
     # Without results the frame would have no columns to select.
     candidates = (
-        rows_of(pool, [row["id"] for row in rows]).select(pool.names) if rows else pl.DataFrame()
+        rows_of(pool, [row["id"] for row in rows]).select(names) if rows else pl.DataFrame()
     )
     with new_file(path, force) as draft:
-        write_csv(pl.concat([told, candidates], how="horizontal"), draft, written_as)
+        whole = pl.concat([told, candidates], how="horizontal")
+        write_table(whole, draft, path, written_as, pool)
 
 
 def import_(
@@ -128,7 +137,8 @@ def import_(
             show_default="noise, where the file has it",
         ),
     ] = None,
-    decimal: Decimal = ".",
+    decimal: Decimal = None,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a study of an export, or take the results of a CSV file into one.
@@ -143,12 +153,8 @@ def import_(
     marks(decimal)
     if file.suffix.lower() != ".json":
         with opened(study) as known:
-            tell_files(
-                known,
-                [results_in(file, known.pool, value, noise, decimal)],
-                again=False,
-                as_json=as_json,
-            )
+            read = results_in(file, known.pool, value, noise, decimal)
+            tell_rows(known, compared(known, read.rows), read.n_empty, yes, as_json)
         return
     if not file.is_file():
         raise InputError(f"there is no file {file}; check the path")

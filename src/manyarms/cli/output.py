@@ -9,7 +9,7 @@ import tempfile
 import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from manyarms.cli.app import InputError
 from manyarms.errors import StudyStorageError
 from manyarms.study.location import as_location
 
-LAST_MOMENT = 253_402_300_799.0
-"""The end of the year 9999, after which Python has no dates."""
+EARLIEST, LATEST = 86_400.0, 253_402_000_000.0
+"""The second day of 1970 and one of the last of the year 9999: a clock of any zone has a date."""
 GAP = 2
 """Blanks between columns."""
 
@@ -35,6 +35,17 @@ def answer(data: dict[str, Any], as_json: bool, *shown: str) -> None:
 def note(text: str) -> None:
     """A remark, beside the answer."""
     print(printable(text), file=sys.stderr)
+
+
+def confirm(fact: str, yes: bool) -> None:
+    """Ask whether to go on; InputError where the answer is no, or nobody is there to give one."""
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InputError(f"{fact}; give --yes where that is meant")
+    print(f"{printable(fact)}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise InputError("nothing was written, as the answer was not yes")
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
@@ -102,11 +113,16 @@ def percent(level: float) -> str:
 
 
 def moment(time: float | None) -> str | None:
-    """Seconds since 1970 as people and spreadsheets read them, in UTC."""
+    """Seconds since 1970 as a local time with its distance to UTC, for files and JSON."""
     if time is None:
         return None
-    there_is_a_date = min(max(time, 0.0), LAST_MOMENT)
-    return datetime.fromtimestamp(there_is_a_date, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    there_is_a_date = min(max(time, EARLIEST), LATEST)
+    return datetime.fromtimestamp(there_is_a_date).astimezone().isoformat(" ", "seconds")
+
+
+def clock(moment: str | None) -> str:
+    """A `moment` as it stands on the screen: to the minute."""
+    return "no end" if moment is None else moment[: len("2026-12-31 23:59")]
 
 
 def place(location: str) -> str:

@@ -8,15 +8,16 @@ import typer
 
 from manyarms import plots
 from manyarms.cli.app import AsJson, InputError, StudyAt, opened
-from manyarms.cli.knowledge import Level, plain, results_of, state_of
+from manyarms.cli.knowledge import Level
 from manyarms.cli.output import answer, name_of, new_file
-from manyarms.cli.report import page, script
+from manyarms.cli.report import page
 from manyarms.errors import StateError
 
 KINDS: dict[str, Callable[[Any], Any]] = {
     "best": plots.best_so_far,
     "top": plots.candidates,
     "fit": plots.fit,
+    "slices": plots.slices,
     "importance": plots.importance,
     "sketch": plots.sketch,
 }
@@ -36,8 +37,8 @@ def plot(
     kind: Annotated[
         str,
         typer.Option(
-            help="best (values and the best so far), top (intervals), fit (model against values), "
-            "importance (of the columns), "
+            help="best (values and the best so far), top (intervals), fit (each candidate as "
+            "predicted from all others), slices (two columns), importance (of the columns), "
             "sketch (size of the model)."
         ),
     ] = "best",
@@ -45,8 +46,8 @@ def plot(
 ) -> None:
     """Draw a study.
 
-    Needs Plotly (pip install 'manyarms\\[plots]'); pictures other than .html also need Kaleido (pip
-    install kaleido). A page is readable without network.
+    Pictures other than .html need Kaleido (pip install kaleido). A page is readable without
+    network.
 
     [bold]Example:[/bold]
       manyarms plot lab.db --kind top -o top.html
@@ -56,7 +57,6 @@ def plot(
     suffix = output.suffix.lower()
     if suffix not in (".html", *PICTURES):
         raise InputError(f"plot writes .html, {', '.join(PICTURES)}, got {output.name!r}")
-    script()  # says that Plotly is missing before the study has learned for a while
     with opened(study) as known, new_file(output, force=True) as draft:
         figure = KINDS[kind](known)
         if suffix == ".html":
@@ -87,30 +87,15 @@ def report(
 ) -> None:
     """Write all that is known of a study to one page.
 
-    Summary, best candidate, the list of the best, results over time, importance of the columns,
-    size of the model, what is pending. It is one file, readable in any browser without network.
-    Needs Plotly (pip install 'manyarms\\[plots]').
+    The best candidate, what is pending, what each level of each column does, two columns at a time,
+    how well the model predicts, the list of the best, and all results. It is one file, readable in
+    any browser without network, and can be printed.
 
     [bold]Example:[/bold]
       manyarms report lab.db -o report.html
     """
     if output.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"report writes a page, .html, got {output.name!r}")
-    script()
     with opened(study) as known, new_file(output, force=True) as draft:
-        state = state_of(known, level, None)
-        top = [plain(each) for each in known.top(k, level)] if state["model"] else []
-        figures = [figure for draw in KINDS.values() if (figure := _drawn(draw, known)) is not None]
-        draft.write_text(
-            page(name_of(study), known, state, top, results_of(known)[-1:], figures, level),
-            encoding="utf-8",
-        )
+        draft.write_text(page(name_of(study), known, k, level), encoding="utf-8")
     answer({"written": str(output)}, as_json, f"Wrote {output}.")
-
-
-def _drawn(draw: Callable[[Any], Any], study: Any) -> Any:
-    """A figure, or None where nothing is known to draw yet."""
-    try:
-        return draw(study)
-    except StateError:
-        return None

@@ -1,171 +1,255 @@
 """The page of a report: one HTML file with the script of its figures inside. What users wrote is
-text, never markup."""
+text, never markup: the template `report.html` escapes all it is given."""
 
-from collections.abc import Iterable, Sequence
-from html import escape
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
+from importlib.resources import files
+from itertools import combinations
 from typing import Any
 
-from manyarms.cli.knowledge import HEADER, best_lines
-from manyarms.cli.output import shown
-from manyarms.cli.tables import beside
+from manyarms import plots
+from manyarms.campaign.insight import MOST_LEVELS, CrossValidated, Effect
+from manyarms.cli.changes import changes_of
+from manyarms.cli.knowledge import (
+    HEADER,
+    OPTIONAL,
+    RESULT,
+    best_lines,
+    has_any,
+    model_lines,
+    plain,
+    results_of,
+    state_of,
+)
+from manyarms.cli.output import clock, count, moment, percent, shown
+from manyarms.cli.tables import beside, goal, not_used, unused
 from manyarms.errors import StateError
 from manyarms.study import Study
 
-STYLE = """
-:root { color-scheme: light; }
-body { font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; background: #f5f5f3; margin: 0; }
-main { max-width: 62rem; margin: 0 auto; padding: 1.5rem; }
-h1 { font-size: 1.5rem; margin: 0; overflow-wrap: anywhere; }
-h2 { font-size: 1.1rem; margin: 0 0 .6rem; }
-header p { color: #555; margin: .2rem 0 1.2rem; }
-section { background: #fff; border: 1px solid #e2e2de; border-radius: 8px;
-  padding: 1.1rem 1.3rem; margin: 0 0 1rem; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(7rem, 1fr));
-  gap: 1rem; margin: 0; align-items: end; }
-.tiles dt { color: #555; font-size: .85rem; }
-.tiles dd { margin: 0; font-size: 1.3rem; overflow-wrap: anywhere; }
-.best { font-size: 1.3rem; overflow-wrap: anywhere; margin: 0; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .92rem; }
-th { text-align: left; color: #555; font-weight: 600; }
-th, td { white-space: nowrap; padding: .2rem 1.2rem .2rem 0; vertical-align: top;
-  border-bottom: 1px solid #eee; }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
-"""
-POLICY = (  # nothing from elsewhere; Plotly's script, inline, makes pictures as blobs
-    "default-src 'none'; script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; "
-    "img-src data: blob:; worker-src blob:"
-)
-"""The page loads nothing."""
+MOST_RESULTS = 5000
+"""Results that are listed, the latest: a browser shows a table of so many rows at once."""
+NARROW = 9
+"""Columns of a table that fit on a sheet of paper; a wider one is turned."""
+SHORT = len("2026-12-31 23:59")
+"""Characters of a cell that is not broken into lines on paper."""
+SLICED = 3
+"""Columns of which every two make a slice, those with the largest effects."""
 
 
-def script() -> str:
-    """Plotly's, to be put into a page; StateError where it is not installed."""
-    try:
-        return str(import_module("plotly.offline").get_plotlyjs())
-    except ImportError as error:
-        raise StateError(
-            "pictures need Plotly, which is not installed: pip install 'manyarms[plots]'"
-        ) from error
+@dataclass(frozen=True)
+class _Table:
+    """A table of the page; columns of numbers are set to the right."""
+
+    header: Sequence[str]
+    rows: list[list[Any]]
+
+    @cached_property
+    def marks(self) -> list[Any]:
+        """The class of each column's cells."""
+        columns = list(zip(*self.rows, strict=True)) or [()] * len(self.header)
+        return [_markup(_class(cells)) for cells in columns]
+
+    @property
+    def width(self) -> Any:
+        """The class of the section."""
+        return _markup(' class="wide"' if len(self.header) > NARROW else "")
 
 
-def page(
-    name: str,
-    study: Study,
-    state: dict[str, Any],
-    top: Sequence[dict[str, Any]],
-    last: Sequence[dict[str, Any]],
-    figures: Iterable[Any],
-    level: float,
-) -> str:
-    """The page; `name` is where the study is, `last` the latest result if there is one."""
-    latest = f"latest result {last[0]['time']} by {last[0]['worker']}" if last else "no results yet"
-    body = [
-        f"<header><h1>{_text(name)}</h1><p>{_text(study.direction)} the value; "
-        f"{_text(latest)}</p></header>",
-        _section("Summary", _summary(state)),
-        *_known(study, state, top, level),
-        *(
-            _section(
-                "",
-                figure.to_html(
-                    full_html=False, include_plotlyjs=False, config={"displayModeBar": False}
-                ),
-            )
-            for figure in figures
+def _class(cells: Sequence[Any]) -> str:
+    """How the cells of a column are set."""
+    if _is_numeric(cells):
+        return ' class="number"'
+    return ' class="short"' if max((len(str(c)) for c in cells), default=0) <= SHORT else ""
+
+
+def _is_numeric(cells: Sequence[Any]) -> bool:
+    """All are numbers, but for those that are missing or of a trial that failed."""
+    there = [cell for cell in cells if cell not in (None, "failed")]
+    return bool(there) and all(isinstance(cell, int | float) for cell in there)
+
+
+def page(name: str, study: Study, k: int, level: float) -> str:
+    """All that is known of a study; `name` is what it is called."""
+    state = state_of(study, level, None)
+    results = results_of(study)
+    last = results[-1] if results else None
+    known = _known(study, state, k, level) if state["best"] else {}
+    jinja2 = import_module("jinja2")
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["shown"] = shown
+    template = environment.from_string(
+        files("manyarms.cli").joinpath("report.html").read_text(encoding="utf-8")
+    )
+    empty = dict.fromkeys(("best", "effects", "slices", "fit", "model"), ())
+    written: str = template.render(
+        {
+            **empty,
+            "top": _Table([], []),
+            "name": name,
+            "script": import_module("plotly.offline").get_plotlyjs(),
+            "state": state,
+            "goal": goal(study),
+            "latest": f"latest result {clock(last['time'])} by {last['worker']}"
+            if last
+            else "no results yet",
+            "written": clock(moment(time.time())),
+            "not_used": not_used(study.pool),
+            "tiles": _tiles(state),
+            "pending": _pending(study, state["pending"]),
+            "progress": _drawn(plots.best_so_far, study),
+            "results": _results(study, results[-MOST_RESULTS:]),
+            "results_title": _results_title(len(results)),
+            "changes": _changes(study),
+            "columns": _columns(study),
+            "level": percent(level),
+            **known,
+        }
+    )
+    return written
+
+
+def _known(study: Study, state: dict[str, Any], k: int, level: float) -> dict[str, Any]:
+    """What there is once values were told."""
+    effects = study.effects(level)
+    top = [plain(each) for each in study.top(k, level)]
+    more, cells = beside(study.pool, [each["id"] for each in top])
+    # Names of levels fit at the left better than below: the column with more of them goes there.
+    largest = sorted(list(effects)[:SLICED], key=lambda name: len(effects[name]))
+    return {
+        "best": best_lines(state["best"], level),
+        "recipe": _recipe(study, state["best"]),
+        "top": _Table(
+            ["id", *HEADER, *more],
+            [[*row.values(), *rest] for row, rest in zip(top, cells, strict=True)],
         ),
-        *_pending(study, state["pending"]),
-        _section("Candidates", _table(["column", "type"], study.pool.columns.items())),
-    ]
+        "effects": [_effect(*item) for item in effects.items()],
+        "slices": [
+            _html(plots.slices(study, x, y))  # type: ignore[arg-type]
+            for x, y in combinations(largest, 2)
+        ],
+        "fit": _drawn(plots.fit, study),
+        "checked": _checked(study.left_out(level), level),
+        "model": model_lines(state),
+    }
+
+
+def _recipe(study: Study, best: dict[str, Any]) -> _Table:
+    """The columns of the best candidates, one beside the other where there are two."""
+    ids = list(dict.fromkeys([best["measured"]["id"], best["recommended"]["id"]]))
+    names, columns = beside(study.pool, ids)
+    return _Table(["column", *map(str, ids)], [*map(list, zip(names, *columns, strict=True))])
+
+
+def _checked(found: CrossValidated, level: float) -> str:
+    n = len(found.measured)
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{_text(name)}</title><style>{STYLE}</style><script>{script()}</script></head>"
-        f"<body><main>{''.join(body)}</main></body></html>\n"
+        f"{found.n_inside:,} of {count(n, 'measured candidate')} "
+        f"{'lies' if n == 1 else 'lie'} inside the {percent(level)} interval that is predicted "
+        "without the results of that candidate."
     )
 
 
-def _summary(state: dict[str, Any]) -> str:
-    model = state["model"] or {}
-    tiles = {
+def _tiles(state: dict[str, Any]) -> dict[str, str]:
+    model = state["model"]
+    return {
         "candidates": f"{state['candidates']:,}",
         "results": f"{state['results']:,}",
         "failed": f"{state['failed']:,}",
         "pending": f"{len(state['pending']):,}",
-        "inducing": f"{model['inducing']:,}" if model else "–",
-        "effective dimension": shown(model["effective_dimension"]) if model else "–",
-        "noise": shown(model["noise"]) if model else "–",
+        "noise of a value": shown(model["noise"]) if model else "–",
     }
-    parts = (f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles.items())
-    return f'<dl class="tiles">{"".join(parts)}</dl>'
 
 
-def _known(
-    study: Study, state: dict[str, Any], top: Sequence[dict[str, Any]], level: float
-) -> list[str]:
-    best = state["best"]
-    if not best:
-        return [_section("Best so far", "<p>No values were told yet.</p>")]
-    lines = "".join(f"<p>{_text(line)}</p>" for line in best_lines(best, level))
-    recommended = best["recommended"]
-    name = f"{_text(recommended['id'])}: <b>{shown(recommended['estimate'])}</b>"
-    columns = best["columns"].items()
-    paragraphs = "".join(
-        f"<p>{_text(line)}</p>" for line in state["certificate"]["text"].split("\n")
-    )
-    names = list(study.pool.names)
+def _effect(name: str, effects: list[Effect]) -> dict[str, Any]:
+    """The levels of a column, with a bar each on the scale of the column."""
+    least = min(0.0, *(each.low for each in effects))
+    most = max(0.0, *(each.high for each in effects))
+    scale = 98 / ((most - least) or 1.0)
+
+    def at(value: float) -> float:
+        return round(1 + scale * (value - least), 2)
+
     rows = [
-        [*each.values(), *(row[name] for name in names)]
-        for each, row in zip(top, study.pool.rows([t["id"] for t in top]), strict=True)
+        {
+            "level": shown(each.level),
+            "n_results": each.n_results,
+            "mean": f"{each.mean:+.3g}",
+            "ends": f"{each.low:+.3g} to {each.high:+.3g}",
+            "zero": at(0.0),
+            "left": at(each.low),
+            "width": round(at(each.high) - at(each.low), 2),
+            "middle": round(at(each.mean) - 0.5, 2),
+        }
+        for each in effects
     ]
-    return [
-        _section(
-            "Best so far",
-            f'<p class="best">{name}</p>{lines}' + _table(["column", "value"], columns),
-        ),
-        _section("How sure that is", paragraphs),
-        _section(
-            f"The best {len(top)} by estimate, tried or not",
-            _table(["id", *HEADER, *names], rows),
-        ),
-    ]
+    full = len(effects) >= MOST_LEVELS
+    more = f"The {MOST_LEVELS} levels with most results; there may be others." if full else ""
+    return {"name": name, "rows": rows, "more": more}
 
 
-def _pending(study: Study, pending: Sequence[dict[str, Any]]) -> list[str]:
+def _pending(study: Study, pending: Sequence[dict[str, Any]]) -> _Table:
     names, columns = beside(study.pool, [each["id"] for each in pending])
     rows = [
-        [each["id"], *cells, each["worker"], each["until"] or "no end"]
+        [each["id"], *cells, each["worker"], clock(each["until"])]
         for each, cells in zip(pending, columns, strict=True)
     ]
-    header = ["candidate", *names, "worker", "until"]
-    return [_section("Pending", _table(header, rows))] if rows else []
+    return _Table(["candidate", *names, "worker", "until"], rows)
 
 
-def _section(title: str, body: str) -> str:
-    return f"<section>{f'<h2>{_text(title)}</h2>' if title else ''}{body}</section>"
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    rows = [list(row) for row in rows]
-    numeric = [
-        bool(rows) and all(isinstance(row[i], int | float) for row in rows)
-        for i in range(len(header))
+def _results(study: Study, results: list[dict[str, Any]]) -> _Table:
+    """Results with the columns of their candidates, the latest first."""
+    told = [name for name in RESULT if name not in OPTIONAL or has_any(results, name)]
+    names, columns = beside(study.pool, [row["id"] for row in results])
+    rows = [
+        [*(clock(row[name]) if name == "time" else row[name] for name in told), *cells]
+        for row, cells in zip(results, columns, strict=True)
     ]
-    marked = [' class="number"' if each else "" for each in numeric]
-    head = "".join(
-        f"<th{mark}>{_text(name)}</th>" for name, mark in zip(header, marked, strict=True)
-    )
-    lines = (
-        "".join(
-            f"<td{mark}>{_text(shown(cell))}</td>" for cell, mark in zip(row, marked, strict=True)
-        )
-        for row in rows
-    )
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
+    return _Table([*told, *names], rows[::-1])
 
 
-def _text(value: Any) -> str:
-    return escape(str(value))
+def _changes(study: Study) -> _Table:
+    """Corrections, and what was taken back, retired and restored."""
+    changes = changes_of(study)
+    header = list(changes[0]) if changes else []
+    return _Table(header, [[*(each | {"time": clock(each["time"])}).values()] for each in changes])
+
+
+def _results_title(n: int) -> str:
+    if n > MOST_RESULTS:
+        return f"The latest {MOST_RESULTS:,} of {n:,} results"
+    return "All results, the latest first"
+
+
+def _columns(study: Study) -> _Table:
+    aside = unused(study.pool)
+    rows = [
+        [name, kind, f"NOT USED: {aside[name]}" if name in aside else "used"]
+        for name, kind in study.pool.columns.items()
+    ]
+    return _Table(["column", "type", "by the model"], rows)
+
+
+def _drawn(draw: Any, study: Any) -> str:
+    """A figure as it stands in the page; nothing where there is nothing to draw yet."""
+    try:
+        return _html(draw(study))
+    except StateError:
+        return ""
+
+
+def _html(figure: Any) -> str:
+    html: str = figure.to_html(
+        full_html=False,
+        include_plotlyjs=False,
+        config={"displayModeBar": False, "responsive": True},
+    )
+    return html
+
+
+def _markup(text: str) -> Any:
+    return import_module("markupsafe").Markup(text)

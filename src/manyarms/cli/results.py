@@ -1,34 +1,53 @@
 """What to try and what came out: suggest, tell, failed, release."""
 
 import hashlib
+import math
 import re
-from collections import Counter, defaultdict
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import polars as pl
 import typer
 
 from manyarms.campaign.trials import FAILED, CandidateId
-from manyarms.cli.app import AsJson, Decimal, Force, InputError, Separator, StudyAt, Worker, opened
+from manyarms.cli.app import (
+    AsJson,
+    Decimal,
+    Force,
+    InputError,
+    Note,
+    Separator,
+    StudyAt,
+    Worker,
+    Yes,
+    opened,
+)
 from manyarms.cli.candidates import Ids
-from manyarms.cli.output import answer, count, new_file, note, table, told
+from manyarms.cli.changes import said_value
+from manyarms.cli.output import answer, confirm, count, new_file, shown, table, told
+from manyarms.cli.output import note as remark
+from manyarms.cli.sheets import EXPECTED, as_options, expected, leases_of, sheet
 from manyarms.cli.tables import (
     Row,
-    Told,
     as_ids,
     as_noise,
     as_value,
-    batch_name,
+    check_output,
+    decimal_of,
+    free,
     marks,
     results_in,
-    results_told,
-    rows_of,
-    value_name,
-    write_csv,
+    unit_of,
+    write_table,
 )
+from manyarms.cli.telling import Correction, Sorted, all_new, compared, replacing
+from manyarms.pool.workbooks import READ
 from manyarms.study import Study
 
+MOST_EACH = 2
+"""How often one candidate is in a batch at most: people at a bench seldom want more at once."""
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 """Seconds in a unit of time."""
 
@@ -59,6 +78,38 @@ def suggest(
             "--pending", metavar="", help="Nothing new: those that are pending once more."
         ),
     ] = False,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            help='Only candidates that meet a condition, such as "temperature > 60".',
+            metavar="CONDITION",
+            show_default=False,
+        ),
+    ] = None,
+    fix: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only candidates with this value of a column.",
+            metavar="COLUMN=VALUE",
+            show_default=False,
+        ),
+    ] = None,
+    same: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="One value of this column for all of them, the one that is best for the batch.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
+    max_new: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="At most so many different values of a column among them.",
+            metavar="COLUMN=K",
+            show_default=False,
+        ),
+    ] = None,
     lease: Annotated[
         str,
         typer.Option(
@@ -67,39 +118,51 @@ def suggest(
     ] = "30d",
     worker: Worker = None,
     separator: Separator = None,
-    decimal: Decimal = ".",
+    decimal: Decimal = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Say which candidates to try next.
 
+    Beside each stands what is predicted of its result, with an interval, and why it was chosen.
     They are pending, for all who use the study, until they are told, released, or their lease runs
     out. With -o they go to a CSV file with a column "value" to fill in: a number, or "failed".
     Then: manyarms tell STUDY FILE. The column "batch" says when they were suggested; leave it as it
-    is.
+    is. What is written into "note" is kept.
 
-    [bold]Example:[/bold]
+    [bold]Examples:[/bold]
       manyarms suggest lab.db -n 8 -o next.csv
+      manyarms suggest lab.db -n 8 --fix temperature=80 --max-new ligand=3
+      manyarms suggest lab.db -n 8 --same temperature --where "solvent != 'DMF'"
     """
     written_as = marks(decimal, separator)
+    check_output(output)
     time = seconds(lease, "--lease")
+    rules = {"where": where, "fix": fix, "same": same, "max_new": max_new}
+    if again and any(rules.values()):
+        raise InputError("--pending lists what was suggested; leave the rules for new ones out")
     with opened(study, worker) as known:
+        options = {} if again else as_options(known.pool, decimal_of(known.pool, decimal), **rules)
+
+        def ask() -> list[CandidateId]:
+            if again:
+                return known.pending
+            ids: list[CandidateId] = known.ask(n, lease=time, most_each=MOST_EACH, **options)
+            if len(ids) < n:
+                remark(f"only {count(len(ids), 'candidate')} may be suggested now, not {n:,}")
+            return ids
+
         if output is None:
-            ids = known.pending if again else known.ask(n, lease=time)
+            ids = ask()
             _show(known, ids, as_json)
             return
         # Made ready first: where the file cannot be written, no candidate becomes pending.
         with new_file(output, force) as draft:
-            ids = known.pending if again else known.ask(n, lease=time)
+            ids = ask()
             if not ids:
                 raise InputError("nothing is pending; leave --pending out for new candidates")
             try:
-                # The number of the last event: results of this batch come after it (see _unknown).
-                marked = [
-                    pl.lit(known.n_events).alias(batch_name(known.pool)),
-                    pl.lit(None, pl.String).alias(value_name(known.pool)),
-                ]
-                write_csv(rows_of(known.pool, ids).with_columns(marked), draft, written_as)
+                write_table(sheet(known, ids), draft, output, written_as, known.pool)
             except BaseException:
                 if not again:
                     known.release(ids)  # nobody would know of them
@@ -112,12 +175,19 @@ def suggest(
 
 
 def _show(study: Study, ids: list[CandidateId], as_json: bool) -> None:
-    rows = study.pool.rows(ids)
-    data = [{"id": id, "columns": row} for id, row in zip(ids, rows, strict=True)]
-    names = [*study.pool.names][:12]
+    pool = study.pool
+    rows = pool.rows(ids)
+    known = expected(study, leases_of(study, ids))
+    data = [
+        {"id": id, "columns": row, **each} for id, row, each in zip(ids, rows, known, strict=True)
+    ]
+    names = [*pool.names]
     listed = table(
-        ["id", *names],
-        ([id, *(row[name] for name in names)] for id, row in zip(ids, rows, strict=True)),
+        ["id", *names, *(free(name, pool) for name in EXPECTED)],
+        (
+            [id, *(row[name] for name in names), *each.values()]
+            for id, row, each in zip(ids, rows, known, strict=True)
+        ),
     )
     answer({"candidates": data}, as_json, listed if ids else "Nothing is pending.")
 
@@ -155,7 +225,17 @@ def tell(
             help="Rows that were told before are replicates: count them again.",
         ),
     ] = False,
-    decimal: Decimal = ".",
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace",
+            metavar="",
+            help="The values take the place of all that their candidates have.",
+        ),
+    ] = False,
+    note: Note = None,
+    yes: Yes = False,
+    decimal: Decimal = None,
     worker: Worker = None,
     as_json: AsJson = False,
 ) -> None:
@@ -170,7 +250,11 @@ def tell(
 
     A file may be told again when more of it is filled in: a row that the study has (same candidate
     and value, told after it was suggested) is not counted twice, unless --again says that it is
-    another trial.
+    another trial. Where the value of a suggestion was changed in the file, that is a correction:
+    it takes the place of the old one. --replace does so for every candidate, whatever it had.
+
+    The file must be of this study: its columns are compared with the candidates. A column "note"
+    is kept with the results; --note is for those that have none.
 
     [bold]Examples:[/bold]
       manyarms tell lab.db next.csv
@@ -182,25 +266,30 @@ def tell(
     if strange:
         raise InputError(f"no such option: {strange[0]}; see `manyarms tell --help`")
     marks(decimal)
+    if again and replace:
+        raise InputError("--again adds results and --replace takes their place; give one of them")
     with opened(study, worker) as known:
         if _are_files(what):
-            tell_files(
-                known,
-                [results_in(Path(path), known.pool, value, noise, decimal) for path in what],
-                again,
-                as_json,
-            )
+            told = [results_in(Path(path), known.pool, value, noise, decimal) for path in what]
+            rows = [row for file in told for row in file.rows]
+            n_empty = sum(file.n_empty for file in told)
+            sort = all_new if again else partial(replacing if replace else compared, known)
+            tell_rows(known, sort(rows), n_empty, yes, as_json, note=note, is_token=not again)
             return
         if value is not None:
             raise InputError(
                 "--value names a column of files; of one candidate give the id and its value alone"
             )
         (id,) = as_ids(known.pool, what[:1])
-        known.tell(
-            [id], [as_value(what[1], decimal, f"{id!r}")], noise=as_noise(noise, decimal, f"{id!r}")
+        mark = decimal_of(known.pool, decimal)
+        row = Row(
+            id,
+            as_value(what[1], mark, f"{id!r}", unit_of(known.pool)),
+            batch=0,
+            noise=as_noise(noise, mark, f"{id!r}"),
         )
-        total = len(known.history)
-        answer({"told": 1, "results": total}, as_json, told(1, 0, total))
+        found = replacing(known, [row]) if replace else all_new([row])
+        tell_rows(known, found, 0, yes, as_json, note=note, is_token=False)
 
 
 def _are_files(what: list[str]) -> bool:
@@ -209,81 +298,166 @@ def _are_files(what: list[str]) -> bool:
     if len(files) == len(what):
         return True
     # Of two words the second is a value, unless it looks like a path that was mistyped.
-    if len(what) == 2 and not files and not what[1].lower().endswith(".csv"):
+    if len(what) == 2 and not files and not what[1].lower().endswith((".csv", *READ)):
         return False
     missing = next(text for text in what if text not in files)
-    raise InputError(f"tell takes CSV files, or one id and its value; there is no file {missing!r}")
+    raise InputError(f"tell takes files, or one id and its value; there is no file {missing!r}")
 
 
-def tell_files(study: Study, files: list[Told], again: bool, as_json: bool) -> None:
-    """Tell the results of files, at once; those that the study has only where `again` says so."""
-    rows = [row for file in files for row in file.rows]
-    n_empty = sum(file.n_empty for file in files)
-    new = rows if again else _unknown(study, rows)
-    if new:
-        # With --again the same rows are meant to count once more: no token may prevent it.
-        token = None if again else _token(rows, new)
-        # Nothing at all where no row has one: an event without noise stays as it always was.
-        noise = [row.noise for row in new] if any(row.noise is not None for row in new) else None
-        # In one call: all rows are told, or none.
-        study.tell([row.id for row in new], [row.value for row in new], noise=noise, token=token)
+def tell_rows(
+    study: Study,
+    found: Sorted,
+    n_empty: int,
+    yes: bool,
+    as_json: bool,
+    *,
+    note: str | None = None,
+    is_token: bool = True,
+) -> None:
+    """Tell the results of files, and correct those that have another value there, at once."""
+    new, corrections, n_known, n_stale, notes = found
+    written = [*new, *(each.row for each in corrections if each.row)]
+    _check_failed(study, [row.id for row in written if row.value is FAILED], yes)
+    before = _said_of(corrections)
+    # With --again the same rows are meant to count once more: no token may prevent it.
+    token = _token(study, new) if is_token else None
+    study.revise(
+        _as_told(new, note, token) if new else None,
+        _as_corrected(corrections, note) if corrections else None,
+        notes,
+    )
     n_failed = sum(row.value is FAILED for row in new)
-    total = len(study.history)
+    total = study.n_results
     data = {
         "told": len(new),
         "failed": n_failed,
-        "known": len(rows) - len(new),
+        "corrected": before,
+        "noted": len(notes),
+        "known": n_known,
         "empty": n_empty,
         "results": total,
     }
-    if len(new) < len(rows):
-        note(
-            f"skipped {count(len(rows) - len(new), 'row')} that the study has; --again would "
-            "count them as replicates"
+    if n_known:
+        remark(
+            f"skipped {count(n_known, 'row')} that the study has; --again would count them as "
+            "replicates"
+        )
+    if n_stale:
+        remark(
+            f"skipped {count(n_stale, 'row')} with a value that was corrected in the study since; "
+            "--replace would put it back"
         )
     if n_empty:
-        note(f"skipped {count(n_empty, 'row')} without a value: not done yet")
-    answer(data, as_json, told(len(new), n_failed, total))
+        remark(f"skipped {count(n_empty, 'row')} without a value: not done yet")
+    if notes:
+        remark(f"kept {count(len(notes), 'new note')}")
+    for sentence in doubts(study, new):
+        remark(sentence)
+    lines = [f"Corrected {each['id']}: {each['before']} is now {each['now']}." for each in before]
+    answer(data, as_json, *lines, told(len(new), n_failed, total))
 
 
-def _unknown(study: Study, rows: list[Row]) -> list[Row]:
-    """Rows that are no result of the study: none of this candidate and value came after the row was
-    suggested."""
-    # By candidate and value, the events that brought it; a row takes the first after its batch, and
-    # no other row takes that again.
-    numbers_of = defaultdict(list)
-    for event, id, value, _ in results_told(study):
-        numbers_of[id, FAILED if value is None else value].append(event.number)
-    new = []
-    for row in rows:
-        numbers = numbers_of[row.id, row.value]
-        match = next((number for number in numbers if number > row.batch), None)
-        if match is None:
-            new.append(row)
-        else:
-            numbers.remove(match)
-    return new
+def _as_told(rows: list[Row], note: str | None, token: str | None) -> dict[str, Any]:
+    """The arguments of `Study.tell`."""
+    return {
+        "ids": [row.id for row in rows],
+        "values": [row.value for row in rows],
+        "noise": _noise_of(rows),
+        "note": [row.note or note for row in rows],
+        "batch": [row.batch for row in rows],
+        "token": token,
+    }
 
 
-def _token(rows: list[Row], new: list[Row]) -> str:
-    """The same for the same new rows of the same file: two who tell it at once tell it once."""
-    # How often a row stands in the file counts: two equal rows are two results.
-    counts = Counter(row[:3] for row in rows)
-    text = "\n".join(f"{row.id!r} {row.value!r} {row.batch} {counts[row[:3]]}" for row in new)
+def _noise_of(rows: Sequence[Row | None]) -> list[float | None] | None:
+    """Nothing at all where no row has one: an event without noise stays as it always was."""
+    noise = [row.noise if row else None for row in rows]
+    return noise if any(sd is not None for sd in noise) else None
+
+
+def _as_corrected(corrections: list[Correction], note: str | None) -> dict[str, Any]:
+    """The arguments of `Study.correct`."""
+    rows = [each.row for each in corrections]
+    return {
+        "ids": [each.trial for each in corrections],
+        "values": [row.value if row else None for row in rows],
+        "noise": _noise_of(rows),
+        "note": note,
+    }
+
+
+def doubts(study: Study, new: list[Row]) -> list[str]:
+    """What looks like a mistake in results that were just told."""
+    least, largest = study.settings["bounds"] or (None, None)
+    low = -math.inf if least is None else least
+    high = math.inf if largest is None else largest
+    out = [row for row in new if row.value is not FAILED and not low <= row.value <= high]
+    found = [
+        f"{row.id} has {shown(row.value)}, which is outside of the bounds {shown(low)} to "
+        f"{shown(high)}; a typo is mended by: manyarms correct STUDY {row.id} VALUE"
+        for row in out[:3]
+    ]
+    if len(new) == 1 and not new[0].batch:
+        n = sum(trial.id == new[0].id for trial in study.history)
+        if n > 1:
+            found.append(
+                f"{new[0].id} has {count(n, 'result')} now; if this one was to take the place of "
+                "another, undo it and tell it with --replace"
+            )
+    return found
+
+
+def _said_of(corrections: list[Correction]) -> list[dict[str, Any]]:
+    """What becomes of each result that is corrected, in words."""
+    return [
+        {
+            "id": trial.id,
+            "before": said_value(trial.value),
+            "now": said_value(None if row.value is FAILED else row.value) if row else "no result",
+        }
+        for trial, row in corrections
+    ]
+
+
+def _check_failed(study: Study, ids: list[CandidateId], yes: bool) -> None:
+    """Ask whether candidates that have values failed: they are neither suggested nor recommended
+    any more."""
+    values = {trial.id: trial.value for trial in study.history if not trial.failed}
+    good = [id for id in ids if id in values]
+    if good:
+        one = f"{good[0]!r} has a value, {shown(values[good[0]])}"
+        more = f", and {count(len(good) - 1, 'other')} have values, too" if len(good) > 1 else ""
+        confirm(f"{one}{more}; as failed it is not suggested again", yes)
+
+
+def _token(study: Study, new: list[Row]) -> str:
+    """The same for the same new rows: two who tell a file at once tell it once."""
+    # How many results a candidate has counts: a row that is equal to one told before is another.
+    counts = Counter(trial.id for trial in study.history)
+    text = "\n".join(f"{row.id!r} {row.value!r} {row.batch} {counts[row.id]}" for row in new)
     return f"file {hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def failed(study: StudyAt, ids: Ids, worker: Worker = None, as_json: AsJson = False) -> None:
+def failed(
+    study: StudyAt,
+    ids: Ids,
+    note: Note = None,
+    yes: Yes = False,
+    worker: Worker = None,
+    as_json: AsJson = False,
+) -> None:
     """Tell that trials failed and gave no value.
 
-    A candidate that failed is not suggested again and teaches the model nothing.
+    A candidate that failed teaches the model nothing. It is not suggested again, unless a value is
+    told of it later. Of a candidate that has a value the command asks first; --yes answers that.
 
     [bold]Example:[/bold]
       manyarms failed lab.db ethanol-120
     """
     with opened(study, worker) as known:
         names = as_ids(known.pool, ids)
-        known.tell(names, failed=True)
+        _check_failed(known, names, yes)
+        known.tell(names, failed=True, note=note)
     answer({"failed": names}, as_json, f"{count(len(names), 'trial')} failed.")
 
 

@@ -7,20 +7,23 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from manyarms.campaign.trials import FAILED, CandidateId
+from manyarms.campaign.trials import FAILED, CandidateId, Trial
 from manyarms.cli.app import InputError
 from manyarms.cli.boxes import NumberedPoints
-from manyarms.cli.output import count
+from manyarms.cli.comparing import check_cells
+from manyarms.cli.output import count, note
 from manyarms.errors import UnknownArmError
-from manyarms.numbers import LARGEST
 from manyarms.pool.formulas import marked
-from manyarms.pool.pool import Pool
-from manyarms.pool.reading import read_csv
+from manyarms.pool.numerals import number_in
+from manyarms.pool.outcomes import FAILURES
+from manyarms.pool.pool import Pool, new_levels
+from manyarms.pool.sheets import Sheet, read_sheet
 from manyarms.pool.stored import described
+from manyarms.pool.workbooks import WRITTEN, is_workbook, write_workbook
 from manyarms.study import Event, Study
 
-FAILURES = ("failed", "fail", "failure", "error", "crashed")
-"""What stands for a trial that failed in place of its value, in any case."""
+EITHER = ".,"
+"""The decimal mark of workbooks: numbers have points in them, and text may have commas."""
 
 
 class Row(NamedTuple):
@@ -30,6 +33,7 @@ class Row(NamedTuple):
     value: Any  # a float, or FAILED
     batch: int  # the number of the last event when it was suggested; 0 where the file does not say
     noise: float | None  # standard deviation of the value, where the file says it
+    note: str | None = None
 
 
 class Line(NamedTuple):
@@ -40,7 +44,12 @@ class Line(NamedTuple):
     value: str | None
     noise: str | None
     batch: str | None
-    point: tuple[str | None, ...]  # the columns of a box
+    note: str | None
+    point: tuple[str | None, ...]  # the columns of a box, or those of a table that the file has
+
+
+CELLS = len(Line._fields) - 2
+"""Cells of a line that are neither its place nor columns of a candidate."""
 
 
 class Told(NamedTuple):
@@ -65,8 +74,40 @@ def id_name(pool: Listed) -> str:
 
 
 def value_name(pool: Listed) -> str:
-    """Of the column to be filled in."""
-    return free("value", pool)
+    """Of the column to be filled in: the target, where the table has one."""
+    target = None if isinstance(pool, NumberedPoints) else pool.target
+    return target or free("value", pool)
+
+
+def decimal_of(pool: Listed, decimal: str | None) -> str:
+    """The mark before fractions: the one given, else that of the table of candidates."""
+    return decimal or ("." if isinstance(pool, NumberedPoints) else pool.decimal)
+
+
+def unit_of(pool: Listed) -> str:
+    """The unit of the values: the table of candidates has it behind them, or in the name of the
+    column, such as yield (%)."""
+    if isinstance(pool, NumberedPoints) or pool.target is None:
+        return ""
+    in_name = re.search(r"[(\[/]\s*([^()\[\]]+?)\s*[)\]]?$", pool.target)
+    return pool.units.get(pool.target) or (in_name[1] if in_name else "")
+
+
+def goal(study: Study) -> str:
+    """What a study is after, such as "maximize yield"."""
+    target = getattr(study.pool, "target", None)
+    return f"{study.direction} {target or 'the value'}"
+
+
+def unused(pool: Listed) -> dict[str, str]:
+    """The columns that are no features, and why."""
+    return {} if isinstance(pool, NumberedPoints) else pool.unused
+
+
+def not_used(pool: Listed) -> list[str]:
+    """A line for people that names the columns that are no features, where there are any."""
+    listed = "; ".join(f"{name} ({why})" for name, why in unused(pool).items())
+    return [f"NOT USED: {listed}."] if listed else []
 
 
 def noise_name(pool: Listed) -> str:
@@ -77,6 +118,12 @@ def noise_name(pool: Listed) -> str:
 def batch_name(pool: Listed) -> str:
     """Of the column that says when a candidate was suggested."""
     return free("batch", pool)
+
+
+def note_name(pool: Listed) -> str:
+    """Of the column of remarks, which may be missing: the table's, where it has one."""
+    own = None if isinstance(pool, NumberedPoints) else pool.remarks
+    return own or free("note", pool)
 
 
 def free(name: str, pool: Listed) -> str:
@@ -96,21 +143,25 @@ def as_ids(pool: Listed, texts: list[str]) -> list[CandidateId]:
 
 
 def typed_ids(pool: Listed, texts: list[str]) -> list[Any]:
-    """Ids in the type that the pool has, whether they are there or not."""
-    return list(texts) if pool.ids.dtype == object else [_number(text) for text in texts]
+    """Ids in the type that the pool has, whether they are there or not; those that a spreadsheet
+    took for numbers, 001 for 1, are as they were."""
+    if isinstance(pool, NumberedPoints) or pool.ids.dtype != object:
+        return [_number(text) for text in texts]
+    return [pool.parts.ids.meant(text) or text for text in texts]
 
 
 def _number(text: str) -> int | str:
     # So many digits always fit int64.
-    return int(text) if re.fullmatch(r"-?\d{1,18}", text.strip(), re.ASCII) else text
+    found = re.fullmatch(r"(-?\d{1,18})(\.0*)?", text.strip(), re.ASCII)
+    return int(found[1]) if found else text
 
 
-def as_value(text: str, decimal: str, where: str) -> Any:
-    """A value as it is typed: a float, or FAILED."""
+def as_value(text: str, decimal: str, where: str, unit: str = "") -> Any:
+    """A value as it is typed, with or without its unit: a float, or FAILED."""
     plain = text.strip()
     if plain.lower() in FAILURES:
         return FAILED
-    number = _typed(plain, decimal)
+    number = _typed(plain, decimal, unit)
     if number is None:
         raise InputError(
             f"{where}: a value must be a finite number or `failed`, got {plain[:60]!r}; "
@@ -134,65 +185,104 @@ def as_noise(text: str | None, decimal: str, where: str) -> float | None:
     return number
 
 
-def _typed(plain: str, decimal: str) -> float | None:
+def _typed(plain: str, decimal: str, unit: str = "") -> float | None:
     """A number as it is typed, None where it is none."""
-    try:
-        number = float(plain.replace(",", ".") if decimal == "," else plain)
-    except ValueError:
-        return None
-    # float() takes 1_000, too. Where the comma is the decimal mark, a point may divide thousands:
-    # it is refused. NaN fails the first comparison.
-    return (
-        number
-        if abs(number) <= LARGEST and "_" not in plain and not (decimal == "," and "." in plain)
-        else None
-    )
+    for mark in decimal:
+        # A mark that is not the decimal one may divide thousands, or be a mistake: it is refused.
+        other = "," if mark == "." else "."
+        found = None if other in plain else number_in(plain, mark)
+        if found is not None and found[1] in ("", unit):
+            return found[0]
+    return None
 
 
 def _advice(plain: str, decimal: str, otherwise: str) -> str:
-    return (
-        'give --decimal "," where that is the mark'
-        if "," in plain and decimal == "."
-        else otherwise
-    )
+    for mark in (".", ","):
+        if mark in plain and mark not in decimal:
+            return f'give --decimal "{mark}" where that is the mark'
+    return otherwise
 
 
 def results_in(
-    path: Path, pool: Listed, value: str | None, noise: str | None, decimal: str
+    path: Path, pool: Listed, value: str | None, noise: str | None, decimal: str | None
 ) -> Told:
-    """The results in a CSV file; `value` and `noise` are the names of columns, where they are not
-    the usual ones."""
-    names = id_name(pool), value or value_name(pool), noise or noise_name(pool), batch_name(pool)
-    columns = pool.names if isinstance(pool, NumberedPoints) else []
+    """The results in a CSV file or a workbook; `value` and `noise` are the names of columns, where
+    they are not the usual ones."""
+    for option, name in (("--value", value), ("--noise", noise)):
+        if name is not None and pool.columns.get(name, "ignore") not in ("ignore", "text"):
+            raise InputError(
+                f"{option} names {name!r}, which is a column of the candidates; give the column "
+                "of results"
+            )
+    decimal = EITHER if is_workbook(path) and not decimal else decimal_of(pool, decimal)
+    names = [
+        id_name(pool),
+        value or value_name(pool),
+        noise or noise_name(pool),
+        batch_name(pool),
+        note_name(pool),
+    ]
+    is_box = isinstance(pool, NumberedPoints)
     # All as text: numbers are read below, where an error can name the row.
-    texts = {*names, *columns}
-    frame = read_csv(path, names[0], texts, texts, decimal)
+    texts = {*names, *pool.names}
+    sheet = read_sheet(path, names[0], texts, texts)
+    frame = sheet.frame
+    unused = {} if isinstance(pool, NumberedPoints) else pool.unused
+    there = [
+        name
+        for name in pool.names
+        if name in frame.columns and name not in names and name not in unused
+    ]
+    columns = pool.names if is_box else there
     needed = [names[1], *([noise] if noise else [])]
     if not names_points(frame, pool):
         needed = [names[0], *needed]
     if not set(needed) <= set(frame.columns):
-        instead = f" (or in place of {names[0]!r} all columns of the box)" if columns else ""
+        instead = f" (or in place of {names[0]!r} all columns of the box)" if is_box else ""
         raise InputError(
             f"{path} must have the columns {' and '.join(map(repr, needed))}{instead}, "
             f"got {', '.join(map(repr, frame.columns))[:300]}; --value names another column of "
             "values"
         )
-    lines = lines_in(path, frame, names, columns)
+    lines = lines_in(path, sheet, names, columns)
     # Spreadsheets leave rows in which nothing is filled in.
-    lines = [line for line in lines if any(cell is not None for cell in (*line[1:3], *line.point))]
+    lines = [
+        line
+        for line in lines
+        if any(cell is not None for cell in (line.id, line.value, *(line.point if is_box else ())))
+    ]
+    ids = _ids_in(pool, lines, names[0], decimal)
+    if isinstance(pool, Pool) and columns:
+        for line, row in zip(lines, pool.rows(ids), strict=True):
+            cells = dict(zip(columns, line.point, strict=True))
+            check_cells(line.where, line.id, row, cells, pool.words)
     told = []
-    for id, line in zip(_ids_in(pool, lines, names[0], decimal), lines, strict=True):
+    for id, line in zip(ids, lines, strict=True):
         if not _is_blank(line.value):
-            there = f"{line.where} ({id!r})"
+            place = f"{line.where} ({id!r})"
             told.append(
                 Row(
                     id,
-                    as_value(line.value or "", decimal, there),
+                    as_value(line.value or "", decimal, place, unit_of(pool)),
                     _batch(line.batch, line.where, names[3]),
-                    as_noise(line.noise, decimal, there),
+                    as_noise(line.noise, decimal, place),
+                    None if _is_blank(line.note) else (line.note or "").strip(),
                 )
             )
-    return Told(told, len(lines) - len(told))
+    n_empty = len(lines) - len(told)
+    # The sheet that a study was made of, told again: a row that was copied in it is no trial.
+    if isinstance(pool, Pool) and pool.target and names[3] not in frame.columns:
+        told = _without_copies(told)
+    return Told(told, n_empty)
+
+
+def _without_copies(rows: list[Row]) -> list[Row]:
+    """Rows but for those whose candidate and value are those of a row above."""
+    kept = list({(row.id, row.value): row for row in reversed(rows)}.values())[::-1]
+    if len(kept) < len(rows):
+        n = len(rows) - len(kept)
+        note(f"left out {count(n, 'row')}: candidate and value are those of a row above")
+    return kept
 
 
 def names_points(frame: pl.DataFrame, pool: Listed) -> bool:
@@ -200,18 +290,16 @@ def names_points(frame: pl.DataFrame, pool: Listed) -> bool:
     return isinstance(pool, NumberedPoints) and set(pool.names) <= set(frame.columns)
 
 
-def lines_in(
-    path: Path, frame: pl.DataFrame, names: Sequence[str], columns: Sequence[str]
-) -> list[Line]:
-    """The lines of a table, given the names of these cells and the columns of a box."""
+def lines_in(path: Path, sheet: Sheet, names: Sequence[str], columns: Sequence[str]) -> list[Line]:
+    """The lines of a table, given the names of these cells and the columns of candidates."""
+    frame = sheet.frame
     cells = [
         frame[name].to_list() if name in frame.columns else [None] * len(frame)
         for name in (*names, *columns)
     ]
-    # The header is row 1, as spreadsheets count.
     return [
-        Line(f"{path}, row {i + 2}", id, value, noise, batch, tuple(point))
-        for i, (id, value, noise, batch, *point) in enumerate(zip(*cells, strict=True))
+        Line(f"{path}, row {row}", id, value, noise, batch, note, tuple(point))
+        for row, id, value, noise, batch, note, *point in zip(sheet.rows, *cells, strict=True)
     ]
 
 
@@ -241,30 +329,17 @@ def _is_blank(text: str | None) -> bool:
 
 
 class LoggedResult(NamedTuple):
-    """A result as the log has it."""
+    """A result that counts, and the event that told it."""
 
     event: Event
-    id: CandidateId
-    value: float | None  # None: failed
-    noise: float | None  # None: not told
+    trial: Trial
 
 
 def results_told(study: Study) -> list[LoggedResult]:
-    """Every result that a study was told, oldest first."""
-    results = []
-    for event in study.events():
-        if event.kind == "tell":
-            told = event.payload
-            ids = told["ids"]
-            # An event of which no noise was told has no such entry.
-            noise = told.get("noise", [None] * len(ids))
-            for id, value, sd in zip(ids, told["values"], noise, strict=True):
-                results.append(LoggedResult(event, id, value, sd))
-    pool: Any = study.pool
-    if not isinstance(pool, NumberedPoints):
-        return results
-    numbers = pool.numbers([result.id for result in results])
-    return [result._replace(id=id) for result, id in zip(results, numbers, strict=True)]
+    """Every result of a study that counts, oldest first."""
+    events = list(study.events())
+    # The event of number n is the nth; every result of a study has one.
+    return [LoggedResult(events[(trial.event or 1) - 1], trial) for trial in study.history]
 
 
 def _batch(text: str | None, where: str, name: str) -> int:
@@ -285,42 +360,82 @@ def rows_of(pool: Listed, ids: list[CandidateId]) -> pl.DataFrame:
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
+def level_lines(before: Pool, after: Pool) -> list[str]:
+    """A line for each column that has levels which no candidate had."""
+    return [
+        f"New in column {name!r}: {', '.join(map(repr, levels[:8]))}"
+        f"{', …' if len(levels) > 8 else ''}. Nothing is known of it yet."
+        for name, levels in new_levels(before, after).items()
+    ]
+
+
 class Marks(NamedTuple):
-    """What a CSV file is written with."""
+    """What a CSV file is written with; None: as is usual for the study."""
 
-    separator: str
-    decimal: str
+    separator: str | None
+    decimal: str | None
+
+    def of(self, pool: Listed) -> "Marks":
+        """Those of a study, where none were given."""
+        decimal = decimal_of(pool, self.decimal)
+        # What a spreadsheet with decimal commas expects.
+        usual = ";" if decimal == "," else ","
+        if self.separator == decimal == ",":
+            raise InputError('--separator and --decimal must differ; give --separator ";"')
+        return Marks(self.separator or usual, decimal)
 
 
-def marks(decimal: str, separator: str | None = None) -> Marks:
+def marks(decimal: str | None, separator: str | None = None) -> Marks:
     """Those that were asked for; InputError where they cannot be."""
-    if decimal not in (".", ","):
+    if decimal not in (None, ".", ","):
         raise InputError(f'--decimal must be "." or ",", got {decimal!r}')
     if separator not in (None, ",", ";", "|", "tab"):
         raise InputError(f'--separator must be ",", ";", "|" or "tab", got {separator!r}')
     if decimal == separator == ",":
         raise InputError('--separator and --decimal must differ; give --separator ";"')
-    return Marks(
-        "\t" if separator == "tab" else separator or (";" if decimal == "," else ","), decimal
-    )
+    return Marks("\t" if separator == "tab" else separator, decimal)
+
+
+def check_output(path: Path | None) -> None:
+    """InputError where a table cannot be written under this name."""
+    if path is not None and is_workbook(path) and path.suffix.lower() != WRITTEN:
+        raise InputError(f"{path}: workbooks are written as {WRITTEN}; give such a name, or .csv")
+
+
+def write_table(frame: pl.DataFrame, path: Path, name: Path, marks: Marks, pool: Listed) -> None:
+    """A table to a file, which will have this name: a workbook where that ends so, else CSV."""
+    check_output(name)
+    if is_workbook(name):
+        # Values are text for the sake of those that failed.
+        write_workbook(_flat(frame), path, value_name(pool))
+    else:
+        write_csv(frame, path, marks.of(pool))
 
 
 def write_csv(frame: pl.DataFrame, path: Path, marks: Marks) -> None:
     """A CSV file in which no text is a formula; with a decimal comma it is one for spreadsheets,
     which want a mark that it is UTF-8."""
-    # CSV has no lists: those of bits are written as strings, as `Pool.from_csv` reads them.
-    lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List | pl.Array)]
-    flat = frame.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join("") for name in lists)
     comma = marks.decimal == ","
-    marked(flat).write_csv(path, separator=marks.separator, decimal_comma=comma, include_bom=comma)
+    marked(_flat(frame)).write_csv(
+        path,
+        separator=marks.separator or (";" if comma else ","),
+        decimal_comma=comma,
+        include_bom=comma,
+    )
+
+
+def _flat(frame: pl.DataFrame) -> pl.DataFrame:
+    # Files have no lists: those of bits are written as strings, as `Pool.from_csv` reads them.
+    lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List | pl.Array)]
+    return frame.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join("") for name in lists)
 
 
 def beside(pool: Listed, ids: Sequence[Any]) -> tuple[list[str], list[list[Any]]]:
-    """What stands beside ids in tables: of a box the columns of its points; of a table, which may
-    have many, nothing."""
-    if not isinstance(pool, NumberedPoints):
-        return [], [[] for _ in ids]
-    return pool.names, [list(row.values()) for row in pool.rows(list(ids))]
+    """What stands beside ids in tables: the columns of the candidates. Bits are counted."""
+    return list(pool.names), [
+        [f"{len(cell):,} bits" if isinstance(cell, list) else cell for cell in row.values()]
+        for row in pool.rows(list(ids))
+    ]
 
 
 def extent(pool: Listed) -> str:

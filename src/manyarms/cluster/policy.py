@@ -2,14 +2,17 @@
 
 from typing import Any
 
+import numpy as np
+
 from manyarms.cluster.table import Sharded
+from manyarms.errors import ParameterError
 from manyarms.policies.bkb import BKB
 from manyarms.typing import Array
 
 
 class OnShards:
-    """The `policy` of an `Optimizer` whose passes over a pool run on shards: ``Optimizer(pool,
-    policy=OnShards(8, address="auto"))``.
+    """The `policy` of an `Optimizer` or a `Study` whose passes over a pool run on shards:
+    ``Optimizer(pool, policy=OnShards(8, address="auto"))``, and ``Study.open(path, policy=…)``.
 
     The pool stays in this process: its names, its types, its encoded rows. A copy of the rows is
     sent to the shards, once. A refit sends the new kernel and what is known. After `add`, the
@@ -48,6 +51,11 @@ class OnShards:
         BKB
             Its table is divided.
         """
+        if not isinstance(arms, np.ndarray):
+            raise ParameterError(
+                f"OnShards divides the rows of a pool, got {arms!r:.200}; a box has no rows, leave "
+                "`policy` out"
+            )
         if self._table is None or self._rows is not arms:
             self.close()
             self._table = Sharded(arms, min(self._shards, len(arms)), **self._options)

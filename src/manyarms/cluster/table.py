@@ -10,7 +10,7 @@ from manyarms.beliefs.frozen import Frozen
 from manyarms.cluster.crews import Division, HereCrew
 from manyarms.cluster.rays import RayCrew
 from manyarms.cluster.sources import source_of
-from manyarms.errors import ParameterError
+from manyarms.errors import ParameterError, UnknownArmError
 from manyarms.kernels import Kernel
 from manyarms.numbers import real, whole
 from manyarms.search.scores import ArmScores
@@ -92,7 +92,10 @@ class Sharded:
 
     def __getitem__(self, numbers: Indices) -> Array:
         """Rows by number."""
-        rows = self._crew.rows(np.atleast_1d(np.asarray(numbers, dtype=np.intp)))
+        some = np.atleast_1d(np.asarray(numbers, dtype=np.intp))
+        if some.size and not (some.min() >= 0 and some.max() < len(self)):
+            raise UnknownArmError(f"rows are numbered 0 to {len(self) - 1}, got {numbers!r:.80}")
+        rows = self._crew.rows(some)
         return rows if np.ndim(numbers) else rows[0]
 
     def diagonal_of(self, kernel: Kernel, regularization: float) -> Any:

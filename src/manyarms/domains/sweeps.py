@@ -181,10 +181,12 @@ def _pairs(codes: _Codes, x: Array, most: float) -> Array:
     n_levels = np.bincount(codes.factors)
     if (n**2 - int(np.square(n_levels).sum())) // 2 > most:
         return np.zeros((0, len(x)))
-    first, second = np.triu_indices(n, k=1)
-    are_two = codes.factors[first] != codes.factors[second]
-    first = first[are_two]
-    second = second[are_two]
+    # A change of a factor goes with all changes of the factors behind it.
+    stops = np.cumsum(n_levels)
+    starts = stops - n_levels
+    ranges = list(zip(starts, stops, strict=True))
+    first = np.concatenate([np.repeat(np.arange(a, b), n - b) for a, b in ranges])
+    second = np.concatenate([np.tile(np.arange(b, n), b - a) for a, b in ranges])
     rows = np.repeat(x[None], len(first), axis=0)
     each = np.arange(len(first))
     rows[each, codes.factors[first]] = codes.levels[first]

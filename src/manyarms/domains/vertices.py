@@ -4,8 +4,8 @@ from math import comb
 
 import numpy as np
 import scipy
-from scipy.linalg import null_space
 
+from manyarms.lapack import linalg
 from manyarms.typing import Array
 
 MOST_VERTICES = 400_000
@@ -66,7 +66,8 @@ def _of_unit_size(A: Array, b: Array) -> Array | None:
     tight = np.array([b[i] - _least(A, b, A[i]) <= 10 * FLAT for i in range(len(A))])
     if not tight.any():
         return None
-    plane = null_space(A[tight], rcond=FLAT)  # (d, k) an orthonormal basis of the directions left
+    # (d, k): an orthonormal basis of the directions that are left.
+    plane = linalg.null_space(A[tight], rcond=FLAT)
     if not plane.shape[1]:
         return centre[None]
     # x = centre + plane·y, and the sides that are left bound y.

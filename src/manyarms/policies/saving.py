@@ -13,7 +13,7 @@ import numpy as np
 
 from manyarms.beliefs.frozen import Frozen
 from manyarms.beliefs.packing import NAMES, Arrays, packed, unpacked
-from manyarms.errors import KernelError, SavedStateError, StateError
+from manyarms.errors import KernelError, ParameterError, SavedStateError, StateError, shortened
 from manyarms.policies.policy import Policy, State
 from manyarms.sketch.log import Log
 from manyarms.typing import Array
@@ -55,10 +55,17 @@ def written(policy: Policy, waiting: dict[str | int, Array]) -> bytes:
     return b"".join([FIRST_WORDS, sha256(rest).hexdigest().encode(), b"\n", rest])
 
 
+def as_place(path: Any) -> Path:
+    """The path of a file, checked."""
+    if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
+        raise ParameterError(f"path must be that of a file, got {shortened(path)}")
+    return Path(path)
+
+
 def read(path: str | Path, policy: Policy) -> Saved:
     """What was saved, for a policy with the same settings that has observed nothing."""
     try:
-        data = Path(path).read_bytes()
+        data = as_place(path).read_bytes()
     except OSError as error:
         raise SavedStateError(f"cannot read {path}: {error.strerror}; give the file") from error
     line, _, rest = data.partition(b"\n")

@@ -6,7 +6,9 @@ portions. It is as large as the policy, O(m²), and what is pending; so is its f
 """
 
 import os
+import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +17,25 @@ import numpy as np
 from manyarms.arms import as_rows
 from manyarms.arms.objects import encoded
 from manyarms.beliefs.base import Record
-from manyarms.errors import ObservationError, ParameterError, RequestError, StateError, shortened
+from manyarms.errors import (
+    ObservationError,
+    ParameterError,
+    RequestError,
+    SavedStateError,
+    StateError,
+    shortened,
+)
 from manyarms.kernels.objects import encoder_of
 from manyarms.numbers import is_whole, whole
 from manyarms.policies.checks import as_rewards
 from manyarms.policies.policy import Policy
-from manyarms.policies.saving import Saved, read, written
+from manyarms.policies.saving import Saved, as_place, read, written
 from manyarms.typing import Array, ArrayLike, Indices
 
 Request = str | int
 """The id of a request."""
+MOST_BITS = 1024
+"""Of an id that is a number: a file has it in decimal digits, of which Python writes 4,300."""
 
 
 class Stream:
@@ -221,18 +232,29 @@ class Stream:
         ------
         StateError
             The policy is none of ``rule=Inserted(…)``.
+        SavedStateError
+            The file cannot be written.
         """
         data = written(self.policy, self._waiting)
-        target = Path(path)
-        beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+        target = as_place(path)
+        beside: str | None = None
         try:
-            with open(beside, "wb") as file:
+            # A new file of a random name that only its owner may read: no link is followed.
+            number, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
+            with open(number, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(beside, target)
+            beside = None
+        except OSError as error:
+            raise SavedStateError(
+                f"cannot write {target}: {error.strerror}; what was there is as it was"
+            ) from error
         finally:
-            beside.unlink(missing_ok=True)
+            if beside is not None:
+                with suppress(OSError):
+                    os.unlink(beside)
 
     @classmethod
     def load(cls, path: str | Path, policy: Policy, *, remembered: int = 100_000) -> "Stream":
@@ -276,8 +298,9 @@ class Stream:
 def _as_id(request: Any) -> Request:
     if isinstance(request, str):
         return request
-    if is_whole(request):
+    if is_whole(request) and int(request).bit_length() <= MOST_BITS:
         return int(request)
     raise ParameterError(
-        f"the id of a request is a string or a whole number, got {shortened(request)}"
+        f"the id of a request is a string, or a whole number of at most {MOST_BITS:,} bits, got "
+        f"{shortened(request)}"
     )

@@ -7,6 +7,7 @@
 | ordered | Enum, ordered categoricals, a list of levels | one column, first level 0 and last 1 |
 | boolean, categorical | booleans; strings, few of them distinct | one column of codes 0, 1, … |
 | bits | lists of 0 and 1; long enough strings of them | packed, `BITS` to a column |
+| smiles | molecules that are declared so (`molecules`) | fingerprints, packed; or descriptors |
 | text, ignore | other strings; columns that hold one value only | not encoded |
 """
 
@@ -34,6 +35,7 @@ from manyarms.pool.values import (
 from manyarms.typing import AnyArray, Array
 
 TYPES = (
+    "number",
     "continuous",
     "log",
     "integer",
@@ -42,6 +44,7 @@ TYPES = (
     "categorical",
     "text",
     "bits",
+    "smiles",
     "ignore",
 )
 
@@ -94,6 +97,10 @@ class Column(ABC):
     def feature(self, start: int) -> Feature:
         """What stands in the encoded columns from `start`."""
 
+    def features(self, start: int) -> tuple[Feature, ...]:
+        """The same, one for each lengthscale that is learned."""
+        return (self.feature(start),)
+
     def takes_missing(self) -> bool:
         """Whether a missing value may be a level."""
         return False
@@ -135,7 +142,16 @@ class Aside(Column):
         raise NotImplementedError
 
     def takes_missing(self) -> bool:
-        return self.constant is not None or self.type == "ignore"
+        return True
+
+    def why(self, is_declared: bool) -> str:
+        """Why the column is not used."""
+        if self.constant is not None:
+            only = self.constant[0]
+            return "empty" if only is None else f"{only!r:.40} in every row"
+        if is_declared:
+            return "left out as asked" if self.type == "ignore" else "text, as asked"
+        return "text, which hardly repeats or is remarks"
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,12 @@ from manyarms.errors import Advice, ArmsError, ParameterError
 from manyarms.numbers import items_of
 from manyarms.pool.bits import Bits
 from manyarms.pool.columns import TYPES, Aside, Coded, Column, Numeric, Ordered
+from manyarms.pool.molecules import BY_DESCRIPTORS, SMILES, molecules_as
 from manyarms.pool.reading import Declared
+from manyarms.pool.spelling import MERGE, NUMBERS, are_remarks, check_levels, plain_kind, words_of
 from manyarms.pool.values import (
     Label,
+    as_numbers,
     as_python,
     date_error,
     first_of,
@@ -25,14 +28,20 @@ from manyarms.pool.values import (
 SPREAD = 100
 """Positive numbers are taken as logarithms where the 95th percentile is at least this many times
 the 5th. Of numbers that are spread evenly it is 19 times, however many there are."""
+FEW = 50
+"""Different strings that are always levels: who lists so few candidates means all of them."""
 DATE = r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$"
 
 
-def distinct_allowed(n_rows: int) -> int:
-    """Distinct strings up to which a column is categorical: a twentieth of the rows, at least 50
-    and at most 1000."""
-    # A level that few rows share teaches nothing about other rows; a small table has few rows.
-    return max(50, min(n_rows // 20, 1000))
+WAYS = (MERGE, BY_DESCRIPTORS)
+"""Types that say more behind a colon."""
+
+
+def repeats(texts: pl.Series) -> bool:
+    """Whether strings are levels: few of them, or at least half of the rows hold one that another
+    row holds, too."""
+    # A level that no other row has teaches nothing about other rows: such text names or comments.
+    return texts.n_unique() <= FEW or 2 * int(texts.is_duplicated().sum()) >= len(texts)
 
 
 def checked_types(columns: Mapping[str, str | Sequence[Any]] | None) -> dict[str, Declared]:
@@ -48,8 +57,11 @@ def checked_types(columns: Mapping[str, str | Sequence[Any]] | None) -> dict[str
 
 def _checked_type(name: str, declared: Any) -> Declared:
     if isinstance(declared, str):
-        if declared not in TYPES:
+        kind = plain_kind(declared)
+        # Behind a colon stand words of a number, or one of the ways that a type has.
+        if kind not in TYPES or (declared != kind and kind not in NUMBERS and declared not in WAYS):
             raise _no_type(name, declared)
+        words_of(declared)
         return declared
     listed = items_of(declared) if isinstance(declared, Sequence | np.ndarray | pl.Series) else None
     if listed is None:
@@ -95,6 +107,7 @@ def decide(
     label: Label,
     levels: tuple[Any, ...] = (),
     keep_constant: bool = False,
+    missing: str = "error",
 ) -> Column:
     """How a column is encoded: as declared, else by its values (cleaned), in the order of `levels`
     where the table gave them.
@@ -134,6 +147,8 @@ def decide(
         return _as_declared(
             known, values, name, levels if levels and declared == "ordered" else declared, label
         )
+    if not levels and are_remarks(values, missing):
+        return Aside(name, "text")
     column = (
         _as_declared(known, values, name, levels, label)
         if levels
@@ -180,7 +195,8 @@ def _of_strings(known: pl.Series, values: pl.Series, name: str, label: Label) ->
         raise date_error(name, "dates", known[0])
     if distinct.str.to_lowercase().is_in(["true", "false"]).all():
         return Coded.fit(values, name, "boolean", label)
-    if len(distinct) <= distinct_allowed(len(values)):
+    if repeats(known):
+        check_levels(known, name)
         return Coded.fit(values, name, "categorical", label)
     # Many different strings, most of which are numbers: some cell is not what it should be.
     numbers = known.str.strip_chars().cast(pl.Float64, strict=False)
@@ -203,7 +219,11 @@ def _as_declared(
 ) -> Column:
     if isinstance(declared, tuple):
         return Ordered(name, "ordered", pl.Series(declared, dtype=_level_type(declared)))
-    if declared in ("continuous", "log", "integer"):
+    way, declared = declared, str(plain_kind(declared))
+    if declared == "number":
+        as_numbers(known, name, declared, _known_label(values, label))  # raises where one is none
+        return _by_values(known, values, name, label)
+    if declared in NUMBERS:
         return Numeric.fit(known, name, declared, _known_label(values, label))
     nested = isinstance(values.dtype, pl.List | pl.Array) or not (
         _can_be_typed(values.dtype) or values.dtype.is_temporal()
@@ -225,8 +245,10 @@ def _as_declared(
                 column=name,
             )
         return Ordered(name, "ordered", like(known, plain_type(values.dtype)).unique().sort())
-    if declared == "bits":
-        return Bits.fit(known, name, _known_label(values, label))
+    if declared in ("bits", SMILES):
+        here = _known_label(values, label)
+        is_bits_type = declared == "bits"
+        return Bits.fit(known, name, here) if is_bits_type else molecules_as(way, known, name, here)
     return Aside(name, "text") if declared == "text" else Coded.fit(values, name, declared, label)
 
 

@@ -1,5 +1,6 @@
 """Ids of candidates: strings or whole numbers, each once, and found among many."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -61,6 +62,24 @@ class Ids:
             raise self._unknown(int(numbers[unknown[0]]))
         return found if order is None else order[found]
 
+    def meant(self, id: str) -> str | None:
+        """The id that a spreadsheet made this of: it takes 001 for a number, and writes 1. None
+        where there is none, or several."""
+        if id in self._index:
+            return id
+        number = _as_number(id)
+        return None if number is None else self._by_number.get(number)
+
+    @cached_property
+    def _by_number(self) -> dict[float, str | None]:
+        """Strings that are numbers, by these; None where two are the same number."""
+        found: dict[float, str | None] = {}
+        for id in self.array if self.are_strings else ():
+            number = _as_number(id)
+            if number is not None:
+                found[number] = None if number in found else id
+        return found
+
     def _positions_of_strings(self, ids: list[Any]) -> Indices:
         index = self._index
         for id in ids:
@@ -72,7 +91,9 @@ class Ids:
         if isinstance(ids, np.ndarray) and ids.ndim == 1 and ids.dtype.kind == "i":
             return ids
         several = _several(ids)
-        for id in several:
+        # Only what is no plain int is looked at one by one: a log may have a hundred thousand.
+        odd = several if set(map(type, several)) != {int} else [min(several), max(several)]
+        for id in odd:
             if not is_whole(id) or not -(2**63) <= int(id) < 2**63:
                 raise self._unknown(id)
         return np.array(several, dtype=np.int64)
@@ -119,6 +140,11 @@ class Ids:
         return id in self._index if isinstance(id, str) else bool((self.array == id).any())
 
 
+def _as_number(id: str) -> float | None:
+    """What a spreadsheet takes an id for."""
+    return float(id) if re.fullmatch(r"\s*[+-]?\d+(\.\d*)?([eE][+-]?\d+)?\s*", id) else None
+
+
 def given_ids(given: Sequence[Any] | AnyArray | None, n_rows: int) -> pl.Series:
     """Ids given beside a table, one for each of its rows."""
     series = (
@@ -156,11 +182,7 @@ def checked_ids(series: pl.Series, rows: Indices) -> AnyArray:
     if twice.any():
         value = series[twice.arg_max() or 0]
         where = rows[(series == value).to_numpy()]
-        raise ArmsError(
-            f"ids must be unique, got {value!r} in rows "
-            f"{', '.join(map(str, where[:5]))}{' …' if len(where) > 5 else ''} "
-            f"of {series.name!r}; rename them, or leave one of the rows out"
-        )
+        raise not_unique(value, where, series.name)
     if not dtype.is_integer():
         return as_objects(series.cast(pl.String).to_list())
     try:
@@ -170,6 +192,15 @@ def checked_ids(series: pl.Series, rows: Indices) -> AnyArray:
             f"ids that are numbers must fit 64 bits, got {dtype} in {series.name!r}; make them "
             "strings"
         ) from error
+
+
+def not_unique(id: Any, rows: Sequence[Any] | Indices, column: str) -> ArmsError:
+    """An id that different candidates have."""
+    listed = ", ".join(map(str, rows[:5])) + (" …" if len(rows) > 5 else "")
+    return ArmsError(
+        f"ids must be unique, got {id!r} in rows {listed} of {column!r}; rename them, or leave one "
+        "of the rows out"
+    )
 
 
 def _several(ids: Any) -> list[Any]:

@@ -2,7 +2,8 @@
 them, equal ones grouped."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -26,6 +27,22 @@ class Origin:
     missing: str
     declared: dict[str, Declared]
     levels: dict[str, Levels]  # of ordered columns whose table does not say so
+    decimal: str = "."  # the mark before fractions in the file that the first table came from
+    units: dict[str, str] = field(
+        default_factory=dict
+    )  # of columns that came as text, and of the target
+    target: str | None = None  # the column of outcomes, which is no feature
+    decided: dict[str, str] = field(
+        default_factory=dict
+    )  # types of stored columns, by their values then
+
+
+class TableResult(NamedTuple):
+    """A result in a table of candidates."""
+
+    id: Any
+    value: float | None  # None: failed
+    note: str | None
 
 
 @dataclass(frozen=True)
@@ -39,6 +56,8 @@ class Parts:
     ids: Ids
     X: Array
     arm_of: Indices
+    results: tuple[TableResult, ...] = ()
+    notes: tuple[str, ...] = ()  # what was done to the tables, in sentences
 
     def __post_init__(self) -> None:
         for array in (self.X, self.arm_of):
@@ -54,8 +73,8 @@ def first_parts(
         for n, dtype in frame.schema.items()
         if isinstance(dtype, pl.Enum)
     } | origin.levels
-    columns = _decided(frame, origin.declared, levels, origin.missing, label)
-    rows = _encode(frame, columns, label)
+    columns = _decided(frame, {**origin.decided, **origin.declared}, levels, origin.missing, label)
+    rows = encode(frame, columns, label)
     # Candidates with equal features are one arm: what one teaches, the others know.
     first, arm_of = group(rows)
     X = rows if len(first) == len(rows) else rows[first]
@@ -72,7 +91,7 @@ def grown_parts(
         check_missing(column, values, parts.origin.missing, label)
         columns.append(column.grown(values, label))
     # The arms there are come first, so that they keep their numbers.
-    rows = np.concatenate([parts.X, _encode(frame, columns, label)])
+    rows = np.concatenate([parts.X, encode(frame, columns, label)])
     first, arms = group(rows)
     return replace(
         parts,
@@ -94,7 +113,8 @@ def _decided(
 ) -> tuple[Column, ...]:
     def column(name: str, keep_constant: bool) -> Column:
         values = cleaned(frame[name])
-        found = decide(values, name, declared.get(name), label, levels.get(name, ()), keep_constant)
+        given = levels.get(name, ())
+        found = decide(values, name, declared.get(name), label, given, keep_constant, missing)
         check_missing(found, values, missing, label)
         return found
 
@@ -109,7 +129,7 @@ def _decided(
         raise ArmsError(
             f"a pool needs features, got only text ({quoted(texts)}) to tell candidates by",
             "add columns of numbers or categories",
-            Advice("add fingerprints (bits, {})", "columns", {"fingerprint": "bits"}),
+            Advice("read molecules by {}", "columns", {texts[0]: "smiles"}),
             Advice("declare {}", "columns", {texts[0]: "categorical"}),
         )
     if not encoded_columns(columns):
@@ -123,7 +143,7 @@ def _decided(
 def check_missing(column: Column, values: pl.Series, missing: str, label: Label) -> None:
     """Raise ArmsError where a value is missing that is no level of the column."""
     if not values.null_count() or (
-        column.takes_missing() and (missing == "category" or column.type == "ignore")
+        column.takes_missing() and (missing == "category" or not column.width)
     ):
         return
     row = values.is_null().arg_max() or 0
@@ -144,13 +164,14 @@ def check_missing(column: Column, values: pl.Series, missing: str, label: Label)
 def encoded_columns(columns: Iterable[Column]) -> list[Column]:
     """The columns that are encoded, in the order of the features."""
     # Numbers, then codes, then bits: each kernel takes columns that stand together.
-    order = {"boolean": 1, "categorical": 1, "bits": 2}
+    order = {"boolean": 1, "categorical": 1, "bits": 2, "smiles": 2}
     return sorted(
         (column for column in columns if column.width), key=lambda column: order.get(column.type, 0)
     )
 
 
-def _encode(frame: pl.DataFrame, columns: Iterable[Column], label: Label) -> Array:
+def encode(frame: pl.DataFrame, columns: Iterable[Column], label: Label) -> Array:
+    """The features of the rows of a table."""
     columns = list(columns)
     rows = np.empty((len(frame), sum(column.width for column in columns)))
     start = 0

@@ -16,21 +16,26 @@ from manyarms.errors import ArmsError, ParameterError, UnknownArmError
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.objects import encoder_of
 from manyarms.numbers import is_whole
-from manyarms.pool.columns import TYPES, Feature, Objects
+from manyarms.pool.columns import TYPES, Aside, Feature, Objects
+from manyarms.pool.conditions import rows_where
 from manyarms.pool.deciding import checked_types
+from manyarms.pool.grids import combined
 from manyarms.pool.ids import Ids, as_objects, checked_ids, given_ids
-from manyarms.pool.parts import Origin, Parts, counted, encoded_columns
+from manyarms.pool.molecules import BY_DESCRIPTORS
+from manyarms.pool.parts import Origin, Parts, TableResult, counted, encoded_columns
 from manyarms.pool.reading import (
+    Declared,
     as_path,
     is_parquet,
     read_array,
-    read_csv,
     read_dicts,
     read_frame,
     read_parquet,
 )
+from manyarms.pool.sheets import Sheet, read_sheet
+from manyarms.pool.spelling import NUMBERS, is_remarks_name, plain_kind, words_of
 from manyarms.pool.tables import more_parts, new_parts
-from manyarms.typing import AnyArray, Array, ArrayLike, Indices
+from manyarms.typing import AnyArray, Array, ArrayLike, Indices, Mask
 
 __all__ = ["Feature", "Pool"]
 
@@ -43,24 +48,34 @@ _PLURAL = {"ignore": "ignored"}
 class Pool:
     """Candidates from a table: their ids, their rows as they came, and their features as numbers.
 
-    Made by `from_objects`, and by `from_csv`, `from_parquet`, `from_frame`, `from_dicts` and
-    `from_array`, which take:
+    Made by `from_objects` and `from_levels`, and by `from_csv`, `from_parquet`, `from_frame`,
+    `from_dicts` and `from_array`, which take:
 
     - ``id``: the column of stable, unique ids, strings or whole numbers; None: the row numbers from
       0.
     - ``columns``: types that overrule those chosen by the values, a dict of names to "continuous",
-      "log", "integer", "boolean", "ordered", "categorical", "text", "bits", "ignore", or to a list
-      of levels in order.
+      "log", "integer", "number", "boolean", "ordered", "categorical", "text", "bits", "smiles",
+      "ignore", or to a list of levels in order.
+      A "number" is continuous, log or integer by its values, and may come as text with a unit
+      (80 °C); "number:RT=25" says what a word stands for. "categorical:merge" makes one level of
+      those that differ by case or blanks alone. "smiles" are molecules, compared by fingerprints,
+      or by a few descriptors as "smiles:descriptors"; both need RDKit.
     - ``missing``: what None and NaN do. "error"; "drop" leaves the rows out; "category" makes them
-      a level of boolean and categorical columns, and is an error elsewhere. Ignored columns may
-      miss values.
+      a level of boolean and categorical columns, and is an error elsewhere. Columns that are not
+      used may miss values.
+    - ``target``: the column of outcomes, which is no feature. Filled cells are results, the word
+      failed stands for a trial that failed, and blank cells are candidates. `Optimizer` and `Study`
+      begin with the `results`. Rows with an id that came before are more trials of that candidate.
 
     By its values a column of numbers is continuous or integer, or log if all are positive and the
-    95th percentile is at least 100 times the 5th; strings are categorical if a twentieth of the
-    rows or fewer are distinct (up to 50 always, more than 1000 never), else text; Enum and ordered
-    categoricals are ordered; lists of 0 and 1, and equally long strings of at least eight, are
-    bits. A column that holds one value only is ignored unless a type is given for it. `columns`
-    tells what was decided.
+    95th percentile is at least 100 times the 5th; strings with a number and one unit are numbers;
+    other strings are categorical if at least half of the rows hold one that another row holds too
+    (up to 50 different ones always), else text; Enum and ordered categoricals are ordered; lists of
+    0 and 1, and equally long strings of at least eight, are bits. A column that holds one value
+    only is ignored unless a type is given for it, and so are remarks: text in a column called
+    note, comment or remark, or in less than half of the rows. `columns` tells what was decided,
+    `unused` what is no feature. Text that alone tells candidates apart is an error until its type
+    is given.
 
     Candidates with the same features are one arm, a row of `X`: they share evidence and keep their
     ids. A pool never changes.
@@ -68,7 +83,10 @@ class Pool:
 
     def __init__(self, parts: Parts) -> None:
         if not isinstance(parts, Parts):
-            made = "from_array, from_frame, from_dicts, from_csv, from_parquet or from_objects"
+            made = (
+                "from_array, from_frame, from_dicts, from_csv, from_parquet, from_levels or "
+                "from_objects"
+            )
             raise ArmsError(f"a pool is made by Pool.{made}, got {type(parts).__name__}")
         self.parts = parts
 
@@ -80,20 +98,23 @@ class Pool:
         id: str | None = None,
         columns: Columns | None = None,
         missing: str = "error",
-        decimal: Literal[".", ","] = ".",
+        target: str | None = None,
+        decimal: Literal[".", ","] | None = None,
     ) -> "Pool":
-        """The rows of a CSV file in UTF-8 with a header, as spreadsheets write it.
+        """The rows of a CSV file with a header, as spreadsheets write it, or of a workbook.
 
         Columns are separated by commas, semicolons, tabs or bars, whichever the header has most of.
+        Files are in UTF-8, UTF-16 or Windows-1252.
 
         Parameters
         ----------
         path : str or Path
-            The file, plain or gzipped.
-        id, columns, missing
+            The file, plain or gzipped; or a workbook, by the ending of its name (.xlsx, .xls,
+            .ods), of which the first sheet that has cells is read.
+        id, columns, missing, target
             See `Pool`.
-        decimal : str
-            The mark before the fraction of a number, "." or ",".
+        decimal : str, optional
+            The mark before the fraction of a number, "." or ","; found in the file where None.
 
         Returns
         -------
@@ -106,14 +127,8 @@ class Pool:
             The file cannot be read, or a value does not suit its column.
         """
         declared = checked_types(columns)
-        # Read as numbers, bits and texts of digits would lose their zeros.
-        texts = {name for name, kind in declared.items() if kind in ("bits", "text")}
-        # Text is searched for numbers only where nothing else is declared.
-        kept = {
-            name for name, kind in declared.items() if kind not in ("continuous", "log", "integer")
-        }
-        return Pool(
-            new_parts(read_csv(as_path(path), id, texts, kept, decimal), {}, id, declared, missing)
+        return pool_of(
+            sheet_of(as_path(path), id, declared, decimal), id, declared, missing, target
         )
 
     @classmethod
@@ -124,6 +139,7 @@ class Pool:
         id: str | None = None,
         columns: Columns | None = None,
         missing: str = "error",
+        target: str | None = None,
     ) -> "Pool":
         """The rows of a Parquet file.
 
@@ -131,7 +147,7 @@ class Pool:
         ----------
         path : str or Path
             The file.
-        id, columns, missing
+        id, columns, missing, target
             See `Pool`.
 
         Returns
@@ -139,7 +155,8 @@ class Pool:
         Pool
             The candidates.
         """
-        return Pool(new_parts(read_parquet(as_path(path)), {}, id, checked_types(columns), missing))
+        frame = read_parquet(as_path(path))
+        return Pool(new_parts(frame, {}, id, checked_types(columns), missing, target=target))
 
     @classmethod
     def from_frame(
@@ -149,6 +166,7 @@ class Pool:
         id: str | None = None,
         columns: Columns | None = None,
         missing: str = "error",
+        target: str | None = None,
     ) -> "Pool":
         """The rows of a data frame of pandas, polars, pyarrow or what else narwhals knows.
 
@@ -156,7 +174,7 @@ class Pool:
         ----------
         frame : data frame
             Its index is left out.
-        id, columns, missing
+        id, columns, missing, target
             See `Pool`.
 
         Returns
@@ -174,8 +192,10 @@ class Pool:
                 f"id must be a column, got {id!r}, which is the index and left out; call "
                 "reset_index() first"
             )
-        types.pop(id if isinstance(id, str) else "", None)
-        return Pool(new_parts(table, levels, id, types | checked_types(columns), missing))
+        for name in (id, target):
+            types.pop(name if isinstance(name, str) else "", None)
+        declared = types | checked_types(columns)
+        return Pool(new_parts(table, levels, id, declared, missing, target=target))
 
     @classmethod
     def from_dicts(
@@ -185,6 +205,7 @@ class Pool:
         id: str | None = None,
         columns: Columns | None = None,
         missing: str = "error",
+        target: str | None = None,
     ) -> "Pool":
         """One dict for each row.
 
@@ -192,7 +213,7 @@ class Pool:
         ----------
         rows : iterable of dict
             A key that a row does not have is a missing value.
-        id, columns, missing
+        id, columns, missing, target
             See `Pool`.
 
         Returns
@@ -200,7 +221,8 @@ class Pool:
         Pool
             The candidates.
         """
-        return Pool(new_parts(read_dicts(rows), {}, id, checked_types(columns), missing))
+        frame = read_dicts(rows)
+        return Pool(new_parts(frame, {}, id, checked_types(columns), missing, target=target))
 
     @classmethod
     def from_array(
@@ -231,6 +253,37 @@ class Pool:
             The candidates.
         """
         return Pool(new_parts(read_array(X, names), {}, None, checked_types(columns), missing, ids))
+
+    @classmethod
+    def from_levels(
+        cls,
+        levels: Mapping[str, Sequence[Any]],
+        *,
+        where: str | None = None,
+        exclude: str | None = None,
+        columns: Columns | None = None,
+    ) -> "Pool":
+        """All combinations of the levels of some factors, but for those left out by conditions.
+
+        Parameters
+        ----------
+        levels : dict of sequences
+            By the name of the factor, such as ``{"base": ["K2CO3", "CsOAc"], "equivalents": [1,
+            2]}``.
+        where : str, optional
+            Only combinations that meet this condition, such as ``"a + b + c == 1"``; see `where`.
+        exclude : str, optional
+            None that meets this one, such as ``"base == 'CsOAc' and temperature > 100"``.
+        columns
+            See `Pool`.
+
+        Returns
+        -------
+        Pool
+            The candidates, numbered from 0.
+        """
+        declared = checked_types(columns)
+        return Pool(new_parts(combined(levels, where, exclude), {}, None, declared, "error"))
 
     @classmethod
     def from_objects(
@@ -290,37 +343,43 @@ class Pool:
         Pool
             Another one; this one stays as it is.
         """
+        if isinstance(table, str | Path) and self.kernel is None:
+            table = self.read(table)
+        if isinstance(table, Sheet):
+            more = more_parts(self.parts, table.frame, ids, rows=table.rows, decimal=table.decimal)
+            return Pool(more)
         return Pool(more_parts(self.parts, self._read(table), ids))
 
-    def read(self, path: str | Path, *, decimal: Literal[".", ","] | str = ".") -> pl.DataFrame:
+    def read(self, path: str | Path, *, decimal: Literal[".", ","] | str | None = None) -> Sheet:
         """The table in a file, read as one of this pool: texts stay texts, ids keep their type.
 
         Parameters
         ----------
         path : str or Path
-            A .csv or .parquet file.
-        decimal : str
-            The mark before the fraction of a number, "." or ",".
+            A CSV or Parquet file, or a workbook.
+        decimal : str, optional
+            The mark before the fraction of a number, "." or ","; where None the one that the file
+            of the pool has.
 
         Returns
         -------
-        polars.DataFrame
-            For `add`.
+        Sheet
+            For `add`: its `frame`, and the `rows` that it has in the file.
         """
         path = as_path(path)
+        origin = self.parts.origin
+        mark = origin.decimal if decimal is None else decimal
         if is_parquet(path):
-            return read_parquet(path)
+            frame = read_parquet(path)
+            return Sheet(frame, np.arange(len(frame)), mark)
         # What was text in the first table stays text, even where all of it looks like numbers.
         texts = {name for name, dtype in self.parts.tables[0].schema.items() if dtype == pl.String}
-        id = self.parts.origin.id
-        texts |= {id} if id is not None and self.parts.ids.are_strings else set()
-        return read_csv(path, id, texts, texts, decimal)
+        texts |= {origin.id} if origin.id is not None and self.parts.ids.are_strings else set()
+        return read_sheet(path, origin.id, texts, texts | {origin.target or ""}, mark)
 
     def _read(self, table: Any) -> pl.DataFrame:
         if self.kernel is not None:
             return _frame_of(table)
-        if isinstance(table, str | Path):
-            return self.read(table)
         if isinstance(table, np.ndarray):
             # An array has no names: its columns are those of the pool, in their order.
             return read_array(table, self.names)
@@ -353,7 +412,7 @@ class Pool:
         """What the columns of `X` are."""
         features: list[Feature] = []
         for column in encoded_columns(self.parts.columns):
-            features.append(column.feature(features[-1].stop if features else 0))
+            features += column.features(features[-1].stop if features else 0)
         return tuple(features)
 
     @property
@@ -366,6 +425,52 @@ class Pool:
         """The type of each column, as declared or as decided; "ignore" for one that holds a single
         value."""
         return {column.name: column.type for column in self.parts.columns}
+
+    @property
+    def unused(self) -> dict[str, str]:
+        """The columns that are no features, and why."""
+        return {
+            column.name: column.why(column.name in self.parts.origin.declared)
+            for column in self.parts.columns
+            if isinstance(column, Aside)
+        }
+
+    @property
+    def target(self) -> str | None:
+        """The column of the table that says what came out, which is no feature."""
+        return self.parts.origin.target
+
+    @property
+    def results(self) -> tuple[TableResult, ...]:
+        """Id, value and note of each result that the target has; the value is None where the trial
+        failed. A blank cell is no result."""
+        return self.parts.results
+
+    @property
+    def remarks(self) -> str | None:
+        """The column of remarks, called note, comment or remark, where the table has one."""
+        return next((name for name in self.unused if is_remarks_name(name)), None)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done to the table as it was read, in sentences."""
+        return self.parts.notes
+
+    @property
+    def decimal(self) -> str:
+        """The mark before fractions in the file that the pool came from."""
+        return self.parts.origin.decimal
+
+    @property
+    def units(self) -> dict[str, str]:
+        """The units that stood behind the numbers of columns and of the target."""
+        return {name: unit for name, unit in self.parts.origin.units.items() if unit}
+
+    @property
+    def words(self) -> dict[str, dict[str, float]]:
+        """Words that stand for numbers, in lower case, by column."""
+        declared = self.parts.origin.declared
+        return {name: words for name, kind in declared.items() if (words := words_of(kind))}
 
     @cached_property
     def text(self) -> dict[str, AnyArray]:
@@ -424,6 +529,31 @@ class Pool:
         """
         return self.parts.ids.positions(ids)
 
+    def where(self, condition: str) -> Mask:
+        """Which candidates meet a condition.
+
+        Parameters
+        ----------
+        condition : str
+            Such as ``"base == 'CsOAc' and temperature > 100"``: comparisons of columns, numbers and
+            text in quotes; `in`, `and`, `or`, `not`, ``+ - * /``. Names of columns that are not
+            plain words stand in backticks.
+
+        Returns
+        -------
+        ndarray of bool
+            One for each candidate.
+
+        Raises
+        ------
+        ArmsError
+            The condition cannot be read, or names a column or a level that is not there.
+        """
+        tables = pl.concat(self.parts.tables, how="vertical_relaxed")
+        id = self.parts.origin.id
+        named = {} if id is None else {id: pl.Series(self.ids.tolist())}
+        return rows_where(tables.to_dict() | named, condition)
+
     def row(self, id: Any) -> dict[str, Any]:
         """The values of a candidate as they came, without its id.
 
@@ -475,12 +605,48 @@ class Pool:
         types = list(self.columns.values())
         counts = ", ".join(
             f"{types.count(kind)} {_PLURAL.get(kind, kind)}"
-            for kind in (*TYPES, OBJECT)
+            for kind in (*TYPES, BY_DESCRIPTORS, OBJECT)
             if kind in types
         )
         same = f" ({len(self.X):,} distinct)" if len(self.X) < len(self) else ""
         candidates = counted(len(self), "candidate")
         return f"Pool({candidates}{same}, {counted(len(types), 'column')}: {counts})"
+
+
+def sheet_of(
+    path: Path, id: str | None, declared: Mapping[str, Declared], decimal: str | None
+) -> Sheet:
+    """The table in a CSV or Parquet file or in a workbook, given the types that are declared."""
+    if is_parquet(path):
+        frame = read_parquet(path)
+        return Sheet(frame, np.arange(len(frame)), decimal or ".")
+    # Read as numbers, bits and texts of digits would lose their zeros.
+    texts = {name for name, kind in declared.items() if kind in ("bits", "text")}
+    # Text is searched for numbers only where nothing else is declared.
+    kept = {name for name, kind in declared.items() if plain_kind(kind) not in NUMBERS}
+    return read_sheet(path, id, texts, kept, decimal)
+
+
+def pool_of(
+    sheet: Sheet,
+    id: str | None,
+    declared: dict[str, Declared],
+    missing: str,
+    target: str | None = None,
+) -> Pool:
+    """The candidates in a sheet."""
+    marks: dict[str, Any] = {"decimal": sheet.decimal, "rows": sheet.rows}
+    return Pool(new_parts(sheet.frame, {}, id, declared, missing, target=target, **marks))
+
+
+def new_levels(before: Pool, after: Pool) -> dict[str, list[Any]]:
+    """Levels that a pool that has grown has, and that it had not before, by column."""
+    known = {feature.name: len(feature.levels) for feature in before.features}
+    return {
+        feature.name: list(feature.levels[known[feature.name] :])
+        for feature in after.features
+        if len(feature.levels) > known[feature.name]
+    }
 
 
 def _frame_of(objects: Any) -> pl.DataFrame:

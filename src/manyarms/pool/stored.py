@@ -2,29 +2,32 @@
 the same pool again."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from manyarms.errors import ArmsError, ParameterError
 from manyarms.pool.forked import check_threads
-from manyarms.pool.ids import as_objects
-from manyarms.pool.parts import Origin, first_parts, grown_parts
+from manyarms.pool.ids import as_objects, plain
+from manyarms.pool.parts import Origin, first_parts, grown_parts, quoted
 from manyarms.pool.pool import Pool
 from manyarms.pool.reading import Declared
+from manyarms.pool.spelling import as_meant
+from manyarms.pool.values import Label
 from manyarms.typing import AnyArray
 
+BY_VALUES = ("continuous", "log", "integer", "boolean", "categorical", "text", "bits")
+"""Types that a column may have by its values; of others, more than the type is found again."""
 PLAIN = (str, int, float, bool, type(None))
 
 
 def described(pool: Pool) -> dict[str, Any]:
     """What a pool was made of beside its tables, for JSON."""
     origin = pool.parts.origin
-    declared = {
-        name: kind if isinstance(kind, str) else list(kind)
-        for name, kind in origin.declared.items()
-    }
+    declared = written_types(origin.declared)
     levels = {name: list(values) for name, values in origin.levels.items()}
     # A type is a string: its letters pass, too.
     for values in [*declared.values(), *levels.values()]:
@@ -39,7 +42,63 @@ def described(pool: Pool) -> dict[str, Any]:
         "declared": declared,
         "levels": levels,
         "next_row": pool.parts.next_row,
+        "decimal": origin.decimal,
+        "units": origin.units,
+        "target": origin.target,
+        # As decided when the study was made: rules of later versions may decide otherwise.
+        "decided": _decided(pool),
     }
+
+
+def written_types(declared: Mapping[str, Declared]) -> dict[str, str | list[Any]]:
+    """Types for JSON."""
+    return {name: kind if isinstance(kind, str) else list(kind) for name, kind in declared.items()}
+
+
+def read_types(written: Mapping[str, Any]) -> dict[str, Declared]:
+    """The types that `written_types` wrote."""
+    return {name: kind if isinstance(kind, str) else tuple(kind) for name, kind in written.items()}
+
+
+def _decided(pool: Pool) -> dict[str, str]:
+    """The types that columns have by their values."""
+    declared = pool.parts.origin.declared
+    return {
+        column.name: column.type
+        for column in pool.parts.columns
+        if column.name not in declared and column.type in BY_VALUES
+    }
+
+
+def retyped(pool: Pool, columns: Mapping[str, Declared]) -> Pool:
+    """The pool with other types for some of its columns; the others keep those they have."""
+    unknown = [name for name in columns if name not in pool.names]
+    if unknown:
+        raise ParameterError(
+            "{option} must name columns of the table, {expected}; got {got}",
+            option="columns",
+            expected=quoted(pool.names),
+            got=unknown[0],
+        )
+    parts = pool.parts
+    origin = parts.origin
+    decided = {name: kind for name, kind in _decided(pool).items() if name not in columns}
+    declared = {**origin.declared, **columns}
+    units = {name: unit for name, unit in origin.units.items() if name not in columns}
+    sizes = [len(table) for table in parts.tables]
+    stops = np.cumsum(sizes).tolist()
+    tables: list[tuple[pl.DataFrame, AnyArray]] = []
+    for table, start, stop in zip(parts.tables, [0, *stops], stops, strict=False):
+        ids = parts.ids.array[start:stop]
+        meant = as_meant(table, columns, units, origin.decimal, _label(ids, start))
+        units |= meant.units
+        tables.append((meant.frame, ids))
+    origin = replace(origin, declared=declared, units=units, decided=decided)
+    first, *others = tables
+    made = first_parts(origin, *first, _label(first[1]), parts.next_row)
+    for frame, ids in others:
+        made = grown_parts(made, frame, ids, _label(ids), parts.next_row)
+    return Pool(made)
 
 
 def bytes_of(pool: Pool, index: int) -> bytes:
@@ -67,13 +126,19 @@ def tables_of(pool: Pool) -> list[bytes]:
 
 def stored_pool(description: dict[str, Any], tables: Sequence[bytes]) -> Pool:
     """The pool of `described` and `tables_of`."""
-    declared: dict[str, Declared] = {
-        name: kind if isinstance(kind, str) else tuple(kind)
-        for name, kind in description["declared"].items()
-    }
+    declared = read_types(description["declared"])
     levels = {name: tuple(values) for name, values in description["levels"].items()}
     origin = Origin(
-        description["id"], description["numbered"], description["missing"], declared, levels
+        description["id"],
+        description["numbered"],
+        description["missing"],
+        declared,
+        levels,
+        # Earlier versions wrote no more.
+        description.get("decimal", "."),
+        description.get("units", {}),
+        description.get("target"),
+        description.get("decided", {}),
     )
     frame, ids = _opened(tables[0])
     pool = Pool(first_parts(origin, frame, ids, _label(ids), description["next_row"]))
@@ -108,5 +173,5 @@ def _free(frame: pl.DataFrame) -> str:
     return name
 
 
-def _label(ids: AnyArray) -> Any:
-    return lambda position: f"the row of {ids[position]!r}"
+def _label(ids: AnyArray, start: int = 0) -> Label:
+    return lambda position: {"row": start + position, "id": plain(ids[position])}

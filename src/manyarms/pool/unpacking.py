@@ -1,5 +1,6 @@
 """The text of a file, plain or gzipped."""
 
+import codecs
 import gzip
 import io
 import zlib
@@ -13,8 +14,10 @@ Source = Path | bytes
 """A plain file, or what a gzipped one held."""
 GZIP = b"\x1f\x8b"
 OTHERS = {
-    b"PK\x03\x04": "a workbook or another archive; save the sheet as CSV, or read it into a data "
-    "frame yourself",
+    b"PK\x03\x04": "a workbook or another archive; give a workbook a name that ends in .xlsx, or "
+    "save the sheet as CSV",
+    b"\xd0\xcf\x11\xe0": "an old workbook; give it a name that ends in .xls, or save the "
+    "sheet as CSV",
     b"PAR1": "a Parquet file; give it a name that ends in .parquet",
     b"\x28\xb5\x2f\xfd": "compressed with zstd; unpack it first",
     b"\x78\x01": "compressed with zlib; unpack it first",
@@ -60,12 +63,47 @@ def unpacked(path: Path) -> Source:
         raise ArmsError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def opened(source: Source, errors: str = "replace") -> IO[str]:
-    """The text to read line by line; what is not UTF-8 is replaced, unless `errors` says
-    otherwise."""
-    file = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
+def opened(source: Source) -> IO[str]:
+    """The text to read line by line."""
     # "utf-8-sig" drops the mark that spreadsheets put at the beginning.
-    return io.TextIOWrapper(file, encoding="utf-8-sig", errors=errors, newline="")
+    return io.TextIOWrapper(_binary(source), encoding="utf-8-sig", newline="")
+
+
+def as_utf8(path: Path, source: Source) -> Source:
+    """The same text in UTF-8: what spreadsheets write in Windows-1252 or UTF-16 is converted."""
+    with _binary(source) as file:
+        start = file.read(2)
+    encoding = "utf-16" if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "cp1252"
+    if encoding == "cp1252" and _is_utf8(source):
+        return source
+    try:
+        text = source if isinstance(source, bytes) else source.read_bytes()
+        decoded = text.decode(encoding)
+    except UnicodeDecodeError:
+        decoded = "\0"
+    # No text has bytes of 0: it is something else altogether.
+    if "\0" in decoded:
+        raise ArmsError(
+            f"cannot read {path}: it must be text in UTF-8 or Windows-1252, got other bytes",
+            "save it as CSV in UTF-8",
+        )
+    return decoded.encode()
+
+
+def _is_utf8(source: Source) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        with _binary(source) as file:
+            while piece := file.read(PIECE):
+                decoder.decode(piece)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _binary(source: Source) -> IO[bytes]:
+    return io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
 
 
 def check_file(path: Path) -> None:

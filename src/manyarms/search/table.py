@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
-from scipy.linalg import blas
 
 from manyarms.beliefs.base import Arms, Step
 from manyarms.beliefs.frozen import Frozen
+from manyarms.lapack import blas
 from manyarms.search.devices import ArmsOnDevice
 from manyarms.search.rough import finer_scores, rough_scores
 from manyarms.search.scores import Acquisition, Rising

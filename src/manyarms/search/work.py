@@ -10,6 +10,7 @@ from typing import ParamSpec, TypeVar
 from threadpoolctl import ThreadpoolController
 
 from manyarms.machine import cores
+from manyarms.signals import load
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,6 +39,7 @@ if hasattr(os, "register_at_fork"):
 @cache
 def blas() -> ThreadpoolController:
     """NumPy and SciPy bring a BLAS each; their threads must not fight over the cores."""
+    load("scipy.linalg")  # only what is loaded is found
     return ThreadpoolController()
 
 

@@ -20,9 +20,9 @@ from math import log, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import blas, lapack
 
 from manyarms.errors import NumericalError
+from manyarms.lapack import blas, lapack
 from manyarms.sketch.linalg import PANEL, cholesky
 from manyarms.typing import AnyArray, Array
 

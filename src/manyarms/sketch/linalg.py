@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from scipy.linalg import blas, lapack
 
 from manyarms.errors import NumericalError
+from manyarms.lapack import blas, lapack
 from manyarms.typing import Array, Indices
 
 EPS = float(np.finfo(np.float64).eps)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import lapack, norm
 
+from manyarms.lapack import lapack, linalg
 from manyarms.sketch.linalg import (
     TINY,
     check_finite,
@@ -228,6 +228,6 @@ Regression = Ridge | SketchedRidge
 
 def mean_norm(regression: Regression) -> tuple[float, float]:
     """‖w‖, and σ of ⟨θ, w/‖w‖⟩: what is known of the direction of the mean."""
-    length = float(norm(regression.w))
+    length = float(linalg.norm(regression.w))
     direction = regression.w / max(length, TINY)
     return length, float(np.sqrt(regression.leverage(direction[None])[0]))

@@ -29,6 +29,7 @@ class StepsTaken(NamedTuple):
     done: int
     learner: Learner
     recorded: int  # steps up to this event had been taken by someone
+    anew: int  # the event at which the model began anew last
     made: dict[int, tuple[str, dict[str, Any]]]  # event and its payload by step
 
     @property
@@ -38,6 +39,8 @@ class StepsTaken(NamedTuple):
 
     def agrees(self, replay: Replay) -> bool:
         """Whether those who took the same steps meanwhile decided the same."""
+        if self.anew != replay.begun:
+            return False  # the steps are others now
         later = [
             step.number
             for step in replay.steps[self.begun : self.done]
@@ -94,7 +97,7 @@ def learn(
         done += 1
         if time.monotonic() > until:
             break
-    return StepsTaken(begun, done, learner, replay.learned, made)
+    return StepsTaken(begun, done, learner, replay.learned, replay.begun, made)
 
 
 def _is_due(learner: Learner, last: ModelStep) -> bool:
@@ -113,10 +116,14 @@ def _taken_at_once(replay: Replay, learner: Learner, steps: list[ModelStep]) -> 
 def _taken(replay: Replay, learner: Learner, step: ModelStep) -> Learner:
     """After one more step; as it was decided, where someone has taken it."""
     news = replay.news([step])
-    model, proposer = learner
-    if step.stop == step.start:  # candidates were added
+    # Candidates were added; or the model begins anew, with all candidates that there are.
+    if (step.stop == step.start or step.is_anew) and not isinstance(step.candidates, Points):
         with OneThread():
-            return Learner(model.on(step.candidates.X, *news.results()), proposer)
+            model = learner.model.on(step.candidates.X, *replay.ledger.results(0, step.start))
+        learner = learner._replace(model=model)
+    if step.stop == step.start:
+        return learner
+    model, proposer = learner
     if step.number > replay.learned:
         return learner.told(news)
     record = replay.records.get(step.number, {})

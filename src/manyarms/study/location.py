@@ -5,11 +5,12 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import sqlalchemy as sa
+from typing import TYPE_CHECKING, Any
 
 from manyarms.errors import StudyError
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
 
 SCHEMA = "manyarms"
 """Of PostgreSQL, unless the URL ends in #name."""
@@ -29,7 +30,7 @@ class Location:
     """A place for one study."""
 
     text: str  # as it was given
-    url: sa.URL | None = None  # of a database; None: a file
+    url: "sa.URL | None" = None  # of a database; None: a file
     schema: str = SCHEMA
 
     @property
@@ -83,10 +84,12 @@ def as_location(location: Any) -> Location:
     return Location(text, url, schema)
 
 
-def _url(text: str) -> sa.URL:
+def _url(text: str) -> "sa.URL":
     """The URL of a PostgreSQL database."""
     if _scheme(text) not in SCHEMES:
         raise StudyError(f"{EXPECTED}; got a URL of another kind")
+    import sqlalchemy as sa  # noqa: PLC0415  most studies are files, and need none of it
+
     try:
         url = sa.make_url(text)
     except (sa.exc.ArgumentError, ValueError):

@@ -2,7 +2,7 @@
 each of its steps."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -10,29 +10,42 @@ import numpy as np
 
 from manyarms.campaign.campaign import table_of
 from manyarms.campaign.candidates import CandidateTable, Points
+from manyarms.campaign.corrections import Corrections
 from manyarms.campaign.ledger import Ledger, Pending
 from manyarms.campaign.model import Size
 from manyarms.campaign.settings import as_most, as_sign
-from manyarms.campaign.trials import CandidateId, Forecast, Learnable, Results
+from manyarms.campaign.trials import CandidateId, Forecast, Learnable, Results, Trial
 from manyarms.domains.box import Box
 from manyarms.pool.pool import Pool
-from manyarms.pool.stored import stored_pool, with_table
+from manyarms.pool.stored import read_types, retyped, stored_pool, with_table
 from manyarms.study.log import LEARNING, Event
 from manyarms.study.spec import read_box
 from manyarms.typing import Indices
 
 Fetch = Callable[[str], bytes]
-NAMING = ("ask", "tell", "release", "retire")
+PER_RESULT = ("notes", "batches")
+"""Entries of a `tell` that have something for each result, where they are there."""
+NAMING = ("ask", "tell", "release", "retire", "restore")
 """The kinds of events that name candidates."""
+ALONE = ("add", "correct", "retype", "undo")
+"""The kinds of events that change what came before: applied one by one."""
+TEACHING = ("tell", "correct", "add", "retype")
+"""The kinds of events that a model learns from: it begins anew when one is taken back."""
+Source = tuple[int, int]
+"""A result: the event that told it, and its place in that event."""
 
 
 @dataclass(frozen=True)
 class Lease:
-    """A pending candidate: who tries it, and until when (seconds since 1970; None: without end)."""
+    """A pending candidate: who tries it, until when (seconds since 1970; None: without end), what
+    was predicted of its result, and why it was suggested."""
 
     id: CandidateId
     worker: str
     until: float | None
+    forecast: Forecast | None = None  # None: it was drawn at random
+    reason: str = ""
+    event: int = 0  # the number of the one that asked for it
 
 
 class ModelStep(NamedTuple):
@@ -45,6 +58,7 @@ class ModelStep(NamedTuple):
     candidates: CandidateTable
     n_asked: int = 0  # results that had been asked for
     pending: tuple[Pending, ...] = ()  # of a box, what was being tried then
+    is_anew: bool = False  # the model begins from nothing
 
 
 class Replay:
@@ -52,7 +66,7 @@ class Replay:
 
     def __init__(self, first: Event, fetch: Fetch) -> None:
         self.settings: dict[str, Any] = first.payload
-        self.space: Pool | Box  # as it was first
+        self.space: Pool | Box  # as it was first, or when types of columns were changed last
         candidates: CandidateTable
         if "box" in self.settings:
             self.space = read_box(self.settings["box"])
@@ -70,18 +84,36 @@ class Replay:
         self.records: dict[int, dict[str, Any]] = {}  # what was decided at a step
         self.n_sized = 0  # results when someone looked at the size of the sketch last
         self.learned = 0  # steps up to this event were taken; no record: nothing was decided
+        self.begun = 0  # the event at which the model began anew last; 0: it never did
+        self.sources: list[Source] = []  # of each result of the ledger
+        self.notes: dict[Source, str] = {}
+        self.batches: dict[Source, int] = {}  # as files say, see `Trial.batch`
 
     def apply(self, events: Sequence[Event], fetch: Fetch) -> None:
-        """Go on with the events that follow."""
-        for is_add, group in groupby(events, lambda event: event.kind == "add"):
-            if is_add:
-                for event in group:
+        """Go on with the events that follow. Where one takes another back, that one must be among
+        them, too: it is passed over."""
+        void = taken_back(events)
+        for kind, group in groupby(events, lambda event: event.kind if event.kind in ALONE else ""):
+            if not kind:
+                self._fold(list(group), void)
+                continue
+            for event in group:
+                if event.number in void:
+                    continue
+                if kind == "add":
                     self._add(event, fetch(event.payload["table"]))
-            else:
-                self._fold(list(group))
+                elif kind == "correct":
+                    self._correct(event)
+                elif kind == "retype":
+                    self._retype(event)
+                elif isinstance(self.space, Box) or event.payload["kind"] in TEACHING:
+                    self._begin_anew(event.number)
 
-    def _fold(self, events: list[Event]) -> None:
-        """Apply events between which the table is the same."""
+    def _fold(self, events: list[Event], void: set[int]) -> None:
+        """Apply events between which the table is the same, but for those that are void."""
+        # Points of a box keep their numbers, also those that only void events name.
+        if not isinstance(self.space, Box):
+            events = [event for event in events if event.number not in void]
         # Ids are looked up at once, and results noted at once: 10⁵ of them are read in seconds.
         named = [event.payload["ids"] if event.kind in NAMING else () for event in events]
         positions = self._positions([id for each in named for id in each])
@@ -92,6 +124,8 @@ class Replay:
         forecasts: list[Forecast | None] = []
         for event, each, stop in zip(events, named, stops, strict=True):
             at = positions[stop - len(each) : stop]
+            if event.number in void:
+                continue
             if event.kind != "tell":
                 self._apply_one(event, at)
             else:
@@ -118,10 +152,15 @@ class Replay:
         payload = event.payload
         ledger = self.ledger
         if event.kind == "ask":
-            # Earlier versions wrote no forecasts.
+            # Earlier versions wrote neither forecasts nor reasons.
             forecasts = [each and Forecast(*each) for each in payload.get("forecasts", ())]
             self.ledger = ledger.asked(
-                positions.tolist(), payload["worker"], payload["until"], forecasts
+                positions.tolist(),
+                payload["worker"],
+                payload["until"],
+                forecasts,
+                payload.get("reasons"),
+                event.number,
             )
             self.learned = max(self.learned, payload["learned"])
         elif event.kind == "release":
@@ -132,6 +171,11 @@ class Replay:
             self.ledger = ledger.renewed(payload["worker"], payload["until"])
         elif event.kind == "retire":
             self.ledger = ledger.retired(positions)
+        elif event.kind == "restore":
+            self.ledger = ledger.restored(positions)
+        elif event.kind == "note":
+            for (number, place), text in zip(payload["of"], payload["notes"], strict=True):
+                self.notes[number, place] = text
         elif event.kind in LEARNING:
             self.records[payload["step"]] = payload
             if "size" in payload:
@@ -155,7 +199,54 @@ class Replay:
             )
         if "token" in told:
             self.tokens[told["token"]] = positions.tolist(), told["values"]
+        sources = [(event.number, place) for place in range(len(positions))]
+        self.sources += sources
+        for source, text, batch in zip(
+            sources, *(told.get(name, [None] * len(sources)) for name in PER_RESULT), strict=True
+        ):
+            if text:
+                self.notes[source] = text
+            if batch:
+                self.batches[source] = batch
         return forecasts
+
+    def _correct(self, event: Event) -> None:
+        """Some results have other values; those that were taken back since are passed over."""
+        said = event.payload
+        trial_of = {source: trial for trial, source in enumerate(self.sources)}
+        sources = [(number, place) for number, place in said["of"]]
+        known = [i for i, source in enumerate(sources) if source in trial_of]
+        removed = [i in said.get("removed", ()) for i in known]
+        noise = said.get("noise", [None] * len(sources))
+        corrections = Corrections(
+            np.array([trial_of[sources[i]] for i in known], dtype=np.intp),
+            [said["values"][i] for i in known],
+            [noise[i] for i in known],
+            removed,
+        )
+        self.ledger = corrections.applied(self.ledger)
+        gone = {sources[i] for i, is_removed in zip(known, removed, strict=True) if is_removed}
+        self.sources = [source for source in self.sources if source not in gone]
+        self._begin_anew(event.number)
+
+    def _retype(self, event: Event) -> None:
+        """Columns are of other types: the features are others, and a model of them begins anew."""
+        before = table_of(self.ledger, "change columns of")
+        self.space = retyped(before, read_types(event.payload["columns"]))
+        self.ledger = replace(self.ledger, candidates=self.space)
+        self._begin_anew(event.number)
+
+    def _begin_anew(self, number: int) -> None:
+        """What a model learned before counts no more: its next step is to learn all there is."""
+        ledger = self.ledger
+        pending = ledger.pending if isinstance(self.space, Box) else ()
+        self.n_values = ledger.n_values
+        self.steps = [
+            ModelStep(number, 0, self.n_values, ledger.candidates, 0, pending, is_anew=True)
+        ]
+        self.records = {}
+        self.n_sized = 0
+        self.begun = number
 
     def _add(self, event: Event, table: bytes) -> None:
         before = table_of(self.ledger, "add to")
@@ -168,8 +259,19 @@ class Replay:
         """Who is trying what, those whose time has run out included."""
         pending = self.ledger.pending
         names = self.ledger.names([each.position for each in pending])
+        return [Lease(name, *each[1:]) for name, each in zip(names, pending, strict=True)]
+
+    @property
+    def history(self) -> list[Trial]:
+        """Every result that counts, oldest first."""
         return [
-            Lease(name, each.worker, each.until) for name, each in zip(names, pending, strict=True)
+            replace(
+                trial,
+                event=source[0],
+                note=self.notes.get(source),
+                batch=self.batches.get(source, 0),
+            )
+            for trial, source in zip(self.ledger.history, self.sources, strict=True)
         ]
 
     @property
@@ -196,3 +298,13 @@ class Replay:
         """Whether what was decided at a step says all about the model after it."""
         record = self.records.get(step.number, {})
         return "fit" in record and ("progress" in record or not isinstance(self.space, Box))
+
+
+def taken_back(events: Sequence[Event]) -> set[int]:
+    """The numbers of events that a later one takes back; an undo that is itself taken back takes
+    nothing back."""
+    void: set[int] = set()
+    for event in reversed(events):
+        if event.kind == "undo" and event.number not in void:
+            void.add(event.payload["event"])
+    return void

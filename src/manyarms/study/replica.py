@@ -15,19 +15,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from manyarms.campaign.batching import BatchRule
 from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.candidates import Points
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.proposers import Learner
-from manyarms.campaign.trials import CandidateId, Forecast
+from manyarms.campaign.reasons import reasons
 from manyarms.errors import StudyDamagedError, StudyStorageError
 from manyarms.machine import uncollected
 from manyarms.signals import deferred, interruptible
 from manyarms.study.learning import Resume, StepsTaken, learn
 from manyarms.study.log import LEARNING, START, Event, Head
-from manyarms.study.replay import Replay
+from manyarms.study.replay import Lease, Replay
 from manyarms.study.snapshot import EVERY, resume, take
-from manyarms.study.spec import campaign_of
+from manyarms.study.spec import campaign_of, maker_of
 from manyarms.study.storage import EventStore, Transaction, Unread
 
 PIECE = 2.0
@@ -37,8 +38,9 @@ PIECE = 2.0
 class Replica:
     """What a study object holds of its log; for one thread at a time."""
 
-    def __init__(self, store: EventStore) -> None:
+    def __init__(self, store: EventStore, policy: Any = None) -> None:
         self._store, self._lock = store, threading.RLock()
+        self._policy = policy
         self._is_torn = True  # nothing is read yet
         self.head: Head
         self.replay: Replay
@@ -64,7 +66,7 @@ class Replica:
         """What the log says, up to date."""
         with self._lock:
             with self._store.reading() as transaction:
-                news = transaction.news(self._read_so_far)
+                news = self._news(transaction)
             self._take_in(news)  # afterwards, so that no writer waits for it
             yield self.replay
 
@@ -74,12 +76,17 @@ class Replica:
         commit."""
         with self._lock, deferred():
             with self._store.writing() as transaction:
-                self._take_in(transaction.news(self._read_so_far))
+                self._take_in(self._news(transaction))
                 call = Call(self, transaction)
                 yield call
             with self._all_or_nothing():
+                if _takes_back(transaction.appended):
+                    self._is_torn = True  # what is left is read from the log
+                    return
+                begun = self.replay.begun
                 self.replay.apply(transaction.appended, transaction.kept.__getitem__)
                 self.head, self._learner, self._done = transaction.head, call.learner, call.done
+                self._forget_since(begun)
 
     @contextmanager
     def learned(self) -> Iterator[Campaign]:
@@ -107,6 +114,21 @@ class Replica:
     def _read_so_far(self) -> Head:
         return START if self._is_torn else self.head
 
+    def _news(self, transaction: Transaction) -> Unread:
+        """What others have appended; all of the log, where some of it was taken back."""
+        news = transaction.news(self._read_so_far)
+        if self._is_torn or not _takes_back(news.events):
+            return news
+        self._is_torn = True
+        return transaction.news(START)
+
+    def _forget_since(self, begun: int) -> None:
+        """Where the model begins anew since, what was learned before counts no more."""
+        if self.replay.begun != begun:
+            self._learner = self._prior
+            self._done = self._kept = 0
+            self._unwritten = None
+
     def _take_in(self, news: Unread) -> None:
         """Apply what others have appended. Where they decided about a step that this model has
         taken, it starts anew."""
@@ -117,8 +139,10 @@ class Replica:
                 return
             # The last step that this model has taken; what is decided about later ones suits it.
             number = self.replay.steps[self._done - 1].number if self._done else 0
+            begun = self.replay.begun
             self.replay.apply(news.events, news.tables.__getitem__)
             self.head = news.head
+            self._forget_since(begun)
             if any(
                 event.kind in LEARNING and event.payload["step"] <= number for event in news.events
             ):
@@ -138,10 +162,14 @@ class Replica:
         with uncollected():
             first, *others = news.events
             self.replay = Replay(first, news.tables.__getitem__)
-            self._begun = campaign_of(self.replay.settings, self.replay.space)
+            self.replay.apply(others, news.tables.__getitem__)
+            # Afterwards: where types of columns were changed, a model has other features to begin.
+            settings = self.replay.settings
+            maker = maker_of(self._policy, settings["policy"])
+            self._begun = campaign_of(settings, self.replay.space, maker)
             self._learner = self._prior
             self._done = self._kept = 0
-            self.replay.apply(others, news.tables.__getitem__)
+            self._unwritten = None
         self.head, self._is_torn = news.head, False
 
     # The model
@@ -221,6 +249,12 @@ class Replica:
         return Campaign(ledger, *learner)
 
 
+def _takes_back(events: list[Event]) -> bool:
+    """Whether one of them takes another back, or changes the features: what was read before is not
+    the state any more."""
+    return any(event.kind in ("undo", "retype") for event in events)
+
+
 class Call:
     """What happens in one transaction: events, and the model after them."""
 
@@ -235,16 +269,33 @@ class Call:
         """One more event, now."""
         return self._transaction.append(kind, payload, time.time())
 
+    def events(self) -> list[Event]:
+        """The whole log."""
+        return self._transaction.since(START)
+
+    def replayed(self, events: list[Event]) -> Replay:
+        """The state that a log would have."""
+        first, *others = events
+        replay = Replay(first, self._transaction.fetch)
+        replay.apply(others, self._transaction.fetch)
+        return replay
+
     def knowing(self, ids: Any) -> Ledger:
         """The ledger with these candidates in it: of a box any point may be told."""
         return self.learner.proposer.knowing(self.replay.ledger, ids)
 
-    def asked(self, n: int, ledger: Ledger) -> tuple[list[CandidateId], list[Forecast | None]]:
-        """The ids of n candidates to try, and what is predicted of their results."""
+    def asked(self, n: int, ledger: Ledger, rule: BatchRule | None) -> list[Lease]:
+        """n candidates to try, what is predicted of their results, and why they were chosen."""
         with interruptible():
-            found, ids = self._replica.campaign(self.learner, ledger).asked(n)
-        # What was just asked for is the last of what is pending.
-        return ids, [each.forecast for each in found.ledger.pending[-len(ids) :]]
+            before = self._replica.campaign(self.learner, ledger)
+            found, ids = before.asked(n, rule=rule)
+            # What was just asked for is the last of what is pending.
+            pending = found.ledger.pending[-len(ids) :]
+            why = reasons(before, found.ledger, [each.position for each in pending], rule)
+        return [
+            Lease(id, each.worker, each.until, each.forecast, reason)
+            for id, each, reason in zip(ids, pending, why, strict=True)
+        ]
 
     def learn(self) -> None:
         """The model takes the steps that are left."""

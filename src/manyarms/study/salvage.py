@@ -23,6 +23,8 @@ from manyarms.study.storage import EventStore, Transaction
 GAP = 1000
 """Events in a row that cannot be read, after which none is looked for, unless the file says how
 many there are: several pages of a file may be damaged together."""
+LOST = "lost"
+"""The kind of an event that stands where one was lost or left out. It says nothing."""
 EVENT = "SELECT number, kind, time, record, digest FROM events WHERE number = ?"
 """One at a time: a damaged page stops a longer query, and nothing behind it would be read."""
 
@@ -74,13 +76,22 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
                     "saved"
                 )
             replay = Replay(events[0], fetch)
-            good = [events[0], *(event for event in events[1:] if _fits(replay, event, fetch))]
+            good = [events[0], *(event for event in events[1:] if _fits(replay, [event], fetch))]
+            # Read as a whole, for what some of them take back.
+            replay = Replay(events[0], fetch)
+            if not _fits(replay, good[1:], fetch):
+                good = [event for event in good if event.kind != "undo"]
+                replay = Replay(events[0], fetch)
+                replay.apply(good[1:], fetch)
     lost += len(events) - len(good)
 
     def fill(transaction: Transaction) -> None:
         for table in tables.values():
             transaction.keep(table)
         for event in good:
+            # Events keep their numbers: files name them, and so does what corrects or takes back.
+            while transaction.head.number + 1 < event.number:
+                transaction.append(LOST, {}, event.time)
             # What the model decided is left out, so nothing is learned yet at any event.
             learned = {"learned": 0} if event.kind == "ask" else {}
             transaction.append(event.kind, {**event.payload, **learned}, event.time)
@@ -166,10 +177,10 @@ def _blob(connection: sqlite3.Connection, digest: str) -> bytes:
     return data
 
 
-def _fits(replay: Replay, event: Event, fetch: Any) -> bool:
-    """Apply an event; False where it speaks of candidates that are lost."""
+def _fits(replay: Replay, events: list[Event], fetch: Any) -> bool:
+    """Apply events; False where they speak of candidates that are lost."""
     try:
-        replay.apply([event], fetch)
+        replay.apply(events, fetch)
     except ManyArmsError:
         return False
     return True

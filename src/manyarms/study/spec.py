@@ -147,8 +147,9 @@ def _read_column(column: dict[str, Any]) -> Side:
     return range
 
 
-def campaign_of(settings: dict[str, Any], space: Pool | Box) -> Campaign:
-    """The search with settings that were written, before anything was asked."""
+def campaign_of(settings: dict[str, Any], space: Pool | Box, maker: Any = None) -> Campaign:
+    """The search with settings that were written, before anything was asked; `maker` makes the
+    policy that they name, in a way of its own."""
     options = {name: read(value) for name, value in settings["options"].items()}
     return Campaign.begun(
         space,
@@ -158,7 +159,7 @@ def campaign_of(settings: dict[str, Any], space: Pool | Box) -> Campaign:
         confidence=read(settings["confidence"]),
         repeats=settings["repeats"],
         bounds=settings.get("bounds"),  # none in studies of earlier versions
-        policy=read_policy(settings["policy"]),
+        policy=read_policy(settings["policy"]) if maker is None else maker,
         seed=settings["seed"],
         options=options,
     )
@@ -168,13 +169,26 @@ def written_policy(policy: Any, space: Pool | Box) -> str:
     """A policy by its name; the usual one where None."""
     if policy is None:
         return "DomainBKB" if isinstance(space, Box) else "BKB"
-    name = getattr(policy, "__name__", repr(policy))
-    if _policy(name) is not policy:
+    made = getattr(policy, "makes", policy)
+    name = getattr(made, "__name__", repr(made))
+    if _policy(name) is not made:
         raise ParameterError(
             "policy of a study must be BKB, GPUCB or one of manyarms.baselines, over a box "
             f"DomainBKB or AdaBKB, got {policy!r}"
         )
     return str(name)
+
+
+def maker_of(policy: Any, name: str) -> Any:
+    """What makes the policy of that name in a way of its own, such as `cluster.OnShards`; None
+    where the policy itself, or nothing, is given."""
+    made = getattr(policy, "makes", policy)
+    if policy is not None and (made is None or _policy(name) is not made):
+        raise ParameterError(
+            f"this study was made with the policy {name}; policy must be that one, or make it as "
+            f"cluster.OnShards makes a BKB, got {policy!r}"
+        )
+    return None if made is policy else policy
 
 
 def read_policy(name: str) -> Any:

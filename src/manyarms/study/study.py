@@ -10,28 +10,35 @@ needed. Who needs it writes down what was decided then: which arms entered W, an
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from manyarms.campaign import answers
+from manyarms.campaign import answers, insight
 from manyarms.campaign.answers import Best, Candidate, Predictions
-from manyarms.campaign.campaign import table_of
+from manyarms.campaign.batching import as_rule
+from manyarms.campaign.campaign import table_of, with_results
 from manyarms.campaign.certificate import Certificate
+from manyarms.campaign.corrections import as_corrections, as_known
+from manyarms.campaign.insight import CrossValidated, Effect, Slice
 from manyarms.campaign.model import Size, with_now
 from manyarms.campaign.settings import Direction, as_pool, as_seed
 from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
 from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, ParameterError
 from manyarms.numbers import MOST_AT_ONCE, real, whole
-from manyarms.pool.stored import bytes_of, described, tables_of
+from manyarms.pool.deciding import checked_types
+from manyarms.pool.parts import TableResult
+from manyarms.pool.stored import bytes_of, described, retyped, tables_of, written_types
 from manyarms.sketch.confidence import Radius
 from manyarms.study.location import is_plain
 from manyarms.study.log import START, Event
+from manyarms.study.remarks import as_batches, as_note, as_notes
 from manyarms.study.replay import Lease, Replay
-from manyarms.study.replica import Replica
-from manyarms.study.spec import campaign_of, written, written_box, written_policy
+from manyarms.study.replica import Call, Replica
+from manyarms.study.spec import campaign_of, maker_of, written, written_box, written_policy
 from manyarms.study.storage import EventStore, Transaction
+from manyarms.study.undoing import check_left, root_of, undoable
 from manyarms.typing import Indices, Seed
 
 T = TypeVar("T")
@@ -55,11 +62,13 @@ class Study:
     time.
     """
 
-    def __init__(self, store: EventStore, worker: str | None, lease: float | None) -> None:
+    def __init__(
+        self, store: EventStore, worker: str | None, lease: float | None, policy: Any = None
+    ) -> None:
         self.worker = _worker(worker)
         self.lease = _lease(lease)
         self._store = store
-        self._replica = Replica(store)
+        self._replica = Replica(store, policy)
 
     @classmethod
     def create(
@@ -92,7 +101,8 @@ class Study:
         direction, kernel, noise, confidence, repeats, bounds, policy, seed
             As for `Optimizer`. They must be such as can be written down: a kernel by name or of
             `manyarms.kernels`, a radius of this package, `BKB`, `GPUCB` or a policy of
-            `manyarms.baselines`, over a box `DomainBKB` or `AdaBKB`.
+            `manyarms.baselines`, over a box `DomainBKB` or `AdaBKB`. Of `cluster.OnShards` only
+            `BKB` is written: where a search runs is a matter of each process.
         worker, lease
             See `open`.
         **options
@@ -117,7 +127,8 @@ class Study:
             "seed": as_seed(seed),
             "options": {name: written(value, name) for name, value in options.items()},
         }
-        campaign_of(settings, space)  # raises where a setting is wrong
+        # Raises where a setting is wrong, or a result.
+        with_results(campaign_of(settings, space, maker_of(policy, settings["policy"])))
         tables: list[bytes] = []
         if isinstance(space, Box):
             settings["box"] = written_box(space)
@@ -130,13 +141,21 @@ class Study:
             if kept:
                 settings["pool"]["tables"] = kept
             transaction.append("create", settings, time.time())
+            results = () if isinstance(space, Box) else space.results
+            if results:
+                transaction.append("tell", _told(results, _worker(worker)), time.time())
 
         store.create(fill)
-        return cls(store, worker, lease)
+        return cls(store, worker, lease, policy)
 
     @classmethod
     def open(
-        cls, location: str | Path, *, worker: str | None = None, lease: float | None = None
+        cls,
+        location: str | Path,
+        *,
+        policy: Any = None,
+        worker: str | None = None,
+        lease: float | None = None,
     ) -> "Study":
         """A study that exists.
 
@@ -144,6 +163,9 @@ class Study:
         ----------
         location : str or Path
             A file, or ``postgresql://user@host/database#name``.
+        policy : optional
+            How this process makes the policy of the study: `cluster.OnShards` divides its search.
+            The candidates asked for are the same.
         worker : str, optional
             A name for this process, kept with what it asks for; host and process id where None.
         lease : float, optional
@@ -164,11 +186,20 @@ class Study:
         """
         store = EventStore(location)
         store.check()
-        return cls(store, worker, lease)
+        return cls(store, worker, lease, policy)
 
     # What comes next
 
-    def ask(self, n: int = 1, *, lease: float | None = None) -> list[CandidateId]:
+    def ask(
+        self,
+        n: int = 1,
+        *,
+        lease: float | None = None,
+        where: Any = None,
+        same: str | Sequence[str] | None = None,
+        max_new: dict[str, int] | None = None,
+        most_each: int | None = None,
+    ) -> list[CandidateId]:
         """Candidates to try. They are pending, for all who use the study, until told or given back.
 
         Parameters
@@ -177,6 +208,8 @@ class Study:
             How many.
         lease : float, optional
             Seconds after which they are given back if not told; that of the study where None.
+        where, same, max_new, most_each
+            As for `Optimizer.ask`.
 
         Returns
         -------
@@ -203,7 +236,9 @@ class Study:
                 )
             # Under the lock no result can come in between: the choice rests on the whole log.
             call.learn()
-            ids, forecasts = call.asked(n, ledger)
+            rule = as_rule(ledger.candidates, where, same, max_new, most_each)
+            asked = call.asked(n, ledger, rule)
+            ids = [each.id for each in asked]
             # Up to where the model had learned when it chose: others need not decide that again.
             learned = call.replay.steps[-1].number if call.replay.steps else 0
             until = now + seconds
@@ -214,7 +249,8 @@ class Study:
                     "worker": self.worker,
                     "until": until,
                     "learned": learned,
-                    "forecasts": forecasts,
+                    "forecasts": [each.forecast for each in asked],
+                    "reasons": [each.reason for each in asked],
                 },
             )
         return ids
@@ -274,6 +310,8 @@ class Study:
         failed: Any = None,
         noise: Any = None,
         token: str | None = None,
+        note: Any = None,
+        batch: Any = None,
     ) -> None:
         """Learn the values of candidates; once this returns they are on disk.
 
@@ -285,29 +323,108 @@ class Study:
             A name for this result, such as a job's: told again with the same token it is not
             counted twice, so a caller that does not know whether its call went through may repeat
             it.
+        note : str or sequence, optional
+            A remark about all results, or one about each (None: none), kept with them.
+        batch : sequence of int, optional
+            Of each result the number of the last event when it was suggested, 0 where that is not
+            known. Files have it in their column "batch".
         """
         with self._replica.writing() as call:
-            ledger = call.knowing(ids)
-            positions = ledger.candidates.positions(ids)
-            names = ledger.names(positions)
-            told = as_told(values, failed, len(names))
-            deviations = as_noise(noise, len(names))
-            # Before check_once, which would refuse a repeated call as a second value.
-            if token is not None and _is_known(call.replay, _name(token, "token"), positions, told):
-                return
-            ledger.check_once(positions, told)
-            # Entries that were not given are left out: such an event stays as it always was.
-            marked = {} if token is None else {"token": token}
-            exact = {} if noise is None else {"noise": deviations}
-            call.append(
-                "tell", {"ids": names, "values": told, "worker": self.worker, **marked, **exact}
-            )
+            self._tell(call, ids, values, failed, noise, token, note, batch)
+
+    def correct(
+        self, ids: Any, values: Any, *, noise: Any = None, note: str | None = None
+    ) -> list[Trial]:
+        """Results were told wrongly: they have other values. The log keeps what was told.
+
+        The model learns all results anew, from nothing, so the wrong values leave no trace.
+
+        Parameters
+        ----------
+        ids, values, noise
+            As for `Optimizer.correct`.
+        note : str, optional
+            Why.
+
+        Returns
+        -------
+        list of Trial
+            The results as they were before.
+        """
+        with self._replica.writing() as call:
+            return self._correct(call, ids, values, noise, note)
+
+    def revise(
+        self,
+        told: dict[str, Any] | None = None,
+        corrected: dict[str, Any] | None = None,
+        noted: Sequence[tuple[Trial, str]] = (),
+    ) -> None:
+        """`tell`, `correct` and new notes of results as one: all are written, or none.
+
+        Parameters
+        ----------
+        told, corrected : dict, optional
+            The arguments of `tell` and of `correct`, by name; None: there is nothing to tell, or to
+            correct.
+        noted : sequence of (Trial, str)
+            Results of `history`, and the notes that they have from now on.
+        """
+        with self._replica.writing() as call:
+            if told is not None:
+                self._tell(call, **told)
+            if corrected is not None:
+                self._correct(call, **corrected)
+            if noted:
+                ledger = call.replay.ledger
+                sources = [call.replay.sources[as_known(ledger, trial)] for trial, _ in noted]
+                notes = [as_note(text) for _, text in noted]
+                payload = {"of": [list(each) for each in sources], "notes": notes}
+                call.append("note", {**payload, "worker": self.worker})
+
+    def undo(self, event: int | None = None, *, note: str | None = None) -> Event:
+        """Take back a call, as if it had not been made. The log keeps it, and what took it back.
+
+        Where the model had learned from it, it learns all that is left anew, from nothing.
+
+        Parameters
+        ----------
+        event : int, optional
+            The number of the event; where None, the last one that is an `ask`, `tell`, `correct`,
+            `note`, `release`, `retire`, `restore` or `add` and was not taken back yet. An `undo`
+            can be taken back by its number.
+        note : str, optional
+            Why.
+
+        Returns
+        -------
+        Event
+            The event that was taken back.
+
+        Raises
+        ------
+        StateError
+            It cannot be taken back.
+        """
+        with self._replica.writing() as call:
+            events = call.events()
+            target = undoable(events, event)
+            payload = {
+                "event": target.number,
+                "kind": root_of(events, target).kind,
+                "worker": self.worker,
+                **_why(note),
+            }
+            check_left(call.replayed, events, payload)
+            call.append("undo", payload)
+        return target
 
     @property
     def history(self) -> list[Trial]:
-        """Every result told, oldest first."""
+        """Every result that counts, oldest first: as it was corrected, and without those that were
+        taken back."""
         with self._replica.current() as replay:
-            return replay.ledger.history
+            return replay.history
 
     @property
     def n_results(self) -> int:
@@ -406,6 +523,58 @@ class Study:
         """
         return self._known(answers.certificate, tolerance)
 
+    def left_out(self, level: float = 0.95) -> CrossValidated:
+        """Every candidate that was tried, predicted from the results of all others: how far the
+        model can be trusted.
+
+        In closed form, with the kernel and the noise learned of all results; of the latest 2,000.
+
+        Parameters
+        ----------
+        level : float
+            Probability of the intervals, in which the mean of the values told should lie.
+
+        Returns
+        -------
+        CrossValidated
+            The predictions, the means of the values told, and how many values each has.
+        """
+        return self._known(insight.left_out, level)
+
+    def effects(self, level: float = 0.95) -> dict[str, list[Effect]]:
+        """What the levels of every column do: the average value of candidates if all had a level,
+        all else being equal, less the mean of that over the levels.
+
+        Parameters
+        ----------
+        level : float
+            Probability of the intervals.
+
+        Returns
+        -------
+        dict
+            By column, the one with the largest difference first: an `Effect` for each level. Of a
+            column with many numbers some are taken; of one with many categories the 64 with most
+            results.
+        """
+        return self._known(insight.effects, level)
+
+    def slice(self, x: str, y: str) -> Slice:
+        """Posterior means over the levels of two columns, all else being as the recommended
+        candidate has it.
+
+        Parameters
+        ----------
+        x, y : str
+            Two columns.
+
+        Returns
+        -------
+        Slice
+            The levels of both, and the means, a row for each level of `y`.
+        """
+        return self._known(insight.across, x, y)
+
     @property
     def importance(self) -> dict[str, float]:
         """What the values depend on most, see `Optimizer.importance`."""
@@ -443,7 +612,8 @@ class Study:
         Parameters
         ----------
         table : table
-            With the columns of the pool.
+            With the columns of the pool. Where the pool has a target and the table has it too,
+            filled cells of it are results.
         ids : sequence, optional
             For pools made of an array with ids.
         """
@@ -459,8 +629,11 @@ class Study:
                     "n": len(pool) - len(before),
                 },
             )
+            results = pool.results[len(before.results) :]
+            if results:
+                call.append("tell", _told(results, self.worker))
 
-    def retire(self, ids: Any) -> None:
+    def retire(self, ids: Any, *, note: str | None = None) -> None:
         """These candidates are no longer available: not asked for, not recommended.
 
         What they taught stays.
@@ -469,10 +642,49 @@ class Study:
         ----------
         ids : id or sequence of ids
             Of candidates.
+        note : str, optional
+            Why.
         """
         with self._replica.writing() as call:
             table_of(call.replay.ledger, "retire from")
-            call.append("retire", {"ids": self._found(ids)[1]})
+            names = self._found(ids)[1]
+            call.append("retire", {"ids": names, "worker": self.worker, **_why(note)})
+
+    def restore(self, ids: Any, *, note: str | None = None) -> None:
+        """These candidates, which were retired, are available again.
+
+        Parameters
+        ----------
+        ids : id or sequence of ids
+            Of candidates that are retired.
+        note : str, optional
+            Why.
+        """
+        with self._replica.writing() as call:
+            table_of(call.replay.ledger, "restore to")
+            positions, names = self._found(ids)
+            call.replay.ledger.check_retired(positions)
+            call.append("restore", {"ids": names, "worker": self.worker, **_why(note)})
+
+    def retype(self, columns: Any, *, note: str | None = None) -> None:
+        """Columns are of other types than was decided. The model learns all results anew.
+
+        Parameters
+        ----------
+        columns : dict
+            Types by the names of columns, as for `Pool`; the others stay as they are.
+        note : str, optional
+            Why.
+        """
+        with self._replica.writing() as call:
+            before = table_of(call.replay.ledger, "change columns of")
+            types = checked_types(columns)
+            if not types:
+                raise ParameterError("columns must give a type for a column at least, got none")
+            # Raises where a column cannot be so.
+            campaign_of(call.replay.settings, retyped(before, types))
+            written_as = {"columns": written_types(types), "worker": self.worker}
+            call.append("retype", {**written_as, **_why(note)})
 
     # The study itself
 
@@ -551,11 +763,91 @@ class Study:
         with self._replica.learned() as campaign:
             return answer(campaign, *arguments)
 
+    def _tell(
+        self,
+        call: Call,
+        ids: Any,
+        values: Any,
+        failed: Any = None,
+        noise: Any = None,
+        token: str | None = None,
+        note: Any = None,
+        batch: Any = None,
+    ) -> None:
+        """Append what was told, unless it was told before with this token."""
+        ledger = call.knowing(ids)
+        positions = ledger.candidates.positions(ids)
+        names = ledger.names(positions)
+        told = as_told(values, failed, len(names))
+        deviations = as_noise(noise, len(names))
+        # Before check_once, which would refuse a repeated call as a second value.
+        if token is not None and _is_known(call.replay, _name(token, "token"), positions, told):
+            return
+        ledger.check_once(positions, told)
+        # Entries that were not given are left out: such an event stays as it always was.
+        marked = {} if token is None else {"token": token}
+        exact = {} if noise is None else {"noise": deviations}
+        noted = as_notes(note, len(names))
+        remarks = {"notes": noted} if any(noted) else {}
+        batches = as_batches(batch, len(names))
+        suggested = {"batches": batches} if any(batches) else {}
+        call.append(
+            "tell",
+            {
+                "ids": names,
+                "values": told,
+                "worker": self.worker,
+                **marked,
+                **exact,
+                **remarks,
+                **suggested,
+            },
+        )
+
+    def _correct(
+        self, call: Call, ids: Any, values: Any, noise: Any = None, note: str | None = None
+    ) -> list[Trial]:
+        """Append other values of results; returns the results as they were."""
+        found = as_corrections(call.replay.ledger, ids, values, noise)
+        history = call.replay.history
+        before = [history[number] for number in found.trials.tolist()]
+        removed = [i for i, is_removed in enumerate(found.removed) if is_removed]
+        call.append(
+            "correct",
+            {
+                "of": [list(call.replay.sources[number]) for number in found.trials.tolist()],
+                "ids": [trial.id for trial in before],
+                "before": [trial.value for trial in before],
+                "values": found.values,
+                "worker": self.worker,
+                **({} if noise is None else {"noise": found.noise}),
+                **({"removed": removed} if removed else {}),
+                **_why(note),
+            },
+        )
+        return before
+
     def _found(self, ids: Any) -> tuple[Indices, list[CandidateId]]:
         """Candidates by their ids: positions, and ids as Python ints and strings."""
         ledger = self._replica.replay.ledger
         positions = ledger.candidates.positions(ids)
         return positions, ledger.names(positions)
+
+
+def _told(results: Sequence[TableResult], worker: str) -> dict[str, Any]:
+    """The results in a table of candidates, as an event."""
+    notes = as_notes([each.note for each in results], len(results))
+    return {
+        "ids": [each.id for each in results],
+        "values": [each.value for each in results],
+        "worker": worker,
+        **({"notes": notes} if any(notes) else {}),
+    }
+
+
+def _why(note: str | None) -> dict[str, str]:
+    """The entry of an event that says why; none where nobody did."""
+    return {} if note is None else {"note": as_note(note)}
 
 
 def _is_over(lease: Lease, now: float) -> bool:

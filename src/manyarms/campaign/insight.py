@@ -1,0 +1,276 @@
+"""What the results say of the columns, and how well the model predicts results it has not seen.
+
+The posterior is written out densely over the u arms that were tried. With their mean rewards ȳ (u,)
+of variances N⁻¹ and S = K + N⁻¹,
+
+    without arm i:   ȳ_i has mean ȳ_i − [S⁻¹ȳ]_i/[S⁻¹]_ii and variance 1/[S⁻¹]_ii
+
+(Rasmussen and Williams 2006, Eqs. 5.10 to 5.12); kernel and noise stay those learned of all
+results. A sum Σ a_j f(z_j) over rows Z has the variance aᵀ(K_ZZ − K_ZX S⁻¹ K_XZ)a. Values are a map
+of rewards that is not straight, so a sum of values has a variance only about: a_j then holds the
+slope of the map between one standard deviation below and above the mean of row j.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy
+
+from manyarms.campaign.answers import Predictions, quantile, recommended_at
+from manyarms.campaign.campaign import Campaign
+from manyarms.campaign.candidates import Points
+from manyarms.campaign.model import Model
+from manyarms.errors import Advice, ParameterError, StateError
+from manyarms.pool.columns import Feature
+from manyarms.search.work import in_one_thread
+from manyarms.signals import load
+from manyarms.typing import Array, Indices
+
+MOST_ARMS = 2000
+"""Arms tried that count, the latest: S⁻¹ of so many takes half a second."""
+MOST_ROWS, LEAST_ROWS = 2048, 32
+"""Rows that effects are averaged over, those of all levels together, at most: K_ZZ has 32 MB. Those
+of one level, at least."""
+MOST_LEVELS = 64
+"""Levels of a column that are looked at, those with most results first."""
+STEPS = 9
+"""Values at which a column of more numbers is looked at, spread evenly over those that it has."""
+
+
+class CrossValidated(NamedTuple):
+    """Every arm that was tried, predicted from the results of all others."""
+
+    predicted: Predictions  # of the mean of its values, noise included
+    measured: Array  # (n,) that mean
+    n_results: Indices  # (n,) values told
+
+    @property
+    def n_inside(self) -> int:
+        """Means that lie inside their intervals."""
+        low, high = self.predicted.low, self.predicted.high
+        return int(((low <= self.measured) & (self.measured <= high)).sum())
+
+
+class Effect(NamedTuple):
+    """What a level of a column does: the average value of candidates if all had it, all else being
+    equal, less the mean of these averages over the levels."""
+
+    level: Any
+    mean: float
+    low: float
+    high: float
+    n_results: int  # values told of candidates that have it
+
+
+class Slice(NamedTuple):
+    """Posterior means over the levels of two columns, all else being as the recommended candidate
+    has it."""
+
+    x: str
+    y: str
+    x_levels: list[Any]
+    y_levels: list[Any]
+    mean: Array  # (y, x)
+    at: tuple[int, int]  # numbers of the levels that the recommended candidate has
+
+
+class _Tried(NamedTuple):
+    """The arms that were tried, and S."""
+
+    arms: Indices  # (u,)
+    rewards: Array  # (u,) means
+    values: Array  # (u,) means, signed
+    n_results: Indices  # (u,)
+    factor: Array  # of S, lower
+
+    @classmethod
+    def of(cls, campaign: Campaign) -> "_Tried":
+        model = campaign.model
+        arms, values, noise = campaign.ledger.results()
+        if not len(arms):
+            raise StateError("no value was told yet", Advice("call {} first", "tell()"))
+        weights = np.square(1 / model.noise_of(noise))
+        distinct, at = np.unique(arms, return_inverse=True)
+        last = np.zeros(len(distinct), dtype=np.intp)
+        last[at] = np.arange(len(arms))  # of several the last one stays
+        total = np.bincount(at, weights)
+        rewards = np.bincount(at, weights * model.warp.reward(values)) / total
+        means = np.bincount(at, weights * values) / total
+        kept = np.sort(np.argsort(-last)[:MOST_ARMS])
+        S = model.policy.kernel(model.arms[distinct[kept]], model.arms[distinct[kept]])
+        S.flat[:: len(S) + 1] += 1 / total[kept]
+        counts = np.bincount(at)[kept]
+        load("scipy.linalg")
+        factor = scipy.linalg.cholesky(S, lower=True)
+        return cls(distinct[kept], rewards[kept], means[kept], counts, factor)
+
+    def covariance(self, model: Model, rows: Array) -> Array:
+        """Of rewards at rows (n, d), (n, n)."""
+        kernel = model.policy.kernel
+        cross = kernel(model.arms[self.arms], rows)
+        found: Array = kernel(rows, rows) - cross.T @ self.solved(cross)
+        return found
+
+    def solved(self, right: Array) -> Array:
+        """S⁻¹ times a matrix (u, k)."""
+        found: Array = scipy.linalg.cho_solve((self.factor, True), right)
+        return found
+
+
+@in_one_thread
+def left_out(campaign: Campaign, level: float) -> CrossValidated:
+    """Every arm that was tried, the latest MOST_ARMS, predicted from the results of all others."""
+    tried = _Tried.of(campaign)
+    inverse = tried.solved(np.eye(len(tried.arms)))
+    variance = 1 / np.diag(inverse)
+    mean = tried.rewards - variance * (inverse @ tried.rewards)
+    ledger = campaign.ledger
+    sign, bounds = ledger.sign, campaign.model.settings.bounds
+    _, less, more = campaign.model.in_values(mean, np.sqrt(variance), 1.0)
+    found = campaign.model.in_values(mean, np.sqrt(variance), quantile(level))
+    middle, *ends = (np.clip(sign * each, *bounds) for each in found)
+    # An arm may be several candidates with equal features: the last one tried stands for it.
+    outcomes = ledger.outcomes
+    told = outcomes.tried.items[outcomes.with_value]
+    name_of = dict(zip(ledger.candidates.arm_of[told].tolist(), told.tolist(), strict=True))
+    names = ledger.names([name_of[arm] for arm in tried.arms.tolist()])
+    low, high = ends if sign > 0 else ends[::-1]
+    predicted = Predictions(names, middle, (more - less) / 2, low, high)
+    return CrossValidated(predicted, sign * tried.values, tried.n_results)
+
+
+@in_one_thread
+def effects(campaign: Campaign, level: float) -> dict[str, list[Effect]]:
+    """What the levels of every column do; the column that matters most comes first."""
+    tried = _Tried.of(campaign)
+    width = quantile(level)
+    found = {
+        feature.name: _effects(campaign, tried, feature, width) for feature in _levelled(campaign)
+    }
+    return dict(sorted(found.items(), key=lambda item: -_spread(item[1])))
+
+
+def _effects(campaign: Campaign, tried: _Tried, feature: Feature, width: float) -> list[Effect]:
+    """Of one column."""
+    model, sign = campaign.model, campaign.ledger.sign
+    column = feature.start
+    codes = _codes(campaign, feature)
+    n = int(np.clip(MOST_ROWS // len(codes), LEAST_ROWS, 256))
+    others = _some_rows(campaign, n)
+    n = len(others)
+    rows = np.tile(others, (len(codes), 1))
+    rows[:, column] = np.repeat(codes, n)
+    mean, std = model.policy.predict(rows)
+    values, less, more = model.in_values(mean, std, 1.0)
+    slopes = (more - less) / (2 * std)
+    averages = sign * values.reshape(-1, n).mean(axis=1)
+    # A, (levels, rows): each level's average less the mean of all of them.
+    contrast = np.eye(len(codes)) - 1 / len(codes)
+    A = np.repeat(contrast, n, axis=1) * slopes / n
+    variance = np.einsum("ij,jk,ik->i", A, tried.covariance(model, rows), A, optimize=True)
+    half = width * np.sqrt(np.maximum(variance, 0.0))
+    told = model.arms[tried.arms, column]
+    return [
+        Effect(level, float(each), float(each - h), float(each + h), int(n_results))
+        for level, each, h, n_results in zip(
+            _levels(campaign, feature, codes),
+            averages - averages.mean(),
+            half,
+            [tried.n_results[told == code].sum() for code in codes],
+            strict=True,
+        )
+    ]
+
+
+def _spread(effects: list[Effect]) -> float:
+    means = [each.mean for each in effects]
+    return max(means) - min(means)
+
+
+@in_one_thread
+def across(campaign: Campaign, x: str, y: str) -> Slice:
+    """Posterior means over the levels of two columns, through the recommended candidate."""
+    by_name = {feature.name: feature for feature in _levelled(campaign)}
+    for name in (x, y):
+        if name not in by_name:
+            raise ParameterError(
+                f"a slice is over columns that have levels, {', '.join(map(repr, by_name))}, "
+                f"got {name!r}"
+            )
+    if x == y:
+        raise ParameterError(f"a slice is over two columns, got {x!r} twice")
+    one, other = by_name[x], by_name[y]
+    at = recommended_at(campaign)
+    row = np.array(campaign.model.arms[campaign.ledger.candidates.arm_of[at]], dtype=np.float64)
+    x_codes, y_codes = _codes(campaign, one, row), _codes(campaign, other, row)
+    rows = np.tile(row, (len(x_codes) * len(y_codes), 1))
+    rows[:, one.start] = np.tile(x_codes, len(y_codes))
+    rows[:, other.start] = np.repeat(y_codes, len(x_codes))
+    mean, std = campaign.model.policy.predict(rows)
+    values, _, _ = campaign.model.in_values(mean, std, 0.0)
+    values = np.clip(campaign.ledger.sign * values, *campaign.model.settings.bounds)
+    return Slice(
+        x,
+        y,
+        _levels(campaign, one, x_codes),
+        _levels(campaign, other, y_codes),
+        values.reshape(len(y_codes), len(x_codes)),
+        (
+            int(np.searchsorted(x_codes, row[one.start])),
+            int(np.searchsorted(y_codes, row[other.start])),
+        ),
+    )
+
+
+def _place(codes: Array, code: float) -> int:
+    """Where a code is among codes that increase."""
+    return int(np.searchsorted(codes, code))
+
+
+def _levelled(campaign: Campaign) -> list[Feature]:
+    """Features of one column that holds more than one value."""
+    X = campaign.model.arms
+    return [
+        feature
+        for feature in campaign.ledger.candidates.features
+        if feature.kind in ("numeric", "categorical") and np.ptp(X[:, feature.start]) > 0
+    ]
+
+
+def _codes(campaign: Campaign, feature: Feature, row: Array | None = None) -> Array:
+    """The encoded values at which a column is looked at, increasing; that of `row` among them."""
+    X = campaign.model.arms
+    codes = np.unique(np.asarray(X[:, feature.start], dtype=np.float64))
+    wanted = None if row is None else float(row[feature.start])
+    if feature.kind == "categorical" and len(codes) > MOST_LEVELS:
+        arms, _, _ = campaign.ledger.results()
+        tried = np.asarray(X[arms, feature.start])
+        counts = np.array([(tried == code).sum() + (code == wanted) * len(X) for code in codes])
+        codes = np.sort(codes[np.argsort(-counts, kind="stable")[:MOST_LEVELS]])
+    elif feature.kind == "numeric" and len(codes) > STEPS:
+        even = np.linspace(0, len(codes) - 1, STEPS).round().astype(np.intp)
+        chosen = codes[even]
+        codes = np.unique(chosen if wanted is None else np.append(chosen, wanted))
+    return codes
+
+
+def _some_rows(campaign: Campaign, n: int) -> Array:
+    """Encoded rows of n candidates drawn at random, of all where there are fewer."""
+    X = campaign.model.arms
+    arm_of = campaign.ledger.candidates.arm_of
+    if len(arm_of) > n:
+        arm_of = np.random.default_rng(0).choice(arm_of, n, replace=False)
+    return np.array(X[np.sort(arm_of)], dtype=np.float64)
+
+
+def _levels(campaign: Campaign, feature: Feature, codes: Array) -> list[Any]:
+    """Encoded values as the table has them."""
+    candidates = campaign.ledger.candidates
+    column = np.asarray(campaign.model.arms[:, feature.start])
+    members = [candidates.members(int(np.argmax(column == code)))[0] for code in codes]
+    ids = campaign.ledger.names(members)
+    if isinstance(candidates, Points):
+        at = candidates.box.names.index(feature.name)
+        rows: list[Any] = [[*id.values()] if isinstance(id, dict) else id for id in ids]
+        return [row[at] for row in rows]
+    return [row[feature.name] for row in candidates.rows(ids)]

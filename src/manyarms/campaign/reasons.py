@@ -1,0 +1,125 @@
+"""Why a candidate is suggested, in a few words that are checked against the model.
+
+A candidate is chosen by its upper bound, so it is expected to be good, or little is known of it.
+What is said of one is the first of these that is true.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from manyarms.campaign.batching import BatchRule
+from manyarms.campaign.ledger import Ledger
+from manyarms.pool.pool import Pool
+from manyarms.typing import Indices, Mask
+
+if TYPE_CHECKING:
+    from manyarms.campaign.campaign import Campaign
+
+RANDOM = "random start"
+"""The model has too few results to choose by."""
+CHECK = "check of a surprising result"
+"""A value of it was outside of the interval that was predicted."""
+REPEAT = "repeat, to be surer of its value"
+EXPECTED = "expected best"
+"""No other that may be suggested, and is not pending, has a better prediction."""
+NEXT = "expected best of the rest"
+"""The same, but for candidates of the same batch."""
+NEVER = "never tried"
+"""No result has this level of a column; the level stands behind it."""
+UNCERTAIN = "most uncertain among the good"
+"""Its interval reaches the best prediction, and of those whose prediction is at least as good it is
+the one of largest standard deviation."""
+GOOD = 1.96
+"""Standard deviations from the prediction to the end of an interval of 95 %."""
+OPEN = "little is known of it, it may be good"
+LEADING = 200
+"""Candidates of best prediction that are looked at: one behind them is not called good."""
+
+
+def reasons(
+    before: "Campaign", after: Ledger, positions: Sequence[int], rule: BatchRule | None = None
+) -> list[str]:
+    """Why each of these was asked for, one after the other, of a search as it was before."""
+    forecasts = [each.forecast for each in after.pending[len(after.pending) - len(positions) :]]
+    if all(forecast is None for forecast in forecasts):
+        return [RANDOM] * len(positions)
+    known = _Known(before, positions, rule)
+    found = []
+    for position, forecast in zip(positions, forecasts, strict=True):
+        found.append(RANDOM if forecast is None else known.reason(position))
+        known.picked.append(position)
+    return found
+
+
+class _Known:
+    """What the reasons of one batch rest on."""
+
+    def __init__(
+        self, campaign: "Campaign", positions: Sequence[int], rule: BatchRule | None
+    ) -> None:
+        self.ledger = campaign.ledger
+        self.model = campaign.model
+        self.picked: list[int] = []
+        # Means stay as they are while a batch is made: one look at the best of them is enough.
+        self.leading: Indices = np.zeros(0, dtype=np.intp)
+        if not isinstance(self.ledger.candidates, Pool) or not self.model.n_results:
+            return
+        is_open = self.ledger.is_open
+        is_open[self.ledger.waiting] = False
+        if rule is not None:
+            is_open &= rule.with_level_of(positions[0]).only
+        if is_open.any():
+            gone = np.ones(len(self.ledger.candidates.X), dtype=bool)
+            gone[self.ledger.candidates.arm_of[is_open]] = False
+            k = min(LEADING + len(positions), int((~gone).sum()))
+            self.leading = campaign.proposer.leading(self.ledger, self.model, k, gone)
+
+    def reason(self, position: int) -> str:
+        """Of the candidate that comes after those picked."""
+        counts = self.ledger.outcomes.counts
+        # A point of a box may be new to the books of before.
+        if position < len(counts) and counts[position]:
+            return CHECK if self._is_surprising(position) else REPEAT
+        if not len(self.leading):
+            return OPEN
+        arm_of = self.ledger.candidates.arm_of
+        return self._of_untried(int(arm_of[position]), arm_of[self.picked])
+
+    def _of_untried(self, arm: int, picked: Indices) -> str:
+        others = self.leading[~np.isin(self.leading, picked)]
+        if len(others) and others[0] == arm:
+            return EXPECTED if self.leading[0] == arm else NEXT
+        level = self._new_level(arm)
+        if level:
+            return f"{NEVER}: {level}"
+        rank = np.flatnonzero(others == arm)
+        if not len(rank):
+            return OPEN
+        mean, std = self.model.predict(others[: rank[0] + 1])
+        may_be_best = mean[-1] + GOOD * std[-1] >= mean[0]
+        return UNCERTAIN if may_be_best and std[-1] >= std.max() else OPEN
+
+    def _is_surprising(self, position: int) -> bool:
+        """Whether a value of it was outside of what was predicted."""
+        at = self.ledger.results_of(position)
+        values = self.ledger.outcomes.values.items[at]
+        _, low, high = self.ledger.outcomes.forecasts.items[at].T
+        return bool(((values < low) | (values > high)).any())
+
+    def _new_level(self, arm: int) -> str:
+        """A level of the arm that no result has."""
+        candidates = self.ledger.candidates
+        tried = candidates.arm_of[np.flatnonzero(self._has_value)]
+        for feature in candidates.features:
+            if feature.kind != "categorical":
+                continue
+            code = candidates.X[arm, feature.start]
+            if not (candidates.X[tried, feature.start] == code).any():
+                return f"{feature.name} {feature.levels[int(code)]}"
+        return ""
+
+    @property
+    def _has_value(self) -> Mask:
+        return np.asarray(self.ledger.outcomes.counts > 0)

@@ -1,0 +1,231 @@
+"""Columns of text, as they were meant: numbers with a unit, words that stand for numbers, levels
+that differ by case or blanks."""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import polars as pl
+
+from manyarms.errors import Advice, ArmsError, ParameterError
+from manyarms.pool.numerals import DECIMALS, column_numbers, is_blank, number_in, read_numbers
+from manyarms.pool.reading import Declared
+from manyarms.pool.values import Label, first_of, first_true, is_text
+
+NUMBERS = ("continuous", "log", "integer", "number")
+"""Types of columns of numbers; a number is continuous, log or integer by its values."""
+MERGE = "categorical:merge"
+"""The type of levels that are one where they differ by case or blanks alone."""
+
+
+REMARKS = ("note", "notes", "comment", "comments", "remark", "remarks")
+"""What a column of remarks is called, in any case."""
+
+
+class Converted(NamedTuple):
+    """A table with numbers for text, and the units that its columns of numbers have."""
+
+    frame: pl.DataFrame
+    units: dict[str, str]
+
+
+def plain_kind(declared: Declared | None) -> Declared | None:
+    """A declared type without what is said about its words."""
+    return declared.partition(":")[0] if isinstance(declared, str) else declared
+
+
+def words_of(declared: Declared | None) -> dict[str, float]:
+    """Which numbers words stand for: "number:RT=25,reflux=110"."""
+    if not isinstance(declared, str) or plain_kind(declared) not in NUMBERS:
+        return {}
+    words: dict[str, float] = {}
+    for part in filter(None, declared.partition(":")[2].split(",")):
+        word, is_there, text = part.rpartition("=")
+        found = number_in(text, ".")
+        if not is_there or not word.strip() or found is None or found[1]:
+            raise ParameterError(
+                "{option}: words stand for numbers, as in {expected}; got {got}",
+                option="columns",
+                expected="number:RT=25",
+                got=declared,
+            )
+        words[word.strip().casefold()] = found[0]
+    return words
+
+
+def converted(
+    frame: pl.DataFrame,
+    declared: Mapping[str, Declared],
+    units: Mapping[str, str],
+    decimal: str,
+    label: Label,
+) -> Converted:
+    """The table with numbers for columns of text that hold some; `units` are those known before."""
+    found = dict(units)
+    columns: list[pl.Series] = []
+    for series in frame:
+        kind = declared.get(series.name)
+        if not isinstance(series.dtype, pl.String | pl.Categorical):
+            continue
+        texts = series.cast(pl.String)
+        if plain_kind(kind) in NUMBERS or series.name in units:
+            numbers, unit = _numbers(texts, words_of(kind), found.get(series.name), decimal, label)
+            found[series.name] = unit
+            columns.append(numbers)
+        elif kind is None and not is_remarks_name(series.name):
+            offered = _offered(texts, decimal, label)
+            if offered is not None:
+                found[series.name] = offered[1]
+                columns.append(offered[0])
+    return Converted(frame.with_columns(columns), found)
+
+
+def as_meant(
+    frame: pl.DataFrame,
+    declared: Mapping[str, Declared],
+    units: Mapping[str, str],
+    decimal: str,
+    label: Label,
+) -> Converted:
+    """The table with numbers and merged levels in the columns that are declared so, the others as
+    they are."""
+    some = frame.select(name for name in declared if name in frame.columns)
+    found = converted(some, declared, units, decimal, label)
+    spelled = [merged(each, []) for each in found.frame if declared.get(each.name) == MERGE]
+    return Converted(frame.with_columns(found.frame).with_columns(spelled), found.units)
+
+
+def _numbers(
+    texts: pl.Series, words: dict[str, float], unit: str | None, decimal: str, label: Label
+) -> tuple[pl.Series, str]:
+    """A column that must be numbers, and its unit."""
+    plain = texts.str.strip_chars().str.to_lowercase()
+    by_word = plain.replace_strict(
+        list(words), list(words.values()), default=None, return_dtype=pl.Float64
+    )
+    is_word = by_word.is_not_null()
+    written = column_numbers(texts.zip_with(~is_word, pl.Series([None], dtype=pl.String)), decimal)
+    bad = first_true(written.numbers.is_null() & ~is_blank(texts) & ~is_word)
+    if bad is not None:
+        raise _unreadable(texts, bad, label)
+    return (
+        _whole(written.numbers.zip_with(~is_word, by_word)),
+        _one_unit(
+            texts, written.units.zip_with(~is_word, pl.Series([None], dtype=pl.String)), unit, label
+        ),
+    )
+
+
+def _offered(texts: pl.Series, decimal: str, label: Label) -> tuple[pl.Series, str] | None:
+    """Numbers, and their unit, where all texts are such; None where they are something else, and an
+    error where most are numbers and some are not."""
+    known = texts.filter(~is_blank(texts))
+    # A digit begins every number: most columns of text have none, and are done with.
+    if not len(known) or not known.str.contains(r"^\s*[+\-−]?[.,]?\d").any():
+        return None
+    written = column_numbers(texts, decimal)
+    distinct = known.unique()
+    are_numbers = [read_numbers(distinct, mark).numbers.is_not_null() for mark in DECIMALS]
+    n_numbers = int((are_numbers[0] | are_numbers[1]).sum())
+    bad = first_true(written.numbers.is_null() & ~is_blank(texts))
+    with_units = bool((written.units != "").fill_null(False).any())
+    # A unit says that a number is meant; without one, half of the levels may be names.
+    are_few = 2 * n_numbers < len(distinct) + (0 if with_units else 1)
+    if are_few or (bad is None and not with_units):
+        return None
+    if bad is not None:
+        raise _unreadable(texts, bad, label)
+    return _whole(written.numbers), _one_unit(texts, written.units, None, label)
+
+
+def _unreadable(texts: pl.Series, row: int, label: Label) -> ArmsError:
+    word = texts[row].strip()
+    is_word = re.fullmatch(r"[^\W\d_]+([ .][^\W\d_]*)*", word[:20]) is not None
+    name = texts.name
+    meant = (
+        [Advice("say what it stands for by {}", "columns", {name: f"number:{word}=25"})]
+        if is_word
+        else []
+    )
+    return ArmsError(
+        "column {column!r} must hold {expected}, got {got} in {place}",
+        "correct the value",
+        *meant,
+        Advice("make all of them categories by {}", "columns", {name: "categorical"}),
+        Advice("leave the column out by {}", "columns", {name: "ignore"}),
+        column=name,
+        expected="numbers",
+        got=texts[row],
+        **label(row),
+    )
+
+
+def _one_unit(texts: pl.Series, units: pl.Series, unit: str | None, label: Label) -> str:
+    """The unit of a column; an error where two are in it."""
+    there = units.filter((units != "").fill_null(False)).unique(maintain_order=True).to_list()
+    first = unit or (there[0] if there else "")
+    other = first_true(((units != "") & (units != first)).fill_null(False))
+    if other is not None:
+        raise ArmsError(
+            "column {column!r} must have one unit, {expected}, got {got} in {place}",
+            "write all in one unit",
+            Advice("make categories of them by {}", "columns", {texts.name: "categorical"}),
+            column=texts.name,
+            expected=repr(first),
+            got=texts[other],
+            **label(other),
+        )
+    return str(first)
+
+
+def _whole(numbers: pl.Series) -> pl.Series:
+    """As whole numbers, where all are."""
+    known = numbers.drop_nulls()
+    are_whole = bool((known == known.round()).all()) and bool((known.abs() < 2**53).all())
+    return numbers.cast(pl.Int64) if are_whole else numbers
+
+
+def are_remarks(values: pl.Series, missing: str) -> bool:
+    """Whether text is remarks on some rows: it is called so, or most cells are empty and that is no
+    level."""
+    if not is_text(values.dtype):
+        return False
+    is_mostly_empty = 2 * values.null_count() > len(values) and missing != "category"
+    return is_mostly_empty or is_remarks_name(values.name)
+
+
+def is_remarks_name(name: str) -> bool:
+    """Whether a column is called as remarks are."""
+    return name.strip().casefold() in REMARKS
+
+
+def check_levels(texts: pl.Series, name: str) -> None:
+    """ArmsError where levels differ by case or blanks alone: they are likely meant as one."""
+    levels = texts.drop_nulls().unique().sort()
+    alike = levels.filter(_key(levels).is_duplicated())
+    if not len(alike):
+        return
+    same = alike.filter(_key(alike) == _key(alike)[0]).to_list()
+    raise ArmsError(
+        "column {column!r} has levels that differ by case or blanks alone, {expected}",
+        Advice("make one of them by {}", "columns", {name: MERGE}),
+        Advice("keep them apart by {}", "columns", {name: "categorical"}),
+        column=name,
+        expected=" and ".join(map(repr, first_of(same))),
+    )
+
+
+def merged(texts: pl.Series, known: list[str]) -> pl.Series:
+    """Levels without blanks around them, and where they differ by case alone as the known one, else
+    as the most frequent one."""
+    plain = texts.cast(pl.String).str.strip_chars().str.replace_all(r"\s+", " ")
+    counts = plain.drop_nulls().value_counts(sort=True)
+    listed = [*known, *counts.sort("count", plain.name, descending=[True, False])[plain.name]]
+    spelling: dict[str, str] = {}
+    for level in listed:
+        spelling.setdefault(level.casefold(), level)
+    return plain.replace({level: spelling[level.casefold()] for level in listed})
+
+
+def _key(levels: pl.Series) -> pl.Series:
+    return levels.str.strip_chars().str.replace_all(r"\s+", " ").str.to_lowercase()

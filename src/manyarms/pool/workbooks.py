@@ -1,0 +1,105 @@
+"""Workbooks: the first sheet that has cells, read as text; and tables written as one."""
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from manyarms.errors import ArmsError
+from manyarms.pool.forked import check_threads
+from manyarms.pool.reading import said_by
+
+READ = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
+"""Endings of workbooks that can be read."""
+WRITTEN = ".xlsx"
+"""The ending of those that can be written."""
+
+
+class Cells(NamedTuple):
+    """A sheet: its cells as text below the names of columns, and the number of its header's row."""
+
+    frame: pl.DataFrame
+    header_row: int
+
+
+def is_workbook(path: Path) -> bool:
+    """By the ending of its name."""
+    return path.suffix.lower() in READ
+
+
+def read_workbook(path: Path) -> Cells:
+    """The first sheet of a workbook that has any cells; its first row with cells is the header."""
+    fastexcel = _needed("fastexcel", path)
+    check_threads()
+    try:
+        book = fastexcel.read_excel(path)
+        for place in range(len(book.sheet_names)):
+            # From the first row on, whether empty or not, so that rows keep their numbers.
+            sheet = book.load_sheet(place, header_row=None, skip_rows=0, dtypes="string")
+            cells = sheet.to_polars()
+            if cells.width and len(cells):
+                return _below_header(cells)
+    except (OSError, ValueError, fastexcel.FastExcelError) as error:
+        raise ArmsError(
+            f"cannot read {path}: {said_by(error).splitlines()[0]:.200}; save it as .xlsx or CSV"
+        ) from error
+    raise ArmsError(f"cannot read {path}: its sheets are empty")
+
+
+def _below_header(cells: pl.DataFrame) -> Cells:
+    place = next(row for row in range(len(cells)) if any(map(_filled, cells.row(row))))
+    names: list[str] = []
+    for index, name in enumerate(cells.row(place)):
+        # Named as polars names those of CSV files, so that both are checked alike.
+        plain = name or ""
+        names.append(plain if plain not in names else f"{plain}_duplicated_{index}")
+    below = cells.slice(place + 1)
+    below.columns = names
+    return Cells(below, place + 1)
+
+
+def _filled(cell: str | None) -> bool:
+    return cell is not None and bool(cell.strip())
+
+
+def write_workbook(frame: pl.DataFrame, path: Path, mixed: str = "") -> None:
+    """A workbook of one sheet. Text stays text, whatever it begins with; in the column `mixed` it
+    is a number where it can be one."""
+    xlsxwriter = _needed("xlsxwriter", path)
+    # Without these, text such as =1+1 or http://… would become a formula or a link.
+    options = dict.fromkeys(("strings_to_formulas", "strings_to_urls"), False)
+    with xlsxwriter.Workbook(str(path), {**options, "strings_to_numbers": False}) as book:
+        sheet = book.add_worksheet()
+        bold = book.add_format({"bold": True})
+        for column, series in enumerate(frame):
+            sheet.write_string(0, column, series.name, bold)
+            cells = series.to_list()
+            if series.name == mixed and series.dtype == pl.String:
+                numbers = series.str.replace(",", ".", literal=True).cast(pl.Float64, strict=False)
+                cells = [text if n is None else n for text, n in zip(cells, numbers, strict=True)]
+            for row, value in enumerate(cells, start=1):
+                _write_cell(sheet, row, column, value)
+        sheet.freeze_panes(1, 0)
+        sheet.autofit()
+
+
+def _write_cell(sheet: Any, row: int, column: int, value: Any) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool):
+        sheet.write_boolean(row, column, value)
+    elif isinstance(value, int | float) and abs(value) < 1e15:  # float64 has so many digits
+        sheet.write_number(row, column, value)
+    else:
+        sheet.write_string(row, column, str(value))
+
+
+def _needed(library: str, path: Path) -> Any:
+    try:
+        return import_module(library)
+    except ImportError as error:
+        raise ArmsError(
+            f"{path} is a workbook, which needs {library}: `pip install 'manyarms[excel]'`; or use "
+            "a CSV file"
+        ) from error

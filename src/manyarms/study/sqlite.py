@@ -1,0 +1,271 @@
+"""A study in a SQLite file.
+
+The file has a TRUNCATE journal and synchronous=FULL: what is committed survives a kill and a power
+cut. A writer takes the lock at once (BEGIN IMMEDIATE).
+"""
+
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from manyarms.errors import Advice, StudyDamagedError, StudyError, StudyStorageError
+from manyarms.study.location import Location
+from manyarms.study.log import SALVAGE
+from manyarms.study.waiting import BUSY, process_with_lock
+
+OWN = 0o600
+"""The rights of a study's file: only its owner reads and writes it."""
+NAMES = "SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 7) != 'sqlite_'"
+
+_CONNECTING = threading.Lock()
+_FILES: "weakref.WeakSet[SQLiteFile]" = weakref.WeakSet()
+"""Of this process."""
+_INHERITED: list[sqlite3.Connection] = []
+"""Connections of the process that this one is a fork of. They are never closed here: SQLite would
+roll back what the parent is writing."""
+
+
+class SQLiteFile:
+    """A connection to a file, made when it is needed."""
+
+    errors = (sqlite3.Error, UnicodeDecodeError)
+    types: Mapping[str, str] = {"number": "INTEGER", "bytes": "BLOB"}
+
+    def __init__(self, place: Location) -> None:
+        self._place, self._path = place, place.path
+        self._connection: sqlite3.Connection | None = None
+        self._letting_go: weakref.finalize[..., SQLiteFile] | None = None
+        self._process = 0
+        self._first: tuple[int, int] | None = None  # device and inode of what was opened first
+        self._connected_to: tuple[int, int] | None = None
+        _FILES.add(self)
+
+    @property
+    def line(self) -> Path:
+        """The journal, at which writers stand in line."""
+        return _journal(self._path)
+
+    def make(self) -> None:
+        """An empty file that only its owner may read; SQLite gives its journal the same rights."""
+        path = self._path
+        try:
+            if _size(path) and not _size(_journal(path)):
+                raise StudyError(
+                    f"there is a file {self._place.shown} already",
+                    Advice("open it with {}", "Study.open"),
+                    "give another path",
+                )
+            if not path.parent.is_dir():
+                raise StudyError(f"there is no directory {path.parent}", "make it first")
+            if path.is_file():  # empty, or of a creation that was interrupted
+                if not _size(path):
+                    path.chmod(OWN)
+            else:
+                # O_EXCL: of two who create at once one is refused, and a link is not followed.
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWN))
+        except OSError as error:
+            raise refused(self._place, error.strerror or str(error)) from error
+
+    def find(self) -> None:
+        """Raise StudyError unless there is a file with something in it."""
+        try:
+            is_there = self._path.is_file()
+            is_empty = is_there and not _size(self._path)
+        except OSError as error:
+            raise refused(self._place, error.strerror or str(error)) from error
+        if not is_there:
+            raise StudyError(
+                f"there is no study {self._place.shown}",
+                Advice("make one with {}", "Study.create"),
+                "check the path",
+            )
+        if is_empty:
+            raise self.without_tables()
+
+    def is_same(self) -> bool:
+        """Whether the file is the one that was opened first."""
+        found = _identity(self._path)
+        self._first = self._first or found
+        return found == self._first
+
+    def begin(self, lock: bool, is_new: bool) -> None:
+        """Begin a transaction; raises an error for which `is_busy` is true where others hold the
+        lock."""
+        connection = self._here()
+        if lock:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        connection.execute("BEGIN")
+        try:
+            connection.execute("PRAGMA schema_version").fetchone()  # takes the lock of readers
+        except sqlite3.Error:
+            connection.rollback()
+            raise
+
+    def execute(self, statement: str, values: Mapping[str, Any] | None = None) -> sqlite3.Cursor:
+        """Run a statement, with a value for each :name in it."""
+        return self._here().execute(statement, values or {})
+
+    def commit(self) -> None:
+        """Commit; where others are reading, an error for which `is_busy` is true, and the
+        transaction goes on."""
+        self._here().commit()
+
+    def close(self) -> None:
+        """Let go of the connection, which rolls back what was begun."""
+        if self._letting_go is not None:
+            self._letting_go()
+        self._connection = self._letting_go = self._connected_to = None
+
+    def tables(self) -> set[str]:
+        """The names of the tables there are."""
+        return {name for (name,) in self.execute(NAMES)}
+
+    @contextmanager
+    def patient(self) -> Iterator[None]:
+        """What does not fit SQLite's cache goes to the file before the commit, which has to wait
+        for readers."""
+        self.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY)}")
+        try:
+            yield
+        finally:
+            self.execute("PRAGMA busy_timeout = 0")
+
+    def holder(self) -> str:
+        """Who holds the lock."""
+        return process_with_lock(self._path)
+
+    def is_busy(self, error: Exception) -> bool:
+        """Whether others hold the lock."""
+        code = getattr(error, "sqlite_errorcode", None)
+        return code is not None and code & 0xFF == sqlite3.SQLITE_BUSY
+
+    def typed(self, error: Exception) -> StudyError:
+        """What an error of SQLite means for a study."""
+        what = str(error).strip() or type(error).__name__
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+            return StudyError(
+                f"{self._place.shown} is not a study of manyarms: {what}", "check the path"
+            )
+        if _is_damage(error):
+            return StudyDamagedError(
+                f"{self._place.shown} is damaged: {what}", "go back to a copy", SALVAGE
+            )
+        return refused(self._place, what)
+
+    def without_tables(self) -> StudyError:
+        """The error for a file in which there is nothing."""
+        return StudyError(
+            f"{self._place.shown} is empty, its creation was interrupted",
+            Advice("make it again with {}", "Study.create"),
+        )
+
+    def _here(self) -> sqlite3.Connection:
+        """The connection of this process: none survives a fork."""
+        if self._connection is None or self._process != os.getpid():
+            self.close()
+            self._process = os.getpid()
+            self._connection = self._connected()
+            self._letting_go = weakref.finalize(self, _close, self._connection, self._process)
+        return self._connection
+
+    def _connected(self) -> sqlite3.Connection:
+        with _CONNECTING:
+            self._look()
+            # rw: a file that was removed is not made anew, empty. SQLite itself waits for no
+            # lock, as `Turns` does that; and Python's module begins no transaction unasked.
+            connection = sqlite3.connect(
+                f"file:{quote(str(self._path))}?mode=rw",
+                uri=True,
+                timeout=0,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            try:
+                connection.execute("PRAGMA journal_mode=TRUNCATE")
+                connection.execute("PRAGMA synchronous=FULL")
+            except BaseException:
+                connection.close()
+                raise
+            self._connected_to = _identity(self._path)
+            return connection
+
+    def _look(self) -> None:
+        """Raise StudyError where the file is one of another program, before anything of it is
+        changed: its journal mode, or the files beside it."""
+        path = self._path
+        if not _size(path):
+            return
+        # To close a file gives up the locks that this process has on it. So a file that one of its
+        # studies has open is not looked at; it was before.
+        found = _identity(path)
+        if any(each._connected_to == found for each in list(_FILES)):
+            return
+        # Immutable: SQLite takes no lock, and leaves journals alone.
+        look = f"file:{quote(str(path))}?mode=ro&immutable=1"
+        try:
+            with closing(sqlite3.connect(look, uri=True)) as connection:
+                names = {name for (name,) in connection.execute(NAMES)}
+        except sqlite3.DatabaseError:
+            return  # opening it will say what is wrong
+        if names and "manyarms" not in names:
+            raise foreign(self._place)
+
+
+def refused(place: Location, what: str) -> StudyStorageError:
+    """The error where a disk or a server does not do what it should."""
+    return StudyStorageError(
+        f"{place.shown} could not be used: {what}", "nothing was written, mend that and call again"
+    )
+
+
+def foreign(place: Location) -> StudyError:
+    """The error where there is something, and no study."""
+    return StudyError(
+        f"{place.shown} is not a study of manyarms",
+        Advice("make one with {} elsewhere", "Study.create"),
+    )
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether the file is not as it was written, as against a disk that refuses.
+
+    SQLITE_ERROR is a table or column that is not there, since the statements are always the same;
+    an error without a code is text that is not UTF-8, which Python finds.
+    """
+    if not isinstance(error, sqlite3.OperationalError):
+        return True
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is None or code & 0xFF in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT)
+
+
+def _close(connection: sqlite3.Connection, process: int) -> None:
+    """Close a connection, in the process that made it."""
+    if process == os.getpid():
+        connection.close()
+    else:
+        _INHERITED.append(connection)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """The file that a path leads to: device and inode, 0 where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_dev, found.st_ino
+
+
+def _journal(path: Path) -> Path:
+    return path.with_name(f"{path.name}-journal")
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file, 0 where there is none."""
+    return path.stat().st_size if path.is_file() else 0
