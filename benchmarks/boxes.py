@@ -280,7 +280,7 @@ def published(kept):
         "",
         "Simple regret of the recommended point (without noise), and CPU seconds on one thread, medians over the seeds that",
         f"were run; noise sd {NOISE}. BoTorch: SingleTaskGP refitted every step, UpperConfidenceBound, beta = 4, 10 restarts",
-        "from 512 raw samples. Rows of 300 evaluations of branin and hartmann-6 are older. Settings of manyarms were chosen on",
+        "from 512 raw samples. Rows of 300 evaluations are of version 0.1. Settings of manyarms were chosen on",
         "seeds 0 to 7 with 300 evaluations. Runs whose seconds are null in boxes.json were made on another machine, beside",
         "other jobs or at another time, and count for regrets only. `python benchmarks/boxes.py --seed 0 1 2 3 4 5 6 7 8 9",
         "--publish docs/benchmarks` runs what is not there yet, and makes this page.",

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from manyarms.campaign.model import Model
 from manyarms.sketch.confidence import Growing, Radius
 
-
 RADIUS = Growing(1.3)
 """2 standard deviations after 10 results, 3 after 200."""
 
