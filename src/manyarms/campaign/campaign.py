@@ -92,13 +92,13 @@ class Campaign:
         found = self
         positions: list[int] = []
         with OneThread():
-            choosers = self.proposer.choosers(self.ledger, self.model)
+            chooser = self.proposer.chooser(self.ledger, self.model)
         for _ in range(n):
             ledger = found.ledger
             if rule is not None:
                 ledger = replace(ledger, only=rule.allowed(positions))
             with OneThread():
-                chosen = found.proposer.next(ledger, choosers)
+                chosen = found.proposer.next(ledger, chooser)
             if chosen is None:
                 break
             ledger, position = chosen

@@ -5,10 +5,8 @@ finds no better ones once the model is sure of itself. So some suggestions are c
 others, by a radius that grows. They are c·n^(2/3) of n: a falling share.
 """
 
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from manyarms.campaign.model import Model
 from manyarms.sketch.confidence import Growing, Radius
 
 RADIUS = Growing(1.3)
@@ -25,9 +23,3 @@ class Exploration:
     def is_due(self, n: int) -> bool:
         """Whether it is the turn of such a one, after n suggestions."""
         return int(self.share * (n + 1) ** (2 / 3)) > int(self.share * n ** (2 / 3))
-
-    def by(self, model: Model) -> Model:
-        """The model with this radius."""
-        policy = copy(model.policy)
-        policy.confidence = self.radius
-        return replace(model, policy=policy)

@@ -14,6 +14,7 @@ import numpy as np
 
 from manyarms.arms.array import Checked
 from manyarms.campaign.candidates import Points
+from manyarms.campaign.exploring import Exploration
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import NOTHING, Lesson, Model, Tabular
 from manyarms.campaign.trials import Learnable, Results
@@ -43,13 +44,6 @@ POINTS = 10_000
 four dimensions."""
 
 
-class Choosers(NamedTuple):
-    """The models that choose the next candidates, as if those that failed had been bad."""
-
-    model: Model
-    explorer: Model  # chooses among those never tried, where that is due
-
-
 @dataclass(frozen=True)
 class PoolProposer:
     """Among the candidates of a table."""
@@ -63,16 +57,14 @@ class PoolProposer:
         """The ledger with these candidates in it, where any may be told."""
         return ledger
 
-    def choosers(self, ledger: Ledger, model: Model) -> Choosers:
-        """The models that choose. Where kernel and noise are given, no theorem would cover what
+    def chooser(self, ledger: Ledger, model: Model) -> Model:
+        """The model that chooses. Where kernel and noise are given, no theorem would cover what
         is made of failures."""
-        model = avoiding(ledger, model) if model.settings.learns else model
-        exploration = model.settings.exploration
-        return Choosers(model, exploration.by(model) if exploration else model)
+        return avoiding(ledger, model) if model.settings.learns else model
 
-    def next(self, ledger: Ledger, choosers: Choosers) -> tuple[Ledger, int] | None:
-        """The candidate to try, in a ledger that knows it; None: there is none."""
-        model = choosers.model
+    def next(self, ledger: Ledger, model: Model) -> tuple[Ledger, int] | None:
+        """The candidate that the chooser would try, in a ledger that knows it; None: there is
+        none."""
         is_open = ledger.is_open
         if not is_open.any():
             return None
@@ -89,16 +81,11 @@ class PoolProposer:
         if len(model.arms) < len(is_open):  # an arm is open while one of its candidates is
             closed = np.ones(len(model.arms), dtype=bool)
             closed[arm_of[is_open]] = False
-        policy = choosers.model.policy
-        exploration = choosers.model.settings.exploration
+        exploration = model.settings.exploration
         if exploration and exploration.is_due(ledger.n_trials + len(waiting)):
-            tried = closed.copy()
-            tried[arm_of[ledger.outcomes.tried.items]] = True
-            tried[arm_of[waiting]] = True
-            if not tried.all():
-                closed = tried
-                policy = choosers.explorer.policy
-        arm = int(policy.choose(pending=arm_of[waiting], exclude=closed)[0])
+            arm = _untried(ledger, model, closed, exploration)
+        else:
+            arm = int(model.policy.choose(pending=arm_of[waiting], exclude=closed)[0])
         # Candidates of one arm have equal features: the one tried least.
         members = ledger.candidates.members(arm)
         members = members[is_open[members]]
@@ -151,6 +138,24 @@ class PoolProposer:
             return policy.highest(exclude=gone, beta=width * float(np.sqrt(model.regularization)))
         mean, std = policy.predict()
         return int(np.argmax(np.where(gone, -np.inf, mean + width * std)))
+
+
+def _untried(ledger: Ledger, model: Model, closed: Mask, exploration: Exploration) -> int:
+    """The arm of largest upper bound among those never tried; among all where there are none."""
+    arm_of = ledger.candidates.arm_of
+    pending = arm_of[ledger.waiting]
+    beta = exploration.radius(model.policy.evidence)
+    best = int(model.policy.choose(pending=pending, exclude=closed, beta=beta)[0])
+    tried = np.concatenate([arm_of[ledger.outcomes.tried.items], pending])
+    # As a rule the best of all is one of them, and what is excluded stays as it was: a batch then
+    # goes on with the same list.
+    if best not in tried:
+        return best
+    known = closed.copy()
+    known[tried] = True
+    if known.all():
+        return best
+    return int(model.policy.choose(pending=pending, exclude=known, beta=beta)[0])
 
 
 def avoiding(ledger: Ledger, model: Model) -> Model:
@@ -247,18 +252,17 @@ class BoxProposer:
     def is_elsewhere(self) -> bool:
         return self.search is not None
 
-    def choosers(self, ledger: Ledger, model: Model) -> Choosers:
+    def chooser(self, ledger: Ledger, model: Model) -> Model:
         """The model that chooses: of a search, where there is one."""
-        chooser = avoiding(ledger, self.search.model if self.search else model)
-        return Choosers(chooser, chooser)
+        return avoiding(ledger, self.search.model if self.search else model)
 
     def knowing(self, ledger: Ledger, ids: Any) -> Ledger:
         known = ledger.candidates
         points = known.with_points(ids) if isinstance(known, Points) else known
         return ledger if points is known else ledger.added(points)
 
-    def next(self, ledger: Ledger, choosers: Choosers) -> tuple[Ledger, int] | None:
-        row = self._next_row(ledger, choosers.model)
+    def next(self, ledger: Ledger, model: Model) -> tuple[Ledger, int] | None:
+        row = self._next_row(ledger, model)
         if row is None:
             return None
         (point,) = self.box.decode(row[None])

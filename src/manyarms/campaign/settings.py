@@ -111,7 +111,7 @@ def as_settings(
             below=LARGEST,
         )
     is_box = isinstance(space, Box)
-    explores = confidence is None and not is_box
+    is_default = confidence is None
     if confidence is None:
         confidence = BOX_RADIUS if is_box else RADIUS
     if policy is None:
@@ -130,6 +130,7 @@ def as_settings(
         options = {"rule": Inserted(most=MOST_INDUCING), **options}
     if noise is None and as_most(repeats) == 1:
         noise = 0.0  # who asks for each value once takes it for the true one
+    explores = is_default and learns and getattr(policy, "makes", policy) is BKB
     schedule = BOX if is_box else TABLE
     number = as_seed(seed)
     limits = as_bounds(bounds)
@@ -143,7 +144,7 @@ def as_settings(
         number,
         schedule,
         limits,
-        Exploration() if explores and learns else None,
+        Exploration() if explores else None,
     )
 
 
