@@ -135,6 +135,8 @@ def _said_of(corrections: list[Correction]) -> list[dict[str, Any]]:
 def check_failed(study: Study, ids: list[CandidateId], yes: bool) -> None:
     """Ask whether candidates that have values failed: they are neither suggested nor recommended
     any more."""
+    if not ids:  # the history of a long study takes a while to make
+        return
     values = {trial.id: trial.value for trial in study.history if not trial.failed}
     good = [id for id in ids if id in values]
     if good:
