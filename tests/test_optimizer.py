@@ -100,13 +100,13 @@ class TestExactValues:
 
 class TestAsking:
     def test_a_share_of_suggestions_is_of_candidates_never_tried(self):
-        """About 3·n^(2/3) of n; with a radius that was given there is no such share."""
+        """About 2·n^(2/3) of n; with a radius that was given there is no such share."""
         found = ma.Optimizer(X, seed=0)
         asked = run(found, 40)
         fresh = [name not in asked[:i] for i, name in enumerate(asked)]
-        due = [int(3 * (n + 1) ** (2 / 3)) > int(3 * n ** (2 / 3)) for n in range(40)]
+        due = [int(2 * (n + 1) ** (2 / 3)) > int(2 * n ** (2 / 3)) for n in range(40)]
         assert all(is_new for is_new, is_due in zip(fresh, due, strict=True) if is_due)
-        assert 25 <= sum(due) < 40
+        assert 20 <= sum(due) < 30
         settled = ma.Optimizer(X, seed=0, confidence=ma.Constant(0.1))
         assert len(set(run(settled, 40))) < 20
 

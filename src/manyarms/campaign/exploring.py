@@ -17,7 +17,7 @@ RADIUS = Growing(1.3)
 class Exploration:
     """How many suggestions are of candidates never tried, and by which radius."""
 
-    share: float = 3.0  # c; with 3 it is half of the first 200
+    share: float = 2.0  # c; with 2 it is a third of the first 200
     radius: Radius = RADIUS
 
     def is_due(self, n: int) -> bool:
