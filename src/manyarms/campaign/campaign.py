@@ -58,7 +58,7 @@ class Campaign:
         if not isinstance(space, Box):
             space = as_pool(space, kernel)
         if prior is not None:
-            results = as_prior(prior, space, kernel, direction)
+            results = as_prior(prior, space, direction)
             space, _ = with_prior(space, results, kernel)
         settings = as_settings(
             space, kernel, noise, confidence, repeats, bounds, policy, seed, options

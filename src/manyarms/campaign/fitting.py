@@ -136,8 +136,8 @@ class Mixed:
     lengthscale a column but for bits. Where `own`, each row has a part of its own besides, whose
     log variance comes next in θ: no product of columns is quite what a table holds, and what it
     misses is not noise, since it comes again when a candidate is tried again. Where `expected`, the
-    first column e of a row, before all others, is what a prior expects of it. A multiple of e is
-    part of f: w·e·e′ is added, and log w is the last of θ.
+    first column e of a row, before all others, is what a prior expects of it (`prior`). A multiple
+    of e is part of f: w·e·e′ is added, and log w is the last of θ.
 
     Numeric lengthscales have the dimension-scaled prior LogNormal(√2 + ½ ln d, √3) (Hvarfner,
     Hellsten and Nardi, ICML 2024), most probable at exp(√2 + ½ ln d − 3). Around its median, e³

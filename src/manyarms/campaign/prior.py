@@ -1,10 +1,14 @@
 """Results of another, similar table as a prior.
 
-A model of those results expects something of every candidate. That is one more feature, which
-stands in front of the others, in rewards of that model, 0 on average. Part of f is a multiple of
-it, and the variance of that multiple is learned with the kernel (`fitting.Mixed`): where what is
-expected says nothing of what comes out, it falls. Of a prior that is mere noise little is left from
-the start: its own model takes most of it for noise, and expects about the same of all.
+A model of those results expects a reward of every candidate. What it expects more than of a median
+one, 0 for the worse half, is one more feature e, which stands in front of the others. A multiple of
+it, b·e with b ~ N(0, w), is part of f, and w is learned with the kernel (`fitting.Mixed`): where e
+says nothing of what comes out, w falls. The variance we² is largest where most is expected and 0
+in the worse half, so upper bounds begin with what the prior calls good, although they do not take
+it for granted. Were e below 0 for bad candidates, they would be tried for their variance.
+
+Of a prior that is mere noise little is left from the start: its own model takes most of it for
+noise, and expects about the same of all.
 """
 
 from dataclasses import replace
@@ -25,9 +29,6 @@ from manyarms.pool.reading import read_dicts
 from manyarms.pool.tables import more_parts
 from manyarms.search.work import OneThread
 from manyarms.typing import Array
-
-LEARNED = (None, "matern", "rbf")
-"""Kernels with which it is learned how far to trust a prior."""
 
 
 @runtime_checkable
@@ -54,17 +55,17 @@ class PriorResults(NamedTuple):
     values: Array  # (n,) larger is better
 
 
-def as_prior(prior: Any, space: Pool | Box, kernel: Any, direction: Any) -> PriorResults:
+def as_prior(prior: Any, space: Pool | Box, direction: Any) -> PriorResults:
     """The results that a user gave as a prior of some candidates."""
     if not isinstance(space, Pool) or space.kernel is not None:
         raise ParameterError(
             f"prior must be left out for a box and for objects, got one for {space!r}; it says "
             "what to expect of the rows of a table"
         )
-    if not (kernel is None or isinstance(kernel, str)) or kernel not in LEARNED:
+    if space.expected is not None:
         raise ParameterError(
-            "prior must be left out where the kernel is given, got one and "
-            f"kernel={kernel!r}; how far to trust it is learned with kernel='matern' or 'rbf' only"
+            f"prior must be left out for a pool that has one already, got one for {space!r}; make "
+            "a pool of its table, and give both results as one prior"
         )
     if isinstance(prior, Known):
         sign = as_sign(prior.direction)
@@ -111,7 +112,7 @@ def _of_table(prior: Any, pool: Pool) -> tuple[pl.DataFrame, list[float | None]]
 
 
 def with_prior(
-    pool: Pool, prior: PriorResults, kernel: str | None, lesson: Lesson | None = None
+    pool: Pool, prior: PriorResults, kernel: Any, lesson: Lesson | None = None
 ) -> tuple[Pool, Lesson]:
     """The pool with what a prior makes one expect of each row, and what its model decided; with
     such a lesson, nothing is decided."""
@@ -127,13 +128,13 @@ def with_prior(
     with OneThread():
         model = Model.prior(settings, Checked(both.X[arms])).told(*results, lambda: results, lesson)
         means = model.policy.predict(parts.X).mean
-    middle = float(means.mean())
     policy = model.policy
+    middle = float(np.median(means))
 
     def expected(rows: Array) -> Array:
         with OneThread():
-            return np.asarray(policy.predict(rows).mean - middle)
+            return np.asarray(np.maximum(policy.predict(rows).mean - middle, 0.0))
 
-    X = np.column_stack([means - middle, parts.X])
+    X = np.column_stack([np.maximum(means - middle, 0.0), parts.X])
     # Levels that only the prior has keep their codes, should candidates with them be added.
     return Pool(replace(parts, columns=both.columns, expected=expected, X=X)), model.lesson

@@ -37,6 +37,9 @@ MOST_INDUCING = 2048
 """Inducing arms of a learned kernel, at most: a rough one has more directions than can be kept, and
 2,048 take 32 MB."""
 
+LEARNED = ("matern", "rbf")
+"""Kernels with a lengthscale for each column."""
+
 Direction = Literal["maximize", "minimize"]
 
 
@@ -200,6 +203,12 @@ def _shape(kernel: Any, pool: Pool | Box) -> tuple[Shape, bool]:
     own = isinstance(pool, Pool)  # no point of a box is tried twice, and most of f is smooth there
     expected = isinstance(pool, Pool) and pool.expected is not None
     packed = tuple(feature.n_bits for feature in pool.features if feature.kind == "bits")
+
+    if expected and not (kernel is None or (isinstance(kernel, str) and kernel in LEARNED)):
+        raise ParameterError(
+            "a prior must be left out where the kernel is given: how far to trust it is learned, "
+            f"with the kernels {' and '.join(map(repr, LEARNED))} only; got kernel={kernel!r}"
+        )
 
     def given(kernel: Kernel) -> Shape:
         if isinstance(kernel, Tanimoto) and packed and not numeric + codes:

@@ -392,8 +392,8 @@ class Pool:
 
     @property
     def expected(self) -> Array | None:
-        """What a prior makes one expect of each arm, (A,), 0 on average: the first column of `X`.
-        None without a prior."""
+        """What a prior makes one expect of each arm, (A,), the first column of `X`: in standardised
+        units above the median one, 0 for the worse half. None without a prior."""
         return self.X[:, 0] if self.parts.n_expected else None
 
     @property

@@ -109,13 +109,12 @@ class Study:
             A file, or ``postgresql://user@host/database#name``.
         pool : Pool, path, table, array_like or Box
             The candidates. Levels of a box must be text or numbers.
-        direction, kernel, noise, confidence, repeats, bounds, policy, seed
+        direction, kernel, noise, confidence, repeats, bounds, policy, prior, seed
             As for `Optimizer`. They must be such as can be written down: a kernel by name or of
             `manyarms.kernels`, a radius of this package, `BKB`, `GPUCB` or a policy of
             `manyarms.baselines`, over a box `DomainBKB` or `AdaBKB`. Of `cluster.OnShards` only
-            `BKB` is written: where a search runs is a matter of each process.
-        prior
-            As for `Optimizer`. Its results are stored with the study.
+            `BKB` is written: where a search runs is a matter of each process. The results of a
+            prior are stored with the study.
         worker, lease
             See `open`.
         **options
@@ -126,7 +125,7 @@ class Study:
         Study
             It is on disk.
         """
-        space = pool if isinstance(pool, Box) else as_pool(pool)
+        space: Any = pool if isinstance(pool, Box) else as_pool(pool)
         store = EventStore(location)
         _worker(worker), _lease(lease)  # raise where one is wrong, before anything is written
         settings: dict[str, Any] = {
@@ -142,7 +141,7 @@ class Study:
         }
         tables: list[bytes] = []
         if prior is not None:
-            known = as_prior(prior, space, kernel, direction)
+            known = as_prior(prior, space, direction)
             space, lesson = with_prior(space, known, kernel)
             settings["prior"] = {"values": known.values.tolist(), **written_lesson(lesson)}
             tables.append(written_table(known.frame, np.arange(len(known.frame))))
