@@ -83,6 +83,7 @@ def averages(rows: Rows) -> list[dict]:
             line["mean regret of version 0.1's"] = "—"
         for key in ("best", "recommended", "seconds"):
             line[key] = average(rows, names, peer, key)
+        line["failing on gpu"] = rows["gpu"][peer].failing if "gpu" in names else "—"
         lines.append(line)
     return lines
 

@@ -345,6 +345,10 @@ def test_rows_have_the_numbers_of_the_file(tmp_path, content, row):
         (b"x,y\n1,\x81\n", "must be text in UTF-8 or Windows-1252"),
         (b"x,y\n\x00\xff,1\n", "must be text in UTF-8 or Windows-1252"),
         (b"\xd0\xcf\x11\xe0 old", "is an old workbook"),
+        (
+            "Plan of May\n\nx,y\n1,2\n",
+            "its header names 1 column, got 2 fields in line 3; .* delete the lines above",
+        ),
     ],
 )
 def test_files_that_are_refused(tmp_path, content, message):
@@ -397,8 +401,12 @@ def test_workbooks_that_cannot_be_read_and_what_is_missing(tmp_path, monkeypatch
     with pytest.raises(ArmsError, match=r"cannot read .*t\.xlsx"):
         Pool.from_csv(written(tmp_path / "t.xlsx", "x,y\n1,2\n"))
     write_workbook(pl.DataFrame({"x": []}), tmp_path / "e.xlsx")
-    with pytest.raises(ArmsError, match="at least one candidate"):
+    with pytest.raises(ArmsError, match="needs a sheet with a header and a row below it"):
         Pool.from_csv(tmp_path / "e.xlsx")
+    with pytest.raises(ArmsError, match="has no sheet 'Runs'; it has 'Sheet1'"):
+        Pool.from_csv(tmp_path / "e.xlsx#Runs")
+    with pytest.raises(ArmsError, match="at least one candidate"):
+        Pool.from_csv(tmp_path / "e.xlsx#Sheet1")
     monkeypatch.setitem(sys.modules, "fastexcel", None)
     with pytest.raises(ArmsError, match=r"needs fastexcel: `pip install 'manyarms\[excel\]'`"):
         Pool.from_csv(tmp_path / "t.xlsx")
@@ -490,6 +498,13 @@ def test_molecules_as_fingerprints_and_as_descriptors(tmp_path, path):
     np.testing.assert_array_equal(ma.Study.open(path).pool.X, pool.X)
     assert pool.row(study.best().recommended.id)["t"] == 40
     assert len(pool.add([{"ligand": "CCCl", "t": 20}]).X) == 9
+
+
+def test_init_says_that_smiles_are_only_names(folder):
+    path = written(folder / "m.csv", "Ligand SMILES,x\nCCO,1\nCCN,2\n")
+    answer = manyarms("init", folder / "lab.db", "--pool", path, "--maximize")
+    said_of_it = "Column 'Ligand SMILES' is names to the model; --column 'Ligand SMILES=smiles' compares molecules."
+    assert said_of_it in answer.out
 
 
 def test_wrong_smiles_are_named_with_their_row(tmp_path, monkeypatch):
@@ -694,6 +709,16 @@ def test_init_asks_on_a_terminal(folder, monkeypatch):
         assert "Is column 'yield' what came out of trials? [y/n]" in shown
         assert (folder / "lab.db").exists() == (code == 0)
     assert ma.Study.open(folder / "lab.db").n_results == 7
+
+
+def test_the_likeliest_outcome_is_named_and_the_others_with_it(folder):
+    path = written(folder / "t.csv", "name,x,conversion,Yield\na,1,5,6\nb,2,,\n")
+    options = ["--pool", path, "--id", "name", "--maximize"]
+    answer = said("init", folder / "lab.db", *options)
+    command = "--target Yield --column conversion=ignore"
+    assert f"repeat the command with {command}, or" in answer.err
+    shown = manyarms("init", folder / "lab.db", *options, *command.split()).out
+    assert "NOT USED: conversion (left out as asked)." in shown
 
 
 def test_a_new_level_is_named_by_add(folder):

@@ -26,8 +26,8 @@ class Optimizer:
     The first four candidates are drawn at random, unless there is a prior; over a box the first
     eight. A point that is pending is asked for again only where no other is found. One that failed
     counts as bad as the worst value told when the next is chosen, so that what is like it is left
-    alone; predictions do not use it, and nothing is done so where kernel and noise of a pool are
-    given. `top` is of the points told or asked for; over a product of levels, of others too that a
+    alone; predictions do not use it, and over a pool it counts for nothing where kernel and noise
+    are given. `top` is of the points told or asked for; over a product of levels, of others too that a
     search around them finds. A run over another box that stalls searches elsewhere for a while,
     unless kernel and noise are given.
 
@@ -48,9 +48,9 @@ class Optimizer:
         exact. With a kernel object *and* a noise nothing is learned and the kernel is taken in the
         units of the values: only then may a theorem cover what `certificate` says.
     confidence : Radius, optional
-        Radius of the scores. Where None it is `Constant(2.25)`, and of n suggestions about
-        3·n^(2/3) are of candidates never tried, unless kernel and noise are given; over a box it
-        is `Constant(2.0)`.
+        Radius of the scores. Where None it is `Constant(2.0)`; over a pool about 3·n^(2/3) of n
+        suggestions are of candidates never tried then, by `Growing(1.3)`, unless kernel and noise
+        are given, or another policy.
     repeats : str or int
         "allow" asks for a candidate again where that pays, "never" does not, k asks at most k
         times. With "never" values count as exact unless a noise is given.

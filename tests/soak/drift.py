@@ -67,7 +67,7 @@ def study_tells(number: int) -> Drift:
 
 def _drift(tell, number: int) -> Drift:
     tenth = number // 10
-    took = np.empty(number)
+    took = np.full(number, np.nan)  # filled, so that its own pages are there from the start
     memory = []
     for i in range(number):
         if i % tenth == 0:

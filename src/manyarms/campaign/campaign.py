@@ -96,12 +96,14 @@ class Campaign:
         """After n candidates that a rule allows, or fewer, were asked for; and their positions."""
         found = self
         positions: list[int] = []
+        with OneThread():
+            chooser = self.proposer.chooser(self.ledger, self.model)
         for _ in range(n):
             ledger = found.ledger
             if rule is not None:
                 ledger = replace(ledger, only=rule.allowed(positions))
             with OneThread():
-                chosen = found.proposer.next(ledger, found.model)
+                chosen = found.proposer.next(ledger, chooser)
             if chosen is None:
                 break
             ledger, position = chosen

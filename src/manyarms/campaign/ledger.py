@@ -397,6 +397,9 @@ class Ledger:
         """The ids of candidates, as Python ints and strings; of a box, points that may be changed
         without harm."""
         ids = self.candidates.ids
+        if isinstance(ids, np.ndarray) and ids.dtype.kind == "i":
+            whole: list[CandidateId] = ids[np.fromiter(positions, dtype=np.intp)].tolist()
+            return whole
         return [copy(plain(ids[position])) for position in positions]
 
 

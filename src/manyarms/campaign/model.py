@@ -18,6 +18,7 @@ from manyarms.arms.array import Checked, as_rows
 from manyarms.beliefs.base import Record
 from manyarms.beliefs.frozen import Frozen
 from manyarms.beliefs.packing import Arrays, packed, unpacked
+from manyarms.campaign.exploring import Exploration
 from manyarms.campaign.fitting import LEAST_NOISE, MOST, NOISE_PRIOR, Fit, Shape, Summary, fit
 from manyarms.campaign.trials import Results
 from manyarms.campaign.units import Warp
@@ -77,7 +78,7 @@ class Settings:
     seed: int
     schedule: Schedule = TABLE
     bounds: tuple[float, float] = (-np.inf, np.inf)  # of true values, in the user's units
-    fresh: float = 0.0  # c·n^(2/3) of n suggestions, at least, are of arms never tried
+    exploration: Exploration | None = None
 
 
 @dataclass(frozen=True)

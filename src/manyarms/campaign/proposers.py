@@ -14,6 +14,7 @@ import numpy as np
 
 from manyarms.arms.array import Checked
 from manyarms.campaign.candidates import Points
+from manyarms.campaign.exploring import Exploration
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import NOTHING, Lesson, Model, Tabular
 from manyarms.campaign.trials import Learnable, Results
@@ -57,8 +58,14 @@ class PoolProposer:
         """The ledger with these candidates in it, where any may be told."""
         return ledger
 
+    def chooser(self, ledger: Ledger, model: Model) -> Model:
+        """The model that chooses. Where kernel and noise are given, no theorem would cover what
+        is made of failures."""
+        return avoiding(ledger, model) if model.settings.learns else model
+
     def next(self, ledger: Ledger, model: Model) -> tuple[Ledger, int] | None:
-        """The candidate to try, in a ledger that knows it; None: there is none."""
+        """The candidate that the chooser would try, in a ledger that knows it; None: there is
+        none."""
         is_open = ledger.is_open
         if not is_open.any():
             return None
@@ -71,15 +78,15 @@ class PoolProposer:
         idle[waiting] = False  # a result is coming anyway
         is_open = idle if idle.any() else is_open
         arm_of = ledger.candidates.arm_of
-        if _is_fresh_due(ledger, model):
-            fresh = is_open & ~np.isin(arm_of, arm_of[ledger.tries > 0])
-            is_open = fresh if fresh.any() else is_open
         closed = ~is_open
         if len(model.arms) < len(is_open):  # an arm is open while one of its candidates is
             closed = np.ones(len(model.arms), dtype=bool)
             closed[arm_of[is_open]] = False
-        policy = avoiding(ledger, model) if model.settings.learns else model.policy
-        arm = int(policy.choose(pending=arm_of[waiting], exclude=closed)[0])
+        exploration = model.settings.exploration
+        if exploration and exploration.is_due(ledger.n_trials + len(waiting)):
+            arm = _untried(ledger, model, closed, exploration)
+        else:
+            arm = int(model.policy.choose(pending=arm_of[waiting], exclude=closed)[0])
         # Candidates of one arm have equal features: the one tried least.
         members = ledger.candidates.members(arm)
         members = members[is_open[members]]
@@ -149,31 +156,39 @@ def _first(ledger: Ledger, fresh: Indices) -> int:
     return int(part[np.argmax(expected[candidates.arm_of[part]])])
 
 
-def _is_fresh_due(ledger: Ledger, model: Model) -> bool:
-    """Whether the next suggestion is to be of an arm never tried.
+def _untried(ledger: Ledger, model: Model, closed: Mask, exploration: Exploration) -> int:
+    """The arm of largest upper bound among those never tried; among all where there are none."""
+    arm_of = ledger.candidates.arm_of
+    pending = arm_of[ledger.waiting]
+    beta = exploration.radius(model.policy.evidence)
+    best = int(model.policy.choose(pending=pending, exclude=closed, beta=beta)[0])
+    tried = np.concatenate([arm_of[ledger.outcomes.tried.items], pending])
+    # As a rule the best of all is one of them, and what is excluded stays as it was: a batch then
+    # goes on with the same list.
+    if best not in tried:
+        return best
+    known = closed.copy()
+    known[tried] = True
+    if known.all():
+        return best
+    return int(model.policy.choose(pending=pending, exclude=known, beta=beta)[0])
 
-    With a small radius most suggestions are of candidates known to be good, which costs little.
-    The others look for better ones: about c·n^(2/3) of n suggestions, a falling share.
-    """
-    c = model.settings.fresh
-    n = ledger.n_trials + len(ledger.pending)
-    return int(c * (n + 1) ** (2 / 3)) > int(c * n ** (2 / 3))
 
-
-def avoiding(ledger: Ledger, model: Model) -> Any:
-    """The policy as if failed candidates had given the worst reward there is.
+def avoiding(ledger: Ledger, model: Model) -> Model:
+    """The model as if failed candidates had given the worst reward there is.
 
     Nothing else is known where trials fail, so that uncertainty would lead there again and again.
     """
     failed = np.flatnonzero(ledger.outcomes.failed)
     if not len(failed) or not model.n_results:
-        return model.policy
+        return model
     policy = copy(model.policy)
     arms = np.unique(ledger.candidates.arm_of[failed])
     _, values, _ = ledger.results()
     worst = np.full(len(arms), model.warp.reward(values).min())
-    policy.observe(model.arms[arms] if model.settings.schedule.by_value else arms, worst)
-    return policy
+    rows = ledger.candidates.X
+    policy.observe(rows[arms] if model.settings.schedule.by_value else arms, worst)
+    return replace(model, policy=policy)
 
 
 def largest(means: Array, k: int, gone: Mask) -> Indices:
@@ -253,9 +268,9 @@ class BoxProposer:
     def is_elsewhere(self) -> bool:
         return self.search is not None
 
-    def chooser(self, model: Model) -> Model:
+    def chooser(self, ledger: Ledger, model: Model) -> Model:
         """The model that chooses: of a search, where there is one."""
-        return self.search.model if self.search else model
+        return avoiding(ledger, self.search.model if self.search else model)
 
     def knowing(self, ledger: Ledger, ids: Any) -> Ledger:
         known = ledger.candidates
@@ -263,7 +278,7 @@ class BoxProposer:
         return ledger if points is known else ledger.added(points)
 
     def next(self, ledger: Ledger, model: Model) -> tuple[Ledger, int] | None:
-        row = self._next_row(ledger, self.chooser(model))
+        row = self._next_row(ledger, model)
         if row is None:
             return None
         (point,) = self.box.decode(row[None])
@@ -351,7 +366,7 @@ class BoxProposer:
         if model.settings.learns and model.n_results < self.start:
             drawn = self._some(rng)
         else:
-            policy = avoiding(ledger, model)
+            policy = model.policy
             if self.box.levels is not None and isinstance(policy, DomainBKB):
                 return self._next_combination(policy, pending, shut, waiting)
             drawn = policy.choose(pending=pending)

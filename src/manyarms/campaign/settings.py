@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from manyarms.beliefs.frozen import Inserted
+from manyarms.campaign.exploring import Exploration
 from manyarms.campaign.fitting import Fixed, Mixed, Shape
 from manyarms.campaign.model import BOX, TABLE, Settings
 from manyarms.domains.box import Box
@@ -23,11 +24,8 @@ from manyarms.pool.reading import is_parquet
 from manyarms.sketch.confidence import Constant
 from manyarms.typing import Array
 
-RADIUS = Constant(2.25)
-"""Of a table, together with FRESH: chosen by benchmark, see docs/optimizer.md."""
-FRESH = 3.0
-"""FRESH·n^(2/3) of n suggestions, at least, are of candidates never tried, where the radius is not
-given: half of the first 200."""
+RADIUS = Constant(2.0)
+"""Of a table, together with `Exploration`: chosen by benchmark, see docs/optimizer.md."""
 BOX_RADIUS = Constant(2.0)
 """Of a box: see docs/optimizer.md."""
 MAXIMISER = MultiStart(raw=256, starts=2, steps=15)
@@ -116,7 +114,7 @@ def as_settings(
             below=LARGEST,
         )
     is_box = isinstance(space, Box)
-    fresh = FRESH if confidence is None and not is_box else 0.0
+    is_default = confidence is None
     if confidence is None:
         confidence = BOX_RADIUS if is_box else RADIUS
     if policy is None:
@@ -135,6 +133,7 @@ def as_settings(
         options = {"rule": Inserted(most=MOST_INDUCING), **options}
     if noise is None and as_most(repeats) == 1:
         noise = 0.0  # who asks for each value once takes it for the true one
+    explores = is_default and learns and getattr(policy, "makes", policy) is BKB
     schedule = BOX if is_box else TABLE
     number = as_seed(seed)
     limits = as_bounds(bounds)
@@ -148,7 +147,7 @@ def as_settings(
         number,
         schedule,
         limits,
-        fresh if learns else 0.0,
+        Exploration() if explores else None,
     )
 
 

@@ -15,7 +15,7 @@ from manyarms.cli.output import answer, count, place, printable, table
 from manyarms.cli.tables import as_ids, id_name, level_lines, not_used, value_name
 from manyarms.domains.box import Box
 from manyarms.pool.deciding import checked_types
-from manyarms.pool.outcomes import looks_like_outcome
+from manyarms.pool.outcomes import looks_like_outcome, outcome_rank
 from manyarms.pool.pool import Pool, new_levels, pool_of, sheet_of
 from manyarms.pool.sheets import Sheet
 from manyarms.study import Study
@@ -186,7 +186,12 @@ def init(
         more, what, columns = _told_of_box(candidates)
     else:
         more, what, columns = _told_of_table(candidates)
-        told = [*_told_of_results(candidates), *candidates.notes, *not_used(candidates)]
+        told = [
+            *_told_of_results(candidates),
+            *candidates.notes,
+            *_told_of_molecules(candidates),
+            *not_used(candidates),
+        ]
     named = value_name(candidates) if isinstance(candidates, Pool) and candidates.target else ""
     looked_for = f"{direction} {named or 'the value'}"
     answer(data | more, as_json, f"{place(study)}: {what}; {looked_for}.", columns, *told)
@@ -250,6 +255,16 @@ def _told_of_table(pool: Pool) -> tuple[dict[str, Any], str, Any]:
     return data, what, columns_table(pool)
 
 
+def _told_of_molecules(pool: Pool) -> list[str]:
+    """What init says of columns that are called SMILES and are names to the model."""
+    return [
+        f"Column {name!r} is names to the model; --column {shlex.quote(f'{name}=smiles')} compares "
+        "molecules."
+        for name, kind in pool.columns.items()
+        if "smiles" in name.casefold() and kind in ("categorical", "text")
+    ]
+
+
 def _told_of_results(pool: Pool) -> list[str]:
     """What init says of the results in a table."""
     if pool.target is None:
@@ -273,6 +288,11 @@ def _table(
     return pool_of(sheet, id, types, missing, target)
 
 
+def _ignoring(names: list[str]) -> str:
+    """Options that leave columns out."""
+    return "".join(f" --column {shlex.quote(f'{name}=ignore')}" for name in names)
+
+
 def _target(sheet: Sheet, id: str | None, target: str | None, types: dict[str, Any]) -> str | None:
     """The column of outcomes: the one given, or the one that looks so and that someone confirms."""
     decided = {id, target, *types}
@@ -283,7 +303,9 @@ def _target(sheet: Sheet, id: str | None, target: str | None, types: dict[str, A
     ]
     if not likely:
         return target
-    name = likely[0]
+    # Yields before conversions: the first word of a list is what people mean as a rule.
+    name = min(likely, key=outcome_rank)
+    others = [each for each in likely if each != name]
     as_feature = shlex.quote(f"{name}=number")
     if target is not None:
         ignored = shlex.quote(f"{name}=ignore")
@@ -295,7 +317,8 @@ def _target(sheet: Sheet, id: str | None, target: str | None, types: dict[str, A
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise InputError(
             f"column {name!r} looks like an outcome: repeat the command with --target "
-            f"{shlex.quote(name)}, or with --column {as_feature} where it is known before a trial"
+            f"{shlex.quote(name)}{_ignoring(others)}, or with --column {as_feature} where it is "
+            "known before a trial"
         )
     question = f"Is column {printable(name)!r} what came out of trials? [y/n] "
     print(question, end="", file=sys.stderr, flush=True)

@@ -29,7 +29,7 @@ COMMANDS = {
         "restore": Command("mistakes", "Candidates that were retired are available again."),
     },
     "Trials": {
-        "suggest": Command("results", "Say which candidates to try next."),
+        "suggest": Command("suggestions", "Say which candidates to try next."),
         "tell": Command("results", "Tell what came out."),
         "failed": Command("results", "Tell that trials failed and gave no value."),
         "release": Command(

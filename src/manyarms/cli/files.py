@@ -24,7 +24,7 @@ from manyarms.cli.app import (
 from manyarms.cli.boxes import numbered
 from manyarms.cli.knowledge import results_frame, results_of
 from manyarms.cli.output import answer, count, moment, new_file, place, table
-from manyarms.cli.results import tell_rows
+from manyarms.cli.recording import tell_rows
 from manyarms.cli.tables import Marks, extent, marks, results_in, rows_of, write_table
 from manyarms.cli.telling import compared
 from manyarms.errors import StudyDamagedError

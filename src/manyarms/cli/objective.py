@@ -28,7 +28,7 @@ from manyarms.cli.app import DONE, FAILING, INTERRUPTED, AsJson, InputError, Stu
 from manyarms.cli.jobs import GRACE, Here, Job, Outcome, check_placeholders, placeholders
 from manyarms.cli.knowledge import plain_best
 from manyarms.cli.output import answer, note, printable, shown, told
-from manyarms.cli.results import seconds
+from manyarms.cli.suggestions import seconds
 from manyarms.cli.tables import id_name
 from manyarms.errors import ObservationError, StateError, StudyStorageError
 from manyarms.study import Study

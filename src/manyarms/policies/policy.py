@@ -281,6 +281,7 @@ class Policy:
         arms: ArrayLike | None = None,
         pending: ArrayLike = NOTHING,
         exclude: ArrayLike = NOTHING,
+        beta: float | None = None,
     ) -> Indices:
         """The arms to pull next. Asked again before an `observe`, it answers the same.
 
@@ -302,6 +303,8 @@ class Policy:
             Arms whose rewards are still outstanding, as in `observe`.
         exclude : array_like
             Arms that must not be chosen: indices, or a mask of all arms.
+        beta : float, optional
+            A radius in place of the policy's own; what that promises does not hold for it.
 
         Returns
         -------
@@ -309,6 +312,8 @@ class Policy:
             Numbers of arms.
         """
         size = n
+        if beta is not None:
+            beta = real(beta, "beta", "a finite non-negative radius", at_least=0)
         if n is not None and not (type(n) is int and 0 < n <= MOST_AT_ONCE):
             size = whole(n, "n", at_most=MOST_AT_ONCE)
         if arms is None:
@@ -346,9 +351,9 @@ class Policy:
         with self.stats.timed("choices"):
             # One radius for the whole batch, that of the results so far. It is not widened: the
             # theorem on regret in batches asks for √C times as much (docs/theory.md, statement 3).
-            beta = self._radius(k)
+            radius = self._radius(k) if beta is None else beta
             lam = self.regularization
-            view = View(scores, beta, lam, barred, k, log, observed, 0, self._chance)
+            view = View(scores, radius, lam, barred, k, log, observed, 0, self._chance)
             try:
                 self._fill(chosen, size, outstanding, view, diag)
             except BaseException:

@@ -79,10 +79,12 @@ class CsvFile:
         """What is wrong with the file, found by a look at it, and what to do."""
         long = None if isinstance(error, OSError) else self.long_line(lambda surplus: True)
         if long is not None:
+            names = "1 column" if long.n_names == 1 else f"{long.n_names} columns"
             return ArmsError(
-                f"cannot read {self.path}: its header names {long.n_names} columns, got "
-                f"{long.n_fields} fields in line {long.number}",
+                f"cannot read {self.path}: its header names {names}, got {long.n_fields} fields in "
+                f"line {long.number}",
                 "quote fields that hold the separator",
+                *(["delete the lines above the header"] if long.n_names == 1 else []),
             )
         by_frame = Advice("read it into a data frame for {}", "Pool.from_frame")
         said = f"cannot read {self.path}: {said_by(error)}"

@@ -154,7 +154,8 @@ def decimal_in(columns: Iterable[pl.Series], separator: str) -> str:
     says_point = False
     unclear: tuple[str, str] | None = None
     for texts in columns:
-        known = texts.filter(~is_blank(texts))
+        levels = texts.unique(maintain_order=True)  # few as a rule, where rows are many
+        known = levels.filter(~is_blank(levels))
         if not known.str.contains(r"\d[.,]\d|^\s*[+-]?[.,]\d").any():
             continue
         # Only a column of numbers says anything: "1,4-dioxane" is a name.

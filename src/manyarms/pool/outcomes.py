@@ -12,29 +12,12 @@ from manyarms.pool.values import Label, first_true, is_text
 
 FAILURES = ("failed", "fail", "failure", "error", "crashed")
 """What stands for a trial that failed in place of its value, in any case."""
-NAMES = frozenset(
-    [
-        "yield",
-        "yields",
-        "ausbeute",
-        "score",
-        "loss",
-        "target",
-        "outcome",
-        "result",
-        "results",
-        "response",
-        "objective",
-        "reward",
-        "value",
-        "y",
-        "conversion",
-        "selectivity",
-        "ee",
-        "accuracy",
-    ]
+NAMES = (
+    *("yield", "yields", "ausbeute", "score", "loss", "target", "outcome", "result", "results"),
+    *("response", "objective", "reward", "value", "y", "conversion", "selectivity", "ee"),
+    "accuracy",
 )
-"""Words that a column of outcomes is called by."""
+"""Words that a column of outcomes is called by, the likeliest first."""
 HALF_EMPTY = 1 / 3
 """Share of empty cells from which on a column of numbers looks like an outcome."""
 
@@ -97,11 +80,15 @@ def _no_outcome(series: pl.Series, row: int, label: Label) -> ArmsError:
     )
 
 
+def outcome_rank(name: str) -> int:
+    """The place of a column's name among those of outcomes, behind all where it is none of them."""
+    words = re.split(r"[\W_\d]+", name.casefold())
+    return min((NAMES.index(word) for word in words if word in NAMES), default=len(NAMES))
+
+
 def looks_like_outcome(series: pl.Series, decimal: str) -> bool:
     """Whether a column is called as outcomes are, or is of numbers and half empty."""
-    is_called_so = any(
-        word in NAMES for word in re.split(r"[\W_\d]+", series.name.casefold()) if word
-    )
+    is_called_so = outcome_rank(series.name) < len(NAMES)
     if is_text(series.dtype):
         texts = series.cast(pl.String)
         is_failed = texts.str.strip_chars().str.to_lowercase().is_in(list(FAILURES))

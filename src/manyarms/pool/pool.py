@@ -112,7 +112,8 @@ class Pool:
         ----------
         path : str or Path
             The file, plain or gzipped; or a workbook, by the ending of its name (.xlsx, .xls,
-            .ods), of which the first sheet that has cells is read.
+            .ods), of which the first sheet with a table is read, or with "plan.xlsx#Runs" that
+            sheet.
         id, columns, missing, target
             See `Pool`.
         decimal : str, optional

@@ -12,7 +12,7 @@ from manyarms.pool.formulas import unmarked
 from manyarms.pool.numerals import DECIMALS, column_numbers, decimal_in, is_blank
 from manyarms.pool.unpacking import check_file
 from manyarms.pool.values import is_bits
-from manyarms.pool.workbooks import is_workbook, read_workbook
+from manyarms.pool.workbooks import is_workbook, read_workbook, sheet_in
 from manyarms.typing import Indices, Mask
 
 SAMPLED = 100
@@ -48,9 +48,13 @@ def read_sheet(
         raise ParameterError(
             '{option} must be "." or ",", got {got}', option="decimal", got=decimal
         )
-    check_file(path)
-    read = _from_workbook if is_workbook(path) else _from_csv
-    sheet = read(path, texts | ({id} if id is not None else set()), kept, decimal)
+    as_text = texts | ({id} if id is not None else set())
+    book, name = sheet_in(path)
+    check_file(book)
+    if is_workbook(book):
+        sheet = _from_workbook(book, name, as_text, kept, decimal)
+    else:
+        sheet = _from_csv(path, as_text, kept, decimal)
     frame = sheet.frame
     # Ids are numbers only if each, written back, is the same text: "007" and "1.0" stay strings.
     if (
@@ -88,8 +92,10 @@ def _from_csv(path: Path, texts: set[str], kept: set[str], decimal: str | None) 
     return _typed(frame, file.first_row, texts | kept, bits, decimal)
 
 
-def _from_workbook(path: Path, texts: set[str], kept: set[str], decimal: str | None) -> Sheet:
-    cells = read_workbook(path)
+def _from_workbook(
+    path: Path, name: str | None, texts: set[str], kept: set[str], decimal: str | None
+) -> Sheet:
+    cells = read_workbook(path, name)
     named = names_of(path, cells.frame.columns)
     check_unnamed(path, cells.frame, named)
     frame = cells.frame.select(pl.col(column).alias(name) for column, name in named.items())
@@ -138,10 +144,12 @@ def _with_commas(cells: pl.Series) -> pl.Series:
 def _numbers_in(texts: pl.Series, may_be_bits: bool, decimal: str) -> pl.Series:
     """Strings as numbers where all are, without units, or stand for a missing one; those of bits
     begin with 0 somewhere, or are long."""
-    known = texts.filter(~is_blank(texts))
-    written = column_numbers(known, decimal)
-    if not len(known) or written.numbers.null_count() or (written.units != "").any():
+    levels = texts.unique()
+    distinct = levels.filter(~is_blank(levels))
+    written = column_numbers(distinct, decimal)
+    if not len(distinct) or written.numbers.null_count() or (written.units != "").any():
         return texts
+    known = texts.filter(~is_blank(texts))
     # Of 0 and 1 alone, but a number: only if none begins with 0 and all fit 18 digits.
     if may_be_bits and is_bits(known) and (len(known[0]) > 18 or known.str.starts_with("0").any()):
         return texts

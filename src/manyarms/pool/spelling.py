@@ -18,6 +18,8 @@ MERGE = "categorical:merge"
 """The type of levels that are one where they differ by case or blanks alone."""
 
 
+ROOM = ("rt", "r.t.", "room temperature", "ambient")
+"""What stands for a temperature of about 25 °C."""
 REMARKS = ("note", "notes", "comment", "comments", "remark", "remarks")
 """What a column of remarks is called, in any case."""
 
@@ -119,20 +121,22 @@ def _numbers(
 def _offered(texts: pl.Series, decimal: str, label: Label) -> tuple[pl.Series, str] | None:
     """Numbers, and their unit, where all texts are such; None where they are something else, and an
     error where most are numbers and some are not."""
-    known = texts.filter(~is_blank(texts))
+    # Levels are few as a rule, and rows many: all rows are looked at only where there are numbers.
+    levels = texts.unique()
+    distinct = levels.filter(~is_blank(levels))
     # A digit begins every number: most columns of text have none, and are done with.
-    if not len(known) or not known.str.contains(r"^\s*[+\-−]?[.,]?\d").any():
+    if not len(distinct) or not distinct.str.contains(r"^\s*[+\-−]?[.,]?\d").any():
         return None
-    written = column_numbers(texts, decimal)
-    distinct = known.unique()
-    are_numbers = [read_numbers(distinct, mark).numbers.is_not_null() for mark in DECIMALS]
-    n_numbers = int((are_numbers[0] | are_numbers[1]).sum())
-    bad = first_true(written.numbers.is_null() & ~is_blank(texts))
-    with_units = bool((written.units != "").fill_null(False).any())
+    read = [read_numbers(distinct, mark) for mark in DECIMALS]
+    n_numbers = int((read[0].numbers.is_not_null() | read[1].numbers.is_not_null()).sum())
+    with_units = any((each.units != "").fill_null(False).any() for each in read)
+    are_clear = not column_numbers(distinct, decimal).numbers.null_count()
     # A unit says that a number is meant; without one, half of the levels may be names.
     are_few = 2 * n_numbers < len(distinct) + (0 if with_units else 1)
-    if are_few or (bad is None and not with_units):
+    if are_few or (are_clear and not with_units):
         return None
+    written = column_numbers(texts, decimal)
+    bad = first_true(written.numbers.is_null() & ~is_blank(texts))
     if bad is not None:
         raise _unreadable(texts, bad, label)
     return _whole(written.numbers), _one_unit(texts, written.units, None, label)
@@ -142,8 +146,9 @@ def _unreadable(texts: pl.Series, row: int, label: Label) -> ArmsError:
     word = texts[row].strip()
     is_word = re.fullmatch(r"[^\W\d_]+([ .][^\W\d_]*)*", word[:20]) is not None
     name = texts.name
+    number = "25" if word.casefold() in ROOM else "…"
     meant = (
-        [Advice("say what it stands for by {}", "columns", {name: f"number:{word}=25"})]
+        [Advice("say what it stands for by {}", "columns", {name: f"number:{word}={number}"})]
         if is_word
         else []
     )

@@ -298,9 +298,12 @@ def _without_gaps(
 
 def _without_repeats(given: GivenTable, target: str | None) -> tuple[GivenTable, GivenTable]:
     """The first row of each id, and the others: where there is a target, they may be replicates."""
+    nothing = given.some(np.zeros(len(given.frame), dtype=bool))
+    if target is None:
+        return given, nothing
     twice = ~given.ids.is_first_distinct() & given.ids.is_not_null()
-    if target is None or not twice.any():
-        return given, given.some(np.zeros(len(given.frame), dtype=bool))
+    if not twice.any():
+        return given, nothing
     return given.some((~twice).to_numpy()), given.some(twice.to_numpy())
 
 

@@ -28,27 +28,47 @@ def is_workbook(path: Path) -> bool:
     return path.suffix.lower() in READ
 
 
-def read_workbook(path: Path) -> Cells:
-    """The first sheet of a workbook that has any cells; its first row with cells is the header."""
+def sheet_in(path: Path) -> tuple[Path, str | None]:
+    """The workbook and the sheet that plan.xlsx#Runs names; the path as it is where it is a file,
+    or names none."""
+    name, mark, sheet = path.name.rpartition("#")
+    if not mark or not is_workbook(Path(name)) or path.exists():
+        return path, None
+    return path.with_name(name), sheet
+
+
+def read_workbook(path: Path, name: str | None = None) -> Cells:
+    """A sheet of a workbook, by its name, or the first one that has a header and a row below it.
+    The header is its first row with cells."""
     fastexcel = _needed("fastexcel", path)
     check_threads()
     try:
         book = fastexcel.read_excel(path)
-        for place in range(len(book.sheet_names)):
+        names = book.sheet_names
+        if name is not None and name not in names:
+            raise ArmsError(
+                f"{path} has no sheet {name!r}; it has {', '.join(map(repr, names))[:300]}"
+            )
+        for each in names if name is None else [name]:
             # From the first row on, whether empty or not, so that rows keep their numbers.
-            sheet = book.load_sheet(place, header_row=None, skip_rows=0, dtypes="string")
-            cells = sheet.to_polars()
-            if cells.width and len(cells):
-                return _below_header(cells)
+            sheet = book.load_sheet(each, header_row=None, skip_rows=0, dtypes="string")
+            cells = _below_header(sheet.to_polars())
+            if cells is not None and (len(cells.frame) or name is not None):
+                return cells
     except (OSError, ValueError, fastexcel.FastExcelError) as error:
+        if isinstance(error, ArmsError):
+            raise
         raise ArmsError(
             f"cannot read {path}: {said_by(error).splitlines()[0]:.200}; save it as .xlsx or CSV"
         ) from error
-    raise ArmsError(f"cannot read {path}: its sheets are empty")
+    raise ArmsError(f"cannot read {path}: it needs a sheet with a header and a row below it")
 
 
-def _below_header(cells: pl.DataFrame) -> Cells:
-    place = next(row for row in range(len(cells)) if any(map(_filled, cells.row(row))))
+def _below_header(cells: pl.DataFrame) -> Cells | None:
+    filled = [row for row in range(len(cells)) if any(map(_filled, cells.row(row)))]
+    if not filled:
+        return None
+    place = filled[0]
     names: list[str] = []
     for index, name in enumerate(cells.row(place)):
         # Named as polars names those of CSV files, so that both are checked alike.

@@ -152,7 +152,7 @@ class Lazy:
     patience: dict[int, float] = field(default_factory=dict)  # of each depth; shared by all values
     _n_rough: int = 0  # rough passes since embeddings were computed
     _front: tuple[Table, int, Table] | None = None  # of a level, with some supposed steps
-    _best: Front | None = None  # of that
+    _fronts: tuple[Front, ...] = ()  # of that, of the last two acquisitions: a batch may take turns
     _leaders: Leaders = field(default_factory=Leaders)
     _standing: Frozen | None = None  # the belief without what is supposed, where something is
 
@@ -166,7 +166,7 @@ class Lazy:
         made.supposed = ()
         made._standing = None
         made._front = None
-        made._best = None
+        made._fronts = ()
         made._leaders = self._leaders.after(step)
         return made
 
@@ -426,7 +426,7 @@ class Lazy:
                 done = len(self.supposed)
                 gone = _indices(shut)
                 front = Front(level.table, positions, part, done, theta, acquisition, gone)
-                self._best = front
+                self._fronts = (front, *self._fronts)[:2]
         some = table.may_be_best(acquisition, shut)
         return some, _least(table, some, acquisition)
 
@@ -435,18 +435,19 @@ class Lazy:
     ) -> tuple[Indices, float] | None:
         """The same where it is among the arms that were best some supposed pulls ago; else
         None."""
-        front = self._best
-        if front is None or front.of is not level.table:
-            return None
-        if not acquisition.is_below(front.acquisition):
-            return None
-        if len(front.barred) and (shut is None or not shut[front.barred].all()):
-            return None
-        table = front.table.brought(self.supposed[front.done :])
-        self._best = replace(front, table=table, done=len(self.supposed))
-        some = table.may_be_best(acquisition, None if shut is None else shut[front.positions])
-        least = _least(table, some, acquisition)
-        return (front.positions[some], least) if least > front.theta else None
+        for front in self._fronts:
+            if front.of is not level.table or not acquisition.is_below(front.acquisition):
+                continue
+            if len(front.barred) and (shut is None or not shut[front.barred].all()):
+                continue
+            table = front.table.brought(self.supposed[front.done :])
+            now = replace(front, table=table, done=len(self.supposed))
+            self._fronts = tuple(now if each is front else each for each in self._fronts)
+            some = table.may_be_best(acquisition, None if shut is None else shut[front.positions])
+            least = _least(table, some, acquisition)
+            if least > front.theta:
+                return front.positions[some], least
+        return None
 
     def _first_broken(self, barred: Mask | None) -> int | None:
         """The first list that leaves out an arm which may be chosen again; None where none does,

@@ -1,0 +1,25 @@
+"""Suggestions of candidates never tried.
+
+With a small radius most suggestions are of candidates known to be good. That costs little, and
+finds no better ones once the model is sure of itself. So some suggestions are chosen among the
+others, by a radius that grows. They are c·n^(2/3) of n: a falling share.
+"""
+
+from dataclasses import dataclass
+
+from manyarms.sketch.confidence import Growing, Radius
+
+RADIUS = Growing(1.3)
+"""2 standard deviations after 10 results, 3 after 200."""
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """How many suggestions are of candidates never tried, and by which radius."""
+
+    share: float = 3.0  # c; with 3 it is half of the first 200
+    radius: Radius = RADIUS
+
+    def is_due(self, n: int) -> bool:
+        """Whether it is the turn of such a one, after n suggestions."""
+        return int(self.share * (n + 1) ** (2 / 3)) > int(self.share * n ** (2 / 3))
