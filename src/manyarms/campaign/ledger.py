@@ -21,7 +21,7 @@ from manyarms.sketch.growing import Stack
 from manyarms.typing import Array, Indices, Mask
 
 REPEATS = 3
-"""Values that were told again, the same, before values count as exact."""
+"""Different values that were told again, each of its candidate, before values count as exact."""
 
 Forecasts = Sequence[Forecast | None]
 
@@ -72,18 +72,20 @@ class Outcomes:
 
     @cached_property
     def repeat_exactly(self) -> bool:
-        """Whether all values of a candidate are the same number, REPEATS times at least, while most
-        candidates differ: values of a few kinds, 0 and 1 say, are equal by chance."""
+        """Whether all values of a candidate are the same number, of REPEATS candidates at least
+        that differ from each other: values at the end of a scale, or 0 and 1, are equal by chance.
+        """
         at = self.with_value
         tried = self.tried.items[at]
         values = self.values.items[at]
-        candidates, first = np.unique(tried, return_index=True)
-        if len(tried) - len(candidates) < REPEATS:
+        candidates, first, counts = np.unique(tried, return_index=True, return_counts=True)
+        again = candidates[counts > 1]
+        if len(again) < REPEATS:
             return False
         firsts = np.full(self.n, np.nan)
         firsts[candidates] = values[first]
         is_same = bool((values == firsts[tried]).all())
-        return is_same and 2 * len(np.unique(values)) >= len(candidates)
+        return is_same and len(np.unique(firsts[again])) >= REPEATS
 
     @cached_property
     def failed(self) -> Mask:
