@@ -5,7 +5,7 @@ one, 0 for the worse half, is one more feature e, which stands in front of the o
 it, b·e with b ~ N(0, w), is part of f, and w is learned with the kernel (`fitting.Mixed`): where e
 says nothing of what comes out, w falls. The variance we² is largest where most is expected and 0
 in the worse half, so upper bounds begin with what the prior calls good, although they do not take
-it for granted. Were e below 0 for bad candidates, they would be tried for their variance.
+it for granted. Were e far below 0 for bad candidates, they would be tried for their variance.
 
 Of a prior that is mere noise little is left from the start: its own model takes most of it for
 noise, and expects about the same of all.
