@@ -932,6 +932,7 @@ def test_tables_that_cannot_be_added(table, words):
     rows = [
         {"name": "a", "x": 1, "s": "a", "k": 1, "o": "S"},
         {"name": "b", "x": 5000, "s": "b", "k": 1, "o": "L"},
+        {"name": "c", "x": 70, "s": "b", "k": 1, "o": "L"},
     ]
     pool = Pool.from_dicts(rows, id="name", columns={"o": ["S", "L"]})
     with pytest.raises(ArmsError) as caught:

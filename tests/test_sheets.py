@@ -121,7 +121,7 @@ def test_thousands_where_the_comma_is_decimal(tmp_path):
 def test_units_and_words():
     rows = [{"t": "RT", "x": "5 %"}, {"t": "80 °C", "x": "2.5 %"}, {"t": "105", "x": "1 %"}]
     pool = Pool.from_dicts(rows, columns={"t": "number:RT=25, reflux=110"})
-    assert pool.columns == {"t": "integer", "x": "continuous"}
+    assert pool.columns == {"t": "integer", "x": "log"}
     assert pool.units == {"t": "°C", "x": "%"}
     assert [row["t"] for row in pool.rows([0, 1, 2])] == [25, 80, 105]
     more = pool.add([{"t": "reflux", "x": "5"}, {"t": "rt", "x": "7 %"}])

@@ -21,11 +21,13 @@ from manyarms.numbers import LARGEST, LARGEST_SEED, real, whole
 from manyarms.policies.bkb import BKB
 from manyarms.pool.pool import EXPECTED, Pool
 from manyarms.pool.reading import is_parquet
-from manyarms.sketch.confidence import Constant
+from manyarms.sketch.confidence import Constant, Growing
 from manyarms.typing import Array
 
 RADIUS = Constant(2.0)
 """Of a table, together with `Exploration`: chosen by benchmark, see docs/optimizer.md."""
+ALONE = Growing(1.3, most=3.0)
+"""Of a table without `Exploration`: where kernel and noise are given, or another policy."""
 BOX_RADIUS = Constant(2.0)
 """Of a box: see docs/optimizer.md."""
 MAXIMISER = MultiStart(raw=256, starts=2, steps=15)
@@ -114,9 +116,6 @@ def as_settings(
             below=LARGEST,
         )
     is_box = isinstance(space, Box)
-    is_default = confidence is None
-    if confidence is None:
-        confidence = BOX_RADIUS if is_box else RADIUS
     if policy is None:
         policy = DomainBKB if is_box else BKB
     if not callable(policy):
@@ -133,7 +132,9 @@ def as_settings(
         options = {"rule": Inserted(most=MOST_INDUCING), **options}
     if noise is None and as_most(repeats) == 1:
         noise = 0.0  # who asks for each value once takes it for the true one
-    explores = is_default and learns and getattr(policy, "makes", policy) is BKB
+    explores = confidence is None and learns and getattr(policy, "makes", policy) is BKB
+    if confidence is None:
+        confidence = BOX_RADIUS if is_box else RADIUS if explores else ALONE
     schedule = BOX if is_box else TABLE
     number = as_seed(seed)
     limits = as_bounds(bounds)
