@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 import spaces
 import tables
+import transfer
 import verdicts
 from tables import Table
 
@@ -238,3 +239,29 @@ class TestSummary:
         assert "8 runs on 2 tables" in page
         assert "## 400 evaluations" in page
         assert (tmp_path / "optimizer.png").read_bytes().startswith(b"\x89PNG")
+
+
+class TestTransfer:
+    def test_a_page_is_made_of_all_kinds(self, stones, monkeypatch):
+        monkeypatch.setattr(transfer, "RESULTS", 60)
+        monkeypatch.setattr(transfer, "load", lambda name: stones)
+        kept = [
+            {"pair": transfer.PAIRS[0], "kind": kind, "seed": 0}
+            | transfer.played(stones, stones, kind, 12, 0)
+            for kind in transfer.KINDS
+        ]
+        lines = {line["prior"]: line for line in transfer.summary(kept)}
+        early = {kind: float(line["all 12"]) for kind, line in lines.items()}
+        assert early["given"] < min(early["without"], early["reversed"])
+        page = transfer.published(kept, [0])
+        assert "| permuted |" in page
+        assert "--seed 0 --publish" in page
+
+    def test_a_permuted_prior_has_the_same_values(self, stones, monkeypatch):
+        monkeypatch.setattr(transfer, "RESULTS", 60)
+        rows, values = transfer.prior_of(stones, "given", 3)
+        same, others = transfer.prior_of(stones, "permuted", 3)
+        assert rows.equals(same)
+        assert sorted(values) == sorted(others)
+        assert list(values) != list(others)
+        assert transfer.prior_of(stones, "without", 3) is None

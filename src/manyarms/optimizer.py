@@ -23,13 +23,13 @@ class Optimizer:
     """Says which candidates of a pool, or points of a box, to try next, and what is known of them.
 
     A point of a box is a dict of its columns, or a tuple of numbers where the box has no names.
-    The first four candidates are drawn at random, over a box the first eight. A point that is
-    pending is asked for again only where no other is found. One that failed counts as bad as the
-    worst value told when the next is chosen, so that what is like it is left alone; predictions do
-    not use it, and over a pool it counts for nothing where kernel and noise are given. `top` is of
-    the points told or asked for; over a product of levels, of others too that a search around them
-    finds. A run over another box that stalls searches elsewhere for a while, unless kernel and
-    noise are given.
+    The first four candidates are drawn at random, unless there is a prior; over a box the first
+    eight. A point that is pending is asked for again only where no other is found. One that failed
+    counts as bad as the worst value told when the next is chosen, so that what is like it is left
+    alone; predictions do not use it, and over a pool it counts for nothing where kernel and noise
+    are given. `top` is of the points told or asked for; over a product of levels, of others too
+    that a search around them finds. A run over another box that stalls searches elsewhere for a
+    while, unless kernel and noise are given.
 
     Parameters
     ----------
@@ -60,6 +60,12 @@ class Optimizer:
     policy : callable, optional
         `BKB` where None, `GPUCB`, or another with their arguments; over a box `DomainBKB`, or
         another with its arguments.
+    prior : Optimizer, Study or tuple, optional
+        Results of another, similar table with the same columns; or a tuple of such a table and its
+        values. The first four candidates are then some of which these results make one expect
+        most, and how far to trust them is learned with the kernel, which must be "matern" or "rbf".
+        A prior of an `Optimizer` or a `Study` is good where that one finds its values good. For
+        tables only.
     seed : int or numpy.random.Generator
         For the random start and the sketch.
     **options
@@ -85,6 +91,7 @@ class Optimizer:
         repeats: Literal["allow", "never"] | int = "allow",
         bounds: tuple[float | None, float | None] | None = None,
         policy: Callable[..., Any] | None = None,
+        prior: Any = None,
         seed: Seed = 0,
         **options: Any,
     ) -> None:
@@ -99,6 +106,7 @@ class Optimizer:
             policy=policy,
             seed=seed,
             options=options,
+            prior=prior,
         )
         self.direction = direction
         self._state = with_results(self._state)

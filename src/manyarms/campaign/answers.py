@@ -13,6 +13,7 @@ from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.trials import CandidateId
 from manyarms.errors import Advice, StateError
 from manyarms.numbers import real, whole
+from manyarms.pool.pool import EXPECTED
 from manyarms.search.work import in_one_thread
 from manyarms.typing import Array, Indices, Mask
 
@@ -226,7 +227,9 @@ def importance(campaign: Campaign) -> dict[str, float]:
             "no lengthscales were learned: tell more results, and leave `kernel` to be learned"
         )
     features = campaign.ledger.candidates.features
-    columns = [feature.name for feature in features if feature.kind != "bits"]
+    columns = [
+        feature.name for feature in features if feature.kind != "bits" and feature.type != EXPECTED
+    ]
     pairs = zip(columns, np.exp(-fitted.theta[:n]).tolist(), strict=True)
     return dict(sorted(pairs, key=lambda pair: -pair[1]))
 

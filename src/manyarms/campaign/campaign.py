@@ -12,6 +12,7 @@ from manyarms.campaign.candidates import CandidateTable, Points
 from manyarms.campaign.corrections import as_corrections
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model, Size, is_size_due
+from manyarms.campaign.prior import as_prior, with_prior
 from manyarms.campaign.proposers import BoxProposer, Learner, PoolProposer, Proposer
 from manyarms.campaign.settings import as_most, as_pool, as_settings, as_sign
 from manyarms.campaign.trials import (
@@ -51,10 +52,14 @@ class Campaign:
         policy: Any,
         seed: Any,
         options: dict[str, Any],
+        prior: Any = None,
     ) -> "Campaign":
         """Nothing was asked yet; arguments are those of `Optimizer`."""
         if not isinstance(space, Box):
             space = as_pool(space, kernel)
+        if prior is not None:
+            results = as_prior(prior, space, direction)
+            space, _ = with_prior(space, results, kernel)
         settings = as_settings(
             space, kernel, noise, confidence, repeats, bounds, policy, seed, options
         )

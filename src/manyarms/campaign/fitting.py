@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import scipy
 
-from manyarms.kernels import RBF, Hamming, Kernel, Matern, On, Own, Tanimoto
+from manyarms.kernels import RBF, Hamming, Kernel, Linear, Matern, On, Own, Tanimoto
 from manyarms.kernels.own import equal_rows
 from manyarms.lapack import lapack
 from manyarms.search.work import blas
@@ -41,6 +41,10 @@ OWN_PRIOR = (-3.0, 1.0)
 """Mean and standard deviation of the log variance of what a row has of its own. A fit to 600 rows
 each of ten tables, half of them among the best twentieth, found deviations of 0.03 to 0.5."""
 OWN_BOUNDS = (np.log(1e-6), 0.0)
+TRUST_PRIOR = (-1.0, 2.0)
+"""The same of the log variance of the weight of what a prior expects, which is in rewards of its
+own: a weight of about 1 where both tables are alike. It is wide, as little is known of it."""
+TRUST_BOUNDS = (np.log(1e-6), np.log(10.0))
 LEAST_NOISE, MOST_NOISE = 1e-4, 10.0
 """Of σ²: rounding stays harmless."""
 SETTLED = 64
@@ -130,8 +134,10 @@ class Fixed:
 class Mixed:
     """Matérn-5/2 or RBF on numeric columns × Hamming on codes × Tanimoto on bits, in this order; a
     lengthscale a column but for bits. Where `own`, each row has a part of its own besides, whose
-    log variance is the last of θ: no product of columns is quite what a table holds, and what it
-    misses is not noise, since it comes again when a candidate is tried again.
+    log variance comes next in θ: no product of columns is quite what a table holds, and what it
+    misses is not noise, since it comes again when a candidate is tried again. Where `expected`, the
+    first column e of a row, before all others, is what a prior expects of it (`prior`). A multiple
+    of e is part of f: w·e·e′ is added, and log w is the last of θ.
 
     Numeric lengthscales have the dimension-scaled prior LogNormal(√2 + ½ ln d, √3) (Hvarfner,
     Hellsten and Nardi, ICML 2024), most probable at exp(√2 + ½ ln d − 3). Around its median, e³
@@ -143,11 +149,12 @@ class Mixed:
     bits: int  # columns they are packed in
     rbf: bool = False
     own: bool = False
+    expected: bool = False
 
     @property
     def bounds(self) -> list[tuple[float, float]]:
         lengthscales = [SHAPE_BOUNDS] * self.n_lengthscales
-        return [*lengthscales, OWN_BOUNDS] if self.own else lengthscales
+        return [*lengthscales, *[OWN_BOUNDS] * self.own, *[TRUST_BOUNDS] * self.expected]
 
     @property
     def n_lengthscales(self) -> int:
@@ -161,27 +168,33 @@ class Mixed:
             [self.numeric, self.codes],
         )
         sd = np.repeat([np.sqrt(3), 1.5], [self.numeric, self.codes])
-        if self.own:
-            return np.append(mean, OWN_PRIOR[0]), np.append(sd, OWN_PRIOR[1])
-        return mean, sd
+        variances = [*[OWN_PRIOR] * self.own, *[TRUST_PRIOR] * self.expected]
+        means, sds = np.reshape(variances, (-1, 2)).T
+        return np.append(mean, means), np.append(sd, sds)
 
     def kernel(self, theta: Array) -> Kernel:
         ell, a, b = np.exp(theta), self.numeric, self.numeric + self.codes
+        first = int(self.expected)  # the column of what is expected stands in front
         kernels: list[Kernel] = []
         if a:
-            kernels.append(On(RBF(ell[:a]) if self.rbf else Matern(ell[:a]), 0, a))
+            numeric = RBF(ell[:a]) if self.rbf else Matern(ell[:a])
+            kernels.append(On(numeric, first, first + a))
         if self.codes:
-            kernels.append(On(Hamming(ell[a:b]), a, b))
+            kernels.append(On(Hamming(ell[a:b]), first + a, first + b))
         if self.bits:
-            kernels.append(On(Tanimoto(packed=True), b, b + self.bits))
+            kernels.append(On(Tanimoto(packed=True), first + b, first + b + self.bits))
         product = kernels[0]
         for kernel in kernels[1:]:
             product = product * kernel
+        if self.expected:
+            product = product + float(ell[-1]) * On(Linear(), 0, 1)
         # A study may hold fits of before there was such a part.
         return Own(product, float(ell[b])) if len(theta) > b else product
 
     def gram(self, X: Array) -> Gram:
         a, b = self.numeric, self.numeric + self.codes
+        expected = np.outer(X[:, 0], X[:, 0]) if self.expected else None
+        X = X[:, int(self.expected) :]
         shared = (
             Tanimoto(packed=True)(X[:, b:], X[:, b:]) if self.bits else np.ones((len(X), len(X)))
         )
@@ -214,12 +227,14 @@ class Mixed:
                     for differ, each in zip(differs, ell[a:b], strict=True)
                 ]
                 own = [ell[b] * float(G[same].sum())] if self.own else []
-                return np.concatenate([numeric, codes, own])
+                trust = [] if expected is None else [ell[-1] * float(np.vdot(G, expected))]
+                return np.concatenate([numeric, codes, own, trust])
 
-            if not self.own:
-                return K, gradient
             total = K.copy()
-            total[same] += ell[b]
+            if self.own:
+                total[same] += ell[b]
+            if expected is not None:
+                total += ell[-1] * expected
             return total, gradient
 
         return at

@@ -22,6 +22,7 @@ from manyarms.campaign.candidates import Points
 from manyarms.campaign.model import Model
 from manyarms.errors import Advice, ParameterError, StateError
 from manyarms.pool.columns import Feature
+from manyarms.pool.pool import EXPECTED
 from manyarms.search.work import in_one_thread
 from manyarms.signals import load
 from manyarms.typing import Array, Indices
@@ -160,6 +161,7 @@ def _effects(campaign: Campaign, tried: _Tried, feature: Feature, width: float) 
     n = len(others)
     rows = np.tile(others, (len(codes), 1))
     rows[:, column] = np.repeat(codes, n)
+    rows = _with_expected(campaign, rows)
     mean, std = model.policy.predict(rows)
     values, less, more = model.in_values(mean, std, 1.0)
     slopes = (more - less) / (2 * std)
@@ -206,7 +208,7 @@ def across(campaign: Campaign, x: str, y: str) -> Slice:
     rows = np.tile(row, (len(x_codes) * len(y_codes), 1))
     rows[:, one.start] = np.tile(x_codes, len(y_codes))
     rows[:, other.start] = np.repeat(y_codes, len(x_codes))
-    mean, std = campaign.model.policy.predict(rows)
+    mean, std = campaign.model.policy.predict(_with_expected(campaign, rows))
     values, _, _ = campaign.model.in_values(mean, std, 0.0)
     values = np.clip(campaign.ledger.sign * values, *campaign.model.settings.bounds)
     return Slice(
@@ -233,8 +235,18 @@ def _levelled(campaign: Campaign) -> list[Feature]:
     return [
         feature
         for feature in campaign.ledger.candidates.features
-        if feature.kind in ("numeric", "categorical") and np.ptp(X[:, feature.start]) > 0
+        if feature.kind in ("numeric", "categorical")
+        and feature.type != EXPECTED
+        and np.ptp(X[:, feature.start]) > 0
     ]
+
+
+def _with_expected(campaign: Campaign, rows: Array) -> Array:
+    """Encoded rows of which columns were changed, with what a prior expects of them now."""
+    candidates = campaign.ledger.candidates
+    if isinstance(candidates, Points):
+        return rows
+    return candidates.parts.completed(rows[:, candidates.parts.n_expected :])
 
 
 def _codes(campaign: Campaign, feature: Feature, row: Array | None = None) -> Array:

@@ -21,13 +21,14 @@ from manyarms.campaign.trials import Learnable, Results
 from manyarms.domains.box import Box
 from manyarms.domains.policy import DomainBKB, as_barred
 from manyarms.domains.sweeps import WHOLE, leading
+from manyarms.pool.pool import Pool
 from manyarms.search.work import OneThread
 from manyarms.sketch.confidence import Constant
 from manyarms.typing import Array, Indices, Mask
 
 START = 4
-"""Results of candidates drawn at random before the model of a table chooses. More of them cost more
-than they teach (docs/optimizer.md)."""
+"""Results of candidates drawn at random, or by a prior, before the model of a table chooses. More
+of them cost more than they teach (docs/optimizer.md)."""
 BOX_START = 8
 """The same of a box, whose model has no table to look at."""
 STALLED = 60
@@ -71,7 +72,7 @@ class PoolProposer:
         if model.settings.learns and model.n_results < self.start:
             fresh = ledger.order[(is_open & (ledger.tries == 0))[ledger.order]]
             if len(fresh):
-                return ledger, int(fresh[0])
+                return ledger, _first(ledger, fresh)
         waiting = ledger.waiting
         idle = is_open.copy()
         idle[waiting] = False  # a result is coming anyway
@@ -138,6 +139,21 @@ class PoolProposer:
             return policy.highest(exclude=gone, beta=width * float(np.sqrt(model.regularization)))
         mean, std = policy.predict()
         return int(np.argmax(np.where(gone, -np.inf, mean + width * std)))
+
+
+def _first(ledger: Ledger, fresh: Indices) -> int:
+    """Of candidates in a random order, the one to begin with.
+
+    With a prior it is the one of which most is expected, of a part of them that changes with every
+    suggestion: the best of all might be neighbours.
+    """
+    candidates = ledger.candidates
+    expected = candidates.expected if isinstance(candidates, Pool) else None
+    if expected is None:
+        return int(fresh[0])
+    number = (ledger.n_trials + len(ledger.pending)) % START
+    part = fresh[number::START] if number < len(fresh) else fresh
+    return int(part[np.argmax(expected[candidates.arm_of[part]])])
 
 
 def _untried(ledger: Ledger, model: Model, closed: Mask, exploration: Exploration) -> int:

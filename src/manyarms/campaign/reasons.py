@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 RANDOM = "random start"
 """The model has too few results to choose by."""
+BY_PRIOR = "good by the prior"
+"""The same, but a prior expects more of it than of most others."""
 CHECK = "check of a surprising result"
 """A value of it was outside of the interval that was predicted."""
 REPEAT = "repeat, to be surer of its value"
@@ -43,12 +45,15 @@ def reasons(
 ) -> list[str]:
     """Why each of these was asked for, one after the other, of a search as it was before."""
     forecasts = [each.forecast for each in after.pending[len(after.pending) - len(positions) :]]
+    candidates = after.candidates
+    has_prior = isinstance(candidates, Pool) and candidates.expected is not None
+    start = BY_PRIOR if has_prior else RANDOM
     if all(forecast is None for forecast in forecasts):
-        return [RANDOM] * len(positions)
+        return [start] * len(positions)
     known = _Known(before, positions, rule)
     found = []
     for position, forecast in zip(positions, forecasts, strict=True):
-        found.append(RANDOM if forecast is None else known.reason(position))
+        found.append(start if forecast is None else known.reason(position))
         known.picked.append(position)
     return found
 

@@ -19,7 +19,7 @@ from manyarms.kernels import Kernel, Linear, Tanimoto, Unpacked, as_kernel
 from manyarms.kernels.objects import encoder_of
 from manyarms.numbers import LARGEST, LARGEST_SEED, real, whole
 from manyarms.policies.bkb import BKB
-from manyarms.pool.pool import Pool
+from manyarms.pool.pool import EXPECTED, Pool
 from manyarms.pool.reading import is_parquet
 from manyarms.sketch.confidence import Constant, Growing
 from manyarms.typing import Array
@@ -36,6 +36,9 @@ regrets could not be told apart (docs/optimizer.md)."""
 MOST_INDUCING = 2048
 """Inducing arms of a learned kernel, at most: a rough one has more directions than can be kept, and
 2,048 take 32 MB."""
+
+LEARNED = ("matern", "rbf")
+"""Kernels with a lengthscale for each column."""
 
 Direction = Literal["maximize", "minimize"]
 
@@ -194,10 +197,18 @@ def _shape(kernel: Any, pool: Pool | Box) -> tuple[Shape, bool]:
     # Encoded columns of each kind, in the order in which a row has them.
     widths = dict.fromkeys(("numeric", "categorical", "bits"), 0)
     for feature in pool.features:
-        widths[feature.kind] += feature.stop - feature.start
+        if feature.type != EXPECTED:
+            widths[feature.kind] += feature.stop - feature.start
     numeric, codes, bits = widths.values()
     own = isinstance(pool, Pool)  # no point of a box is tried twice, and most of f is smooth there
+    expected = isinstance(pool, Pool) and pool.expected is not None
     packed = tuple(feature.n_bits for feature in pool.features if feature.kind == "bits")
+
+    if expected and not (kernel is None or (isinstance(kernel, str) and kernel in LEARNED)):
+        raise ParameterError(
+            "a prior must be left out where the kernel is given: how far to trust it is learned, "
+            f"with the kernels {' and '.join(map(repr, LEARNED))} only; got kernel={kernel!r}"
+        )
 
     def given(kernel: Kernel) -> Shape:
         if isinstance(kernel, Tanimoto) and packed and not numeric + codes:
@@ -205,8 +216,8 @@ def _shape(kernel: Any, pool: Pool | Box) -> tuple[Shape, bool]:
         return Fixed(Unpacked(kernel, packed) if packed else kernel)
 
     named: dict[str, Shape] = {
-        "matern": Mixed(numeric, codes, bits, own=own),
-        "rbf": Mixed(numeric, codes, bits, rbf=True, own=own),
+        "matern": Mixed(numeric, codes, bits, own=own, expected=expected),
+        "rbf": Mixed(numeric, codes, bits, rbf=True, own=own, expected=expected),
         "tanimoto": given(Tanimoto()),
         "linear": given(Linear(1.0)),
     }

@@ -1,7 +1,7 @@
 """What a pool is made of: tables as they came, columns as decided on the first, rows encoded by
 them, equal ones grouped."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -45,6 +45,10 @@ class TableResult(NamedTuple):
     note: str | None
 
 
+Expectation = Callable[[Array], Array]
+"""From encoded rows (n, d) to a number each, (n,)."""
+
+
 @dataclass(frozen=True)
 class Parts:
     """What a pool holds. Tables keep the rows as they came, so that nothing is decoded."""
@@ -58,10 +62,20 @@ class Parts:
     arm_of: Indices
     results: tuple[TableResult, ...] = ()
     notes: tuple[str, ...] = ()  # what was done to the tables, in sentences
+    expected: Expectation | None = None  # what the first column of X holds of the others
 
     def __post_init__(self) -> None:
         for array in (self.X, self.arm_of):
             array.setflags(write=False)
+
+    @property
+    def n_expected(self) -> int:
+        """Columns of X that follow from the others, which stand behind them: 0 or 1."""
+        return int(self.expected is not None)
+
+    def completed(self, rows: Array) -> Array:
+        """Encoded rows with what is expected of them in front."""
+        return rows if self.expected is None else np.column_stack([self.expected(rows), rows])
 
 
 def first_parts(
@@ -91,15 +105,16 @@ def grown_parts(
         check_missing(column, values, parts.origin.missing, label)
         columns.append(column.grown(values, label))
     # The arms there are come first, so that they keep their numbers.
-    rows = np.concatenate([parts.X, encode(frame, columns, label)])
+    rows = np.concatenate([parts.X[:, parts.n_expected :], encode(frame, columns, label)])
     first, arms = group(rows)
+    new = rows[first[len(parts.X) :]]
     return replace(
         parts,
         tables=(*parts.tables, frame),
         columns=tuple(columns),
         next_row=next_row,
         ids=parts.ids.with_more(ids),
-        X=rows[first] if len(first) > len(parts.X) else parts.X,
+        X=np.concatenate([parts.X, parts.completed(new)]) if len(new) else parts.X,
         arm_of=np.concatenate([parts.arm_of, arms[len(parts.X) :]]),
     )
 

@@ -42,6 +42,8 @@ __all__ = ["Feature", "Pool"]
 Columns = Mapping[str, str | Sequence[Any]]
 OBJECT = "object"
 """The only column of a pool of objects."""
+EXPECTED = "prior"
+"""Name and type of the feature that says what a prior makes one expect."""
 _PLURAL = {"ignore": "ignored"}
 
 
@@ -349,7 +351,7 @@ class Pool:
         if isinstance(table, Sheet):
             more = more_parts(self.parts, table.frame, ids, rows=table.rows, decimal=table.decimal)
             return Pool(more)
-        return Pool(more_parts(self.parts, self._read(table), ids))
+        return Pool(more_parts(self.parts, frame_of(self, table), ids))
 
     def read(self, path: str | Path, *, decimal: Literal[".", ","] | str | None = None) -> Sheet:
         """The table in a file, read as one of this pool: texts stay texts, ids keep their type.
@@ -378,14 +380,6 @@ class Pool:
         texts |= {origin.id} if origin.id is not None and self.parts.ids.are_strings else set()
         return read_sheet(path, origin.id, texts, texts | {origin.target or ""}, mark)
 
-    def _read(self, table: Any) -> pl.DataFrame:
-        if self.kernel is not None:
-            return _frame_of(table)
-        if isinstance(table, np.ndarray):
-            # An array has no names: its columns are those of the pool, in their order.
-            return read_array(table, self.names)
-        return read_dicts(table) if isinstance(table, list | tuple) else read_frame(table)[0]
-
     @property
     def ids(self) -> AnyArray:
         """The id of each candidate: int64, or strings."""
@@ -396,6 +390,12 @@ class Pool:
         """The features of each arm, read-only: numbers scaled to [0, 1], then codes, then packed
         bits; `features` tells."""
         return self.parts.X
+
+    @property
+    def expected(self) -> Array | None:
+        """What a prior makes one expect of each arm, (A,), the first column of `X`: in standardised
+        units above the median one, 0 for the worse half. None without a prior."""
+        return self.X[:, 0] if self.parts.n_expected else None
 
     @property
     def arm_of(self) -> Indices:
@@ -412,6 +412,8 @@ class Pool:
     def features(self) -> tuple[Feature, ...]:
         """What the columns of `X` are."""
         features: list[Feature] = []
+        if self.expected is not None:
+            features.append(Feature(EXPECTED, "numeric", 0, 1, EXPECTED))
         for column in encoded_columns(self.parts.columns):
             features += column.features(features[-1].stop if features else 0)
         return tuple(features)
@@ -638,6 +640,16 @@ def pool_of(
     """The candidates in a sheet."""
     marks: dict[str, Any] = {"decimal": sheet.decimal, "rows": sheet.rows}
     return Pool(new_parts(sheet.frame, {}, id, declared, missing, target=target, **marks))
+
+
+def frame_of(pool: Pool, table: Any) -> pl.DataFrame:
+    """A table that is to have the columns of a pool, as it came."""
+    if pool.kernel is not None:
+        return _frame_of(table)
+    if isinstance(table, np.ndarray):
+        # An array has no names: its columns are those of the pool, in their order.
+        return read_array(table, pool.names)
+    return read_dicts(table) if isinstance(table, list | tuple) else read_frame(table)[0]
 
 
 def new_levels(before: Pool, after: Pool) -> dict[str, list[Any]]:

@@ -112,6 +112,11 @@ def bytes_of(pool: Pool, index: int) -> bytes:
     start = sum(sizes[:index])
     frame = pool.parts.tables[index]
     ids = pool.ids[start : start + len(frame)]
+    return written_table(frame, ids)
+
+
+def written_table(frame: pl.DataFrame, ids: AnyArray) -> bytes:
+    """A table as a Parquet file with the ids in the first column."""
     # Ids are not columns of a pool's tables; here they are the first, whatever its name.
     named = pl.Series(_free(frame), ids.tolist() if ids.dtype == object else ids)
     file = io.BytesIO()
@@ -140,7 +145,7 @@ def stored_pool(description: dict[str, Any], tables: Sequence[bytes]) -> Pool:
         description.get("target"),
         description.get("decided", {}),
     )
-    frame, ids = _opened(tables[0])
+    frame, ids = read_table(tables[0])
     pool = Pool(first_parts(origin, frame, ids, _label(ids), description["next_row"]))
     for table in tables[1:]:
         pool = with_table(pool, table, description["next_row"])
@@ -149,11 +154,12 @@ def stored_pool(description: dict[str, Any], tables: Sequence[bytes]) -> Pool:
 
 def with_table(pool: Pool, table: bytes, next_row: int) -> Pool:
     """The pool with one more of `tables_of`."""
-    frame, ids = _opened(table)
+    frame, ids = read_table(table)
     return Pool(grown_parts(pool.parts, frame, ids, _label(ids), next_row))
 
 
-def _opened(table: bytes) -> tuple[pl.DataFrame, AnyArray]:
+def read_table(table: bytes) -> tuple[pl.DataFrame, AnyArray]:
+    """What `written_table` wrote."""
     check_threads()
     try:
         frame = pl.read_parquet(io.BytesIO(table))

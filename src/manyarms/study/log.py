@@ -36,7 +36,8 @@ class Event:
     def tables(self) -> list[str]:
         """The digests of the tables of candidates that it brought."""
         if self.kind == "create" and "pool" in self.payload:
-            return list(self.payload["pool"]["tables"])
+            prior = self.payload.get("prior")
+            return [*self.payload["pool"]["tables"], *([prior["table"]] if prior else [])]
         return [self.payload["table"]] if self.kind == "add" else []
 
 

@@ -13,12 +13,13 @@ from manyarms.campaign.candidates import CandidateTable, Points
 from manyarms.campaign.corrections import Corrections
 from manyarms.campaign.ledger import Ledger, Pending
 from manyarms.campaign.model import Size
+from manyarms.campaign.prior import PriorResults, with_prior
 from manyarms.campaign.settings import as_most, as_sign
 from manyarms.campaign.trials import CandidateId, Forecast, Learnable, Results, Trial
 from manyarms.domains.box import Box
 from manyarms.pool.pool import Pool
-from manyarms.pool.stored import read_types, retyped, stored_pool, with_table
-from manyarms.study.log import LEARNING, Event
+from manyarms.pool.stored import read_table, read_types, retyped, stored_pool, with_table
+from manyarms.study.log import LEARNING, Event, read_lesson
 from manyarms.study.spec import read_box
 from manyarms.typing import Indices
 
@@ -67,6 +68,7 @@ class Replay:
     def __init__(self, first: Event, fetch: Fetch) -> None:
         self.settings: dict[str, Any] = first.payload
         self.space: Pool | Box  # as it was first, or when types of columns were changed last
+        self.prior: PriorResults | None = None
         candidates: CandidateTable
         if "box" in self.settings:
             self.space = read_box(self.settings["box"])
@@ -74,7 +76,9 @@ class Replay:
         else:
             described = self.settings["pool"]
             tables = [fetch(digest) for digest in described["tables"]]
-            self.space = candidates = stored_pool(described, tables)
+            self.prior = read_prior(self.settings, fetch)
+            pool = stored_pool(described, tables)
+            self.space = candidates = self.with_prior(pool, self.settings.get("prior"))
         sign = as_sign(self.settings["direction"])
         most = as_most(self.settings["repeats"])
         self.ledger = Ledger.begun(candidates, self.settings["seed"], sign, most)
@@ -108,6 +112,13 @@ class Replay:
                     self._retype(event)
                 elif isinstance(self.space, Box) or event.payload["kind"] in TEACHING:
                     self._begin_anew(event.number)
+
+    def with_prior(self, pool: Pool, decided: dict[str, Any] | None) -> Pool:
+        """A table of candidates with what the prior of the study makes one expect of them, as its
+        model decided; the pool itself where the study has none."""
+        if self.prior is None or decided is None:
+            return pool
+        return with_prior(pool, self.prior, self.settings["kernel"], read_lesson(decided))[0]
 
     def _fold(self, events: list[Event], void: set[int]) -> None:
         """Apply events between which the table is the same, but for those that are void."""
@@ -232,7 +243,8 @@ class Replay:
     def _retype(self, event: Event) -> None:
         """Columns are of other types: the features are others, and a model of them begins anew."""
         before = table_of(self.ledger, "change columns of")
-        self.space = retyped(before, read_types(event.payload["columns"]))
+        pool = retyped(before, read_types(event.payload["columns"]))
+        self.space = self.with_prior(pool, event.payload.get("prior"))
         self.ledger = replace(self.ledger, candidates=self.space)
         self._begin_anew(event.number)
 
@@ -298,6 +310,14 @@ class Replay:
         """Whether what was decided at a step says all about the model after it."""
         record = self.records.get(step.number, {})
         return "fit" in record and ("progress" in record or not isinstance(self.space, Box))
+
+
+def read_prior(settings: dict[str, Any], fetch: Fetch) -> PriorResults | None:
+    """The results that a study began with as a prior; None where it has none."""
+    if "prior" not in settings:
+        return None
+    frame, _ = read_table(fetch(settings["prior"]["table"]))
+    return PriorResults(frame, np.array(settings["prior"]["values"], dtype=np.float64))
 
 
 def taken_back(events: Sequence[Event]) -> set[int]:

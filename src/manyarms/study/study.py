@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import numpy as np
+
 from manyarms.campaign import answers, insight
 from manyarms.campaign.answers import Best, Candidate, Predictions
 from manyarms.campaign.batching import as_rule
@@ -22,6 +24,7 @@ from manyarms.campaign.certificate import Certificate
 from manyarms.campaign.corrections import as_corrections, as_known
 from manyarms.campaign.insight import CrossValidated, Effect, Slice
 from manyarms.campaign.model import Size, with_now
+from manyarms.campaign.prior import as_prior, with_prior
 from manyarms.campaign.settings import Direction, as_pool, as_seed
 from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
 from manyarms.domains.box import Box
@@ -29,10 +32,17 @@ from manyarms.errors import ObservationError, ParameterError
 from manyarms.numbers import MOST_AT_ONCE, real, whole
 from manyarms.pool.deciding import checked_types
 from manyarms.pool.parts import TableResult
-from manyarms.pool.stored import bytes_of, described, retyped, tables_of, written_types
+from manyarms.pool.stored import (
+    bytes_of,
+    described,
+    retyped,
+    tables_of,
+    written_table,
+    written_types,
+)
 from manyarms.sketch.confidence import Radius
 from manyarms.study.location import is_plain
-from manyarms.study.log import START, Event
+from manyarms.study.log import START, Event, written_lesson
 from manyarms.study.remarks import as_batches, as_note, as_notes
 from manyarms.study.replay import Lease, Replay
 from manyarms.study.replica import Call, Replica
@@ -83,6 +93,7 @@ class Study:
         repeats: Literal["allow", "never"] | int = "allow",
         bounds: tuple[float | None, float | None] | None = None,
         policy: Any = None,
+        prior: Any = None,
         seed: Seed = 0,
         worker: str | None = None,
         lease: float | None = None,
@@ -98,11 +109,12 @@ class Study:
             A file, or ``postgresql://user@host/database#name``.
         pool : Pool, path, table, array_like or Box
             The candidates. Levels of a box must be text or numbers.
-        direction, kernel, noise, confidence, repeats, bounds, policy, seed
+        direction, kernel, noise, confidence, repeats, bounds, policy, prior, seed
             As for `Optimizer`. They must be such as can be written down: a kernel by name or of
             `manyarms.kernels`, a radius of this package, `BKB`, `GPUCB` or a policy of
             `manyarms.baselines`, over a box `DomainBKB` or `AdaBKB`. Of `cluster.OnShards` only
-            `BKB` is written: where a search runs is a matter of each process.
+            `BKB` is written: where a search runs is a matter of each process. The results of a
+            prior are stored with the study.
         worker, lease
             See `open`.
         **options
@@ -113,7 +125,7 @@ class Study:
         Study
             It is on disk.
         """
-        space = pool if isinstance(pool, Box) else as_pool(pool)
+        space: Any = pool if isinstance(pool, Box) else as_pool(pool)
         store = EventStore(location)
         _worker(worker), _lease(lease)  # raise where one is wrong, before anything is written
         settings: dict[str, Any] = {
@@ -127,17 +139,24 @@ class Study:
             "seed": as_seed(seed),
             "options": {name: written(value, name) for name, value in options.items()},
         }
+        tables: list[bytes] = []
+        if prior is not None:
+            known = as_prior(prior, space, direction)
+            space, lesson = with_prior(space, known, kernel)
+            settings["prior"] = {"values": known.values.tolist(), **written_lesson(lesson)}
+            tables.append(written_table(known.frame, np.arange(len(known.frame))))
         # Raises where a setting is wrong, or a result.
         with_results(campaign_of(settings, space, maker_of(policy, settings["policy"])))
-        tables: list[bytes] = []
         if isinstance(space, Box):
             settings["box"] = written_box(space)
         else:
             settings["pool"] = described(space)
-            tables = tables_of(space)
+            tables += tables_of(space)
 
         def fill(transaction: Transaction) -> None:
             kept = [transaction.keep(table) for table in tables]
+            if prior is not None:
+                settings["prior"]["table"] = kept.pop(0)
             if kept:
                 settings["pool"]["tables"] = kept
             transaction.append("create", settings, time.time())
@@ -681,9 +700,14 @@ class Study:
             types = checked_types(columns)
             if not types:
                 raise ParameterError("columns must give a type for a column at least, got none")
+            written_as: dict[str, Any] = {"columns": written_types(types), "worker": self.worker}
             # Raises where a column cannot be so.
-            campaign_of(call.replay.settings, retyped(before, types))
-            written_as = {"columns": written_types(types), "worker": self.worker}
+            pool = retyped(before, types)
+            if call.replay.prior is not None:
+                kernel = call.replay.settings["kernel"]
+                pool, lesson = with_prior(pool, call.replay.prior, kernel)
+                written_as["prior"] = written_lesson(lesson)
+            campaign_of(call.replay.settings, pool)
             call.append("retype", {**written_as, **_why(note)})
 
     # The study itself

@@ -1,0 +1,140 @@
+"""Results of another, similar table as a prior.
+
+A model of those results expects a reward of every candidate. What it expects more than of a median
+one, 0 for the worse half, is one more feature e, which stands in front of the others. A multiple of
+it, b·e with b ~ N(0, w), is part of f, and w is learned with the kernel (`fitting.Mixed`): where e
+says nothing of what comes out, w falls. The variance we² is largest where most is expected and 0
+in the worse half, so upper bounds begin with what the prior calls good, although they do not take
+it for granted. Were e far below 0 for bad candidates, they would be tried for their variance.
+
+Of a prior that is mere noise little is left from the start: its own model takes most of it for
+noise, and expects about the same of all.
+"""
+
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import polars as pl
+
+from manyarms.arms.array import Checked
+from manyarms.campaign.model import Lesson, Model
+from manyarms.campaign.settings import as_settings, as_sign
+from manyarms.campaign.trials import Trial, as_items, as_values
+from manyarms.domains.box import Box
+from manyarms.errors import ParameterError
+from manyarms.pool.ids import Ids
+from manyarms.pool.pool import Pool, frame_of
+from manyarms.pool.reading import read_dicts
+from manyarms.pool.tables import more_parts
+from manyarms.search.work import OneThread
+from manyarms.typing import Array
+
+
+@runtime_checkable
+class Known(Protocol):
+    """What an `Optimizer` and a `Study` have."""
+
+    @property
+    def pool(self) -> Any:
+        """The candidates."""
+
+    @property
+    def direction(self) -> str:
+        """Whether large values are good."""
+
+    @property
+    def history(self) -> list[Trial]:
+        """The results."""
+
+
+class PriorResults(NamedTuple):
+    """Rows of another table, and what came out."""
+
+    frame: pl.DataFrame
+    values: Array  # (n,) larger is better
+
+
+def as_prior(prior: Any, space: Pool | Box, direction: Any) -> PriorResults:
+    """The results that a user gave as a prior of some candidates."""
+    if not isinstance(space, Pool) or space.kernel is not None:
+        raise ParameterError(
+            f"prior must be left out for a box and for objects, got one for {space!r}; it says "
+            "what to expect of the rows of a table"
+        )
+    if space.expected is not None:
+        raise ParameterError(
+            f"prior must be left out for a pool that has one already, got one for {space!r}; make "
+            "a pool of its table, and give both results as one prior"
+        )
+    if isinstance(prior, Known):
+        sign = as_sign(prior.direction)
+        frame, values = _of_search(prior)
+    else:
+        sign = as_sign(direction)
+        frame, values = _of_table(prior, space)
+    kept = [value is not None for value in values]  # failures say nothing of values
+    if not any(kept):
+        raise ParameterError("prior must have results to learn from, got none that has a value")
+    numbers = np.array([value for value in values if value is not None], dtype=np.float64)
+    # Ids and outcomes of the table are no features.
+    origin = space.parts.origin
+    frame = frame.drop([name for name in (origin.id, origin.target) if name], strict=False)
+    return PriorResults(frame.filter(pl.Series(kept)), sign * numbers)
+
+
+def _of_search(prior: Known) -> tuple[pl.DataFrame, list[float | None]]:
+    """Rows and values of an `Optimizer` or a `Study`."""
+    if not isinstance(prior.pool, Pool) or prior.pool.kernel is not None:
+        raise ParameterError(
+            f"prior must have results of the rows of a table, got {prior!r}, which has none"
+        )
+    history = prior.history
+    rows = prior.pool.rows([trial.id for trial in history]) if history else []
+    return read_dicts(rows) if rows else pl.DataFrame(), [trial.value for trial in history]
+
+
+def _of_table(prior: Any, pool: Pool) -> tuple[pl.DataFrame, list[float | None]]:
+    """Rows and values of a table and its values."""
+    if not isinstance(prior, tuple) or len(prior) != 2:
+        raise ParameterError(
+            "prior must be an Optimizer, a Study, or a tuple of a table and its values, got "
+            f"{type(prior).__name__}"
+        )
+    frame = frame_of(pool, prior[0])
+    values = as_items(prior[1])
+    if len(values) != len(frame):
+        raise ParameterError(
+            f"prior must have one value for each of the {len(frame)} rows of its table, got "
+            f"{len(values)}"
+        )
+    return frame, as_values(values, len(frame))
+
+
+def with_prior(
+    pool: Pool, prior: PriorResults, kernel: Any, lesson: Lesson | None = None
+) -> tuple[Pool, Lesson]:
+    """The pool with what a prior makes one expect of each row, and what its model decided; with
+    such a lesson, nothing is decided."""
+    parts = pool.parts
+    # The rows of the prior, encoded as those of the pool; numbered, as their ids do not matter.
+    origin = replace(parts.origin, id=None, target=None, numbered=True)
+    numbered = replace(parts, origin=origin, ids=Ids(np.arange(len(pool))), next_row=len(pool))
+    both = more_parts(numbered, prior.frame, None)
+    values = prior.values[both.ids.array[len(pool) :] - len(pool)]  # `missing` may drop some
+    arms, told = np.unique(both.arm_of[len(pool) :], return_inverse=True)
+    settings = as_settings(pool, kernel, None, None, "allow", None, None, 0, {})
+    results = (told, values, np.full(len(values), np.nan))
+    with OneThread():
+        model = Model.prior(settings, Checked(both.X[arms])).told(*results, lambda: results, lesson)
+        means = model.policy.predict(parts.X).mean
+    policy = model.policy
+    middle = float(np.median(means))
+
+    def expected(rows: Array) -> Array:
+        with OneThread():
+            return np.asarray(np.maximum(policy.predict(rows).mean - middle, 0.0))
+
+    X = np.column_stack([np.maximum(means - middle, 0.0), parts.X])
+    # Levels that only the prior has keep their codes, should candidates with them be added.
+    return Pool(replace(parts, columns=both.columns, expected=expected, X=X)), model.lesson
