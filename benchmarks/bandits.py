@@ -148,7 +148,7 @@ def ackley(X: np.ndarray) -> np.ndarray:
     """0 at the origin, on [−32.768, 32.768]^d, to be minimised; X in [0, 1]^d, as for the others."""
     Y = 32.768 * (2 * X - 1)
     waves = np.exp(np.cos(2 * np.pi * Y).mean(axis=1))
-    return 20 + np.e - 20 * np.exp(-0.2 * np.sqrt(np.square(Y).mean(axis=1))) - waves
+    return 20 + np.exp(1.0) - 20 * np.exp(-0.2 * np.sqrt(np.square(Y).mean(axis=1))) - waves
 
 
 def branin(X: np.ndarray) -> np.ndarray:
