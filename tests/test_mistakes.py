@@ -92,7 +92,7 @@ def one_of_two_results_is_corrected(study):
 
 def a_result_of_another_candidate_is_taken_back(study):
     study.tell([3, 4], [value(3), 77.0])
-    study.correct(4, None, note="it was none of ours")
+    study.correct(study.history[-1], None, note="it was none of ours")
 
 
 def a_failure_that_was_none_is_corrected(study):
