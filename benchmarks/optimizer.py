@@ -147,11 +147,12 @@ def draw_tables(ax: Axes, rows: Rows) -> None:
             ax.plot(*zip(*there, strict=True), "o", color=colour, label=peer, alpha=0.85)
     ax.set_yticks(range(len(names)), names)
     ax.set(xscale="log", xlabel="mean regret of 200 evaluations")
+    ax.legend(fontsize=8, loc="lower right")
 
 
 def draw_curves(ax: Axes, rows: Rows) -> None:
-    """Averages over the tables on which all of the peers were run."""
-    peers = [peer for peer in COLOURS if peer in peers_of(rows)]
+    """Averages over the tables on which all of the peers were run that were run on most."""
+    peers = [peer for peer in COLOURS if 2 * len(common(rows, peer)) > len(rows)]
     names = common(rows, *peers)
     for peer in peers:
         if names:

@@ -277,11 +277,15 @@ class Replay:
     def history(self) -> list[Trial]:
         """Every result that counts, oldest first."""
         return [
-            replace(
-                trial,
-                event=source[0],
-                note=self.notes.get(source),
-                batch=self.batches.get(source, 0),
+            Trial(
+                trial.number,
+                trial.id,
+                trial.value,
+                trial.noise,
+                trial.forecast,
+                source[0],
+                self.notes.get(source),
+                self.batches.get(source, 0),
             )
             for trial, source in zip(self.ledger.history, self.sources, strict=True)
         ]
