@@ -628,9 +628,9 @@ def test_a_messy_sheet_from_init_on(folder):
     assert "Took 1 row (57) as further trials" in answer.out
     assert "NOT USED: note (text" in answer.out
     for line in (
-        "temperature    integer, in °C    25, 25, 80",
-        "loading        continuous, in %  2.5, 5, 2.5",
-        "concentration  continuous, in M  0.1, 0.1, 1.25",
+        "temperature    integer, in °C    25, 80, 105\n",
+        "loading        continuous, in %  2.5, 5\n",
+        "concentration  continuous, in M  0.1, 1.25\n",
     ):
         assert line in answer.out
     study = ma.Study.open(lab)

@@ -22,6 +22,9 @@ ColumnTypes = Annotated[
     ),
 ]
 
+FIRST = 200
+"""Rows in which examples are looked for."""
+
 
 def columns(
     study: StudyAt,
@@ -56,17 +59,17 @@ def columns_table(pool: Pool) -> str:
 
 
 def _examples(pool: Pool) -> list[list[Any]]:
-    rows = pool.rows(pool.ids[:3])
+    """Of each column its type, and three different values among the first rows."""
+    rows = pool.rows(pool.ids[:FIRST])
     units = pool.units
-    return [
-        [
-            name,
-            f"{kind}, in {units[name]}" if name in units else kind,
-            ", ".join(shown(row[name])[:20] for row in rows),
-        ]
-        for name, kind in pool.columns.items()
-        if name not in pool.unused
-    ]
+    found = []
+    for name, kind in pool.columns.items():
+        if name in pool.unused:
+            continue
+        different = dict.fromkeys(shown(row[name])[:20] for row in rows)
+        unit = f", in {units[name]}" if name in units else ""
+        found.append([name, f"{kind}{unit}", ", ".join(list(different)[:3])])
+    return found
 
 
 def as_types(columns: list[str]) -> dict[str, Any]:
