@@ -423,3 +423,17 @@ def test_a_table_of_scores_is_keyed_by_the_belief():
     policy._state = state
     assert int(policy.choose()[0]) == full(policy)
     assert Stats().counts == {}
+
+
+def test_embeddings_are_kept_after_a_rough_first_answer():
+    """Few arms, and more rows of W than the first answer embeds: later steps must not begin anew."""
+    rng = np.random.default_rng(0)
+    policy = ma.BKB(rng.random((700, 6)), ma.kernels.Matern(0.3), regularization=1e-3, seed=0)
+    policy.observe(np.arange(500), rng.standard_normal(500))
+    assert len(policy.inducing) > 256
+    for _ in range(3):
+        policy.observe(policy.choose(), [0.0])
+    policy.choose()
+    table = policy._scores.levels[0].table
+    assert not table.is_rough
+    assert table.store.keeps(len(policy.inducing))
