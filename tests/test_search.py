@@ -425,14 +425,20 @@ def test_a_table_of_scores_is_keyed_by_the_belief():
     assert Stats().counts == {}
 
 
-def test_embeddings_are_kept_after_a_rough_first_answer():
+@pytest.mark.parametrize("n", [270, 279, 285, 300, 500])
+@pytest.mark.parametrize("n_arms", [700, 20_000])
+def test_embeddings_are_kept_after_a_rough_first_answer(n, n_arms):
     """Few arms, and more rows of W than the first answer embeds: later steps must not begin anew."""
     rng = np.random.default_rng(0)
-    policy = ma.BKB(rng.random((700, 6)), ma.kernels.Matern(0.3), regularization=1e-3, seed=0)
-    policy.observe(np.arange(500), rng.standard_normal(500))
+    X = rng.random((n_arms, 6))
+    policy = ma.BKB(X, ma.kernels.Matern(0.3), regularization=1e-3, seed=0)
+    policy.observe(np.arange(n), rng.standard_normal(n))
     assert len(policy.inducing) > 256
-    for _ in range(3):
-        policy.observe(policy.choose(), [0.0])
+    for _ in range(4):
+        arm = policy.choose()
+        full = policy.belief.moments(X, np.ones(n_arms))
+        assert arm[0] == np.argmax(full[0] + policy.beta * np.sqrt(full[1]))
+        policy.observe(arm, [0.0])
     policy.choose()
     table = policy._scores.levels[0].table
     assert not table.is_rough

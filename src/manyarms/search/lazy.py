@@ -322,9 +322,10 @@ class Lazy:
         if store.device is not None:
             return Table.at(store, belief, p)
         if self._dense or belief.m <= self.tuning.rough or not is_fine_enough(belief):
+            if store.Z:
+                return Table.at(store, belief, p)
             # A rough table has let go of embeddings, which later steps go on from.
-            kept = store if store.Z else Store(self.arms, self.room)
-            return Table.at(kept, belief, p)
+            return Table.at(Store(self.arms, self.room), belief)
         # Each rough pass is paid again at the next, embeddings only once: when rough passes have
         # cost as much as these, no order of steps makes both cost more than twice the better one.
         if self._n_rough > 2 + belief.m // ROUGH_PASSES:
