@@ -24,7 +24,7 @@ def pieces(warp):
 
 
 def check(means):
-    warp = Warp.half_rank(np.array(means), max(means))
+    warp = Warp.half_log(np.array(means), max(means))
     for array in (warp.values, warp.rewards):
         assert np.isfinite(array).all()
         assert (np.diff(array) > 0).all()
@@ -63,7 +63,7 @@ def test_it_is_strictly_increasing_and_undone_by_its_inverse(means):
 
 
 @given(values)
-def test_the_better_half_keeps_its_distances_and_the_worse_goes_by_rank(means):
+def test_the_better_half_keeps_its_distances_and_the_worse_goes_by_logarithm(means):
     means = np.array(means)
     warp, median = check(means), np.median(means)
     better = np.concatenate([means[means >= median], median + np.array([0.0, 1.0, 7.0, 1e3])])
@@ -71,13 +71,23 @@ def test_the_better_half_keeps_its_distances_and_the_worse_goes_by_rank(means):
         warp.reward(better), (better - median) * warp.slope, rtol=1e-9, atol=1e-9
     )
     if (means > median).any():
-        assert np.sqrt(np.mean(np.square(warp.reward(means[means >= median])))) == pytest.approx(
-            1.0
-        )
-    worse = np.unique(means[means < median])
-    if len(worse):
-        assert (warp.reward(worse) < 0).all()
-        assert warp.reward(worse).min() > -4, "a rank, however far below"
+        size = np.sqrt(np.mean(np.square(warp.reward(means[means >= median]))))
+        highest = warp.reward(means).max()
+        assert highest <= 3 + 1e-9
+        assert size == pytest.approx(1.0) or (size < 1 and highest == pytest.approx(3.0))
+    worse = means[means < median - 1e-9]
+    np.testing.assert_array_less(warp.reward(worse), 0)
+    depth = np.log1p((median - worse) * warp.slope)
+    near = depth <= 3
+    np.testing.assert_allclose(warp.reward(worse)[near], -depth[near], rtol=1e-6, atol=1e-8)
+    assert (warp.reward(worse)[~near] > np.maximum(-depth[~near], -5.2)).all()
+
+
+def test_values_that_differ_by_noise_alone_stay_close_together():
+    rng = np.random.default_rng(0)
+    noise = 1e-3 * rng.standard_normal(50)
+    warp = Warp.half_log(np.concatenate([noise, np.linspace(1, 3, 60)]), 3.0)
+    assert np.ptp(warp.reward(noise)) < 0.01
 
 
 @given(values, st.sampled_from([1e-12, 1e-3, 8.0, 1e9]), st.sampled_from([0.0, 1.0, -50.0]))
@@ -95,19 +105,20 @@ def test_the_units_do_not_matter(means, scale, shift):
 
 
 def test_knots():
-    warp = Warp.half_rank(np.array([3.0, 1.0, 2.0, 4.0, -90.0]), 4.0)
+    warp = Warp.half_log(np.array([3.0, 1.0, 2.0, 4.0, -90.0]), 4.0)
     np.testing.assert_allclose(warp.reward(np.array([2.0])), 0.0, atol=1e-12)
     assert warp.slope == pytest.approx(1 / np.sqrt((0 + 1 + 4) / 3))
     low, high = warp.reward(np.array([-90.0, 1.0]))
-    assert low == pytest.approx(-1.2815516)  # the normal quantiles of 0.1 and 0.3
-    assert high == pytest.approx(-0.5244005)
+    deep = np.log1p(92 * warp.slope)
+    assert low == pytest.approx(-3 - np.log1p(np.log1p(deep - 3)))
+    assert high == pytest.approx(-np.log1p(warp.slope))
 
 
 def test_identity_and_shift():
     at = np.array([-1e9, -2.0, 0.0, 0.5, 3.0, 1e9])
     np.testing.assert_array_equal(Warp.identity().reward(at), at)
     assert Warp.identity().slope == 1.0
-    warp = Warp.half_rank(np.array([3.0, 1.0, 2.0, 4.0, -90.0]), 4.0)
+    warp = Warp.half_log(np.array([3.0, 1.0, 2.0, 4.0, -90.0]), 4.0)
     moved = warp.shifted(0.3)
     np.testing.assert_allclose(moved.reward(at), warp.reward(at) - 0.3)
     np.testing.assert_allclose(moved.value(warp.reward(at[1:]) - 0.3), at[1:], rtol=1e-9, atol=1e-9)

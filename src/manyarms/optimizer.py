@@ -48,9 +48,9 @@ class Optimizer:
         exact. With a kernel object *and* a noise nothing is learned and the kernel is taken in the
         units of the values: only then may a theorem cover what `certificate` says.
     confidence : Radius, optional
-        Radius of the scores. Where None it is `Constant(2.0)`, and over a pool about 2·n^(2/3) of
-        n suggestions are of candidates never tried, by `Growing(1.3)`. Where kernel and noise of a
-        pool are given, or another policy, it is `Growing(1.3, most=3.0)` alone.
+        Radius of the scores. Where None it is `Constant(2.0)`, and over a pool about 3·n^(2/3) of
+        n suggestions are of candidates never tried, by `Growing(1.5)`. Where kernel and noise of
+        a pool are given, or another policy, it is `Growing(1.3, most=3.0)` alone.
     repeats : str or int
         "allow" asks for a candidate again where that pays, "never" does not, k asks at most k
         times. With "never" values count as exact unless a noise is given.

@@ -85,6 +85,9 @@ def best(campaign: Campaign, level: float) -> Best:
         if campaign.model.settings.noise is None:
             exact = "candidates that were tried again gave the same value, so values count as exact"
         return Best(known, known, f"{exact}, and the best one measured is the best one known")
+    if _may_be_exact(campaign):
+        why = "it is the best one measured, and no result says yet that values have noise"
+        return Best(measured, measured, why)
     if measured == recommended:
         return Best(measured, measured, "it is the best one measured, and the model agrees")
     results = "1 result" if measured.n_results == 1 else f"{measured.n_results} results"
@@ -280,9 +283,17 @@ def _measured(campaign: Campaign) -> int:
     return int(positions[np.argmax(campaign.ledger.sign * _means(campaign, positions))])
 
 
+def _may_be_exact(campaign: Campaign) -> bool:
+    """Nothing was said of noise, and no result tells of it yet."""
+    outcomes = campaign.ledger.outcomes
+    said = campaign.model.settings.noise is not None or (outcomes.noise.items > 0).any()
+    return not said and outcomes.may_be_exact
+
+
 def recommended_at(campaign: Campaign) -> int:
-    """Position of the candidate of largest lower confidence bound; of exact values the best."""
-    if _is_exact(campaign):
+    """Position of the candidate of largest lower confidence bound; the best one measured where
+    values are exact, or may be."""
+    if _is_exact(campaign) or _may_be_exact(campaign):
         return _measured(campaign)
     positions = _tried(campaign)
     arms = campaign.ledger.candidates.arm_of[positions]

@@ -139,9 +139,10 @@ class Mixed:
     first column e of a row, before all others, is what a prior expects of it (`prior`). A multiple
     of e is part of f: w·e·e′ is added, and log w is the last of θ.
 
-    Numeric lengthscales have the dimension-scaled prior LogNormal(√2 + ½ ln d, √3) (Hvarfner,
-    Hellsten and Nardi, ICML 2024), most probable at exp(√2 + ½ ln d − 3). Around its median, e³
-    times that, a rippled function would pass for a flat one.
+    Numeric lengthscales are drawn to exp(√2 + ½ ln d − 3), where the dimension-scaled prior
+    LogNormal(√2 + ½ ln d, √3) of Hvarfner, Hellsten and Nardi (ICML 2024) is most probable. Around
+    its median, e³ times that, a rippled function would pass for a flat one. The deviation is half
+    of theirs: few results say little of a lengthscale. Those of codes are drawn to d/2.
     """
 
     numeric: int
@@ -164,10 +165,10 @@ class Mixed:
     def prior(self) -> tuple[Array, Array]:
         d = self.numeric + self.codes
         mean = np.repeat(
-            [np.sqrt(2) + 0.5 * np.log(max(1, d)) - 3, np.log(max(1, d))],
+            [np.sqrt(2) + 0.5 * np.log(max(1, d)) - 3, np.log(max(1, d) / 2)],
             [self.numeric, self.codes],
         )
-        sd = np.repeat([np.sqrt(3), 1.5], [self.numeric, self.codes])
+        sd = np.repeat([np.sqrt(3) / 2, 1.5], [self.numeric, self.codes])
         variances = [*[OWN_PRIOR] * self.own, *[TRUST_PRIOR] * self.expected]
         means, sds = np.reshape(variances, (-1, 2)).T
         return np.append(mean, means), np.append(sd, sds)

@@ -22,6 +22,9 @@ from manyarms.typing import Array, Indices, Mask
 
 REPEATS = 3
 """Different values that were told again, each of its candidate, before values count as exact."""
+FEW = 32
+"""Results of which none came again, at most, among which the best one measured is recommended: the
+model's mean of it differs little from its value then (docs/optimizer.md)."""
 
 Forecasts = Sequence[Forecast | None]
 
@@ -71,21 +74,32 @@ class Outcomes:
         return np.bincount(self.tried.items[self.has_value], minlength=self.n)
 
     @cached_property
-    def repeat_exactly(self) -> bool:
-        """Whether all values of a candidate are the same number, of REPEATS candidates at least
-        that differ from each other: values at the end of a scale, or 0 and 1, are equal by chance.
-        """
+    def again(self) -> Array:
+        """The different values that came again, each for the candidate it was of; NaN is among
+        them where a candidate came out otherwise."""
         at = self.with_value
         tried = self.tried.items[at]
         values = self.values.items[at]
         candidates, first, counts = np.unique(tried, return_index=True, return_counts=True)
-        again = candidates[counts > 1]
-        if len(again) < REPEATS:
-            return False
         firsts = np.full(self.n, np.nan)
         firsts[candidates] = values[first]
-        is_same = bool((values == firsts[tried]).all())
-        return is_same and len(np.unique(firsts[again])) >= REPEATS
+        differ = values != firsts[tried]
+        firsts[tried[differ]] = np.nan
+        return np.unique(firsts[candidates[counts > 1]])
+
+    @property
+    def repeat_exactly(self) -> bool:
+        """Whether all values of a candidate are the same number, of REPEATS candidates at least
+        that differ from each other: values at the end of a scale, or 0 and 1, are equal by chance.
+        """
+        return len(self.again) >= REPEATS and not np.isnan(self.again).any()
+
+    @property
+    def may_be_exact(self) -> bool:
+        """Whether nothing says that values have noise: no candidate came out otherwise, and some
+        came again or there are few results."""
+        n_values = len(self.with_value)
+        return not np.isnan(self.again).any() and (len(self.again) > 0 or n_values <= FEW)
 
     @cached_property
     def failed(self) -> Mask:

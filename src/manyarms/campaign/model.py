@@ -53,7 +53,7 @@ class Schedule:
     growth: float  # a refit comes when there are so many times more results than at the last
     thorough: float  # the same of refits that look for a kernel everywhere, not near the last one
     least_noise: float = LEAST_NOISE  # variance of rewards
-    noises: float | None = None  # standard deviations of the noise in a unit; None: units by rank
+    noises: float = 0.0  # standard deviations of the noise in a unit, at least
     by_value: bool = False  # the policy takes arms as rows, not as numbers
 
 
@@ -288,8 +288,6 @@ class Model:
     def _units(self, means: Array, best: float) -> Warp:
         """From the mean values of distinct arms to rewards; `best` is the best single value."""
         noises = self.settings.schedule.noises
-        if noises is None:
-            return Warp.half_rank(means, best)
         noise = self.noise / self.warp.slope if self.fitted else 0.0
         return Warp.half_log(means, best, min(noises * noise, float(np.std(means))))
 

@@ -31,7 +31,7 @@ START = 4
 of them cost more than they teach (docs/optimizer.md)."""
 BOX_START = 8
 """The same of a box, whose model has no table to look at."""
-STALLED = 60
+STALLED = 30
 """Results asked for without one that is better by more than the noise, after which a model of a
 box has stalled."""
 SHARE = 4

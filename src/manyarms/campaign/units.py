@@ -1,9 +1,11 @@
 """From the user's values to rewards a Gaussian process can model, and back.
 
-Values of the better half keep their distances. The worse half goes by rank: a diverged training
-that is a million times worse than the median must not drown the differences that matter (the
-half-rank warp of Vizier's Gaussian process bandit, Song et al. 2024). The map is strictly
-increasing and piecewise linear, so predictions are mapped back.
+Values of the better half keep their distances. The worse half goes by logarithm: a diverged
+training that is a million times worse than the median must not drown the differences that matter.
+Ranks, as in the half-rank warp of Vizier's Gaussian process bandit (Song et al. 2024), would bound
+them as well, but stretch what lies close together: where most values differ by noise alone, noise
+would fill the scale (docs/optimizer.md). The map is strictly increasing and piecewise linear, so
+predictions are mapped back.
 
 No answer is ever infinite or NaN, because values are at most 1e100 in size (`numbers.LARGEST`) and
 units are made so that rewards, their noise and the slopes of the map stay moderate: every unit
@@ -13,9 +15,7 @@ comes from `_halves`, every noise from `Warp.noise`, every map from `_distinct` 
 from dataclasses import dataclass
 
 import numpy as np
-import scipy
 
-from manyarms.signals import load
 from manyarms.typing import Array
 
 ROUNDING, SMALLEST = 1e-12, 1e-100
@@ -33,7 +33,10 @@ LEAST_NOISE = 1e-5
 """Standard deviation of a reward, at least: smaller noise, none at all included, counts as this
 much; rounding stays harmless."""
 HIGHEST = 3.0
-"""Reward of the best value, at most, in `half_log`."""
+"""Reward of the best mean, at most."""
+DEEP = 3.0
+"""From this far below 0 on, logarithms of what lies beyond are taken twice more: the worst value of
+all is at about −5."""
 
 
 @dataclass(frozen=True)
@@ -53,31 +56,15 @@ class Warp:
         return cls(np.array([0.0, 1.0]), np.array([0.0, 1.0]))
 
     @classmethod
-    def half_rank(cls, means: Array, best: float) -> "Warp":
+    def half_log(cls, means: Array, best: float, least: float = 0.0) -> "Warp":
         """Made for the mean values of distinct arms, and the best single value: the median goes to
-        0, the better half has root mean square 1."""
-        median, unit, worse = _halves(means, best)
-        load("scipy.special")
-        ranks = np.searchsorted(np.sort(means), worse) + 0.5
-        return cls._of(worse, scipy.special.ndtri(ranks / len(means)), median, unit)
-
-    @classmethod
-    def half_log(cls, means: Array, best: float, least: float) -> "Warp":
-        """As `half_rank`, but worse values go to −ln(1 + distance to the median), and the unit is
-        at least `least` and large enough for the best value to be at most HIGHEST.
-
-        For a domain in which values pile up where they are good: their differences soon are noise.
-        It nowhere stretches: where a smooth function is flat, ranks would be those of noise.
-        """
+        0 and the better half has root mean square 1, or less where the unit that makes it so is
+        below `least` or puts the best mean above HIGHEST. A value d units below the median goes to
+        −ln(1 + d)."""
         median, unit, worse = _halves(means, best)
         unit = max(unit, least, (float(means.max()) - median) / HIGHEST)
-        return cls._of(worse, -np.log1p((median - worse) / unit), median, unit)
-
-    @classmethod
-    def _of(cls, worse: Array, rewards: Array, median: float, unit: float) -> "Warp":
-        """Through the worse values and their rewards, the median and a unit above it."""
         values = np.concatenate([worse, [median, median + unit]])
-        rewards = np.concatenate([rewards, [0.0, 1.0]])
+        rewards = np.concatenate([-_depth((median - worse) / unit), [0.0, 1.0]])
         floor = float(rewards[0]) - 1.0
         return cls(*_distinct(values, rewards), floor)
 
@@ -116,6 +103,13 @@ def _halves(means: Array, best: float) -> tuple[float, float, Array]:
     # Float64 can tell such a unit from 0 beside the median.
     unit = max(unit, equal, (best - float(means.max())) / MOST_SCATTER)
     return median, unit, worse
+
+
+def _depth(distances: Array) -> Array:
+    """How far below 0 rewards are, of distances to the median in units."""
+    depth = np.log1p(distances)
+    beyond = np.log1p(np.log1p(np.maximum(depth - DEEP, 0.0)))
+    return np.minimum(depth, DEEP) + beyond
 
 
 def _distinct(values: Array, rewards: Array) -> tuple[Array, Array]:
