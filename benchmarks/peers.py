@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from tables import DEVELOPMENT, HELD_OUT, Table, load
+from tables import DEVELOPMENT, HELD_OUT, MORE, Table, load
 
 EVERY = 10
 """A recommendation is recorded after each so many evaluations."""
@@ -191,7 +191,9 @@ def line(table: Table, kept: dict) -> str:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     every = [*DEVELOPMENT, *HELD_OUT]
-    parser.add_argument("--table", nargs="+", choices=[*every, "all"], default=list(DEVELOPMENT))
+    parser.add_argument(
+        "--table", nargs="+", choices=[*every, *MORE, "all"], default=list(DEVELOPMENT)
+    )
     parser.add_argument("--peer", nargs="+", default=["random", "tpe"])
     parser.add_argument("--budget", type=int, default=200)
     parser.add_argument("--batch", type=int, default=1)

@@ -192,6 +192,7 @@ HPOBENCH = (
     "segment",
     "vehicle",
 )
+STRANDS = ("arx", "gfi1b", "klf1", "pax4", "pbx4", "six6", "znf655")
 SOURCES = {
     **{name: Source(partial(_grid, "HPOLib", name, _negated_loss)) for name in HPOLIB},
     **{name: Source(partial(_grid, "HPOBench", name)) for name in HPOBENCH},
@@ -203,8 +204,10 @@ SOURCES = {
     "suzuki": Source(_suzuki),
     "suzuki-noisy": Source(_suzuki, noise=0.05),
     "gpu": Source(_gpu),
-    "arx": Source(partial(_strands, "ARX_REF")),
-    "znf655": Source(partial(_strands, "ZNF655_REF")),
+    **{name: Source(partial(_strands, f"{name.upper()}_REF")) for name in STRANDS},
+    "imagenet": Source(partial(_grid, "NASBench201", "imagenet")),
+    "naval": Source(partial(_grid, "HPOLib", "naval_propulsion", _negated_loss)),
+    "parkinsons": Source(partial(_grid, "HPOLib", "parkinsons_telemonitoring", _negated_loss)),
     "diamonds": Source(_diamonds),
     "reizman": Source(lambda: _flow("reizman_suzuki_case_1")),
     "aniline": Source(lambda: _flow("baumgartner_aniline_cn_crosscoupling")),

@@ -49,7 +49,8 @@ def template(tmp_path_factory):
         manyarms("suggest", lab, "-n", 6, "-o", folder / f"{batch}.csv")
         rows = pl.read_csv(folder / f"{batch}.csv")
         values = [
-            "failed" if (batch, i) == (1, 2) else str(yield_of(id)) for i, id in enumerate(rows["name"])
+            "failed" if (batch, i) == (1, 2) else str(yield_of(id))
+            for i, id in enumerate(rows["name"])
         ]
         rows.with_columns(pl.Series("value", values)).write_csv(folder / f"{batch}.csv")
         manyarms("tell", lab, folder / f"{batch}.csv")

@@ -60,7 +60,8 @@ class TestTables:
 
     def test_no_table_is_both_for_development_and_held_out(self):
         assert len({*tables.DEVELOPMENT, *tables.HELD_OUT}) == 21
-        assert {*tables.DEVELOPMENT, *tables.HELD_OUT} <= set(tables.SOURCES)
+        assert {*tables.DEVELOPMENT, *tables.HELD_OUT, *tables.MORE} <= set(tables.SOURCES)
+        assert not {*tables.MORE} & {*tables.DEVELOPMENT, *tables.HELD_OUT}
 
     def test_a_table_is_made_once(self, grid, tmp_path, monkeypatch):
         monkeypatch.setenv("MANYARMS_TABLES", str(tmp_path))
