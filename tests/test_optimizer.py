@@ -94,6 +94,31 @@ class TestExactValues:
         found.tell([0, 1, 2, 3], (F[:4] > 1).astype(float))
         assert "exact" not in found.best().why
 
+    def test_before_that_the_best_one_measured_is_recommended_unless_one_came_out_otherwise(self):
+        found = optimizer(np.linspace(0, 1, 120)[:, None])
+        values = np.random.default_rng(0).standard_normal(120)  # the model takes them for noise
+        top = int(np.argmax(values[:64]))
+        found.tell(np.arange(64), values[:64])
+        best = found.best()
+        assert best.recommended == best.measured
+        assert best.measured.id == top
+        assert "no result says yet that values have noise" in best.why
+        again = top - 1 if top else 1
+        otherwise = copy.copy(found)
+        otherwise.tell(again, values[again] + 1e-3)
+        assert "no result says yet" not in otherwise.best().why
+        found.tell(again, values[again])
+        found.tell(np.arange(64, 120), values[64:])
+        assert found.best().recommended.id == int(np.argmax(values))
+
+    def test_of_many_results_none_of_which_came_again_the_model_recommends(self):
+        found = optimizer(np.linspace(0, 1, 120)[:, None])
+        found.tell(np.arange(65), np.random.default_rng(0).standard_normal(65))
+        assert "no result says yet" not in found.best().why
+        noisy = optimizer(np.linspace(0, 1, 120)[:, None], noise=1.0)
+        noisy.tell(np.arange(20), np.random.default_rng(0).standard_normal(20))
+        assert "no result says yet" not in noisy.best().why
+
 
 # Asking
 
