@@ -21,6 +21,8 @@ X.setflags(write=False)
 MORE = np.random.default_rng(1).random((5, 2))
 GIVEN = {"kernel": ma.kernels.Matern(0.5), "noise": 0.1}
 """Nothing is fitted: the model only observes."""
+ONE, OTHER = 7, 16
+"""Candidates that no study of these tests asks for by itself."""
 
 
 def value(id):
@@ -61,72 +63,72 @@ def unpaired(study, without):
     return optimizer
 
 
-# Each mistake, and what takes it back. Those with a value are told of candidate 3.
+# Each mistake, and what takes it back. Those with a value are told of candidate ONE.
 
 
 def a_typo_is_corrected(study):
-    study.tell(3, 1000 * value(3))
-    study.correct(3, value(3))
+    study.tell(ONE, 1000 * value(ONE))
+    study.correct(ONE, value(ONE))
 
 
 def a_typo_is_taken_back_and_told_again(study):
-    study.tell(3, 1000 * value(3))
+    study.tell(ONE, 1000 * value(ONE))
     study.best()  # the model learned it, and wrote that down
     study.undo()
-    study.tell(3, value(3))
+    study.tell(ONE, value(ONE))
 
 
 def a_typo_of_long_ago_is_taken_back_by_its_number(study):
-    study.tell(3, 1000 * value(3))
+    study.tell(ONE, 1000 * value(ONE))
     number = study.n_events
-    study.tell(3, value(3))
+    study.tell(ONE, value(ONE))
     study.best()
     study.undo(number)
 
 
 def one_of_two_results_is_corrected(study):
-    study.tell(3, value(3))
-    study.tell(3, -500.0)
+    study.tell(ONE, value(ONE))
+    study.tell(ONE, -500.0)
     study.correct(study.history[-1], None)
 
 
 def a_result_of_another_candidate_is_taken_back(study):
-    study.tell([3, 4], [value(3), 77.0])
+    study.tell([ONE, OTHER], [value(ONE), 77.0])
     study.correct(study.history[-1], None, note="it was none of ours")
 
 
 def a_failure_that_was_none_is_corrected(study):
-    study.tell(3, failed=True)
-    study.correct(3, value(3))
+    study.tell(ONE, failed=True)
+    study.correct(ONE, value(ONE))
 
 
 def a_value_that_was_a_failure_is_undone(study):
-    study.tell(3, value(3))
-    study.correct(3, ma.FAILED)
+    study.tell(ONE, value(ONE))
+    study.correct(ONE, ma.FAILED)
     study.undo()
 
 
 def an_undo_is_undone(study):
-    study.tell(3, value(3))
+    study.tell(ONE, value(ONE))
     study.undo()
     study.undo(study.n_events)
 
 
 def a_candidate_that_was_retired_is_restored(study):
-    study.tell(3, value(3))
-    study.retire([3, 5])
-    study.restore(5)
-    study.restore(3)
+    study.tell(ONE, value(ONE))
+    study.retire([ONE, OTHER])
+    study.restore(OTHER)
+    study.restore(ONE)
 
 
 def retiring_is_undone(study):
-    study.tell(3, value(3))
-    study.retire([3, 5])
+    study.tell(ONE, value(ONE))
+    study.retire([ONE, OTHER])
     study.undo()
 
 
 def asking_is_undone(study):
-    study.tell(3, value(3))
+    study.tell(ONE, value(ONE))
     study.ask(3)
     study.undo()
 
@@ -135,12 +137,12 @@ def releasing_is_undone(study):
     (id,) = study.ask()
     study.release(id)
     study.undo()
-    study.tell(3, value(3))
+    study.tell(ONE, value(ONE))
     study.release(id)
 
 
 def adding_is_undone(study):
-    study.tell(3, value(3))
+    study.tell(ONE, value(ONE))
     study.add(MORE)
     study.undo()
 
@@ -173,7 +175,7 @@ def test_a_mistake_that_was_taken_back_leaves_no_trace(folder, mistake, options)
         run(each, 12)
         each.ask(2)
     mistake(study)
-    right.tell(3, value(3))
+    right.tell(ONE, value(ONE))
     for each in (refitted(study), other, ma.Study.open(folder / "wrong.db")):
         assert_alike(each, refitted(right))
     assert_alike(unpaired(study, options), unpaired(right, options))
