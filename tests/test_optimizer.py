@@ -115,6 +115,9 @@ class TestExactValues:
         found = optimizer(np.linspace(0, 1, 120)[:, None])
         found.tell(np.arange(65), np.random.default_rng(0).standard_normal(65))
         assert "no result says yet" not in found.best().why
+        box = ma.Optimizer(ma.Box([[0, 1]]))
+        box.tell([(0.1,), (0.5,), (0.9,)], [1.0, 2.0, 1.5])
+        assert "no result says yet" not in box.best().why
         noisy = optimizer(np.linspace(0, 1, 120)[:, None], noise=1.0)
         noisy.tell(np.arange(20), np.random.default_rng(0).standard_normal(20))
         assert "no result says yet" not in noisy.best().why

@@ -245,7 +245,8 @@ class Optimizer:
         """The best tried candidate as measured and as recommended, and why the two differ.
 
         Measured: the best mean of its values. Recommended: the largest lower bound, the lowest
-        upper bound when minimising. Where values are exact, they are the same.
+        upper bound when minimising. They are the same where values are exact, and where no result
+        of a table says yet that values have noise.
 
         Parameters
         ----------

@@ -13,7 +13,7 @@ from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.trials import CandidateId
 from manyarms.errors import Advice, StateError
 from manyarms.numbers import real, whole
-from manyarms.pool.pool import EXPECTED
+from manyarms.pool.pool import EXPECTED, Pool
 from manyarms.search.work import in_one_thread
 from manyarms.typing import Array, Indices, Mask
 
@@ -44,8 +44,8 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Best:
-    """The best tried candidate as measured and as recommended. Where values are exact, they are the
-    same.
+    """The best tried candidate as measured and as recommended. They are the same where values are
+    exact, and where no result of a table says yet that values have noise.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Predictions(NamedTuple):
 
 @in_one_thread
 def best(campaign: Campaign, level: float) -> Best:
-    """The tried candidate of best measured value, and that of largest lower confidence bound."""
+    """The tried candidate of best measured value, and the recommended one."""
     positions = [_measured(campaign), recommended_at(campaign)]
     measured, recommended = _candidates(campaign, positions, level)
     if _is_exact(campaign):
@@ -284,10 +284,12 @@ def _measured(campaign: Campaign) -> int:
 
 
 def _may_be_exact(campaign: Campaign) -> bool:
-    """Nothing was said of noise, and no result tells of it yet."""
+    """Nothing was said of noise, and no result of a table tells of it yet. Over a box no point is
+    tried again, and nothing would ever tell."""
     outcomes = campaign.ledger.outcomes
     said = campaign.model.settings.noise is not None or (outcomes.noise.items > 0).any()
-    return not said and outcomes.may_be_exact
+    is_table = isinstance(campaign.ledger.candidates, Pool)
+    return is_table and not said and outcomes.may_be_exact
 
 
 def recommended_at(campaign: Campaign) -> int:

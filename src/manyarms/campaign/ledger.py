@@ -24,7 +24,7 @@ REPEATS = 3
 """Different values that were told again, each of its candidate, before values count as exact."""
 FEW = 64
 """Results of which none came again, at most, among which the best one measured is recommended: the
-model's mean of it differs little from its value then (docs/optimizer.md)."""
+model chooses no better ones then (docs/optimizer.md)."""
 
 Forecasts = Sequence[Forecast | None]
 

@@ -60,7 +60,7 @@ class Warp:
         """Made for the mean values of distinct arms, and the best single value: the median goes to
         0 and the better half has root mean square 1, or less where the unit that makes it so is
         below `least` or puts the best mean above HIGHEST. A value d units below the median goes to
-        −ln(1 + d)."""
+        −ln(1 + d), or less far where that is beyond DEEP."""
         median, unit, worse = _halves(means, best)
         unit = max(unit, least, (float(means.max()) - median) / HIGHEST)
         values = np.concatenate([worse, [median, median + unit]])
