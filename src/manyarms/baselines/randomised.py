@@ -16,7 +16,7 @@ from manyarms.beliefs.frozen import Inserted
 from manyarms.errors import ParameterError
 from manyarms.numbers import real
 from manyarms.policies.policy import Policy
-from manyarms.search.lazy import Lazy
+from manyarms.search.table import TableScores
 from manyarms.search.scores import TIE, Upper, View, best_of
 from manyarms.sketch.confidence import Constant, Radius
 from manyarms.typing import Array, TableLike
@@ -141,7 +141,7 @@ class ThompsonChooser:
     looks: ClassVar[bool] = False
 
     def pick(self, view: View) -> int:
-        if not isinstance(view.scores, Lazy):
+        if not isinstance(view.scores, TableScores):
             raise ParameterError(
                 "Thompson sampling needs the embeddings of all arms: use rule=Inserted() and a "
                 "table in this process"
@@ -150,7 +150,7 @@ class ThompsonChooser:
         values = self.values(view.scores, view.beta, dice)
         return best_of(values, TIE * np.abs(values), view.barred)
 
-    def values(self, scores: Lazy, beta: float, dice: np.random.Generator) -> Array:
+    def values(self, scores: TableScores, beta: float, dice: np.random.Generator) -> Array:
         """f̃ of every arm, (A,)."""
         belief = scores.belief
         # cov(C⁻ᵀg) = C⁻ᵀC⁻¹ = V⁻¹

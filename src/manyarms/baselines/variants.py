@@ -14,7 +14,7 @@ from manyarms.errors import ParameterError
 from manyarms.numbers import real
 from manyarms.policies.batches import GlobalRule, RunningBatch
 from manyarms.policies.bkb import BKB
-from manyarms.search.lazy import Lazy
+from manyarms.search.table import TableScores
 from manyarms.search.scores import ArmScores
 from manyarms.sketch.dictionary import inclusion_probability
 from manyarms.typing import Array, Indices
@@ -94,7 +94,7 @@ class LocalRule:
         real(self.threshold, "threshold", "a number C above 1", above=1)
 
     def started(self, scores: ArmScores) -> "_Sums":
-        if not isinstance(scores, Lazy):
+        if not isinstance(scores, TableScores):
             raise ParameterError(
                 "LocalRule needs the embeddings of all arms: use it with rule=Inserted()"
             )
@@ -104,7 +104,7 @@ class LocalRule:
 class _Sums:
     """The sums over a batch, at every arm."""
 
-    def __init__(self, threshold: float, scores: Lazy) -> None:
+    def __init__(self, threshold: float, scores: TableScores) -> None:
         self._threshold = threshold
         self._scores = scores
         self._global: RunningBatch = GlobalRule(threshold).started(scores)

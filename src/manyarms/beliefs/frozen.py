@@ -42,8 +42,6 @@ from manyarms.sketch.linalg import (
     EPS,
     TINY,
     chunks,
-    solver,
-    squares,
 )
 from manyarms.typing import Array, Indices, Mask
 
@@ -265,6 +263,12 @@ class Frozen:
         """k."""
         return self.inducing.kernel
 
+    own_variance = 0.0
+
+    @property
+    def base(self) -> "Frozen":
+        return self
+
     @property
     def guarantee(self) -> Guarantee:
         """Statements 1 and 2 of docs/theory.md; nothing where observations fade."""
@@ -341,14 +345,6 @@ class Frozen:
             mean[some] = Z @ self.w
             variance[some] = r / self.regularization + self.factor.half(Z.T).quad
         return mean, variance
-
-    def solvers(self, n: int) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
-        """The functions K ↦ L⁻¹K and Z ↦ zᵀV⁻¹z of columns, n in all, for use by several
-        threads."""
-        if n <= 2 * self.m:
-            return self.L.solve, lambda Z: self.factor.half(Z).quad
-        solve_C = solver(np.asfortranarray(self.factor.folded.C.upper.T))
-        return solver(np.asfortranarray(self.L.upper.T)), lambda Z: squares(solve_C(Z))
 
     # Observing
 

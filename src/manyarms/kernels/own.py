@@ -74,9 +74,9 @@ def equal_rows(X: Array, Y: Array) -> tuple[Indices, Indices]:
     if len(X) * Y.size <= FEW:
         found = np.nonzero((X[:, None] == Y).all(axis=2))
         return found[0], found[1]
-    keys = _keys(Y)
+    keys = row_keys(Y)
     order = np.argsort(keys, kind="stable")
-    wanted = _keys(X)
+    wanted = row_keys(X)
     first = np.searchsorted(keys, wanted, side="left", sorter=order)
     after = np.searchsorted(keys, wanted, side="right", sorter=order)
     count = after - first
@@ -88,7 +88,7 @@ def equal_rows(X: Array, Y: Array) -> tuple[Indices, Indices]:
     return rows[equal], columns[equal]
 
 
-def _keys(X: Array) -> Array:
+def row_keys(X: Array) -> Array:
     """A number a row, the same for equal rows whatever block they are in: it is summed column by
     column."""
     keys = np.zeros(len(X))

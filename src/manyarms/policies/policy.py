@@ -17,6 +17,7 @@ from manyarms.arms.array import Checked
 from manyarms.arms.objects import encoded
 from manyarms.beliefs.base import Arms, Batch, Belief, Record, Rule
 from manyarms.beliefs.frozen import Frozen, Inserted
+from manyarms.beliefs.own import Owned
 from manyarms.errors import (
     ArmsError,
     ObservationError,
@@ -40,11 +41,10 @@ from manyarms.policies.checks import (
     as_weights,
     is_rows,
 )
-from manyarms.policies.offers import Offered
-from manyarms.search import check_memory, scores_of
+from manyarms.search import check_memory, offered, scores_of
 from manyarms.search.devices import check_device
+from manyarms.search.greedy import Greedy
 from manyarms.search.improvement import ExpectedImprovement
-from manyarms.search.lazy import Lazy
 from manyarms.search.scores import (
     TIE,
     ArmScores,
@@ -392,7 +392,7 @@ class Policy:
             if batch is not None and (not diag[arm] or len(chosen) == LONGEST_BATCH):
                 return
         # Rows given by value are scored once, and forgotten.
-        if not isinstance(standing, Offered) and standing is self._scores:
+        if not isinstance(standing, Greedy) and standing is self._scores:
             # The last arm chosen is not supposed in these scores.
             pulled = np.concatenate([outstanding, np.array(chosen[:-1], dtype=np.intp)])
             self._supposed_cache = Supposed(standing, pulled, view.scores)
@@ -632,7 +632,7 @@ class Policy:
                 "this belief is about the arms of its own table: make the policy anew over the "
                 "other one"
             )
-        if isinstance(self.belief, Frozen) and self.belief.discount < 1:
+        if isinstance(self.belief, Frozen | Owned) and self.belief.discount < 1:
             raise StateError(
                 "this policy has a discount, and its observations fade: it takes no table, as the "
                 "search of one rests on variances that never rise"
@@ -641,9 +641,6 @@ class Policy:
         twin.arms = _table(encoded(arms, self.kernel), None)
         twin._diag = twin._diagonal_of_table()
         twin._first_arm = self._chance.integer(twin.n_arms)
-        cached = self._scores_cache
-        if cached is not None and cached[0] is self._state and isinstance(cached[1], Lazy):
-            twin._scores_cache = (self._state, cached[1].over(Arms(twin.arms, twin._diag)))
         return twin
 
     # Parts
@@ -664,10 +661,10 @@ class Policy:
     def _offered(self, arms: Arms) -> ArmScores:
         """Scores of rows that are offered once."""
         belief = self._state.belief
-        if isinstance(belief, Frozen) and isinstance(
+        if isinstance(belief, Frozen | Owned) and isinstance(
             self.chooser, UpperBound | ExpectedImprovement
         ):
-            return Offered.at(belief, arms)
+            return offered(belief, arms)
         return self._scored(arms)
 
     def _radius(self, n_arms: float) -> float:

@@ -1,11 +1,18 @@
 """The scores of a table's arms: a cache beside the belief. Who is best does not depend on how they
 are kept."""
 
+import numpy as np
+
 from manyarms.beliefs.base import Arms, Belief
 from manyarms.beliefs.frozen import Frozen
+from manyarms.beliefs.own import Owned
 from manyarms.errors import MemoryBudgetError
-from manyarms.search.lazy import Lazy
+from manyarms.search.bounds import are_fine, bounds
+from manyarms.search.dense import Sketch
+from manyarms.search.greedy import MANY, Greedy
+from manyarms.search.places import Places
 from manyarms.search.scores import ArmScores, KeepsScores, RowsElsewhere
+from manyarms.search.table import TableScores
 from manyarms.search.tuning import Tuning
 from manyarms.search.work import Stats
 
@@ -26,10 +33,10 @@ def check_memory(n_arms: int, memory: float) -> None:
 def scores_of(
     belief: Belief, arms: Arms, memory: float | None, tuning: Tuning, stats: Stats
 ) -> ArmScores:
-    """The scores of arms at a belief: by lists where they are many."""
+    """The scores of arms at a belief."""
     if isinstance(belief, KeepsScores):
         return belief.scores(arms)
-    if not isinstance(belief, Frozen):
+    if not isinstance(belief, Frozen | Owned):
         raise TypeError(
             f"a belief is of frozen features, or keeps the scores of arms itself; got {belief!r}"
         )
@@ -37,4 +44,21 @@ def scores_of(
         return arms.rows.scores_at(belief, tuning)
     n = len(arms.rows)
     room = float("inf") if memory is None else memory - PER_ARM * n
-    return Lazy(belief, arms, room, tuning, stats)
+    return TableScores(belief, arms, room, tuning, stats)
+
+
+def offered(belief: Sketch, arms: Arms) -> Greedy:
+    """The scores of rows that are offered once. Many of them are bounded first."""
+    n = len(arms.diag)
+    base = belief.base
+    if n <= MANY or not base.m or not are_fine(base):
+        return Greedy(belief, arms, np.full(n, np.inf), np.zeros(n))
+    diag = base.kernel.diag(arms.rows) if belief.own_variance else arms.diag
+    mean, variance, error = bounds(Arms(arms.rows, diag), base)
+    # What float64 puts exact scores off by is far less than the error, but for r.
+    variance += (belief.own_variance + 32 * base.rounding_seen) / belief.regularization
+    places = Places(arms.rows)
+    places.find(belief)
+    mean += error
+    mean[places.positions] = np.inf  # own parts may have raised them
+    return Greedy(belief, arms, mean, variance)

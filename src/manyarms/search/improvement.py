@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 import scipy
 
-from manyarms.search.scores import AHEAD, TIE, Rising, Upper, View
+from manyarms.search.scores import TIE, Rising, Upper, View
 from manyarms.sketch.linalg import TINY
 from manyarms.typing import Array
 
@@ -54,10 +54,8 @@ class Improvement(Rising):
         ties = TIE * (1 + np.square(np.minimum(u, 0.0)))
         return np.log(spread) + log_gain(u), ties
 
-    def upper(self, mean: Array, deviation: Array, moved: float = 0.0) -> Array:
+    def upper(self, mean: Array, deviation: Array) -> Array:
         """ln h by chords, plus what they may be off by."""
-        if moved:
-            mean = mean + moved * deviation
         spread = deviation * self.beta
         np.maximum(spread, self._floor, out=spread)
         u = mean - self.incumbent
@@ -79,17 +77,10 @@ class Improvement(Rising):
         chord = float(values[knot]) + (at - knot) * float(slopes[knot])
         return log(spread) + chord - 2 * OFF - ties
 
-    def ahead(self, moved: float) -> "Improvement":
-        """With a larger radius and a lower incumbent."""
-        return Improvement(self.incumbent - AHEAD * moved, self.beta + AHEAD * moved)
-
-    def is_below(self, other: Rising) -> bool:
-        """Whether the radius is no larger, and the incumbent no lower."""
-        return (
-            isinstance(other, Improvement)
-            and self.beta <= other.beta
-            and self.incumbent >= other.incumbent
-        )
+    def needed(self, value: float, deviation: Array) -> Array:
+        """The incumbent and as many deviations as ln h(u) = value − ln β̃σ̃ takes, a knot less."""
+        spread = np.maximum(self.beta * deviation, self._floor)
+        return self.incumbent + spread * _inverse(value - np.log(spread))
 
 
 def log_gain(u: Array) -> Array:
@@ -136,6 +127,21 @@ def _interpolated(u: Array) -> Array:
         tail = u[some]
         at[some] = OFF - LOG_ROOT_TAU - 0.5 * np.square(tail) - 2 * np.log(-tail)  # h ≤ φ/u²
     return at
+
+
+def _inverse(gain: Array) -> Array:
+    """u with ln h(u) ≤ gain, less than 2/KNOTS below the largest one within FAR."""
+    values, slopes = _chords()
+    knots = np.searchsorted(values, gain) - 2.0
+    u = knots / KNOTS - FAR
+    # h(u) ≤ φ(u)/u² where u < −FAR, and h(u) ≤ u + 1/FAR² where u > FAR.
+    low = gain < values[2]
+    tail = gain[low] + LOG_ROOT_TAU + 2 * log(FAR)
+    u[low] = -np.sqrt(np.maximum(-2 * tail, FAR**2)) - 1.0 / KNOTS
+    high = gain > values[-1]
+    with np.errstate(over="ignore"):
+        u[high] = np.exp(gain[high] - 2 * OFF) - 1.0
+    return u
 
 
 @cache

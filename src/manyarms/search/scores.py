@@ -24,9 +24,6 @@ from manyarms.typing import Array, Indices, Mask
 TIE = 1e-9
 """Scores closer to the largest than this, relative to |μ̃| + β̃σ̃ there, are ties."""
 
-AHEAD = 0.1
-"""How much the radius may grow, or the incumbent fall, while a list lasts, in units of D_max."""
-
 ROWS = 1 << 16
 """Rows whose k(x, x) is computed at a time: a mapped table is not copied as a whole."""
 
@@ -38,7 +35,7 @@ rounding may change it."""
 class Rising(ABC):
     """An acquisition that rises with the mean and with the deviation: bounds on both bound it.
 
-    So the lazy search serves it: of most arms it needs no more than an old mean and deviation.
+    So most arms are passed over by what they cannot exceed.
     """
 
     beta: float  # β̃, by which deviations are multiplied
@@ -48,37 +45,31 @@ class Rising(ABC):
         """Values, and by how much rounding may change each."""
 
     @abstractmethod
-    def upper(self, mean: Array, deviation: Array, moved: float = 0.0) -> Array:
-        """What values cannot exceed while no mean has risen by more than D·σ̃, D = moved: quickly
-        computed, and close."""
+    def upper(self, mean: Array, deviation: Array) -> Array:
+        """What values do not exceed: quickly computed, and close."""
 
     @abstractmethod
     def least(self, mean: float, deviation: float) -> float:
         """What the value of one arm is not below, less some ties."""
 
     @abstractmethod
-    def ahead(self, moved: float) -> Self:
-        """One that is larger everywhere, and likely not smaller than those of the next steps, in
-        which the posterior moves by so much."""
-
-    @abstractmethod
-    def is_below(self, other: "Rising") -> bool:
-        """Whether the other is surely as large or larger everywhere."""
+    def needed(self, value: float, deviation: Array) -> Array:
+        """Means below which arms of such deviations do not reach a value."""
 
 
+@dataclass(frozen=True)
 class Upper(Rising):
     """u = μ̃ + β̃σ̃ (Eq. 4 of the paper)."""
 
-    def __init__(self, beta: float) -> None:
-        self.beta = beta
+    beta: float
 
     def __call__(self, mean: Array, deviation: Array) -> tuple[Array, Array]:
         width = self.beta * deviation
         return mean + width, TIE * (np.abs(mean) + width)
 
-    def upper(self, mean: Array, deviation: Array, moved: float = 0.0) -> Array:
-        """μ̃ + (D + β̃)σ̃."""
-        bound = deviation * (moved + self.beta)
+    def upper(self, mean: Array, deviation: Array) -> Array:
+        """The value."""
+        bound = deviation * self.beta
         bound += mean
         return bound
 
@@ -87,13 +78,9 @@ class Upper(Rising):
         width = self.beta * deviation
         return mean + width - 8 * TIE * (abs(mean) + width)
 
-    def ahead(self, moved: float) -> "Upper":
-        """With a larger radius."""
-        return Upper(self.beta + AHEAD * moved)
-
-    def is_below(self, other: Rising) -> bool:
-        """Whether the radius is no larger."""
-        return isinstance(other, Upper) and self.beta <= other.beta
+    def needed(self, value: float, deviation: Array) -> Array:
+        """What β̃σ̃ leaves of the value."""
+        return value - self.beta * deviation
 
 
 class Lower:
@@ -138,8 +125,7 @@ class ArmScores(Protocol):
         """μ̃ and σ̃² of some arms, or of all, by the one function that scores."""
 
     def largest_mean(self, positions: Indices) -> float:
-        """The largest μ̃ of some arms, repeats allowed. One who asks again with more of them behind
-        those of before is answered at less cost."""
+        """The largest μ̃ of some arms, repeats allowed."""
 
 
 class AllScored(ArmScores, Protocol):

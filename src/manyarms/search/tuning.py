@@ -4,7 +4,7 @@ memory do."""
 from dataclasses import dataclass
 
 from manyarms.errors import ParameterError, shortened
-from manyarms.numbers import real, whole
+from manyarms.numbers import whole
 
 
 @dataclass(frozen=True)
@@ -13,34 +13,24 @@ class Tuning:
 
     Parameters
     ----------
-    dense : int
-        Arms up to which the scores of all arms are brought forward at every observation. Beyond
-        that most arms are passed over by bounds. Measured with `benchmarks/core.py`: below some ten
-        thousand arms a pass costs less than the lists.
     shortlist : int
-        Arms on the last list, which are brought forward at every observation.
-    share : float
-        A list has at most this part of the arms it was made from.
+        Arms that a list begins with, where embeddings of all arms are not kept.
     rough : int
-        Inducing rows beyond which a pass over all arms that would compute everything anew computes
-        upper bounds of the variances instead, in O(m) an arm and not O(m²).
+        Inducing rows up to which embeddings of all arms are kept where they fit `memory`. With
+        more rows, a table of many arms has bounds and a list: then a pass over all arms costs O(m)
+        an arm and not O(m²).
     device : str, optional
-        Where passes over all arms of a table of more than `dense` arms are computed, as PyTorch
-        names it: "cuda", "cuda:1" (extra `torch`). Lists, and tables of fewer arms, stay on the
-        CPU.
+        Where passes over all arms of a table are computed, as PyTorch names it: "cuda", "cuda:1"
+        (extra `torch`).
     """
 
-    dense: int = 32_768
     shortlist: int = 1024
-    share: float = 1 / 16
     rough: int = 128
     device: str | None = None
 
     def __post_init__(self) -> None:
-        whole(self.dense, "dense", at_least=0)
         whole(self.shortlist, "shortlist")
         whole(self.rough, "rough", at_least=0)
-        real(self.share, "share", "a fraction between 0 and 1", above=0, below=1)
         if not (self.device is None or isinstance(self.device, str)):
             raise ParameterError(
                 f"device must be a name such as 'cuda', or None, got {shortened(self.device)}"

@@ -122,37 +122,36 @@ def updated_cholesky(C: Array, Y: Array, B: Array) -> tuple[Array, Array]:
     return np.asfortranarray((signs[:, None] * R).T), signs[:, None] * rotated
 
 
-def lower_product(T: Array, B: Array) -> Array:
-    """TB for T (n, m), n ≥ m, whose row i is zero beyond column i: for large m in about half the
-    time of T @ B."""
-    out = np.empty((len(T), B.shape[1]))
+def lower_product(T: Array, B: Array, out: Array) -> None:
+    """TB into `out` for T (n, m), n ≥ m, whose row i is zero beyond column i: for large m in about
+    half the time of T @ B."""
     for start in range(0, len(T), TRIANGLE_ROWS):
         stop = start + TRIANGLE_ROWS
         np.matmul(T[start:stop, :stop], B[:stop], out=out[start:stop])
-    return out
 
 
-def solver(L: Array) -> Callable[[Array], Array]:
-    """The function B ↦ L⁻¹B of a lower triangular L and many columns, for use by several threads.
+def solver(L: Array) -> Callable[[Array, Array], None]:
+    """The function that puts L⁻¹B of a lower triangular L and many columns B into another array,
+    for use by several threads.
 
     By products with blocks of L, as those of NumPy leave other threads the interpreter and
     triangular routines do not; with blocks of L⁻¹ where rounding allows, which is faster still
     where m is small.
     """
+    L = np.asfortranarray(L)
     kappa = np.sqrt(np.einsum("ij,ij->i", L, L).max(initial=0.0))  # as (LLᵀ)_ii = k(x_i, x_i)
     if L.size and np.diag(L).min() >= INVERTIBLE * kappa:
         return partial(lower_product, solve_lower(L, np.eye(len(L), order="F")))
 
-    def solve(B: Array) -> Array:
-        X = np.array(B, order="C")
+    def solve(B: Array, out: Array) -> None:
+        out[:] = B
         for start in range(0, len(L), TRIANGLE_ROWS):
             stop = start + TRIANGLE_ROWS
-            rows = X[start:stop]
+            rows = out[start:stop]
             # L₁₁X₁ = B₁ − L₁₀X₀: a product of matrices, then a small triangle, in place.
-            rows -= L[start:stop, :start] @ X[:start]
+            rows -= L[start:stop, :start] @ out[:start]
             corner = L[start:stop, start:stop]
             blas.dtrsm(1.0, corner, rows.T, side=1, lower=1, trans_a=1, overwrite_b=1)
-        return X
 
     return solve
 

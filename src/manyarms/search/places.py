@@ -1,0 +1,61 @@
+"""Where the rows that a belief has tried are among the arms of a table."""
+
+import numpy as np
+
+from manyarms.beliefs.frozen import Frozen
+from manyarms.beliefs.own import Owned
+from manyarms.kernels.own import equal_rows, row_keys
+from manyarms.typing import AnyArray, Array, Indices, Mask
+
+BLOCK = 1 << 13
+"""Rows whose keys are computed at a time: they stay in cache."""
+
+
+class Places:
+    """The arms of a table that were tried, and which of the tried rows each of them is.
+
+    Equal rows are tried together. Nothing is looked for where the kernel has no own parts.
+    """
+
+    def __init__(self, rows: AnyArray) -> None:
+        self._rows = rows
+        self._keys: Array | None = None
+        self._n_found = 0  # tried rows looked for so far
+        self.positions: Indices = np.zeros(0, dtype=np.intp)  # of arms
+        self.places: Indices = np.zeros(0, dtype=np.intp)  # among the rows tried
+        self.mask: Mask = np.zeros(0, dtype=bool)  # of arms; only where some were tried
+
+    def find(self, belief: Frozen | Owned, *, anew: bool = False) -> None:
+        """Find the rows that a belief has tried since the last one."""
+        if isinstance(belief, Frozen):
+            return
+        if anew and self._n_found:
+            self._n_found = 0
+            self.positions = self.places = np.zeros(0, dtype=np.intp)
+            self.mask = np.zeros(0, dtype=bool)
+        tried = belief.tried.rows
+        new = tried[self._n_found :]
+        if not len(new):
+            return
+        arms, which = self._equal_to(new)
+        if not len(self.mask):
+            self.mask = np.zeros(len(self._rows), dtype=bool)
+        self.mask[arms] = True
+        self.positions = np.concatenate([self.positions, arms])
+        self.places = np.concatenate([self.places, which + self._n_found])
+        self._n_found = len(tried)
+
+    def _equal_to(self, rows: Array) -> tuple[Indices, Indices]:
+        """All pairs of an arm and one of some rows that are equal."""
+        if self._keys is None:
+            blocks = range(0, len(self._rows), BLOCK)
+            keys = [row_keys(np.asarray(self._rows[i : i + BLOCK], dtype=float)) for i in blocks]
+            self._keys = np.concatenate([np.zeros(0), *keys])
+        wanted = np.unique(row_keys(rows))
+        if len(wanted) == 1:
+            some = np.flatnonzero(self._keys == wanted[0])
+        else:
+            at = np.minimum(np.searchsorted(wanted, self._keys), len(wanted) - 1)
+            some = np.flatnonzero(wanted[at] == self._keys)
+        arms, which = equal_rows(np.asarray(self._rows[some], dtype=np.float64), rows)
+        return some[arms], which
