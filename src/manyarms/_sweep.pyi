@@ -1,0 +1,28 @@
+from manyarms.typing import AnyArray, Array, Indices, Mask
+
+def columns(
+    out: Array, X: AnyArray, W: Array, parts: Indices, weights: Array, constant: float
+) -> bool: ...
+def step(
+    Z: Array,
+    p: int,
+    m: int,
+    ahead: Array,
+    corner: Array,
+    G: Array,
+    surprise: Array,
+    mean: Array,
+    variance: Array,
+) -> None: ...
+def peak(
+    mean: Array, variance: Array, shut: Mask | AnyArray | None, beta: float, offset: float
+) -> tuple[int, float]: ...
+def reach(
+    mean: Array,
+    variance: Array,
+    shut: Mask | AnyArray | None,
+    need: Array,
+    scale: float,
+    places: Indices,
+) -> int: ...
+def squares(Z: Array, sums: Array) -> None: ...
