@@ -1,30 +1,15 @@
 """What a kernel is, and the algebra on kernels: scaling by a constant, sums, products."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from manyarms.errors import KernelError, shortened
 from manyarms.numbers import real, store
-from manyarms.typing import AnyArray, Array
-
-HALF_ULP = 2.0**-24
-"""Of float32: what rounding changes a number by, relative to it."""
-
-
-class Rough(NamedTuple):
-    """k(x, y) of blocks of rows, and what it may be wrong by."""
-
-    K: AnyArray  # (n, m) of float32 or float64, a new array
-    error: float
-
-
-RoughKernel = Callable[[Array], Rough]
-"""Of rows X (n, d), for rows Y that were given before."""
+from manyarms.typing import Array
 
 
 class Kernel(ABC):
@@ -40,11 +25,6 @@ class Kernel(ABC):
     @abstractmethod
     def diag(self, X: Array) -> Array:
         """k(x, x) for every row x of X (n, d), shape (n,)."""
-
-    def rough(self, Y: Array) -> RoughKernel:
-        """The function X ↦ k(X, Y) in less time, perhaps in float32: for many blocks of rows, most
-        of which are only to be passed over."""
-        return lambda X: Rough(self(X, Y), 0.0)
 
     @property
     def differentiable(self) -> bool:
@@ -110,16 +90,6 @@ class Scaled(Kernel):
         K = self.kernel(X, Y)
         K *= self.constant
         return K
-
-    def rough(self, Y: Array) -> RoughKernel:
-        kernel = self.kernel.rough(Y)
-
-        def of(X: Array) -> Rough:
-            K, error = kernel(X)
-            K *= self.constant
-            return Rough(K, self.constant * (error + HALF_ULP * _size(self.kernel, X, Y)))
-
-        return of
 
     def diag(self, X: Array) -> Array:
         return self.constant * self.kernel.diag(X)
@@ -188,21 +158,6 @@ class Product(Kernel):
         K *= self.second(X, Y)
         return K
 
-    def rough(self, Y: Array) -> RoughKernel:
-        first = self.first.rough(Y)
-        second = self.second.rough(Y)
-
-        def of(X: Array) -> Rough:
-            K, e = first(X)
-            other, f = second(X)
-            K *= other
-            # |(a + e)(b + f) − ab| ≤ e|b| + f|a| + ef, and the product is rounded.
-            a = _size(self.first, X, Y)
-            b = _size(self.second, X, Y)
-            return Rough(K, e * b + f * a + e * f + HALF_ULP * (a + e) * (b + f))
-
-        return of
-
     def diag(self, X: Array) -> Array:
         return self.first.diag(X) * self.second.diag(X)
 
@@ -215,11 +170,6 @@ class Product(Kernel):
         first = self.first(Y, X).T
         second = self.second(Y, X).T
         return self.first.gradient(X, Y, V * second) + self.second.gradient(X, Y, V * first)
-
-
-def _size(kernel: Kernel, X: Array, Y: Array) -> float:
-    """A bound on |k(x, y)|: it is at most √(k(x, x)k(y, y))."""
-    return float(np.sqrt(kernel.diag(X).max(initial=0.0) * kernel.diag(Y).max(initial=0.0)))
 
 
 def check_kernels(whole: Kernel, *parts: Any) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from manyarms.errors import KernelError, shortened
 from manyarms.kernels.adapters import as_kernel
-from manyarms.kernels.base import Kernel, RoughKernel, check_kernels
+from manyarms.kernels.base import Kernel, check_kernels
 from manyarms.kernels.discrete import BITS, unpack
 from manyarms.kernels.distances import as_blocks
 from manyarms.numbers import whole
@@ -46,12 +46,6 @@ class On(Kernel):
         X, Y = as_blocks(X, Y)
         self._check(Y)
         return self.kernel(X[:, self.start : self.stop], Y[:, self.start : self.stop])
-
-    def rough(self, Y: Array) -> RoughKernel:
-        self._check(Y)
-        columns = slice(self.start, self.stop)
-        of = self.kernel.rough(Y[:, columns])
-        return lambda X: of(X[:, columns])
 
     def diag(self, X: Array) -> Array:
         self._check(X)

@@ -1,12 +1,17 @@
 """Kernels of rows without a geometry: codes of categories, and sets of bits."""
 
-from typing import Any
-
 import numpy as np
 
 from manyarms.errors import ArmsError, KernelError
-from manyarms.kernels.base import HALF_ULP, Kernel, Rough, RoughKernel
-from manyarms.kernels.distances import as_blocks, row_blocks
+from manyarms.kernels.base import Kernel
+from manyarms.kernels.distances import (
+    as_blocks,
+    beside,
+    by_blocks,
+    namespace,
+    row_blocks,
+    side_by_side,
+)
 from manyarms.kernels.stationary import as_lengthscale, check_lengthscale
 from manyarms.numbers import NO_ARRAY
 from manyarms.typing import AnyArray, Array, ArrayLike
@@ -34,24 +39,9 @@ class Hamming(Kernel):
     def __call__(self, X: Array, Y: Array) -> Array:
         X, Y = as_blocks(X, Y)
         check_lengthscale(self, self.lengthscale, Y.shape[1])
-        K = np.empty((len(X), len(Y)))
-        exponents = _Exponents(Y, self.lengthscale, np.float64)
-        for rows in row_blocks(len(X), len(Y)):
-            exponents.of(X[rows], K[rows])
-        return np.exp(K, out=K)
-
-    def rough(self, Y: Array) -> RoughKernel:
-        check_lengthscale(self, self.lengthscale, Y.shape[1])
-        exponents = _Exponents(Y, self.lengthscale, np.float32)
-        # d + 2 roundings of the exponent −t change exp(−t) by t·exp(−t) < 1 times as much each.
-        error = (Y.shape[1] + 8) * HALF_ULP
-
-        def of(X: Array) -> Rough:
-            K = np.empty((len(X), len(Y)), dtype=np.float32)
-            exponents.of(X, K)
-            return Rough(np.exp(K, out=K), error)
-
-        return of
+        exponents = _Exponents(Y, self.lengthscale)
+        exp = namespace(Y).exp
+        return by_blocks(lambda rows: exp(exponents.of(X[rows, :])), X, Y)
 
     def diag(self, X: Array) -> Array:
         return np.ones(len(X))
@@ -75,32 +65,40 @@ class _Exponents:
     two have sums that are exact in any order, so that equal rows have exactly 0.
     """
 
-    def __init__(self, Y: Array, lengthscale: Array, dtype: type[np.floating[Any]]) -> None:
+    def __init__(self, Y: Array, lengthscale: Array) -> None:
+        xp = namespace(Y)
         self._Y = Y
         self._weights = np.broadcast_to(1.0 / lengthscale, Y.shape[1])
-        levels = [np.unique(y) for y in Y.T]
-        self._levels = np.concatenate(levels)
-        self._columns = np.repeat(np.arange(len(levels)), [len(level) for level in levels])
-        self._dtype = dtype
-        self._by_product = len(self._levels) <= MOST_LEVELS
+        unique = getattr(xp, "unique_values", np.unique)  # NumPy 1 has no `unique_values`
+        levels = [unique(Y[:, c]) for c in range(Y.shape[1])]
+        columns = np.repeat(np.arange(len(levels)), [level.shape[0] for level in levels])
+        self._by_product = len(columns) <= MOST_LEVELS
         if not self._by_product:
             return
         total = float(self._weights.sum())
-        grid = np.ldexp(1.0, int(np.frexp(total)[1]) - np.finfo(dtype).nmant)
+        grid = np.ldexp(1.0, int(np.frexp(total)[1]) - np.finfo(np.float64).nmant)
         weights = np.rint(self._weights / grid) * grid
-        equal = weights[self._columns, None] * (Y.T[self._columns] == self._levels[:, None])
-        self._equal = np.vstack([equal, np.full((1, len(Y)), -weights.sum())]).astype(dtype)
+        self._total = float(weights.sum())
+        self._columns = beside(columns, Y)
+        self._levels = side_by_side(*(level[None, :] for level in levels))
+        of_columns = beside(weights[columns], Y)[:, None]
+        is_level = xp.take(Y, self._columns, axis=1) == self._levels
+        self._equal = xp.where(is_level.T, of_columns, xp.zeros_like(of_columns))
 
-    def of(self, X: Array, out: AnyArray) -> None:
-        """Of rows X (n, d), written to (n, m)."""
+    def of(self, X: Array) -> Array:
+        """Of rows X (n, d), (n, m)."""
+        xp = namespace(X)
         if self._by_product:
-            hot = np.ones((len(X), len(self._equal)), dtype=self._dtype)
-            hot[:, :-1] = X[:, self._columns] == self._levels
-            np.matmul(hot, self._equal, out=out)
-            return
-        out.fill(0.0)
-        for x, y, weight in zip(X.T, self._Y.T, self._weights, strict=True):
-            out -= np.multiply(x[:, None] != y, weight, dtype=self._dtype)
+            hot = xp.take(X, self._columns, axis=1)
+            hot = xp.where(hot == self._levels, xp.ones_like(hot), xp.zeros_like(hot))
+            exponents = hot @ self._equal
+            exponents -= self._total
+            return exponents
+        exponents = xp.zeros_like(X[:, :1] * self._Y[:, 0])
+        for c, weight in enumerate(self._weights.tolist()):
+            differs = X[:, c, None] != self._Y[:, c]
+            exponents = xp.where(differs, exponents - weight, exponents)
+        return exponents
 
 
 class Tanimoto(Kernel):
@@ -123,12 +121,16 @@ class Tanimoto(Kernel):
         _check_counts(Y)
         K = _shared(X, Y) if self.packed else X @ Y.T  # xᵀy
         union = self._sizes(X)[:, None] + self._sizes(Y) - K
-        return np.asarray(np.divide(K, union, out=np.ones_like(K), where=union > 0))
+        empty = union == 0
+        K[empty] = union[empty] = 1.0
+        K /= union
+        return K
 
     def _sizes(self, X: Array) -> Array:
         if self.packed:
             return np.asarray(np.bitwise_count(X.astype(np.uint64)).sum(axis=1, dtype=np.float64))
-        return np.asarray(np.einsum("ij,ij->i", X, X))
+        sizes: Array = namespace(X).sum(X * X, axis=1)
+        return sizes
 
     def diag(self, X: Array) -> Array:
         _check_counts(X)  # of all arms, once: here and not whenever they are a block
@@ -247,7 +249,7 @@ def _shared(X: Array, Y: Array) -> Array:
 
 
 def _check_counts(X: Array) -> None:
-    if X.min(initial=0.0) < 0:
+    if namespace(X).any(X < 0):
         raise KernelError(
             f"Tanimoto and MinMax take bits or counts, got {X.min()}; use another kernel for "
             "real-valued columns"

@@ -67,7 +67,8 @@ class Polynomial(Kernel):
 
     def __call__(self, X: Array, Y: Array) -> Array:
         K = Linear(self.bias)(X, Y)
-        return np.power(K, self.degree, out=K)
+        K **= self.degree
+        return K
 
     def diag(self, X: Array) -> Array:
         return Linear(self.bias).diag(X) ** self.degree

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyarms.errors import KernelError
-from manyarms.kernels.base import HALF_ULP, Kernel, Rough, RoughKernel, check_kernels
+from manyarms.kernels.base import Kernel, check_kernels
 from manyarms.kernels.distances import as_blocks
 from manyarms.numbers import real, store
 from manyarms.typing import Array, Indices
@@ -43,17 +43,6 @@ class Own(Kernel):
         K = self.kernel(X, Y)
         K[equal_rows(X, Y)] += self.variance
         return K
-
-    def rough(self, Y: Array) -> RoughKernel:
-        kernel = self.kernel.rough(Y)
-        largest = float(self.kernel.diag(Y).max(initial=0.0)) + self.variance
-
-        def of(X: Array) -> Rough:
-            K, error = kernel(X)
-            K[equal_rows(X, Y)] += self.variance
-            return Rough(K, error + HALF_ULP * (error + largest))
-
-        return of
 
     def diag(self, X: Array) -> Array:
         return self.kernel.diag(X) + self.variance

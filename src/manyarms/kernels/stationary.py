@@ -5,23 +5,17 @@ from abc import abstractmethod
 import numpy as np
 
 from manyarms.errors import KernelError, shortened
-from manyarms.kernels.base import HALF_ULP, Kernel, Rough, RoughKernel
+from manyarms.kernels.base import Kernel
 from manyarms.kernels.distances import (
     FEW_ROWS,
-    RoughPoints,
     ScaledPoints,
     as_blocks,
+    by_blocks,
     few_squared_distances,
+    namespace,
 )
 from manyarms.numbers import NO_ARRAY
 from manyarms.typing import AnyArray, Array, ArrayLike
-
-ROUNDED = 16
-"""Roundings of float32 in a kernel of a distance: those of exp (4), of its argument times how that
-changes the kernel (3), of the polynomial and the product (5), and a few more."""
-
-LARGEST_ROUGH = 1e15
-"""Errors of squared distances above which these may not fit float32."""
 
 
 def as_lengthscale(lengthscale: ArrayLike) -> Array:
@@ -60,45 +54,18 @@ class Stationary(Kernel):
     def __init__(self, lengthscale: ArrayLike) -> None:
         self.lengthscale = as_lengthscale(lengthscale)
 
-    @property
-    def _steepest(self) -> float:
-        """The largest |g′(ρ²)|, at 0; ∞ where g has a kink."""
-        return np.inf
-
     @abstractmethod
-    def _of_squared_distance(self, D: AnyArray) -> None:
-        """g(ρ²) elementwise, in place: a block stays in cache."""
+    def _of_squared_distance(self, D: Array) -> Array:
+        """g(ρ²) elementwise, of an array that is given away."""
 
     def __call__(self, X: Array, Y: Array) -> Array:
         X, Y = as_blocks(X, Y)
         check_lengthscale(self, self.lengthscale, Y.shape[1])
-        if not len(Y):
-            return np.empty((len(X), 0))
-        if len(Y) <= FEW_ROWS:
-            K = few_squared_distances(X, Y, self.lengthscale)
-            self._of_squared_distance(K)
-            return K
-        K = np.empty((len(X), len(Y)))
-        # Block by block while it is in cache: the distances are never held as a whole.
-        for D in ScaledPoints(X, Y, self.lengthscale).squared_distances(K):
-            self._of_squared_distance(D)
-        return K
-
-    def rough(self, Y: Array) -> RoughKernel:
-        if self._steepest == np.inf or len(Y) <= FEW_ROWS:
-            return super().rough(Y)
-        check_lengthscale(self, self.lengthscale, Y.shape[1])
-        points = RoughPoints(Y, self.lengthscale)
-
-        def of(X: Array) -> Rough:
-            K, error = points.squared_distances(X)
-            if not error < LARGEST_ROUGH:
-                return Rough(self(X, Y), 0.0)
-            self._of_squared_distance(K)
-            # ρ²|g′(ρ²)| < 1, so that rounding ρ² changes g by no more than as much.
-            return Rough(K, self._steepest * error + ROUNDED * HALF_ULP)
-
-        return of
+        if isinstance(Y, np.ndarray) and len(Y) <= FEW_ROWS:
+            return self._of_squared_distance(few_squared_distances(X, Y, self.lengthscale))
+        points = ScaledPoints(X, Y, self.lengthscale)
+        # The distances are never held as a whole.
+        return by_blocks(lambda some: self._of_squared_distance(points.of(some)), X, Y)
 
     def diag(self, X: Array) -> Array:
         return np.ones(len(X))
@@ -133,13 +100,9 @@ class RBF(Stationary):
         ℓ, one for all columns or one each.
     """
 
-    @property
-    def _steepest(self) -> float:
-        return 0.5
-
-    def _of_squared_distance(self, D: AnyArray) -> None:
+    def _of_squared_distance(self, D: Array) -> Array:
         D *= -0.5
-        np.exp(D, out=D)
+        return namespace(D).exp(D)
 
     def _slope(self, D: Array) -> Array:
         return -np.exp(-0.5 * D)
@@ -167,23 +130,18 @@ class Matern(Stationary):
             )
         self.nu = nu
 
-    @property
-    def _steepest(self) -> float:
-        return {0.5: np.inf, 1.5: 1.5, 2.5: 5 / 6}[self.nu]
-
-    def _of_squared_distance(self, D: AnyArray) -> None:
+    def _of_squared_distance(self, D: Array) -> Array:
+        xp = namespace(D)
         D *= 2 * self.nu
-        R = np.sqrt(D)  # √(2ν)ρ, of which all three are functions
-        if self.nu == 0.5:
-            D.fill(1.0)
-        elif self.nu == 1.5:
-            np.add(R, 1.0, out=D)
-        else:
-            D *= 1 / 3  # 5ρ²/3
-            D += R
-            D += 1.0
-        np.exp(np.negative(R, out=R), out=R)
-        D *= R
+        R = xp.sqrt(D)  # √(2ν)ρ, of which all three are functions
+        K = xp.exp(-R)
+        if self.nu > 0.5:
+            if self.nu == 2.5:
+                D *= 1 / 3  # 5ρ²/3
+                R += D
+            R += 1.0
+            K *= R
+        return K
 
     @property
     def differentiable(self) -> bool:
