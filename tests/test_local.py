@@ -9,7 +9,7 @@ from manyarms.baselines.variants import LocalBatch, LocalRule
 from manyarms.errors import ParameterError
 
 KERNEL = ma.kernels.RBF(0.1)
-LAZY = ma.Tuning(dense=0, shortlist=8)
+LAZY = ma.Tuning(shortlist=8, rough=0, quick=0)
 
 
 def played(steps=40, **options):

@@ -10,7 +10,7 @@ from manyarms.baselines import Thompson
 from manyarms.errors import ParameterError
 
 KERNEL = ma.kernels.RBF(0.1)
-LAZY = ma.Tuning(dense=0, shortlist=8)
+LAZY = ma.Tuning(shortlist=8, rough=0, quick=0)
 
 
 def played(steps=60, **options):

@@ -26,8 +26,6 @@ MANY = 64
 """Arms that may be best, above which variances are computed anew: rounding may be why."""
 STEPS = 4
 """Steps that are kept beyond those that a sweep follows, half as many as W has rows."""
-QUICK = 1 << 31
-"""Products that embed all arms in so little time (.1 s) that bounds are not worth it."""
 
 
 class Kept:
@@ -182,7 +180,8 @@ class TableScores:
         if self.belief.own_variance:
             diag = base.kernel.diag(self.arms.rows)
         arms = Arms(self.arms.rows, diag)
-        is_quick = base.m <= self._tuning.rough or n * base.m**2 <= QUICK
+        tuning = self._tuning
+        is_quick = base.m <= tuning.rough or n * base.m**2 <= tuning.quick
         if self._fits(base.m) and (is_quick or not are_fine(base)):
             return Dense(arms, base.kernel)
         return Listed(arms, self._tuning.shortlist, self._stats)
