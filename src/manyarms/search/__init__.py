@@ -3,7 +3,9 @@ are kept."""
 
 from manyarms.beliefs.base import Arms, Belief
 from manyarms.beliefs.frozen import Frozen
+from manyarms.beliefs.own import Owned
 from manyarms.errors import MemoryBudgetError
+from manyarms.search.full import Full
 from manyarms.search.lazy import Lazy
 from manyarms.search.scores import ArmScores, KeepsScores, RowsElsewhere
 from manyarms.search.tuning import Tuning
@@ -29,6 +31,8 @@ def scores_of(
     """The scores of arms at a belief: by lists where they are many."""
     if isinstance(belief, KeepsScores):
         return belief.scores(arms)
+    if isinstance(belief, Owned):
+        return Full(belief, arms)
     if not isinstance(belief, Frozen):
         raise TypeError(
             f"a belief is of frozen features, or keeps the scores of arms itself; got {belief!r}"
