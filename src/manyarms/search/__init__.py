@@ -4,11 +4,10 @@ are kept."""
 import numpy as np
 
 from manyarms.beliefs.base import Arms, Belief
-from manyarms.beliefs.frozen import Frozen
+from manyarms.beliefs.frozen import Engine, Frozen
 from manyarms.beliefs.own import Owned
 from manyarms.errors import MemoryBudgetError
 from manyarms.search.bounds import are_fine, bounds
-from manyarms.search.dense import Sketch
 from manyarms.search.greedy import MANY, Greedy
 from manyarms.search.places import Places
 from manyarms.search.scores import ArmScores, KeepsScores, RowsElsewhere
@@ -47,7 +46,7 @@ def scores_of(
     return TableScores(belief, arms, room, tuning, stats)
 
 
-def offered(belief: Sketch, arms: Arms) -> Greedy:
+def offered(belief: Engine, arms: Arms) -> Greedy:
     """The scores of rows that are offered once. Many of them are bounded first."""
     n = len(arms.diag)
     base = belief.base

@@ -12,8 +12,9 @@ from copy import copy
 import numpy as np
 
 from manyarms.beliefs.base import Arms, Change, Step
+from manyarms.beliefs.frozen import Engine
 from manyarms.search.bounds import are_fine
-from manyarms.search.dense import Dense, Sketch
+from manyarms.search.dense import Dense
 from manyarms.search.greedy import Greedy
 from manyarms.search.listed import Listed
 from manyarms.search.scores import Acquisition, best_of
@@ -39,7 +40,7 @@ class TableScores:
     and after it, and belongs to the one that was asked last."""
 
     def __init__(
-        self, belief: Sketch, arms: Arms, room: float, tuning: Tuning, stats: Stats
+        self, belief: Engine, arms: Arms, room: float, tuning: Tuning, stats: Stats
     ) -> None:
         self.belief = belief
         self.arms = arms  # diag is that of the whole kernel
@@ -47,7 +48,7 @@ class TableScores:
         self._tuning = tuning
         self._stats = stats
         self._kept = Kept()
-        self._start: Sketch = belief
+        self._start: Engine = belief
         self._trail: tuple[Step, ...] = ()  # the steps from there
 
     def after(self, step: Step) -> "TableScores":
