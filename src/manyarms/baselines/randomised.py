@@ -16,6 +16,7 @@ from manyarms.beliefs.frozen import Inserted
 from manyarms.errors import ParameterError
 from manyarms.numbers import real
 from manyarms.policies.policy import Policy
+from manyarms.search.full import Full
 from manyarms.search.lazy import Lazy
 from manyarms.search.scores import TIE, Upper, View, best_of
 from manyarms.sketch.confidence import Constant, Radius
@@ -141,7 +142,7 @@ class ThompsonChooser:
     looks: ClassVar[bool] = False
 
     def pick(self, view: View) -> int:
-        if not isinstance(view.scores, Lazy):
+        if not isinstance(view.scores, Lazy | Full):
             raise ParameterError(
                 "Thompson sampling needs the embeddings of all arms: use rule=Inserted() and a "
                 "table in this process"
@@ -150,12 +151,13 @@ class ThompsonChooser:
         values = self.values(view.scores, view.beta, dice)
         return best_of(values, TIE * np.abs(values), view.barred)
 
-    def values(self, scores: Lazy, beta: float, dice: np.random.Generator) -> Array:
+    def values(self, scores: Lazy | Full, beta: float, dice: np.random.Generator) -> Array:
         """f̃ of every arm, (A,)."""
         belief = scores.belief
+        base = belief.base
         # cov(C⁻ᵀg) = C⁻ᵀC⁻¹ = V⁻¹
-        deviation = belief.factor.folded.C.solve_transposed(dice.standard_normal(belief.m))
-        w = belief.w + beta * deviation  # w̃ ~ N(w, β̃²V⁻¹)
+        deviation = base.factor.folded.C.solve_transposed(dice.standard_normal(base.m))
+        w = base.w + beta * deviation  # w̃ ~ N(w, β̃²V⁻¹)
         parts: list[Array] = []
         for _, Z, r in scores.embedded():
             values = w @ Z  # z(x)ᵀw̃
@@ -163,7 +165,13 @@ class ThompsonChooser:
                 outside = np.sqrt(r / belief.regularization)
                 values = values + beta * outside * dice.standard_normal(len(r))
             parts.append(values)
-        return np.concatenate(parts)
+        drawn: Array = np.concatenate(parts)
+        if belief.tried is not None:
+            places = belief.tried.places(scores.arms.rows)
+            drawn, own = belief.corrected(drawn, np.zeros(len(drawn)), places)
+            if self.residual:
+                drawn += beta * np.sqrt(own) * dice.standard_normal(len(own))
+        return drawn
 
 
 class Thompson(Policy):
