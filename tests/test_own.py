@@ -154,7 +154,7 @@ def test_every_variance_is_within_theta_of_the_exact_one(smooth, d, ratio, optio
     kernel = 2.0 * Own(smooth, ratio * lam / 2)
     rows, rewards, weights = data(150, d, seed, n_rows=100)
     belief, _ = told(prior(kernel, d, lam, **options), rows, rewards, weights, [1, 2, 3, 60])
-    X = np.vstack([rows, np.random.default_rng(seed).random((80, d))])
+    X = np.vstack([rows, np.random.default_rng([seed, 1]).random((80, d))])
     _, variance = exact(kernel, rows, rewards, weights, lam, X)
     ratios = asked(belief, X)[1] / variance
     within = 1 + theta(belief.evidence.eta)
@@ -214,7 +214,7 @@ def test_any_portions_give_a_belief_as_good(seed, cuts, ratio):
     assert cut.trace == pytest.approx(one_by_one.trace)
     assert cut.own_log_det == pytest.approx(one_by_one.own_log_det)
     assert cut.n_observations == one_by_one.n_observations == 150
-    X = np.vstack([rows[:20], np.random.default_rng(seed).random((40, 3))])
+    X = np.vstack([rows[:20], np.random.default_rng([seed, 1]).random((40, 3))])
     found, expected = asked(cut, X), asked(one_by_one, X)
     within = (1 + theta(cut.evidence.eta)) * (1 + theta(one_by_one.evidence.eta))
     ratios = found[1] / expected[1]
@@ -284,7 +284,7 @@ def test_what_was_decided_is_not_decided_again(seed, tolerance, most):
         np.testing.assert_array_equal(step.record.sizes, record.sizes)
         np.testing.assert_array_equal(step.record.entered, record.entered)
     np.testing.assert_array_equal(again.W, running.W)
-    X = np.vstack([rows[:9], np.random.default_rng(seed).random((30, 2))])
+    X = np.vstack([rows[:9], np.random.default_rng([seed, 1]).random((30, 2))])
     np.testing.assert_allclose(asked(again, X), asked(running, X), rtol=1e-7, atol=1e-9)
 
 
@@ -398,6 +398,83 @@ def test_without_noise_f_is_inside_surely(ratio, most):
     assert 0.5 < worst <= 1 + 1e-9
     if most and ratio < 1:
         assert needed > 1  # the term of what is left out is no ornament
+
+
+def residual(base, row):
+    """r of a row (1, d)."""
+    return float(base.features(row, base.kernel.diag(row))[1][0])
+
+
+@pytest.mark.parametrize("ratio", [1e-3, 1.0, 50.0])
+@pytest.mark.parametrize("options", [{}, {"tolerance": 0.5}, {"most": 3}], ids=["", "rho", "most"])
+def test_deviations_add_up_to_information(ratio, options):
+    """Statement 3 at each pull: ln(1 + ωσ̃²) is at most what ℓ + e rise by."""
+    lam = 0.05
+    kernel = Own(RBF(0.3), ratio * lam)
+    rows, rewards, weights = data(120, 2, 8, n_rows=30)
+    belief = prior(kernel, 2, lam, **options)
+    total = 0.0
+    c = 0.0
+    for i in range(120):
+        one = batch(kernel, rows[i : i + 1], rewards[i : i + 1], weights[i : i + 1])
+        deviation = weights[i] * float(asked(belief, one.rows)[1][0])
+        before = belief.evidence
+        belief = belief.observed(one).after
+        after = belief.evidence
+        risen = after.log_det + after.left_out - before.log_det - before.left_out
+        assert np.log1p(deviation) <= risen + 1e-9
+        total += deviation
+        c = max(c, float(weights[i] * kernel.diag(one.rows)[0] / lam))
+    assert total <= c / np.log1p(c) * (after.log_det + after.left_out) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("ratio", [1e-2, 1.0, 30.0])
+def test_the_size_is_bounded_by_the_information_of_k(ratio):
+    """Statement 4, and: where each row is tried once, W is that of k under the noise λ + v."""
+    lam = 0.05
+    v = ratio * lam
+    smooth = RBF(0.2)
+    rows, rewards, weights = data(120, 2, 9, n_rows=60)
+    belief = prior(Own(smooth, v), 2, lam)
+    paid = 0.0
+    for i in range(120):
+        row = rows[i : i + 1]
+        place = belief.tried.places(row)[0]
+        before = belief.tried.weight[place] if place >= 0 else 0.0
+        after = before + weights[i]
+        gained = after / (1 + v * after / lam) - before / (1 + v * before / lam)
+        r = residual(belief.base, row)
+        step = belief.observed(batch(belief.kernel, row, rewards[i : i + 1], weights[i : i + 1]))
+        belief = step.after
+        if len(step.record.entered):
+            paid += np.log1p(gained * r / lam)
+    distinct, _, total = merged(rows, rewards, weights)
+    informed = np.sqrt(total / (1 + v * total / lam))
+    K = smooth(distinct, distinct) * np.outer(informed, informed) / lam
+    assert paid <= np.linalg.slogdet(np.eye(len(K)) + K)[1] * (1 + 1e-9)
+    once, _ = told(prior(Own(smooth, v), 2, lam), distinct, np.zeros(60), cuts=range(60))
+    plain, _ = told(prior(smooth, 2, lam + v), distinct, np.zeros(60), cuts=range(60))
+    np.testing.assert_array_equal(once.W, plain.W)
+
+
+@given(st.integers(0, 10_000), st.sampled_from([1e-2, 1.0, 30.0]), st.integers(1, 50))
+@settings(max_examples=25, deadline=None)
+def test_old_scores_bound_those_of_rows_never_tried(seed, ratio, gap):
+    """Statement 5, across observations and appends."""
+    lam = 0.02
+    kernel = Own(RBF(0.3), ratio * lam)
+    rows, rewards, weights = data(100, 2, seed, n_rows=40)
+    early, _ = told(prior(kernel, 2, lam), rows[:50], rewards[:50], weights[:50])
+    late, _ = told(early, rows[50 : 50 + gap], rewards[50 : 50 + gap], weights[50 : 50 + gap])
+    X = np.random.default_rng([seed, 1]).random((60, 2))
+    mean, variance = early.base.moments(X, early.base.kernel.diag(X))
+    old, new = early.base, late.base
+    inside = old.factor.norm(new.w[: old.m] - old.w)
+    D = np.hypot(inside, np.sqrt(lam) * np.linalg.norm(new.w[old.m :]))
+    found = asked(late, X)
+    for beta in (0.0, 0.5, 5.0):
+        bound = mean + D * np.sqrt(variance) + beta * np.sqrt(variance + ratio)
+        assert (found[0] + beta * np.sqrt(found[1]) <= bound + 1e-9).all()
 
 
 def test_the_evidence_is_that_of_the_whole_kernel():

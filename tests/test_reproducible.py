@@ -48,7 +48,11 @@ def test_passes_over_many_arms_on_several_threads_change_no_choice():
     X = rng.random((40_000, 2))  # ten chunks
     f = np.sin(7 * X[:, 0]) * np.cos(5 * X[:, 1])
     played = []
-    for tuning in (ma.Tuning(), ma.Tuning(rough=0, quick=0), ma.Tuning(shortlist=64, rough=0, quick=0)):
+    for tuning in (
+        ma.Tuning(),
+        ma.Tuning(rough=0, quick=0),
+        ma.Tuning(shortlist=64, rough=0, quick=0),
+    ):
         bandit = ma.BKB(X, KERNEL, confidence=ma.Constant(3.0), tuning=tuning, seed=1)
         played.append(play(bandit, lambda chosen: f[chosen], 40))
     np.testing.assert_array_equal(played[0], played[1])

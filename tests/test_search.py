@@ -275,7 +275,9 @@ def test_a_table_brought_forward_is_one_computed_anew(seed, portions):
 
 def test_supposed_pulls_leave_what_is_real_as_it_is():
     X, f, _ = problem(400, 2, RBF(0.1), 2)
-    plain, asked = (ma.BKB(X, RBF(0.1), tuning=LISTED, confidence=ma.Constant(3.0)) for _ in range(2))
+    plain, asked = (
+        ma.BKB(X, RBF(0.1), tuning=LISTED, confidence=ma.Constant(3.0)) for _ in range(2)
+    )
     for _ in range(40):
         asked.choose(5)
         asked.choose(None)

@@ -40,6 +40,18 @@ def test_a_draw_has_the_mean_and_the_variance_of_the_posterior(rule, tuning):
         assert kstest(normal[:, arm], "norm").pvalue > 1e-4
 
 
+def test_a_draw_has_what_each_arm_has_of_its_own():
+    kernel = ma.kernels.Own(KERNEL, 0.2)
+    problem = RKHSProblem(KERNEL, n_arms=60, seed=2)
+    policy = Thompson(problem.arms, kernel, regularization=0.05, confidence=ma.Constant(1.5))
+    policy.observe(np.arange(40), problem.pull(np.arange(40)))
+    draws = sample(policy, 2000)
+    mean, deviation = policy.predict()
+    normal = (draws - mean) / (1.5 * deviation)
+    np.testing.assert_allclose(normal.mean(axis=0), 0.0, atol=4.5 / np.sqrt(2000))
+    np.testing.assert_allclose(normal.var(axis=0), 1.0, atol=4.5 * np.sqrt(2 / 2000))
+
+
 def test_draws_of_close_arms_agree_in_the_span_of_the_inducing_arms():
     policy = played(residual=False)
     draws = sample(policy, 2000)

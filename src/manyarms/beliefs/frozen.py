@@ -20,7 +20,6 @@ Mannor and Meir 2004) and of sparse online Gaussian processes (Csató and Opper 
 has the statements and their proofs.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite, log1p, sqrt

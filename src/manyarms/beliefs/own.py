@@ -23,6 +23,7 @@ import numpy as np
 
 from manyarms.beliefs.base import Batch, Record, Step
 from manyarms.kernels import Kernel
+from manyarms.kernels.own import equal_rows
 from manyarms.sketch.confidence import Evidence, Guarantee
 from manyarms.sketch.growing import Stack
 from manyarms.sketch.linalg import TINY, chunks
@@ -237,6 +238,17 @@ class Owned:
         spread[known] = np.square(kept) * variance[known] + self.own_variance / total
         return corrected, spread
 
+    def covariance(self, covariance: Array, X: Array, Y: Array) -> Array:
+        """Of all pairs of rows X (n, d) and Y (m, d), in leverage units, given that of k's part:
+        (1 − κ(x))(1 − κ(y))k̃(x, y) + v/(λ + vΩ)·[x = y]."""
+        found = [self.tried.places(rows) for rows in (X, Y)]
+        weights = [np.append(self.tried.weight, 0.0)[places] for places in found]  # −1 is the last
+        kept = [self._shares(weight)[1] for weight in weights]
+        corrected = np.outer(*kept) * covariance
+        i, j = equal_rows(X, Y)
+        corrected[i, j] += self.own_variance / self.regularization * kept[0][i]
+        return corrected
+
     def _shares(self, weight: Array) -> tuple[Array, Array, Array]:
         """λ + vΩ, 1 − κ and κ of rows of weight Ω: no differences."""
         informed = self.own_variance * weight
@@ -251,7 +263,7 @@ class Owned:
             return self._observed(batch, record)
         # Of n observations the last weighs ω, the one before it as ω fades once, and so on.
         n = len(batch)
-        gammas = self.discount ** np.arange(n - 1, -1, -1)
+        gammas: Array = self.discount ** np.arange(n - 1, -1, -1.0)
         weights = np.maximum(self._faded(batch.weights, gammas), TINY)
         step = self.faded(self.discount**n)._observed(replace(batch, weights=weights), record)
         return Step(step.after, step.record)
@@ -262,7 +274,7 @@ class Owned:
         v = self.own_variance
         groups = Groups.of(batch.rows)
         rows = batch.rows[groups.first]
-        weight = np.bincount(groups.which, batch.weights, len(rows))
+        weight: Array = np.bincount(groups.which, batch.weights, len(rows)).astype(np.float64)
         mean = batch.rewards
         with np.errstate(over="ignore", invalid="ignore"):
             if len(rows) < len(batch):

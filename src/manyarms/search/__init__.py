@@ -4,8 +4,7 @@ are kept."""
 import numpy as np
 
 from manyarms.beliefs.base import Arms, Belief
-from manyarms.beliefs.frozen import Engine, Frozen
-from manyarms.beliefs.own import Owned
+from manyarms.beliefs.frozen import Engine
 from manyarms.errors import MemoryBudgetError
 from manyarms.search.bounds import are_fine, bounds
 from manyarms.search.greedy import MANY, Greedy
@@ -35,7 +34,7 @@ def scores_of(
     """The scores of arms at a belief."""
     if isinstance(belief, KeepsScores):
         return belief.scores(arms)
-    if not isinstance(belief, Frozen | Owned):
+    if not isinstance(belief, Engine):
         raise TypeError(
             f"a belief is of frozen features, or keeps the scores of arms itself; got {belief!r}"
         )

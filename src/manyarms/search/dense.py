@@ -94,7 +94,7 @@ class Dense:
             return
         G = np.zeros((k, base.m))
         start = 0
-        for lowering, surprise in changes:
+        for lowering, _ in changes:
             m, size = lowering.shape
             G[start : start + size, :m] = lowering.T
             start += size

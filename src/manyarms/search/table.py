@@ -125,13 +125,6 @@ class TableScores:
             Z, r = base.features(rows, core.arms.diag[some])
             yield some, Z.T, r
 
-    @property
-    def places(self) -> tuple[Indices, Indices]:
-        """Positions of the arms that were tried, and which of the tried rows each is; none where
-        the kernel has no own parts."""
-        found = self._core().places
-        return found.positions, found.places
-
     def _near(self, acquisition: Acquisition, barred: Mask | None) -> Indices:
         core = self._core()
         near, _ = core.near(self.belief, acquisition, barred)
