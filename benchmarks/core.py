@@ -187,7 +187,7 @@ def compare(ridge: float, confidence: str, d: int, steps: int, seed: int) -> Row
 
 def tunings() -> tuple[Any, Any]:
     """A tuning that is always dense, and one that is always lazy, with short lists."""
-    return ma.Tuning(dense=1 << 40), ma.Tuning(dense=0, shortlist=64)
+    return ma.Tuning(rough=1 << 40), ma.Tuning(shortlist=64, rough=0, quick=0)
 
 
 def _arg_max(scores: Any) -> int:

@@ -9,7 +9,7 @@ import manyarms as ma
 from manyarms.errors import ArmsError
 
 KERNEL = ma.kernels.RBF(0.2)
-POLICIES = [{"rule": ma.Sampled(5.0)}, {}, {"tuning": ma.Tuning(dense=0, shortlist=8)}]
+POLICIES = [{"rule": ma.Sampled(5.0)}, {}, {"tuning": ma.Tuning(shortlist=8, rough=0, quick=0)}]
 
 
 @pytest.fixture

@@ -429,12 +429,3 @@ def test_ripples_do_not_pass_for_noise():
     found = [f(run(box, f, 100, seed=seed).best().recommended.id) for seed in range(3)]
     drawn = [f(point) for point in np.random.default_rng(1).uniform(-32.768, 32.768, (100, 4))]
     assert np.median(found) < 0.75 * min(drawn)
-
-
-def test_a_learned_kernel_has_a_bounded_number_of_inducing_points():
-    """As over a table; 5,000 results of a rough function had 4,857, and a snapshot 189 MB."""
-    box = ma.Box([[0, 1]])
-    assert ma.Optimizer(box).policy.rule == ma.Inserted(most=2048)
-    assert ma.Optimizer(box, rule=ma.Inserted(most=9)).policy.rule.most == 9
-    given = ma.Optimizer(box, kernel=ma.kernels.RBF(0.3), noise=0.1)
-    assert given.policy.rule == ma.Inserted()

@@ -9,7 +9,7 @@ from manyarms.baselines.variants import LocalBatch, LocalRule
 from manyarms.errors import ParameterError
 
 KERNEL = ma.kernels.RBF(0.1)
-LAZY = ma.Tuning(dense=0, shortlist=8)
+LAZY = ma.Tuning(shortlist=8, rough=0, quick=0)
 
 
 def played(steps=40, **options):
@@ -51,6 +51,24 @@ def test_a_batch_goes_on_until_some_arm_may_have_shrunk(tuning, threshold):
         assert shrinkage(policy, np.concatenate([batch[: len(batch) // 2], halves])) > threshold
         np.testing.assert_array_equal(batch, policy.choose(None))
         policy.observe(batch, problem.pull(batch))
+
+
+def test_what_arms_have_of_their_own_counts_in_the_local_rule():
+    kernel = ma.kernels.Own(KERNEL, 0.3)
+    problem = RKHSProblem(KERNEL, n_arms=100, seed=3)
+    policy = LocalBatch(problem.arms, kernel, regularization=0.2, rule=ma.Inserted(0.0))
+    policy.observe(np.arange(0, 60, 2), problem.pull(np.arange(0, 60, 2)))
+    batch = policy.choose(None)
+    # Where W is all, k̃ is the exact posterior covariance of the whole kernel.
+    rows = problem.arms[:60:2]
+    K = kernel(problem.arms, rows)
+    A = kernel(rows, rows) + 0.2 * np.eye(30)
+    Q = (kernel(problem.arms, problem.arms) - K @ np.linalg.solve(A, K.T)) / 0.2
+    sums = policy.batches.started(policy._scores)
+    sums._add(batch)
+    np.testing.assert_allclose(sums._sums, np.square(Q[:, batch]).sum(axis=1), rtol=1e-3)
+    shrunk = [1 + (np.square(Q[:, batch[:n]]).sum(axis=1) / np.diag(Q)).max() for n in (-1, None)]
+    assert shrunk[0] <= 2.0 < shrunk[1]
 
 
 def test_it_is_for_beliefs_with_embeddings():

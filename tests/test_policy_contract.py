@@ -27,8 +27,8 @@ KERNEL = ma.kernels.Matern(0.3, 1.5)
 ARMS = read_only(np.random.default_rng(0).random((80, 2)))
 
 
-LAZY = ma.Tuning(dense=0, shortlist=8)
-DENSE = ma.Tuning(dense=10**9)
+LAZY = ma.Tuning(shortlist=8, rough=0, quick=0)
+DENSE = ma.Tuning(rough=10**9)
 EVERYTHING = 1e300  # q̄ with which every pulled arm is drawn
 
 

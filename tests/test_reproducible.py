@@ -33,8 +33,8 @@ def test_threads_change_no_choice(policy, confidence):
 @pytest.mark.parametrize(
     "tuning",
     [
-        ma.Tuning(dense=0),
-        ma.Tuning(dense=0, shortlist=16, share=0.2),
+        ma.Tuning(rough=0, quick=0),
+        ma.Tuning(shortlist=16, rough=0, quick=0),
     ],
     ids=repr,
 )
@@ -48,7 +48,11 @@ def test_passes_over_many_arms_on_several_threads_change_no_choice():
     X = rng.random((40_000, 2))  # ten chunks
     f = np.sin(7 * X[:, 0]) * np.cos(5 * X[:, 1])
     played = []
-    for tuning in (ma.Tuning(dense=10**6), ma.Tuning(dense=0), ma.Tuning(dense=0, shortlist=64)):
+    for tuning in (
+        ma.Tuning(),
+        ma.Tuning(rough=0, quick=0),
+        ma.Tuning(shortlist=64, rough=0, quick=0),
+    ):
         bandit = ma.BKB(X, KERNEL, confidence=ma.Constant(3.0), tuning=tuning, seed=1)
         played.append(play(bandit, lambda chosen: f[chosen], 40))
     np.testing.assert_array_equal(played[0], played[1])

@@ -4,16 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_search import DEEP, DENSE, HARD, LAZY, ROUGH, problem
+from test_search import DENSE, HARD, LISTED, TUNINGS, problem
 
 import manyarms as ma
 from manyarms.kernels import RBF
-from manyarms.policies.offers import MANY
+from manyarms.search.greedy import MANY
 from manyarms.search.improvement import OFF, Improvement
 from manyarms.search.scores import Upper, best_of
-from manyarms.search.skyline import Skyline
-
-TUNINGS = (DENSE, LAZY, DEEP, ROUGH)
+from manyarms.search.tuning import Tuning
 
 
 def full(policy, barred=None):
@@ -26,7 +24,7 @@ def full(policy, barred=None):
 @pytest.mark.slow
 @pytest.mark.parametrize("radius", [1.0, 3.0])
 @pytest.mark.parametrize("case", HARD)
-def test_dense_lazy_rough_and_full_choose_the_same_arm(case, radius):
+def test_dense_listed_and_full_choose_the_same_arm(case, radius):
     given_ = dict(HARD[case])
     n, d, kernel = given_.pop("n"), given_.pop("d"), given_.pop("kernel")
     regularization = given_.pop("regularization")
@@ -58,26 +56,24 @@ def test_dense_lazy_rough_and_full_choose_the_same_arm(case, radius):
             pending = rng.integers(n, size=3)
             batches = [policy.choose(8, pending=pending).tolist() for policy in made]
             assert all(batch == batches[0] for batch in batches)
-    lists = made[1].stats.counts
-    assert lists["passes"] < 120  # not one at every step
 
 
 def test_most_steps_at_many_arms_look_at_a_short_list_only():
     X, f, _ = problem(30_000, 3, RBF(0.4), 0)
-    policy = ma.baselines.SketchEI(X, RBF(0.4), tuning=ma.Tuning(dense=0, shortlist=256))
+    policy = ma.baselines.SketchEI(X, RBF(0.4), tuning=Tuning(shortlist=256, rough=0, quick=0))
     rng = np.random.default_rng(0)
     for step in range(100):
         arms = policy.choose()
         if step % 9 == 5:
             assert int(arms[0]) == full(policy)
         policy.observe(arms, f[arms] + 0.1 * rng.standard_normal(1))
-    assert policy.stats.counts["passes"] < 50
+    assert policy.stats.counts["passes"] < 75
 
 
 def test_shards_choose_the_same_arms():
     X, f, _ = problem(400, 2, RBF(0.15), 2, duplicates=100)
     with ma.cluster.Sharded(X, 3, in_process=True) as rows:
-        divided = ma.baselines.SketchEI(rows, RBF(0.15), tuning=LAZY)
+        divided = ma.baselines.SketchEI(rows, RBF(0.15), tuning=LISTED)
         whole = ma.baselines.SketchEI(X, RBF(0.15), tuning=DENSE)
         for step in range(30):
             arms = whole.choose(1 + step % 3)
@@ -107,9 +103,9 @@ def test_many_rows_that_are_offered_are_bounded_first():
     assert found.tolist() == expected
 
 
-@given(st.integers(0, 10**6), st.sampled_from([0.01, 1.0, 1e5]), st.floats(0, 3))
+@given(st.integers(0, 10**6), st.sampled_from([0.01, 1.0, 1e5]))
 @settings(max_examples=50)
-def test_the_quick_bound_is_above_the_value_and_close(seed, scale, moved):
+def test_the_quick_bound_is_above_the_value_and_close(seed, scale):
     rng = np.random.default_rng(seed)
     mean = scale * rng.standard_normal(200)
     deviation = scale * np.concatenate([10.0 ** rng.uniform(-4, 1, 190), np.zeros(10)])
@@ -122,30 +118,23 @@ def test_the_quick_bound_is_above_the_value_and_close(seed, scale, moved):
     assert (quick <= values + 2 * OFF + rounding)[near].all()
     least = [acquisition.least(*pair) for pair in zip(mean, deviation, strict=True)]
     assert (least <= values - ties).all()
-    # Later means are larger by D·σ̃ at most, later deviations smaller: the bound holds for them.
-    later, _ = acquisition(mean + moved * rng.random(200) * deviation, deviation * rng.random(200))
-    assert (acquisition.upper(mean, deviation, moved) >= later - rounding).all()
-    assert acquisition.is_below(acquisition.ahead(moved))
-    assert (acquisition.ahead(moved).upper(mean, deviation) >= values - rounding).all()
 
 
 @pytest.mark.parametrize("acquisition", [Upper(2.0), Improvement(0.5, 0.3), Improvement(-2.0, 4.0)])
-def test_a_skyline_is_above_all_arms_for_any_movement(acquisition):
+def test_an_arm_that_reaches_a_value_has_the_mean_that_is_needed(acquisition):
     rng = np.random.default_rng(0)
-    for n in (1, 2, 50, 5000):
-        deviation = rng.random(n) ** 2
-        mean = rng.standard_normal(n) * (1 - deviation)
-        skyline = Skyline(mean, deviation)
-        for moved in (0.0, 0.3, 5.0):
-            values, _ = acquisition(mean + moved * deviation, deviation)
-            highest = skyline.highest(acquisition, moved)
-            assert highest >= values.max() - 1e-12
-            assert n < 5000 or highest <= values.max() + 0.3
-    assert Skyline(np.zeros(0), np.zeros(0)).highest(acquisition, 1.0) == -np.inf
-    assert Skyline(np.ones(3), np.zeros(3)).highest(Upper(2.0), 1.0) == 1.0
+    deviation = np.concatenate([10.0 ** rng.uniform(-3, 2, 2000), np.zeros(5)])
+    mean = 10 * rng.standard_normal(2005)
+    bound = acquisition.upper(mean, deviation)
+    for value in (*np.quantile(bound[np.isfinite(bound)], [0.0, 0.1, 0.5, 0.9, 1.0]), -np.inf):
+        reaches = bound >= value
+        need = acquisition.needed(value, deviation)
+        assert (mean[reaches] >= need[reaches] - 1e-12 * np.abs(need[reaches])).all()
+        # Few others have it.
+        assert (mean[~reaches] < need[~reaches]).mean() > 0.9 if (~reaches).any() else True
 
 
-@pytest.mark.parametrize("tuning", TUNINGS, ids=["dense", "lazy", "deep", "rough"])
+@pytest.mark.parametrize("tuning", TUNINGS, ids=["dense", "listed", "short"])
 def test_the_largest_mean_of_the_pulled_arms_is_found_without_scoring_all(tuning):
     X, f, _ = problem(300, 2, RBF(0.15), 6)
     policy = ma.BKB(X, RBF(0.15), tuning=tuning, seed=1)

@@ -10,16 +10,19 @@ import manyarms as ma
 from manyarms.beliefs.base import Arms, Batch
 from manyarms.errors import MemoryBudgetError, ParameterError
 from manyarms.kernels import RBF, Linear, Matern
-from manyarms.search.lazy import Lazy, Level
-from manyarms.search.rough import rough_scores
+from manyarms.search import dense, greedy
+from manyarms.search.bounds import bounds
+from manyarms.search.dense import Dense
+from manyarms.search.listed import moved
 from manyarms.search.scores import Upper, best_of
-from manyarms.search.table import Store, Table
+from manyarms.search.table import TableScores
+from manyarms.search.tuning import Tuning
 from manyarms.search.work import Stats
 
-DENSE = ma.Tuning(dense=10**9)
-LAZY = ma.Tuning(dense=0, shortlist=8, share=1 / 4)
-DEEP = ma.Tuning(dense=0, shortlist=2, share=1 / 2)
-ROUGH = ma.Tuning(dense=0, shortlist=4, share=1 / 4, rough=0)
+DENSE = Tuning(rough=10**9)
+LISTED = Tuning(shortlist=64, rough=0, quick=0)
+SHORT = Tuning(shortlist=4, rough=0, quick=0)
+TUNINGS = (DENSE, LISTED, SHORT)
 
 
 def problem(n, d, kernel, seed, duplicates=0):
@@ -66,7 +69,7 @@ def test_dense_lazy_and_full_choose_the_same_arm(case, radius):
         ma.BKB(
             X, kernel, regularization=regularization, confidence=confidence, tuning=tuning, seed=1
         )
-        for tuning in (DENSE, LAZY, DEEP, ROUGH)
+        for tuning in TUNINGS
     ]
     rng = np.random.default_rng(5)
     for step in range(120):
@@ -99,7 +102,7 @@ def test_long_batches_are_the_same_at_once_and_one_by_one(case):
     X, f, _ = problem(n, d, kernel, 3, **given_)
     made = [
         ma.BKB(X, kernel, regularization=regularization, tuning=tuning, seed=1)
-        for tuning in (DENSE, LAZY, DEEP, ROUGH)
+        for tuning in TUNINGS
     ]
     rng = np.random.default_rng(6)
     for pulls in (3, 1, 12):
@@ -120,28 +123,26 @@ def test_long_batches_are_the_same_at_once_and_one_by_one(case):
             assert fewer.tolist() == made[0].choose(3, pending=waiting[:1], exclude=barred).tolist()
 
 
-@pytest.mark.parametrize(
-    "tuning", [DENSE, LAZY, DEEP, ROUGH], ids=["dense", "lazy", "deep", "rough"]
-)
+@pytest.mark.parametrize("tuning", TUNINGS, ids=["dense", "listed", "short"])
 def test_the_nearly_best_arms_have_the_values_of_full_scoring(tuning):
     X, f, _ = problem(200, 2, RBF(0.2), 3, duplicates=100)
     diag = np.ones(200)
     policy = ma.BKB(X, RBF(0.2), seed=1)
-    lazy = Lazy(policy.belief, Arms(X, diag), np.inf, tuning, Stats())
+    scores = TableScores(policy.belief, Arms(X, diag), np.inf, tuning, Stats())
     upper = Upper(2.0)
     several = 0
     for step in range(40):
-        row = [step % 5 if step % 3 else lazy.arg_max(upper, None)]
+        row = [step % 5 if step % 3 else scores.arg_max(upper, None)]
         batch = Batch(X[row], diag[row], f[row], np.ones(1), np.array(row), 1)
-        lazy = lazy.after(lazy.belief.observed(batch))
-        values, tolerance = upper(*_mean_and_deviation(lazy.belief, X, diag))
-        numbers, near, ties = lazy.nearly_best(upper, None)
+        scores = scores.after(scores.belief.observed(batch))
+        values, tolerance = upper(*_mean_and_deviation(scores.belief, X, diag))
+        numbers, near, ties = scores.nearly_best(upper, None)
         np.testing.assert_allclose(near, values[numbers], rtol=1e-12)
         np.testing.assert_allclose(ties, tolerance[numbers], rtol=1e-12)
         assert (np.diff(numbers) > 0).all()
         best = values.argmax()
         assert set(np.flatnonzero(values >= values[best] - tolerance[best])) <= set(numbers)
-        assert lazy.arg_max(upper, None) == best_of(values, tolerance)
+        assert scores.arg_max(upper, None) == best_of(values, tolerance)
         several += len(numbers) > 1
     assert several > 5
 
@@ -151,7 +152,20 @@ def _mean_and_deviation(belief, X, diag):
     return mean, np.sqrt(variance)
 
 
-@pytest.mark.parametrize("tuning", [DENSE, LAZY], ids=["dense", "lazy"])
+@pytest.mark.slow
+def test_a_large_table_is_searched_as_a_small_one(monkeypatch):
+    """The ways of many arms, a table of what is needed and fronts of batches, on few."""
+    monkeypatch.setattr(dense, "SMALL", 0)
+    monkeypatch.setattr(dense, "BINS", 32)
+    monkeypatch.setattr(dense, "ONE_CHUNK", 50)
+    monkeypatch.setattr(dense, "WIDE", 64)
+    monkeypatch.setattr(greedy, "MANY", 40)
+    for case in ("certified", "rough", "duplicates"):
+        test_dense_lazy_and_full_choose_the_same_arm(case, "certified")
+        test_long_batches_are_the_same_at_once_and_one_by_one(case)
+
+
+@pytest.mark.parametrize("tuning", [DENSE, LISTED], ids=["dense", "listed"])
 def test_embeddings_that_are_not_kept_change_no_choice(tuning):
     X, f, _ = problem(300, 2, RBF(0.15), 0)
     runs = []
@@ -173,7 +187,7 @@ def test_memory_that_is_too_little_is_said_before_anything_starts():
 
 @pytest.mark.parametrize("case", HARD)
 @pytest.mark.parametrize("n_pulls", [3, 30, 150])
-def test_a_rough_pass_bounds_the_exact_scores(case, n_pulls):
+def test_a_pass_bounds_the_exact_scores(case, n_pulls):
     given_ = dict(HARD[case])
     n, d, kernel = given_.pop("n"), given_.pop("d"), given_.pop("kernel")
     regularization = given_.pop("regularization")
@@ -184,70 +198,31 @@ def test_a_rough_pass_bounds_the_exact_scores(case, n_pulls):
     belief = policy.belief
     diag = kernel.diag(X)
     mean, variance = belief.moments(X, diag)
-    rough = rough_scores(Arms(X, diag), belief)
+    found = bounds(Arms(X, diag), belief)
     slack = 1e-12 + 64 * belief.rounding_seen / regularization
-    assert np.abs(rough.mean - mean).max() <= rough.error + 1e-9
-    assert (rough.variance >= variance - slack - 1e-9 * variance).all()
-    # All directions leave nothing: the bound is the variance.
+    assert np.abs(found.mean - mean).max() <= found.error + 1e-9
+    assert (found.variance >= variance - slack - 1e-9 * variance).all()
+    # All directions leave little: the bound is nearly the variance.
     if belief.m <= 16 and case == "certified":
-        np.testing.assert_allclose(rough.variance, variance, atol=1e-3 / regularization)
+        np.testing.assert_allclose(found.variance, variance, atol=1e-3 / regularization)
 
 
-def test_embeddings_are_computed_once_rough_passes_have_cost_as_much():
-    X, f, norm = problem(300, 3, Matern(0.2), 0)
-    radius = ma.Certified(norm, 0.1, 0.1)  # explores, so that lists are soon of no use
-    options = {"regularization": 0.01, "confidence": radius, "seed": 0}
-    tuning = ma.Tuning(dense=0, shortlist=4, share=1 / 4, rough=0)
-    policies = [ma.BKB(X, Matern(0.2), tuning=each, **options) for each in (tuning, DENSE)]
-    for _ in range(40):
-        chosen = [int(policy.choose()[0]) for policy in policies]
-        assert chosen[0] == chosen[1]
-        for policy in policies:
-            policy.observe(chosen[:1], f[chosen[:1]])
-    counts = policies[0].stats.counts
-    assert 2 < counts["rough passes"] < 40
-    assert counts["passes"] > counts["rough passes"]
-
-
-def test_rough_passes_are_those_of_a_large_dictionary_and_means_follow():
+def test_a_large_dictionary_has_lists_and_means_follow():
     X, f, _ = problem(300, 3, Matern(0.2), 0)
-    tuning = ma.Tuning(dense=0, shortlist=8, share=1 / 4, rough=50)
-    rough = ma.BKB(X, Matern(0.2), tuning=tuning, seed=0)
+    tuning = Tuning(shortlist=8, rough=50, quick=0)
+    listed = ma.BKB(X, Matern(0.2), tuning=tuning, seed=0)
     exact = ma.BKB(X, Matern(0.2), tuning=DENSE, seed=0)
-    for start, stop in ((0, 20), (20, 120), (120, 125)):
+    for start, stop in ((0, 120), (120, 125)):
         at = np.arange(start, stop)
-        for policy in (rough, exact):
+        for policy in (listed, exact):
             policy.observe(at, f[at])
-        assert rough.choose().tolist() == exact.choose().tolist()
-        assert ("rough passes" in rough.stats.counts) == (stop > 50)
-        np.testing.assert_array_equal(rough.leading(20), exact.leading(20))
-        # Expected improvement looks at variances themselves.
-        mean, variance = rough._scores.current()
+        assert listed.choose().tolist() == exact.choose().tolist()
+        assert "passes" in listed.stats.counts
+        assert "passes" not in exact.stats.counts
+        np.testing.assert_array_equal(listed.leading(20), exact.leading(20))
+        mean, variance = listed._scores.current()
         np.testing.assert_allclose(mean, exact.scores().mean, atol=1e-9)
         np.testing.assert_allclose(variance, exact.scores().variance, rtol=1e-6)
-
-
-def test_a_rough_table_that_grows_is_bounded_where_it_is_new():
-    X, f, _ = problem(400, 3, Matern(0.2), 0)
-    small = ma.BKB(X[:300], Matern(0.2), tuning=ROUGH, seed=0)
-    at = np.arange(60)
-    small.observe(at, f[at])
-    small.choose()
-    assert small.stats.counts["rough passes"] == 1
-    whole = ma.BKB(X, Matern(0.2), tuning=DENSE, seed=0)
-    whole.observe(at, f[at])
-    # A table that does not begin with the one before is a new table.
-    for rows, passes in ((X, 1), (X[::-1], 2)):
-        grown = small.over(rows)
-        chosen = rows[grown.choose()[0]]
-        np.testing.assert_array_equal(chosen, X[whole.choose()[0]])
-        assert small.stats.counts["rough passes"] == passes
-    grown = small.over(X)
-    for _ in range(20):
-        arms = grown.choose()
-        assert arms.tolist() == whole.choose().tolist()
-        for policy in (grown, whole):
-            policy.observe(arms, f[arms])
 
 
 @given(st.integers(0, 10_000), st.sampled_from([1.0, 0.01, 1e-4]))
@@ -258,53 +233,51 @@ def test_bounds_hold_across_observations_and_appends(seed, regularization):
     X = rng.random((80, 2))
     kernel = RBF(0.3)
     policy = ma.BKB(X, kernel, regularization=regularization)
-    arms = Arms(X, np.ones(80))
     policy.observe(rng.integers(80, size=5), rng.standard_normal(5))
     then = policy.belief
-    level = Level(None, Table.at(Store(arms, np.inf), then), 0)
     for _ in range(10):
         policy.observe(rng.integers(80, size=2), 3 * rng.standard_normal(2))
         mean, variance = policy.belief.moments(X, np.ones(80))
         before, spread = then.moments(X, np.ones(80))
-        moved = level.moved(policy.belief)
-        assert (np.abs(mean - before) <= moved * np.sqrt(spread) * (1 + 1e-9) + 1e-9).all()
+        away = moved(then, policy.belief)
+        assert (np.abs(mean - before) <= away * np.sqrt(spread) * (1 + 1e-9) + 1e-9).all()
         assert (variance <= spread * (1 + 1e-9)).all()
 
 
-@given(st.integers(0, 10_000), st.lists(st.integers(1, 9), min_size=1, max_size=12), st.booleans())
+@given(st.integers(0, 10_000), st.lists(st.integers(1, 9), min_size=1, max_size=12))
 @settings(max_examples=30)
-def test_a_table_brought_forward_is_one_computed_anew(seed, portions, keep):
+def test_a_table_brought_forward_is_one_computed_anew(seed, portions):
     rng = np.random.default_rng(seed)
     X = rng.random((90, 2))
     policy = ma.BKB(X, RBF(0.2), regularization=0.01)
-    arms = Arms(X, np.ones(90))
     policy.observe([0], [1.0])
-    table = Table.at(Store(arms, np.inf if keep else 0.0), policy.belief)
     belief = policy.belief
-    waiting = ()
-    for n in portions:
+    table = Dense(Arms(X[:60], np.ones(60)), RBF(0.2))
+    table.compute(belief)
+    changes = []
+    for i, n in enumerate(portions):
         some = np.unique(rng.integers(90, size=n))
         batch = policy.batch_of(some, rng.standard_normal(len(some)), None)
         step = belief.observed(batch)
-        waiting = (*waiting, step)
+        changes.append(step.change)
         belief = step.after
         if rng.random() < 0.6:
-            table = table.brought(waiting)
-            waiting = ()
-            mean, variance = belief.moments(X, np.ones(90))
+            table.follow(belief, changes)
+            changes = []
+            if i % 3 == 0 and len(table) < 90:
+                more = slice(len(table), len(table) + 15)
+                table.extend(belief, Arms(X[more], np.ones(15)))
+            seen = len(table)
+            mean, variance = belief.moments(X[:seen], np.ones(seen))
             np.testing.assert_allclose(table.mean, mean, atol=1e-9 * max(1.0, np.abs(mean).max()))
-            assert (
-                np.abs(table.variance - variance) <= table.slack(np.arange(90)) + 1e-9 * variance
-            ).all()
-    part = table.part(np.arange(0, 90, 3))
-    np.testing.assert_array_equal(part.mean, table.mean[::3])
-    more = part.brought(waiting)
-    np.testing.assert_allclose(more.mean, belief.moments(X[::3], np.ones(30))[0], atol=1e-8)
+            assert (np.abs(table.variance - variance) <= table.slack + 1e-9 * variance).all()
 
 
 def test_supposed_pulls_leave_what_is_real_as_it_is():
     X, f, _ = problem(400, 2, RBF(0.1), 2)
-    plain, asked = (ma.BKB(X, RBF(0.1), tuning=LAZY, confidence=ma.Constant(3.0)) for _ in range(2))
+    plain, asked = (
+        ma.BKB(X, RBF(0.1), tuning=LISTED, confidence=ma.Constant(3.0)) for _ in range(2)
+    )
     for _ in range(40):
         asked.choose(5)
         asked.choose(None)
@@ -312,27 +285,6 @@ def test_supposed_pulls_leave_what_is_real_as_it_is():
         np.testing.assert_array_equal(asked.choose(), arms)
         for policy in (plain, asked):
             policy.observe(arms, f[arms])
-
-
-def test_lists_do_not_outlive_the_table_they_were_made_from():
-    """What is asked of all arms in between brings their table forward, not the lists made from it."""
-    X, f, norm = problem(400, 2, RBF(0.1), 4)
-    rng = np.random.default_rng(3)
-    plain, asked = (
-        ma.BKB(X, RBF(0.1), tuning=LAZY, confidence=ma.Certified(norm, 0.1, 0.1)) for _ in range(2)
-    )
-    for step in range(120):
-        arms = plain.choose()
-        np.testing.assert_array_equal(asked.choose(), arms)
-        if step:
-            assert int(arms[0]) == full(plain)
-        reward = f[arms] + 0.1 * rng.standard_normal(1)
-        for policy in (plain, asked):
-            policy.observe(arms, reward)
-        if step % 2:
-            asked._scores.current()
-            lists = [level.table.belief for level in asked._scores.levels]
-            assert all(belief is lists[0] for belief in lists[1:])
 
 
 @pytest.mark.slow
@@ -347,7 +299,7 @@ def test_a_choice_that_is_interrupted_leaves_no_half_table():
             return super().__call__(X, Y)
 
     X, f, _ = problem(9000, 2, RBF(0.1), 5)
-    for tuning in (DENSE, ma.Tuning(dense=0, shortlist=64)):
+    for tuning in (DENSE, LISTED):
         kernel = Interrupted(0.1)
         policy = ma.BKB(X, kernel, tuning=tuning, confidence=ma.Constant(3.0))
         policy.observe([0, 1], f[:2])
@@ -369,7 +321,7 @@ def test_a_choice_that_is_interrupted_leaves_no_half_table():
 def test_many_steps_without_a_choice_are_followed():
     X, f, _ = problem(300, 2, RBF(0.2), 1)
     rng = np.random.default_rng(0)
-    policy = ma.BKB(X, RBF(0.2), tuning=LAZY)
+    policy = ma.BKB(X, RBF(0.2), tuning=LISTED)
     policy.observe([0], f[:1])
     policy.choose()
     for _ in range(150):
@@ -380,7 +332,7 @@ def test_many_steps_without_a_choice_are_followed():
 
 def test_passes_are_few_where_little_is_new():
     X, f, _ = problem(30_000, 2, RBF(0.3), 0)
-    policy = ma.BKB(X, RBF(0.3), tuning=ma.Tuning(dense=0, shortlist=256))
+    policy = ma.BKB(X, RBF(0.3), tuning=Tuning(shortlist=256, rough=0, quick=0))
     for _ in range(200):
         arms = policy.choose()
         policy.observe(arms, f[arms])
@@ -389,7 +341,7 @@ def test_passes_are_few_where_little_is_new():
 
 def test_all_arms_alike():
     X = np.ones((500, 2))
-    for tuning in (DENSE, LAZY):
+    for tuning in (DENSE, LISTED):
         policy = ma.BKB(X, RBF(1.0), tuning=tuning)
         policy.observe([7], [1.0])
         assert policy.choose().tolist() == [0]
@@ -407,8 +359,8 @@ def test_estimate_says_what_a_run_takes():
 def test_tuning_is_checked():
     with pytest.raises(ParameterError, match="shortlist"):
         ma.Tuning(shortlist=0)
-    with pytest.raises(ParameterError, match="share"):
-        ma.Tuning(share=1.0)
+    with pytest.raises(ParameterError, match="quick"):
+        ma.Tuning(quick=-1)
 
 
 def test_a_table_of_scores_is_keyed_by_the_belief():
@@ -423,23 +375,3 @@ def test_a_table_of_scores_is_keyed_by_the_belief():
     policy._state = state
     assert int(policy.choose()[0]) == full(policy)
     assert Stats().counts == {}
-
-
-@pytest.mark.parametrize("n", [270, 279, 285, 300, 500])
-@pytest.mark.parametrize("n_arms", [700, 20_000])
-def test_embeddings_are_kept_after_a_rough_first_answer(n, n_arms):
-    """Few arms, and more rows of W than the first answer embeds: later steps must not begin anew."""
-    rng = np.random.default_rng(0)
-    X = rng.random((n_arms, 6))
-    policy = ma.BKB(X, ma.kernels.Matern(0.3), regularization=1e-3, seed=0)
-    policy.observe(np.arange(n), rng.standard_normal(n))
-    assert len(policy.inducing) > 256
-    for _ in range(4):
-        arm = policy.choose()
-        full = policy.belief.moments(X, np.ones(n_arms))
-        assert arm[0] == np.argmax(full[0] + policy.beta * np.sqrt(full[1]))
-        policy.observe(arm, [0.0])
-    policy.choose()
-    table = policy._scores.levels[0].table
-    assert not table.is_rough
-    assert table.store.keeps(len(policy.inducing))

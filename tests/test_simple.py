@@ -19,7 +19,7 @@ def test_uniform_play_is_uniform():
 
 
 @pytest.mark.parametrize(
-    "tuning", [ma.Tuning(), ma.Tuning(dense=0, shortlist=8)], ids=["dense", "lazy"]
+    "tuning", [ma.Tuning(), ma.Tuning(shortlist=8, rough=0, quick=0)], ids=["dense", "lazy"]
 )
 def test_epsilon_is_how_often_the_largest_mean_is_left(tuning):
     problem = RKHSProblem(KERNEL, n_arms=1000, seed=3)

@@ -10,7 +10,7 @@ from manyarms.baselines import Thompson
 from manyarms.errors import ParameterError
 
 KERNEL = ma.kernels.RBF(0.1)
-LAZY = ma.Tuning(dense=0, shortlist=8)
+LAZY = ma.Tuning(shortlist=8, rough=0, quick=0)
 
 
 def played(steps=60, **options):
@@ -38,6 +38,18 @@ def test_a_draw_has_the_mean_and_the_variance_of_the_posterior(rule, tuning):
     np.testing.assert_allclose(normal.var(axis=0), 1.0, atol=4.5 * np.sqrt(2 / 2000))
     for arm in (0, 100, int(np.argmin(deviation)), int(np.argmax(deviation))):
         assert kstest(normal[:, arm], "norm").pvalue > 1e-4
+
+
+def test_a_draw_has_what_each_arm_has_of_its_own():
+    kernel = ma.kernels.Own(KERNEL, 0.2)
+    problem = RKHSProblem(KERNEL, n_arms=60, seed=2)
+    policy = Thompson(problem.arms, kernel, regularization=0.05, confidence=ma.Constant(1.5))
+    policy.observe(np.arange(40), problem.pull(np.arange(40)))
+    draws = sample(policy, 2000)
+    mean, deviation = policy.predict()
+    normal = (draws - mean) / (1.5 * deviation)
+    np.testing.assert_allclose(normal.mean(axis=0), 0.0, atol=4.5 / np.sqrt(2000))
+    np.testing.assert_allclose(normal.var(axis=0), 1.0, atol=4.5 * np.sqrt(2 / 2000))
 
 
 def test_draws_of_close_arms_agree_in_the_span_of_the_inducing_arms():

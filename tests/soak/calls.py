@@ -151,7 +151,7 @@ def radii(h: Hostile) -> Iterator[Call]:
     for name in ("Bayes", "Constant", "Growing", "GlobalRule", "Inserted", "Sampled"):
         yield name, partial(getattr(ma, name), a())
     yield "Growing", lambda: ma.Growing(h.often(lambda: 1.0), a())
-    yield "Tuning", lambda: ma.Tuning(dense=a(), shortlist=h.often(lambda: 4))
+    yield "Tuning", lambda: ma.Tuning(rough=a(), shortlist=h.often(lambda: 4))
     yield (
         "oversampling_for",
         lambda: ma.oversampling_for(h.often(lambda: 0.5), h.often(lambda: 0.1), a()),

@@ -41,7 +41,7 @@ def kills(n_kills: int, rows: int, seed: int = 0, shards: int = 2) -> Kills:
     spent = []
     with Sharded(X, shards) as there, Sharded(X, 3, in_process=True) as here:
         policies = [
-            ma.BKB(arms, RBF(0.3), tuning=ma.Tuning(dense=rows // 4), seed=1)
+            ma.BKB(arms, RBF(0.3), tuning=ma.Tuning(rough=8, quick=0), seed=1)
             for arms in (X, here, there)
         ]
         while len(spent) < n_kills:

@@ -16,8 +16,8 @@ from manyarms.beliefs.frozen import Inserted
 from manyarms.errors import ParameterError
 from manyarms.numbers import real
 from manyarms.policies.policy import Policy
-from manyarms.search.table import TableScores
 from manyarms.search.scores import TIE, Upper, View, best_of
+from manyarms.search.table import TableScores
 from manyarms.sketch.confidence import Constant, Radius
 from manyarms.typing import Array, TableLike
 
@@ -153,9 +153,10 @@ class ThompsonChooser:
     def values(self, scores: TableScores, beta: float, dice: np.random.Generator) -> Array:
         """f̃ of every arm, (A,)."""
         belief = scores.belief
+        base = belief.base
         # cov(C⁻ᵀg) = C⁻ᵀC⁻¹ = V⁻¹
-        deviation = belief.factor.folded.C.solve_transposed(dice.standard_normal(belief.m))
-        w = belief.w + beta * deviation  # w̃ ~ N(w, β̃²V⁻¹)
+        deviation = base.factor.folded.C.solve_transposed(dice.standard_normal(base.m))
+        w = base.w + beta * deviation  # w̃ ~ N(w, β̃²V⁻¹)
         parts: list[Array] = []
         for _, Z, r in scores.embedded():
             values = w @ Z  # z(x)ᵀw̃
@@ -163,7 +164,13 @@ class ThompsonChooser:
                 outside = np.sqrt(r / belief.regularization)
                 values = values + beta * outside * dice.standard_normal(len(r))
             parts.append(values)
-        return np.concatenate(parts)
+        drawn: Array = np.concatenate(parts)
+        if belief.tried is not None:
+            places = belief.tried.places(scores.arms.rows)
+            drawn, own = belief.corrected(drawn, np.zeros(len(drawn)), places)
+            if self.residual:
+                drawn += beta * np.sqrt(own) * dice.standard_normal(len(own))
+        return drawn
 
 
 class Thompson(Policy):

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from manyarms.beliefs.own import Owned
 from manyarms.beliefs.sampled import Candidates, DrawRule
 from manyarms.errors import ParameterError
 from manyarms.numbers import real
 from manyarms.policies.batches import GlobalRule, RunningBatch
 from manyarms.policies.bkb import BKB
-from manyarms.search.table import TableScores
 from manyarms.search.scores import ArmScores
+from manyarms.search.table import TableScores
 from manyarms.sketch.dictionary import inclusion_probability
 from manyarms.typing import Array, Indices
 
@@ -123,16 +124,20 @@ class _Sums:
     def _add(self, positions: Indices) -> None:
         """Σ k̃²(x, x_s) over these arms, for every arm x."""
         belief = self._scores.belief
+        base = belief.base
         arms = self._scores.arms
+        lam = belief.regularization
         rows = arms.rows[positions].astype(np.float64, copy=False)
-        Z, _ = belief.features(rows, arms.diag[positions])
-        factor = belief.factor
+        Z, _ = base.features(rows, base.kernel.diag(rows))
+        factor = base.factor
         solved = factor.C.solve_transposed(factor.half(Z.T).c)  # V⁻¹z
         # k̃ = k/λ + zᵀ(V⁻¹ − I/λ)z_s: one product with G for every arm.
-        G = solved - Z.T / belief.regularization
+        G = solved - Z.T / lam
         for some, Y, _ in self._scores.embedded():
-            K = belief.kernel(arms.rows[some].astype(np.float64, copy=False), rows)
-            covariance = K / belief.regularization + Y.T @ G  # k̃(x, x_s)
+            X = arms.rows[some].astype(np.float64, copy=False)
+            covariance = base.kernel(X, rows) / lam + Y.T @ G  # k̃(x, x_s)
+            if isinstance(belief, Owned):
+                covariance = belief.covariance(covariance, X, rows)
             self._sums[some] += np.einsum("ij,ij->i", covariance, covariance)
 
 

@@ -74,6 +74,7 @@ class Step(NamedTuple):
     record: Record
     change: Change | None = None  # None where scores are to be computed anew
     batch: Batch | None = None  # what was observed, for those who take the same step elsewhere
+    base: "Step | None" = None  # where rows have own parts: the step of what is beside them
 
 
 class Belief(Protocol):

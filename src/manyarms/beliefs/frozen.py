@@ -20,7 +20,6 @@ Mannor and Meir 2004) and of sparse online Gaussian processes (Csató and Opper 
 has the statements and their proofs.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite, log1p, sqrt
@@ -31,8 +30,10 @@ import numpy as np
 from manyarms.beliefs.base import Arms, Batch, Change, Record, Step
 from manyarms.beliefs.bulk import SMALLEST, not_finite, observed_many
 from manyarms.beliefs.leftout import LeftOut, largest_left_out
+from manyarms.beliefs.own import Owned
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
+from manyarms.kernels.own import without_own
 from manyarms.lapack import blas
 from manyarms.numbers import real, whole
 from manyarms.sketch.confidence import Evidence, Guarantee
@@ -81,19 +82,21 @@ class Inserted:
         regularization: float,
         noise: float,
         rng: np.random.Generator,
-    ) -> "Frozen":
-        """The belief before anything is observed; it knows no table."""
+    ) -> "Frozen | Owned":
+        """The belief before anything is observed; it knows no table. Own parts are beside W."""
         d = arms.rows.shape[1]
+        smooth, own_variance = without_own(kernel)
         nothing = LeftOut.nothing(d)
-        return Frozen(
+        base = Frozen(
             self,
             regularization,
             noise,
-            Inducing.none(kernel, d),
+            Inducing.none(smooth, d),
             Factor.prior(regularization),
             np.zeros(0),
             nothing,
         )
+        return Owned.prior(kernel, base, own_variance) if own_variance else base
 
     def pays(self, left_out: float, explained: float) -> bool:
         """Whether a row that leaves out ωr/λ, and of which ωq was not known, may be left out."""
@@ -263,11 +266,24 @@ class Frozen:
         """k."""
         return self.inducing.kernel
 
-    own_variance = 0.0
-
     @property
     def base(self) -> "Frozen":
+        """Itself: there is nothing beside it, as own parts are beside that of an `Owned`."""
         return self
+
+    @property
+    def own_variance(self) -> float:
+        """What a row has of its own: nothing."""
+        return 0.0
+
+    @property
+    def tried(self) -> None:
+        """Rows whose own parts are known: none."""
+        return None
+
+    def corrected(self, mean: Array, variance: Array, places: Indices) -> tuple[Array, Array]:
+        """μ̃ and σ̃² of those of the base: the same."""
+        return mean, variance
 
     @property
     def guarantee(self) -> Guarantee:
@@ -469,3 +485,7 @@ class Frozen:
         )
         record = Record(np.zeros(int(enters), dtype=np.intp), np.array([len(w)]))
         return Step(after, record, Change(lowering[:, None], np.array([surprise])))
+
+
+Engine = Frozen | Owned
+"""What the rule `Inserted` makes."""

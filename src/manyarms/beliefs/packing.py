@@ -1,7 +1,8 @@
 """A belief of frozen features as arrays, and back: O(m²) numbers, and nothing of what was observed.
 
 L, the factor C of V, w, the numbers of the arms in W, what is left out, and some counters are the
-whole state (docs/theory.md). The rows of W are those of the table.
+whole state (docs/theory.md). The rows of W are those of the table. Where rows have own parts, those
+that were tried are kept too, with two numbers each.
 """
 
 from dataclasses import replace
@@ -9,8 +10,9 @@ from math import isqrt
 
 import numpy as np
 
-from manyarms.beliefs.frozen import Frozen, Inducing
+from manyarms.beliefs.frozen import Engine, Frozen, Inducing
 from manyarms.beliefs.leftout import LeftOut
+from manyarms.beliefs.own import Owned, Tried
 from manyarms.sketch.growing import Factor, Stack, Triangle
 from manyarms.typing import AnyArray, Array
 
@@ -24,16 +26,36 @@ NAMES = {
     "keys": "<i8",
     "left_out": "<f8",
     "counters": "<f8",
+    "tried": "<f8",
+    "tried_weight": "<f8",
+    "tried_mean": "<f8",
+    "own_trace": "<f8",
 }
-"""The arrays and their types."""
+"""The arrays and their types. The last four are empty where rows have no own parts."""
 
 
-def packed(belief: Frozen, *, folded: bool = True) -> Arrays:
+def packed(belief: Engine, *, folded: bool = True) -> Arrays:
     """The arrays of a belief, each of one dimension.
 
     Rows that wait beside C are folded in, which changes scores by rounding; where not `folded`,
     they are kept as they are.
     """
+    nothing = np.zeros(0)
+    own: Arrays = {"tried": nothing, "tried_weight": nothing, "tried_mean": nothing}
+    own["own_trace"] = nothing
+    if isinstance(belief, Owned):
+        tried = belief.tried
+        own = {
+            "tried": tried.rows.ravel(),
+            "tried_weight": tried.weight,
+            "tried_mean": tried.mean,
+            "own_trace": np.array([belief.trace]),
+        }
+    return {**_packed(belief.base, folded), **own}
+
+
+def _packed(belief: Frozen, folded: bool) -> Arrays:
+    """The arrays of a belief of frozen features."""
     left_out = belief.left_out
     factor = belief.factor.folded if folded else belief.factor
     counters = [
@@ -60,12 +82,32 @@ def packed(belief: Frozen, *, folded: bool = True) -> Arrays:
     }
 
 
-def unpacked(prior: Frozen, arrays: Arrays, W: Array) -> Frozen:
+def unpacked(prior: Engine, arrays: Arrays, W: Array) -> Engine:
     """The belief that was packed, given the one before anything was observed, and the rows (m, d)
     of W.
 
     ValueError where the arrays do not fit together.
     """
+    base = _unpacked(prior.base, arrays, W)
+    weight = arrays["tried_weight"]
+    u = len(weight)
+    is_owned = isinstance(prior, Owned)
+    sizes = {"tried": u * W.shape[1], "tried_mean": u, "own_trace": int(is_owned)}
+    wrong = [name for name, size in sizes.items() if arrays[name].shape != (size,)]
+    if wrong or (u and not is_owned):
+        raise ValueError(
+            f"{u} rows that were tried have {arrays['tried'].size} numbers, their own parts fit no "
+            f"belief of {prior.kernel!r} over {W.shape[1]} columns"
+        )
+    if not isinstance(prior, Owned):
+        return base
+    rows = arrays["tried"].reshape(-1, W.shape[1])
+    tried = Tried.of(rows, weight, arrays["tried_mean"])
+    return replace(prior.with_tried(base, tried), trace=float(arrays["own_trace"][0]))
+
+
+def _unpacked(prior: Frozen, arrays: Arrays, W: Array) -> Frozen:
+    """The same of frozen features."""
     m, d = W.shape
     sizes = {"L": m * (m + 1) // 2, "C": m * (m + 1) // 2, "w": m, "keys": m, "counters": 10}
     wrong = [name for name, size in sizes.items() if arrays[name].shape != (size,)]

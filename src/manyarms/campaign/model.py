@@ -16,7 +16,7 @@ import numpy as np
 
 from manyarms.arms.array import Checked, as_rows
 from manyarms.beliefs.base import Record
-from manyarms.beliefs.frozen import Frozen
+from manyarms.beliefs.frozen import Engine
 from manyarms.beliefs.packing import Arrays, packed, unpacked
 from manyarms.campaign.exploring import Exploration
 from manyarms.campaign.fitting import LEAST_NOISE, MOST, NOISE_PRIOR, Fit, Shape, Summary, fit
@@ -403,7 +403,7 @@ class Model:
             numbers = {row.tobytes(): i for i, row in enumerate(policy.as_told(self.arms))}
             keys = [numbers[row.tobytes()] for row in policy.belief.W]
             return {**arrays, "keys": np.array(keys, dtype=np.intp)}, policy.evidence.norm
-        if type(policy) is not BKB or not isinstance(policy.belief, Frozen):
+        if type(policy) is not BKB or not isinstance(policy.belief, Engine):
             return None
         return packed(policy.belief), policy.evidence.norm
 
@@ -431,7 +431,7 @@ class Model:
         policy = _policy(self.settings, model.arms, kernel, variance, model.n_fitted)
         rows = model.arms[arrays["keys"]].astype(np.float64, copy=False)
         prior = policy.belief
-        if not isinstance(prior, Frozen):
+        if not isinstance(prior, Engine):
             raise ValueError(f"it is of frozen features, the policy has {type(prior).__name__}")
         if type(policy) is DomainBKB:
             by_value = {**arrays, "keys": np.full(len(rows), -1)}

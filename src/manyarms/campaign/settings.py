@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from manyarms.beliefs.frozen import Inserted
 from manyarms.campaign.exploring import Exploration
 from manyarms.campaign.fitting import Fixed, Mixed, Shape
 from manyarms.campaign.model import BOX, TABLE, Settings
@@ -33,9 +32,6 @@ BOX_RADIUS = Constant(2.0)
 MAXIMISER = MultiStart(raw=256, starts=2, steps=15)
 """Of a box that is no product of levels. Less thorough than that of `DomainBKB`, and cheaper:
 regrets could not be told apart (docs/optimizer.md)."""
-MOST_INDUCING = 2048
-"""Inducing arms of a learned kernel, at most: a rough one has more directions than can be kept, and
-2,048 take 32 MB."""
 
 LEARNED = ("matern", "rbf")
 """Kernels with a lengthscale for each column."""
@@ -128,8 +124,6 @@ def as_settings(
     made = partial(_over, space, policy) if isinstance(space, Box) else policy
     shape, fixed = _shape(kernel, space)
     learns = not (fixed and noise is not None)  # only then are units those of the values
-    if learns and getattr(policy, "makes", policy) in (BKB, DomainBKB):
-        options = {"rule": Inserted(most=MOST_INDUCING), **options}
     if noise is None and as_most(repeats) == 1:
         noise = 0.0  # who asks for each value once takes it for the true one
     explores = confidence is None and learns and getattr(policy, "makes", policy) is BKB

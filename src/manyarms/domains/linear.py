@@ -91,7 +91,7 @@ class Ball:
             raise KernelError(
                 f"over a ball the kernel is Linear() without a bias, got {score.kernel!r}"
             )
-        belief = score.belief
+        belief = score.belief.base
         B = constant * belief.W  # k_W(x) = Bx and z = L⁻¹Bx
         theta = B.T @ score.alpha
         Z = belief.L.solve(B)

@@ -10,7 +10,7 @@ import numpy as np
 
 from manyarms.arms.array import Checked
 from manyarms.beliefs.base import Record
-from manyarms.beliefs.frozen import Frozen, Inserted
+from manyarms.beliefs.frozen import Engine, Inserted
 from manyarms.domains.multistart import MultiStart
 from manyarms.domains.score import Score
 from manyarms.domains.sweeps import Sweeps
@@ -61,9 +61,9 @@ class Learned:
     told: Stack  # (n, d + 2) of every observation the row, the weight ω and the reward
 
     @property
-    def belief(self) -> Frozen:
+    def belief(self) -> Engine:
         """What is known of f."""
-        return cast(Frozen, self.policy.belief)
+        return cast(Engine, self.policy.belief)
 
     @property
     def norm(self) -> float | None:
@@ -193,7 +193,7 @@ class DomainBKB:
                     belief = supposing(belief, chosen[-1][None])
         return np.array(chosen)
 
-    def _next(self, belief: Frozen, number: int, barred: frozenset[bytes]) -> Array:
+    def _next(self, belief: Engine, number: int, barred: frozenset[bytes]) -> Array:
         """The row (d,) to pull next by this belief, with so many pulls supposed in it."""
         if not belief.n_observations and self._first_row.tobytes() not in barred:
             return self._first_row
@@ -258,7 +258,7 @@ class DomainBKB:
 
     def resumed(
         self,
-        belief: Frozen,
+        belief: Engine,
         norm: float | None,
         arms: ArrayLike,
         rewards: ArrayLike,
@@ -309,13 +309,13 @@ class DomainBKB:
         """u = μ̃ + β̃σ̃ now, with its gradient."""
         return self._score(self.belief)
 
-    def _score(self, belief: Frozen) -> Score:
+    def _score(self, belief: Engine) -> Score:
         """u of this belief, in which more may be supposed, with the radius of now."""
         recent = self._state.told.items[-STARTS_KEPT:]
         return Score(belief, self.beta, recent[:, :-2], recent[:, -1])
 
     @property
-    def belief(self) -> Frozen:
+    def belief(self) -> Engine:
         """What is known of f."""
         return self._state.belief
 
@@ -376,10 +376,10 @@ def as_barred(rows: Array) -> frozenset[bytes]:
     return frozenset(row.tobytes() for row in rows)
 
 
-def supposing(belief: Frozen, rows: Array) -> Frozen:
+def supposing(belief: Engine, rows: Array) -> Engine:
     """As if each of the rows (n, d) had been pulled and had given its mean."""
     if not len(rows):
         return belief
     step = belief.supposing(rows, belief.kernel.diag(rows))
-    supposed: Frozen = step.after  # type: ignore[assignment]
+    supposed: Engine = step.after  # type: ignore[assignment]
     return supposed

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from manyarms.beliefs.frozen import FEW, Frozen
+from manyarms.beliefs.frozen import FEW, Engine
 from manyarms.kernels import Kernel
 from manyarms.search.work import OneThread
 from manyarms.sketch.growing import Triangle
@@ -28,7 +28,7 @@ class Score:
 
     Parameters
     ----------
-    belief : Frozen
+    belief : Frozen or Owned
         What is known of f; pulls may be supposed in it.
     beta : float
         β̃.
@@ -40,7 +40,7 @@ class Score:
         Rows, as bytes, that must not be chosen: u is −∞ there.
     """
 
-    belief: Frozen
+    belief: Engine
     beta: float
     recent: Array
     rewards: Array
@@ -59,7 +59,8 @@ class Score:
     @cached_property
     def alpha(self) -> Array:
         """α = L⁻ᵀw, (m,): μ̃ = Σ α_i k(w_i, ·)."""
-        return self.belief.L.solve_transposed(self.belief.w)
+        base = self.belief.base
+        return base.L.solve_transposed(base.w)
 
     def __call__(self, X: Array) -> Array:
         """u at the rows of X (n, d), (n,)."""
@@ -75,38 +76,44 @@ class Score:
     def both(self, X: Array) -> tuple[Array, Array]:
         """u (n,) and ∇u (n, d)."""
         values, sigma, Z, half = self._parts(X)
-        lam = self.belief.regularization
+        base = self.belief.base
+        lam = base.regularization
         # λσ̃² = k(x, x) − ‖z‖² + λzᵀV⁻¹z, so ∇σ̃ = (½∇k(x, x) − JᵀL⁻ᵀ(z − λV⁻¹z))/(λσ̃).
         slope = (self.beta / (lam * sigma))[:, None]
-        explained = self.belief.L.solve_transposed(Z - lam * self._C.solve_transposed(half)).T
-        moved = self.kernel.gradient(X, self.belief.W, self.alpha - slope * explained)
-        return values, moved + 0.5 * slope * self.kernel.diag_gradient(X)
+        explained = base.L.solve_transposed(Z - lam * self._C.solve_transposed(half)).T
+        moved = base.kernel.gradient(X, base.W, self.alpha - slope * explained)
+        return values, moved + 0.5 * slope * base.kernel.diag_gradient(X)
 
     @cached_property
     def _C(self) -> Triangle:
         """The factor of V with nothing waiting beside it: many rows are scored."""
         with OneThread():  # the belief keeps it: later choices are the same with more threads
-            return self.belief.factor.folded.C
+            return self.belief.base.factor.folded.C
 
     def _parts(self, X: Array) -> tuple[Array, Array, Array, Array]:
         """u (n,), σ̃ (n,), z (m, n) and C⁻¹z (m, n), V = CCᵀ."""
         belief = self.belief
-        lam = belief.regularization
-        diag = self.kernel.diag(X)
+        base = belief.base
+        lam = base.regularization
+        diag = base.kernel.diag(X)
         # As in `Frozen.features`: a kernel with few rows on its right is faster.
         few = len(X) <= FEW
-        Z = belief.L.solve(self.kernel(belief.W, X) if few else self.kernel(X, belief.W).T)
+        Z = base.L.solve(base.kernel(base.W, X) if few else base.kernel(X, base.W).T)
         half = self._C.solve(Z)
         left_out = np.maximum(diag - squares(Z), 0.0)  # r(x)
         least = ROUNDING * np.maximum(diag, TINY / ROUNDING)
-        sigma = np.sqrt(np.maximum(left_out + lam * squares(half), least) / lam)
-        return belief.w @ Z + self.beta * sigma, sigma, Z, half
+        variance = np.maximum(left_out + lam * squares(half), least) / lam
+        mean = base.w @ Z
+        if belief.tried is not None:
+            mean, variance = belief.corrected(mean, variance, belief.tried.places(X))
+        sigma = np.sqrt(variance)
+        return mean + self.beta * sigma, sigma, Z, half
 
     def incumbents(self, n: int) -> Array:
         """n rows of large u, (≤ n, d): inducing ones, or told last and of large reward."""
-        belief = self.belief
-        mean = belief.L.upper.T @ belief.w  # K_WW α
-        inducing = belief.W[np.argsort(-mean, kind="stable")[: SCORED_EACH * n]]
+        base = self.belief.base
+        mean = base.L.upper.T @ base.w  # K_WW α
+        inducing = base.W[np.argsort(-mean, kind="stable")[: SCORED_EACH * n]]
         told = self.recent[np.argsort(-self.rewards, kind="stable")[: SCORED_EACH * n]]
         X = np.unique(np.vstack([inducing, told]), axis=0)  # a row may be both
         return np.asarray(X[np.argsort(-self(X), kind="stable")[:n]])

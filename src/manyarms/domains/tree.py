@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.beliefs.frozen import Frozen, Inserted
+from manyarms.beliefs.frozen import Engine, Inserted
 from manyarms.domains.box import Box
 from manyarms.domains.columns import Range
 from manyarms.domains.policy import DomainBKB, Learned
@@ -197,7 +197,7 @@ class AdaBKB(DomainBKB):
         """The leaves now."""
         return self._state.tree
 
-    def _next(self, belief: Frozen, number: int, barred: frozenset[bytes]) -> Array:
+    def _next(self, belief: Engine, number: int, barred: frozenset[bytes]) -> Array:
         if barred:
             raise ParameterError(
                 "AdaBKB chooses among the centres of cells and excludes none; use DomainBKB"
@@ -259,7 +259,7 @@ class AdaBKB(DomainBKB):
             cached = self._split_cache = (state, *self._grown(state.belief, state.tree, self.beta))
         return cached[1], cached[2]
 
-    def _grown(self, belief: Frozen, tree: Tree, beta: float) -> tuple[Tree, int]:
+    def _grown(self, belief: Engine, tree: Tree, beta: float) -> tuple[Tree, int]:
         """Split the leaf of largest index until one is to be pulled: the tree, and that leaf."""
         if tree.refuted:
             inside = _guess(belief) * self._reach
@@ -291,7 +291,7 @@ class AdaBKB(DomainBKB):
             n += self.children - 1
             n_split += 1
 
-    def _bounded(self, belief: Frozen, leaves: AnyArray, beta: float, refuted: bool) -> AnyArray:
+    def _bounded(self, belief: Engine, leaves: AnyArray, beta: float, refuted: bool) -> AnyArray:
         """Leaves with the `cap` and `width` of now."""
         rows = centres(leaves)
         mean, variance = belief.moments(rows, self.kernel.diag(rows))
@@ -302,7 +302,7 @@ class AdaBKB(DomainBKB):
         bounded["cap"] = upper if refuted else np.minimum(leaves["cap"], upper)
         return bounded
 
-    def _pruned(self, belief: Frozen, tree: Tree, rows: Array, beta: float) -> Tree | None:
+    def _pruned(self, belief: Engine, tree: Tree, rows: Array, beta: float) -> Tree | None:
         """The tree without leaves that cannot hold the maximum; None where F is refuted.
 
         It is where μ̃ is too large for it, or the bound of every leaf that holds the best row is
@@ -327,7 +327,7 @@ class AdaBKB(DomainBKB):
         n_dropped = tree.n_dropped + int((~keep).sum())
         return replace(tree, leaves=leaves[keep], n_dropped=n_dropped, lowest=lowest, top=top)
 
-    def _is_too_large(self, belief: Frozen, norm: float) -> bool:
+    def _is_too_large(self, belief: Engine, norm: float) -> bool:
         """μ̃ is, for ‖f‖ ≤ F: by the radius where it has a promise, else by `Certified`."""
         radius = self.confidence
         if not isinstance(radius, Promise):
@@ -368,7 +368,7 @@ class AdaBKB(DomainBKB):
         return np.asarray(np.sqrt(np.maximum(squared, 0.0)))
 
 
-def _guess(belief: Frozen) -> float:
+def _guess(belief: Engine) -> float:
     """F′ of now, where F is refuted."""
     turn = belief.n_observations % GUESSES  # ‖μ̃‖, ‖μ̃‖/2, …, and 0 in the last turn
     return 0.0 if turn == GUESSES - 1 else belief.evidence.mean()[0] / 2**turn

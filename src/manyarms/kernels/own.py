@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyarms.errors import KernelError
-from manyarms.kernels.base import Kernel, check_kernels
+from manyarms.kernels.base import Kernel, Scaled, Sum, check_kernels
 from manyarms.kernels.distances import as_blocks
 from manyarms.numbers import real, store
 from manyarms.typing import Array, Indices
@@ -56,6 +56,25 @@ class Own(Kernel):
 
     def diag_gradient(self, X: Array) -> Array:
         return self.kernel.diag_gradient(X)
+
+
+def without_own(kernel: Kernel) -> tuple[Kernel, float]:
+    """k and v of a kernel that is k(x, y) + v·[x = y] as `Own`, its multiples and sums have it; v
+    is 0 for any other, products with `Own` included."""
+    # By the very class: one that inherits may compute something else.
+    if type(kernel) is Own:
+        inner, variance = without_own(kernel.kernel)
+        return inner, variance + kernel.variance
+    if type(kernel) is Scaled:
+        inner, variance = without_own(kernel.kernel)
+        if inner is not kernel.kernel:
+            return Scaled(inner, kernel.constant), kernel.constant * variance
+    if type(kernel) is Sum:
+        first, v = without_own(kernel.first)
+        second, w = without_own(kernel.second)
+        if first is not kernel.first or second is not kernel.second:
+            return Sum(first, second), v + w
+    return kernel, 0.0
 
 
 def equal_rows(X: Array, Y: Array) -> tuple[Indices, Indices]:

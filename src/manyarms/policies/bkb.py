@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from manyarms.beliefs.base import Belief, HasInducing, Rule
-from manyarms.beliefs.frozen import Frozen, Inserted
+from manyarms.beliefs.frozen import Engine, Inserted
 from manyarms.errors import ParameterError
 from manyarms.numbers import real, whole
 from manyarms.policies.batches import BatchRule, GlobalRule
@@ -125,7 +125,7 @@ class BKB(Policy):
                 "search of a table rests on variances that never rise, and they do where "
                 f"observations fade; {given} and {self.n_arms} arms"
             )
-        if not isinstance(belief, Frozen):
+        if not isinstance(belief, Engine):
             raise ParameterError(f"a discount is for rule=Inserted(…), {given} and {self.rule!r}")
         if isinstance(self.confidence, Promise | Bayes):
             raise ParameterError(

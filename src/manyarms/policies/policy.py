@@ -16,8 +16,7 @@ from manyarms.arms import as_rows
 from manyarms.arms.array import Checked
 from manyarms.arms.objects import encoded
 from manyarms.beliefs.base import Arms, Batch, Belief, Record, Rule
-from manyarms.beliefs.frozen import Frozen, Inserted
-from manyarms.beliefs.own import Owned
+from manyarms.beliefs.frozen import Engine, Inserted
 from manyarms.errors import (
     ArmsError,
     ObservationError,
@@ -178,7 +177,8 @@ class Policy:
         )
         if tuning.device is not None:
             elsewhere = isinstance(self.arms, RowsElsewhere)
-            check_device(tuning.device, belief, self.n_arms, here=not elsewhere)
+            scored = belief.base if isinstance(belief, Engine) else belief
+            check_device(tuning.device, scored, self.n_arms, here=not elsewhere)
         self._state = State(belief, Log(), 0, first_norm(self.confidence))
         # A radius that does not suit the belief is refused now, not after the first trial.
         self.confidence_is_valid()
@@ -632,7 +632,7 @@ class Policy:
                 "this belief is about the arms of its own table: make the policy anew over the "
                 "other one"
             )
-        if isinstance(self.belief, Frozen | Owned) and self.belief.discount < 1:
+        if isinstance(self.belief, Engine) and self.belief.discount < 1:
             raise StateError(
                 "this policy has a discount, and its observations fade: it takes no table, as the "
                 "search of one rests on variances that never rise"
@@ -661,7 +661,7 @@ class Policy:
     def _offered(self, arms: Arms) -> ArmScores:
         """Scores of rows that are offered once."""
         belief = self._state.belief
-        if isinstance(belief, Frozen | Owned) and isinstance(
+        if isinstance(belief, Engine) and isinstance(
             self.chooser, UpperBound | ExpectedImprovement
         ):
             return offered(belief, arms)

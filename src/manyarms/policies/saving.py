@@ -1,6 +1,6 @@
 """The state of a policy of frozen features and its pending requests as bytes, and back.
 
-A file is a line "manyarms stream 1 <SHA-256 of the rest>", a line of JSON, and arrays one behind
+A file is a line "manyarms stream 2 <SHA-256 of the rest>", a line of JSON, and arrays one behind
 the other as they are in memory. The digest tells every damage before anything is read.
 """
 
@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyarms.beliefs.frozen import Frozen
+from manyarms.beliefs.frozen import Engine
 from manyarms.beliefs.packing import NAMES, Arrays, packed, unpacked
 from manyarms.errors import KernelError, ParameterError, SavedStateError, StateError, shortened
 from manyarms.policies.policy import Policy, State
 from manyarms.sketch.log import Log
 from manyarms.typing import Array
 
-FIRST_WORDS = b"manyarms stream 1 "
+FIRST_WORDS = b"manyarms stream 2 "
 ALIKE = 1e-6
 """Of κ²: kernels that differ by more on W are different ones, as rounding is far less."""
 TYPES = {**NAMES, "W": "<f8", "rows": "<f8"}
@@ -35,7 +35,7 @@ class Saved(NamedTuple):
 def written(policy: Policy, waiting: dict[str | int, Array]) -> bytes:
     """A policy without a table and the rows of its pending requests, as bytes."""
     belief = policy.belief
-    if not isinstance(belief, Frozen):
+    if not isinstance(belief, Engine):
         raise StateError(
             f"a stream is saved where its policy is of rule=Inserted(…), this one is of "
             f"{policy.rule!r}"
@@ -44,7 +44,7 @@ def written(policy: Policy, waiting: dict[str | int, Array]) -> bytes:
     rows = np.concatenate([np.zeros((0, d)), *waiting.values()])
     arrays: Arrays = {**packed(belief, folded=False), "W": belief.W, "rows": rows}
     head = {
-        **_settings(policy),
+        **_settings(policy, belief),
         "norm": policy.evidence.norm,
         "ids": list(waiting),
         "chosen": [len(rows) for rows in waiting.values()],
@@ -77,11 +77,11 @@ def read(path: str | Path, policy: Policy) -> Saved:
     if sha256(rest).hexdigest().encode() != line[len(FIRST_WORDS) :]:
         raise SavedStateError(f"{path} is damaged: its digest does not fit; take an older copy")
     prior = policy.belief
-    if not isinstance(prior, Frozen):
+    if not isinstance(prior, Engine):
         raise SavedStateError(f"{path} is of rule=Inserted(…), the policy is of {policy.rule!r}")
     text, _, numbers = rest.partition(b"\n")
     head = json.loads(text)
-    for name, expected in _settings(policy).items():
+    for name, expected in _settings(policy, prior).items():
         if head[name] != expected:
             raise SavedStateError(
                 f"{path} is of a policy with {name}={head[name]}, this one has {expected}; make "
@@ -103,23 +103,25 @@ def read(path: str | Path, policy: Policy) -> Saved:
     return Saved(State(belief, Log(), belief.n_observations, head["norm"]), waiting)
 
 
-def _settings(policy: Policy) -> dict[str, Any]:
+def _settings(policy: Policy, belief: Engine) -> dict[str, Any]:
     """What must be the same; the radius, the rule and the discount may be others from now on."""
     return {
         "n_features": policy.n_features,
         "regularization": policy.regularization,
         "noise": policy.noise,
+        "own_variance": belief.own_variance,
     }
 
 
-def _check_kernel(path: str | Path, belief: Frozen) -> None:
+def _check_kernel(path: str | Path, belief: Engine) -> None:
     """Raise SavedStateError where K_WW is not LLᵀ: functions have no name to compare them by."""
-    upper = belief.L.upper if belief.m else np.zeros((0, 0))
+    base = belief.base
+    upper = base.L.upper if base.m else np.zeros((0, 0))
     try:
-        apart = np.abs(belief.kernel(belief.W, belief.W) - upper.T @ upper).max(initial=0.0)
+        apart = np.abs(base.kernel(base.W, base.W) - upper.T @ upper).max(initial=0.0)
     except KernelError as error:
         raise SavedStateError(f"{path} is of another kernel than {belief.kernel!r}") from error
-    if not apart <= ALIKE * belief.kappa2:
+    if not apart <= ALIKE * base.kappa2:
         raise SavedStateError(
             f"{path} is of another kernel than {belief.kernel!r}: values differ by {apart:.2g}; "
             "make the policy with the kernel of then"

@@ -4,11 +4,9 @@ are kept."""
 import numpy as np
 
 from manyarms.beliefs.base import Arms, Belief
-from manyarms.beliefs.frozen import Frozen
-from manyarms.beliefs.own import Owned
+from manyarms.beliefs.frozen import Engine
 from manyarms.errors import MemoryBudgetError
 from manyarms.search.bounds import are_fine, bounds
-from manyarms.search.dense import Sketch
 from manyarms.search.greedy import MANY, Greedy
 from manyarms.search.places import Places
 from manyarms.search.scores import ArmScores, KeepsScores, RowsElsewhere
@@ -36,7 +34,7 @@ def scores_of(
     """The scores of arms at a belief."""
     if isinstance(belief, KeepsScores):
         return belief.scores(arms)
-    if not isinstance(belief, Frozen | Owned):
+    if not isinstance(belief, Engine):
         raise TypeError(
             f"a belief is of frozen features, or keeps the scores of arms itself; got {belief!r}"
         )
@@ -47,7 +45,7 @@ def scores_of(
     return TableScores(belief, arms, room, tuning, stats)
 
 
-def offered(belief: Sketch, arms: Arms) -> Greedy:
+def offered(belief: Engine, arms: Arms) -> Greedy:
     """The scores of rows that are offered once. Many of them are bounded first."""
     n = len(arms.diag)
     base = belief.base

@@ -20,8 +20,7 @@ from math import sqrt
 import numpy as np
 
 from manyarms.beliefs.base import Arms, Change
-from manyarms.beliefs.frozen import Frozen
-from manyarms.beliefs.own import Owned
+from manyarms.beliefs.frozen import Engine, Frozen
 from manyarms.kernels import Kernel
 from manyarms.search.places import Places
 from manyarms.search.scores import Acquisition, Rising
@@ -29,9 +28,6 @@ from manyarms.search.sweep import Columns, peak, reach, step
 from manyarms.search.work import in_parallel
 from manyarms.sketch.linalg import EPS, solver
 from manyarms.typing import Array, Indices, Mask
-
-Sketch = Frozen | Owned
-"""A belief of frozen features."""
 
 ONE_CHUNK = 1 << 15
 """Arms up to which all are one chunk: threads cost more than a cache that is missed."""
@@ -79,7 +75,7 @@ class Dense:
 
     # From belief to belief
 
-    def compute(self, belief: Sketch) -> None:
+    def compute(self, belief: Engine) -> None:
         """Everything anew: O(nm²)."""
         self.belief = None
         self._embed(belief.base, self._chunks, self._Z)
@@ -88,7 +84,7 @@ class Dense:
         self.places.find(belief, anew=True)
         self.belief = belief.base
 
-    def follow(self, belief: Sketch, changes: Sequence[Change]) -> None:
+    def follow(self, belief: Engine, changes: Sequence[Change]) -> None:
         """To the belief after these changes."""
         before = self.belief
         base = belief.base
@@ -98,7 +94,7 @@ class Dense:
             return
         G = np.zeros((k, base.m))
         start = 0
-        for lowering, surprise in changes:
+        for lowering, _ in changes:
             m, size = lowering.shape
             G[start : start + size, :m] = lowering.T
             start += size
@@ -108,7 +104,7 @@ class Dense:
         self.places.find(belief)
         self.belief = base
 
-    def extend(self, belief: Sketch, arms: Arms) -> None:
+    def extend(self, belief: Engine, arms: Arms) -> None:
         """With more arms, at the same belief."""
         self.belief = None
         n_chunks = len(self._chunks)
@@ -241,7 +237,7 @@ class Dense:
         subtracted = 8 * EPS * (1 + self._n_steps + base.m) * self._largest
         return subtracted + 32 * base.rounding_seen / base.regularization
 
-    def current(self, belief: Sketch) -> tuple[Array, Array]:
+    def current(self, belief: Engine) -> tuple[Array, Array]:
         """μ̃ and σ̃² of all arms with own parts, right but for rounding: new arrays."""
         if not belief.own_variance:
             return self.mean.copy(), self.variance.copy()
@@ -253,7 +249,7 @@ class Dense:
             mean[tried], variance[tried] = right
         return mean, variance
 
-    def refresh(self, belief: Sketch, near: Indices, most: int) -> bool:
+    def refresh(self, belief: Engine, near: Indices, most: int) -> bool:
         """Compute everything anew where many arms may be best: rounding may be why."""
         if len(near) <= most or not self._n_steps:
             return False
@@ -261,7 +257,7 @@ class Dense:
         return True
 
     def near(
-        self, belief: Sketch, acquisition: Acquisition, shut: Mask | None
+        self, belief: Engine, acquisition: Acquisition, shut: Mask | None
     ) -> tuple[Indices, float]:
         """Positions, ascending, of the arms whose value may be the largest, given the rounding, and
         a value that the best of them reaches. None where all are shut."""
@@ -284,7 +280,7 @@ class Dense:
         return np.flatnonzero(values >= least), least
 
     def _near_among_many(
-        self, belief: Sketch, acquisition: Rising, shut: Mask | None
+        self, belief: Engine, acquisition: Rising, shut: Mask | None
     ) -> tuple[Indices, float]:
         """The same without a value for every arm. Tried arms are looked at by themselves."""
         slack = self.slack
@@ -321,7 +317,7 @@ class Dense:
         return some, least
 
     def _near_by_both_ends(
-        self, belief: Sketch, acquisition: Acquisition, shut: Mask | None
+        self, belief: Engine, acquisition: Acquisition, shut: Mask | None
     ) -> Indices:
         """A value may fall with the deviation (probability of improvement): either end of what
         rounding allows may be larger."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from manyarms.beliefs.base import Arms
-from manyarms.search.dense import Sketch
+from manyarms.beliefs.frozen import Engine
 from manyarms.search.scores import Acquisition, Rising, best_of
 from manyarms.sketch.linalg import EPS
 from manyarms.typing import Array, Indices, Mask
@@ -40,7 +40,7 @@ class Greedy:
     that come after it, but no longer for this one.
     """
 
-    belief: Sketch  # with what is supposed
+    belief: Engine  # with what is supposed
     arms: Arms  # diag is that of the whole kernel
     mean: Array  # (n,) bounds on μ̃ from above; infinite where nothing is known yet
     variance: Array  # (n,) on σ̃², of this belief and of all that suppose more
@@ -50,7 +50,7 @@ class Greedy:
         """If these arms were pulled once more each: the bounds hold all the more."""
         rows = self.arms.rows[positions].astype(np.float64, copy=False)
         step = self.belief.supposing(rows, self.arms.diag[positions])
-        after: Sketch = step.after  # type: ignore[assignment]
+        after: Engine = step.after  # type: ignore[assignment]
         return replace(self, belief=after)
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:

@@ -131,7 +131,7 @@ def _interpolated(u: Array) -> Array:
 
 def _inverse(gain: Array) -> Array:
     """u with ln h(u) ≤ gain, less than 2/KNOTS below the largest one within FAR."""
-    values, slopes = _chords()
+    values, _ = _chords()
     knots = np.searchsorted(values, gain) - 2.0
     u = knots / KNOTS - FAR
     # h(u) ≤ φ(u)/u² where u < −FAR, and h(u) ≤ u + 1/FAR² where u > FAR.

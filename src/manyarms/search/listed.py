@@ -15,9 +15,9 @@ list: of an arm that was never tried, no result of another moves the own part.
 import numpy as np
 
 from manyarms.beliefs.base import Arms, Change
-from manyarms.beliefs.frozen import Frozen
+from manyarms.beliefs.frozen import Engine, Frozen
 from manyarms.search.bounds import bounds
-from manyarms.search.dense import Dense, Sketch, reaching
+from manyarms.search.dense import Dense, reaching
 from manyarms.search.places import Places
 from manyarms.search.scores import Acquisition, Rising, Upper
 from manyarms.search.sweep import peak
@@ -57,7 +57,7 @@ class Listed:
     def __len__(self) -> int:
         return len(self.arms.diag)
 
-    def compute(self, belief: Sketch) -> None:
+    def compute(self, belief: Engine) -> None:
         """Bounds of all arms, and a list of those of largest bound."""
         self.belief = None
         self._stats.count("passes")
@@ -79,7 +79,7 @@ class Listed:
         self.belief = base
         self._join(belief, self._foremost(Upper(2 * np.sqrt(base.regularization))))
 
-    def follow(self, belief: Sketch, changes: list[Change]) -> None:
+    def follow(self, belief: Engine, changes: list[Change]) -> None:
         """To the belief after these changes: the list only."""
         if self.belief is None:
             self.compute(belief)
@@ -90,7 +90,7 @@ class Listed:
         self.belief = belief.base
 
     def near(
-        self, belief: Sketch, acquisition: Acquisition, shut: Mask | None
+        self, belief: Engine, acquisition: Acquisition, shut: Mask | None
     ) -> tuple[Indices, float]:
         """Positions, ascending, of the arms whose value may be the largest, and a value that the
         best of them reaches. None where all are shut."""
@@ -144,7 +144,7 @@ class Listed:
         some = self._reaching(acquisition, shut, least)[: self._shortlist]
         return some if len(some) else np.array([at])
 
-    def _join(self, belief: Sketch, positions: Indices) -> None:
+    def _join(self, belief: Engine, positions: Indices) -> None:
         """Put arms on the list that are not on it."""
         new = positions[~self._is_listed[positions]]
         if not len(new):
@@ -160,11 +160,11 @@ class Listed:
 
     # Reading
 
-    def refresh(self, belief: Sketch, near: Indices, most: int) -> bool:
+    def refresh(self, belief: Engine, near: Indices, most: int) -> bool:
         """Compute the list anew where many arms may be best: rounding may be why."""
         return self._list.refresh(belief, near, most)
 
-    def highest(self, belief: Sketch) -> tuple[Array, Array]:
+    def highest(self, belief: Engine) -> tuple[Array, Array]:
         """What μ̃ and σ̃² of all arms do not exceed now: new arrays."""
         away = 0.0 if self.belief is self._then else moved(self._then, belief.base)
         mean = self._mean + away * np.sqrt(self._variance)
@@ -173,7 +173,7 @@ class Listed:
         variance[self._numbers] = exact + self._list.slack
         return mean, variance
 
-    def means(self, belief: Sketch) -> tuple[Array, float]:
+    def means(self, belief: Engine) -> tuple[Array, float]:
         """μ̃ of all arms, and what they may be wrong by beyond rounding."""
         if self._then is not self.belief:
             self.compute(belief)
@@ -182,7 +182,7 @@ class Listed:
         mean[self._numbers] = self._list.current(belief)[0]
         return mean, self._error
 
-    def means_of(self, belief: Sketch, positions: Indices) -> Array:
+    def means_of(self, belief: Engine, positions: Indices) -> Array:
         """μ̃ of some arms, which join the list."""
         self._join(belief, positions)
         where = np.zeros(len(self), dtype=np.intp)

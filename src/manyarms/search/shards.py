@@ -220,7 +220,7 @@ class Shard:
 
     def _fresh(self, whole: Whole) -> Lazy:
         """Scores at a belief, of which nothing is kept yet."""
-        belief = unpacked(whole.prior, whole.arrays, whole.W)
+        belief = unpacked(whole.prior, whole.arrays, whole.W).base
         diag = diagonal(belief.kernel, self.rows, belief.regularization)
         return Lazy(belief, Arms(self.rows, diag), self.room, whole.tuning, Stats())
 
@@ -281,7 +281,7 @@ class ShardedScores:
             belief.regularization,
             belief.noise,
             np.random.default_rng(0),  # nothing is drawn by frozen features
-        )
+        ).base
         id = next(_ids)
         return cls(crew, prior, tuning, belief, belief, id, id)
 

@@ -69,7 +69,9 @@ class Columns:
                 return
         out[:] = self.kernel(np.asarray(X, dtype=np.float64), W).T
 
-    def _covers(self, kernel: Kernel, start: int, stop: int | None) -> bool:
+    def _covers(  # noqa: PLR0911  a case each
+        self, kernel: Kernel, start: int, stop: int | None
+    ) -> bool:
         """Flatten the kernel of these columns; by its very class, as a subclass may compute
         something else."""
         if type(kernel) is Scaled:

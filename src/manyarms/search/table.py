@@ -12,8 +12,9 @@ from copy import copy
 import numpy as np
 
 from manyarms.beliefs.base import Arms, Change, Step
+from manyarms.beliefs.frozen import Engine
 from manyarms.search.bounds import are_fine
-from manyarms.search.dense import Dense, Sketch
+from manyarms.search.dense import Dense
 from manyarms.search.greedy import Greedy
 from manyarms.search.listed import Listed
 from manyarms.search.scores import Acquisition, best_of
@@ -26,8 +27,6 @@ MANY = 64
 """Arms that may be best, above which variances are computed anew: rounding may be why."""
 STEPS = 4
 """Steps that are kept beyond those that a sweep follows, half as many as W has rows."""
-QUICK = 1 << 31
-"""Products that embed all arms in so little time (.1 s) that bounds are not worth it."""
 
 
 class Kept:
@@ -41,7 +40,7 @@ class TableScores:
     and after it, and belongs to the one that was asked last."""
 
     def __init__(
-        self, belief: Sketch, arms: Arms, room: float, tuning: Tuning, stats: Stats
+        self, belief: Engine, arms: Arms, room: float, tuning: Tuning, stats: Stats
     ) -> None:
         self.belief = belief
         self.arms = arms  # diag is that of the whole kernel
@@ -49,7 +48,7 @@ class TableScores:
         self._tuning = tuning
         self._stats = stats
         self._kept = Kept()
-        self._start: Sketch = belief
+        self._start: Engine = belief
         self._trail: tuple[Step, ...] = ()  # the steps from there
 
     def after(self, step: Step) -> "TableScores":
@@ -126,13 +125,6 @@ class TableScores:
             Z, r = base.features(rows, core.arms.diag[some])
             yield some, Z.T, r
 
-    @property
-    def places(self) -> tuple[Indices, Indices]:
-        """Positions of the arms that were tried, and which of the tried rows each is; none where
-        the kernel has no own parts."""
-        found = self._core().places
-        return found.positions, found.places
-
     def _near(self, acquisition: Acquisition, barred: Mask | None) -> Indices:
         core = self._core()
         near, _ = core.near(self.belief, acquisition, barred)
@@ -182,7 +174,8 @@ class TableScores:
         if self.belief.own_variance:
             diag = base.kernel.diag(self.arms.rows)
         arms = Arms(self.arms.rows, diag)
-        is_quick = base.m <= self._tuning.rough or n * base.m**2 <= QUICK
+        tuning = self._tuning
+        is_quick = base.m <= tuning.rough or n * base.m**2 <= tuning.quick
         if self._fits(base.m) and (is_quick or not are_fine(base)):
             return Dense(arms, base.kernel)
         return Listed(arms, self._tuning.shortlist, self._stats)
