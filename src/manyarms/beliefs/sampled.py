@@ -269,7 +269,7 @@ class Drawn:
         )
 
     def moments(self, rows: Array, diag: Array) -> tuple[Array, Array]:
-        """μ̃ = z(x)ᵀw and σ̃² = r(x)/λ + ‖C⁻¹z(x)‖² of rows, (n,) each: the paper's Eq. (3).
+        """μ̃ = z(x)ᵀw and σ̃² = r(x)/λ + ‖C⁻¹z(x)‖² of rows, (n,) each: the paper's Eq. (4).
 
         The paper writes σ̃² = (k(x, x) − zᵀZᵀZV⁻¹z)/λ. With ZᵀZ = V − λI that is r/λ + zᵀV⁻¹z: the
         part outside the span of the dictionary, which no observation shrinks, and the part inside.
