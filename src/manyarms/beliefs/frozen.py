@@ -35,7 +35,7 @@ from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.lapack import blas
 from manyarms.numbers import real, whole
-from manyarms.sketch.confidence import Evidence, Guarantee
+from manyarms.sketch.confidence import Evidence, Posterior
 from manyarms.sketch.embedding import PSD_TOLERANCE, not_positive
 from manyarms.sketch.growing import Factor, Stack, Triangle
 from manyarms.sketch.linalg import (
@@ -266,7 +266,7 @@ class Frozen:
         return self.inducing.kernel
 
     @property
-    def guarantee(self) -> Guarantee:
+    def guarantee(self) -> Posterior:
         """Statements 1 and 2 of docs/theory.md; nothing where observations fade."""
         return "certified" if self.discount == 1.0 else "none"
 
