@@ -82,7 +82,7 @@ def test_the_dictionary_is_smaller_than_what_was_pulled_and_is_part_of_it():
     assert set(policy.inducing) <= set(dictionary(policy)) <= set(pulled)
     assert len(dictionary(policy)) < 0.6 * len(pulled)
     assert (np.diff(policy.inducing) > 0).all()
-    assert policy.guarantee == policy.evidence.guarantee == "theorem 1"
+    assert policy.guarantee == policy.evidence.guarantee == "resampled"
 
 
 def test_linear_kernels_keep_as_many_inducing_arms_as_they_have_dimensions():

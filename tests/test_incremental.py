@@ -95,7 +95,7 @@ def test_the_sketch_is_about_as_accurate_as_a_fresh_one(rule):
     chosen = play(policy, problem.pull, 200)
     assert ma.diagnostics.sandwich(policy).holds(0.5)
     assert len(policy.belief.dictionary) <= len(np.unique(chosen))
-    assert policy.guarantee == "none"
+    assert policy.guarantee == "resampled"
     assert (problem.f.max() - problem.f[chosen[-50:]]).mean() < 0.1 * (
         problem.f.max() - problem.f.mean()
     )

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from manyarms.arms import as_rows
+from manyarms.beliefs.frozen import Frozen
 from manyarms.beliefs.sampled import Drawn
 from manyarms.errors import ParameterError, StateError
 from manyarms.kernels import as_kernel
@@ -173,11 +174,14 @@ def sketch_accuracy(policy: HasEvidence) -> SketchAccuracy:
     Raises
     ------
     ParameterError
-        The posterior is exact.
+        The posterior is exact, or nothing is known of its sketch.
     """
     evidence = policy.evidence
     if evidence.guarantee == "exact":  # η = 0 would be true, and say nothing
         raise ParameterError(f"only a sketch has an accuracy, the posterior of {policy!r} is exact")
+    # Where observations fade statement 1 holds all the same: it is for any weights.
+    if evidence.guarantee == "none" and not isinstance(getattr(policy, "belief", None), Frozen):
+        raise ParameterError(f"how accurate the sketch of {policy!r} is, is not known")
     if not evidence.n_observations:
         raise StateError("no arm was observed yet: call observe() first")
     # By η, which is at most e: the bound by e holds as well, and is wider.
@@ -276,7 +280,7 @@ def regret_bound(
     largest = Evidence(
         regularization,
         theory.noise,
-        "theorem 1",
+        "resampled",
         trace=ratio * horizon,
         dimension=lambda: theory.alpha * effective_dimension,
     )

@@ -14,7 +14,7 @@ def exact(kernel, arms, pulls, rewards, regularization, X):
 
 
 def sketched(kernel, arms, dictionary, pulls, rewards, regularization, X):
-    """The paper's Eq. (3) as printed but for Z(X_t)ᵀy: z = (K_S^{1/2})⁺k_S and σ̃² = (k − zᵀZᵀZV⁻¹z)/λ."""
+    """The paper's Eq. (4) as printed but for Z(X_t)ᵀy: z = (K_S^{1/2})⁺k_S and σ̃² = (k − zᵀZᵀZV⁻¹z)/λ."""
     S = arms[dictionary]
     e, Q = np.linalg.eigh(kernel(S, S))
     root = np.where(e > 1e-12 * e.max(), 1 / np.sqrt(np.maximum(e, 1e-300)), 0.0)

@@ -107,8 +107,9 @@ class QFF(Policy):
     Quadrature Fourier features (Mutný and Krause, NeurIPS 2018), for RBF kernels of few columns.
     There are Πₖ nₖ features. |φ(x)ᵀφ(y) − k(x, y)| decays exponentially in n once n exceeds about
     (span/2ℓ)². Guarantee: with n of order ln T a column the kernel's error is too small to matter
-    over T steps, and the regret is that of the exact method, with its radius. There is none for a
-    smaller n, nor beyond the span of the arms. Features are exponential in the columns of a term:
+    over T steps, and the regret is that of the exact method, with its radius (the paper's theorem).
+    There is none for a smaller n, nor beyond the span of the arms. Whether n is large enough is not
+    checked, so that `Certified` is refused. Features are exponential in the columns of a term:
     take few columns, or a kernel that is additive over groups of few columns.
 
     Parameters

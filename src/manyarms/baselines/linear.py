@@ -20,7 +20,7 @@ from manyarms.kernels import Kernel, Linear
 from manyarms.numbers import whole
 from manyarms.policies.policy import Policy
 from manyarms.search.scores import TIE, Chooser, UpperBound, View, best_of
-from manyarms.sketch.confidence import Constant, Evidence, Promise, Radius
+from manyarms.sketch.confidence import Constant, Evidence, Promise, Proofs, Radius
 from manyarms.sketch.ridge import SketchedRidge
 from manyarms.typing import Array, Seed, TableLike
 
@@ -160,11 +160,12 @@ class Sketched(Promise):
     spectrum has a tail beyond the sketch.
     """
 
+    proofs: ClassVar[Proofs] = {
+        "sketched": "the sketch bounds V on both sides, and the radius pays for what lies between"
+    }
+
     def __call__(self, evidence: Evidence) -> float:
-        if evidence.guarantee != "none":
-            raise ParameterError(
-                "the radius Sketched is for SOFUL only: use Certified or LogDet with other policies"
-            )
+        self.check(evidence, "it is for SOFUL only, use Certified or LogDet with other policies")
         # Ṽ⁻¹ ⪯ (1 + ρ̄/λ)V⁻¹ for the noise, and ‖V − Ṽ − λI‖ ≤ max(λ, ρ̄ − λ) for θ.
         deviation = np.sqrt(1 + evidence.eta) * self.deviation(evidence.log_det, self.delta)
         bias = max(1.0, evidence.eta - 1) * np.sqrt(evidence.regularization)
@@ -186,7 +187,7 @@ class SOFUL(Policy):
     Guarantee: with ``confidence=Sketched(norm, noise)``, regret Õ((1 + ρ̄/λ)^{3/2} d√T). Where all
     arms lie in m dimensions ρ̄ = 0 and it is OFUL. Where the spectrum is heavy beyond m, ρ̄ grows
     like T and the bound is void: regret may be linear. Thompson sampling has Õ(((1 +
-    ρ̄/λ)d)^{3/2}√T). `Theory` and `LogDet` know nothing of ρ̄ and promise nothing here.
+    ρ̄/λ)d)^{3/2}√T). `Theory` and `LogDet` promise nothing here.
 
     Parameters
     ----------
@@ -200,5 +201,5 @@ class SOFUL(Policy):
 
     def __init__(self, arms: TableLike, *, size: int, **options: Any) -> None:
         regression = partial(SketchedRidge.prior, whole(size, "size"))
-        rule = OnFeatures(columns, regression, radius_guarantee="none")
+        rule = OnFeatures(columns, regression, guarantee="sketched")
         super().__init__(arms, Linear(), rule=rule, **by_choice(**options))

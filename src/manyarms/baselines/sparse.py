@@ -53,7 +53,7 @@ class DTC(Policy):
         self, arms: TableLike, kernel: Any, *, inducing: ArrayLike = 100, **options: Any
     ) -> None:
         made = partial(on_dictionary, inducing, True)
-        rule = OnFeatures(made, guarantee="certified", radius_guarantee="certified")
+        rule = OnFeatures(made, guarantee="certified")
         super().__init__(arms, kernel, rule=rule, chooser=UpperBound(), batches=OneArm(), **options)
 
     @property
@@ -66,7 +66,7 @@ class SoR(Policy):
     """UCB on a fixed dictionary with the variance of the GP whose kernel is zᵀz (Silverman 1985).
 
     Far from S both mean and variance vanish, whatever was observed: arms there are never explored
-    ("variance starvation", the paper's Figure 1). There is no regret guarantee.
+    ("variance starvation", the paper's Figure 1). There is no regret guarantee, nor a radius.
 
     Parameters
     ----------

@@ -60,6 +60,13 @@ class FixedDesign:
         whole(self.horizon, "horizon")
         probability("delta", self.delta)
 
+    def promised(self, evidence: Evidence) -> tuple[float | None, str]:
+        """No probability: what is known rests on the rewards of all levels at once."""
+        return None, (
+            "FixedDesign is proved for rewards that are independent given their arms, and those of "
+            "all results together are not"
+        )
+
     def __call__(self, evidence: Evidence) -> float:
         # Two-sided, over A arms, S levels and T steps: each may fail with δ/(2AST).
         union = np.log(2.0 * evidence.n_arms * n_levels(self.horizon) * self.horizon / self.delta)

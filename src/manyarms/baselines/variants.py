@@ -27,7 +27,7 @@ class Incremental(DrawRule):
     p = min(1, n·q̄·σ̃²) for a row of weight n. Where p grows, as it does with n, a row of S stays,
     and one outside enters with probability (p_{t+1} − p_t)/(1 − p_t). Were the p fixed beforehand,
     a row would be in S_t with probability p_t. But they depend on the draws before, which is why
-    the paper leaves the question open: there is no guarantee.
+    the paper leaves the question open: Theorem 1 does not cover it. The radius `Resampled` holds.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ class Insertion(DrawRule):
     Diemert, Mairal, Martin, Gaillard; AISTATS 2022), who prove regret of the exact method's order
     for it. As the projection on S only grows, and each draw depends on the past alone, the
     martingale argument holds that is missing for `Incremental`. Here τ̃ is BKB's estimate, not that
-    of KORS, so the constants of those proofs do not carry over. `BKB.redraw` sets q̄ for the pulls
-    to come.
+    of KORS, so the constants of those proofs do not carry over; the radius `Resampled` holds.
+    `BKB.redraw` sets q̄ for the pulls to come.
 
     Parameters
     ----------

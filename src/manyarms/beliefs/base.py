@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from manyarms.kernels import Kernel
-from manyarms.sketch.confidence import Evidence, Guarantee
+from manyarms.sketch.confidence import Evidence, Posterior
 from manyarms.typing import Array, Indices, Mask
 
 
@@ -85,7 +85,7 @@ class Belief(Protocol):
     @property
     def regularization(self) -> float: ...
     @property
-    def guarantee(self) -> Guarantee: ...
+    def guarantee(self) -> Posterior: ...
     @property
     def evidence(self) -> Evidence: ...
     def observed(self, batch: Batch, record: Record | None = None) -> Step: ...

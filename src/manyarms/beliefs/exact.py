@@ -15,7 +15,7 @@ from manyarms.arms.seen import Catalogue
 from manyarms.beliefs.base import Arms, Batch, Record, Step
 from manyarms.kernels import Kernel
 from manyarms.search.scores import AllScored
-from manyarms.sketch.confidence import Evidence, Guarantee
+from manyarms.sketch.confidence import Evidence, Posterior
 from manyarms.sketch.exact import Covariance, ExactPosterior
 from manyarms.sketch.history import History, by_arm
 from manyarms.sketch.linalg import check_rounding
@@ -52,7 +52,7 @@ class ExactBelief:
     catalogue: Catalogue
     history: History  # keys are numbers of the catalogue
     covariance: Covariance  # at all arms of the catalogue
-    guarantee: ClassVar[Guarantee] = "exact"
+    guarantee: ClassVar[Posterior] = "exact"
     information: float = 0.0  # ln det(K_t/λ + I) = Σ ln(1 + ωσ²), each σ² as it was before
 
     @cached_property

@@ -36,7 +36,7 @@ from manyarms.kernels import Kernel
 from manyarms.kernels.own import without_own
 from manyarms.lapack import blas
 from manyarms.numbers import real, whole
-from manyarms.sketch.confidence import Evidence, Guarantee
+from manyarms.sketch.confidence import Evidence, Posterior
 from manyarms.sketch.embedding import PSD_TOLERANCE, not_positive
 from manyarms.sketch.growing import Factor, Stack, Triangle
 from manyarms.sketch.linalg import (
@@ -286,7 +286,7 @@ class Frozen:
         return mean, variance
 
     @property
-    def guarantee(self) -> Guarantee:
+    def guarantee(self) -> Posterior:
         """Statements 1 and 2 of docs/theory.md; nothing where observations fade."""
         return "certified" if self.discount == 1.0 else "none"
 

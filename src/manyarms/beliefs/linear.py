@@ -16,7 +16,7 @@ import numpy as np
 from manyarms.beliefs.base import Arms, Batch, Record, Step
 from manyarms.kernels import Kernel
 from manyarms.search.scores import AllScored
-from manyarms.sketch.confidence import Evidence, Guarantee
+from manyarms.sketch.confidence import Evidence, Posterior
 from manyarms.sketch.history import by_arm
 from manyarms.sketch.linalg import check_finite, check_rounding
 from manyarms.sketch.ridge import Regression, Ridge, mean_norm
@@ -34,14 +34,12 @@ class OnFeatures:
 
     makes_map : gives φ.
     regression : gives the regression before anything is observed, of λ and m.
-    guarantee : what may be claimed of the posterior as one of the kernel's functions.
-    radius_guarantee : the same as one of the functions φ(x)ᵀθ, which is what a radius is told.
+    guarantee : what is known of the posterior as one of the kernel's functions.
     """
 
     makes_map: MakesMap
     regression: Callable[[float, int], Regression] = Ridge.prior
-    guarantee: Guarantee = "none"
-    radius_guarantee: Guarantee = "exact"
+    guarantee: Posterior = "none"
 
     def prior(
         self,
@@ -73,8 +71,8 @@ class LinearBelief:
     left_out: float = 0.0  # e = Σ ω o(x)
 
     @property
-    def guarantee(self) -> Guarantee:
-        """What may be claimed."""
+    def guarantee(self) -> Posterior:
+        """What is known of the posterior."""
         return self.rule.guarantee
 
     @cached_property
@@ -84,7 +82,7 @@ class LinearBelief:
         return Evidence(
             self.regularization,
             self.noise,
-            self.rule.radius_guarantee,
+            self.guarantee,
             n_observations=self.n_observations,
             trace=self.trace,
             log_det=regression.log_det,

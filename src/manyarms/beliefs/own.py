@@ -24,7 +24,7 @@ import numpy as np
 from manyarms.beliefs.base import Batch, Record, Step
 from manyarms.kernels import Kernel
 from manyarms.kernels.own import equal_rows
-from manyarms.sketch.confidence import Evidence, Guarantee
+from manyarms.sketch.confidence import Evidence, Posterior
 from manyarms.sketch.growing import Stack
 from manyarms.sketch.linalg import TINY, chunks
 from manyarms.typing import Array, Indices
@@ -168,7 +168,7 @@ class Owned:
         return self.base.keys
 
     @property
-    def guarantee(self) -> Guarantee:
+    def guarantee(self) -> Posterior:
         """As of `Frozen`."""
         return "certified" if self.discount == 1.0 else "none"
 

@@ -31,9 +31,10 @@ from manyarms.kernels import Kernel
 from manyarms.lapack import blas
 from manyarms.numbers import probability, real
 from manyarms.search.scores import AllScored
-from manyarms.sketch.confidence import Evidence, Guarantee
+from manyarms.sketch.confidence import Evidence, Posterior
 from manyarms.sketch.dictionary import (
     Chance,
+    Draws,
     alpha_of,
     draw_dictionary,
     inclusion_probability,
@@ -68,7 +69,7 @@ class DrawRule:
 
     oversampling: float = 5.0
     epsilon: float = 0.5
-    guarantee: ClassVar[Guarantee] = "none"
+    in_theorem_one: ClassVar[bool] = False  # whether Theorem 1 speaks of such draws
 
     def __post_init__(self) -> None:
         real(self.oversampling, "oversampling", "a positive number, q̄ of Algorithm 1", above=0)
@@ -111,9 +112,10 @@ class Sampled(DrawRule):
         q̄. About 5 is accurate in practice.
     epsilon : float
         ε, by which ln det(K/λ + I) ≤ Σ ln(1 + ασ̃²) is bounded for the radius `LogDet`.
+        `oversampling` must do for it.
     """
 
-    guarantee = "theorem 1"
+    in_theorem_one = True
 
 
 @dataclass(frozen=True)
@@ -134,11 +136,9 @@ class Drawn:
     variance: Array  # (u,) σ̃²
     inclusion: Array  # (u,) the probability of each row in the last draw
     information: float = 0.0  # Σ ln(1 + ασ̃²(x_s)), each variance as before x_s
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What may be claimed: Theorem 1, if q̄ is as large as it asks."""
-        return self.rule.guarantee
+    # Of every time that it was drawn anew by hand: q̄ until then, and the observations so far.
+    phases: tuple[tuple[float, int], ...] = ()
+    guarantee: ClassVar[Posterior] = "resampled"
 
     @property
     def keys(self) -> Indices:
@@ -162,7 +162,16 @@ class Drawn:
             information=self.information,
             mean=lambda: mean_norm(self.regression),
             dimension=lambda: float(n @ self.variance),
+            draws=self._draws,
         )
+
+    @property
+    def _draws(self) -> Draws | None:
+        """How S was drawn so far; None where Theorem 1 does not speak of it."""
+        if not self.rule.in_theorem_one:
+            return None
+        now = (self.rule.oversampling, max(1, self.seen.n_observations))
+        return Draws(self.rule.epsilon, (*self.phases, now))
 
     def _eta(self) -> float:
         """η = λ_max of what is left out, or e where there are too many rows: O(u³)."""
@@ -202,8 +211,10 @@ class Drawn:
         made = self
         if oversampling is not None:
             made = replace(self, rule=replace(self.rule, oversampling=oversampling))
-        if not self.seen.n_observations:
+        n = self.seen.n_observations
+        if not n:
             return made
+        made = replace(made, phases=(*self.phases, (self.rule.oversampling, n)))
         return made._drawn(np.zeros(len(self.variance)), None)
 
     def _drawn(self, fresh: Array, record: Record | None) -> "Drawn":
@@ -269,7 +280,7 @@ class Drawn:
         )
 
     def moments(self, rows: Array, diag: Array) -> tuple[Array, Array]:
-        """μ̃ = z(x)ᵀw and σ̃² = r(x)/λ + ‖C⁻¹z(x)‖² of rows, (n,) each: the paper's Eq. (3).
+        """μ̃ = z(x)ᵀw and σ̃² = r(x)/λ + ‖C⁻¹z(x)‖² of rows, (n,) each: the paper's Eq. (4).
 
         The paper writes σ̃² = (k(x, x) − zᵀZᵀZV⁻¹z)/λ. With ZᵀZ = V − λI that is r/λ + zᵀV⁻¹z: the
         part outside the span of the dictionary, which no observation shrinks, and the part inside.

@@ -1,15 +1,14 @@
 """What can be said of the recommended candidate now, and whether that is good enough to stop."""
 
 from dataclasses import dataclass
-from math import exp, lgamma, log, sin, sqrt, tan
+from math import exp, isclose, lgamma, log, sin, sqrt, tan
 from typing import Any
 
 import numpy as np
 
 from manyarms.campaign.model import Model
 from manyarms.campaign.trials import FORECAST_WIDTH, CandidateId
-from manyarms.sketch.confidence import Bayes, Guarantee, Promise, Radius, TheoremTwo
-from manyarms.sketch.dictionary import oversampling_for
+from manyarms.sketch.confidence import Bayes, Guarantee, Promising
 from manyarms.typing import Array
 
 LEVEL = 0.9
@@ -190,14 +189,6 @@ class Certificate:
         )
 
 
-PROOFS: dict[Guarantee, str] = {
-    "exact": "the posterior is exact, and its confidence bound holds at all steps at once",
-    "certified": "features are frozen when seen, so the confidence bound of the sketch holds",
-    "theorem 1": "all results are seen through one dictionary, and the radius pays for the rest",
-}
-"""Why a radius holds, by what is known of the posterior."""
-
-
 def accuracy(policy: Any) -> float | None:
     """θ = (η + √(η² + 4η))/2: every variance is exact within a factor 1 + θ (docs/theory.md).
 
@@ -219,42 +210,18 @@ def promise(model: Model) -> tuple[float | None, str]:
     """The probability behind the intervals and what it rests on; or None and why."""
     radius = model.settings.confidence
     policy = model.policy
-    guarantee = guarantee_of(policy)
-    doubt = _doubt(model, radius, guarantee)
-    if doubt is not None or not isinstance(radius, Bayes | Promise):
-        return None, doubt or f"{radius!r} promises nothing over many candidates at once"
-    if isinstance(radius, Bayes):
-        draw = "if f is a draw of the Gaussian process with this kernel (Srinivas et al. 2010)"
-        return 1 - radius.delta, draw
-    conditions = f"if ‖f‖ ≤ {radius.norm:g} and the noise is {radius.noise:g}-sub-Gaussian"
-    if isinstance(radius, TheoremTwo) and guarantee == "theorem 1":
-        return _theorem_two(radius, policy.rule.oversampling, model.n_results, conditions)
-    return 1 - radius.delta, f"{PROOFS[guarantee]}, {conditions}"
-
-
-def _doubt(model: Model, radius: Radius, guarantee: Guarantee) -> str | None:
-    """Why no theorem covers the intervals, None where one may."""
     if model.settings.learns:
         same = "the kernel or the noise was learned from the same results"
-        return f"{same}; give both to be covered by a theorem"
-    if guarantee == "none":
-        return f"no theorem here covers the intervals of {type(model.policy).__name__}"
-    if isinstance(radius, Bayes) and guarantee != "exact":
-        return "Bayes is proved for the exact posterior, and this one is a sketch"
-    if isinstance(radius, Promise) and radius.double:
-        return "the norm of f is a guess, and one that was never refuted may still be too small"
-    return None
-
-
-def _theorem_two(
-    radius: TheoremTwo, oversampling: float, n_results: int, conditions: str
-) -> tuple[float | None, str]:
-    """What the paper's Theorem 2 says of a dictionary that was sampled with this q̄."""
-    needed = oversampling_for(radius.epsilon, radius.delta / 2, max(1, n_results))
-    if oversampling < needed:
-        return (
-            None,
-            f"Theorem 1 asks for oversampling={needed:.0f} by now, the sketch has "
-            f"{oversampling:.3g}",
-        )
-    return 1 - radius.delta, f"Theorem 2 of the paper, {conditions}"
+        return None, f"{same}; give both to be covered by a theorem"
+    if guarantee_of(policy) == "none":
+        return None, f"no theorem here covers the intervals of {type(policy).__name__}"
+    if not isinstance(radius, Promising):
+        return None, f"{radius!r} promises nothing over many candidates at once"
+    if model.is_remade and guarantee_of(policy) == "certified":
+        return None, "the features were chosen anew when candidates were added to known results"
+    noise = model.settings.noise
+    # A noise that is too small to count is taken for a larger one.
+    if isinstance(radius, Bayes) and not isclose(noise or 0.0, model.noise, rel_tol=1e-6):
+        gaussian = "Bayes is proved for Gaussian noise of the standard deviation that the posterior"
+        return None, f"{gaussian} assumes, which is {model.noise:g}, and that of the values is less"
+    return radius.promised(policy.evidence)

@@ -187,6 +187,7 @@ class Model:
     n_thorough: int = 0  # results at the last fit that looked everywhere
     highest: float = 0.0  # the largest reward at the last fit
     lesson: Lesson = NOTHING  # of the last step
+    is_remade: bool = False  # the policy was made when some of its results were known
 
     @classmethod
     def prior(cls, settings: Settings, arms: Array | Checked) -> "Model":
@@ -389,7 +390,8 @@ class Model:
                 self._noise(policy, self.warp, noise),
                 None,
             )
-        return replace(self, arms=rows, policy=policy, lesson=NOTHING)
+        remade = self.is_remade or len(values) > 0
+        return replace(self, arms=rows, policy=policy, lesson=NOTHING, is_remade=remade)
 
     # Snapshots
 

@@ -61,11 +61,13 @@ from manyarms.search.scores import (
 from manyarms.search.tuning import Tuning
 from manyarms.search.work import Stats
 from manyarms.sketch.confidence import (
+    Bayes,
     Constant,
     Evidence,
     Guarantee,
     Promise,
     Radius,
+    TheoremTwo,
     first_norm,
     updated_norm,
 )
@@ -145,7 +147,7 @@ class Policy:
             self.noise = real(noise, "noise", "a positive standard deviation", above=0)
             self.noise_variance = self.noise**2
         self.confidence = as_radius(confidence)
-        check_noise(self.confidence, self.noise)
+        check_noise(self.confidence, self.noise, self.regularization)
         for part, method, name, example in (
             (rule, "prior", "rule", "Inserted()"),
             (batches, "started", "batches", "GlobalRule()"),
@@ -554,8 +556,12 @@ class Policy:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What may be claimed of the posterior."""
-        return self._state.belief.guarantee
+        """What is known of the posterior, by the observations so far."""
+        belief = self._state.belief
+        radius = self.confidence
+        if belief.guarantee == "resampled" and isinstance(radius, TheoremTwo):
+            return "resampled" if radius.lack(belief.evidence) else "theorem 1"
+        return belief.guarantee
 
     @property
     def effective_dimension(self) -> float:
@@ -759,7 +765,7 @@ def _table(arms: Any, n_features: int | None) -> Array:
     return arms if isinstance(arms, RowsElsewhere) else as_rows(arms)  # type: ignore[return-value]
 
 
-def check_noise(confidence: Radius, noise: float) -> None:
+def check_noise(confidence: Radius, noise: float, regularization: float) -> None:
     """Raise ParameterError where the radius is made for another noise than that by which
     observations are weighed."""
     if isinstance(confidence, Promise) and not np.isclose(
@@ -770,6 +776,14 @@ def check_noise(confidence: Radius, noise: float) -> None:
             "policy weighs observations by "
             f"{noise:g}: pass noise={confidence.noise:g} to the policy as well (or "
             f"regularization={confidence.noise**2:g})"
+        )
+    if isinstance(confidence, Bayes) and not np.isclose(
+        np.sqrt(regularization), noise, rtol=1e-6, atol=0
+    ):
+        raise ParameterError(
+            f"{confidence!r} is for a posterior whose λ is the variance of the noise, "
+            f"{noise**2:g}, got regularization={regularization:g}: leave regularization at "
+            f"{noise**2:g}, or use Certified, which holds for any λ"
         )
 
 

@@ -5,20 +5,36 @@ A radius is a function of the evidence so far. σ̃ is in leverage units (the st
 is √λσ̃), hence the √λ. Any function ``Evidence -> float`` is a radius too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Literal
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from manyarms.errors import ParameterError
 from manyarms.numbers import probability, real, store
-from manyarms.sketch.dictionary import alpha_of
+from manyarms.sketch.dictionary import Draws, alpha_of
 
-Guarantee = Literal["exact", "certified", "theorem 1", "none"]
-"""What holds of a posterior: it is the exact one; it is that of frozen features (docs/theory.md);
-its dictionary was drawn as Theorem 1 asks, or at least as Algorithm 1 does; nothing is known."""
+Posterior = Literal["exact", "certified", "resampled", "sketched", "none"]
+"""What a belief knows of itself. It is the exact posterior; its features are frozen (statements 1
+and 2 of docs/theory.md); it sees all rows through one dictionary that is drawn again (statements 1
+and 6); it bounds V on both sides by frequent directions; or nothing is known."""
+Guarantee = Posterior | Literal["theorem 1"]
+"""The same of a policy, which has a radius: "theorem 1" where the dictionary was drawn as Theorem 1
+asks for the ε and δ of that."""
+POSTERIORS: dict[Posterior, str] = {
+    "exact": "the exact posterior",
+    "certified": "features that are frozen",
+    "resampled": "a dictionary that is drawn again",
+    "sketched": "a sketch by frequent directions",
+    "none": "a sketch of which nothing is known",
+}
+"""The same in the words of messages."""
+Proofs = Mapping[Posterior, str]
+"""Why a radius holds, by what is known of the posterior."""
+FROZEN = "features are frozen when seen, so the confidence bound of the sketch holds"
+EXACT = "the posterior is exact, and its confidence bound holds at all steps at once"
 
 
 def _nothing() -> float:
@@ -40,7 +56,7 @@ class Evidence:
 
     regularization: float  # λ
     noise: float  # ξ, for which an observation weighs ω = 1
-    guarantee: Guarantee
+    guarantee: Posterior
     n_arms: float = 1  # ∞ where arms are not counted: a box
     norm: float | None = None  # the current guess of ‖f‖, where it is doubled
     n_observations: int = 0
@@ -49,6 +65,7 @@ class Evidence:
     log_det: float = 0.0
     left_out: float = 0.0  # e = Σ ω r/λ over the observations
     information: float = 0.0  # a bound on ln det(K_t/λ + I) that theorems of the paper use
+    draws: Draws | None = None  # of a dictionary that is drawn as Theorem 1 says
     # η, the largest eigenvalue of what is left out, or a bound on it that is at most e.
     largest: Callable[[], float] = _nothing
     # ‖μ̃_t‖ in the RKHS, and σ̃ of ⟨f, μ̃_t/‖μ̃_t‖⟩; O(m²).
@@ -77,6 +94,14 @@ class Evidence:
 Radius = Callable[[Evidence], float]
 
 
+@runtime_checkable
+class Promising(Protocol):
+    """A radius that says when it holds."""
+
+    def promised(self, evidence: Evidence) -> tuple[float | None, str]:
+        """The probability that f is inside everywhere and what it rests on; or None and why."""
+
+
 @dataclass(frozen=True)
 class Promise:
     """What radii with a probability share: a bound on ‖f‖, the noise and δ.
@@ -98,6 +123,7 @@ class Promise:
     noise: float
     delta: float = 0.1
     double: bool = False
+    proofs: ClassVar[Proofs] = {}
 
     def __post_init__(self) -> None:
         store(
@@ -106,6 +132,28 @@ class Promise:
             noise=real(self.noise, "noise", "a non-negative standard deviation", at_least=0),
             delta=probability("delta", self.delta),
         )
+
+    def promised(self, evidence: Evidence) -> tuple[float | None, str]:
+        """The probability that f is inside everywhere and what it rests on; or None and why."""
+        # A subclass computes something else: what is proved of its base says nothing of it.
+        proofs: Proofs = vars(type(self)).get("proofs", {})
+        if evidence.guarantee not in proofs:
+            return None, self._unproved(evidence)
+        if self.double:
+            guess = (
+                "the norm of f is a guess, and one that was never refuted may still be too small"
+            )
+            return None, guess
+        conditions = f"if ‖f‖ ≤ {self.norm:g} and the noise is {self.noise:g}-sub-Gaussian"
+        return 1 - self.delta, f"{proofs[evidence.guarantee]}, {conditions}"
+
+    def _unproved(self, evidence: Evidence) -> str:
+        return f"{type(self).__name__} is not proved for {POSTERIORS[evidence.guarantee]}"
+
+    def check(self, evidence: Evidence, advice: str) -> None:
+        """Raise ParameterError where the radius is not proved for such a posterior."""
+        if evidence.guarantee not in self.proofs:
+            raise ParameterError(f"{self._unproved(evidence)}: {advice}")
 
     def norm_in(self, evidence: Evidence) -> float:
         """F, or the guess of now."""
@@ -139,13 +187,13 @@ class Certified(Promise):
         heuristic.
     """
 
+    proofs: ClassVar[Proofs] = {"exact": EXACT, "certified": FROZEN}
+
     def __call__(self, evidence: Evidence) -> float:
-        if evidence.guarantee not in ("exact", "certified"):
-            raise ParameterError(
-                "Certified holds for features that are frozen and for the exact posterior, not "
-                "for this sketch: "
-                "use rule=Inserted(), or Resampled for a dictionary that is drawn again"
-            )
+        self.check(
+            evidence,
+            "use BKB with rule=Inserted() or GPUCB, or Resampled where a dictionary is drawn again",
+        )
         lam = evidence.regularization
         norm = self.norm_in(evidence)
         # Statement 2 of docs/theory.md: ‖w⋆ − w̃′‖² in Ã, were every row represented …
@@ -175,12 +223,18 @@ class Resampled(Promise):
         The norm is a first guess, doubled whenever the data refute it.
     """
 
+    proofs: ClassVar[Proofs] = {
+        "exact": EXACT,
+        "resampled": "all results are seen through one dictionary, and the radius pays for the "
+        "rest",
+    }
+
     def __call__(self, evidence: Evidence) -> float:
-        if evidence.guarantee == "certified":
-            raise ParameterError(
-                "Resampled is for dictionaries that are drawn again; for frozen features use "
-                "Certified"
-            )
+        self.check(
+            evidence,
+            "it is for dictionaries that are drawn again, rule=Sampled(); for frozen features and "
+            "the exact posterior use Certified",
+        )
         eta = evidence.eta
         # Statement 6: the ridge biases by √λF, the projection by √(λη)F.
         bias = (1 + np.sqrt(eta)) * np.sqrt(evidence.regularization) * self.norm_in(evidence)
@@ -199,10 +253,26 @@ class TheoremTwo(Promise):
     """
 
     epsilon: float = 0.5
+    proofs: ClassVar[Proofs] = {
+        "exact": EXACT,
+        "certified": FROZEN,
+        "resampled": "Theorem 2 of the paper",
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
         store(self, epsilon=probability("epsilon", self.epsilon))
+
+    def promised(self, evidence: Evidence) -> tuple[float | None, str]:
+        """The probability that f is inside everywhere and what it rests on; or None and why."""
+        lack = self.lack(evidence) if evidence.guarantee == "resampled" else None
+        return super().promised(evidence) if lack is None else (None, lack)
+
+    def lack(self, evidence: Evidence) -> str | None:
+        """Why Theorem 1 does not cover the dictionary, None where it does."""
+        if evidence.draws is None:
+            return "Theorem 1 does not speak of a dictionary that is drawn so"
+        return evidence.draws.lack(self.epsilon, self.delta / 2)
 
     @property
     def alpha(self) -> float:
@@ -210,7 +280,7 @@ class TheoremTwo(Promise):
         return alpha_of(self.epsilon)
 
     def _radius(self, evidence: Evidence, information: float) -> float:
-        sampled = evidence.guarantee in ("theorem 1", "none")
+        sampled = evidence.guarantee == "resampled"
         # Terms (a) and (c) of the paper's proof: I − P ⪯ λA⁻¹/(1 − ε) where S is drawn.
         bias = 1 + (1 / np.sqrt(1 - self.epsilon) if sampled else np.sqrt(evidence.eta))
         # Term (b). Half of δ is Theorem 1's where S is drawn.
@@ -239,8 +309,10 @@ class Theory(TheoremTwo):
         ε of Theorem 1, which the dictionary was drawn for.
     """
 
+    proofs: ClassVar[Proofs] = TheoremTwo.proofs
+
     def __call__(self, evidence: Evidence) -> float:
-        sampled = evidence.guarantee in ("theorem 1", "none")
+        sampled = evidence.guarantee == "resampled"
         alpha = self.alpha if sampled else 1.0
         # Eq. 6, with ‖K_t‖ ≤ Tr K_t, and d_eff ≤ αd̃ by Theorem 1.
         bound = alpha * (1 + np.log1p(evidence.trace)) * evidence.effective_dimension
@@ -270,16 +342,19 @@ class LogDet(TheoremTwo):
         ε of Theorem 1, which the dictionary was drawn for.
     """
 
+    proofs: ClassVar[Proofs] = TheoremTwo.proofs
+
     def __call__(self, evidence: Evidence) -> float:
         return self._radius(evidence, evidence.information)
 
 
 @dataclass(frozen=True)
 class Bayes:
-    """√λ·√(2 ln(A t² π²/6δ)), t − 1 observations made: f drawn from the GP itself (Srinivas et al.
-    2010, Theorem 1), A arms.
+    """√λ·√(2 ln(A t² π²/6δ)), t − 1 observations made: for the exact posterior, if f is drawn from
+    the GP itself and the noise is Gaussian of variance λ (Srinivas et al. 2010, Theorem 1), A arms.
 
-    The failures of all steps t = 1, 2, … add up to δ, as Σ 1/t² = π²/6.
+    Noise that is told with a result has that variance. The failures of all steps t = 1, 2, … add up
+    to δ, as Σ 1/t² = π²/6. On a sketch nothing is proved.
 
     Parameters
     ----------
@@ -291,6 +366,15 @@ class Bayes:
 
     def __post_init__(self) -> None:
         store(self, delta=probability("delta", self.delta))
+
+    def promised(self, evidence: Evidence) -> tuple[float | None, str]:
+        """The probability that f is inside everywhere and what it rests on; or None and why."""
+        if type(self) is not Bayes:
+            return None, f"{type(self).__name__} is not proved"
+        if evidence.guarantee != "exact":
+            return None, "Bayes is proved for the exact posterior, and this one is a sketch"
+        draw = "if f is a draw of the Gaussian process with this kernel and the noise is Gaussian"
+        return 1 - self.delta, f"{draw}, as large as was said (Srinivas et al. 2010)"
 
     def __call__(self, evidence: Evidence) -> float:
         if evidence.n_arms == np.inf:

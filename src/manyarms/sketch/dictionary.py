@@ -85,6 +85,33 @@ def oversampling_for(epsilon: float, delta: float, horizon: int) -> float:
     return float(6 * alpha_of(epsilon) * np.log(4 * horizon / delta) / epsilon**2)  # Thm. 1
 
 
+@dataclass(frozen=True)
+class Draws:
+    """How a dictionary was drawn so far, where it was drawn as Theorem 1 says."""
+
+    epsilon: float
+    phases: tuple[tuple[float, int], ...]  # each q̄, and the observations at its last draw
+
+    def lack(self, epsilon: float, delta: float) -> str | None:
+        """What Theorem 1 asks for, and these draws do not have; None where it holds so far.
+
+        A draw of the q̄ for n observations fails with probability δ²s/4n² after s of them (the
+        paper's proof has the square), so all draws of a phase fail with δ²/4 at most.
+        """
+        epsilon = min(epsilon, self.epsilon)
+        for oversampling, n in self.phases:
+            needed = oversampling_for(epsilon, delta, n)
+            if oversampling < needed:
+                return (
+                    f"Theorem 1 asks for oversampling={needed:.0f} for a horizon of {n:,}, "
+                    f"and with that many the dictionary was drawn with {oversampling:.3g}"
+                )
+        redrawn = len(self.phases) - 1
+        if (redrawn + 1) * delta > 4:
+            return f"redraw() was called {redrawn:,} times, and that is more than Theorem 1 bears"
+        return None
+
+
 def alpha_of(epsilon: float) -> float:
     """α = (1 + ε)/(1 − ε)."""
     return (1 + epsilon) / (1 - epsilon)
