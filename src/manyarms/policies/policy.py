@@ -179,8 +179,7 @@ class Policy:
         )
         if tuning.device is not None:
             elsewhere = isinstance(self.arms, RowsElsewhere)
-            scored = belief.base if isinstance(belief, Engine) else belief
-            check_device(tuning.device, scored, self.n_arms, here=not elsewhere)
+            check_device(tuning.device, belief, None if elsewhere else self.arms[:2])
         self._state = State(belief, Log(), 0, first_norm(self.confidence))
         # A radius that does not suit the belief is refused now, not after the first trial.
         self.confidence_is_valid()

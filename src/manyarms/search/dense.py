@@ -14,7 +14,7 @@ Where the kernel has own parts, these are numbers of the part of f that arms sha
 tried are few, and are put right when they are looked at.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import sqrt
 
 import numpy as np
@@ -22,29 +22,16 @@ import numpy as np
 from manyarms.beliefs.base import Arms, Change
 from manyarms.beliefs.frozen import Engine, Frozen
 from manyarms.kernels import Kernel
+from manyarms.search.devices import Device, OnDevice
+from manyarms.search.embeddings import Embeddings, InMemory
 from manyarms.search.places import Places
 from manyarms.search.scores import Acquisition, Rising
-from manyarms.search.sweep import Columns, peak, reach, step
-from manyarms.search.work import in_parallel
-from manyarms.sketch.linalg import EPS, solver
+from manyarms.search.sweep import peak, reach
+from manyarms.sketch.linalg import EPS
 from manyarms.typing import Array, Indices, Mask
 
-ONE_CHUNK = 1 << 15
-"""Arms up to which all are one chunk: threads cost more than a cache that is missed."""
-WIDE = 4096
-"""Arms to a chunk where there are more: their coordinates stay in cache."""
-GROUPS = 16
-"""Parts in which chunks are given to threads: few enough to cost nothing, enough to be even."""
-RESERVED = 1 << 26
-"""Bytes that a small table reserves for coordinates to come: what is not written takes none."""
-SPARE = 64
-"""Coordinates that there is room for at first."""
-MANY_CHUNKS = 32
-"""Chunks above which those of a table that grew are joined."""
 MEANS_ANEW = 256
 """Steps after which means are computed anew: the rounding of as many sums is far below a tie."""
-FEW_ROWS = 8
-"""Rows of G up to which the sweep is faster than a product of matrices."""
 SMALL = 8192
 """Arms up to which all values of an acquisition take less time than a table of what is needed."""
 BINS = 512
@@ -57,18 +44,16 @@ class Dense:
     `belief` is the one that they are of; None where a sweep was interrupted.
     """
 
-    def __init__(self, arms: Arms, kernel: Kernel) -> None:
-        self.arms = Arms(arms.rows[:0], arms.diag[:0])  # diag is that of `kernel`
+    def __init__(self, arms: Arms, kernel: Kernel, device: Device | None = None) -> None:
+        self.arms = arms  # diag is that of `kernel`
         self.belief: Frozen | None = None
-        self.places = Places(arms.rows[:0])
-        self.mean = np.empty(0)
-        self.variance = np.empty(0)
-        self._chunks: list[slice] = []
-        self._Z: list[Array] = []
-        self._columns = Columns(kernel)
+        self.places = Places(arms.rows)
+        self.mean = np.empty(len(arms.diag))
+        self.variance = np.empty(len(arms.diag))
+        self._z: Embeddings = InMemory(kernel) if device is None else OnDevice(kernel, device)
+        self._z.extend(arms)
         self._largest = 0.0  # variance when they were computed
         self._n_steps = 0  # lowered since then
-        self._add(arms)
 
     def __len__(self) -> int:
         return len(self.mean)
@@ -78,7 +63,7 @@ class Dense:
     def compute(self, belief: Engine) -> None:
         """Everything anew: O(nm²)."""
         self.belief = None
-        self._embed(belief.base, self._chunks, self._Z)
+        self._z.embed(belief.base, self.mean, self.variance)
         self._largest = float(self.variance.max(initial=0.0))
         self._n_steps = 0
         self.places.find(belief, anew=True)
@@ -100,129 +85,32 @@ class Dense:
             start += size
         surprise = np.concatenate([change.surprise for change in changes])
         self.belief = None
-        self._lower(base, before.m, G, surprise)
+        n_before = self._n_steps
+        self._n_steps += k
+        means_anew = self._n_steps // MEANS_ANEW > n_before // MEANS_ANEW
+        self._z.sweep(base, before.m, G, surprise, self.mean, self.variance, means_anew=means_anew)
         self.places.find(belief)
         self.belief = base
 
     def extend(self, belief: Engine, arms: Arms) -> None:
         """With more arms, at the same belief."""
         self.belief = None
-        n_chunks = len(self._chunks)
-        self._add(arms)
-        self._embed(belief.base, self._chunks[n_chunks:], self._Z[n_chunks:])
-        self._largest = max(self._largest, float(self.variance[-len(arms.diag) :].max()))
-        if len(self._chunks) > MANY_CHUNKS and len(self) <= ONE_CHUNK:
-            self._join(belief.base.m)
+        n = len(self)
+        more = len(arms.diag)
+        rows = np.concatenate([self.arms.rows, arms.rows])
+        self.arms = Arms(rows, np.concatenate([self.arms.diag, arms.diag]))
+        self.mean = np.concatenate([self.mean, np.empty(more)])
+        self.variance = np.concatenate([self.variance, np.empty(more)])
+        self._z.extend(self.arms)
+        self._z.embed(belief.base, self.mean, self.variance, n)
+        self._largest = max(self._largest, float(self.variance[n:].max()))
+        self.places = Places(rows)
         self.places.find(belief, anew=True)
         self.belief = belief.base
 
-    def _add(self, arms: Arms) -> None:
-        n = len(self.mean)
-        more = len(arms.diag)
-        width = WIDE if more > ONE_CHUNK else max(1, more)
-        starts = range(n, n + more, width)
-        self._chunks += [slice(start, min(start + width, n + more)) for start in starts]
-        reserved = max(SPARE, min(1024, RESERVED // (8 * max(1, more))))
-        self._Z += [np.empty((reserved, min(width, n + more - start))) for start in starts]
-        if n:
-            rows = np.concatenate([self.arms.rows, arms.rows])
-            arms = Arms(rows, np.concatenate([self.arms.diag, arms.diag]))
-        self.arms = arms
-        self.places = Places(arms.rows)
-        self.mean = np.concatenate([self.mean, np.empty(more)])
-        self.variance = np.concatenate([self.variance, np.empty(more)])
-
-    def _join(self, m: int) -> None:
-        """All chunks of a small table become one."""
-        Z = np.empty((max(SPARE, 2 * m), len(self)))
-        for chunk, part in zip(self._chunks, self._Z, strict=True):
-            Z[:m, chunk] = part[:m]
-        self._chunks = [slice(0, len(self))]
-        self._Z = [Z]
-
-    def _embed(self, base: Frozen, chunks: list[slice], stores: list[Array]) -> None:
-        """z, μ̃ and σ̃² of the arms of some chunks."""
-        m = base.m
-        rows, diag = self.arms
-        W = np.ascontiguousarray(base.W)
-        solve_L = solver(base.L.upper.T)
-        solve_C = solver(base.factor.folded.C.upper.T)
-        numbers = [self._chunks.index(chunk) for chunk in chunks]
-
-        def work(some: Sequence[int]) -> None:
-            widest = max(self._chunks[i].stop - self._chunks[i].start for i in some)
-            scratch = np.empty(m * widest)  # used again for each chunk: pages are touched once
-            for i in some:
-                chunk = self._chunks[i]
-                n = chunk.stop - chunk.start
-                K = scratch[: m * n].reshape(m, n)
-                Z = self._with_room(i, 0, m)[:m]
-                self._columns.into(K, rows[chunk], W)
-                solve_L(K, Z)
-                np.matmul(base.w, Z, out=self.mean[chunk])
-                np.square(Z, out=K)
-                r = diag[chunk] - np.add.reduce(K, axis=0)
-                np.maximum(r, 0.0, out=r)
-                solve_C(Z, K)
-                np.square(K, out=K)
-                np.add.reduce(K, axis=0, out=self.variance[chunk])
-                r /= base.regularization
-                self.variance[chunk] += r
-
-        self._each(work, numbers)
-
-    def _lower(self, base: Frozen, p: int, G: Array, surprise: Array) -> None:
-        """One sweep: the coordinates from p on, and what the steps lower."""
-        m = base.m
-        new = np.ascontiguousarray(base.W[p:])
-        ahead, corner = base.L.last_rows(p)
-        corner = np.ascontiguousarray(corner)
-        k = len(surprise)
-        means_anew = (self._n_steps + k) // MEANS_ANEW > self._n_steps // MEANS_ANEW
-
-        def work(some: Sequence[int]) -> None:
-            for i in some:
-                chunk = self._chunks[i]
-                Z = self._with_room(i, p, m)
-                if m > p:
-                    self._columns.into(Z[p:m], self.arms.rows[chunk], new)
-                mean = self.mean[chunk]
-                variance = self.variance[chunk]
-                swept = k if k <= FEW_ROWS else 0
-                step(Z, p, m, ahead, corner, G[:swept], surprise[:swept], mean, variance)
-                if not swept and k:
-                    H = G @ Z[:m]
-                    mean += surprise @ H
-                    variance -= np.add.reduce(np.square(H, out=H), axis=0)
-                    np.maximum(variance, 0.0, out=variance)
-                if means_anew:
-                    np.matmul(base.w, Z[:m], out=mean)
-
-        self._each(work, range(len(self._chunks)))
-        self._n_steps += k
-
-    def _with_room(self, i: int, p: int, m: int) -> Array:
-        """The coordinates of a chunk, of which p are kept, with room for m."""
-        Z = self._Z[i]
-        if len(Z) < m:
-            grown = np.empty((m + m // 2 + SPARE, Z.shape[1]))
-            grown[:p] = Z[:p]
-            self._Z[i] = Z = grown
-        return Z
-
-    def _each(self, work: Callable[[Sequence[int]], None], numbers: Sequence[int]) -> None:
-        """Do some work on chunks, by their numbers, with all threads where there are many."""
-        if len(numbers) == 1:
-            work(numbers)
-        elif numbers:
-            groups = [numbers[start::GROUPS] for start in range(min(GROUPS, len(numbers)))]
-            in_parallel(work, groups)
-
     def embedded(self) -> Iterator[tuple[slice, Array, Array]]:
         """Positions, z (m, k) and r (k,) of all arms, some at a time."""
-        m = 0 if self.belief is None else self.belief.m
-        for chunk, store in zip(self._chunks, self._Z, strict=True):
-            Z = store[:m]
+        for chunk, Z in self._z.parts(0 if self.belief is None else self.belief.m):
             r = self.arms.diag[chunk] - np.add.reduce(np.square(Z), axis=0)
             yield chunk, Z, np.maximum(r, 0.0)
 

@@ -15,6 +15,7 @@ from manyarms.beliefs.base import Arms, Change, Step
 from manyarms.beliefs.frozen import Engine
 from manyarms.search.bounds import are_fine
 from manyarms.search.dense import Dense
+from manyarms.search.devices import device_of
 from manyarms.search.greedy import Greedy
 from manyarms.search.listed import Listed
 from manyarms.search.scores import Acquisition, best_of
@@ -44,7 +45,9 @@ class TableScores:
     ) -> None:
         self.belief = belief
         self.arms = arms  # diag is that of the whole kernel
-        self._room = room  # bytes that embeddings may take
+        self._device = None if tuning.device is None else device_of(tuning.device)
+        # Bytes that embeddings may take.
+        self._room = room if self._device is None else self._device.room(arms)
         self._tuning = tuning
         self._stats = stats
         self._kept = Kept()
@@ -175,7 +178,10 @@ class TableScores:
             diag = base.kernel.diag(self.arms.rows)
         arms = Arms(self.arms.rows, diag)
         tuning = self._tuning
-        is_quick = base.m <= tuning.rough or n * base.m**2 <= tuning.quick
+        device = self._device
+        is_quick = device or base.m <= tuning.rough or n * base.m**2 <= tuning.quick
         if self._fits(base.m) and (is_quick or not are_fine(base)):
-            return Dense(arms, base.kernel)
+            if device is not None:
+                self._stats.count(f"arms on {device.name}", n)
+            return Dense(arms, base.kernel, device)
         return Listed(arms, self._tuning.shortlist, self._stats)
