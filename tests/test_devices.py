@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,20 +10,23 @@ from problems import read_only
 
 import manyarms as ma
 from manyarms import baselines
-from manyarms.beliefs.base import Arms
+from manyarms.beliefs.base import Arms, Batch
 from manyarms.cluster import Sharded
 from manyarms.errors import KernelError, MemoryBudgetError, ParameterError
 from manyarms.kernels import RBF, Hamming, Linear, Matern, MinMax, On, Own, Polynomial, Tanimoto
-from manyarms.search.devices import ArmsOnDevice, Device, TriangleThere, device_of, tried
-from manyarms.search.table import Store, Table
+from manyarms.search.dense import Dense
+from manyarms.search.devices import Device, TriangleThere, device_of, tried
+from manyarms.search.scores import Upper
+from manyarms.search.table import TableScores
+from manyarms.search.work import Stats
 
 torch = pytest.importorskip("torch", reason="devices need PyTorch, the extra `torch`")
 pytest.importorskip("array_api_compat", reason="devices need array-api-compat, the extra `torch`")
 
 torch.set_num_threads(1)  # several wait for each other where cores are busy
 
-LAZY = ma.Tuning(dense=0, shortlist=8, share=1 / 4)
-DEVICE = replace(LAZY, device="cpu")
+LISTED = ma.Tuning(rough=0, quick=0, shortlist=8)
+DEVICE = ma.Tuning(device="cpu")
 
 KERNELS = {
     "rbf": RBF(0.4),
@@ -54,10 +56,23 @@ def rows_for(name, n, seed=0):
     return read_only(X)
 
 
+def batch_of(X, kernel, arm, value=1.0):
+    row = X[arm : arm + 1]
+    return Batch(row, kernel.diag(row), np.array([value]), np.ones(1), np.array([arm]), 1)
+
+
 def believed(X, kernel, n, regularization=0.01, **settings):
     policy = ma.BKB(X, kernel, regularization=regularization, **settings)
     policy.observe(np.arange(n), np.random.default_rng(1).standard_normal(n))
     return policy.belief
+
+
+def embedded(belief, X, kernel, device=None):
+    """All arms at a belief: in memory, or on a device."""
+    smooth = belief.base.kernel
+    made = Dense(Arms(X, smooth.diag(X.astype(float))), smooth, device)
+    made.compute(belief)
+    return made
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -66,51 +81,51 @@ def test_a_pass_gives_the_numbers_of_numpy(name, dtype):
     kernel = KERNELS[name]
     X = read_only(rows_for(name, 500).astype(dtype))
     belief = believed(X, kernel, 150)
-    arms = Arms(X, kernel.diag(X.astype(float)))
-    table = Table.at(Store(arms, 0.0), belief)
-    moved = ArmsOnDevice.moved(device_of("cpu"), arms)
-    _, mean, variance = moved.at(belief)
-    kappa2 = arms.diag.max() / belief.regularization
-    assert np.abs(mean - table.mean).max() <= 1e-10 * max(1.0, np.abs(table.mean).max())
-    assert np.abs(variance - table.variance).max() <= 1e-10 * kappa2
-    exact = belief.moments(X, arms.diag)
-    assert (np.abs(variance - exact[1]) <= table.slack(np.arange(len(X)))).all()
+    here = embedded(belief, X, kernel)
+    there = embedded(belief, X, kernel, device_of("cpu"))
+    kappa2 = here.arms.diag.max() / belief.regularization
+    assert np.abs(there.mean - here.mean).max() <= 1e-10 * max(1.0, np.abs(here.mean).max())
+    assert np.abs(there.variance - here.variance).max() <= 1e-10 * kappa2
+    _, exact = belief.moments(X, kernel.diag(X.astype(float)))
+    assert (np.abs(there.current(belief)[1] - exact) <= there.slack).all()
 
 
-class OfNumPy(Device):
-    """NumPy as a namespace: what devices run is no matter of PyTorch."""
+class Strict(Device):
+    """What uses nothing but the standard: what devices run is no matter of PyTorch."""
 
-    free = 1e9
+    def brought(self, array):
+        return np.asarray(array)
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_another_namespace_gives_the_same_numbers(name):
-    from array_api_compat import numpy as xp
-
+    xp = pytest.importorskip("array_api_strict", reason="nothing but the array API standard")
     kernel = KERNELS[name]
     X = rows_for(name, 300)
     belief = believed(X, kernel, 100)
-    arms = Arms(X, kernel.diag(X))
-    table = Table.at(Store(arms, 0.0), belief)
-    moved, mean, variance = ArmsOnDevice.moved(OfNumPy(xp, "cpu", "numpy"), arms).at(belief)
-    np.testing.assert_allclose(mean, table.mean, atol=1e-10 * max(1.0, np.abs(mean).max()))
-    np.testing.assert_allclose(variance, table.variance, atol=1e-10 * variance.max())
-    assert moved.columns(0, np.arange(3)).shape == (belief.m, 3)
+    strict = Strict(xp, xp.Device("CPU_DEVICE"), "strict")
+    here = embedded(belief, X, kernel)
+    there = embedded(belief, X, kernel, strict)
+    step = belief.observed(batch_of(X, kernel, 200))
+    for made in (here, there):
+        made.follow(step.after, [step.change])
+    np.testing.assert_allclose(
+        there.mean, here.mean, atol=1e-10 * max(1.0, np.abs(here.mean).max())
+    )
+    np.testing.assert_allclose(there.variance, here.variance, atol=1e-10 * here.variance.max())
 
 
 @pytest.mark.parametrize("settings", [(1e-8, 1.0), (1e-6, 2.0)], ids=str)
-def test_a_pass_stays_within_the_rounding_that_tables_allow_for(settings):
+def test_a_pass_stays_within_the_rounding_that_scores_allow_for(settings):
     """Nearly singular K_WW: corners of L whose inverses have few digits."""
     regularization, lengthscale = settings
     X = rows_for("rbf", 600)
     kernel = RBF(lengthscale)
     belief = believed(X, kernel, 400, regularization)
-    arms = Arms(X, np.ones(len(X)))
-    _, _, variance = ArmsOnDevice.moved(device_of("cpu"), arms).at(belief)
-    table = Table.at(Store(arms, 0.0), belief)
-    exact = belief.moments(X, arms.diag)[1]
+    there = embedded(belief, X, kernel, device_of("cpu"))
+    exact = belief.moments(X, np.ones(len(X)))[1]
     assert belief.m > 64
-    assert (np.abs(variance - exact) <= table.slack(np.arange(len(X)))).all()
+    assert (np.abs(there.variance - exact) <= there.slack).all()
 
 
 def test_a_triangle_is_solved_to_the_last_digits():
@@ -123,34 +138,30 @@ def test_a_triangle_is_solved_to_the_last_digits():
     assert (np.abs(L @ X - B) <= 5e-15 * (np.abs(L) @ np.abs(X) + np.abs(B))).all()
 
 
-@pytest.mark.parametrize("keeps", [True, False], ids=["embeddings kept", "computed anew"])
-def test_tables_follow_steps_as_those_of_numpy_do(keeps):
+def test_scores_follow_steps_as_those_of_numpy_do():
     X = rows_for("matern 5/2", 700)
-    policy = ma.BKB(X, Matern(0.4), regularization=0.01)
-    belief = believed(X, Matern(0.4), 20)
-    arms = Arms(X, np.ones(len(X)))
-    moved = ArmsOnDevice.moved(device_of("cpu"), arms)
-    store = Store(arms, np.inf, moved if keeps else replace(moved, room=0.0))
+    kernel = Matern(0.4)
+    belief = believed(X, kernel, 20)
     rng = np.random.default_rng(2)
-    there = Table.at(store, belief)
-    here = Table.at(Store(arms, np.inf), belief)
+    here = embedded(belief, X, kernel)
+    there = embedded(belief, X, kernel, device_of("cpu"))
     for t in range(60):
-        step = belief.observed(policy.batch_of([20 + 3 * t], [rng.standard_normal()], None))
+        step = belief.observed(batch_of(X, kernel, 20 + 3 * t, rng.standard_normal()))
         belief = step.after
-        there, here = there.brought([step]), here.brought([step])
+        for made in (here, there):
+            made.follow(belief, [step.change])
         assert np.abs(there.mean - here.mean).max() < 1e-10
         assert np.abs(there.variance - here.variance).max() < 1e-10 * 100
-    assert there.is_bare is not keeps
-    some = np.arange(0, 700, 7)
-    for a, b in zip(there.part(some).embedded(), here.part(some).embedded(), strict=True):
-        np.testing.assert_allclose(a[1], b[1], atol=1e-12)
-    for _, z, r in there.embedded():
+    for some, z, r in there.embedded():
         np.testing.assert_allclose(np.square(z).sum(axis=0) + r, 1.0, atol=1e-10)
+        Z, _ = belief.features(X[some], np.ones(len(X[some])))
+        np.testing.assert_allclose(z, Z.T, atol=1e-9)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "n"), [("rbf", 3000), ("matern 1/2", 1000), ("hamming", 200), ("mixed", 2000)]
+    ("name", "n"),
+    [("rbf", 3000), ("matern 1/2", 1000), ("hamming", 200), ("mixed", 2000), ("own", 1500)],
 )
 def test_choices_are_those_without_a_device(name, n):
     X = rows_for(name, n)
@@ -158,7 +169,7 @@ def test_choices_are_those_without_a_device(name, n):
     rng = np.random.default_rng(3)
     f = kernel(X, X[:20]) @ rng.standard_normal(20)
     f /= f.std()
-    made = [ma.BKB(X, kernel, tuning=tuning, seed=1) for tuning in (LAZY, DEVICE)]
+    made = [ma.BKB(X, kernel, tuning=tuning, seed=1) for tuning in (LISTED, DEVICE)]
     for step in range(120):
         size = None if step == 60 else 4 if step % 7 == 3 else 1
         exclude = rng.integers(n, size=5) if step % 5 == 2 else ()
@@ -177,7 +188,7 @@ def test_choices_are_those_without_a_device(name, n):
 def test_other_choosers_work_on_a_device(policy):
     X = rows_for("rbf", 400)
     rng = np.random.default_rng(0)
-    made = [policy(X, RBF(0.4), seed=1, tuning=tuning) for tuning in (LAZY, DEVICE)]
+    made = [policy(X, RBF(0.4), seed=1, tuning=tuning) for tuning in (LISTED, DEVICE)]
     for step in range(20):
         chosen = [each.choose(3 if step == 10 else 1) for each in made]
         np.testing.assert_array_equal(*chosen)
@@ -189,7 +200,7 @@ def test_other_choosers_work_on_a_device(policy):
 def test_an_optimizer_scores_on_a_device():
     rng = np.random.default_rng(0)
     pool = ma.Pool.from_array(rng.random((300, 3)))
-    made = [ma.Optimizer(pool, direction="maximize", seed=0, tuning=t) for t in (LAZY, DEVICE)]
+    made = [ma.Optimizer(pool, direction="maximize", seed=0, tuning=t) for t in (LISTED, DEVICE)]
     for _ in range(12):
         asked = [opt.ask(2) for opt in made]
         assert asked[0] == asked[1]
@@ -202,7 +213,7 @@ def test_an_optimizer_scores_on_a_device():
 def test_shards_score_on_a_device():
     X = rows_for("rbf", 300)
     made = [
-        ma.BKB(X, RBF(0.4), tuning=LAZY),
+        ma.BKB(X, RBF(0.4), tuning=LISTED),
         ma.BKB(Sharded(X, shards=2, in_process=True), RBF(0.4), tuning=DEVICE),
     ]
     for _ in range(15):
@@ -212,24 +223,15 @@ def test_shards_score_on_a_device():
             policy.observe(arm, X[arm, 0])
 
 
-def test_small_tables_stay_on_the_cpu():
-    X = rows_for("rbf", 50)
-    policy = ma.BKB(X, RBF(0.4), tuning=ma.Tuning(device="cpu"))
-    for _ in range(3):
-        policy.observe(policy.choose(), [1.0])
-    assert "arms on cpu" not in policy.stats.counts
-
-
-def test_a_table_that_grows_large_is_moved():
+def test_a_table_that_grew_is_moved_again():
     X = rows_for("rbf", 600)
-    tuning = ma.Tuning(dense=500, device="cpu")
-    policy = ma.BKB(X[:400], Matern(0.1), tuning=tuning)
+    policy = ma.BKB(X[:400], Matern(0.1), tuning=DEVICE)
     policy.observe(np.arange(300), np.random.default_rng(0).standard_normal(300))
     policy.choose()
-    assert policy.stats.counts["rough passes"] == 1
+    assert policy.stats.counts["arms on cpu"] == 400
     grown = policy.over(X)
     assert grown.choose() == ma.BKB(X, Matern(0.1)).resumed(policy._state).choose()
-    assert policy.stats.counts["arms on cpu"] == 600
+    assert policy.stats.counts["arms on cpu"] == 1000
 
 
 class Mine(RBF):
@@ -239,22 +241,40 @@ class Mine(RBF):
         return super().__call__(X, Y) ** 2
 
 
-@pytest.mark.parametrize("kernel", [MinMax(), On(MinMax(), 0, 2) + Linear(), Mine(0.3)], ids=repr)
-def test_a_kernel_without_a_formula_is_refused_at_once(kernel):
-    with pytest.raises(KernelError, match="no formula for devices; those of Hamming, Linear"):
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        MinMax(),
+        On(MinMax(), 0, 2) + Linear(),
+        Linear() + MinMax(),
+        Mine(0.3),
+        lambda X, Y: np.exp(X @ Y.T),
+    ],
+    ids=repr,
+)
+def test_a_kernel_that_only_numpy_computes_is_refused_at_once(kernel):
+    with pytest.raises(KernelError, match=r"cannot be computed on cpu: .*\. RBF, Matern, Linear"):
         ma.BKB(rows_for("rbf", 20), kernel, tuning=DEVICE)
+
+
+def test_shards_refuse_such_a_kernel_when_they_are_asked():
+    X = rows_for("rbf", 20)
+    policy = ma.BKB(Sharded(X, shards=2, in_process=True), MinMax(), tuning=DEVICE)
+    policy.observe([3], [1.0])
+    with pytest.raises(KernelError, match="cannot be computed on cpu"):
+        policy.choose()
 
 
 def test_packed_bits_are_refused():
     bits = np.random.default_rng(0).integers(0, 2, (20, 60))
-    with pytest.raises(KernelError, match=r"give rows of bits and Tanimoto\(\)"):
+    with pytest.raises(KernelError, match="Tanimoto of bits that are not packed"):
         ma.BKB(ma.kernels.pack(bits), Tanimoto(packed=True), tuning=DEVICE)
 
 
 @pytest.mark.parametrize("name", ["cuda:99", "nonsense", "", "meta"])
 def test_an_unknown_device_is_refused(name):
     with pytest.raises(ParameterError, match="device must be one that PyTorch can use here"):
-        ma.BKB(rows_for("rbf", 20), RBF(0.3), tuning=replace(LAZY, device=name))
+        ma.BKB(rows_for("rbf", 20), RBF(0.3), tuning=ma.Tuning(device=name))
 
 
 def test_a_device_is_a_name():
@@ -297,24 +317,30 @@ class Small(Device):
 
 
 def test_what_does_not_fit_the_device_is_refused_before_it_is_taken():
-    X = rows_for("rbf", 100)
-    cpu = device_of("cpu")
-    small = Small(cpu.xp, cpu.where, "small")
+    small = Small(device_of("cpu").xp, "cpu", "small")
     with pytest.raises(
         MemoryBudgetError, match=r"100 rows of 4 columns take 4e\+03 bytes on small"
     ):
-        ArmsOnDevice.moved(small, Arms(X, np.ones(100)))
-    moved = replace(ArmsOnDevice.moved(cpu, Arms(X, np.ones(100))), device=small)
-    with pytest.raises(MemoryBudgetError, match=r"a pass takes .* bytes on small"):
-        moved.at(believed(X, RBF(0.3), 10))
+        small.room(Arms(rows_for("rbf", 100), np.ones(100)))
+    assert small.room(Arms(rows_for("rbf", 10), np.ones(10))) == 300.0
+
+
+def test_embeddings_that_do_not_fit_are_left_out():
+    X = rows_for("rbf", 500)
+    belief = believed(X, RBF(0.3), 100)
+    stats = Stats()
+    scores = TableScores(belief, Arms(X, np.ones(500)), 1e9, DEVICE, stats)
+    scores._room = 1000.0
+    here = TableScores(belief, Arms(X, np.ones(500)), 1e9, ma.Tuning(), Stats())
+    assert scores.arg_max(Upper(2.0), None) == here.arg_max(Upper(2.0), None)
+    assert set(stats.counts) == {"passes"}
 
 
 def test_rows_too_large_for_the_lengthscale_are_refused():
     X = np.vstack([rows_for("rbf", 20), np.full((1, 4), 1e160)])
-    arms = Arms(X, np.ones(len(X)))
     belief = believed(X[:20], RBF(0.3), 10)
     with pytest.raises(KernelError, match="must be finite and below"):
-        ArmsOnDevice.moved(device_of("cpu"), arms).at(belief)
+        embedded(belief, X, RBF(0.3), device_of("cpu"))
 
 
 WITHOUT_TORCH = """

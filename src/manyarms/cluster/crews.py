@@ -91,7 +91,7 @@ class HereCrew:
 
     def __init__(self, parts: Division) -> None:
         self.bounds = parts.bounds
-        self.known: list[tuple[int, ...]] = [()] * len(parts)
+        self.known: list[int | None] = [None] * len(parts)
         self._shards = [parts.part(i).shard(len(parts)) for i in range(len(parts))]
         self._fetched = Fetched(self.bounds, lambda i, numbers: self._shards[i].some(numbers))
         self.learned = self._fetched.learned

@@ -200,7 +200,7 @@ class RayCrew:
 
     def __init__(self, parts: Division, address: str | None, cpus: int, timeout: float) -> None:
         self.bounds = parts.bounds
-        self.known: list[tuple[int, ...]] = [()] * len(parts)
+        self.known: list[int | None] = [None] * len(parts)
         self._connection = Connection(address)
         self._ray = self._connection.ray
         self._timeout = timeout

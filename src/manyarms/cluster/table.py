@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from manyarms.beliefs.base import Belief
-from manyarms.beliefs.frozen import Frozen
+from manyarms.beliefs.frozen import Engine
 from manyarms.cluster.crews import Division, HereCrew
 from manyarms.cluster.rays import RayCrew
 from manyarms.cluster.sources import source_of
@@ -105,7 +105,7 @@ class Sharded:
 
     def scores_at(self, belief: Belief, tuning: Tuning) -> ArmScores:
         """The scores of all rows at a belief."""
-        if not isinstance(belief, Frozen):
+        if not isinstance(belief, Engine):
             raise ParameterError(
                 f"shards follow a belief of frozen features, rule=Inserted(…), got {belief!r}"
             )

@@ -229,9 +229,7 @@ class OnDevice:
         rows = xp.astype(self._rows[i], xp.float64)
         try:
             K = self._kernel(W, rows)
-        except KernelError:
-            raise
-        except Exception as error:  # what is no kernel of the standard raises what comes
+        except Exception as error:  # what knows NumPy only raises what comes
             raise self._refused(_first_line(error)) from error
         if type(K) is not type(rows):
             raise self._refused(f"it gives {type(K).__name__}")
@@ -239,9 +237,9 @@ class OnDevice:
 
     def _refused(self, why: str) -> KernelError:
         return KernelError(
-            f"{self._kernel!r} is not computed on {self._device.name} ({why}); RBF, Matern, "
+            f"{self._kernel!r} cannot be computed on {self._device.name}: {why}. RBF, Matern, "
             "Linear, Polynomial, Hamming, Tanimoto of bits that are not packed, and what On, sums, "
-            "products and factors make of them are: use these, or leave `device` out"
+            "products and factors make of them can: use these, or leave `device` out"
         )
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms
+from manyarms.beliefs.base import Arms, Step
 from manyarms.beliefs.frozen import Engine
 from manyarms.search.scores import Acquisition, Rising, best_of
 from manyarms.sketch.linalg import EPS
@@ -49,25 +49,36 @@ class Greedy:
     def supposing(self, positions: Indices) -> "Greedy":
         """If these arms were pulled once more each: the bounds hold all the more."""
         rows = self.arms.rows[positions].astype(np.float64, copy=False)
-        step = self.belief.supposing(rows, self.arms.diag[positions])
-        after: Engine = step.after  # type: ignore[assignment]
-        return replace(self, belief=after)
+        return self.after(self.belief.supposing(rows, self.arms.diag[positions]))
+
+    def after(self, step: Step) -> "Greedy":
+        """After a step that is only supposed."""
+        belief: Engine = step.after  # type: ignore[assignment]
+        return replace(self, belief=belief)
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         """The arm of largest value, scored; of those that tie with it, the lowest index."""
-        if not isinstance(acquisition, Rising):
-            mean, variance = self.moments()
-            return best_of(*acquisition(mean, np.sqrt(variance)), barred)
+        positions, values, tolerance = self.nearly_best(acquisition, barred)
+        return int(positions[best_of(values, tolerance)])
+
+    def nearly_best(
+        self, acquisition: Acquisition, barred: Mask | None
+    ) -> tuple[Indices, Array, Array]:
+        """Every arm that may be the best, or tie with it, as `TableScores` has them."""
         n = len(self.mean)
+        if not isinstance(acquisition, Rising):
+            positions = np.arange(n) if barred is None else np.flatnonzero(~barred)
+            mean, variance = self.moments(positions)
+            return positions, *acquisition(mean, np.sqrt(variance))
         if n > MANY:
             front = self.fronts.get(acquisition) or self._foremost(acquisition)
-            arm, least = self._best_of(front.positions, acquisition, barred)
+            best, least = self._best_of(front.positions, acquisition, barred)
             if least <= front.theta:
                 # What is supposed, or barred, has used the front up.
                 front = self._foremost(acquisition)
-                arm, least = self._best_of(front.positions, acquisition, barred)
+                best, least = self._best_of(front.positions, acquisition, barred)
             if least > front.theta:
-                return arm
+                return best
         return self._best_of(np.arange(n), acquisition, barred)[0]
 
     def _foremost(self, acquisition: Rising) -> Front:
@@ -81,8 +92,8 @@ class Greedy:
 
     def _best_of(
         self, among: Indices, acquisition: Rising, barred: Mask | None
-    ) -> tuple[int, float]:
-        """The best of some arms, and what others must reach to tie with it."""
+    ) -> tuple[tuple[Indices, Array, Array], float]:
+        """The best of some arms, and what others must reach to tie with one like it."""
         bound = acquisition.upper(self.mean[among], np.sqrt(self.variance[among]))
         if barred is not None:
             bound[barred[among]] = -np.inf
@@ -102,9 +113,10 @@ class Greedy:
             bound[some] = -np.inf
             n_scored += len(some)
             best = int(np.argmax(values))
-            least = float(values[best] - tolerance[best])
+            least = float(values[best] - 8 * tolerance[best])
             some = _largest(bound, np.flatnonzero(bound >= least), n_scored)
-        return int(among[best_of(values, tolerance)]), least
+        scored = values > -np.inf
+        return (among[scored], values[scored], tolerance[scored]), least
 
     def _slack(self, variance: Array) -> Array:
         """How far rounding may put a variance above one that was computed before."""

@@ -66,13 +66,17 @@ class TableScores:
 
     def supposing(self, positions: Indices) -> Greedy:
         """If these arms were pulled once more each."""
+        return self.bounds().supposing(positions)
+
+    def bounds(self) -> Greedy:
+        """Bounds on the scores, which hold while pulls are only supposed."""
         core = self._core()
         mean, variance = (
             core.highest(self.belief) if isinstance(core, Listed) else core.current(self.belief)
         )
         if isinstance(core, Dense):
             variance += core.slack
-        return Greedy(self.belief, self.arms, mean, variance).supposing(positions)
+        return Greedy(self.belief, self.arms, mean, variance)
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         """The arm of largest value that may be chosen; of those that tie with it, the lowest."""

@@ -51,6 +51,9 @@ class Stack:
         self._buffer = items
         self._written = [self.n]
 
+    def __reduce__(self) -> tuple[type["Stack"], tuple[AnyArray]]:
+        return Stack, (self.items,)  # without what is free in the buffer
+
     def appended(self, more: AnyArray) -> "Stack":
         """The stack with more items on it."""
         if not len(more):
