@@ -47,6 +47,7 @@ FEW_ROWS = 8
 """Rows of G up to which the sweep is faster than a product of matrices."""
 SMALL = 8192
 """Arms up to which all values of an acquisition take less time than a table of what is needed."""
+EMPTY = np.zeros((0, 0))
 BINS = 512
 """Steps of the variance in that table."""
 
@@ -92,13 +93,17 @@ class Dense:
         if before is None or not before.m or 2 * k > base.m + 4:
             self.compute(belief)
             return
-        G = np.zeros((k, base.m))
-        start = 0
-        for lowering, _ in changes:
-            m, size = lowering.shape
-            G[start : start + size, :m] = lowering.T
-            start += size
-        surprise = np.concatenate([change.surprise for change in changes])
+        if len(changes) == 1 and len(changes[0].lowering) == base.m:
+            lowering, surprise = changes[0]
+            G = np.ascontiguousarray(lowering.T)
+        else:
+            G = np.zeros((k, base.m))
+            start = 0
+            for lowering, _ in changes:
+                m, size = lowering.shape
+                G[start : start + size, :m] = lowering.T
+                start += size
+            surprise = np.concatenate([change.surprise for change in changes])
         self.belief = None
         self._lower(base, before.m, G, surprise)
         self.places.find(belief)
@@ -174,9 +179,11 @@ class Dense:
     def _lower(self, base: Frozen, p: int, G: Array, surprise: Array) -> None:
         """One sweep: the coordinates from p on, and what the steps lower."""
         m = base.m
-        new = np.ascontiguousarray(base.W[p:])
-        ahead, corner = base.L.last_rows(p)
-        corner = np.ascontiguousarray(corner)
+        ahead = corner = new = EMPTY  # not read where W is as it was
+        if m > p:
+            new = np.ascontiguousarray(base.W[p:])
+            ahead, corner = base.L.last_rows(p)
+            corner = np.ascontiguousarray(corner)
         k = len(surprise)
         means_anew = (self._n_steps + k) // MEANS_ANEW > self._n_steps // MEANS_ANEW
 
