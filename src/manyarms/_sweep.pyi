@@ -1,7 +1,7 @@
 from manyarms.typing import AnyArray, Array, Indices, Mask
 
 def columns(
-    out: Array, X: AnyArray, W: Array, parts: Indices, weights: Array, constant: float
+    out: Array, X: AnyArray, W: Array, parts: memoryview, weights: memoryview, constant: float
 ) -> bool: ...
 def step(
     Z: Array,
