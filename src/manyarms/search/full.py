@@ -1,8 +1,9 @@
-"""Scores of all arms by the one function that scores, anew at each call: nothing is kept, nothing
-is passed over."""
+"""Scores of all arms by the one function that scores, anew at each belief: nothing is brought
+forward, nothing is passed over."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -29,12 +30,13 @@ class Full(AllScored):
         rows = self._rows(positions)
         return self.after(self.belief.supposing(rows, self.arms.diag[positions]))
 
-    def over(self, arms: Arms) -> "Full":
-        """Of a table that has grown."""
-        return replace(self, arms=arms)
-
     def current(self) -> tuple[Array, Array]:
         """μ̃ and σ̃² of all arms."""
+        mean, variance = self._all
+        return mean.copy(), variance.copy()
+
+    @cached_property
+    def _all(self) -> tuple[Array, Array]:
         n = len(self.arms.rows)
         parts = [self.moments(np.arange(i, min(i + ROWS, n))) for i in range(0, n, ROWS)]
         mean, variance = (np.concatenate(each) for each in zip(*parts, strict=True))
