@@ -86,20 +86,11 @@ class Columns:
                 return
         out[:] = self.kernel(np.asarray(X, dtype=np.float64), W).T
 
-<<<<<<< HEAD
-    def _covers(  # noqa: PLR0911  a case each
-        self, kernel: Kernel, start: int, stop: int | None
-    ) -> bool:
-        """Flatten the kernel of these columns; by its very class, as a subclass may compute
-        something else."""
-        if type(kernel) is Scaled:
-=======
     def _covers(self, kernel: Kernel, start: int, stop: int | None) -> bool:
         """Whether there is a formula for a kernel of these columns, whose factors are noted."""
         # By the very class: a subclass may compute something else.
         kind = type(kernel)
         if isinstance(kernel, Scaled) and kind is Scaled:
->>>>>>> i28f
             self._constant *= kernel.constant
             return self._covers(kernel.kernel, start, stop)
         if isinstance(kernel, Product) and kind is Product:
