@@ -429,13 +429,13 @@ def test_the_peak_is_the_lowest_of_the_largest(peak):
     variance = np.full(1000, 4.0)
     mean[[300, 700]] = 1.0
     shut = np.zeros(1000, dtype=bool)
-    assert peak(mean, variance, None, 2.0, 0.0) == (300, 5.0)
+    assert peak(mean, variance, None, 2.0, 0.0) == (300, 5.0, 5.0)
     shut[300] = True
-    assert peak(mean, variance, shut, 2.0, 12.0) == (700, 9.0)
-    assert peak(mean, variance, shut, 2.0, -9.0) == (700, 1.0)
+    assert peak(mean, variance, shut, 2.0, 12.0) == (700, 9.0, 8.0)
+    assert peak(mean, variance, shut, 2.0, -9.0) == (700, 1.0, 0.0)
     shut[:] = True
-    assert peak(mean, variance, shut, 2.0, 0.0) == (-1, -np.inf)
-    assert peak(mean[:0], variance[:0], None, 2.0, 0.0) == (-1, -np.inf)
+    assert peak(mean, variance, shut, 2.0, 0.0) == (-1, -np.inf, -np.inf)
+    assert peak(mean[:0], variance[:0], None, 2.0, 0.0) == (-1, -np.inf, -np.inf)
 
 
 needs = st.lists(st.one_of(numbers, st.sampled_from([-np.inf, np.inf])), min_size=1, max_size=9)

@@ -369,10 +369,10 @@ CLONES static void add_squares(In Z, Size ld, Size m, Size n, Out sums)
 }
 
 CLONES static Size highest(In mean, In variance, const unsigned char *shut, Size n, double beta,
-                           double offset, double *value)
+                           double offset, double *value, double *second)
 {
     ALIGNED double upper[BLOCK], tops[8];
-    double best = -HUGE_VAL;
+    double best = -HUGE_VAL, next = -HUGE_VAL;
     Size at = -1;
     for (Size start = 0; start < n; start += BLOCK) {
         Size b = n - start < BLOCK ? n - start : BLOCK, eights = b - b % 8;
@@ -388,11 +388,16 @@ CLONES static Size highest(In mean, In variance, const unsigned char *shut, Size
         for (Size i = eights; i < b; i++) tops[0] = upper[i] > tops[0] ? upper[i] : tops[0];
         for (int l = 1; l < 8; l++) tops[0] = tops[l] > tops[0] ? tops[l] : tops[0];
         if (tops[0] > best) {
+            next = best > next ? best : next;
             best = tops[0];
             for (at = start; upper[at - start] != best;) at++;
-        }
+            upper[at - start] = -HUGE_VAL;
+            for (Size i = 0; i < b; i++) next = upper[i] > next ? upper[i] : next;
+        } else
+            next = tops[0] > next ? tops[0] : next;
     }
     *value = best;
+    *second = next;
     return at;
 }
 
@@ -637,14 +642,14 @@ static PyObject *peak(PyObject *module, PyObject *const *args, Size count)
     Held held;
     const Py_buffer *mean, *variance;
     const unsigned char *shut;
-    double beta, offset, value;
+    double beta, offset, value, second;
     Size at;
     held.count = 0;
     if (!is_count(count, 5) || !number(args[3], &beta) || !number(args[4], &offset)) return NULL;
     if (!hold_arms(&held, args, &mean, &variance, &shut)) return give_back(&held, NULL);
     Size n = mean->shape[0];
-    LOOPS(n, at = highest(mean->buf, variance->buf, shut, n, beta, offset, &value));
-    return give_back(&held, Py_BuildValue("(nd)", at, value));
+    LOOPS(n, at = highest(mean->buf, variance->buf, shut, n, beta, offset, &value, &second));
+    return give_back(&held, Py_BuildValue("(ndd)", at, value, second));
 }
 
 static PyObject *reach(PyObject *module, PyObject *const *args, Size count)

@@ -176,9 +176,9 @@ def step_in_numpy(
 
 def peak_in_numpy(
     mean: Array, variance: Array, shut: Mask | AnyArray | None, beta: float, offset: float
-) -> tuple[int, float]:
+) -> tuple[int, float, float]:
     """The lowest index, of arms that are not shut, of the largest mean + β√max(variance + offset,
-    0), and that value; (−1, −∞) where all are shut."""
+    0), that value, and the largest of the others; (−1, −∞, −∞) where all are shut."""
     upper = np.maximum(variance + offset, 0.0)
     np.sqrt(upper, out=upper)
     upper *= beta
@@ -187,8 +187,10 @@ def peak_in_numpy(
         upper[np.asarray(shut, dtype=bool)] = -np.inf
     top = np.fmax.reduce(upper, initial=-np.inf)
     if top == -np.inf:
-        return -1, -np.inf
-    return int(np.argmax(upper == top)), float(top)
+        return -1, -np.inf, -np.inf
+    at = int(np.argmax(upper == top))
+    upper[at] = -np.inf
+    return at, float(top), float(np.fmax.reduce(upper))
 
 
 def reach_in_numpy(
