@@ -131,7 +131,7 @@ class Columns:
         if not (np.isfinite(numbers) & (numbers >= np.finfo(np.float64).tiny)).all():
             return None
         table = np.array(parts, dtype=np.intp)
-        return Formula(memoryview(table), memoryview(inverse), self._constant)
+        return Formula(table.data, inverse.data, self._constant)
 
 
 def step_in_numpy(
