@@ -327,7 +327,7 @@ class Policy:
             first = self._first_arm
             log = self._state.log
             diag = self._diag
-            scores = self._scores
+            scores: ArmScores = self._scores
         else:
             X = self._given(arms)
             k = len(X)
