@@ -11,7 +11,7 @@ CASE ?= ask
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml src/manyarms/_sweep.c
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "manyarms needs Python 3.11 or later")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,dev]'

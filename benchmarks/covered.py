@@ -23,6 +23,7 @@ from summary import interval, of
 from threadpoolctl import threadpool_limits
 
 import manyarms as ma
+from manyarms.kernels.own import equal_rows, without_own
 
 NOISE = 0.1  # ξ
 DELTA = 0.1
@@ -44,7 +45,8 @@ lies in μ̃ ± β̃σ̃ at all arms after every one of {steps} results. Bracket
 **The statement does not depend on the rule.** {few:,} arms, `Certified` (`Resampled` for dictionaries that are drawn
 again). The last three columns show β̃ over the smallest β that would have covered f, in medians over runs: after the
 last result, at the step where it is smallest, and at the step where it is largest. {verdict}
-The second table leaves the term √(λη)F of `Certified` out: where W is chosen badly, f is then missed.
+The second table leaves the term √(λη)F of `Certified` out: where W is chosen badly, f is then missed. In the third one
+the kernel is k(x, y) + v·[x = y], and half of ‖f‖² is what the arms have of their own.
 
 **What a valid radius costs.** {many:,} arms. Exact GP-UCB is the line `gpucb`; the last column compares with it under
 the same radius. The seconds are those of the processor. |W| of `gpucb` is the number of arms pulled. `Bayes` is for f
@@ -56,12 +58,13 @@ drawn from the process, which a function of bounded norm is not: it promises not
 
 @dataclass(frozen=True)
 class Draw:
-    """f = Σ a_j k(·, c_j) of known norm, and a table of arms."""
+    """f = Σ a_j k(·, c_j) of known norm, and a table of arms, which may have parts of their own."""
 
-    kernel: Any
+    kernel: Any  # without own parts
     arms: np.ndarray  # (A, d)
     centres: np.ndarray  # (20, d)
     a: np.ndarray  # (20,)
+    own: np.ndarray  # (A,)
 
     @classmethod
     def of(cls, seed: int, n_arms: int, kernel: Any, d: int) -> "Draw":
@@ -69,11 +72,21 @@ class Draw:
         arms = rng.random((n_arms, d))
         centres = rng.random((20, d))
         a = rng.standard_normal(20)
-        norm = np.sqrt(a @ kernel(centres, centres) @ a)
-        return cls(kernel, arms, centres, a * NORM / norm)
+        smooth, variance = without_own(kernel)
+        norm = np.sqrt(a @ smooth(centres, centres) @ a)
+        if not variance:
+            return cls(smooth, arms, centres, a * NORM / norm, np.zeros(n_arms))
+        # f = f_k + √v u, ‖f‖² = ‖f_k‖² + ‖u‖²: a half each.
+        half = NORM / np.sqrt(2)
+        u = rng.standard_normal(n_arms)
+        own = np.sqrt(variance) * u * half / np.linalg.norm(u)
+        return cls(smooth, arms, centres, a * half / norm, own)
 
     def __call__(self, rows: np.ndarray) -> np.ndarray:
-        return self.kernel(rows, self.centres) @ self.a
+        values = self.kernel(rows, self.centres) @ self.a
+        at, arms = equal_rows(rows, self.arms)
+        values[at] += self.own[arms]
+        return values
 
 
 @dataclass(frozen=True)
@@ -268,6 +281,27 @@ def conditions(n_arms: int) -> list[Cell]:
     ]
 
 
+def owned(n_arms: int) -> list[Cell]:
+    """The cells of the table about own parts."""
+
+    def make(what: str, v: float, **options: Any) -> Cell:
+        name = f"own parts, v = {v / NOISE**2:g}ξ²{what}"
+        return Cell(n_arms=n_arms, what=name, kernel=ma.kernels.Own(RBF, v), **options)
+
+    v = 10 * NOISE**2
+    return [
+        *(make("", ratio * NOISE**2) for ratio in (0.1, 1.0, 10.0, 100.0)),
+        make(", most = 10", v, rule=ma.Inserted(most=10)),
+        make(", random W, random arms", v, rule=Coin(), uniform=True),
+        make(", smallest r first, random arms", v, rule=SmallestFirst(), uniform=True),
+        make(", weights ω from .1 to 10", v, told=True),
+        make(", batches of 8", v, batch=8),
+        make(", results 10 steps late", v, delay=10),
+        make(", λ = ξ²/10", v, regularization=NOISE**2 / 10),
+        make(", λ = 10ξ²", v, regularization=10 * NOISE**2),
+    ]
+
+
 def controls(n_arms: int) -> list[Cell]:
     """The same rules with a radius that does not hold: the experiment must be able to fail."""
     return [replace(cell, radius="Unbiased") for cell in conditions(n_arms)[:4]]
@@ -328,7 +362,8 @@ def experiment(options: Options) -> None:
     first = radii(many, steps)
     second = conditions(few)
     third = controls(few)
-    for cells, number in ((second, seeds), (first, fifth), (third, seeds)):
+    fourth = owned(few)
+    for cells, number in ((second, seeds), (first, fifth), (third, seeds), (fourth, seeds)):
         kept.runs(cells, number)
     inside = condition_rows(second, kept, seeds)
     costs = [cost_row(cell, kept, first, fifth) for cell in first if kept.of(cell, fifth)]
@@ -343,6 +378,7 @@ def experiment(options: Options) -> None:
     tables = {
         "f inside": inside,
         "f inside, without the term √(λη)F": condition_rows(third, kept, seeds),
+        "f inside, with own parts": condition_rows(fourth, kept, seeds),
         "Radii": costs,
     }
     publish(options, "coverage", "Coverage", text, tables, ["coverage.png"])

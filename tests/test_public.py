@@ -16,7 +16,7 @@ SOURCE = ROOT / "src" / "manyarms"
 
 # Each layer may import from itself and from those before it. docs/architecture.md draws the same list.
 LAYERS = [
-    ["errors", "typing", "numbers", "progress", "machine", "signals", "lapack"],
+    ["errors", "typing", "numbers", "progress", "machine", "signals", "lapack", "_sweep"],
     ["kernels"],
     ["arms"],
     ["pool"],
@@ -27,7 +27,7 @@ LAYERS = [
     ["baselines", "cluster", "domains"],
     ["diagnostics", "campaign"],
     ["optimizer"],
-    ["loop", "plots"],
+    ["loop", "plots", "versions"],
     ["study"],
     ["__init__"],
     ["cli"],

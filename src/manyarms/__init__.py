@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from manyarms.sketch.dictionary import oversampling_for
     from manyarms.study import Study
+    from manyarms.versions import show_versions
 
 __version__ = "0.2.0.dev0"
 
@@ -73,6 +74,7 @@ _HOME = {
     "joined": "arms.contexts",
     "maximize": "loop",
     "oversampling_for": "sketch.dictionary",
+    "show_versions": "versions",
 }
 """Where each public name is defined. It is imported when it is asked for: a bare BKB loads NumPy
 and SciPy only."""
@@ -130,6 +132,7 @@ __all__ = [
     "oversampling_for",
     "plots",
     "policies",
+    "show_versions",
 ]
 
 

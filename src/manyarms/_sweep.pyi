@@ -1,7 +1,7 @@
 from manyarms.typing import AnyArray, Array, Indices, Mask
 
 def columns(
-    out: Array, X: AnyArray, W: Array, parts: Indices, weights: Array, constant: float
+    out: Array, X: AnyArray, W: Array, parts: memoryview, weights: memoryview, constant: float
 ) -> bool: ...
 def step(
     Z: Array,
@@ -16,7 +16,7 @@ def step(
 ) -> None: ...
 def peak(
     mean: Array, variance: Array, shut: Mask | AnyArray | None, beta: float, offset: float
-) -> tuple[int, float]: ...
+) -> tuple[int, float, float]: ...
 def reach(
     mean: Array,
     variance: Array,

@@ -52,6 +52,7 @@ from manyarms.search.scores import (
     Lower,
     RowsElsewhere,
     Scores,
+    TableScored,
     Upper,
     UpperBound,
     View,
@@ -171,7 +172,7 @@ class Policy:
         self._chance = Chance.of(rng)
         # Drawn once: asked again before the first result, `choose` answers the same.
         self._first_arm = self._chance.integer(self.n_arms or 2)
-        self._scores_cache: tuple[State, ArmScores] | None = None
+        self._scores_cache: tuple[State, TableScored] | None = None
         self._moments_cache: tuple[State, Array, Array] | None = None
         self._supposed_cache: Supposed | None = None
         belief = rule.prior(
@@ -325,7 +326,7 @@ class Policy:
             first = self._first_arm
             log = self._state.log
             diag = self._diag
-            scores = self._scores
+            scores: ArmScores = self._scores
         else:
             X = self._given(arms)
             k = len(X)
@@ -651,7 +652,7 @@ class Policy:
     # Parts
 
     @property
-    def _scores(self) -> ArmScores:
+    def _scores(self) -> TableScored:
         """The scores of the table's arms: a cache."""
         state = self._state
         cached = self._scores_cache
@@ -659,7 +660,7 @@ class Policy:
             cached = self._scores_cache = (state, self._scored(Arms(self.arms, self._diag)))
         return cached[1]
 
-    def _scored(self, arms: Arms) -> ArmScores:
+    def _scored(self, arms: Arms) -> TableScored:
         """Scores of some arms at the belief of now."""
         return scores_of(self._state.belief, arms, self.memory, self.tuning, self.stats)
 

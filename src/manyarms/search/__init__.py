@@ -9,7 +9,7 @@ from manyarms.errors import MemoryBudgetError
 from manyarms.search.bounds import are_fine, bounds
 from manyarms.search.greedy import MANY, Greedy
 from manyarms.search.places import Places
-from manyarms.search.scores import ArmScores, KeepsScores, RowsElsewhere
+from manyarms.search.scores import KeepsScores, RowsElsewhere, TableScored
 from manyarms.search.table import TableScores
 from manyarms.search.tuning import Tuning
 from manyarms.search.work import Stats
@@ -30,7 +30,7 @@ def check_memory(n_arms: int, memory: float) -> None:
 
 def scores_of(
     belief: Belief, arms: Arms, memory: float | None, tuning: Tuning, stats: Stats
-) -> ArmScores:
+) -> TableScored:
     """The scores of arms at a belief."""
     if isinstance(belief, KeepsScores):
         return belief.scores(arms)

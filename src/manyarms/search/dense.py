@@ -25,7 +25,7 @@ from manyarms.kernels import Kernel
 from manyarms.search.devices import Device, OnDevice
 from manyarms.search.embeddings import Embeddings, InMemory
 from manyarms.search.places import Places
-from manyarms.search.scores import Acquisition, Rising
+from manyarms.search.scores import Acquisition, Rising, Upper
 from manyarms.search.sweep import peak, reach
 from manyarms.sketch.linalg import EPS
 from manyarms.typing import Array, Indices, Mask
@@ -77,13 +77,17 @@ class Dense:
         if before is None or not before.m or 2 * k > base.m + 4:
             self.compute(belief)
             return
-        G = np.zeros((k, base.m))
-        start = 0
-        for lowering, _ in changes:
-            m, size = lowering.shape
-            G[start : start + size, :m] = lowering.T
-            start += size
-        surprise = np.concatenate([change.surprise for change in changes])
+        if len(changes) == 1 and len(changes[0].lowering) == base.m:
+            lowering, surprise = changes[0]
+            G = np.ascontiguousarray(lowering.T)
+        else:
+            G = np.zeros((k, base.m))
+            start = 0
+            for lowering, _ in changes:
+                m, size = lowering.shape
+                G[start : start + size, :m] = lowering.T
+                start += size
+            surprise = np.concatenate([change.surprise for change in changes])
         self.belief = None
         n_before = self._n_steps
         self._n_steps += k
@@ -151,7 +155,7 @@ class Dense:
         a value that the best of them reaches. None where all are shut."""
         if not isinstance(acquisition, Rising):
             return self._near_by_both_ends(belief, acquisition, shut), -np.inf
-        if len(self) > SMALL:
+        if len(self) > SMALL or isinstance(acquisition, Upper):
             return self._near_among_many(belief, acquisition, shut)
         mean, variance = self.mean, self.variance
         if belief.own_variance:
@@ -176,6 +180,7 @@ class Dense:
         least = -np.inf
         tried = self.places.positions
         closed = shut
+        upper = np.zeros(0)
         if len(tried):
             closed = self.places.mask if shut is None else self.places.mask | shut
             moments = belief.corrected(self.mean[tried], self.variance[tried], self.places.places)
@@ -187,10 +192,14 @@ class Dense:
             if upper[best] > -np.inf:
                 lowest = sqrt(max(float(variance[best]) - slack, 0.0))
                 least = acquisition.least(float(mean[best]), lowest)
-        at, _ = peak(self.mean, self.variance, closed, acquisition.beta, own)
+        at, top, second = peak(self.mean, self.variance, closed, acquisition.beta, own + slack)
         if at >= 0:
             lowest = sqrt(max(float(self.variance[at]) + own - slack, 0.0))
             least = max(least, acquisition.least(float(self.mean[at]), lowest))
+        if isinstance(acquisition, Upper) and second < least:
+            # These were the values themselves: no other arm reaches that one.
+            some = np.array([at][: top >= least], dtype=np.intp)
+            return self._with_tried(some, upper, least), least
         some, values = reaching(
             self.mean, self.variance, closed, acquisition, least, own + slack, self._largest
         )
@@ -200,9 +209,13 @@ class Dense:
             lowest = sqrt(max(float(self.variance[some[best]]) + own - slack, 0.0))
             least = max(least, acquisition.least(float(self.mean[some[best]]), lowest))
             some = some[values >= least]
-        if len(tried):
-            some = np.sort(np.concatenate([some, tried[upper >= least]]))
-        return some, least
+        return self._with_tried(some, upper, least), least
+
+    def _with_tried(self, some: Indices, upper: Array, least: float) -> Indices:
+        """Some arms, and the tried ones whose bounds reach so much, in index order."""
+        if not len(upper):
+            return some
+        return np.sort(np.concatenate([some, self.places.positions[upper >= least]]))
 
     def _near_by_both_ends(
         self, belief: Engine, acquisition: Acquisition, shut: Mask | None

@@ -27,7 +27,7 @@ MANY_CHUNKS = 32
 """Chunks above which those of a table that grew are joined."""
 FEW_ROWS = 8
 """Rows of G up to which the sweep is faster than a product of matrices."""
-NO_ARMS = Arms(np.zeros((0, 0)), np.zeros(0))
+NOTHING = np.zeros((0, 0))
 
 
 class Embeddings(Protocol):
@@ -61,7 +61,7 @@ class InMemory:
     """z of some arms, in chunks of arms, as columns."""
 
     def __init__(self, kernel: Kernel) -> None:
-        self._arms = NO_ARMS
+        self._arms = Arms(NOTHING, np.zeros(0))
         self._columns = Columns(kernel)
         self._chunks: list[slice] = []
         self._Z: list[Array] = []
@@ -123,9 +123,11 @@ class InMemory:
         """One sweep: the coordinates from p on, and what the steps lower."""
         m = base.m
         k = len(surprise)
-        new = np.ascontiguousarray(base.W[p:])
-        ahead, corner = base.L.last_rows(p)
-        corner = np.ascontiguousarray(corner)
+        ahead = corner = new = NOTHING  # not read where W is as it was
+        if m > p:
+            new = np.ascontiguousarray(base.W[p:])
+            ahead, corner = base.L.last_rows(p)
+            corner = np.ascontiguousarray(corner)
         swept = k if k <= FEW_ROWS else 0
 
         def work(some: Sequence[int]) -> None:

@@ -132,7 +132,7 @@ class Listed:
     def _foremost(self, acquisition: Rising, shut: Mask | None = None) -> Indices:
         """About as many arms of largest bound as a list begins with, of those that are not shut."""
         closed = self._is_listed if shut is None else self._is_listed | shut
-        at, _ = peak(self._mean, self._variance, closed, acquisition.beta, self._own)
+        at, _, _ = peak(self._mean, self._variance, closed, acquisition.beta, self._own)
         if at < 0:
             return np.zeros(0, dtype=np.intp)
         step = max(1, len(self) // SAMPLE)

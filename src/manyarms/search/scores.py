@@ -103,12 +103,9 @@ class Scores(NamedTuple):
 
 
 class ArmScores(Protocol):
-    """Scores of the arms of a table at a belief, as a value."""
+    """Scores of arms at a belief."""
 
-    def after(self, step: Step) -> Self:
-        """At the belief after one more step."""
-
-    def supposing(self, positions: Indices) -> Self:
+    def supposing(self, positions: Indices) -> "ArmScores":
         """If these arms were pulled once more each: variances fall, means stay."""
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
@@ -128,7 +125,14 @@ class ArmScores(Protocol):
         """The largest μ̃ of some arms, repeats allowed."""
 
 
-class AllScored(ArmScores, Protocol):
+class TableScored(ArmScores, Protocol):
+    """Scores of the arms of a table, as a value that follows the steps of a belief."""
+
+    def after(self, step: Step) -> Self:
+        """At the belief after one more step."""
+
+
+class AllScored(TableScored, Protocol):
     """Scores of arms that are all known: the other methods follow from `current`."""
 
     def means(self) -> tuple[Array, float]:
@@ -150,7 +154,7 @@ class AllScored(ArmScores, Protocol):
 class KeepsScores(Protocol):
     """A belief that keeps the scores of arms itself."""
 
-    def scores(self, arms: Arms) -> ArmScores: ...
+    def scores(self, arms: Arms) -> TableScored: ...
 
 
 @runtime_checkable
@@ -165,7 +169,7 @@ class RowsElsewhere(Protocol):
     def diagonal_of(self, kernel: Kernel, regularization: float) -> Array:
         """k(x, x) of all rows, checked; what can be asked for some of them by number."""
 
-    def scores_at(self, belief: Belief, tuning: Tuning) -> ArmScores:
+    def scores_at(self, belief: Belief, tuning: Tuning) -> TableScored:
         """The scores of all rows at a belief."""
 
 

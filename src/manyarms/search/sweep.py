@@ -26,13 +26,19 @@ if os.environ.get(SWITCH, "0") in ("", "0"):
 else:
     COMPILED, STATE = False, f"switched off by {SWITCH}: NumPy does its work"
 
-STATIONARY = {(RBF, None): 0, (Matern, 0.5): 1, (Matern, 1.5): 2, (Matern, 2.5): 3}
-HAMMING, TANIMOTO, PACKED = 4, 5, 6
-"""Kinds of factors, as `_sweep.c` numbers them."""
+CODES: dict[tuple[type[Kernel], float | None, bool | None], int] = {
+    (RBF, None, None): 0,
+    (Matern, 0.5, None): 1,
+    (Matern, 1.5, None): 2,
+    (Matern, 2.5, None): 3,
+    (Hamming, None, None): 4,
+    (Tanimoto, None, True): 5,  # of unpacked bits, a product of matrices is as fast
+}
+"""Kernels by class, ν and whether bits are packed, as `_sweep.c` numbers them."""
 
 
 class Factor(NamedTuple):
-    """A kernel of the columns from `start` to `stop` (None: the last), and its kind."""
+    """A kernel of the columns from `start` to `stop` (None: to the last), and its kind."""
 
     kind: int
     kernel: Kernel
@@ -41,71 +47,68 @@ class Factor(NamedTuple):
 
 
 class Formula(NamedTuple):
-    """constant · product of factors, as arrays: kind, start and stop of each (f, 3), and the
-    weights of all their columns."""
+    """constant · product of factors for rows of so many columns, as `_sweep.c` takes it."""
 
-    parts: Indices
-    weights: Array
+    parts: memoryview  # kind, start and stop of each factor, (f, 3)
+    weights: memoryview  # 1/ℓ of all columns of all factors
     constant: float
 
 
 class Columns:
-    """k(X, W) of a kernel for blocks of rows, (j, n)."""
+    """k(X, W) of a kernel for blocks of rows.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Compiled are products of RBF, Matern, Hamming and packed Tanimoto, of some columns each.
+    """
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self._factors: list[Factor] = []
-        self._windows: list[On] = []
         self._constant = 1.0
-        self.compiled = COMPILED and self._covers(kernel, 0, None)
+        self._factors: list[Factor] = []
         self._formulas: dict[int, Formula | None] = {}
+        self.compiled = COMPILED and self._covers(kernel, 0, None)
 
     def into(self, out: Array, X: AnyArray, W: Array) -> None:
-        """out[a, i] = k(x_i, w_a) for rows X (n, d) of float64 or float32 and W (j, d)."""
-        if self.compiled and X.shape[1] == W.shape[1]:
-            formula = self._formula(W)
-            # False: there is something in the rows that the kernel itself must judge.
-            if formula and _sweep.columns(out, X, W, *formula):
+        """out[a, i] = k(x_i, w_a), (j, n), for rows X (n, d) of float64 or float32 and W (j, d) of
+        float64.
+
+        Rows of `out` may be parts of longer ones.
+        """
+        d = X.shape[1]
+        if self.compiled and d == W.shape[1]:
+            if d not in self._formulas:
+                self._formulas[d] = self._formula(d)
+            formula = self._formulas[d]
+            # False where something in the rows is the kernel's to judge.
+            if formula and _sweep.columns(out, np.ascontiguousarray(X), W, *formula):
                 return
         out[:] = self.kernel(np.asarray(X, dtype=np.float64), W).T
 
-    def _covers(  # noqa: PLR0911  a case each
-        self, kernel: Kernel, start: int, stop: int | None
-    ) -> bool:
-        """Flatten the kernel of these columns; by its very class, as a subclass may compute
-        something else."""
-        if type(kernel) is Scaled:
+    def _covers(self, kernel: Kernel, start: int, stop: int | None) -> bool:
+        """Whether there is a formula for a kernel of these columns, whose factors are noted."""
+        # By the very class: a subclass may compute something else.
+        kind = type(kernel)
+        if isinstance(kernel, Scaled) and kind is Scaled:
             self._constant *= kernel.constant
             return self._covers(kernel.kernel, start, stop)
-        if type(kernel) is Product:
+        if isinstance(kernel, Product) and kind is Product:
             first = self._covers(kernel.first, start, stop)
             return first and self._covers(kernel.second, start, stop)
-        if type(kernel) is On:
-            # Columns of columns: the inner ones must be within the outer ones.
-            if stop is not None and start + kernel.stop > stop:
-                return False
-            return self._covers(kernel.kernel, start + kernel.start, start + kernel.stop)
-        if type(kernel) is Hamming:
-            kind = HAMMING
-        elif type(kernel) is Tanimoto:
-            kind = PACKED if kernel.packed else TANIMOTO
-        elif isinstance(kernel, RBF | Matern):
-            nu = kernel.nu if isinstance(kernel, Matern) else None
-            if (type(kernel), nu) not in STATIONARY:
-                return False
-            kind = STATIONARY[type(kernel), nu]
-        else:
+        if isinstance(kernel, On) and kind is On:
+            # Those of columns that are no columns of the outer one are refused by the kernel.
+            inside = stop is None or start + kernel.stop <= stop
+            return inside and self._covers(kernel.kernel, start + kernel.start, start + kernel.stop)
+        nu = kernel.nu if isinstance(kernel, Matern) else None
+        packed = kernel.packed if isinstance(kernel, Tanimoto) else None
+        code = CODES.get((kind, nu, packed))
+        if code is None:
             return False
-        self._factors.append(Factor(kind, kernel, start, stop))
+        self._factors.append(Factor(code, kernel, start, stop))
         return True
 
-    def _formula(self, W: Array) -> Formula | None:
-        d = W.shape[1]
-        if d not in self._formulas:
-            self._formulas[d] = self._made(d)
-        return self._formulas[d]
-
-    def _made(self, d: int) -> Formula | None:
+    def _formula(self, d: int) -> Formula | None:
         """For rows of d columns; None where the kernel itself must be asked."""
         parts = []
         weights = []
@@ -114,18 +117,19 @@ class Columns:
             if stop > d:
                 return None
             parts.append((kind, start, stop))
+            weight: Array | float = 1.0
             if isinstance(kernel, RBF | Matern | Hamming):
                 check_lengthscale(kernel, kernel.lengthscale, stop - start)
                 with np.errstate(over="ignore"):
-                    weights.append(np.broadcast_to(1.0 / kernel.lengthscale, stop - start))
-            else:
-                weights.append(np.ones(stop - start))
-        all_weights = np.concatenate(weights)
-        # A lengthscale near the ends of what float64 holds has no inverse there.
-        normal = np.isfinite(all_weights) & (all_weights >= np.finfo(np.float64).tiny)
-        if not normal.all():
+                    weight = 1.0 / kernel.lengthscale
+            weights.append(np.broadcast_to(weight, stop - start))
+        inverse = np.concatenate(weights)
+        # A lengthscale near the ends of what float64 holds has none.
+        numbers = np.append(inverse, self._constant)
+        if not (np.isfinite(numbers) & (numbers >= np.finfo(np.float64).tiny)).all():
             return None
-        return Formula(np.array(parts, dtype=np.intp), all_weights, self._constant)
+        table = np.array(parts, dtype=np.intp)
+        return Formula(table.data, inverse.data, self._constant)
 
 
 def step_in_numpy(
@@ -170,9 +174,9 @@ def step_in_numpy(
 
 def peak_in_numpy(
     mean: Array, variance: Array, shut: Mask | AnyArray | None, beta: float, offset: float
-) -> tuple[int, float]:
+) -> tuple[int, float, float]:
     """The lowest index, of arms that are not shut, of the largest mean + β√max(variance + offset,
-    0), and that value; (−1, −∞) where all are shut."""
+    0), that value, and the largest of the others; (−1, −∞, −∞) where all are shut."""
     upper = np.maximum(variance + offset, 0.0)
     np.sqrt(upper, out=upper)
     upper *= beta
@@ -181,8 +185,10 @@ def peak_in_numpy(
         upper[np.asarray(shut, dtype=bool)] = -np.inf
     top = np.fmax.reduce(upper, initial=-np.inf)
     if top == -np.inf:
-        return -1, -np.inf
-    return int(np.argmax(upper == top)), float(top)
+        return -1, -np.inf, -np.inf
+    at = int(np.argmax(upper == top))
+    upper[at] = -np.inf
+    return at, float(top), float(np.fmax.reduce(upper))
 
 
 def reach_in_numpy(
