@@ -99,9 +99,7 @@ class Columns:
         if isinstance(kernel, On) and kind is On:
             # Those of columns that are no columns of the outer one are refused by the kernel.
             inside = stop is None or start + kernel.stop <= stop
-            return inside and self._covers(
-                kernel.kernel, start + kernel.start, start + kernel.stop
-            )
+            return inside and self._covers(kernel.kernel, start + kernel.start, start + kernel.stop)
         nu = kernel.nu if isinstance(kernel, Matern) else None
         packed = kernel.packed if isinstance(kernel, Tanimoto) else None
         code = CODES.get((kind, nu, packed))
@@ -131,7 +129,7 @@ class Columns:
         if not (np.isfinite(numbers) & (numbers >= np.finfo(np.float64).tiny)).all():
             return None
         table = np.array(parts, dtype=np.intp)
-        return Formula(memoryview(table), memoryview(inverse), self._constant)
+        return Formula(table.data, inverse.data, self._constant)
 
 
 def step_in_numpy(
