@@ -62,4 +62,4 @@ hooks: $(READY)  ## run style and types before every commit (needs pre-commit)
 	pre-commit install
 
 clean:  ## remove the virtual environment, caches and output
-	rm -rf $(VENV) .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache demo-output bench-output
+	rm -rf $(VENV) .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache demo-output bench-output build src/manyarms/_sweep*.so

@@ -63,7 +63,10 @@ COVERED = [
     2.5 * RBF(0.7),
     0.3 * On(Matern([0.5, 0.6]), 0, 2) * (2.0 * On(Hamming(1.5), 2, 5)),
     On(On(RBF(0.5), 1, 3), 2, 5),  # of the columns 3 and 4
-    On(Matern(1.0), 0, 3) * On(Matern(2.0, nu=1.5), 1, 6) * On(Matern(3.0, nu=0.5), 2, 6) * RBF(2.0),
+    On(Matern(1.0), 0, 3)
+    * On(Matern(2.0, nu=1.5), 1, 6)
+    * On(Matern(3.0, nu=0.5), 2, 6)
+    * RBF(2.0),
 ]
 """Of six columns."""
 
@@ -242,8 +245,8 @@ def test_rows_may_be_mapped_read_only_or_in_another_order(tmp_path):
     np.save(tmp_path / "rows.npy", X.astype(np.float32))
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
     expected = entries(RBF(1.0), np.ascontiguousarray(mapped), X[:3])
-    for given in (mapped, np.asfortranarray(mapped), np.repeat(mapped, 2, axis=0)[::2]):
-        assert (entries(RBF(1.0), given, X[:3]) == expected).all()
+    for same in (mapped, np.asfortranarray(mapped), np.repeat(mapped, 2, axis=0)[::2]):
+        assert (entries(RBF(1.0), same, X[:3]) == expected).all()
 
 
 @compiled
@@ -420,7 +423,8 @@ def scored(draw):
 @compiled
 @given(arms=scored(), beta=st.sampled_from([0.0, 0.5, 2.0]), offset=numbers)
 def test_the_peak_is_that_of_numpy(arms, beta, offset):
-    assert sweep.peak(*arms, beta, offset) == sweep.peak_in_numpy(*arms, beta, offset)
+    arguments = (*arms, beta, offset)
+    assert sweep.peak(*arguments) == sweep.peak_in_numpy(*arguments)
 
 
 @pytest.mark.parametrize("peak", [sweep.peak, sweep.peak_in_numpy])
@@ -444,8 +448,9 @@ needs = st.lists(st.one_of(numbers, st.sampled_from([-np.inf, np.inf])), min_siz
 @compiled
 @given(arms=scored(), need=needs, scale=st.sampled_from([0.0, 0.7, 4.0, 1e300]))
 def test_who_reaches_is_as_by_numpy(arms, need, scale):
-    found = sweep.reach(*arms, np.array(need), scale)
-    expected = sweep.reach_in_numpy(*arms, np.array(need), scale)
+    arguments = (*arms, np.array(need), scale)
+    found = sweep.reach(*arguments)
+    expected = sweep.reach_in_numpy(*arguments)
     assert found.dtype == np.intp
     assert found.tolist() == expected.tolist()
 
@@ -603,7 +608,9 @@ def test_columns_refuse_what_does_not_fit(changes):
 
 
 def says(code="pass", **variables):
-    code = f"import sys; {code}; from manyarms.search import sweep; print(sweep.COMPILED, sweep.STATE)"
+    code = (
+        f"import sys; {code}; from manyarms.search import sweep; print(sweep.COMPILED, sweep.STATE)"
+    )
     folder = str(Path(ma.__file__).parent.parent)
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -647,7 +654,7 @@ def built(folder, *options):
     flags = ["-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-DONE_CLONE"]
     include = f"-I{sysconfig.get_path('include')}"
     command = ["cc", *flags, *options, "-shared", "-fPIC", include, str(SOURCE), "-o", str(target)]
-    done = subprocess.run([*command, "-lm"], capture_output=True, text=True)
+    done = subprocess.run([*command, "-lm"], check=False, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"nothing can be compiled here: {done.stderr[-200:]}")
     loader = importlib.machinery.ExtensionFileLoader("_sweep", str(target))

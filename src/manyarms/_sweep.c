@@ -41,7 +41,7 @@
 #define BLOCK 256         /* arms worked on together: what is kept of them stays in cache */
 #define FAR 1024          /* the same where many rows are read, so that the run of each is long */
 #define MOST_NUMBERS 8192 /* in the rows of a block */
-#define LARGEST 1e300     /* squared distances above it are left to the kernel, which refuses them */
+#define LARGEST 1e300     /* squared distances above it are for the kernel, which refuses them */
 #define ALONE 32768       /* numbers from which on other threads may run meanwhile */
 
 typedef Py_ssize_t Size;
@@ -457,9 +457,9 @@ static Py_buffer *hold(Held *held, PyObject *array, const char *name, const char
     int axes = rows == VECTOR ? 1 : 2;
     if (view->ndim != axes || (rows >= 0 && view->shape[0] != rows) ||
         (columns >= 0 && view->shape[axes - 1] != columns)) {
-        PyErr_Format(PyExc_ValueError, "%s must have shape (%zd, %zd), with -2 for none and -1 for "
-                     "any; got %d axes, of %zd and %zd", name, rows, columns, view->ndim,
-                     view->ndim ? view->shape[0] : 0, view->ndim ? view->shape[view->ndim - 1] : 0);
+        PyErr_Format(PyExc_ValueError, "%s must have %d axes, the last of %zd and one before of %zd "
+                     "(negative: any); got %d axes, the last of %zd", name, axes, columns, rows,
+                     view->ndim, view->ndim ? view->shape[view->ndim - 1] : 0);
         return NULL;
     }
     Size high = axes == 2 ? view->shape[0] : 1, wide = view->shape[axes - 1], size = view->itemsize;
