@@ -13,7 +13,7 @@ from manyarms.arms import as_rows
 from manyarms.beliefs.sampled import Drawn
 from manyarms.errors import ParameterError, StateError
 from manyarms.kernels import as_kernel
-from manyarms.lapack import linalg
+from manyarms.lapack import in_one_thread, linalg
 from manyarms.numbers import probability, real, whole
 from manyarms.policies.policy import Policy
 from manyarms.sketch.confidence import Evidence, Theory
@@ -81,6 +81,7 @@ class SketchAccuracy(NamedTuple):
     theta: float
 
 
+@in_one_thread
 def effective_dimension(
     X: ArrayLike, kernel: Any, regularization: float, counts: ArrayLike | None = None
 ) -> float:
@@ -108,6 +109,7 @@ def effective_dimension(
     return float(np.sum(e / (e + _variance(regularization))))  # Eq. 5
 
 
+@in_one_thread
 def information_gain(
     X: ArrayLike, kernel: Any, regularization: float, counts: ArrayLike | None = None
 ) -> float:
@@ -133,6 +135,7 @@ def information_gain(
     return float(0.5 * np.log1p(_spectrum(X, kernel, counts) / _variance(regularization)).sum())
 
 
+@in_one_thread
 def sandwich(policy: Policy) -> Sandwich:
     """How far the sketched variances of all arms are from the exact ones, given all observed.
 

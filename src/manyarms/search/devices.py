@@ -38,8 +38,8 @@ from manyarms.kernels import (
     Tanimoto,
 )
 from manyarms.kernels.distances import LARGEST_COORDINATE, NEAR
+from manyarms.lapack import controller
 from manyarms.machine import half_the_memory
-from manyarms.search.work import blas
 from manyarms.sketch.linalg import solve_lower
 from manyarms.typing import AnyArray, Array, Indices
 
@@ -104,7 +104,8 @@ def device_of(name: str) -> Device:
             f"device={name!r} needs PyTorch and array-api-compat: pip install 'manyarms[torch]', "
             f"or leave `device` out ({error})"
         ) from error
-    blas.cache_clear()  # it has threads of its own, which must not fight over the cores either
+    # It has threads of its own, which must not fight over the cores either.
+    controller.cache_clear()
     try:
         where = torch.device(name)
     except RuntimeError as error:

@@ -24,7 +24,8 @@ import numpy as np
 from manyarms.beliefs.base import Arms
 from manyarms.beliefs.frozen import Frozen
 from manyarms.kernels.base import HALF_ULP, Rough, RoughKernel
-from manyarms.search.work import OneThread, in_parallel
+from manyarms.lapack import OneThread
+from manyarms.search.work import in_parallel
 from manyarms.sketch.linalg import EPS
 from manyarms.typing import AnyArray, Array
 

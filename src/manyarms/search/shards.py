@@ -28,10 +28,11 @@ from manyarms.beliefs.frozen import Frozen
 from manyarms.beliefs.packing import Arrays, packed, unpacked
 from manyarms.errors import ClusterError
 from manyarms.kernels import Kernel
+from manyarms.lapack import OneThread
 from manyarms.search.lazy import Lazy
 from manyarms.search.scores import Acquisition, best_of, diagonal
 from manyarms.search.tuning import Tuning
-from manyarms.search.work import OneThread, Stats
+from manyarms.search.work import Stats
 from manyarms.typing import AnyArray, Array, Indices, Mask
 
 MOST_NEWS = 1024
