@@ -14,7 +14,7 @@ from manyarms.beliefs.frozen import Frozen
 from manyarms.beliefs.sampled import Drawn
 from manyarms.errors import ParameterError, StateError
 from manyarms.kernels import as_kernel
-from manyarms.lapack import linalg
+from manyarms.lapack import in_one_thread, linalg
 from manyarms.numbers import probability, real, whole
 from manyarms.policies.policy import Policy
 from manyarms.sketch.confidence import Evidence, Theory
@@ -82,6 +82,7 @@ class SketchAccuracy(NamedTuple):
     theta: float
 
 
+@in_one_thread
 def effective_dimension(
     X: ArrayLike, kernel: Any, regularization: float, counts: ArrayLike | None = None
 ) -> float:
@@ -109,6 +110,7 @@ def effective_dimension(
     return float(np.sum(e / (e + _variance(regularization))))  # Eq. 5
 
 
+@in_one_thread
 def information_gain(
     X: ArrayLike, kernel: Any, regularization: float, counts: ArrayLike | None = None
 ) -> float:
@@ -134,6 +136,7 @@ def information_gain(
     return float(0.5 * np.log1p(_spectrum(X, kernel, counts) / _variance(regularization)).sum())
 
 
+@in_one_thread
 def sandwich(policy: Policy) -> Sandwich:
     """How far the sketched variances of all arms are from the exact ones, given all observed.
 

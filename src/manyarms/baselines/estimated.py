@@ -42,6 +42,7 @@ from manyarms.arms import as_rows
 from manyarms.arms.objects import encoded
 from manyarms.beliefs.base import Batch
 from manyarms.errors import ParameterError
+from manyarms.lapack import in_one_thread
 from manyarms.numbers import real
 from manyarms.policies.checks import as_arms, as_rewards, as_weights, is_rows
 from manyarms.policies.policy import Policy
@@ -168,6 +169,7 @@ class EstimatedNoise:
         """As `BKB.choose`."""
         return self._state.policy.choose(n, **options)
 
+    @in_one_thread
     def observe(
         self, arms: ArrayLike, rewards: ArrayLike, *, noise: ArrayLike | None = None
     ) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from manyarms.beliefs.base import Record
 from manyarms.errors import ParameterError
+from manyarms.lapack import in_one_thread
 from manyarms.numbers import LONGEST_BATCH, MOST_AT_ONCE, real, whole
 from manyarms.policies.checks import as_arms, as_excluded
 from manyarms.policies.policy import Policy
@@ -74,6 +75,7 @@ class MiniMeta:
     def __repr__(self) -> str:
         return f"MiniMeta({self._state.policy!r})"
 
+    @in_one_thread
     def choose(
         self,
         n: int | None = 1,
@@ -110,6 +112,7 @@ class MiniMeta:
             self._count(owed, arm, 1.0)
         return np.array(chosen, dtype=np.intp)
 
+    @in_one_thread
     def observe(
         self,
         arms: ArrayLike,

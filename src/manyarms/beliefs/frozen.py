@@ -34,7 +34,7 @@ from manyarms.beliefs.own import Owned
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.kernels.own import without_own
-from manyarms.lapack import blas
+from manyarms.lapack import blas, in_one_thread
 from manyarms.numbers import real, whole
 from manyarms.sketch.confidence import Evidence, Posterior
 from manyarms.sketch.embedding import PSD_TOLERANCE, not_positive
@@ -335,6 +335,7 @@ class Frozen:
             return 0.0
         return self.m - self.regularization * self.factor.trace_of_inverse + self.left_out.total
 
+    @in_one_thread
     def _mean(self) -> tuple[float, float]:
         """‖μ̃‖ = ‖w‖, and σ̃ of ⟨f, μ̃/‖μ̃‖⟩ = √(wᵀV⁻¹w)/‖w‖."""
         norm = float(np.linalg.norm(self.w))

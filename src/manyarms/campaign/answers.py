@@ -12,9 +12,9 @@ from manyarms.campaign.certificate import LEVEL, Certificate, TrackRecord, accur
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.trials import CandidateId
 from manyarms.errors import Advice, StateError
+from manyarms.lapack import in_one_thread
 from manyarms.numbers import real, whole
 from manyarms.pool.pool import EXPECTED, Pool
-from manyarms.search.work import in_one_thread
 from manyarms.typing import Array, Indices, Mask
 
 

@@ -25,8 +25,8 @@ from manyarms.campaign.trials import (
 )
 from manyarms.domains.box import Box
 from manyarms.errors import ParameterError, StateError
+from manyarms.lapack import in_one_thread
 from manyarms.pool.pool import Pool
-from manyarms.search.work import OneThread
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ class Campaign:
             return replace(self, ledger=ledger)
         return replace(self, ledger=ledger, model=replace(self.model, arms=ledger.candidates.X))
 
+    @in_one_thread
     def asked(
         self,
         n: int,
@@ -96,14 +97,12 @@ class Campaign:
         """After n candidates that a rule allows, or fewer, were asked for; and their positions."""
         found = self
         positions: list[int] = []
-        with OneThread():
-            chooser = self.proposer.chooser(self.ledger, self.model)
+        chooser = self.proposer.chooser(self.ledger, self.model)
         for _ in range(n):
             ledger = found.ledger
             if rule is not None:
                 ledger = replace(ledger, only=rule.allowed(positions))
-            with OneThread():
-                chosen = found.proposer.next(ledger, chooser)
+            chosen = found.proposer.next(ledger, chooser)
             if chosen is None:
                 break
             ledger, position = chosen
@@ -122,11 +121,10 @@ class Campaign:
         full = max(len(positions) for _, positions in batches)
         arm_of = self.ledger.candidates.arm_of
         waiting = arm_of[self.ledger.waiting]
-        with OneThread():
-            return max(
-                (batch for batch in batches if len(batch[1]) == full),
-                key=lambda batch: sum_of_bounds(self.model, waiting, arm_of[batch[1]]),
-            )
+        return max(
+            (batch for batch in batches if len(batch[1]) == full),
+            key=lambda batch: sum_of_bounds(self.model, waiting, arm_of[batch[1]]),
+        )
 
     def _nothing_left(self, rule: BatchRule | None) -> str:
         """Why there is nothing to ask for."""
@@ -152,6 +150,7 @@ class Campaign:
         middle, low, high = (self.ledger.sign * float(end[0]) for end in of_result)
         return Forecast(middle, min(low, high), max(low, high))
 
+    @in_one_thread
     def told(self, ids: Any, values: Any, failed: Any, noise: Any) -> "Campaign":
         """After these results, as `Optimizer.tell` takes them."""
         # Any point of a box may be told: one that is new joins the points known.
@@ -190,6 +189,7 @@ class Campaign:
         learned = prior.told(Learnable(results, 0, ledger.waiting, ledger.results))
         return Campaign(ledger, *learned, sizes=(learned.model.size,))
 
+    @in_one_thread
     def added(self, table: Any, ids: Any) -> "Campaign":
         """With more candidates."""
         pool = table_of(self.ledger, "add to").add(table, ids=ids)

@@ -21,8 +21,7 @@ import scipy
 
 from manyarms.kernels import RBF, Hamming, Kernel, Linear, Matern, On, Own, Tanimoto
 from manyarms.kernels.own import equal_rows
-from manyarms.lapack import lapack
-from manyarms.search.work import blas
+from manyarms.lapack import in_one_thread, lapack
 from manyarms.signals import load
 from manyarms.typing import Array, Indices
 
@@ -257,6 +256,7 @@ class Fit:
         return np.concatenate([self.theta, [np.log(self.scale), np.log(self.noise)]])
 
 
+@in_one_thread
 def fit(
     shape: Shape,
     evidence: Summary,
@@ -300,11 +300,8 @@ def fit(
     rough = mean.copy()
     rough[: shape.n_lengthscales] = ROUGH[0]
     rough[-1] = ROUGH[1]
-    with blas().limit(limits=1):  # matrices so small that threads would wait for one another
-        starts = [mean, *([] if settled else [rough]), *([] if start is None else [start])]
-        best = min(
-            map(search, starts if thorough else starts[-1:]), key=lambda found: float(found.fun)
-        )
+    starts = [mean, *([] if settled else [rough]), *([] if start is None else [start])]
+    best = min(map(search, starts if thorough else starts[-1:]), key=lambda found: float(found.fun))
     x = np.asarray(best.x)
     return Fit(
         x[:-2],

@@ -21,9 +21,9 @@ from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.candidates import Points
 from manyarms.campaign.model import Model
 from manyarms.errors import Advice, ParameterError, StateError
+from manyarms.lapack import in_one_thread
 from manyarms.pool.columns import Feature
 from manyarms.pool.pool import EXPECTED
-from manyarms.search.work import in_one_thread
 from manyarms.signals import load
 from manyarms.typing import Array, Indices
 

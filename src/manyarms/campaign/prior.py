@@ -23,11 +23,11 @@ from manyarms.campaign.settings import as_settings, as_sign
 from manyarms.campaign.trials import Trial, as_items, as_values
 from manyarms.domains.box import Box
 from manyarms.errors import ParameterError
+from manyarms.lapack import OneThread
 from manyarms.pool.ids import Ids
 from manyarms.pool.pool import Pool, frame_of
 from manyarms.pool.reading import read_dicts
 from manyarms.pool.tables import more_parts
-from manyarms.search.work import OneThread
 from manyarms.typing import Array
 
 

@@ -21,8 +21,8 @@ from manyarms.campaign.trials import Learnable, Results
 from manyarms.domains.box import Box
 from manyarms.domains.policy import DomainBKB, as_barred
 from manyarms.domains.sweeps import WHOLE, leading
+from manyarms.lapack import OneThread
 from manyarms.pool.pool import Pool
-from manyarms.search.work import OneThread
 from manyarms.sketch.confidence import Constant
 from manyarms.typing import Array, Indices, Mask
 

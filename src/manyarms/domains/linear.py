@@ -17,6 +17,7 @@ from manyarms.domains.score import Score
 from manyarms.domains.vertices import all_vertices
 from manyarms.errors import ArmsError, KernelError, ParameterError
 from manyarms.kernels import Kernel, Linear, Scaled
+from manyarms.lapack import in_one_thread
 from manyarms.numbers import real, store, whole
 from manyarms.typing import Array, ArrayLike
 
@@ -79,6 +80,7 @@ class Ball:
         # A ball of radius s has s^d of the volume.
         return np.asarray(self.radius * rng.random((n, 1)) ** (1 / self.dimension) * directions)
 
+    @in_one_thread
     def maximise(self, score: Score, _: "Ball", rng: np.random.Generator) -> Array:
         """The maximum of u: max_x max_θ′ θ′ᵀx = radius·max ‖θ′‖ over the ellipsoid, at x along the
         longest θ′.
@@ -155,6 +157,7 @@ class Polytope:
     A: Array
     b: Array
 
+    @in_one_thread
     def __post_init__(self) -> None:
         try:
             A = np.array(self.A, dtype=np.float64)
@@ -181,6 +184,7 @@ class Polytope:
         """Columns of a row."""
         return int(self.A.shape[1])
 
+    @in_one_thread
     def checked(self, rows: ArrayLike) -> Array:
         """Rows (n, d), all inside, or ArmsError."""
         X = finite_rows(rows, self.dimension)
@@ -196,6 +200,7 @@ class Polytope:
             )
         return X
 
+    @in_one_thread
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """Rows drawn at random, (n, d): mixtures of vertices, not uniform."""
         corners = self._corners
@@ -210,6 +215,7 @@ class Polytope:
         return least, largest
 
     @property
+    @in_one_thread
     def exact(self) -> bool:
         """All vertices are known: `maximise` returns the maximum of u, and not a local one."""
         return self._vertices is not None
@@ -260,6 +266,7 @@ class Polytope:
             )
         return np.asarray(found.x)
 
+    @in_one_thread
     def maximise(self, score: Score, _: "Polytope", rng: np.random.Generator) -> Array:
         """The vertex of largest u where this is `exact`, else one that no climb improves."""
         _linear(score.kernel)

@@ -16,11 +16,11 @@ from manyarms.domains.score import Score
 from manyarms.domains.sweeps import Sweeps
 from manyarms.errors import ArmsError, ParameterError, StateError
 from manyarms.kernels import as_kernel
+from manyarms.lapack import in_one_thread
 from manyarms.numbers import MOST_AT_ONCE, real, whole
 from manyarms.policies.bkb import BKB
 from manyarms.policies.checks import as_generator, as_rewards, as_weights
 from manyarms.policies.policy import Prediction, State
-from manyarms.search.work import OneThread
 from manyarms.sketch.confidence import Constant, Evidence, Guarantee, Radius
 from manyarms.sketch.dictionary import Chance
 from manyarms.sketch.embedding import check_kernel
@@ -108,6 +108,7 @@ class DomainBKB:
 
     _state: Learned
 
+    @in_one_thread
     def __init__(
         self,
         domain: Domain,
@@ -162,6 +163,7 @@ class DomainBKB:
         self._state = Learned(policy, Stack(np.zeros((0, domain.dimension + 2))))
         _ = self.beta  # a radius that cannot be had over a domain says so now
 
+    @in_one_thread
     def choose(self, n: int = 1, *, pending: ArrayLike = (), exclude: ArrayLike = ()) -> Array:
         """The rows to pull next. Asked twice, it answers the same.
 
@@ -211,6 +213,7 @@ class DomainBKB:
                 f"numbers: {error}"
             ) from error
 
+    @in_one_thread
     def observe(
         self,
         arms: ArrayLike,
@@ -246,6 +249,7 @@ class DomainBKB:
             self._state = self._learned(Learned(policy, told), rows)
         return decided
 
+    @in_one_thread
     def as_told(self, arms: ArrayLike) -> Array:
         """Rows (n, d) of the domain as they are observed: without −0, which equals 0 and has other
         bytes."""
@@ -256,6 +260,7 @@ class DomainBKB:
         n = len(rows)
         return np.column_stack([rows, as_weights(noise, n, self.noise**2), as_rewards(rewards, n)])
 
+    @in_one_thread
     def resumed(
         self,
         belief: Engine,
@@ -277,6 +282,7 @@ class DomainBKB:
         """The state after observations of these rows (n, d), which are in it."""
         return state
 
+    @in_one_thread
     def predict(self, X: ArrayLike | Checked) -> Prediction:
         """Posterior mean and standard deviation of f.
 
@@ -291,11 +297,11 @@ class DomainBKB:
             μ̃ and √(λσ̃²), (n,) each.
         """
         rows = X.rows if isinstance(X, Checked) else self.domain.checked(X)
-        with OneThread():  # the belief keeps what is made here: the next choice rests on it
-            mean, variance = self.belief.moments(rows, self.kernel.diag(rows))
+        mean, variance = self.belief.moments(rows, self.kernel.diag(rows))
         return Prediction(mean, np.sqrt(self.regularization * variance))
 
     @property
+    @in_one_thread
     def beta(self) -> float:
         """β̃ now."""
         return self._radius(self.evidence)
@@ -305,6 +311,7 @@ class DomainBKB:
         return real(beta, "what confidence returns", "a finite non-negative radius", at_least=0)
 
     @property
+    @in_one_thread
     def score(self) -> Score:
         """u = μ̃ + β̃σ̃ now, with its gradient."""
         return self._score(self.belief)
@@ -333,8 +340,7 @@ class DomainBKB:
     @property
     def effective_dimension(self) -> float:
         """d̃ = Σ ω σ̃² over the rows observed."""
-        with OneThread():  # as in `predict`
-            return self.evidence.effective_dimension
+        return self.evidence.effective_dimension
 
     @property
     def inducing(self) -> Array:
@@ -357,6 +363,7 @@ class DomainBKB:
         return self._state.distinct()[1]
 
     @property
+    @in_one_thread
     def best(self) -> Array:
         """The row observed of largest lower confidence bound μ̃ − β̃σ̃, (d,)."""
         rows = self.rows

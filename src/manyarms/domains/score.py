@@ -7,7 +7,7 @@ import numpy as np
 
 from manyarms.beliefs.frozen import FEW, Engine
 from manyarms.kernels import Kernel
-from manyarms.search.work import OneThread
+from manyarms.lapack import in_one_thread
 from manyarms.sketch.growing import Triangle
 from manyarms.sketch.linalg import TINY, squares
 from manyarms.typing import Array
@@ -62,6 +62,7 @@ class Score:
         base = self.belief.base
         return base.L.solve_transposed(base.w)
 
+    @in_one_thread
     def __call__(self, X: Array) -> Array:
         """u at the rows of X (n, d), (n,)."""
         values = self._parts(X)[0]
@@ -73,6 +74,7 @@ class Score:
         """∇u at the rows of X (n, d), (n, d)."""
         return self.both(X)[1]
 
+    @in_one_thread
     def both(self, X: Array) -> tuple[Array, Array]:
         """u (n,) and ∇u (n, d)."""
         values, sigma, Z, half = self._parts(X)
@@ -87,8 +89,7 @@ class Score:
     @cached_property
     def _C(self) -> Triangle:
         """The factor of V with nothing waiting beside it: many rows are scored."""
-        with OneThread():  # the belief keeps it: later choices are the same with more threads
-            return self.belief.base.factor.folded.C
+        return self.belief.base.factor.folded.C
 
     def _parts(self, X: Array) -> tuple[Array, Array, Array, Array]:
         """u (n,), σ̃ (n,), z (m, n) and C⁻¹z (m, n), V = CCᵀ."""
@@ -109,6 +110,7 @@ class Score:
         sigma = np.sqrt(variance)
         return mean + self.beta * sigma, sigma, Z, half
 
+    @in_one_thread
     def incumbents(self, n: int) -> Array:
         """n rows of large u, (≤ n, d): inducing ones, or told last and of large reward."""
         base = self.belief.base

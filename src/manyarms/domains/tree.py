@@ -376,7 +376,7 @@ def _guess(belief: Engine) -> float:
 
 def _warn(message: str) -> None:
     """Say so where `observe` was called."""
-    warnings.warn(message, NormWarning, stacklevel=4)
+    warnings.warn(message, NormWarning, stacklevel=5)
 
 
 def _is_continuous(side: Any) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from manyarms.beliefs.base import Belief, HasInducing, Rule
 from manyarms.beliefs.frozen import Engine, Inserted
 from manyarms.errors import ParameterError
+from manyarms.lapack import in_one_thread
 from manyarms.numbers import real, whole
 from manyarms.policies.batches import BatchRule, GlobalRule
 from manyarms.policies.policy import Policy
@@ -147,6 +148,7 @@ class BKB(Policy):
         √(e² + 4e))/2."""
         return self.evidence.left_out
 
+    @in_one_thread
     def redraw(self, oversampling: float | None = None) -> None:
         """Draw the dictionary anew, with another q̄ where one is given; for ``rule=Sampled()``.
 

@@ -27,6 +27,7 @@ from manyarms.errors import (
 )
 from manyarms.kernels import Kernel, as_kernel
 from manyarms.kernels.objects import encoder_of
+from manyarms.lapack import in_one_thread
 from manyarms.machine import half_the_memory
 from manyarms.numbers import LONGEST_BATCH, MOST_AT_ONCE, real, whole
 from manyarms.policies.batches import BatchRule, GlobalRule
@@ -120,6 +121,7 @@ class Policy:
     """Chooses arms and learns from their rewards. Arms are the rows of a table; an arm is its
     index."""
 
+    @in_one_thread
     def __init__(
         self,
         arms: ArrayLike | str | Path | Checked | RowsElsewhere | None,
@@ -224,6 +226,7 @@ class Policy:
         batch = self.batch_of(arms, rewards, noise)
         return self.learn(batch, record) if len(batch.rows) else Record.nothing()
 
+    @in_one_thread
     def learn(self, batch: Batch, record: Record | None = None) -> Record:
         """Observe a batch of arms by number, or of rows by value."""
         state = self._state
@@ -276,6 +279,7 @@ class Policy:
 
     # Choosing
 
+    @in_one_thread
     def choose(
         self,
         n: int | None = 1,
@@ -399,6 +403,7 @@ class Policy:
             pulled = np.concatenate([outstanding, np.array(chosen[:-1], dtype=np.intp)])
             self._supposed_cache = Supposed(standing, pulled, view.scores)
 
+    @in_one_thread
     def highest(self, *, exclude: ArrayLike = (), beta: float | None = None) -> int:
         """The arm of largest upper bound μ̃ + β̃σ̃, however the policy chooses.
 
@@ -418,6 +423,7 @@ class Policy:
         upper = Upper(self.beta if beta is None else beta)
         return self._scores.arg_max(upper, as_excluded(exclude, self.n_arms))
 
+    @in_one_thread
     def surest(self, arms: ArrayLike) -> int:
         """Of some arms, the one of largest lower bound μ̃ − β̃σ̃.
 
@@ -452,6 +458,7 @@ class Policy:
             block = np.flatnonzero(np.isinf(values) & (means[some] + 8 * tolerance[best] >= least))
         return int(some[best_of(values, tolerance)])
 
+    @in_one_thread
     def leading(self, k: int, *, exclude: ArrayLike = ()) -> Indices:
         """The k arms of largest posterior mean, best first; fewer where fewer are left.
 
@@ -484,6 +491,7 @@ class Policy:
 
     # What is known
 
+    @in_one_thread
     def scores(self) -> Scores:
         """Mean, variance (leverage units) and upper confidence bound of every arm, each (A,),
         read-only."""
@@ -500,6 +508,7 @@ class Policy:
             array.setflags(write=False)
         return scores
 
+    @in_one_thread
     def predict(self, X: ArrayLike | None = None, *, arms: ArrayLike | None = None) -> Prediction:
         """Posterior mean and standard deviation of f.
 
@@ -539,11 +548,13 @@ class Policy:
         return self.surest(pulled)
 
     @property
+    @in_one_thread
     def beta(self) -> float:
         """β̃, the radius of the scores now."""
         return self._radius(self._counted())
 
     @property
+    @in_one_thread
     def evidence(self) -> Evidence:
         """What the radius is a function of, now; `evidence.norm` is the current guess of ‖f‖ where
         it is doubled."""
@@ -618,6 +629,7 @@ class Policy:
         twin._supposed_cache = None
         return twin
 
+    @in_one_thread
     def over(self, arms: ArrayLike | Checked) -> Self:
         """The same policy over a table that has grown.
 
@@ -681,6 +693,7 @@ class Policy:
         meaning = "a finite non-negative radius"
         return real(beta, "what confidence returns", meaning, at_least=0)
 
+    @in_one_thread
     def confidence_is_valid(self) -> None:
         """Raise ParameterError where the radius is not for such a belief, or is no radius."""
         try:

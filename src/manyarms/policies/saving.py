@@ -14,6 +14,7 @@ import numpy as np
 from manyarms.beliefs.frozen import Engine
 from manyarms.beliefs.packing import NAMES, Arrays, packed, unpacked
 from manyarms.errors import KernelError, ParameterError, SavedStateError, StateError, shortened
+from manyarms.lapack import in_one_thread
 from manyarms.policies.policy import Policy, State
 from manyarms.sketch.log import Log
 from manyarms.typing import Array
@@ -62,6 +63,7 @@ def as_place(path: Any) -> Path:
     return Path(path)
 
 
+@in_one_thread
 def read(path: str | Path, policy: Policy) -> Saved:
     """What was saved, for a policy with the same settings that has observed nothing."""
     try:

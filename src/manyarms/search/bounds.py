@@ -21,8 +21,9 @@ import numpy as np
 
 from manyarms.beliefs.base import Arms
 from manyarms.beliefs.frozen import Frozen
+from manyarms.lapack import OneThread
 from manyarms.search.sweep import Columns
-from manyarms.search.work import OneThread, in_parallel
+from manyarms.search.work import in_parallel
 from manyarms.sketch.linalg import EPS
 from manyarms.typing import Array
 

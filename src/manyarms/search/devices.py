@@ -23,8 +23,8 @@ from manyarms.beliefs.base import Arms, Belief
 from manyarms.beliefs.frozen import Engine, Frozen
 from manyarms.errors import KernelError, MemoryBudgetError, ParameterError
 from manyarms.kernels import Kernel
+from manyarms.lapack import controller
 from manyarms.machine import half_the_memory
-from manyarms.search.work import blas
 from manyarms.sketch.linalg import solve_lower
 from manyarms.typing import AnyArray, Array
 
@@ -89,7 +89,8 @@ def device_of(name: str) -> Device:
             f"device={name!r} needs PyTorch and array-api-compat: pip install 'manyarms[torch]', "
             f"or leave `device` out ({error})"
         ) from error
-    blas.cache_clear()  # it has threads of its own, which must not fight over the cores either
+    # It has threads of its own, which must not fight over the cores either.
+    controller.cache_clear()
     try:
         where = torch.device(name)
     except RuntimeError as error:

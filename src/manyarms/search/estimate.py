@@ -8,6 +8,7 @@ import numpy as np
 from manyarms.beliefs.base import Arms, Batch
 from manyarms.beliefs.frozen import Frozen, Inserted
 from manyarms.kernels import RBF
+from manyarms.lapack import in_one_thread
 from manyarms.search import PER_ARM
 from manyarms.search.dense import Dense
 
@@ -23,6 +24,7 @@ class Estimate(NamedTuple):
     seconds: float  # of a pass over all arms that computes their embeddings
 
 
+@in_one_thread
 def estimate(n_arms: int, n_features: int, m: int) -> Estimate:
     """What `n_arms` arms of `n_features` columns take with `m` inducing ones: bytes counted,
     seconds measured on a part."""

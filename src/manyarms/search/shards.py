@@ -30,11 +30,12 @@ from manyarms.beliefs.base import Arms, Batch, Record, Step
 from manyarms.beliefs.frozen import Engine
 from manyarms.errors import ClusterError
 from manyarms.kernels import Kernel
+from manyarms.lapack import OneThread
 from manyarms.search.greedy import Greedy
 from manyarms.search.scores import Acquisition, best_of, diagonal
 from manyarms.search.table import TableScores
 from manyarms.search.tuning import Tuning
-from manyarms.search.work import OneThread, Stats
+from manyarms.search.work import Stats
 from manyarms.typing import Array, Indices, Mask
 
 MOST_NEWS = 1024

@@ -3,16 +3,13 @@
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, wraps
+from functools import cache
 from time import perf_counter
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
-from threadpoolctl import ThreadpoolController
-
+from manyarms.lapack import OneThread
 from manyarms.machine import cores
-from manyarms.signals import load
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -36,42 +33,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
 
 
-@cache
-def blas() -> ThreadpoolController:
-    """NumPy and SciPy bring a BLAS each; their threads must not fight over the cores."""
-    load("scipy.linalg")  # only what is loaded is found
-    return ThreadpoolController()
-
-
-class OneThread:
-    """A context with one BLAS thread: for matrices as small as ours more only wait for each other.
-
-    It takes two microseconds, where `blas().limit` takes a dozen.
-    """
-
-    def __enter__(self) -> None:
-        # Only those that have more are set to one, and set back.
-        threads = [(library, library.get_num_threads()) for library in blas().lib_controllers]
-        self._before = [(library, n) for library, n in threads if n != 1]
-        for library, _ in self._before:
-            library.set_num_threads(1)
-
-    def __exit__(self, *_: object) -> None:
-        for library, n in self._before:
-            library.set_num_threads(n)
-
-
-def in_one_thread(function: Callable[P, T]) -> Callable[P, T]:
-    """The function with one BLAS thread."""
-
-    @wraps(function)
-    def limited(*args: P.args, **kwargs: P.kwargs) -> T:
-        with OneThread():
-            return function(*args, **kwargs)
-
-    return limited
-
-
 def in_parallel(work: Callable[[T], None], tasks: Iterable[T]) -> None:
     """Work on all tasks on all cores, with one BLAS thread each."""
     with OneThread():
@@ -91,7 +52,7 @@ class Stats:
         self.counts[name] = self.counts.get(name, 0) + n
 
     def timed(self, name: str) -> "_Timed":
-        """A context with one BLAS thread that counts once and adds its seconds."""
+        """A context that counts once and adds its seconds."""
         return _Timed(self, name)
 
     def __str__(self) -> str:
@@ -102,17 +63,15 @@ class Stats:
         return "\n".join([f"{'':<20}{'times':>12}{'seconds':>12}", *rows]).replace("nan", "   ")
 
 
-class _Timed(OneThread):
+class _Timed:
     def __init__(self, stats: Stats, name: str) -> None:
         self._stats = stats
         self._name = name
 
     def __enter__(self) -> None:
-        super().__enter__()
         self._start = perf_counter()
 
     def __exit__(self, *_: object) -> None:
-        super().__exit__()
         spent = perf_counter() - self._start
         self._stats.count(self._name)
         self._stats.seconds[self._name] = self._stats.seconds.get(self._name, 0.0) + spent

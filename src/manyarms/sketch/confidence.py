@@ -13,6 +13,7 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 
 from manyarms.errors import ParameterError
+from manyarms.lapack import in_one_thread
 from manyarms.numbers import probability, real, store
 from manyarms.sketch.dictionary import Draws, alpha_of
 
@@ -73,12 +74,14 @@ class Evidence:
     dimension: Callable[[], float] = _nothing  # d̃ = Σ ω σ̃²(x_s); O(m³)
 
     @property
+    @in_one_thread
     def eta(self) -> float:
         """η, or a bound on it: how far the sketch is from the exact posterior on what was
         observed."""
         return self.largest()
 
     @property
+    @in_one_thread
     def effective_dimension(self) -> float:
         """d̃, an estimate of Tr K(K + λI)⁻¹."""
         return self.dimension()

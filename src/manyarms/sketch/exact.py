@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from manyarms.kernels import Kernel
+from manyarms.lapack import in_one_thread
 from manyarms.sketch.embedding import PSD_TOLERANCE, not_positive, ridged_factor
 from manyarms.sketch.growing import Stack
 from manyarms.sketch.history import History
@@ -208,6 +209,7 @@ class Covariance:
             raise not_positive(self.kernel, self.arms[worst], left[worst], observed)
         return np.maximum(left, 0.0, out=left)
 
+    @in_one_thread
     def mean_in_norm(self, history: History) -> tuple[float, float]:
         """‖μ‖, and σ of ⟨f, μ/‖μ‖⟩.
 

@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from manyarms.lapack import lapack, linalg
+from manyarms.lapack import in_one_thread, lapack, linalg
 from manyarms.sketch.linalg import (
     TINY,
     check_finite,
@@ -226,6 +226,7 @@ class SketchedRidge:
 Regression = Ridge | SketchedRidge
 
 
+@in_one_thread
 def mean_norm(regression: Regression) -> tuple[float, float]:
     """‖w‖, and σ of ⟨θ, w/‖w‖⟩: what is known of the direction of the mean."""
     length = float(linalg.norm(regression.w))

@@ -9,7 +9,7 @@ from manyarms.arms import as_rows
 from manyarms.campaign.candidates import Points
 from manyarms.campaign.model import NOTHING, is_size_due
 from manyarms.campaign.proposers import Learner
-from manyarms.search.work import OneThread
+from manyarms.lapack import OneThread
 from manyarms.study.log import read_lesson, read_progress, written_lesson, written_progress
 from manyarms.study.replay import ModelStep, Replay
 
