@@ -34,6 +34,10 @@ class Kept:
 
     core: Dense | Listed | None = None
 
+    def __reduce__(self) -> tuple[type["Kept"], tuple[()]]:
+        """A copy begins with nothing: what is kept is a cache."""
+        return Kept, ()
+
 
 class TableScores:
     """A value: the scores of a table's arms at a belief. What is kept is shared with those before
