@@ -63,7 +63,10 @@ COVERED = [
     2.5 * RBF(0.7),
     0.3 * On(Matern([0.5, 0.6]), 0, 2) * (2.0 * On(Hamming(1.5), 2, 5)),
     On(On(RBF(0.5), 1, 3), 2, 5),  # of the columns 3 and 4
-    On(Matern(1.0), 0, 3) * On(Matern(2.0, nu=1.5), 1, 6) * On(Matern(3.0, nu=0.5), 2, 6) * RBF(2.0),
+    On(Matern(1.0), 0, 3)
+    * On(Matern(2.0, nu=1.5), 1, 6)
+    * On(Matern(3.0, nu=0.5), 2, 6)
+    * RBF(2.0),
 ]
 """Of six columns."""
 
@@ -603,7 +606,9 @@ def test_columns_refuse_what_does_not_fit(changes):
 
 
 def says(code="pass", **variables):
-    code = f"import sys; {code}; from manyarms.search import sweep; print(sweep.COMPILED, sweep.STATE)"
+    code = (
+        f"import sys; {code}; from manyarms.search import sweep; print(sweep.COMPILED, sweep.STATE)"
+    )
     folder = str(Path(ma.__file__).parent.parent)
     done = subprocess.run(
         [sys.executable, "-c", code],
