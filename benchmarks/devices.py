@@ -12,6 +12,7 @@ brings them forward by one observation. Both sides have one thread.
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from time import perf_counter, process_time
 from typing import NamedTuple, cast
@@ -20,11 +21,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import manyarms as ma
-from manyarms.beliefs.base import Arms, Batch
+from manyarms.beliefs.base import Arms, Batch, Change
 from manyarms.beliefs.frozen import Frozen
 from manyarms.kernels import RBF, Hamming, Kernel, Linear, Matern, On, Polynomial, Tanimoto
-from manyarms.search.devices import ArmsOnDevice, Device, device_of
-from manyarms.search.table import Store, Table
+from manyarms.search.dense import Dense
+from manyarms.search.devices import Device, device_of
 from manyarms.search.work import limit_threads
 from manyarms.typing import Array
 
@@ -86,6 +87,12 @@ class Compared(NamedTuple):
         return max(self.mean, self.variance)
 
 
+def differences(here: Dense, there: Dense) -> tuple[float, float]:
+    """The largest, of means and of variances."""
+    mean = float(np.abs(here.mean - there.mean).max())
+    return mean, float(np.abs(here.variance - there.variance).max())
+
+
 def compared(
     name: str, kernel: Kernel, device: Device, args: argparse.Namespace, clock: Callable[[], float]
 ) -> Compared:
@@ -96,29 +103,37 @@ def compared(
     policy.observe(np.arange(n), np.random.default_rng(1).standard_normal(n))
     belief = cast(Frozen, policy.belief)
     arms = Arms(X, kernel.diag(X))
-    moved = ArmsOnDevice.moved(device, arms)
-    here = Table.at(Store(arms, np.inf), belief)
-    there = Table.at(Store(arms, np.inf, moved), belief)
+    here = Dense(arms, kernel)
+    there = Dense(arms, kernel, device)
     step = belief.observed(
         Batch(X[n : n + 1], arms.diag[n : n + 1], np.ones(1), np.ones(1), np.array([n]), 1)
     )
+    after = cast(Frozen, step.after)
+    change = cast(Change, step.change)
+    for each in (here, there):
+        each.compute(belief)
     largest_mean = max(1.0, float(np.abs(here.mean).max()))
     largest_variance = float(arms.diag.max()) / belief.regularization
-    pairs = ((here, there), (here.brought([step]), there.brought([step])))
-    mean = max(float(np.abs(a.mean - b.mean).max()) for a, b in pairs) / largest_mean
-    variance = (
-        max(float(np.abs(a.variance - b.variance).max()) for a, b in pairs) / largest_variance
-    )
     by_moments, _ = belief.moments(X[:SOME], arms.diag[:SOME])
     own = float(np.abs(by_moments - here.mean[:SOME]).max()) / largest_mean
+    apart = [differences(here, there)]
+    for each in (here, there):
+        each.follow(after, [change])
+    apart.append(differences(here, there))
+    mean, variance = (max(each) for each in zip(*apart, strict=True))
     works: list[Callable[[], object]] = [
-        lambda: Table.at(Store(arms, 0.0), belief),
-        lambda: moved.at(belief),
-        lambda: here.brought([step]),
-        lambda: there.brought([step]),
+        partial(here.compute, belief),
+        partial(there.compute, belief),
+        # The same step again and again takes as long as others: W stays as it is.
+        partial(here.follow, after, [change]),
+        partial(there.follow, after, [change]),
     ]
     return Compared(
-        belief.m, mean, variance, own, [seconds(work, clock, args.repeats) for work in works]
+        belief.m,
+        mean / largest_mean,
+        variance / largest_variance,
+        own,
+        [seconds(work, clock, args.repeats) for work in works],
     )
 
 

@@ -5,12 +5,14 @@ The tests of Ray share one Ray of this machine; they are skipped where it is not
 
 import mmap
 import os
+import pickle
 import signal
 import socket
 import subprocess
 import sys
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -129,6 +131,24 @@ def test_a_shard_that_missed_much_is_told_everything():
         for i in range(MOST_NEWS + 3):
             policy.observe([i % 100], [float(height(X[[i % 100]])[0])])
     steps(policies, X, 3, 1)
+
+
+@pytest.mark.parametrize("kernel", [Matern(0.2), Own(Matern(0.2), 0.1)], ids=["plain", "own"])
+def test_a_belief_that_is_sent_is_small_and_goes_on_alike(kernel):
+    X = table(400, 3, 0)
+    policy = ma.BKB(X, kernel)
+    policy.observe(np.arange(150), height(X[:150]))
+    for i in range(30):
+        policy.observe([i], [0.1])
+        policy.choose()
+    sent = pickle.dumps(policy.belief)
+    there = ma.BKB(X, kernel).resumed(replace(policy._state, belief=pickle.loads(sent)))
+    m = policy.belief.m
+    assert len(sent) < 8 * 5 * m**2 + 1000 * m
+    np.testing.assert_array_equal(there.scores().ucb, policy.scores().ucb)
+    for each in (there, policy):
+        each.observe([250, 3], [0.3, 0.2])
+    np.testing.assert_array_equal(there.scores().ucb, policy.scores().ucb)
 
 
 def test_several_policies_may_share_a_table():

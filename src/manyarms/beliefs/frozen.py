@@ -23,7 +23,7 @@ has the statements and their proofs.
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite, log1p, sqrt
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -140,6 +140,10 @@ class Inducing:
             Stack(np.zeros(0, dtype=np.intp)),
             Triangle.empty(),
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without what is only remembered.
+        return Inducing, (self.kernel, self._rows, self._keys, self.L, self._places)
 
     @property
     def m(self) -> int:

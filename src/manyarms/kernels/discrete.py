@@ -91,7 +91,7 @@ class _Exponents:
         if self._by_product:
             hot = xp.take(X, self._columns, axis=1)
             hot = xp.where(hot == self._levels, xp.ones_like(hot), xp.zeros_like(hot))
-            exponents = hot @ self._equal
+            exponents: Array = hot @ self._equal
             exponents -= self._total
             return exponents
         exponents = xp.zeros_like(X[:, :1] * self._Y[:, 0])

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.errors import KernelError
-from manyarms.typing import Array
+from manyarms.typing import AnyArray, Array
 
 BLOCK_PAIRS = 1 << 16
 """Pairs computed at a time: 512 KiB of float64, so that a block's passes stay in cache."""
@@ -47,7 +47,7 @@ def namespace(X: Any) -> Any:
     return array_namespace(X)
 
 
-def beside(values: Array, X: Any) -> Any:
+def beside(values: AnyArray, X: Any) -> Any:
     """An array of NumPy as one where X is."""
     if isinstance(X, np.ndarray):
         return values

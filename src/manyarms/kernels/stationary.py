@@ -102,7 +102,8 @@ class RBF(Stationary):
 
     def _of_squared_distance(self, D: Array) -> Array:
         D *= -0.5
-        return namespace(D).exp(D)
+        K: Array = namespace(D).exp(D)
+        return K
 
     def _slope(self, D: Array) -> Array:
         return -np.exp(-0.5 * D)
@@ -134,7 +135,7 @@ class Matern(Stationary):
         xp = namespace(D)
         D *= 2 * self.nu
         R = xp.sqrt(D)  # √(2ν)ρ, of which all three are functions
-        K = xp.exp(-R)
+        K: Array = xp.exp(-R)
         if self.nu > 0.5:
             if self.nu == 2.5:
                 D *= 1 / 3  # 5ρ²/3

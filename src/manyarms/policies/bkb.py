@@ -60,7 +60,7 @@ class BKB(Policy):
     memory : float, optional
         Bytes that may be used beside the arms, half of the machine's by default (`estimate` tells
         what it takes). While the embeddings of all arms fit, 8·A·m bytes, they are kept; beyond
-        that they are computed again in every pass over all arms. Choices do not depend on it.
+        that there are bounds of all arms and a short list. Choices do not depend on it.
     tuning : Tuning
         Thresholds of the search. Choices do not depend on them.
     seed : int or numpy.random.Generator
