@@ -6,6 +6,7 @@ import re
 import bandits
 import experiments
 import numpy as np
+import owned
 import profiling
 import pytest
 import reactions
@@ -278,6 +279,14 @@ def test_an_experiment_leaves_a_json_a_page_and_a_picture(name, tmp_path):
     assert page.startswith("# ")
     assert f"({name}.png)" in page
     assert "| bkb |" in page
+
+
+@pytest.mark.parametrize("way", owned.WAYS)
+def test_own_parts_beside_the_exact_posterior(way):
+    found = owned.line(way, 60)
+    assert 1 / found["√(1 + θ)"] <= found["smallest σ̃/σ"] <= found["largest"] <= found["√(1 + θ)"]
+    assert found["means apart, sd"] < 0.1
+    assert found["inside, %"] > 80
 
 
 def test_two_processes(tmp_path):

@@ -45,17 +45,30 @@ class Groups(NamedTuple):
     @classmethod
     def of(cls, rows: Array) -> "Groups":
         """Of rows (n, d)."""
+        if len(rows) == 1:
+            return ONE_ROW
         numbers: dict[bytes, int] = {}
         which = [numbers.setdefault(key, len(numbers)) for key in _keys(rows)]
         return cls(np.array(which, dtype=np.intp), np.unique(which, return_index=True)[1])
 
+    @property
+    def are_rows(self) -> bool:
+        """No two rows are equal."""
+        return len(self.first) == len(self.which)
+
     def record_of(self, record: Record) -> Record:
         """What was decided of the groups, as of the rows."""
+        if self.are_rows:
+            return record
         return Record(self.first[record.entered], record.sizes[self.which])
 
     def decided(self, record: Record) -> Record:
         """What was decided of the rows, as of the groups."""
         return Record(self.which[record.entered], record.sizes)
+
+
+ONE_ROW = Groups(np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp))
+"""Most batches."""
 
 
 @dataclass(frozen=True)
@@ -96,18 +109,26 @@ class Tried:
         places[places >= u] = -1
         return places
 
+    def at(self, places: Indices) -> tuple[Array, Array]:
+        """Ω and ȳ of the rows at some places, 0 at −1."""
+        nothing = np.zeros(1)
+        # −1 is the last place.
+        weight = np.concatenate((self.weight, nothing))[places]
+        return weight, np.concatenate((self.mean, nothing))[places]
+
     def observed(self, rows: Array, places: Indices, weight: Array, mean: Array) -> "Tried":
-        """After more results of different rows (k, d), of such weights and means."""
-        u = len(self)
+        """After more results of different rows (k, d) at these places, of such weights and
+        means."""
         is_new = places < 0
+        u = len(self)
         more = rows[is_new]
-        places = places.copy()
-        places[is_new] = np.arange(u, u + len(more))
         known = self._places
         if len(more):
+            places = places.copy()
+            places[is_new] = np.arange(u, u + len(more))
             if len(known) > u:
                 known = dict(islice(known.items(), u))  # another value went on from here
-            known.update(zip(_keys(more), places[is_new].tolist(), strict=True))
+            known.update(zip(_keys(more), range(u, u + len(more)), strict=True))
         total = np.concatenate((self.weight, np.zeros(len(more))))
         means = np.concatenate((self.mean, np.zeros(len(more))))
         total[places] += weight
@@ -241,8 +262,7 @@ class Owned:
     def covariance(self, covariance: Array, X: Array, Y: Array) -> Array:
         """Of all pairs of rows X (n, d) and Y (m, d), in leverage units, given that of k's part:
         (1 − κ(x))(1 − κ(y))k̃(x, y) + v/(λ + vΩ)·[x = y]."""
-        found = [self.tried.places(rows) for rows in (X, Y)]
-        weights = [np.append(self.tried.weight, 0.0)[places] for places in found]  # −1 is the last
+        weights = [self.tried.at(self.tried.places(rows))[0] for rows in (X, Y)]
         kept = [self._shares(weight)[1] for weight in weights]
         corrected = np.outer(*kept) * covariance
         i, j = equal_rows(X, Y)
@@ -273,19 +293,17 @@ class Owned:
         lam = self.regularization
         v = self.own_variance
         groups = Groups.of(batch.rows)
-        rows = batch.rows[groups.first]
-        weight: Array = np.bincount(groups.which, batch.weights, len(rows)).astype(np.float64)
+        rows = batch.rows
+        weight = batch.weights
         mean = batch.rewards
         with np.errstate(over="ignore", invalid="ignore"):
-            if len(rows) < len(batch):
+            if not groups.are_rows:
                 # What comes of one row counts as one: its own part adds the weights up.
-                mean = np.bincount(groups.which, batch.weights * mean, len(rows)) / weight
+                rows = rows[groups.first]
+                weight = np.bincount(groups.which, weight).astype(np.float64)
+                mean = np.bincount(groups.which, batch.weights * mean) / weight
             places = self.tried.places(rows)
-            known = places >= 0
-            before = np.zeros(len(rows))
-            old = np.zeros(len(rows))
-            before[known] = self.tried.weight[places[known]]
-            old[known] = self.tried.mean[places[known]]
+            before, old = self.tried.at(places)
             total, kept, shrunk = self._shares(before)
             gained = v * weight / total
             part = Batch(
