@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from extras import needs
 from problems import read_only
 
 import manyarms as ma
@@ -18,8 +19,8 @@ from manyarms.kernels import RBF, Hamming, Linear, Matern, MinMax, On, Own, Poly
 from manyarms.search.devices import ArmsOnDevice, Device, TriangleThere, device_of, tried
 from manyarms.search.table import Store, Table
 
-torch = pytest.importorskip("torch", reason="devices need PyTorch, the extra `torch`")
-pytest.importorskip("array_api_compat", reason="devices need array-api-compat, the extra `torch`")
+torch = needs("torch", "torch")
+needs("torch", "array_api_compat")
 
 torch.set_num_threads(1)  # several wait for each other where cores are busy
 
