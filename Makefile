@@ -32,7 +32,7 @@ quick: $(READY)  ## most tests, in less than a minute: without those marked slow
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python $(QUICK)
 
 plain: $(PLAIN_READY)  ## the same and the tutorial on a plain install, beside pandas without pyarrow
-	OPENBLAS_NUM_THREADS=1 $(PLAIN)/bin/python $(QUICK)
+	OPENBLAS_NUM_THREADS=1 $(PLAIN)/bin/python $(QUICK) -rs
 	OPENBLAS_NUM_THREADS=1 $(PLAIN)/bin/python -m pytest -q tests/test_tutorial.py
 
 test: lint plain  ## everything that continuous integration runs
