@@ -3,10 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PLAIN := .venv-plain
+PLAIN_READY := $(PLAIN)/.ready
+QUICK := -m pytest -n 2 -q --hypothesis-profile quick -m "not slow and not postgres and not soak"
 CASE ?= ask
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test lint coverage bench profile figures experiments soak hooks clean
+.PHONY: help demo quick plain test lint coverage bench profile figures experiments soak hooks clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,14 +20,22 @@ $(READY): pyproject.toml src/manyarms/_sweep.c
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,dev]'
 	touch $@
 
+$(PLAIN_READY): pyproject.toml
+	$(PYTHON) -m venv $(PLAIN)
+	$(PLAIN)/bin/python -m pip install --quiet --disable-pip-version-check --editable . hypothesis pandas pytest pytest-xdist
+	touch $@
+
 demo: $(READY)  ## find the best of 62,208 neural-network configurations
 	$(BIN)/python examples/demo.py
 
 quick: $(READY)  ## most tests, in less than a minute: without those marked slow, postgres or soak
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q --hypothesis-profile quick \
-	    -m "not slow and not postgres and not soak"
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python $(QUICK)
 
-test: lint  ## everything that continuous integration runs
+plain: $(PLAIN_READY)  ## the same and the tutorial on a plain install, beside pandas without pyarrow
+	OPENBLAS_NUM_THREADS=1 $(PLAIN)/bin/python $(QUICK) -rs
+	OPENBLAS_NUM_THREADS=1 $(PLAIN)/bin/python -m pytest -q tests/test_tutorial.py
+
+test: lint plain  ## everything that continuous integration runs
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
 
 lint: $(READY)  ## style and types
@@ -62,4 +73,4 @@ hooks: $(READY)  ## run style and types before every commit (needs pre-commit)
 	pre-commit install
 
 clean:  ## remove the virtual environment, caches and output
-	rm -rf $(VENV) .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache demo-output bench-output build src/manyarms/_sweep*.so
+	rm -rf $(VENV) $(PLAIN) .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache demo-output bench-output build src/manyarms/_sweep*.so

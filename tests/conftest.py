@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from extras import needs
 from hypothesis import settings
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=60)
@@ -33,7 +34,7 @@ def path(folder):
 @pytest.fixture(scope="session")
 def server():
     """A PostgreSQL of one's own, without root: `pgserver` has its binaries."""
-    pgserver = pytest.importorskip("pgserver")
+    pgserver = needs("dev", "pgserver")
     folder = tempfile.mkdtemp()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

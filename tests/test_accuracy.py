@@ -4,9 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
-from oracles import high_precision as hp
+from extras import needs
 
 import manyarms as ma
+
+hp = needs("dev", "oracles.high_precision")
 
 EPS = np.finfo(float).eps
 LENGTHSCALE = 0.5

@@ -4,7 +4,6 @@ import json
 import re
 
 import bandits
-import experiments
 import numpy as np
 import owned
 import profiling
@@ -16,12 +15,15 @@ import summary
 import tables
 import variational
 from bandits import problem
+from extras import needs
 from runner import Run
 from scipy.stats import multivariate_normal
 from systems import SYSTEMS, MissingSystemError, System
 
 import manyarms as ma
 from manyarms.errors import KernelError
+
+experiments = needs("bench", "experiments")
 
 pytestmark = pytest.mark.slow
 

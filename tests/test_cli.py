@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 import typer
 from command_line import assert_one_line, manyarms, said
+from extras import needs
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -828,6 +829,10 @@ def test_storage_that_refuses_has_its_own_exit_code(lab):
     assert answer.code in (3, 4)
     assert_one_line(answer)
     assert lab.read_bytes() == before
+
+
+def test_a_server_that_does_not_answer_has_its_own_exit_code():
+    needs("postgres", "psycopg")
     assert said("status", "postgresql://nobody@127.0.0.1:1/x").code == 4
 
 

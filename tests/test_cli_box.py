@@ -85,7 +85,6 @@ def test_points_stand_beside_their_numbers_in_every_table(oven):
     manyarms("import", "copy.db", "out/study.json")
     mine, its = (manyarms("history", name, "--json").data for name in ("oven.db", "copy.db"))
     assert mine == its
-    pytest.importorskip("plotly")
     manyarms("report", "oven.db")
     assert "temperature" in (oven / "report.html").read_text()
 
@@ -268,7 +267,6 @@ def test_a_product_of_levels(folder, monkeypatch):
     refused = said("tell", "lab.db", "wrong.csv")
     assert_one_line(refused)
     assert "'temperature' must be one of [60, 80, 100, 120], got 81" in refused.err
-    pytest.importorskip("plotly", reason="a report has figures")
     manyarms("report", "lab.db", "-o", "report.html")
     with open("report.html") as file:
         assert ">new</td>" in file.read()

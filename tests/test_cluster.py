@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 import pytest
 from command_line import manyarms, said
+from extras import needs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import read_only
@@ -292,7 +293,7 @@ def test_one_mapped_file_is_not_copied(folder):
 
 
 def test_rows_come_from_urls(folder):
-    fsspec = pytest.importorskip("fsspec", reason="URLs are read by fsspec, which is not installed")
+    fsspec = needs("dev", "fsspec")
     X = table(60, 3, 0)
     memory = fsspec.filesystem("memory")
     for kind in ("parquet", "npy"):
@@ -419,9 +420,7 @@ def test_a_shard_that_is_lost_again_and_again_is_an_error_and_changes_nothing():
 @pytest.fixture(scope="session")
 def ray():
     """One Ray for all tests of a process, as a table without an address starts it."""
-    module = pytest.importorskip(
-        "ray", reason="Ray is not installed: pip install 'manyarms[cluster]'"
-    )
+    module = needs("cluster", "ray")
     keeper = RayExecutor()
     yield module
     keeper.shutdown()

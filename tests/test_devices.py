@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from extras import needs
 from problems import read_only
 
 import manyarms as ma
@@ -20,8 +21,8 @@ from manyarms.search.scores import Upper
 from manyarms.search.table import TableScores
 from manyarms.search.work import Stats
 
-torch = pytest.importorskip("torch", reason="devices need PyTorch, the extra `torch`")
-pytest.importorskip("array_api_compat", reason="devices need array-api-compat, the extra `torch`")
+torch = needs("torch", "torch")
+needs("torch", "array_api_compat")
 
 torch.set_num_threads(1)  # several wait for each other where cores are busy
 

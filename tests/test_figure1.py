@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
-import figure1
 import numpy as np
 import pytest
-from figure1 import Snapshot
+from extras import needs
+
+needs("demo", "matplotlib")
+import figure1  # noqa: E402
+from figure1 import Snapshot  # noqa: E402
 
 ALPHA = 3.0
 """(1 + ε)/(1 − ε) at ε = ½."""

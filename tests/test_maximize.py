@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 
@@ -60,7 +61,7 @@ def test_f_gets_rows_of_an_array():
 
 @pytest.mark.parametrize(
     "arms",
-    [ROWS, pl.DataFrame(ROWS), pl.DataFrame(ROWS).to_pandas(), ma.Pool.from_dicts(ROWS, id="name")],
+    [ROWS, pl.DataFrame(ROWS), pd.DataFrame(ROWS), ma.Pool.from_dicts(ROWS, id="name")],
     ids=["dicts", "polars", "pandas", "pool"],
 )
 def test_f_gets_mappings_of_a_table(arms):

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import archive
 import numpy as np
-import optimizer
 import peers
 import polars as pl
 import pytest
@@ -13,7 +12,10 @@ import spaces
 import tables
 import transfer
 import verdicts
+from extras import needs
 from tables import Table
+
+optimizer = needs("bench", "optimizer")
 
 pytestmark = pytest.mark.slow
 
@@ -109,7 +111,7 @@ TOOLS = {
 
 @pytest.mark.parametrize(("peer", "package"), TOOLS.items())
 def test_a_peer_runs_records_what_happened_and_runs_again_alike(peer, package, grid):
-    pytest.importorskip(package)
+    needs("bench", package)
     kept = json.loads(json.dumps(peers.record(grid, peer, 20, 3)))
     assert len(kept["chosen"]) == len(kept["rewards"]) == 20
     assert len(kept["recommended"]) == 2
@@ -124,7 +126,7 @@ def test_a_peer_runs_records_what_happened_and_runs_again_alike(peer, package, g
 
 @pytest.mark.parametrize("peer", ["random", "manyarms", "tpe"])
 def test_several_at_a_time_and_some_results_never_come(peer, stones, monkeypatch):
-    pytest.importorskip(TOOLS[peer])
+    needs("bench", TOOLS[peer])
     monkeypatch.setattr(peers, "LOST", 0.3)
     kept = peers.record(stones, peer, 30, 0, batch=8)
     assert len(kept["chosen"]) == 30
@@ -140,8 +142,8 @@ def test_tools_of_columns_do_not_apply_to_fingerprints(grid):
 
 
 def test_scores_of_botorch_are_its_own(stones):
-    torch = pytest.importorskip("torch")
-    botorch_peer = pytest.importorskip("botorch_peer")
+    torch = needs("bench", "torch")
+    botorch_peer = needs("bench", "botorch_peer")
     peer = botorch_peer.BoTorch(stones, 20, 0)
     for i in range(0, 300, 20):
         peer.tell(i, float(stones.means[i]))

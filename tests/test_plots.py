@@ -3,14 +3,13 @@
 import json
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 
 import manyarms as ma
 from manyarms import plots
 from manyarms.errors import ManyArmsError, ParameterError, StateError
 from manyarms.kernels import RBF
-
-go = pytest.importorskip("plotly.graph_objects")
 
 FIGURES = {
     "best_so_far": plots.best_so_far,

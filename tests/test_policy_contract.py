@@ -4,11 +4,11 @@ import copy
 
 import numpy as np
 import pytest
+from extras import needs
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import dense
 from problems import RKHSProblem, fingerprint, play, read_only
-from sklearn.gaussian_process import kernels as sk
 
 import manyarms as ma
 from manyarms.errors import (
@@ -679,8 +679,6 @@ def test_before_any_observation_it_is_the_prior(
         ({"regularization": 10**400}, ParameterError),
         ({"arms": np.ma.array([[1.0], [2.0]], mask=[[0], [1]])}, ArmsError),
         ({"kernel": ma.kernels.RBF([1.0, 2.0, 3.0])}, KernelError),
-        ({"kernel": sk.RBF([1.0, 2.0, 3.0])}, KernelError),
-        ({"kernel": sk.RBF(0.3) + sk.WhiteKernel(0.1)}, KernelError),
         ({"kernel": lambda X, Y: np.exp(X[:, :1] - Y[:, :1].T)}, KernelError),
         ({"confidence": ma.Constant}, ParameterError),
         ({"seed": -1}, ParameterError),
@@ -694,6 +692,15 @@ def test_wrong_settings_are_typed_errors(policy, options, error):
     with pytest.raises(error) as caught:
         policy(**options)
     assert isinstance(caught.value, ManyArmsError)
+
+
+@every_policy
+def test_wrong_kernels_of_scikit_learn_are_typed_errors(policy):
+    takes_a_kernel(policy)
+    sk = needs("dev", "sklearn.gaussian_process.kernels")
+    for kernel in (sk.RBF([1.0, 2.0, 3.0]), sk.RBF(0.3) + sk.WhiteKernel(0.1)):
+        with pytest.raises(KernelError):
+            policy(kernel=kernel)
 
 
 @every_policy

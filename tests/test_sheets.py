@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 import sheets
 from command_line import assert_one_line, manyarms, said
+from extras import needs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -253,6 +254,8 @@ def test_every_table_may_have_a_target(tmp_path, source):
         frame.write_parquet(tmp_path / "t.parquet")
         pool = Pool.from_parquet(tmp_path / "t.parquet", target="y")
     else:
+        needs("excel", "xlsxwriter")
+        needs("excel", "fastexcel")
         write_workbook(frame, tmp_path / "t.xlsx")
         pool = Pool.from_csv(tmp_path / "t.xlsx", target="y")
     assert [each[:2] for each in pool.results] == [(0, 5.5), (2, 6.5)]
@@ -360,7 +363,8 @@ def test_files_that_are_refused(tmp_path, content, message):
 
 
 def test_a_workbook_is_read_as_its_rows_stand(tmp_path):
-    xlsxwriter = pytest.importorskip("xlsxwriter")
+    needs("excel", "fastexcel")
+    xlsxwriter = needs("excel", "xlsxwriter")
     with xlsxwriter.Workbook(str(tmp_path / "t.xlsx")) as book:
         book.add_worksheet("empty")
         sheet = book.add_worksheet("plan")
@@ -387,7 +391,8 @@ def test_a_workbook_is_read_as_its_rows_stand(tmp_path):
 
 
 def test_text_stays_text_in_a_workbook(tmp_path):
-    fastexcel = pytest.importorskip("fastexcel")
+    needs("excel", "xlsxwriter")
+    fastexcel = needs("excel", "fastexcel")
     texts = ["=1+1", "+a", "-b", "@c", "http://x.org", "007", "'=d"]
     frame = pl.DataFrame({"=name": texts, "x": range(7), "on": [True] * 7})
     write_workbook(frame, tmp_path / "t.xlsx")
@@ -397,7 +402,9 @@ def test_text_stays_text_in_a_workbook(tmp_path):
     assert raw["=name"].to_list() == texts  # as text, not as what a formula gives
 
 
-def test_workbooks_that_cannot_be_read_and_what_is_missing(tmp_path, monkeypatch):
+def test_workbooks_that_cannot_be_read(tmp_path):
+    needs("excel", "fastexcel")
+    needs("excel", "xlsxwriter")
     with pytest.raises(ArmsError, match=r"cannot read .*t\.xlsx"):
         Pool.from_csv(written(tmp_path / "t.xlsx", "x,y\n1,2\n"))
     write_workbook(pl.DataFrame({"x": []}), tmp_path / "e.xlsx")
@@ -407,9 +414,12 @@ def test_workbooks_that_cannot_be_read_and_what_is_missing(tmp_path, monkeypatch
         Pool.from_csv(tmp_path / "e.xlsx#Runs")
     with pytest.raises(ArmsError, match="at least one candidate"):
         Pool.from_csv(tmp_path / "e.xlsx#Sheet1")
+
+
+def test_workbooks_without_their_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fastexcel", None)
     with pytest.raises(ArmsError, match=r"needs fastexcel: `pip install 'manyarms\[excel\]'`"):
-        Pool.from_csv(tmp_path / "t.xlsx")
+        Pool.from_csv(written(tmp_path / "t.xlsx", "x,y\n1,2\n"))
 
 
 # Ids
@@ -476,7 +486,7 @@ SMILES = ["CCO", "CCN", "c1ccccc1", "CC(=O)O", "OCC"]
 
 
 def test_molecules_as_fingerprints_and_as_descriptors(tmp_path, path):
-    pytest.importorskip("rdkit", reason="molecules need RDKit")
+    needs("molecules", "rdkit")
     rows = [{"ligand": s, "t": t} for s in SMILES for t in (20, 40)]
     pool = Pool.from_dicts(rows, columns={"ligand": "smiles"})
     assert [(f.name, f.kind, f.n_bits) for f in pool.features] == [
@@ -507,12 +517,16 @@ def test_init_says_that_smiles_are_only_names(folder):
     assert said_of_it in answer.out
 
 
-def test_wrong_smiles_are_named_with_their_row(tmp_path, monkeypatch):
-    pytest.importorskip("rdkit", reason="molecules need RDKit")
+def test_wrong_smiles_are_named_with_their_row(tmp_path):
+    needs("molecules", "rdkit")
     path = written(tmp_path / "m.csv", "smiles,x\nCCO,1\nC1CC,2\n")
     for kind in ("smiles", "smiles:descriptors"):
         with pytest.raises(ArmsError, match="molecules as SMILES, got 'C1CC' in row 3"):
             Pool.from_csv(path, columns={"smiles": kind})
+
+
+def test_molecules_without_their_extra(tmp_path, monkeypatch):
+    path = written(tmp_path / "m.csv", "smiles,x\nCCO,1\nCC,2\n")
     monkeypatch.setitem(sys.modules, "rdkit", None)
     monkeypatch.setitem(sys.modules, "rdkit.Chem", None)
     with pytest.raises(ArmsError, match=r"RDKit: `pip install 'manyarms\[molecules\]'`"):
@@ -662,6 +676,8 @@ def test_a_messy_sheet_from_init_on(folder):
 
 
 def test_a_sheet_through_a_workbook(folder):
+    needs("excel", "xlsxwriter")
+    needs("excel", "fastexcel")
     lab = folder / "lab.db"
     manyarms("init", lab, "--pool", sheets.write_messy_sheet(folder), *sheets.MESSY_OPTIONS)
     manyarms("suggest", lab, "-n", 3, "-o", folder / "next.xlsx")

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import manyarms, said
+from extras import needs
 from soak import interrupts, writers
 from soak.common import N, at, pool
 
@@ -200,7 +201,6 @@ def test_no_password_is_shown(url, monkeypatch):
 
 @pytest.mark.postgres
 def test_a_report_has_the_name_of_the_study_and_not_its_url(server, folder):
-    pytest.importorskip("plotly")
     url = f"{server}#named"
     ma.Study.create(url, ma.Pool.from_array(np.eye(3))).tell(0, [1.0])
     manyarms("report", url, "-o", folder / "report.html")
@@ -324,7 +324,7 @@ def test_a_study_whose_file_was_replaced_refuses_until_it_is_opened_again(folder
 
 @pytest.mark.postgres
 def test_a_schema_that_was_made_anew_is_refused_too(server):
-    import psycopg
+    psycopg = needs("postgres", "psycopg")
 
     url = f"{server}#anew"
     study = a_study(url, 1.0, 2.0)

@@ -9,7 +9,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -126,6 +126,44 @@ def me() -> str:
     return f"{user}@{socket.gethostname()}"[:150]
 
 
+def write(stream: TextIO, *lines: str) -> str:
+    """Write to standard output or standard error, with what waits in a buffer before; returns why
+    that could not be, or ""."""
+    try:
+        for line in lines:
+            print(line, file=stream)
+        stream.flush()
+    except OSError as error:
+        _let_go(stream)
+        # Who reads no more has what he wants: `manyarms history lab.db | head`.
+        return "" if isinstance(error, BrokenPipeError) else error.strerror or str(error)
+    return ""
+
+
+def _let_go(stream: TextIO) -> None:
+    """What a stream still holds goes nowhere: at the exit it would fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _open_streams() -> None:
+    """Put something in the place of streams that were closed, as by `manyarms tell … >&-`. A file
+    that is opened later would have their numbers."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: SIM115  open until the exit, like all three
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull)  # noqa: SIM115  to write into what is only read is an error
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+
+
+def check_written(problem: str) -> None:
+    """StudyStorageError where there was a problem with standard output."""
+    if problem:
+        raise StudyStorageError(
+            f"standard output could not be written: {problem}; mend that and repeat the command"
+        )
+
+
 def new_app() -> typer.Typer:
     """The program, without its commands."""
     app = typer.Typer(
@@ -155,6 +193,7 @@ def _program(
 
 def run_app(made: Callable[[], typer.Typer], arguments: Sequence[str]) -> int:
     """Make the program and run it; returns the exit code. An error is one line on stderr."""
+    _open_streams()
     # A terminal that cannot show a letter shows its number, and no error.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -167,20 +206,21 @@ def run_app(made: Callable[[], typer.Typer], arguments: Sequence[str]) -> int:
         code = typer.main.get_command(made()).main(
             list(arguments), prog_name="manyarms", standalone_mode=False
         )
-        # A pipe that was closed is noticed here; at the exit nothing could catch it.
-        sys.stdout.flush()
+        # Help and the like may wait in a buffer; at the exit nothing could catch an error.
+        check_written(write(sys.stdout))
         return code if isinstance(code, int) else DONE
     except (BrokenPipeError, SystemExit):
-        # `manyarms history lab.db | head`; Typer and Rich make it an exit.
-        # What is still buffered goes nowhere: at the exit it would fail once more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # `manyarms --help | head`; Typer and Rich make it an exit.
+        _let_go(sys.stdout)
         return DONE
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get(TRACEBACK):
-            traceback.print_exc()
+            write(sys.stderr, traceback.format_exc())
         message, code = _described(error)
         # One line, even where a message of another library has several.
-        print("error:", " ".join(message.split()), file=sys.stderr)
+        write(sys.stderr, f"error: {' '.join(message.split())}")
+        # What was printed before the error goes out now, or nowhere.
+        write(sys.stdout)
         return code
 
 

@@ -11,7 +11,7 @@ from manyarms.cli.app import AsJson, Decimal, InputError, Note, StudyAt, Worker,
 from manyarms.cli.boxes import as_box, column_extents, column_types, refuse_box
 from manyarms.cli.columns import ColumnTypes, as_types, columns_table
 from manyarms.cli.levels import as_levels
-from manyarms.cli.output import answer, count, place, printable, table
+from manyarms.cli.output import KEPT, answer, count, place, printable, table
 from manyarms.cli.tables import as_ids, id_name, level_lines, not_used, value_name
 from manyarms.domains.box import Box
 from manyarms.pool.deciding import checked_types
@@ -192,12 +192,14 @@ def init(
             *_told_of_molecules(candidates),
             *not_used(candidates),
         ]
+    # Advice is for people: it must not get into the output that a program reads.
+    if sys.stdout.isatty():
+        told.append(f"Next: manyarms suggest {place(study)} -n 8 -o next.csv")
     named = value_name(candidates) if isinstance(candidates, Pool) and candidates.target else ""
     looked_for = f"{direction} {named or 'the value'}"
-    answer(data | more, as_json, f"{place(study)}: {what}; {looked_for}.", columns, *told)
-    # Advice is for people: it must not get into the output that a program reads.
-    if not as_json and sys.stdout.isatty():
-        print(f"Next: manyarms suggest {place(study)} -n 8 -o next.csv")
+    answer(
+        data | more, as_json, f"{place(study)}: {what}; {looked_for}.", columns, *told, kept=KEPT
+    )
 
 
 def _check_source(
@@ -371,6 +373,7 @@ def add(
         *results,
         *grown.notes,
         *level_lines(before, grown),
+        kept=KEPT,
     )
 
 
@@ -393,4 +396,6 @@ def retire(
         refuse_box(known, "retire from")
         names = as_ids(known.pool, ids)
         known.retire(names, note=note)
-    answer({"retired": names}, as_json, f"Retired {count(len(set(names)), 'candidate')}.")
+    answer(
+        {"retired": names}, as_json, f"Retired {count(len(set(names)), 'candidate')}.", kept=KEPT
+    )

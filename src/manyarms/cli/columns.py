@@ -7,7 +7,7 @@ import typer
 
 from manyarms.cli.app import AsJson, InputError, Note, StudyAt, Worker, opened
 from manyarms.cli.boxes import refuse_box
-from manyarms.cli.output import answer, count, shown, table
+from manyarms.cli.output import KEPT, answer, count, shown, table
 from manyarms.cli.tables import not_used
 from manyarms.pool.columns import TYPES
 from manyarms.pool.pool import Pool
@@ -50,7 +50,9 @@ def columns(
         pool = known.pool
     changed = [f"Changed {count(len(types), 'column')}; the model learns anew."] if types else []
     data = {"columns": pool.columns, "units": pool.units, "not_used": pool.unused}
-    answer(data, as_json, *changed, columns_table(pool), *not_used(pool))
+    answer(
+        data, as_json, *changed, columns_table(pool), *not_used(pool), kept=KEPT if types else ""
+    )
 
 
 def columns_table(pool: Pool) -> str:

@@ -23,7 +23,7 @@ from manyarms.cli.app import (
 )
 from manyarms.cli.boxes import numbered
 from manyarms.cli.knowledge import results_frame, results_of
-from manyarms.cli.output import answer, count, moment, new_file, place, table
+from manyarms.cli.output import KEPT, answer, count, moment, new_file, place, table
 from manyarms.cli.recording import tell_rows
 from manyarms.cli.tables import Marks, extent, marks, results_in, rows_of, write_table
 from manyarms.cli.telling import compared
@@ -91,7 +91,10 @@ def export(
                 candidates = rows_of(known.pool, known.pool.ids.tolist())
                 write_table(candidates, draft, files[2], written_as, known.pool)
     answer(
-        {"written": [str(file) for file in files]}, as_json, f"Wrote {', '.join(map(str, files))}."
+        {"written": [str(file) for file in files]},
+        as_json,
+        f"Wrote {', '.join(map(str, files))}.",
+        kept=KEPT,
     )
 
 
@@ -161,7 +164,7 @@ def import_(
     with create_from(study, read_copy(file)) as made:
         data = {"candidates": len(made.pool), "results": len(made.history), "events": made.n_events}
         what = extent(numbered(made).pool)
-    answer(data, as_json, f"{place(study)}: {what}, {count(data['results'], 'result')}.")
+    answer(data, as_json, f"{place(study)}: {what}, {count(data['results'], 'result')}.", kept=KEPT)
 
 
 def doctor(
@@ -232,5 +235,5 @@ def _operate(study: str, problem: str, new: str | None, as_json: bool) -> int:
     text = (
         f"Saved to {place(new)}: {what}." if new else f"Can be saved, with --salvage NEW: {what}."
     )
-    answer(data, as_json, f"Damaged: {problem}.\n{text}")
+    answer(data, as_json, f"Damaged: {problem}.\n{text}", kept=KEPT if new else "")
     return DAMAGED

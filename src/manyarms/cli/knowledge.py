@@ -10,7 +10,18 @@ import typer
 from manyarms.campaign.answers import Best, Candidate
 from manyarms.cli.app import AsJson, Decimal, Force, Separator, StudyAt, opened
 from manyarms.cli.changes import changes_of, changes_table
-from manyarms.cli.output import answer, clock, count, moment, new_file, percent, place, shown, table
+from manyarms.cli.output import (
+    KEPT,
+    answer,
+    clock,
+    count,
+    moment,
+    new_file,
+    percent,
+    place,
+    shown,
+    table,
+)
 from manyarms.cli.tables import (
     Listed,
     beside,
@@ -246,6 +257,7 @@ def top(
         {"candidates": len(rows), "written": str(output)},
         as_json,
         f"The best {count(len(rows), 'candidate')} by estimate in {output}.",
+        kept=KEPT,
     )
 
 
@@ -295,6 +307,7 @@ def history(
         {"results": len(rows), "written": str(output)},
         as_json,
         f"{count(len(rows), 'result')} in {output}.",
+        kept=KEPT,
     )
 
 

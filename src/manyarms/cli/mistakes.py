@@ -9,7 +9,7 @@ from manyarms.cli.app import AsJson, Decimal, InputError, Note, StudyAt, Worker,
 from manyarms.cli.boxes import refuse_box
 from manyarms.cli.candidates import Ids
 from manyarms.cli.changes import in_words, said_value
-from manyarms.cli.output import answer, clock, confirm, count, moment, place
+from manyarms.cli.output import KEPT, answer, clock, confirm, count, moment, place
 from manyarms.cli.tables import as_ids, as_noise, as_value, decimal_of, marks, unit_of
 from manyarms.study import Study
 
@@ -83,6 +83,7 @@ def correct(
         {"id": name, "before": before, "now": now, "results": total},
         as_json,
         f"Corrected {name}: {before} is now {now}. The study has {count(total, 'result')}.",
+        kept=KEPT,
     )
 
 
@@ -153,6 +154,7 @@ def undo(
         f"Took back event {taken.number} of {clock(moment(taken.time))}: {what}.",
         f"The study has {count(total, 'result')}. Take this back with: "
         f"manyarms undo {place(study)} {number}",
+        kept=KEPT,
     )
 
 
@@ -172,4 +174,6 @@ def restore(
         refuse_box(known, "restore to")
         names = as_ids(known.pool, ids)
         known.restore(names, note=note)
-    answer({"restored": names}, as_json, f"Restored {count(len(set(names)), 'candidate')}.")
+    answer(
+        {"restored": names}, as_json, f"Restored {count(len(set(names)), 'candidate')}.", kept=KEPT
+    )

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import sys
 import tempfile
 import time
 import uuid
@@ -182,7 +181,7 @@ def _answer_run(study: Study, loop: "Loop", code: int, as_json: bool) -> None:
         best = study.best()
         data["best"] = plain_best(best)
         text += f" Recommended: {best.recommended.id}, {shown(best.recommended.mean)}."
-    answer(data, as_json, text)
+    answer(data, as_json, text, kept="the results are in the study")
     if code == FAILING:
         note(f"error: {loop.ended}")
 
@@ -405,7 +404,7 @@ def _progress(study: Study, budget: int | None) -> Iterator[Callable[[str], None
     # Ids and messages are shown as they are: brackets in them are no markup.
     console = Console(stderr=True, markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
-        yield lambda text: print(printable(text), file=sys.stderr, flush=True)
+        yield note
         return
     columns: list[Any] = [
         BarColumn(),

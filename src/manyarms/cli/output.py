@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from manyarms.cli.app import InputError
+from manyarms.cli.app import InputError, check_written, write
 from manyarms.errors import StudyStorageError
 from manyarms.study.location import as_location
 
@@ -21,20 +21,31 @@ EARLIEST, LATEST = 86_400.0, 253_402_000_000.0
 """The second day of 1970 and one of the last of the year 9999: a clock of any zone has a date."""
 GAP = 2
 """Blanks between columns."""
+KEPT = "what the command was to do is done, do not repeat it"
+"""What a warning says where the answer of a command that has written is lost."""
 
 
-def answer(data: dict[str, Any], as_json: bool, *shown: str) -> None:
-    """The answer of a command: `data` as JSON, or what is shown to people."""
-    if as_json:
-        print(json.dumps(_plain(data), ensure_ascii=False, indent=2, default=str))
-        return
-    for part in shown:
-        print(printable(part))
+def answer(data: dict[str, Any], as_json: bool, *shown: str, kept: str = "") -> None:
+    """The answer of a command: `data` as JSON, or what is shown to people.
+
+    Where it cannot be written that is an error, unless the command has `kept` something, a result
+    or a file: a script that takes an error for a failure would do so twice.
+    """
+    text = (
+        json.dumps(_plain(data), ensure_ascii=False, indent=2, default=str)
+        if as_json
+        else "\n".join(map(printable, shown))
+    )
+    problem = write(sys.stdout, text)
+    if not kept:
+        check_written(problem)
+    elif problem:
+        note(f"warning: standard output could not be written: {problem}; {kept}")
 
 
 def note(text: str) -> None:
-    """A remark, beside the answer."""
-    print(printable(text), file=sys.stderr)
+    """A remark, beside the answer; where it cannot be written it is left out."""
+    write(sys.stderr, printable(text))
 
 
 def confirm(fact: str, yes: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from manyarms.campaign.trials import FAILED, CandidateId
 from manyarms.cli.changes import said_value
-from manyarms.cli.output import answer, confirm, count, shown, told
+from manyarms.cli.output import KEPT, answer, confirm, count, shown, told
 from manyarms.cli.output import note as remark
 from manyarms.cli.tables import Row
 from manyarms.cli.telling import Correction, Sorted
@@ -67,7 +67,13 @@ def tell_rows(
     lines = [f"Corrected {each['id']}: {each['before']} is now {each['now']}." for each in before]
     only_corrected = corrections and not new
     last = f"The study has {count(total, 'result')}."
-    answer(data, as_json, *lines, last if only_corrected else told(len(new), n_failed, total))
+    answer(
+        data,
+        as_json,
+        *lines,
+        last if only_corrected else told(len(new), n_failed, total),
+        kept=KEPT,
+    )
 
 
 def _as_told(rows: list[Row], note: str | None, token: str | None) -> dict[str, Any]:

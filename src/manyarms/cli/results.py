@@ -17,7 +17,7 @@ from manyarms.cli.app import (
     opened,
 )
 from manyarms.cli.candidates import Ids
-from manyarms.cli.output import answer, count
+from manyarms.cli.output import KEPT, answer, count
 from manyarms.cli.recording import check_failed, tell_rows
 from manyarms.cli.tables import (
     Row,
@@ -165,7 +165,7 @@ def failed(
         names = as_ids(known.pool, ids)
         check_failed(known, names, yes)
         known.tell(names, failed=True, note=note)
-    answer({"failed": names}, as_json, f"{count(len(names), 'trial')} failed.")
+    answer({"failed": names}, as_json, f"{count(len(names), 'trial')} failed.", kept=KEPT)
 
 
 def release(
@@ -192,4 +192,4 @@ def release(
         names = known.pending if everything else as_ids(known.pool, ids or [])
         if names:
             known.release(names)
-    answer({"released": names}, as_json, f"Released {count(len(names), 'candidate')}.")
+    answer({"released": names}, as_json, f"Released {count(len(names), 'candidate')}.", kept=KEPT)

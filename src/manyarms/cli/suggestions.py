@@ -17,7 +17,7 @@ from manyarms.cli.app import (
     Worker,
     opened,
 )
-from manyarms.cli.output import answer, count, new_file, note, table
+from manyarms.cli.output import KEPT, answer, count, new_file, note, place, table
 from manyarms.cli.sheets import EXPECTED, as_options, expected, leases_of, sheet
 from manyarms.cli.tables import check_output, decimal_of, free, marks, write_table
 from manyarms.study import Study
@@ -130,7 +130,10 @@ def suggest(
 
         if output is None:
             ids = ask()
-            _show(known, ids, as_json)
+            kept = (
+                f"the candidates are pending: manyarms suggest {place(study)} --pending lists them"
+            )
+            _show(known, ids, as_json, "" if again else kept)
             return
         # Made ready first: where the file cannot be written, no candidate becomes pending.
         with new_file(output, force) as draft:
@@ -147,10 +150,11 @@ def suggest(
             {"ids": ids, "written": str(output)},
             as_json,
             f"{count(len(ids), 'candidate')} to try in {output}.",
+            kept=KEPT,
         )
 
 
-def _show(study: Study, ids: list[CandidateId], as_json: bool) -> None:
+def _show(study: Study, ids: list[CandidateId], as_json: bool, kept: str) -> None:
     pool = study.pool
     rows = pool.rows(ids)
     known = expected(study, leases_of(study, ids))
@@ -165,4 +169,4 @@ def _show(study: Study, ids: list[CandidateId], as_json: bool) -> None:
             for id, row, each in zip(ids, rows, known, strict=True)
         ),
     )
-    answer({"candidates": data}, as_json, listed if ids else "Nothing is pending.")
+    answer({"candidates": data}, as_json, listed if ids else "Nothing is pending.", kept=kept)

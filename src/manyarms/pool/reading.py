@@ -87,12 +87,13 @@ def read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels], dict[str, D
         }
         if eager.implementation.is_pyarrow():
             levels |= _arrow_levels(eager.to_native())
-        table = eager.to_polars()
+        table = pl.DataFrame([_column(str(name), eager.get_column(name)) for name in eager.columns])
+    except ArmsError:
+        raise
     except FOREIGN as error:
-        where = _unreadable(native) if isinstance(native, nw.DataFrame) else ""
         raise ArmsError(
-            f"cannot read a table from {type(frame).__name__}: {where}{said_by(error)}; correct "
-            "it, or give a list of dicts"
+            f"cannot read a table from {type(frame).__name__}: {said_by(error)}; correct it, or "
+            "give a list of dicts"
         ) from error
     # A categorical of numbers would come back as numbers, and be scaled.
     categories = [str(name) for name, dtype in eager.schema.items() if dtype == nw.Categorical]
@@ -102,14 +103,24 @@ def read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels], dict[str, D
     return table, {name: found for name, found in levels.items() if found}, types
 
 
-def _unreadable(frame: Any) -> str:
-    """Names the first column that polars cannot hold."""
-    for name in frame.columns:
-        try:
-            frame[name].to_polars()
-        except FOREIGN:
-            return f"column {str(name)!r}: "
-    return ""
+def _column(name: str, given: Any) -> pl.Series:
+    """A column of a data frame, as polars takes it."""
+    try:
+        column: pl.Series = given.to_polars()
+    except ImportError:
+        # Polars takes most columns of pandas by way of pyarrow, which may not be installed.
+        return as_series(name, _python_values(given.to_pandas()))
+    except FOREIGN as error:
+        raise TypeError(f"column {name!r}: {said_by(error)}") from error
+    return column.alias(name)
+
+
+def _python_values(column: Any) -> list[Any]:
+    """The values of a column of pandas, None where one is missing."""
+    if column.dtype.kind in "mM":
+        column = column.dt.as_unit("us")  # Python's times have no finer unit
+    pairs = zip(column.tolist(), column.isna().tolist(), strict=True)
+    return [None if is_missing else value for value, is_missing in pairs]
 
 
 def _arrow_levels(table: Any) -> dict[str, Levels]:

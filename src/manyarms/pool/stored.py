@@ -117,6 +117,14 @@ def bytes_of(pool: Pool, index: int) -> bytes:
 
 def written_table(frame: pl.DataFrame, ids: AnyArray) -> bytes:
     """A table as a Parquet file with the ids in the first column."""
+    for column in frame:
+        if isinstance(column.dtype, pl.Object):
+            raise ArmsError(
+                "column {column!r} holds objects, which cannot be stored",
+                "make numbers or text of them",
+                "take the column out of the table",
+                column=column.name,
+            )
     # Ids are not columns of a pool's tables; here they are the first, whatever its name.
     named = pl.Series(_free(frame), ids.tolist() if ids.dtype == object else ids)
     file = io.BytesIO()
