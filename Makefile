@@ -31,8 +31,8 @@ demo: $(READY)  ## find the best of 62,208 neural-network configurations
 quick: $(READY)  ## most tests, in less than a minute: without those marked slow, postgres or soak
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python $(QUICK)
 
-plain: $(PLAIN_READY)  ## the same and the tutorial on a plain install, beside pandas without pyarrow
-	OPENBLAS_NUM_THREADS=1 $(PLAIN)/bin/python $(QUICK) -rs
+plain: $(PLAIN_READY)  ## the same and the tutorial on a plain install, by NumPy alone, beside pandas without pyarrow
+	OPENBLAS_NUM_THREADS=1 MANYARMS_NO_SWEEP=1 $(PLAIN)/bin/python $(QUICK) -rs
 	OPENBLAS_NUM_THREADS=1 $(PLAIN)/bin/python -m pytest -q tests/test_tutorial.py
 
 test: lint plain  ## everything that continuous integration runs

@@ -85,5 +85,5 @@ def test_stats_tell_what_a_run_cost(problem):
     counts = policy.stats.counts
     assert counts["observations"] == 30
     assert counts["choices"] == 29  # the first arm is drawn
-    assert counts["passes"] == 1
+    assert counts["embeddings"] == 1
     assert "observations" in str(policy.stats)

@@ -334,7 +334,7 @@ def test_embeddings_that_do_not_fit_are_left_out():
     scores._room = 1000.0
     here = TableScores(belief, Arms(X, np.ones(500)), 1e9, ma.Tuning(), Stats())
     assert scores.arg_max(Upper(2.0), None) == here.arg_max(Upper(2.0), None)
-    assert set(stats.counts) == {"passes"}
+    assert set(stats.counts) == {"embeddings"}
 
 
 def test_rows_too_large_for_the_lengthscale_are_refused():

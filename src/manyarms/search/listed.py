@@ -60,7 +60,7 @@ class Listed:
     def compute(self, belief: Engine) -> None:
         """Bounds of all arms, and a list of those of largest bound."""
         self.belief = None
-        self._stats.count("passes")
+        self._stats.count("bounds")
         base = belief.base
         found = bounds(self.arms, base)
         self._then = base

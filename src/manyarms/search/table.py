@@ -158,6 +158,8 @@ class TableScores:
             core = kept.core = self._made()
         changes = self._changes(core)
         if changes is None:
+            if isinstance(core, Dense):
+                self._stats.count("embeddings")
             core.compute(self.belief)
         else:
             core.follow(self.belief, changes)
