@@ -7,6 +7,7 @@ from manyarms.beliefs.base import Arms, Belief
 from manyarms.beliefs.frozen import Engine
 from manyarms.errors import MemoryBudgetError
 from manyarms.search.bounds import are_fine, bounds
+from manyarms.search.dense import Path
 from manyarms.search.greedy import MANY, Greedy
 from manyarms.search.places import Places
 from manyarms.search.scores import KeepsScores, RowsElsewhere, TableScored
@@ -50,7 +51,7 @@ def offered(belief: Engine, arms: Arms) -> Greedy:
     n = len(arms.diag)
     base = belief.base
     if n <= MANY or not base.m or not are_fine(base):
-        return Greedy(belief, arms, np.full(n, np.inf), np.zeros(n))
+        return Greedy(Path(belief), arms, np.full(n, np.inf), np.zeros(n))
     diag = base.kernel.diag(arms.rows) if belief.own_variance else arms.diag
     mean, variance, error = bounds(Arms(arms.rows, diag), base)
     # What float64 puts exact scores off by is far less than the error, but for r.
@@ -59,4 +60,4 @@ def offered(belief: Engine, arms: Arms) -> Greedy:
     places.find(belief)
     mean += error
     mean[places.positions] = np.inf  # own parts may have raised them
-    return Greedy(belief, arms, mean, variance)
+    return Greedy(Path(belief), arms, mean, variance)

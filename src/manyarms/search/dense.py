@@ -15,11 +15,12 @@ tried are few, and are put right when they are looked at.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms, Change
+from manyarms.beliefs.base import Arms, Change, Step
 from manyarms.beliefs.frozen import Engine, Frozen
 from manyarms.kernels import Kernel
 from manyarms.search.devices import Device, OnDevice
@@ -36,6 +37,37 @@ SMALL = 8192
 """Arms up to which all values of an acquisition take less time than a table of what is needed."""
 BINS = 512
 """Steps of the variance in that table."""
+
+
+@dataclass(frozen=True)
+class Path:
+    """The steps that lead from one belief to a later one."""
+
+    start: Engine
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def belief(self) -> Engine:
+        """The later one."""
+        return self.steps[-1].after if self.steps else self.start  # type: ignore[return-value]
+
+    def after(self, step: Step) -> "Path":
+        """With one more step."""
+        return Path(self.start, (*self.steps, step))
+
+    def changes_since(self, before: Frozen | None) -> list[Change] | None:
+        """What the steps do after a belief on the way; None where that is not known."""
+        changes: list[Change] = []
+        for step in reversed(self.steps):
+            if step.after.base is before:  # type: ignore[attr-defined]
+                break
+            if step.change is None:
+                return None
+            changes.append(step.change)
+        else:
+            if self.start.base is not before:
+                return None
+        return changes[::-1]
 
 
 class Dense:
@@ -59,6 +91,16 @@ class Dense:
         return len(self.mean)
 
     # From belief to belief
+
+    def bring(self, path: Path) -> None:
+        """To the belief at the end of a path."""
+        if self.belief is path.belief.base:
+            return
+        changes = path.changes_since(self.belief)
+        if changes is None:
+            self.compute(path.belief)
+        else:
+            self.follow(path.belief, changes)
 
     def compute(self, belief: Engine) -> None:
         """Everything anew: O(nm²)."""

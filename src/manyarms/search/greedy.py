@@ -1,50 +1,55 @@
-"""Arms that are chosen by bounds from before: batches, and rows that are offered once.
+"""Arms that are chosen with some pulls supposed: batches, and rows that are offered once.
 
 Pulls that are only supposed leave the means as they are and lower the variances. So a score of
-before is a bound on the score of now, and those of largest bound are scored by the one function
-that scores, until no bound is left above the best score (lazy greedy: Minoux 1978). The batch is
-the one that scoring all arms for each pick would make.
+before is a bound on the score of now. The arms of largest bound are followed exactly, and as long
+as the best of them is above the bounds of all others, it is the best of all (lazy greedy: Minoux
+1978). The batch is the one that scoring all arms for each pick would make.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from manyarms.beliefs.base import Arms, Step
 from manyarms.beliefs.frozen import Engine
+from manyarms.search.dense import Dense, Path
 from manyarms.search.scores import Acquisition, Rising, best_of
-from manyarms.sketch.linalg import EPS
 from manyarms.typing import Array, Indices, Mask
 
 MANY = 2048
-"""Arms above which those of largest bound come first, half as many."""
-FIRST = 16
-"""Arms of largest bound that are scored first. Then as many again as were scored."""
+"""Arms up to which all are followed; of more, half as many at first."""
+WIDER = 4
+"""By how much more are followed where those of now are used up."""
 
 
-class Front(NamedTuple):
+@dataclass
+class Front:
     """The arms of largest bound, and a bound on the values of all others: it holds while more is
     supposed."""
 
-    acquisition: Rising
     positions: Indices  # in index order
+    scores: Dense
     theta: float
 
 
 @dataclass
 class Greedy:
-    """Scores of arms with some pulls supposed. `arg_max` makes the bounds closer.
+    """Scores of arms with some pulls supposed.
 
-    One that supposes more shares them: bounds that it makes closer hold for itself, and for those
-    that come after it, but no longer for this one.
+    One that supposes more shares bounds and fronts: what is made closer holds for itself, and for
+    those that come after it, but no longer for this one.
     """
 
-    belief: Engine  # with what is supposed
+    path: Path  # from where the bounds are of to the belief with what is supposed
     arms: Arms  # diag is that of the whole kernel
     mean: Array  # (n,) bounds on μ̃ from above; infinite where nothing is known yet
     variance: Array  # (n,) on σ̃², of this belief and of all that suppose more
     fronts: dict[Rising, Front] = field(default_factory=dict)
+
+    @property
+    def belief(self) -> Engine:
+        """With what is supposed."""
+        return self.path.belief
 
     def supposing(self, positions: Indices) -> "Greedy":
         """If these arms were pulled once more each: the bounds hold all the more."""
@@ -53,76 +58,60 @@ class Greedy:
 
     def after(self, step: Step) -> "Greedy":
         """After a step that is only supposed."""
-        belief: Engine = step.after  # type: ignore[assignment]
-        return replace(self, belief=belief)
+        return replace(self, path=self.path.after(step))
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         """The arm of largest value, scored; of those that tie with it, the lowest index."""
-        positions, values, tolerance = self.nearly_best(acquisition, barred)
-        return int(positions[best_of(values, tolerance)])
+        near = self._near(acquisition, barred)
+        if len(near) == 1:
+            return int(near[0])
+        _, values, tolerance = self._scored(near, acquisition)
+        return int(near[best_of(values, tolerance)])
 
     def nearly_best(
         self, acquisition: Acquisition, barred: Mask | None
     ) -> tuple[Indices, Array, Array]:
         """Every arm that may be the best, or tie with it, as `TableScores` has them."""
+        return self._scored(self._near(acquisition, barred), acquisition)
+
+    def _scored(self, near: Indices, acquisition: Acquisition) -> tuple[Indices, Array, Array]:
+        mean, variance = self.moments(near)
+        return near, *acquisition(mean, np.sqrt(variance))
+
+    def _near(self, acquisition: Acquisition, barred: Mask | None) -> Indices:
+        """Positions of the arms whose value may be the largest, in index order."""
         n = len(self.mean)
         if not isinstance(acquisition, Rising):
-            positions = np.arange(n) if barred is None else np.flatnonzero(~barred)
-            mean, variance = self.moments(positions)
-            return positions, *acquisition(mean, np.sqrt(variance))
-        if n > MANY:
-            front = self.fronts.get(acquisition) or self._foremost(acquisition)
-            best, least = self._best_of(front.positions, acquisition, barred)
-            if least <= front.theta:
-                # What is supposed, or barred, has used the front up.
-                front = self._foremost(acquisition)
-                best, least = self._best_of(front.positions, acquisition, barred)
-            if least > front.theta:
-                return best
-        return self._best_of(np.arange(n), acquisition, barred)[0]
+            return np.arange(n) if barred is None else np.flatnonzero(~barred)
+        size = n if n <= MANY else MANY // 2
+        front = self.fronts.get(acquisition) or self._foremost(acquisition, size)
+        while True:
+            front.scores.bring(self.path)
+            shut = None if barred is None else barred[front.positions]
+            near, least = front.scores.near(self.belief, acquisition, shut)
+            if least > front.theta or len(front.positions) == n:
+                return front.positions[near]
+            # What is supposed, or barred, has used the front up.
+            front = self._foremost(acquisition, min(n, WIDER * len(front.positions)))
 
-    def _foremost(self, acquisition: Rising) -> Front:
-        """The front by the bounds of now."""
+    def _foremost(self, acquisition: Rising, size: int) -> Front:
+        """So many arms of largest bound, by the bounds of now."""
         bound = acquisition.upper(self.mean, np.sqrt(self.variance))
-        positions = _largest(bound, np.arange(len(bound)), MANY // 2)
-        bound[positions] = -np.inf
-        front = Front(acquisition, positions, float(bound.max()))
-        self.fronts[acquisition] = front
+        positions = np.arange(len(bound))
+        theta = -np.inf
+        if size < len(bound):
+            positions = np.sort(np.argpartition(bound, -size)[-size:])
+            bound[positions] = -np.inf
+            theta = float(bound.max())
+        rows = self.arms.rows[positions].astype(np.float64, copy=False)
+        kernel = self.belief.base.kernel
+        scores = Dense(Arms(rows, kernel.diag(rows)), kernel)
+        scores.compute(self.belief)
+        mean, variance = scores.current(self.belief)
+        self.mean[positions] = mean
+        self.variance[positions] = variance + scores.slack
+        front = self.fronts[acquisition] = Front(positions, scores, theta)
         return front
-
-    def _best_of(
-        self, among: Indices, acquisition: Rising, barred: Mask | None
-    ) -> tuple[tuple[Indices, Array, Array], float]:
-        """The best of some arms, and what others must reach to tie with one like it."""
-        bound = acquisition.upper(self.mean[among], np.sqrt(self.variance[among]))
-        if barred is not None:
-            bound[barred[among]] = -np.inf
-        values = np.full(len(bound), -np.inf)
-        tolerance = np.zeros(len(bound))
-        some = np.flatnonzero(bound == np.inf)
-        if not len(some):
-            some = _largest(bound, np.flatnonzero(bound > -np.inf), FIRST)
-        n_scored = 0
-        least = -np.inf
-        while len(some):
-            at = among[some]
-            mean, variance = self.moments(at)
-            self.mean[at] = mean
-            self.variance[at] = variance + self._slack(variance)
-            values[some], tolerance[some] = acquisition(mean, np.sqrt(variance))
-            bound[some] = -np.inf
-            n_scored += len(some)
-            best = int(np.argmax(values))
-            least = float(values[best] - 8 * tolerance[best])
-            some = _largest(bound, np.flatnonzero(bound >= least), n_scored)
-        scored = values > -np.inf
-        return (among[scored], values[scored], tolerance[scored]), least
-
-    def _slack(self, variance: Array) -> Array:
-        """How far rounding may put a variance above one that was computed before."""
-        base = self.belief.base
-        residual = 32 * base.rounding_seen / base.regularization
-        return np.asarray(8 * EPS * (1 + base.m) * variance + residual)
 
     def current(self) -> tuple[Array, Array]:
         """μ̃ and σ̃² of all arms."""
@@ -140,10 +129,3 @@ class Greedy:
         """μ̃ and σ̃² of some arms, or of all."""
         some: Indices | slice = slice(None) if positions is None else positions
         return self.belief.moments(self.arms.rows[some], self.arms.diag[some])
-
-
-def _largest(bound: Array, positions: Indices, n: int) -> Indices:
-    """Of some positions the n of largest bound, in index order; all where there are no more."""
-    if len(positions) <= n:
-        return positions
-    return np.sort(positions[np.argpartition(bound[positions], -n)[-n:]])

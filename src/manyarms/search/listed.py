@@ -14,10 +14,10 @@ list: of an arm that was never tried, no result of another moves the own part.
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms, Change
+from manyarms.beliefs.base import Arms
 from manyarms.beliefs.frozen import Engine, Frozen
 from manyarms.search.bounds import bounds
-from manyarms.search.dense import Dense, reaching
+from manyarms.search.dense import Dense, Path, reaching
 from manyarms.search.places import Places
 from manyarms.search.scores import Acquisition, Rising, Upper
 from manyarms.search.sweep import peak
@@ -79,9 +79,13 @@ class Listed:
         self.belief = base
         self._join(belief, self._foremost(Upper(2 * np.sqrt(base.regularization))))
 
-    def follow(self, belief: Engine, changes: list[Change]) -> None:
-        """To the belief after these changes: the list only."""
-        if self.belief is None:
+    def bring(self, path: Path) -> None:
+        """To the belief at the end of a path: the list only."""
+        belief = path.belief
+        if self.belief is belief.base:
+            return
+        changes = path.changes_since(self.belief)
+        if changes is None:
             self.compute(belief)
             return
         self.belief = None

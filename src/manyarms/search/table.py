@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms, Change, Step
+from manyarms.beliefs.base import Arms, Step
 from manyarms.beliefs.frozen import Engine
 from manyarms.search.bounds import are_fine
-from manyarms.search.dense import Dense
+from manyarms.search.dense import Dense, Path
 from manyarms.search.devices import device_of
 from manyarms.search.greedy import Greedy
 from manyarms.search.listed import Listed
@@ -54,18 +54,16 @@ class TableScores:
         self._tuning = tuning
         self._stats = stats
         self._kept = Kept()
-        self._start: Engine = belief
-        self._trail: tuple[Step, ...] = ()  # the steps from there
+        self._path = Path(belief)  # from where what is kept may be
 
     def after(self, step: Step) -> "TableScores":
         """At the belief after one more step."""
         made = object.__new__(TableScores)  # `copy` takes longer than a small sweep
         made.__dict__.update(self.__dict__)
-        made.belief = step.after  # type: ignore[assignment]
-        made._trail = (*self._trail, step)
-        if len(made._trail) > made.belief.base.m // 2 + STEPS:
-            made._start = made.belief
-            made._trail = ()
+        made._path = self._path.after(step)
+        made.belief = made._path.belief
+        if len(made._path.steps) > made.belief.base.m // 2 + STEPS:
+            made._path = Path(made.belief)
         return made
 
     def supposing(self, positions: Indices) -> Greedy:
@@ -80,7 +78,7 @@ class TableScores:
         )
         if isinstance(core, Dense):
             variance += core.slack
-        return Greedy(self.belief, self.arms, mean, variance)
+        return Greedy(Path(self.belief), self.arms, mean, variance)
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         """The arm of largest value that may be chosen; of those that tie with it, the lowest."""
@@ -156,31 +154,11 @@ class TableScores:
             return core
         if core is None or (isinstance(core, Dense) and not self._fits(base.m)):
             core = kept.core = self._made()
-        changes = self._changes(core)
-        if changes is None:
             if isinstance(core, Dense):
                 self._stats.count("embeddings")
-            core.compute(self.belief)
-        else:
-            core.follow(self.belief, changes)
-        self._start = self.belief
-        self._trail = ()
+        core.bring(self._path)
+        self._path = Path(self.belief)
         return core
-
-    def _changes(self, core: Dense | Listed) -> list[Change] | None:
-        """What the steps do that lead from what is kept to now; None where they are not known."""
-        changes: list[Change] = []
-        # Backwards from now, to the belief that what is kept is of.
-        for step in reversed(self._trail):
-            if step.after.base is core.belief:  # type: ignore[attr-defined]
-                break
-            if step.change is None:
-                return None
-            changes.append(step.change)
-        else:
-            if self._start.base is not core.belief:
-                return None
-        return changes[::-1]
 
     def _fits(self, m: int) -> bool:
         return 8.0 * len(self.arms.diag) * m <= self._room
