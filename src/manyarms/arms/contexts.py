@@ -42,4 +42,8 @@ def joined(context: Any, arms: ArrayLike) -> Array:
         raise ArmsError(
             f"a context must be a flat sequence of finite numbers, got {context!r}"
         ) from error
-    return np.hstack([np.repeat(shared, len(rows), axis=0), rows]).astype(np.float64)
+    c = shared.shape[1]
+    whole = np.empty((len(rows), c + rows.shape[1]))
+    whole[:, :c] = shared
+    whole[:, c:] = rows
+    return whole
