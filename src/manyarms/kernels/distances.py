@@ -57,7 +57,7 @@ def beside(values: AnyArray, X: Any) -> Any:
 
 def as_blocks(X: Any, Y: Any) -> tuple[Array, Array]:
     """Both blocks of rows as float64 arrays of as many columns; those on a device stay there."""
-    if isinstance(X, np.ndarray) or not hasattr(X, "device"):
+    if isinstance(X, np.ndarray) or not hasattr(type(X), "device"):
         X = np.asarray(X, dtype=np.float64)
         Y = np.asarray(Y, dtype=np.float64)
     if X.ndim != 2 or Y.ndim != 2 or X.shape[1] != Y.shape[1]:

@@ -24,7 +24,7 @@ from manyarms.beliefs.base import Arms, Change, Step
 from manyarms.beliefs.frozen import Engine, Frozen
 from manyarms.kernels import Kernel
 from manyarms.search.devices import Device, OnDevice
-from manyarms.search.embeddings import Embeddings, InMemory
+from manyarms.search.embeddings import InMemory
 from manyarms.search.places import Places
 from manyarms.search.scores import Acquisition, Rising, Upper
 from manyarms.search.sweep import peak, reach
@@ -82,7 +82,8 @@ class Dense:
         self.places = Places(arms.rows)
         self.mean = np.empty(len(arms.diag))
         self.variance = np.empty(len(arms.diag))
-        self._z: Embeddings = InMemory(kernel) if device is None else OnDevice(kernel, device)
+        # Embeddings, wherever they are: all else is the same.
+        self._z = InMemory(kernel) if device is None else OnDevice(kernel, device)
         self._z.extend(arms)
         self._largest = 0.0  # variance when they were computed
         self._n_steps = 0  # lowered since then

@@ -199,8 +199,8 @@ class OnDevice:
         *,
         means_anew: bool,
     ) -> None:
-        """One sweep: the coordinates from p on, and what the steps lower. Means are always computed
-        anew: they are one more row of the product."""
+        """The same as in memory. Means are always computed anew: they are one more row of the
+        product."""
         device = self._device
         xp = device.xp
         ahead, corner = base.L.last_rows(p)

@@ -1,7 +1,6 @@
 """z of some arms in memory, and the two passes over them that write means and variances."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -28,33 +27,6 @@ MANY_CHUNKS = 32
 FEW_ROWS = 8
 """Rows of G up to which the sweep is faster than a product of matrices."""
 NOTHING = np.zeros((0, 0))
-
-
-class Embeddings(Protocol):
-    """z of some arms, wherever they are."""
-
-    def extend(self, arms: Arms) -> None:
-        """To these arms, which begin with those of before."""
-
-    def embed(self, base: Frozen, mean: Array, variance: Array, since: int = 0) -> None:
-        """Compute z, μ̃ and σ̃² anew, of all arms, or of those from one on that `extend` brought."""
-
-    def sweep(
-        self,
-        base: Frozen,
-        p: int,
-        G: Array,
-        surprise: Array,
-        mean: Array,
-        variance: Array,
-        *,
-        means_anew: bool,
-    ) -> None:
-        """Compute the coordinates of z from p on. With H = Gz (k, n) the means rise by surpriseᵀH,
-        or are computed anew, and variances fall by the sums of H², to no less than 0."""
-
-    def parts(self, m: int) -> Iterator[tuple[slice, Array]]:
-        """Positions and z (m, k) of all arms, some at a time."""
 
 
 class InMemory:
@@ -120,7 +92,8 @@ class InMemory:
         *,
         means_anew: bool,
     ) -> None:
-        """One sweep: the coordinates from p on, and what the steps lower."""
+        """Compute the coordinates of z from p on. With H = Gz (k, n) the means rise by surpriseᵀH,
+        or are computed anew, and variances fall by the sums of H², to no less than 0."""
         m = base.m
         k = len(surprise)
         ahead = corner = new = NOTHING  # not read where W is as it was

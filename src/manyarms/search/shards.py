@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from itertools import count, pairwise
+from operator import methodcaller
 from typing import Any, NamedTuple, Protocol
 from zlib import compress, decompress
 
@@ -71,15 +72,6 @@ class News(NamedTuple):
     belief: Engine | None = None  # at the start, for a shard that does not have it
 
 
-class Contenders(NamedTuple):
-    """Arms by number, with their values, what ties with them, and their rows."""
-
-    numbers: Indices
-    values: Array
-    tolerance: Array
-    rows: Array
-
-
 class Lost(NamedTuple):
     """The answer of a shard that died, or that does not have the scores which the news go on
     from."""
@@ -96,30 +88,22 @@ class Lost(NamedTuple):
 
 # What a shard is asked
 
-Question = Callable[["Shard", TableScores | Greedy], Any]
+Question = Callable[[TableScores | Greedy], Any]
 
 
 def foremost(
-    acquisition: Acquisition, barred: bytes | None, shard: "Shard", scores: TableScores | Greedy
-) -> Contenders:
-    """Which of your arms may be the best of all? Those whose value is larger than that of every
-    lower arm."""
-    shut = None if barred is None else unpacked_mask(barred, len(shard.rows))
+    acquisition: Acquisition, barred: bytes | None, first: int, scores: TableScores | Greedy
+) -> tuple[Indices, Array, Array, Array]:
+    """Which of your arms, numbered from `first` on, may be the best of all? Those whose value is
+    larger than that of every lower arm: their values, what ties with these, and their rows."""
+    rows = scores.arms.rows
+    shut = None if barred is None else unpacked_mask(barred, len(rows))
     numbers, values, tolerance = scores.nearly_best(acquisition, shut)
     before = np.maximum.accumulate(np.concatenate(([-np.inf], values[:-1])))
     some = values > before
-    numbers = shard.first + numbers[some]
-    return Contenders(numbers, values[some], tolerance[some], shard.some(numbers))
-
-
-def current(_: "Shard", scores: TableScores | Greedy) -> tuple[Array, Array]:
-    """What are μ̃ and σ̃² of all your arms, as you keep them?"""
-    return scores.current()
-
-
-def moments(_: "Shard", scores: TableScores | Greedy) -> tuple[Array, Array]:
-    """What are μ̃ and σ̃² of all your arms, by the one function that scores?"""
-    return scores.moments()
+    numbers = numbers[some]
+    found = rows[numbers].astype(np.float64, copy=False)
+    return first + numbers, values[some], tolerance[some], found
 
 
 def packed_mask(mask: Mask) -> bytes | None:
@@ -152,7 +136,7 @@ class Shard:
         """Follow the news, then answer; `Lost` where the news go on from other scores."""
         with OneThread():
             scores = self._followed(news)
-            return Lost() if scores is None else question(self, scores)
+            return Lost() if scores is None else question(scores)
 
     def known_by(self) -> str:
         """The digest of its rows."""
@@ -269,11 +253,11 @@ class ShardedScores:
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         """The arm of largest value that may be chosen; of those that tie with it, the lowest."""
         questions: dict[int, Question] = {}
-        for i, (start, stop) in enumerate(pairwise(self.crew.bounds)):
+        for i, (start, stop) in enumerate(pairwise(self.crew.bounds.tolist())):
             shut = None if barred is None else barred[start:stop]
             if shut is None or not shut.all():
                 sent = None if shut is None else packed_mask(shut)
-                questions[i] = partial(foremost, acquisition, sent)
+                questions[i] = partial(foremost, acquisition, sent, start)
         answers = self._ask(questions)
         numbers, values, tolerance, rows = map(np.concatenate, zip(*answers, strict=True))
         best = best_of(values, tolerance)
@@ -282,7 +266,7 @@ class ShardedScores:
 
     def current(self) -> tuple[Array, Array]:
         """μ̃ and σ̃² of all arms, as they are kept."""
-        return self._of_all(current)
+        return self._of_all(methodcaller("current"))
 
     def means(self) -> tuple[Array, float]:
         """μ̃ of all arms, right but for rounding."""
@@ -291,7 +275,7 @@ class ShardedScores:
     def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
         """μ̃ and σ̃² of some arms, which are fetched, or of all."""
         if positions is None:
-            return self._of_all(moments)
+            return self._of_all(methodcaller("moments"))
         rows = self.crew.rows(positions)
         return self.belief.moments(rows, self.belief.kernel.diag(rows))
 
