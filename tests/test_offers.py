@@ -92,7 +92,7 @@ def test_few_rows_are_followed():
     upper = Upper(policy.beta)
     found = scores.arg_max(upper, None)
     assert found == policy.choose(arms=X)[0] == ten_by_a_loop(policy, X, 1)[0]
-    assert len(scores.fronts[upper].positions) < len(X) / 15
+    assert len(scores.followed.positions) < len(X) / 15
 
 
 def test_what_is_no_upper_bound_is_answered_by_scoring_all():

@@ -15,6 +15,7 @@ tried are few, and are put right when they are looked at.
 """
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from math import sqrt
 
@@ -184,6 +185,20 @@ class Dense:
             mean[tried], variance[tried] = right
         return mean, variance
 
+    def highest(self, belief: Engine) -> tuple[Array, Array]:
+        """What μ̃ and σ̃² of all arms do not exceed: new arrays."""
+        mean, variance = self.current(belief)
+        return mean, variance + self.slack
+
+    def copy(self) -> "Dense":
+        """The same arms at the same belief, which goes on by itself."""
+        made = copy(self)
+        made.mean = self.mean.copy()
+        made.variance = self.variance.copy()
+        made.places = copy(self.places)
+        made._z = self._z.copy(0 if self.belief is None else self.belief.m)
+        return made
+
     def refresh(self, belief: Engine, near: Indices, most: int) -> bool:
         """Compute everything anew where many arms may be best: rounding may be why."""
         if len(near) <= most or not self._n_steps:
@@ -241,7 +256,7 @@ class Dense:
             least = max(least, acquisition.least(float(self.mean[at]), lowest))
         if isinstance(acquisition, Upper) and second < least:
             # These were the values themselves: no other arm reaches that one.
-            some = np.array([at][: top >= least], dtype=np.intp)
+            some = np.array([at] if top >= least else [], dtype=np.intp)
             return self._with_tried(some, upper, least), least
         some, values = reaching(
             self.mean, self.variance, closed, acquisition, least, own + slack, self._largest

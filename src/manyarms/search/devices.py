@@ -13,6 +13,7 @@ formulas use nothing else. Today it is PyTorch's: only `device_of` and `Device.f
 """
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -160,6 +161,12 @@ class OnDevice:
         self._rows: list[Any] = []  # of each chunk (k, d), in float32 where they are
         self._diag: list[Any] = []
         self._Z: list[Any] = []
+
+    def copy(self, m: int) -> "OnDevice":
+        """The same, which goes on by itself: arrays there are never written to."""
+        made = copy(self)
+        made._Z = self._Z.copy()
+        return made
 
     def extend(self, arms: Arms) -> None:
         """To these arms, which begin with those of before."""

@@ -1,6 +1,7 @@
 """z of some arms in memory, and the two passes over them that write means and variances."""
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 
 import numpy as np
 
@@ -37,6 +38,13 @@ class InMemory:
         self._columns = Columns(kernel)
         self._chunks: list[slice] = []
         self._Z: list[Array] = []
+
+    def copy(self, m: int) -> "InMemory":
+        """The same with m coordinates, which goes on by itself."""
+        made = copy(self)
+        made._chunks = self._chunks.copy()
+        made._Z = [Z[:m].copy() for Z in self._Z]
+        return made
 
     def extend(self, arms: Arms) -> None:
         """To these arms, which begin with those of before."""

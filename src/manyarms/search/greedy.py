@@ -17,34 +17,47 @@ from manyarms.search.scores import Acquisition, Rising, best_of
 from manyarms.typing import Array, Indices, Mask
 
 MANY = 2048
-"""Arms up to which all are followed; of more, half as many at first."""
-WIDER = 4
-"""By how much more are followed where those of now are used up."""
+"""Arms up to which all are followed."""
+FEWEST, MOST_AT_A_TIME = 1024, 8192
+"""Of more arms, so many join those that are followed at a time."""
+JOINING = 16
+"""The same in units of n/m²: then their embeddings take about as long as a look at all bounds."""
 
 
-@dataclass
-class Front:
-    """The arms of largest bound, and a bound on the values of all others: it holds while more is
-    supposed."""
+NONE: Indices = np.zeros(0, dtype=np.intp)
 
-    positions: Indices  # in index order
-    scores: Dense
-    theta: float
+
+class Followed:
+    """The arms of largest bound, their scores, and bounds on the values of all others: these hold
+    while more is supposed."""
+
+    def __init__(self, positions: Indices = NONE, scores: Dense | None = None) -> None:
+        self.positions = positions
+        self.scores = scores
+        self.others: dict[Rising, float] = {}
+
+    def highest_other(self, acquisition: Rising, mean: Array, variance: Array) -> float:
+        """What no other arm exceeds, by bounds on means and variances of all arms."""
+        known = self.others.get(acquisition)
+        if known is None:
+            bound = acquisition.upper(mean, np.sqrt(variance))
+            bound[self.positions] = -np.inf
+            known = self.others[acquisition] = float(bound.max(initial=-np.inf))
+        return known
 
 
 @dataclass
 class Greedy:
     """Scores of arms with some pulls supposed.
 
-    One that supposes more shares bounds and fronts: what is made closer holds for itself, and for
-    those that come after it, but no longer for this one.
+    One that supposes more shares what is followed: it belongs to the one that was asked last.
     """
 
     path: Path  # from where the bounds are of to the belief with what is supposed
     arms: Arms  # diag is that of the whole kernel
     mean: Array  # (n,) bounds on μ̃ from above; infinite where nothing is known yet
     variance: Array  # (n,) on σ̃², of this belief and of all that suppose more
-    fronts: dict[Rising, Front] = field(default_factory=dict)
+    followed: Followed = field(default_factory=Followed)
 
     @property
     def belief(self) -> Engine:
@@ -83,35 +96,49 @@ class Greedy:
         n = len(self.mean)
         if not isinstance(acquisition, Rising):
             return np.arange(n) if barred is None else np.flatnonzero(~barred)
-        size = n if n <= MANY else MANY // 2
-        front = self.fronts.get(acquisition) or self._foremost(acquisition, size)
+        followed = self.followed
+        more = n
+        if n > MANY:
+            more = JOINING * n // max(1, self.belief.base.m) ** 2
+            more = min(MOST_AT_A_TIME, max(FEWEST, more))
         while True:
-            front.scores.bring(self.path)
-            shut = None if barred is None else barred[front.positions]
-            near, least = front.scores.near(self.belief, acquisition, shut)
-            if least > front.theta or len(front.positions) == n:
-                return front.positions[near]
-            # What is supposed, or barred, has used the front up.
-            front = self._foremost(acquisition, min(n, WIDER * len(front.positions)))
+            near = followed.positions
+            least = -np.inf
+            if followed.scores is not None:
+                followed.scores.bring(self.path)
+                shut = None if barred is None else barred[followed.positions]
+                some, least = followed.scores.near(self.belief, acquisition, shut)
+                near = followed.positions[some]
+            if least > followed.highest_other(acquisition, self.mean, self.variance):
+                return np.sort(near)
+            bound = acquisition.upper(self.mean, np.sqrt(self.variance))
+            bound[followed.positions] = -np.inf
+            if barred is not None:
+                bound[barred] = -np.inf
+            others = np.flatnonzero((bound >= least) & (bound > -np.inf))
+            if not len(others):
+                return np.sort(near)
+            if len(others) > more:
+                others = others[np.argpartition(bound[others], -more)[-more:]]
+            self._follow(np.sort(others))
+            more *= 2
 
-    def _foremost(self, acquisition: Rising, size: int) -> Front:
-        """So many arms of largest bound, by the bounds of now."""
-        bound = acquisition.upper(self.mean, np.sqrt(self.variance))
-        positions = np.arange(len(bound))
-        theta = -np.inf
-        if size < len(bound):
-            positions = np.sort(np.argpartition(bound, -size)[-size:])
-            bound[positions] = -np.inf
-            theta = float(bound.max())
+    def _follow(self, positions: Indices) -> None:
+        """Follow more arms."""
         rows = self.arms.rows[positions].astype(np.float64, copy=False)
-        kernel = self.belief.base.kernel
-        scores = Dense(Arms(rows, kernel.diag(rows)), kernel)
-        scores.compute(self.belief)
-        mean, variance = scores.current(self.belief)
-        self.mean[positions] = mean
-        self.variance[positions] = variance + scores.slack
-        front = self.fronts[acquisition] = Front(positions, scores, theta)
-        return front
+        base = self.belief.base
+        arms = Arms(rows, base.kernel.diag(rows))
+        followed = self.followed
+        scores = followed.scores
+        followed.scores = None  # what is interrupted is not used again
+        if scores is None:
+            scores = Dense(arms, base.kernel)
+            scores.compute(self.belief)
+        else:
+            scores.extend(self.belief, arms)
+        followed.scores = scores
+        followed.positions = np.concatenate([followed.positions, positions])
+        followed.others.clear()
 
     def current(self) -> tuple[Array, Array]:
         """μ̃ and σ̃² of all arms."""

@@ -18,17 +18,20 @@ from manyarms.beliefs.base import Arms
 from manyarms.beliefs.frozen import Engine, Frozen
 from manyarms.search.bounds import bounds
 from manyarms.search.dense import Dense, Path, reaching
+from manyarms.search.greedy import Followed
 from manyarms.search.places import Places
 from manyarms.search.scores import Acquisition, Rising, Upper
 from manyarms.search.sweep import peak
 from manyarms.search.work import Stats
 from manyarms.typing import Array, Indices, Mask
 
-JOINING = 8
+JOINING = 64
 """Arms that may join the list between two passes, in units of n/m: then their embeddings, m²
 products each, take about as long as a pass."""
 SAMPLE = 1 << 15
 """Arms that tell about how many others have a larger bound."""
+USUAL = 3.0
+"""A radius, in standard deviations of f, of those that batches are chosen by."""
 LARGE_PART = 4
 """One in so many arms on the list is no list."""
 
@@ -77,7 +80,7 @@ class Listed:
         self._list = Dense(Arms(self.arms.rows[:0], self.arms.diag[:0]), base.kernel)
         self._list.belief = base
         self.belief = base
-        self._join(belief, self._foremost(Upper(2 * np.sqrt(base.regularization))))
+        self._join(belief, self._foremost(Upper(USUAL * np.sqrt(base.regularization))))
 
     def bring(self, path: Path) -> None:
         """To the belief at the end of a path: the list only."""
@@ -176,6 +179,11 @@ class Listed:
         mean[self._numbers], exact = self._list.current(belief)
         variance[self._numbers] = exact + self._list.slack
         return mean, variance
+
+    def followed(self, belief: Engine) -> Followed:
+        """A list for pulls that are only supposed, and by which bounds are close."""
+        self.near(belief, Upper(USUAL * np.sqrt(belief.regularization)), None)
+        return Followed(self._numbers, self._list.copy())
 
     def means(self, belief: Engine) -> tuple[Array, float]:
         """μ̃ of all arms, and what they may be wrong by beyond rounding."""

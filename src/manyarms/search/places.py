@@ -38,9 +38,9 @@ class Places:
         if not len(new):
             return
         arms, which = self._equal_to(new)
-        if not len(self.mask):
-            self.mask = np.zeros(len(self._rows), dtype=bool)
-        self.mask[arms] = True
+        mask = self.mask.copy() if len(self.mask) else np.zeros(len(self._rows), dtype=bool)
+        mask[arms] = True
+        self.mask = mask  # copies of this object share the one before
         self.positions = np.concatenate([self.positions, arms])
         self.places = np.concatenate([self.places, which + self._n_found])
         self._n_found = len(tried)

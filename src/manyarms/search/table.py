@@ -15,7 +15,7 @@ from manyarms.beliefs.frozen import Engine
 from manyarms.search.bounds import are_fine
 from manyarms.search.dense import Dense, Path
 from manyarms.search.devices import device_of
-from manyarms.search.greedy import Greedy
+from manyarms.search.greedy import Followed, Greedy
 from manyarms.search.listed import Listed
 from manyarms.search.scores import Acquisition, best_of
 from manyarms.search.tuning import Tuning
@@ -73,12 +73,9 @@ class TableScores:
     def bounds(self) -> Greedy:
         """Bounds on the scores, which hold while pulls are only supposed."""
         core = self._core()
-        mean, variance = (
-            core.highest(self.belief) if isinstance(core, Listed) else core.current(self.belief)
-        )
-        if isinstance(core, Dense):
-            variance += core.slack
-        return Greedy(Path(self.belief), self.arms, mean, variance)
+        followed = core.followed(self.belief) if isinstance(core, Listed) else Followed()
+        mean, variance = core.highest(self.belief)
+        return Greedy(Path(self.belief), self.arms, mean, variance, followed)
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         """The arm of largest value that may be chosen; of those that tie with it, the lowest."""
