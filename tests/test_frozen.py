@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import manyarms as ma
 from manyarms.beliefs.base import Arms, Batch, Record
-from manyarms.beliefs.leftout import LeftOut
+from manyarms.beliefs.leftout import LeftOut, of_upper
 from manyarms.errors import KernelError, NumericalError, ParameterError
 from manyarms.kernels import RBF, Linear, Matern
 from manyarms.progress import Meter
@@ -470,6 +470,56 @@ def test_stack_and_triangle_are_values(sizes, seed):
     np.testing.assert_allclose(T.T @ triangle.solve_transposed(b), b)
     np.testing.assert_allclose(triangle.transposed_product(b[:, 0]), T.T @ b[:, 0])
     np.testing.assert_allclose(triangle.diagonal, np.diag(T))
+
+
+PAIRS = {
+    4: (39998.30328440833, 1.6967155916936463, -260.51054647354016),
+    6: (39981.82692999965, 18.173070000357257, -852.4039767274885),
+    8: (39960.946062334195, 39.053937665794365, -1249.2526952480584),
+    10: (39965.932133620256, 34.06786637978803, 1166.856476037993),
+    12: (39882.0385769893, 117.96142301072359, -2168.9956254244194),
+    14: (39038.13581532915, 961.8641846708451, 6127.755272290269),
+    16: (38126.470603514965, 1873.529396485037, -8451.689976561367),
+    18: (39126.793932182285, 873.2060678177022, -5845.147891699103),
+    20: (35194.15173568987, 4805.848264310131, -13005.297114361996),
+    28: (20000.000000000004, 19999.999999999996, -20000.0),
+}
+"""Of 34 rows those that are not 0: k(x, x), k(y, y) and k(x, y) of x in this place and y in the next."""
+
+
+def clustered():
+    """A Gram matrix whose eigenvalues are 0 and, ten times, 40,000: LAPACK's bisection for the largest gives up."""
+    G = np.zeros((34, 34))
+    for i, (xx, yy, xy) in PAIRS.items():
+        G[i : i + 2, i : i + 2] = [[xx, xy], [xy, yy]]
+    return G
+
+
+@pytest.mark.parametrize(
+    "G",
+    [
+        clustered(),
+        2.0**-30 * clustered(),
+        1e4 * np.equal.outer(*2 * [np.random.default_rng(5).permutation(np.arange(64) % 16)]),
+    ],
+    ids=["pairs", "small pairs", "one-hot rows"],
+)
+def test_the_bound_holds_where_the_largest_eigenvalues_are_equal(G):
+    assert of_upper(np.triu(G)) == pytest.approx(np.linalg.norm(G, 2), rel=1e-12)
+
+
+def test_results_with_equal_eigenvalues_are_learned():
+    K = np.zeros((37, 37))
+    K[:3, :3] = 1e6 * np.eye(3)
+    K[3:, 3:] = clustered()
+    kernel = ma.kernels.FromCallable(
+        lambda X, Y: K[np.ix_(X[:, 0].astype(int), Y[:, 0].astype(int))]
+    )
+    policy = ma.BKB(None, kernel, n_features=1, regularization=1.0, rule=ma.Inserted(most=3))
+    policy.observe(np.arange(37.0)[:, None], np.zeros(37))
+    assert policy.inducing.tolist() == []
+    assert policy.evidence.eta == pytest.approx(4e4, rel=1e-6)
+    assert policy.sketch_error == pytest.approx(4e5, rel=1e-6)
 
 
 def test_blocks_bound_the_largest_eigenvalue():

@@ -116,10 +116,12 @@ class Listed:
                 if not len(more):
                     return np.sort(self._numbers[near]), least
             is_fresh = self._then is self.belief
-            room = max(self._shortlist, JOINING * len(self) // max(1, belief.base.m))
+            n = len(self)
+            room = min(JOINING * n // max(1, belief.base.m), n // (2 * LARGE_PART))
+            room = max(self._shortlist, room)
             if len(more) > room and not is_fresh:
                 self.compute(belief)
-            elif LARGE_PART * (len(self._numbers) + room) > len(self):
+            elif LARGE_PART * (len(self._numbers) + min(len(more), room)) > n:
                 if is_fresh:
                     return np.sort(np.concatenate([self._numbers[near], more])), least
                 self.compute(belief)
