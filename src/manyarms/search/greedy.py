@@ -18,10 +18,11 @@ from manyarms.typing import Array, Indices, Mask
 
 MANY = 2048
 """Arms up to which all are followed."""
-FEWEST, MOST_AT_A_TIME = 1024, 8192
-"""Of more arms, so many join those that are followed at a time."""
-JOINING = 16
-"""The same in units of n/m²: then their embeddings take about as long as a look at all bounds."""
+FEWEST = 1024
+"""Of more arms, so many at least join those that are followed at a time."""
+PART = 128
+"""And one in so many: a look at the bounds of all takes about as long as their embeddings, m some
+hundred."""
 
 
 NONE: Indices = np.zeros(0, dtype=np.intp)
@@ -99,8 +100,7 @@ class Greedy:
         followed = self.followed
         more = n
         if n > MANY:
-            more = JOINING * n // max(1, self.belief.base.m) ** 2
-            more = min(MOST_AT_A_TIME, max(FEWEST, more))
+            more = max(FEWEST, n // PART)
         while True:
             near = followed.positions
             least = -np.inf
@@ -111,17 +111,33 @@ class Greedy:
                 near = followed.positions[some]
             if least > followed.highest_other(acquisition, self.mean, self.variance):
                 return np.sort(near)
-            bound = acquisition.upper(self.mean, np.sqrt(self.variance))
-            bound[followed.positions] = -np.inf
-            if barred is not None:
-                bound[barred] = -np.inf
-            others = np.flatnonzero((bound >= least) & (bound > -np.inf))
-            if not len(others):
+            some = self._foremost(acquisition, barred, least, more)
+            if not len(some):
                 return np.sort(near)
-            if len(others) > more:
-                others = others[np.argpartition(bound[others], -more)[-more:]]
-            self._follow(np.sort(others))
+            self._follow(some)
             more *= 2
+
+    def _foremost(
+        self, acquisition: Rising, barred: Mask | None, least: float, size: int
+    ) -> Indices:
+        """So many other arms of largest bound, where one of them reaches a value: more than may be
+        the best now, as the next picks will be below this one."""
+        bound = acquisition.upper(self.mean, np.sqrt(self.variance))
+        bound[self.followed.positions] = -np.inf
+        open_ = bound if barred is None else np.where(barred, -np.inf, bound)
+        if open_.max(initial=-np.inf) < max(least, np.finfo(np.float64).min):
+            return NONE
+        cut = -np.inf
+        if size < len(bound):
+            cut = max(float(np.partition(open_, -size)[-size]), np.finfo(np.float64).min)
+        some = np.flatnonzero(open_ >= cut)
+        if barred is not None:
+            # Barred arms of large bound are followed too, where they are few: what is said of all
+            # others is closer then.
+            shut = np.flatnonzero(barred & (bound >= cut) & (bound > -np.inf))
+            if len(shut) <= size:
+                some = np.sort(np.concatenate([some[~barred[some]], shut]))
+        return some[bound[some] > -np.inf]
 
     def _follow(self, positions: Indices) -> None:
         """Follow more arms."""
