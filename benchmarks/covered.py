@@ -290,15 +290,11 @@ def owned(n_arms: int) -> list[Cell]:
 
     v = 10 * NOISE**2
     return [
-        *(make("", ratio * NOISE**2) for ratio in (0.1, 1.0, 10.0, 100.0)),
+        *(make("", ratio * NOISE**2) for ratio in (1.0, 10.0, 100.0)),
         make(", most = 10", v, rule=ma.Inserted(most=10)),
         make(", random W, random arms", v, rule=Coin(), uniform=True),
-        make(", smallest r first, random arms", v, rule=SmallestFirst(), uniform=True),
         make(", weights ω from .1 to 10", v, told=True),
         make(", batches of 8", v, batch=8),
-        make(", results 10 steps late", v, delay=10),
-        make(", λ = ξ²/10", v, regularization=NOISE**2 / 10),
-        make(", λ = 10ξ²", v, regularization=10 * NOISE**2),
     ]
 
 

@@ -1072,6 +1072,23 @@ def test_good_candidates_are_found(f):
 
 
 @pytest.mark.slow
+def test_thousands_of_candidates_tried_are_all_learned():
+    """A limit of 2,048 inducing arms left out those of large numbers, however often they were tried."""
+    rng = np.random.default_rng(0)
+    rows = rng.random((2500, 2))
+    values = np.sin(6 * rows[:, 0]) + 0.5 * rng.standard_normal(2500)
+    values[2499] = 3.26
+    found = ma.Optimizer(rows)
+    tried = np.concatenate([np.arange(2500), np.full(20, 2499)])
+    found.tell(tried, values[tried] + 0.1 * rng.standard_normal(len(tried)))
+    (low,), (high,) = found.predict([2499])[3:]
+    assert low < 3.26 < high
+    assert high - low < 0.3
+    assert found.best().recommended.id == 2499
+    last = np.arange(2048, 2499)
+    assert np.abs(found.predict(last).mean - values[last]).mean() < 0.2
+
+
 def test_a_refit_is_as_good_as_any():
     """The loss of every fit of a run, beside fits from other lengthscales."""
     pool = np.random.default_rng(1).random((300, 2))

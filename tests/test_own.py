@@ -14,7 +14,8 @@ from manyarms.beliefs.base import Arms, Batch, Record
 from manyarms.beliefs.frozen import Frozen
 from manyarms.beliefs.own import Owned, Tried
 from manyarms.beliefs.packing import packed, unpacked
-from manyarms.errors import NumericalError
+from manyarms.domains.policy import DomainBKB
+from manyarms.errors import NumericalError, SavedStateError
 from manyarms.kernels import RBF, Hamming, Matern, Own, Product
 from manyarms.kernels.own import equal_rows, without_own
 
@@ -553,6 +554,49 @@ def test_an_error_leaves_the_belief_as_it_was():
             belief.observed(batch(kernel, *wrong))
         np.testing.assert_array_equal(asked(belief, X), before)
         np.testing.assert_array_equal(belief.tried.places(np.vstack([rows, X])), places)
+
+
+def test_a_stream_with_own_parts_is_saved_and_goes_on(tmp_path):
+    kernel = Own(RBF(0.4), 0.2)
+
+    def policy(kernel=kernel):
+        return ma.BKB(None, kernel, n_features=2, regularization=0.04)
+
+    rows, rewards, _ = data(60, 2, 11, n_rows=20)
+    stream = ma.Stream(policy())
+    for t in range(40):
+        (i,) = stream.choose(t, rows[t : t + 5])
+        stream.observe(t, rewards[t + i])
+    stream.save(tmp_path / "stream")
+    again = ma.Stream.load(tmp_path / "stream", policy())
+    np.testing.assert_array_equal(again.policy.predict(rows), stream.policy.predict(rows))
+    for each in (stream, again):
+        each.policy.observe(rows[40:], rewards[40:])
+    np.testing.assert_allclose(again.policy.predict(rows), stream.policy.predict(rows), rtol=1e-12)
+    for other in (RBF(0.4), Own(RBF(0.4), 0.1)):
+        with pytest.raises(SavedStateError, match="own_variance"):
+            ma.Stream.load(tmp_path / "stream", policy(other))
+
+
+def test_the_score_over_a_box_is_that_of_the_belief():
+    box = ma.Box([[0, 1], [0, 1]])
+    policy = DomainBKB(box, Own(RBF(0.3), 0.1), regularization=0.01)
+    rng = np.random.default_rng(0)
+    rows = rng.random((30, 2))
+    policy.observe(rows, np.sin(5 * rows[:, 0]))
+    X = np.vstack([rows[:5], rng.random((20, 2))])
+    score = policy.score
+    mean, variance = policy.belief.moments(X, policy.kernel.diag(X))
+    values, gradient = score.both(X[5:])
+    np.testing.assert_allclose(score(X), mean + policy.beta * np.sqrt(variance), rtol=1e-9)
+    np.testing.assert_allclose(values, score(X[5:]))
+    for j in range(2):
+        step = 1e-6 * np.eye(2)[j]
+        slope = (score(X[5:] + step) - score(X[5:] - step)) / 2e-6
+        np.testing.assert_allclose(gradient[:, j], slope, rtol=1e-4, atol=1e-6)
+    chosen = policy.choose(3)
+    assert (score(chosen[:1]) >= score(rng.random((500, 2))).max() - 1e-3).all()
+    policy.observe(chosen, [0.1, 0.2, 0.3])
 
 
 def test_nothing_is_observed_in_an_empty_batch():

@@ -26,6 +26,8 @@ class Score:
 
     μ̃ = kᵀα,  σ̃² = r/λ + zᵀV⁻¹z,  ∇u = Jᵀ(α − β̃/(λσ̃)·L⁻ᵀ(z − λV⁻¹z)) + β̃/(2λσ̃)·∇k(x, x).
 
+    Own parts add v/λ to σ̃² at rows never tried, which is all but finitely many.
+
     Parameters
     ----------
     belief : Frozen or Owned
