@@ -9,14 +9,13 @@ import ast
 import math
 import re
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from manyarms.errors import ArmsError
-from manyarms.pool.values import first_of, is_text
+from manyarms.pool.values import closest, first_of, is_text
 from manyarms.typing import AnyArray, Array, Mask
 
 LONGEST = 2000
@@ -69,13 +68,6 @@ def rows_where(columns: Table, text: str, levels: Mapping[str, Any] | None = Non
     if not isinstance(found, Truths):
         raise _wrong(text, "it must be true or false of each row, such as `temperature > 100`")
     return np.broadcast_to(found.values, n_rows).copy()
-
-
-def names_in(text: str) -> set[str]:
-    """The names of columns in a condition."""
-    tree, names = _parsed(text)
-    found = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    return {names.get(name, name) for name in found}
 
 
 def _parsed(text: str) -> tuple[ast.Expression, dict[str, str]]:
@@ -190,8 +182,8 @@ class _Evaluation:
         ]
         if texts:
             return _wrong(self.text, f"put text in quotes: {texts[0]} == '{name}'")
-        near = get_close_matches(name, there, n=1)
-        meant = f"did you mean {near[0]!r}?" if near else f"those are {', '.join(map(repr, there))}"
+        near = closest(name, there)
+        meant = f"did you mean {near!r}?" if near else f"those are {', '.join(map(repr, there))}"
         return _wrong(self.text, f"there is no column {name!r}; {meant:.200}")
 
     def literal(self, value: Any) -> Value:
@@ -314,8 +306,8 @@ class _Evaluation:
         if bool((known == level).any()):
             return
         levels = sorted(known.drop_nulls().unique().to_list())
-        near = get_close_matches(level, levels, n=1, cutoff=0.5)
-        meant = f"did you mean {near[0]!r}?" if near else f"it holds {first_of(levels)}"
+        near = closest(level, levels)
+        meant = f"did you mean {near!r}?" if near else f"it holds {first_of(levels)}"
         raise _wrong(self.text, f"no row has {level!r:.60} in column {column!r}; {meant}")
 
     def is_empty(self, node: ast.expr) -> AnyArray:

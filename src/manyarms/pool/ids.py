@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
@@ -13,10 +12,8 @@ import polars as pl
 from manyarms.errors import Advice, ArmsError, UnknownArmError
 from manyarms.numbers import is_whole, items_of
 from manyarms.pool.reading import as_series
+from manyarms.pool.values import closest
 from manyarms.typing import AnyArray, Indices, Mask
-
-COMPARED = 5000
-"""Ids compared to suggest one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +113,7 @@ class Ids:
         example = plain(self.array[0])
         expected = "strings" if strings else "whole numbers"
         if isinstance(id, str) == strings and (strings or is_whole(id)):
-            near = _closest(id, self.array) if strings else None
+            near = closest(id, self.array) if strings else None
             known = (
                 f"did you mean {near!r}?"
                 if near is not None
@@ -209,19 +206,6 @@ def _several(ids: Any) -> list[Any]:
     if several is not None:
         return several
     return [ids[()] if isinstance(ids, np.ndarray) else ids]
-
-
-def _closest(id: str, ids: AnyArray) -> str | None:
-    """The id most like this one."""
-    held = pl.Series(ids.tolist(), dtype=pl.String)
-    # difflib compares letter by letter: of many ids it gets those that are likely.
-    if len(held) > COMPARED:
-        near = held.str.len_chars().cast(pl.Int64).is_between(len(id) - 2, len(id) + 2)
-        held = held.filter(
-            near & (held.str.starts_with(id[:3]) | held.str.ends_with(id[-3:]))
-        ).head(COMPARED)
-    found = get_close_matches(id, held.to_list(), n=1)
-    return found[0] if found else None
 
 
 def _in_other_type(id: Any, strings: bool) -> str | int | None:

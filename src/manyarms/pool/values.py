@@ -1,6 +1,7 @@
 """What stands in a column, as numbers, booleans or levels; and how messages name it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Any, TypedDict
 
 import numpy as np
@@ -28,6 +29,9 @@ TRUE = ["true", "t", "yes", "y", "1"]
 """What stands for True in a column that is declared boolean, in any case."""
 FALSE = ["false", "f", "no", "n", "0"]
 """What stands for False."""
+ALIKE = 60
+"""Percent of the letters of two texts that must agree in order for one to be suggested for the
+other: two letters of "base" may be swapped, and of "yes" and "no" neither suggests the other."""
 
 
 def cleaned(values: pl.Series) -> pl.Series:
@@ -156,6 +160,16 @@ def first_true(mask: pl.Series) -> int | None:
 
 def as_python(value: Any) -> Any:
     return value.to_list() if isinstance(value, pl.Series) else value
+
+
+def closest(text: str, known: Iterable[str]) -> str | None:
+    """The known text that is most like a mistyped one; None where none is like it."""
+    # Imported here, as only a mistake needs it.
+    rapidfuzz = import_module("rapidfuzz")
+    found = rapidfuzz.process.extractOne(
+        text, known, scorer=rapidfuzz.fuzz.ratio, score_cutoff=ALIKE
+    )
+    return None if found is None else str(found[0])
 
 
 def first_of(levels: list[Any]) -> list[Any]:
