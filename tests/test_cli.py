@@ -185,7 +185,7 @@ def test_from_a_table_to_a_recommendation(lab):
     assert before["failed"] == 1
     assert before["certificate"]["regret_bound"] is None
     assert before["certificate"]["reached"] is False
-    assert "is not said yet" in before["certificate"]["text"]
+    assert "has not been tested enough yet" in before["certificate"]["text"]
     assert {each["worker"] for each in before["pending"]} == {"Ada"}
     text = manyarms("status", lab).out
     assert before["best"]["measured"]["id"] in text

@@ -44,8 +44,8 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Best:
-    """The best tried candidate as measured and as recommended. They are the same where values are
-    exact, and where no result of a table says yet that values have noise.
+    """The best tried candidate as measured, and the one that is recommended. They are the same if
+    values are exact, or if no result of a table has shown yet that values have noise.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Best:
     recommended : Candidate
         The largest lower bound, the lowest upper bound when minimising.
     why : str
-        What the two have to do with each other.
+        Why they are the same candidate, or why they differ.
     """
 
     measured: Candidate

@@ -70,7 +70,7 @@ class Campaign:
         return cls(ledger, model, BoxProposer(space) if is_box else PoolProposer())
 
     def knowing(self, ledger: Ledger) -> "Campaign":
-        """The same with books in which a box may have more points."""
+        """The same search with these books. Over a box they may name more points."""
         if ledger.candidates is self.ledger.candidates:
             return replace(self, ledger=ledger)
         return replace(self, ledger=ledger, model=replace(self.model, arms=ledger.candidates.X))
@@ -79,21 +79,17 @@ class Campaign:
     def asked(
         self,
         n: int,
-        worker: str = "",
-        until: float | None = None,
         rule: BatchRule | None = None,
     ) -> tuple["Campaign", list[CandidateId]]:
         """After n candidates, or fewer where no more are left, were asked for; and their ids."""
         rules = [None] if rule is None else rule.levels(self.ledger.is_open)
-        batches = [self._batch(n, worker, until, each) for each in rules]
+        batches = [self._batch(n, each) for each in rules]
         found, positions = self._best_of(batches) if len(batches) != 1 else batches[0]
         if not positions:
             raise StateError(self._nothing_left(rule))
         return found, found.ledger.names(positions)
 
-    def _batch(
-        self, n: int, worker: str, until: float | None, rule: BatchRule | None
-    ) -> tuple["Campaign", list[int]]:
+    def _batch(self, n: int, rule: BatchRule | None) -> tuple["Campaign", list[int]]:
         """After n candidates that a rule allows, or fewer, were asked for; and their positions."""
         found = self
         positions: list[int] = []
@@ -109,7 +105,7 @@ class Campaign:
             positions.append(position)
             found = found.knowing(ledger if rule is None else replace(ledger, only=None))
             forecasts = [found.forecast(position)]
-            found = replace(found, ledger=found.ledger.asked([position], worker, until, forecasts))
+            found = replace(found, ledger=found.ledger.asked([position], forecasts=forecasts))
         return found, positions
 
     def _best_of(

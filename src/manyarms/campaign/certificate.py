@@ -1,13 +1,14 @@
 """What can be said of the recommended candidate now, and whether that is good enough to stop."""
 
 from dataclasses import dataclass
-from math import exp, isclose, lgamma, log, sin, sqrt, tan
+from math import isclose, sqrt
 from typing import Any
 
 import numpy as np
 
 from manyarms.campaign.model import Model
 from manyarms.campaign.trials import FORECAST_WIDTH, CandidateId
+from manyarms.lapack import special
 from manyarms.sketch.confidence import Bayes, Guarantee, Promising
 from manyarms.typing import Array
 
@@ -18,11 +19,6 @@ NEEDED = 20
 the next one with probability 95 %."""
 WINDOW = 100
 """Scored results that count, the latest: what a model predicted long ago says little of it now."""
-TERMS = 4000
-"""Of the series of `student`: x ≤ 0.985 for tails of 0.1 and up to `WINDOW` degrees of freedom, and
-0.985⁴⁰⁰⁰ is 6e-27."""
-ROUNDING = 1e-14
-"""A step of `student` that is so small is one of rounding."""
 LARGEST = 1e6
 """Largest score that counts: a bound made of it says nothing, and is still finite."""
 
@@ -64,36 +60,14 @@ class TrackRecord:
         """Standard deviations to either side; None while there are too few scores."""
         if self.n < NEEDED:
             return None
-        return self.scale * student(self.n, (1 - LEVEL) / max(1, n_others))
+        tail = (1 - LEVEL) / max(1, n_others)
+        # The lower tail, turned: 1 − tail would round small tails away.
+        return self.scale * -float(special.stdtrit(self.n, tail))
 
     def __str__(self) -> str:
         last = f"the last {self.n}" if self.n == WINDOW else str(self.n)
         results = "result" if self.n == 1 else "results"
         return f"{self.n_inside} of {last} {results} fell inside the 95 % interval predicted"
-
-
-def student(n: int, tail: float) -> float:
-    """The t that a Student variable T of n degrees of freedom exceeds with probability `tail`.
-
-    T = √n/tan U for an angle U in (0, π) with density sinⁿ⁻¹u/B, B = √π·Γ(n/2)/Γ((n + 1)/2). So
-
-        P(T > t) = ∫₀^φ sinⁿ⁻¹u du / B = Σ_k c_k x^(n/2 + k)/(n + 2k) / B,    x = sin²φ,
-
-    where √n/tan φ = t and c_k = (2k)!/(4ᵏ k!²). All terms are positive, so small tails keep their
-    digits. (SciPy has it as `scipy.special.stdtrit`; to load that takes a tenth of `status`.)
-    """
-    k = np.arange(TERMS)
-    coefficients = np.concatenate([[1.0], np.cumprod((k[1:] - 0.5) / k[1:])]) / (n + 2 * k)
-    total = exp(lgamma(0.5) + lgamma(n / 2) - lgamma((n + 1) / 2))
-    # Newton's steps on log P, which is concave in φ, from the left, where they stay: sin u ≤ u.
-    angle = (n * total * tail) ** (1 / n)
-    while True:
-        x = sin(angle) ** 2
-        integral = x ** (n / 2) * float(coefficients @ x**k)
-        step = log(total * tail / integral) * integral / sin(angle) ** (n - 1)
-        if step <= ROUNDING * angle:
-            return sqrt(n) / tan(angle)
-        angle += step
 
 
 @dataclass(frozen=True)
@@ -156,9 +130,9 @@ class Certificate:
     def _rivals(self) -> list[str]:
         if self.regret_bound is None:
             return [
-                "How much better another candidate may be is not said yet: that takes "
-                f"{NEEDED} predictions tested on candidates that had no value, and there are "
-                f"{self.record.n}.",
+                "The model has not been tested enough yet to say how much better another candidate "
+                f"may be: {NEEDED} tested predictions of candidates without a value are needed, "
+                f"there {'is' if self.record.n == 1 else 'are'} {self.record.n}.",
                 *([f"{self.record}."] if self.record.n else []),
             ]
         better = f"no other candidate is better by more than {self.regret_bound:.4g}"

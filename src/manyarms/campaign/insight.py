@@ -224,11 +224,6 @@ def across(campaign: Campaign, x: str, y: str) -> Slice:
     )
 
 
-def _place(codes: Array, code: float) -> int:
-    """Where a code is among codes that increase."""
-    return int(np.searchsorted(codes, code))
-
-
 def _levelled(campaign: Campaign) -> list[Feature]:
     """Features of one column that holds more than one value."""
     X = campaign.model.arms

@@ -21,10 +21,10 @@ from manyarms.sketch.growing import Stack
 from manyarms.typing import Array, Indices, Mask
 
 REPEATS = 3
-"""Different values that were told again, each of its candidate, before values count as exact."""
-FEW = 64
-"""Results of which none came again, at most, among which the best one measured is recommended: the
-model chooses no better ones then (docs/optimizer.md)."""
+"""Different values that must have been repeated, each exactly, before values count as exact."""
+UNREPEATED = 64
+"""Results, none of them repeated, up to which values are taken as they are and the best one
+measured is recommended: with so few the model recommends no better (docs/optimizer.md)."""
 
 Forecasts = Sequence[Forecast | None]
 
@@ -75,8 +75,8 @@ class Outcomes:
 
     @cached_property
     def again(self) -> Array:
-        """The different values that came again, each for the candidate it was of; NaN is among
-        them where a candidate came out otherwise."""
+        """Repeated values, one a candidate, each value once; with NaN if the repeats of any
+        candidate disagree."""
         at = self.with_value
         tried = self.tried.items[at]
         values = self.values.items[at]
@@ -89,17 +89,17 @@ class Outcomes:
 
     @property
     def repeat_exactly(self) -> bool:
-        """Whether all values of a candidate are the same number, of REPEATS candidates at least
-        that differ from each other: values at the end of a scale, or 0 and 1, are equal by chance.
-        """
+        """Whether results are exact, as far as repeats show it: the repeats of every candidate
+        agree, and candidates with REPEATS different values were repeated. Fewer different values
+        may agree by chance: 0 and 1, or the end of a scale."""
         return len(self.again) >= REPEATS and not np.isnan(self.again).any()
 
     @property
     def may_be_exact(self) -> bool:
-        """Whether nothing says that values have noise: no candidate came out otherwise, and some
-        came again or there are few results."""
+        """Whether nothing says that values have noise: no repeats disagree, and either a value
+        was repeated or there are few results."""
         n_values = len(self.with_value)
-        return not np.isnan(self.again).any() and (len(self.again) > 0 or n_values <= FEW)
+        return not np.isnan(self.again).any() and (len(self.again) > 0 or n_values <= UNREPEATED)
 
     @cached_property
     def failed(self) -> Mask:
@@ -146,7 +146,7 @@ class Outcomes:
 
 @dataclass(frozen=True)
 class Ledger:
-    """CandidateTable, and what became of each."""
+    """The candidates, what became of each, and which are being tried."""
 
     candidates: CandidateTable
     outcomes: Outcomes

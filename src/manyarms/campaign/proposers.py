@@ -28,21 +28,21 @@ from manyarms.typing import Array, Indices, Mask
 
 START = 4
 """Results of candidates drawn at random, or by a prior, before the model of a table chooses. More
-of them cost more than they teach (docs/optimizer.md)."""
+random ones cost more than they teach (docs/optimizer.md)."""
 BOX_START = 8
-"""The same of a box, whose model has no table to look at."""
+"""Results of random points before the model of a box chooses: it has no table to look at."""
 STALLED = 30
-"""Results asked for without one that is better by more than the noise, after which a model of a
-box has stalled."""
+"""Results asked for in a row, none better than the best one by more than the noise, after which a
+search of a box has stalled."""
 SHARE = 4
-"""A search elsewhere waits for one in so many of all results, too: it is a falling share of a long
-run."""
+"""A search elsewhere also waits until a quarter of all results have come since the last
+improvement, so that it takes a smaller share of a longer run."""
 OTHERS, GRID = 512, 1 << 14
 """Points drawn where the one of largest score is pending, or ruled out by `repeats`; a box of so
 few points has all of them looked at instead."""
 POINTS = 10_000
-"""Points of a box that a statement about all others is taken to be about: a grid of ten levels in
-four dimensions."""
+"""Other points that a statement about a box covers, where it covers all of them together: as many
+as a grid of ten levels has in four dimensions."""
 
 
 @dataclass(frozen=True)

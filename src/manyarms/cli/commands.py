@@ -40,7 +40,7 @@ COMMANDS = {
         ),
     },
     "Mistakes": {
-        "correct": Command("mistakes", "A result has another value than was told."),
+        "correct": Command("mistakes", "Correct a result."),
         "undo": Command("mistakes", "Take back the last call, or an event by its number."),
     },
     "Knowledge": {

@@ -161,7 +161,7 @@ def _tiles(state: dict[str, Any]) -> dict[str, str]:
         "results": f"{state['results']:,}",
         "failed": f"{state['failed']:,}",
         "pending": f"{len(state['pending']):,}",
-        "noise of a value": shown(model["noise"]) if model else "–",
+        "noise (SD of a result)": shown(model["noise"]) if model else "–",
     }
 
 

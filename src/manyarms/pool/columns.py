@@ -151,7 +151,7 @@ class Aside(Column):
             return "empty" if only is None else f"{only!r:.40} in every row"
         if is_declared:
             return "left out as asked" if self.type == "ignore" else "text, as asked"
-        return "text, which hardly repeats or is remarks"
+        return "free text"
 
 
 @dataclass(frozen=True, eq=False)
