@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import manyarms as ma
 from manyarms.cli.app import WORDS, on_the_command_line
 from manyarms.cli.commands import COMMANDS, app_for, function_of
-from manyarms.cli.pages import KINDS
+from manyarms.cli.pages import FIGURES
 from manyarms.study.copies import copied
 
 ROOT = Path(__file__).parent.parent
@@ -536,7 +536,7 @@ def test_a_report_is_one_page_that_needs_nothing_and_runs_nothing_of_a_user(fold
     assert "No values" in (folder / "empty.html").read_text()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FIGURES)
 def test_plots(lab, kind):
     manyarms("plot", lab, "--kind", kind, "-o", lab.parent / "p.html")
     assert "plotly" in (lab.parent / "p.html").read_text()[:10_000]

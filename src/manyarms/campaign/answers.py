@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyarms.campaign.campaign import Campaign, table_of
-from manyarms.campaign.certificate import LEVEL, Certificate, TrackRecord, accuracy, promise
+from manyarms.campaign.certificate import SHARE_TRUE, Certificate, TrackRecord, accuracy, promise
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.trials import CandidateId
 from manyarms.errors import Advice, StateError
@@ -184,7 +184,7 @@ def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
         names[1],
         None if earned is None else bound,
         probability,
-        None if earned is None or probability is not None else LEVEL,
+        None if earned is None or probability is not None else SHARE_TRUE,
         reason,
         record,
         accuracy(found.model.policy),

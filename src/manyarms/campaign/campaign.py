@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.arms.array import Checked
-from manyarms.campaign.batching import BatchRule, sum_of_bounds
+from manyarms.campaign.batching import BatchConditions, sum_of_bounds
 from manyarms.campaign.candidates import CandidateTable, Points
 from manyarms.campaign.corrections import as_corrections
 from manyarms.campaign.ledger import Ledger
@@ -79,7 +79,7 @@ class Campaign:
     def asked(
         self,
         n: int,
-        rule: BatchRule | None = None,
+        rule: BatchConditions | None = None,
     ) -> tuple["Campaign", list[CandidateId]]:
         """After n candidates, or fewer where no more are left, were asked for; and their ids."""
         rules = [None] if rule is None else rule.levels(self.ledger.is_open)
@@ -89,7 +89,7 @@ class Campaign:
             raise StateError(self._nothing_left(rule))
         return found, found.ledger.names(positions)
 
-    def _batch(self, n: int, rule: BatchRule | None) -> tuple["Campaign", list[int]]:
+    def _batch(self, n: int, rule: BatchConditions | None) -> tuple["Campaign", list[int]]:
         """After n candidates that a rule allows, or fewer, were asked for; and their positions."""
         found = self
         positions: list[int] = []
@@ -122,7 +122,7 @@ class Campaign:
             key=lambda batch: sum_of_bounds(self.model, waiting, arm_of[batch[1]]),
         )
 
-    def _nothing_left(self, rule: BatchRule | None) -> str:
+    def _nothing_left(self, rule: BatchConditions | None) -> str:
         """Why there is nothing to ask for."""
         if rule is None or not self.ledger.is_open.any():
             return self.proposer.nothing_left(self.ledger)

@@ -12,14 +12,14 @@ from manyarms.lapack import special
 from manyarms.sketch.confidence import Bayes, Guarantee, Promising
 from manyarms.typing import Array
 
-LEVEL = 0.9
-"""Share of the statements without a theorem that are to be true."""
+SHARE_TRUE = 0.9
+"""Share of the statements without a theorem that should be true: nine of ten, as they say."""
 NEEDED = 20
-"""Scored results that such a statement needs: of fewer than 19 not even the largest score bounds
-the next one with probability 95 %."""
+"""Scored results that such a statement needs: of fewer than 19 scores not even the largest one
+bounds the next with probability 95 %."""
 WINDOW = 100
 """Scored results that count, the latest: what a model predicted long ago says little of it now."""
-LARGEST = 1e6
+LARGEST_SCORE = 1e6
 """Largest score that counts: a bound made of it says nothing, and is still finite."""
 
 
@@ -53,14 +53,14 @@ class TrackRecord:
         n_inside = int(((values >= low) & (values <= high)).sum())
         spread = (high - mean if sign > 0 else mean - low) / FORECAST_WIDTH
         above = sign * (values - mean) / np.maximum(spread, np.spacing(np.abs(mean)))
-        scale = np.sqrt(2 * np.mean(np.square(np.clip(above, 0.0, LARGEST))))
+        scale = np.sqrt(2 * np.mean(np.square(np.clip(above, 0.0, LARGEST_SCORE))))
         return cls(len(values), n_inside, max(1.0, float(scale)))
 
     def width(self, n_others: int) -> float | None:
         """Standard deviations to either side; None while there are too few scores."""
         if self.n < NEEDED:
             return None
-        tail = (1 - LEVEL) / max(1, n_others)
+        tail = (1 - SHARE_TRUE) / max(1, n_others)
         # The lower tail, turned: 1 − tail would round small tails away.
         return self.scale * -float(special.stdtrit(self.n, tail))
 

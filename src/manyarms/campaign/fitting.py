@@ -25,8 +25,8 @@ from manyarms.lapack import in_one_thread, lapack
 from manyarms.signals import load
 from manyarms.typing import Array, Indices
 
-MOST = 256
-"""Arms that take part in a fit, at most: with 256 an evaluation of the loss takes 5 milliseconds,
+ARMS_OF_A_FIT = 256
+"""Arms that a fit uses, at most: with 256 an evaluation of the loss takes 5 milliseconds,
 and a fit some thirty of them."""
 SCALE_PRIOR = 0.1
 """Standard deviation of log v; its mean gives f a prior variance of 1. A scale left free makes the
@@ -44,15 +44,15 @@ TRUST_PRIOR = (-1.0, 2.0)
 """The same of the log variance of the weight of what a prior expects, which is in rewards of its
 own: a weight of about 1 where both tables are alike. It is wide, as little is known of it."""
 TRUST_BOUNDS = (np.log(1e-6), np.log(10.0))
-LEAST_NOISE, MOST_NOISE = 1e-4, 10.0
-"""Of σ²: rounding stays harmless."""
+LEAST_NOISE_SHARE, MOST_NOISE_SHARE = 1e-4, 10.0
+"""Noise variance of a fit, as a share of σ²: with the least one rounding is still harmless."""
 SETTLED = 64
 """Arms from which on a fit starts from the prior's peak and the last fit only. The latter alone may
 stay for good where noise passes for a short lengthscale."""
 ROUGH = (-1.0, -6.0)
 """Log lengthscales and log σ² of another start: short and nearly noiseless. From the priors' peaks
 a search may end where everything is noise."""
-STEPS, TOLERANCE = 40, 1e-5
+FIT_ITERATIONS, TOLERANCE = 40, 1e-5
 """Iterations of L-BFGS, at most, and the relative gain at which they end."""
 
 
@@ -263,7 +263,7 @@ def fit(
     *,
     noise: float | None = None,
     start: Array | None = None,
-    least: float = LEAST_NOISE,
+    least: float = LEAST_NOISE_SHARE,
     thorough: bool = True,
 ) -> Fit:
     """The most probable parameters; `noise` is a variance where it is known, at least `least`
@@ -276,7 +276,7 @@ def fit(
     mean, sd = np.append(mean, [size, NOISE_PRIOR[0]]), np.append(sd, [SCALE_PRIOR, NOISE_PRIOR[1]])
     if noise is not None:
         mean[-1] = np.log(noise)
-    noises = (np.log(least), np.log(MOST_NOISE)) if noise is None else (mean[-1], mean[-1])
+    noises = (np.log(least), np.log(MOST_NOISE_SHARE)) if noise is None else (mean[-1], mean[-1])
     bounds = [*shape.bounds, (size - 3, size + 3), noises]
 
     def loss(x: Array) -> tuple[float, Array]:
@@ -293,7 +293,7 @@ def fit(
             jac=True,
             method="L-BFGS-B",
             bounds=bounds,
-            options={"maxiter": STEPS, "ftol": TOLERANCE},
+            options={"maxiter": FIT_ITERATIONS, "ftol": TOLERANCE},
         )
 
     settled = start is not None and len(evidence.means) > SETTLED

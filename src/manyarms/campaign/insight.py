@@ -32,9 +32,9 @@ MOST_ARMS = 2000
 MOST_ROWS, LEAST_ROWS = 2048, 32
 """Rows that effects are averaged over, those of all levels together, at most: K_ZZ has 32 MB. Those
 of one level, at least."""
-MOST_LEVELS = 64
-"""Levels of a column that are looked at, those with most results first."""
-STEPS = 9
+LEVELS_SHOWN = 64
+"""Levels of a column that are shown, at most: those with most results. More fit on no page."""
+VALUES_SHOWN = 9
 """Values at which a column of more numbers is looked at, spread evenly over those that it has."""
 
 
@@ -249,13 +249,13 @@ def _codes(campaign: Campaign, feature: Feature, row: Array | None = None) -> Ar
     X = campaign.model.arms
     codes = np.unique(np.asarray(X[:, feature.start], dtype=np.float64))
     wanted = None if row is None else float(row[feature.start])
-    if feature.kind == "categorical" and len(codes) > MOST_LEVELS:
+    if feature.kind == "categorical" and len(codes) > LEVELS_SHOWN:
         arms, _, _ = campaign.ledger.results()
         tried = np.asarray(X[arms, feature.start])
         counts = np.array([(tried == code).sum() + (code == wanted) * len(X) for code in codes])
-        codes = np.sort(codes[np.argsort(-counts, kind="stable")[:MOST_LEVELS]])
-    elif feature.kind == "numeric" and len(codes) > STEPS:
-        even = np.linspace(0, len(codes) - 1, STEPS).round().astype(np.intp)
+        codes = np.sort(codes[np.argsort(-counts, kind="stable")[:LEVELS_SHOWN]])
+    elif feature.kind == "numeric" and len(codes) > VALUES_SHOWN:
+        even = np.linspace(0, len(codes) - 1, VALUES_SHOWN).round().astype(np.intp)
         chosen = codes[even]
         codes = np.unique(chosen if wanted is None else np.append(chosen, wanted))
     return codes

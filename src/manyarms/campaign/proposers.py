@@ -26,7 +26,7 @@ from manyarms.pool.pool import Pool
 from manyarms.sketch.confidence import Constant
 from manyarms.typing import Array, Indices, Mask
 
-START = 4
+TABLE_START = 4
 """Results of candidates drawn at random, or by a prior, before the model of a table chooses. More
 random ones cost more than they teach (docs/optimizer.md)."""
 BOX_START = 8
@@ -37,9 +37,9 @@ search of a box has stalled."""
 SHARE = 4
 """A search elsewhere also waits until a quarter of all results have come since the last
 improvement, so that it takes a smaller share of a longer run."""
-OTHERS, GRID = 512, 1 << 14
-"""Points drawn where the one of largest score is pending, or ruled out by `repeats`; a box of so
-few points has all of them looked at instead."""
+DRAWN_INSTEAD, SMALL_BOX = 512, 1 << 14
+"""If the point of largest score is pending, or ruled out by `repeats`, so many other points are
+drawn at random instead; in a box of at most so many points all of them are looked at."""
 POINTS = 10_000
 """Other points that a statement about a box covers, where it covers all of them together: as many
 as a grid of ten levels has in four dimensions."""
@@ -50,7 +50,7 @@ class PoolProposer:
     """Among the candidates of a table."""
 
     is_elsewhere = False  # whether another model than the one that answers chooses now
-    start: ClassVar[int] = START  # results before a model that learns chooses
+    start: ClassVar[int] = TABLE_START  # results before a model that learns chooses
     lesson: ClassVar[Lesson] = NOTHING  # what that model decided at the last step
     doubt: ClassVar[str | None] = None  # why no theorem covers what is said of all candidates
 
@@ -151,8 +151,8 @@ def _first(ledger: Ledger, fresh: Indices) -> int:
     expected = candidates.expected if isinstance(candidates, Pool) else None
     if expected is None:
         return int(fresh[0])
-    number = (ledger.n_trials + len(ledger.pending)) % START
-    part = fresh[number::START] if number < len(fresh) else fresh
+    number = (ledger.n_trials + len(ledger.pending)) % TABLE_START
+    part = fresh[number::TABLE_START] if number < len(fresh) else fresh
     return int(part[np.argmax(expected[candidates.arm_of[part]])])
 
 
@@ -396,8 +396,8 @@ class BoxProposer:
 
     def _some(self, rng: np.random.Generator) -> Array:
         """All rows, in a random order, of a box that has few; else some drawn from it."""
-        grid = self.box.grid(GRID)
-        return self.box.sample(OTHERS, rng) if grid is None else rng.permutation(grid)
+        grid = self.box.grid(SMALL_BOX)
+        return self.box.sample(DRAWN_INSTEAD, rng) if grid is None else rng.permutation(grid)
 
 
 Proposer = PoolProposer | BoxProposer

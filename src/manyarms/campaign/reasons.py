@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyarms.campaign.batching import BatchRule
+from manyarms.campaign.batching import BatchConditions
 from manyarms.campaign.ledger import Ledger
 from manyarms.pool.pool import Pool
 from manyarms.typing import Indices, Mask
@@ -24,9 +24,9 @@ BY_PRIOR = "good by the prior"
 CHECK = "check of a surprising result"
 """A value of it was outside of the interval that was predicted."""
 REPEAT = "repeat, to be surer of its value"
-EXPECTED = "expected best"
+EXPECTED_BEST = "expected best"
 """No other that may be suggested, and is not pending, has a better prediction."""
-NEXT = "expected best of the rest"
+EXPECTED_NEXT = "expected best of the rest"
 """The same, but for candidates of the same batch."""
 NEVER = "never tried"
 """No result has this level of a column; the level stands behind it."""
@@ -41,7 +41,7 @@ LEADING = 200
 
 
 def reasons(
-    before: "Campaign", after: Ledger, positions: Sequence[int], rule: BatchRule | None = None
+    before: "Campaign", after: Ledger, positions: Sequence[int], rule: BatchConditions | None = None
 ) -> list[str]:
     """Why each of these was asked for, one after the other, of a search as it was before."""
     forecasts = [each.forecast for each in after.pending[len(after.pending) - len(positions) :]]
@@ -62,7 +62,7 @@ class _Known:
     """What the reasons of one batch rest on."""
 
     def __init__(
-        self, campaign: "Campaign", positions: Sequence[int], rule: BatchRule | None
+        self, campaign: "Campaign", positions: Sequence[int], rule: BatchConditions | None
     ) -> None:
         self.ledger = campaign.ledger
         self.model = campaign.model
@@ -95,7 +95,7 @@ class _Known:
     def _of_untried(self, arm: int, picked: Indices) -> str:
         others = self.leading[~np.isin(self.leading, picked)]
         if len(others) and others[0] == arm:
-            return EXPECTED if self.leading[0] == arm else NEXT
+            return EXPECTED_BEST if self.leading[0] == arm else EXPECTED_NEXT
         level = self._new_level(arm)
         if level:
             return f"{NEVER}: {level}"

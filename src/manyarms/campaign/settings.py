@@ -23,12 +23,12 @@ from manyarms.pool.reading import is_parquet
 from manyarms.sketch.confidence import Constant, Growing
 from manyarms.typing import Array
 
-RADIUS = Constant(2.0)
-"""Of a table, together with `Exploration`: chosen by benchmark, see docs/optimizer.md."""
-ALONE = Growing(1.3, most=3.0)
-"""Of a table without `Exploration`: where kernel and noise are given, or another policy."""
+TABLE_RADIUS = Constant(2.0)
+"""Radius over a table with `Exploration`: chosen by benchmark, see docs/optimizer.md."""
+PLAIN_TABLE_RADIUS = Growing(1.3, most=3.0)
+"""Radius over a table without `Exploration`: kernel and noise are given, or another policy is."""
 BOX_RADIUS = Constant(2.0)
-"""Of a box: see docs/optimizer.md."""
+"""Radius over a box: chosen by benchmark, see docs/optimizer.md."""
 MAXIMISER = MultiStart(raw=256, starts=2, steps=15)
 """Of a box that is no product of levels. Less thorough than that of `DomainBKB`, and cheaper:
 regrets could not be told apart (docs/optimizer.md)."""
@@ -128,7 +128,7 @@ def as_settings(
         noise = 0.0  # who asks for each value once takes it for the true one
     explores = confidence is None and learns and getattr(policy, "makes", policy) is BKB
     if confidence is None:
-        confidence = BOX_RADIUS if is_box else RADIUS if explores else ALONE
+        confidence = BOX_RADIUS if is_box else TABLE_RADIUS if explores else PLAIN_TABLE_RADIUS
     schedule = BOX if is_box else TABLE
     number = as_seed(seed)
     limits = as_bounds(bounds)

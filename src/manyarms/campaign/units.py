@@ -18,9 +18,9 @@ import numpy as np
 
 from manyarms.typing import Array
 
-ROUNDING, SMALLEST = 1e-12, 1e-100
-"""Values closer than the first, relative to the median and the best, or than the second are taken
-as equal."""
+EQUAL_SHARE, SMALLEST_GAP = 1e-12, 1e-100
+"""Two values are equal if they differ by less than the first number as a share of their size, or by
+less than the second number: that is rounding."""
 MOST_SCATTER = 10.0
 """Units that a single value may be above the best mean, at most. Noise puts it there, and
 `fitting` knows noise of up to three units."""
@@ -29,7 +29,7 @@ MOST_NOISE = 1e50
 square still fits float64."""
 APART = 1e-9
 """Rewards of different knots, at least: rewards are at most √n in size, n the number of arms."""
-LEAST_NOISE = 1e-5
+LEAST_REWARD_NOISE = 1e-5
 """Standard deviation of a reward, at least: smaller noise, none at all included, counts as this
 much; rounding stays harmless."""
 HIGHEST = 3.0
@@ -75,7 +75,7 @@ class Warp:
 
     def noise(self, sd: Array | float) -> Array:
         """Standard deviations of rewards, of those of values."""
-        return np.clip(np.multiply(sd, self.slope), LEAST_NOISE, MOST_NOISE)
+        return np.clip(np.multiply(sd, self.slope), LEAST_REWARD_NOISE, MOST_NOISE)
 
     def shifted(self, by: float) -> "Warp":
         """Rewards less a constant."""
@@ -91,7 +91,7 @@ class Warp:
 def _halves(means: Array, best: float) -> tuple[float, float, Array]:
     """The median, a unit for what is better, and the different values that are worse."""
     median = float(np.median(means))
-    equal = max(ROUNDING * max(abs(median), abs(float(means.max()))), SMALLEST)
+    equal = max(EQUAL_SHARE * max(abs(median), abs(float(means.max()))), SMALLEST_GAP)
     better = means[means >= median] - median
     largest = float(better.max())
     if largest > equal:
@@ -116,7 +116,7 @@ def _distinct(values: Array, rewards: Array) -> tuple[Array, Array]:
     """The knots without those that are nearly at the one above, in values or in rewards: slopes
     between the others are finite, and so are their inverses."""
     size = np.maximum(np.abs(values[:-1]), np.abs(values[1:]))
-    apart = np.diff(values) > np.maximum(ROUNDING * size, SMALLEST)
+    apart = np.diff(values) > np.maximum(EQUAL_SHARE * size, SMALLEST_GAP)
     apart &= np.diff(rewards) > APART
     kept = np.append(apart, True)
     kept[-2:] = True

@@ -18,9 +18,9 @@ from manyarms.errors import ArmsError
 from manyarms.pool.values import closest, first_of, is_text
 from manyarms.typing import AnyArray, Array, Mask
 
-LONGEST = 2000
+LONGEST_CONDITION = 2000
 """Characters of a condition: longer ones are lists that belong into a column of the table."""
-ROUNDING = 1e-9
+EQUAL_WITHIN = 1e-9
 """Numbers are equal up to this share of the terms that they are made of: 0.1 + 0.2 is 0.3."""
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`([^`]*)`")
 Table = pl.DataFrame | Mapping[str, Any]
@@ -72,10 +72,10 @@ def rows_where(columns: Table, text: str, levels: Mapping[str, Any] | None = Non
 
 def _parsed(text: str) -> tuple[ast.Expression, dict[str, str]]:
     """The condition as a tree, and the names of columns that stood in backticks."""
-    if not isinstance(text, str) or not text.strip() or len(text) > LONGEST:
+    if not isinstance(text, str) or not text.strip() or len(text) > LONGEST_CONDITION:
         raise ArmsError(
-            f'a condition must be text of 1 to {LONGEST:,} characters, such as "temperature > 100 '
-            f"and base == 'CsOAc'\", got {text!r:.80}"
+            f"a condition must be text of 1 to {LONGEST_CONDITION:,} characters, such as "
+            f"\"temperature > 100 and base == 'CsOAc'\", got {text!r:.80}"
         )
     names: dict[str, str] = {}
 
@@ -321,7 +321,7 @@ class _Evaluation:
 
 
 def _near(one: Numbers, other: Numbers) -> AnyArray:
-    near: AnyArray = np.abs(one.values - other.values) <= ROUNDING * np.maximum(
+    near: AnyArray = np.abs(one.values - other.values) <= EQUAL_WITHIN * np.maximum(
         one.size, other.size
     )
     return near
@@ -337,7 +337,7 @@ ARITHMETIC: dict[type[ast.operator], Callable[[Array, Array], Array]] = {
 COMPARISONS: dict[type[ast.cmpop], Callable[[Numbers, Numbers], AnyArray]] = {
     ast.Eq: _near,
     ast.NotEq: lambda one, other: (
-        np.abs(one.values - other.values) > ROUNDING * np.maximum(one.size, other.size)
+        np.abs(one.values - other.values) > EQUAL_WITHIN * np.maximum(one.size, other.size)
     ),
     ast.Lt: lambda one, other: (one.values < other.values) & ~_near(one, other),
     ast.LtE: lambda one, other: (one.values <= other.values) | _near(one, other),

@@ -12,7 +12,14 @@ from manyarms.pool.bits import Bits
 from manyarms.pool.columns import TYPES, Aside, Coded, Column, Numeric, Ordered
 from manyarms.pool.molecules import BY_DESCRIPTORS, SMILES, molecules_as
 from manyarms.pool.reading import Declared
-from manyarms.pool.spelling import MERGE, NUMBERS, are_remarks, check_levels, plain_kind, words_of
+from manyarms.pool.spelling import (
+    MERGE,
+    NUMBER_TYPES,
+    are_remarks,
+    check_levels,
+    plain_kind,
+    words_of,
+)
 from manyarms.pool.values import (
     Label,
     as_numbers,
@@ -29,8 +36,8 @@ from manyarms.typing import Array
 QUANTILES = 64
 """Different numbers of a column up to which each is a level; of more, so many quantiles say how
 they are spread."""
-FEW = 50
-"""Different strings that are always levels: who lists so few candidates means all of them."""
+LEVELS_AT_LEAST = 50
+"""Different strings up to which text is a category: a table so small lists each on purpose."""
 DATE = r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$"
 
 
@@ -42,7 +49,7 @@ def repeats(texts: pl.Series) -> bool:
     """Whether strings are levels: few of them, or at least half of the rows hold one that another
     row holds, too."""
     # A level that no other row has teaches nothing about other rows: such text names or comments.
-    return texts.n_unique() <= FEW or 2 * int(texts.is_duplicated().sum()) >= len(texts)
+    return texts.n_unique() <= LEVELS_AT_LEAST or 2 * int(texts.is_duplicated().sum()) >= len(texts)
 
 
 def checked_types(columns: Mapping[str, str | Sequence[Any]] | None) -> dict[str, Declared]:
@@ -60,7 +67,9 @@ def _checked_type(name: str, declared: Any) -> Declared:
     if isinstance(declared, str):
         kind = plain_kind(declared)
         # Behind a colon stand words of a number, or one of the ways that a type has.
-        if kind not in TYPES or (declared != kind and kind not in NUMBERS and declared not in WAYS):
+        if kind not in TYPES or (
+            declared != kind and kind not in NUMBER_TYPES and declared not in WAYS
+        ):
             raise _no_type(name, declared)
         words_of(declared)
         return declared
@@ -232,7 +241,7 @@ def _as_declared(
     if declared == "number":
         as_numbers(known, name, declared, _known_label(values, label))  # raises where one is none
         return _by_values(known, values, name, label)
-    if declared in NUMBERS:
+    if declared in NUMBER_TYPES:
         return Numeric.fit(known, name, declared, _known_label(values, label))
     nested = isinstance(values.dtype, pl.List | pl.Array) or not (
         _can_be_typed(values.dtype) or values.dtype.is_temporal()

@@ -10,7 +10,7 @@ import polars as pl
 
 from manyarms.errors import ArmsError
 
-PATIENCE = 5.0
+CHILD_TIMEOUT = 5.0
 """Seconds in which a child must read a table of one number; it takes milliseconds, or never
 ends."""
 PROCESS = os.getpid()
@@ -42,4 +42,4 @@ def _can_read(process: int) -> bool:
 
     # A daemon: a thread that never ends must not keep the process from ending.
     threading.Thread(target=attempt, daemon=True).start()
-    return is_read.wait(PATIENCE)
+    return is_read.wait(CHILD_TIMEOUT)

@@ -12,7 +12,7 @@ import polars as pl
 FORMULA = r"^'*[=+\-@\t\r]"
 """What would be run, and what could be taken for it once read."""
 MARKED = r"^'+[=+\-@\t\r]"
-NUMBER = r"^[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?$"
+NUMBER_START = r"^[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?$"
 """Numbers may begin so."""
 
 
@@ -20,7 +20,7 @@ def marked(frame: pl.DataFrame) -> pl.DataFrame:
     """A table to write: names and cells of text that look like a formula get an apostrophe."""
     text = pl.col(pl.String)
     # -5 begins like a formula and is a number, which a spreadsheet may take as it is.
-    is_formula = text.str.contains(FORMULA) & ~text.str.contains(NUMBER)
+    is_formula = text.str.contains(FORMULA) & ~text.str.contains(NUMBER_START)
     cells = pl.when(is_formula).then(pl.lit("'") + text).otherwise(text).name.keep()
     names = {name: f"'{name}" for name in frame.columns if re.match(FORMULA, name)}
     return frame.with_columns(cells).rename(names)

@@ -21,8 +21,8 @@ SMILES = "smiles"
 """The type of molecules as fingerprints."""
 BY_DESCRIPTORS = "smiles:descriptors"
 """The type of molecules as descriptors."""
-RADIUS, N_BITS = 2, 2048
-"""Of a fingerprint: the usual ones."""
+MORGAN_RADIUS, MORGAN_BITS = 2, 2048
+"""Radius (bonds around an atom) and bits of a Morgan fingerprint: the usual ones."""
 DESCRIPTORS = (
     "MolWt",
     "MolLogP",
@@ -43,18 +43,18 @@ class Fingerprints(Column):
 
     @property
     def width(self) -> int:
-        return -(-N_BITS // BITS)
+        return -(-MORGAN_BITS // BITS)
 
     def encode(self, values: pl.Series, label: Label, out: Array) -> None:
         generator = _rdkit("Chem.rdFingerprintGenerator").GetMorganGenerator(
-            radius=RADIUS, fpSize=N_BITS
+            radius=MORGAN_RADIUS, fpSize=MORGAN_BITS
         )
         molecules, codes = _molecules(values, self.name, label)
         bits = np.array([generator.GetFingerprintAsNumPy(each) for each in molecules])
-        out[:] = pack(bits.reshape(-1, N_BITS))[codes]
+        out[:] = pack(bits.reshape(-1, MORGAN_BITS))[codes]
 
     def feature(self, start: int) -> Feature:
-        return Feature(self.name, "bits", start, start + self.width, SMILES, n_bits=N_BITS)
+        return Feature(self.name, "bits", start, start + self.width, SMILES, n_bits=MORGAN_BITS)
 
 
 @dataclass(frozen=True, eq=False)

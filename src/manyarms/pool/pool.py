@@ -33,7 +33,7 @@ from manyarms.pool.reading import (
     read_parquet,
 )
 from manyarms.pool.sheets import Sheet, read_sheet
-from manyarms.pool.spelling import NUMBERS, is_remarks_name, plain_kind, words_of
+from manyarms.pool.spelling import NUMBER_TYPES, is_remarks_name, plain_kind, words_of
 from manyarms.pool.tables import more_parts, new_parts
 from manyarms.typing import AnyArray, Array, ArrayLike, Indices, Mask
 
@@ -626,7 +626,7 @@ def sheet_of(
     # Read as numbers, bits and texts of digits would lose their zeros.
     texts = {name for name, kind in declared.items() if kind in ("bits", "text")}
     # Text is searched for numbers only where nothing else is declared.
-    kept = {name for name, kind in declared.items() if plain_kind(kind) not in NUMBERS}
+    kept = {name for name, kind in declared.items() if plain_kind(kind) not in NUMBER_TYPES}
     return read_sheet(path, id, texts, kept, decimal)
 
 

@@ -30,9 +30,9 @@ FOREIGN = (
     pl.exceptions.PolarsError,
 )
 """What other libraries raise at a table that they cannot read."""
-PLAIN = {bool, int, float, str}
-"""Types of which polars takes a mixture, or refuses it."""
-KNOWN = (*PLAIN, bytes, list, Decimal, date, time, timedelta)
+MIXABLE_TYPES = {bool, int, float, str}
+"""Python types that may be mixed in one column: polars converts them, or refuses the column."""
+COLUMN_TYPES = (*MIXABLE_TYPES, bytes, list, Decimal, date, time, timedelta)
 """Types that a column can have; any other is an object to it."""
 
 
@@ -163,13 +163,13 @@ def as_series(name: str, values: list[Any]) -> pl.Series:
     try:
         if kinds == {float, int}:
             return pl.Series(name, values, dtype=pl.Float64(), strict=False)
-        if len(kinds) > 1 and not kinds <= PLAIN:
+        if len(kinds) > 1 and not kinds <= MIXABLE_TYPES:
             raise TypeError("not a mixture of such")
         if list in kinds:
             within = _kinds(chain.from_iterable(value for value in values if value is not None))
             if not (within <= {bool, int, float} or within == {str}):
                 raise TypeError("lists hold numbers, or text")
-        is_known = all(issubclass(kind, KNOWN) for kind in kinds)
+        is_known = all(issubclass(kind, COLUMN_TYPES) for kind in kinds)
         return pl.Series(name, values, dtype=None if is_known else pl.Object())
     except (Exception, pl.exceptions.PanicException) as error:
         came = ", ".join(sorted(kind.__name__ for kind in kinds))

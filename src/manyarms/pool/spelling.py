@@ -12,13 +12,13 @@ from manyarms.pool.numerals import DECIMALS, column_numbers, is_blank, number_in
 from manyarms.pool.reading import Declared
 from manyarms.pool.values import Label, first_of, first_true, is_text
 
-NUMBERS = ("continuous", "log", "integer", "number")
+NUMBER_TYPES = ("continuous", "log", "integer", "number")
 """Types of columns of numbers; a number is continuous, log or integer by its values."""
 MERGE = "categorical:merge"
 """The type of levels that are one where they differ by case or blanks alone."""
 
 
-ROOM = ("rt", "r.t.", "room temperature", "ambient")
+ROOM_TEMPERATURE = ("rt", "r.t.", "room temperature", "ambient")
 """What stands for a temperature of about 25 °C."""
 REMARKS = ("note", "notes", "comment", "comments", "remark", "remarks")
 """What a column of remarks is called, in any case."""
@@ -38,7 +38,7 @@ def plain_kind(declared: Declared | None) -> Declared | None:
 
 def words_of(declared: Declared | None) -> dict[str, float]:
     """Which numbers words stand for: "number:RT=25,reflux=110"."""
-    if not isinstance(declared, str) or plain_kind(declared) not in NUMBERS:
+    if not isinstance(declared, str) or plain_kind(declared) not in NUMBER_TYPES:
         return {}
     words: dict[str, float] = {}
     for part in filter(None, declared.partition(":")[2].split(",")):
@@ -70,7 +70,7 @@ def converted(
         if not isinstance(series.dtype, pl.String | pl.Categorical):
             continue
         texts = series.cast(pl.String)
-        if plain_kind(kind) in NUMBERS or series.name in units:
+        if plain_kind(kind) in NUMBER_TYPES or series.name in units:
             numbers, unit = _numbers(texts, words_of(kind), found.get(series.name), decimal, label)
             found[series.name] = unit
             columns.append(numbers)
@@ -146,7 +146,7 @@ def _unreadable(texts: pl.Series, row: int, label: Label) -> ArmsError:
     word = texts[row].strip()
     is_word = re.fullmatch(r"[^\W\d_]+([ .][^\W\d_]*)*", word[:20]) is not None
     name = texts.name
-    number = "25" if word.casefold() in ROOM else "…"
+    number = "25" if word.casefold() in ROOM_TEMPERATURE else "…"
     meant = (
         [Advice("say what it stands for by {}", "columns", {name: f"number:{word}={number}"})]
         if is_word

@@ -21,7 +21,7 @@ from manyarms.typing import AnyArray
 
 BY_VALUES = ("continuous", "log", "integer", "boolean", "categorical", "text", "bits")
 """Types that a column may have by its values; of others, more than the type is found again."""
-PLAIN = (str, int, float, bool, type(None))
+JSON_TYPES = (str, int, float, bool, type(None))
 
 
 def described(pool: Pool) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def described(pool: Pool) -> dict[str, Any]:
     levels = {name: list(values) for name, values in origin.levels.items()}
     # A type is a string: its letters pass, too.
     for values in [*declared.values(), *levels.values()]:
-        if not all(isinstance(value, PLAIN) for value in values):
+        if not all(isinstance(value, JSON_TYPES) for value in values):
             raise ParameterError(
                 f"levels of a pool that is stored must be strings or numbers, got {values!r}"
             )

@@ -12,7 +12,7 @@ from manyarms.errors import Advice, ArmsError, ParameterError
 from manyarms.pool.columns import Aside, Coded, Numeric
 from manyarms.pool.forked import check_threads
 from manyarms.pool.ids import Ids, checked_ids, given_ids, not_unique, plain
-from manyarms.pool.outcomes import Outcomes, outcomes_in
+from manyarms.pool.outcomes import TargetColumn, outcomes_in
 from manyarms.pool.parts import (
     Origin,
     Parts,
@@ -30,7 +30,7 @@ from manyarms.typing import AnyArray, Indices
 
 MISSING = ("error", "drop", "category")
 """What may be done about a missing value: refuse it, leave the row out, make it a level."""
-NAMED = 5
+ROWS_NAMED = 5
 """Rows that a message names, at most."""
 
 
@@ -40,7 +40,7 @@ class GivenTable(NamedTuple):
     frame: pl.DataFrame
     rows: Indices  # their numbers, for messages
     ids: pl.Series
-    outcomes: Outcomes | None
+    outcomes: TargetColumn | None
 
     def label(self, position: int) -> Place:
         """Where a row is, before its id is checked."""
@@ -53,7 +53,7 @@ class GivenTable(NamedTuple):
         mask = pl.Series(kept)
         outcomes = self.outcomes
         if outcomes is not None:
-            outcomes = Outcomes(
+            outcomes = TargetColumn(
                 outcomes.values.filter(mask), outcomes.failed.filter(mask), outcomes.unit
             )
         return GivenTable(self.frame.filter(mask), self.rows[kept], self.ids.filter(mask), outcomes)
@@ -250,7 +250,7 @@ def _given(
     return given._replace(frame=frame.drop(target), outcomes=outcomes)
 
 
-def _unit_of(target: str | None, outcomes: Outcomes | None) -> dict[str, str]:
+def _unit_of(target: str | None, outcomes: TargetColumn | None) -> dict[str, str]:
     return {} if target is None or outcomes is None else {target: outcomes.unit}
 
 
@@ -385,7 +385,9 @@ def _check_used(parts: Parts, label: Label) -> None:
 
 def _listed(rows: Indices) -> str:
     """ "2 rows (3 and 7)"."""
-    shown = ", ".join(map(str, rows[:NAMED].tolist())) + (", …" if len(rows) > NAMED else "")
+    shown = ", ".join(map(str, rows[:ROWS_NAMED].tolist())) + (
+        ", …" if len(rows) > ROWS_NAMED else ""
+    )
     return f"{counted(len(rows), 'row')} ({shown})"
 
 

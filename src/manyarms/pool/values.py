@@ -23,13 +23,13 @@ Label = Callable[[int], Place]
 
 SHORTEST_BITS = 8
 """Strings of 0 and 1 this long or longer are bits; shorter ones are codes such as "01"."""
-NARROW = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
+WHOLE_TYPES = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
 """Types whose values all fit int64."""
 TRUE = ["true", "t", "yes", "y", "1"]
 """What stands for True in a column that is declared boolean, in any case."""
 FALSE = ["false", "f", "no", "n", "0"]
 """What stands for False."""
-ALIKE = 60
+SIMILARITY_NEEDED = 60
 """Percent of the letters of two texts that must agree in order for one to be suggested for the
 other: two letters of "base" may be swapped, and of "yes" and "no" neither suggests the other."""
 
@@ -144,7 +144,7 @@ def plain_type(dtype: pl.DataType) -> pl.DataType:
     """The type that levels, or numbers, of a column are held in."""
     if is_text(dtype):
         return pl.String()
-    if dtype in NARROW:
+    if dtype in WHOLE_TYPES:
         return pl.Int64()
     return pl.Float64() if dtype.is_float() or isinstance(dtype, pl.Decimal) else dtype
 
@@ -167,7 +167,7 @@ def closest(text: str, known: Iterable[str]) -> str | None:
     # Imported here, as only a mistake needs it.
     rapidfuzz = import_module("rapidfuzz")
     found = rapidfuzz.process.extractOne(
-        text, known, scorer=rapidfuzz.fuzz.ratio, score_cutoff=ALIKE
+        text, known, scorer=rapidfuzz.fuzz.ratio, score_cutoff=SIMILARITY_NEEDED
     )
     return None if found is None else str(found[0])
 
