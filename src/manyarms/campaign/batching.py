@@ -21,8 +21,8 @@ from manyarms.pool.pool import Pool
 from manyarms.typing import Indices, Mask
 
 LEVELS_TRIED = 200
-"""Levels that are tried for `same`: each is a batch. More are likely a column of numbers that are
-all different."""
+"""Levels that are compared for `same`, each with a batch of its own. A column with more levels is
+probably one of numbers that are all different."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class BatchConditions:
     most_each: int | None = None  # how often a batch may contain one candidate
 
     def allowed(self, picked: Sequence[int]) -> Mask:
-        """(n,) the candidates that may be picked after these."""
+        """(n,) the candidates that may follow those picked so far."""
         allowed = self.only.copy()
         for codes, most in self.limits:
             there = np.unique(codes[list(picked)])
@@ -47,13 +47,13 @@ class BatchConditions:
         return allowed
 
     def with_level_of(self, position: int) -> "BatchConditions":
-        """This rule for the level of a candidate, where all must have the same one."""
+        """These conditions, restricted to the level of one candidate if all must share a level."""
         if self.same is None:
             return self
         return replace(self, only=self.only & (self.same == self.same[position]), same=None)
 
     def levels(self, is_open: Mask) -> Iterator["BatchConditions"]:
-        """This rule for one level after another, where all must have the same one."""
+        """These conditions for each level in turn, if all candidates must share a level."""
         if self.same is None:
             yield self
             return
@@ -66,7 +66,7 @@ class BatchConditions:
 def as_rule(
     candidates: CandidateTable, where: Any, same: Any, max_new: Any, most_each: int | None
 ) -> BatchConditions | None:
-    """The arguments of `ask`, checked; None where they ask for nothing."""
+    """The checked arguments of `ask`; None if they ask for nothing."""
     if where is None and same is None and max_new is None and most_each is None:
         return None
     if not isinstance(candidates, Pool):
@@ -97,7 +97,7 @@ def as_rule(
 
 
 def _mask(pool: Pool, where: Any) -> Mask:
-    """(n,) who meets a condition: text, or a truth for each candidate."""
+    """(n,) the candidates that meet a condition, given as text or as a truth for each candidate."""
     if where is None:
         return np.ones(len(pool), dtype=bool)
     if isinstance(where, str):

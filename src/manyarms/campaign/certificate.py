@@ -57,7 +57,7 @@ class TrackRecord:
         return cls(len(values), n_inside, max(1.0, float(scale)))
 
     def width(self, n_others: int) -> float | None:
-        """Standard deviations to either side; None while there are too few scores."""
+        """Standard deviations to either side; None until enough forecasts were tested."""
         if self.n < NEEDED:
             return None
         tail = (1 - SHARE_TRUE) / max(1, n_others)
@@ -175,13 +175,14 @@ def accuracy(policy: Any) -> float | None:
 
 
 def guarantee_of(policy: Any) -> Guarantee:
-    """What may be claimed of a posterior; nothing where the policy does not say."""
+    """What may be claimed of a posterior; "none" if the policy does not say."""
     guarantee: Guarantee = getattr(policy, "guarantee", "none")
     return guarantee
 
 
 def promise(model: Model) -> tuple[float | None, str]:
-    """The probability behind the intervals and what it rests on; or None and why."""
+    """The probability that the intervals hold, and what it rests on; or None, and why there is
+    none."""
     radius = model.settings.confidence
     policy = model.policy
     if model.settings.learns:

@@ -16,11 +16,12 @@ UNTRIED_RADIUS = Growing(1.5)
 
 @dataclass(frozen=True)
 class Exploration:
-    """How many suggestions are of candidates never tried, and by which radius."""
+    """How many suggestions are candidates that were never tried, and by which radius they are
+    chosen."""
 
     share: float = 3.0  # c; with 3 it is half of the first 200
     radius: Radius = UNTRIED_RADIUS
 
     def is_due(self, n: int) -> bool:
-        """Whether it is the turn of such a one, after n suggestions."""
+        """Whether the suggestion after n others should be a candidate that was never tried."""
         return int(self.share * (n + 1) ** (2 / 3)) > int(self.share * n ** (2 / 3))

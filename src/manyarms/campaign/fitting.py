@@ -35,10 +35,11 @@ NOISE_PRIOR = (-4.0, 2.0)
 """Mean and standard deviation of log σ²: noise of about an eighth of the rewards' scale, give or
 take a factor of e."""
 SHAPE_BOUNDS = (np.log(0.05), np.log(1e3))
-"""Of log lengthscales: shorter ones than 0.05 would make all arms strangers."""
+"""Bounds of log lengthscales: below 0.05 no arm would say anything about another."""
 OWN_PRIOR = (-3.0, 1.0)
-"""Mean and standard deviation of the log variance of what a row has of its own. A fit to 600 rows
-each of ten tables, half of them among the best twentieth, found deviations of 0.03 to 0.5."""
+"""Mean and standard deviation of the log variance of the part that each row has of its own. Fits to
+600 rows each of ten tables, half of them among the best twentieth, found deviations of 0.03 to
+0.5."""
 OWN_BOUNDS = (np.log(1e-6), 0.0)
 TRUST_PRIOR = (-1.0, 2.0)
 """The same of the log variance of the weight of what a prior expects, which is in rewards of its
@@ -47,18 +48,18 @@ TRUST_BOUNDS = (np.log(1e-6), np.log(10.0))
 LEAST_NOISE_SHARE, MOST_NOISE_SHARE = 1e-4, 10.0
 """Noise variance of a fit, as a share of σ²: with the least one rounding is still harmless."""
 SETTLED = 64
-"""Arms from which on a fit starts from the prior's peak and the last fit only. The latter alone may
-stay for good where noise passes for a short lengthscale."""
+"""Arms from which a fit has only two starts, the peak of the prior and the last fit. The last fit
+alone might keep taking noise for a short lengthscale."""
 ROUGH = (-1.0, -6.0)
-"""Log lengthscales and log σ² of another start: short and nearly noiseless. From the priors' peaks
-a search may end where everything is noise."""
+"""Log lengthscales and log σ² of one more start: short, and almost without noise. A search that
+begins at the peak of the prior may end where everything counts as noise."""
 FIT_ITERATIONS, TOLERANCE = 40, 1e-5
 """Iterations of L-BFGS, at most, and the relative gain at which they end."""
 
 
 class Summary(NamedTuple):
-    """Means (u,), counts (u,) and rows (u, d) of distinct arms, and what replicates say of the
-    noise."""
+    """What a fit needs of the results: means (u,), counts (u,) and rows (u, d) of distinct arms,
+    and what replicates say about the noise."""
 
     rows: Array
     means: Array
@@ -70,7 +71,7 @@ class Summary(NamedTuple):
     )
 
     def some(self, at: Indices) -> "Summary":
-        """Fewer arms; replicates of all still tell the noise."""
+        """The same with fewer arms; the noise is still told by the replicates of all."""
         known = np.broadcast_to(self.known, len(self.means))[at]
         return self._replace(
             rows=self.rows[at], means=self.means[at], counts=self.counts[at], known=known
@@ -105,7 +106,7 @@ class Shape(Protocol):
 
 @dataclass(frozen=True)
 class Fixed:
-    """A kernel that is given: only its scale is learned."""
+    """A kernel that was given: only its scale is learned."""
 
     given: Kernel
 
@@ -242,7 +243,7 @@ class Mixed:
 
 @dataclass(frozen=True)
 class Fit:
-    """What was learned."""
+    """What a fit learned."""
 
     theta: Array  # log parameters of the shape
     scale: float  # v

@@ -27,21 +27,21 @@ Table = pl.DataFrame | Mapping[str, Any]
 
 
 class Numbers(NamedTuple):
-    """Numbers of rows, or one for all rows, and how large the terms were that they are made of."""
+    """Numbers, one for each row or one for all rows, and the size of the terms they are made of."""
 
     values: Array
     size: Array
 
 
 class Texts(NamedTuple):
-    """A column of text; where it is a literal, the text itself."""
+    """A column of text; for a literal, the text itself."""
 
     column: str | None
     values: Any  # a series, or a string
 
 
 class Truths(NamedTuple):
-    """True or false, of rows or for all."""
+    """True or false, for each row or for all rows."""
 
     values: AnyArray
 
@@ -127,7 +127,7 @@ class _Evaluation:
         self.text = text
 
     def value(self, node: ast.expr) -> Value:
-        """Of a part of the condition."""
+        """The value of a part of the condition."""
         if isinstance(node, ast.Name):
             return self.column(self.names.get(node.id, node.id))
         if isinstance(node, ast.Constant):
@@ -311,7 +311,7 @@ class _Evaluation:
         raise _wrong(self.text, f"no row has {level!r:.60} in column {column!r}; {meant}")
 
     def is_empty(self, node: ast.expr) -> AnyArray:
-        """Rows of which a column that is named alone has no value."""
+        """The rows without a value, if the part is a column and nothing else."""
         if not isinstance(node, ast.Name):
             return np.array(False)
         name = self.names.get(node.id, node.id)

@@ -10,10 +10,10 @@ import re
 import polars as pl
 
 FORMULA = r"^'*[=+\-@\t\r]"
-"""What would be run, and what could be taken for it once read."""
+"""Text that a spreadsheet would run, or that would be taken for a formula when read."""
 MARKED = r"^'+[=+\-@\t\r]"
 NUMBER_START = r"^[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?$"
-"""Numbers may begin so."""
+"""A number, which may begin like a formula."""
 
 
 def marked(frame: pl.DataFrame) -> pl.DataFrame:
@@ -27,7 +27,7 @@ def marked(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def unmarked(frame: pl.DataFrame) -> pl.DataFrame:
-    """The cells of a table that was read, as they were before `marked`."""
+    """The cells of a table as they were before `marked`."""
     text = pl.col(pl.String)
     cells = pl.when(text.str.contains(MARKED)).then(text.str.slice(1)).otherwise(text).name.keep()
     return frame.with_columns(cells)

@@ -13,11 +13,11 @@ from manyarms.pool.conditions import rows_where
 from manyarms.pool.reading import as_series
 
 MOST_COMBINED = 100_000_000
-"""Combinations that conditions are asked of: about half a minute."""
+"""Combinations that are tested against conditions, at most: this takes about half a minute."""
 MOST_ROWS = 5_000_000
-"""Candidates that are listed; more of them are better searched as a box, which lists none."""
+"""Candidates that are listed, at most. Search more of them as a box, which lists none."""
 COMBINATIONS_AT_ONCE = 1 << 20
-"""Combinations at a time: some tens of megabytes."""
+"""Combinations that are made at a time: they take some tens of megabytes."""
 
 
 def combined(

@@ -34,7 +34,7 @@ DESCRIPTORS = (
     "NumAromaticRings",
     "FractionCSP3",
 )
-"""Of a molecule, by the names that RDKit has for them: size, polarity, flexibility and shape."""
+"""Descriptors of a molecule, by their names in RDKit: size, polarity, flexibility and shape."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class Fingerprints(Column):
 
 @dataclass(frozen=True, eq=False)
 class Descriptors(Column):
-    """Molecules as numbers, the range of the first table scaled to [0, 1]."""
+    """Molecules as numbers, scaled so that the range in the first table is [0, 1]."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -85,7 +85,7 @@ class Descriptors(Column):
         raise NotImplementedError
 
     def features(self, start: int) -> tuple[Feature, ...]:
-        """One for each descriptor."""
+        """One feature for each descriptor."""
         parts = zip(DESCRIPTORS, self.low, self.high, strict=True)
         return tuple(
             Feature(
@@ -118,7 +118,7 @@ def _described(values: pl.Series, name: str, label: Label) -> tuple[Array, AnyAr
 
 
 def _molecules(values: pl.Series, name: str, label: Label) -> tuple[list[Any], AnyArray]:
-    """The different molecules of a column, and which of them each row has."""
+    """The different molecules of a column, and which of them each row contains."""
     chem = _rdkit("Chem")
     texts = values.cast(pl.String).str.strip_chars()
     # A ligand stands in many rows: each is read once.

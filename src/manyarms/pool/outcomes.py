@@ -11,15 +11,15 @@ from manyarms.pool.numerals import column_numbers, is_blank
 from manyarms.pool.values import Label, first_true, is_text
 
 FAILURES = ("failed", "fail", "failure", "error", "crashed")
-"""What stands for a trial that failed in place of its value, in any case."""
+"""Words for a failed trial, in place of its value, in any case."""
 OUTCOME_NAMES = (
     *("yield", "yields", "ausbeute", "score", "loss", "target", "outcome", "result", "results"),
     *("response", "objective", "reward", "value", "y", "conversion", "selectivity", "ee"),
     "accuracy",
 )
-"""Words that a column of outcomes is called by, the likeliest first."""
+"""Words in the names of columns of results, the most likely word first."""
 HALF_EMPTY = 1 / 3
-"""Share of empty cells from which on a column of numbers looks like an outcome."""
+"""Share of empty cells from which a column of numbers looks like one of results."""
 
 
 class TargetColumn(NamedTuple):
@@ -31,7 +31,7 @@ class TargetColumn(NamedTuple):
 
 
 def outcomes_in(series: pl.Series, decimal: str, label: Label) -> TargetColumn:
-    """The outcomes in a column; ArmsError names the first cell that is none."""
+    """The results in a column; ArmsError names the first cell that is none."""
     if not is_text(series.dtype):
         if not series.dtype.is_numeric() and series.null_count() < len(series):
             raise ArmsError(
@@ -81,7 +81,8 @@ def _no_outcome(series: pl.Series, row: int, label: Label) -> ArmsError:
 
 
 def outcome_rank(name: str) -> int:
-    """The place of a column's name among those of outcomes, behind all where it is none of them."""
+    """The rank of a column's name among names of results; the last rank if it is not one of
+    them."""
     words = re.split(r"[\W_\d]+", name.casefold())
     return min(
         (OUTCOME_NAMES.index(word) for word in words if word in OUTCOME_NAMES),
@@ -90,7 +91,7 @@ def outcome_rank(name: str) -> int:
 
 
 def looks_like_outcome(series: pl.Series, decimal: str) -> bool:
-    """Whether a column is called as outcomes are, or is of numbers and half empty."""
+    """Whether a column has a name of results, or holds numbers and is half empty."""
     is_called_so = outcome_rank(series.name) < len(OUTCOME_NAMES)
     if is_text(series.dtype):
         texts = series.cast(pl.String)

@@ -16,7 +16,7 @@ from manyarms.errors import ArmsError, ParameterError, UnknownArmError
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.objects import encoder_of
 from manyarms.numbers import is_whole
-from manyarms.pool.columns import TYPES, Aside, Feature, Objects
+from manyarms.pool.columns import TYPES, Feature, Objects, UnusedColumn
 from manyarms.pool.conditions import rows_where
 from manyarms.pool.deciding import checked_types
 from manyarms.pool.grids import combined
@@ -435,7 +435,7 @@ class Pool:
         return {
             column.name: column.why(column.name in self.parts.origin.declared)
             for column in self.parts.columns
-            if isinstance(column, Aside)
+            if isinstance(column, UnusedColumn)
         }
 
     @property

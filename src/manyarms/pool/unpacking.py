@@ -24,7 +24,7 @@ OTHER_FILES = {
     b"\x78\x9c": "compressed with zlib; unpack it first",
     b"\x78\xda": "compressed with zlib; unpack it first",
 }
-"""How other files begin, and what they are."""
+"""The first bytes of files of other kinds, and what such a file is."""
 MOST_UNPACKED = 1 << 30
 """Bytes that a gzipped file may hold: a file of 1 MB can hold a thousand times as much."""
 BYTES_AT_ONCE = 1 << 20
@@ -32,8 +32,8 @@ BYTES_AT_ONCE = 1 << 20
 
 
 def unpacked(path: Path) -> Source:
-    """The path itself, or what the file holds where it is gzipped; ArmsError where that is damaged
-    or too much."""
+    """The path itself, or the content of a gzipped file; ArmsError if that is damaged or too
+    large."""
     check_file(path)
     try:
         with path.open("rb") as file:
