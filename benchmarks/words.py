@@ -24,7 +24,7 @@ from tables import Table, load
 from threadpoolctl import threadpool_limits
 
 import manyarms as ma
-from manyarms.campaign.certificate import LEVEL
+from manyarms.campaign.certificate import SHARE_TRUE
 
 COUNTS = (5, 10, 20, 50, 100)
 DEVELOPED = ("reizman", "buchwald", "esol", "freesolv", "car")
@@ -228,7 +228,7 @@ def failing(both: dict[str, list[Kept]], names: tuple[str, ...]) -> str:
             for count in COUNTS:
                 mine = at_count([run for run in runs if run.table == name], count)
                 true = [each.is_true for each, _ in mine if each.bound is not None]
-                if true and np.mean(true) < LEVEL:
+                if true and np.mean(true) < SHARE_TRUE:
                     cell = f"{name}, repeats {how}, after {count}"
                     parts.append(f"{cell}: {sum(true)} of {len(true)}")
     return f"Fewer than nine of ten were true in these cells: {'; '.join(parts) or 'none'}."
@@ -253,7 +253,7 @@ def draw(axes: list[Any], runs: list[Kept], names: tuple[str, ...]) -> None:
             truths.annotate(
                 str(n), (at, height), place, textcoords="offset points", ha="center", fontsize=7
             )
-    truths.axhline(LEVEL, color="#6e6e6e", lw=0.8, ls=":")
+    truths.axhline(SHARE_TRUE, color="#6e6e6e", lw=0.8, ls=":")
     truths.set(
         xscale="log", ylim=(0, 1.08), title="share of statements that are true, and how many"
     )

@@ -193,7 +193,7 @@ def test_each_reason_is_true(path):
                 continue
             assert (lease.id in tried) == (lease.reason in (reasons.CHECK, reasons.REPEAT))
             assert (lease.reason == reasons.CHECK) == (lease.id in surprising)
-            if lease.reason in (reasons.EXPECTED, reasons.NEXT):
+            if lease.reason in (reasons.EXPECTED_BEST, reasons.EXPECTED_NEXT):
                 assert mean[lease.id] == pytest.approx(max(mean[id] for id in left))
             if lease.reason.startswith(reasons.NEVER):
                 (ligand,) = column([lease.id], "ligand")

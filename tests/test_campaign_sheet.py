@@ -145,8 +145,8 @@ class Lab:
         record = certificate.record
         if certificate.regret_bound is None:
             (n,) = screen.take(
-                r"How much better another candidate may be is not said yet: that takes 20 predictions tested on "
-                r"candidates that had no value, and there are (\d+)\."
+                r"The model has not been tested enough yet to say how much better another candidate may be: "
+                r"20 tested predictions of candidates without a value are needed, there (?:is|are) (\d+)\."
             )
             assert int(n) == record.n < 20
             if record.n:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import manyarms as ma
 from manyarms.errors import ArmsError
-from manyarms.pool.conditions import names_in, rows_where
+from manyarms.pool.conditions import rows_where
 
 TABLE = pl.DataFrame(
     {
@@ -123,10 +123,6 @@ def test_candidates_of_a_pool_are_found_by_columns_and_ids():
     ).add([{"name": "c100", "t": 100, "base": "x"}])
     assert pool.where("t >= 80 and base == 'x'").tolist() == [False, True, True]
     assert pool.where("name in ['c60', 'c100']").tolist() == [True, False, True]
-
-
-def test_the_names_in_a_condition():
-    assert names_in("`dose (mg)` > 2 and base in ['a', 'b']") == {"dose (mg)", "base"}
 
 
 @given(st.text(alphabet="temperature base><=!()'\"`+-*/and or not in [],0123.", max_size=60))

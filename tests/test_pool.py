@@ -348,11 +348,11 @@ def test_unknown_ids_are_named(ids, asked, words):
 
 def test_a_close_id_is_found_among_many():
     pool = Pool.from_array(
-        np.arange(20_000.0)[:, None], ids=[f"compound-{i}" for i in range(20_000)]
+        np.arange(20_000.0)[:, None], ids=[f"compound-{i:05}" for i in range(20_000)]
     )
-    with pytest.raises(UnknownArmError, match="did you mean 'compound-"):
-        pool.row("compound-123x")
-    with pytest.raises(UnknownArmError, match="such as 'compound-0'"):
+    with pytest.raises(UnknownArmError, match="did you mean 'compound-12300'"):
+        pool.row("compund-12300")
+    with pytest.raises(UnknownArmError, match="such as 'compound-00000'"):
         pool.row("?")
 
 

@@ -189,12 +189,12 @@ def test_what_is_not_used_is_named_with_the_reason():
     assert pool.unused == {
         "lot": "7 in every row",
         "empty": "empty",
-        "seen": "text, which hardly repeats or is remarks",
-        "note": "text, which hardly repeats or is remarks",
+        "seen": "free text",
+        "note": "free text",
         "z": "left out as asked",
     }
     (line,) = not_used(pool)
-    assert line.startswith("NOT USED: lot (7 in every row); empty (empty); seen (text")
+    assert line.startswith("NOT USED: lot (7 in every row); empty (empty); seen (free text")
     assert not_used(Pool.from_dicts([{"x": 1}, {"x": 2}])) == []
 
 
@@ -640,7 +640,7 @@ def test_a_messy_sheet_from_init_on(folder):
     )
     assert "Left out 1 row (56): id, columns and value are those of a row above." in answer.out
     assert "Took 1 row (57) as further trials" in answer.out
-    assert "NOT USED: note (text" in answer.out
+    assert "NOT USED: note (free text" in answer.out
     for line in (
         "temperature    integer, in °C    25, 80, 105\n",
         "loading        continuous, in %  2.5, 5\n",

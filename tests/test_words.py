@@ -7,7 +7,6 @@ from scipy.stats import t as student
 
 import manyarms as ma
 from manyarms.campaign.certificate import NEEDED, WINDOW, TrackRecord
-from manyarms.campaign.certificate import student as quantile
 from manyarms.errors import ParameterError
 
 RNG = np.random.default_rng(0)
@@ -27,9 +26,10 @@ def grown(optimizer, n, noise=0.0, seed=0):
 
 
 @pytest.mark.parametrize("n", [NEEDED, 37, WINDOW])
-@pytest.mark.parametrize("tail", [0.1, 1e-3, 1e-7, 1e-13])
-def test_the_quantile_of_student(n, tail):
-    assert quantile(n, tail) == pytest.approx(student.isf(tail, n), rel=1e-12)
+@pytest.mark.parametrize("n_others", [1, 100, 10**6, 10**12])
+def test_the_width_is_the_quantile_of_student_for_all_others_at_once(n, n_others):
+    width = TrackRecord(n, n, 1.0).width(n_others)
+    assert width == pytest.approx(student.isf(0.1 / n_others, n), rel=1e-12)
 
 
 class TestForecasts:
@@ -181,7 +181,7 @@ class TestStatements:
         assert certificate.regret_bound is None
         assert certificate.level is None
         assert certificate.reached is False
-        assert "is not said yet" in str(certificate)
+        assert "has not been tested enough yet" in str(certificate)
         assert "there are 0." in str(certificate)
         assert "not reached yet" in str(certificate)
 

@@ -1,4 +1,4 @@
-"""BLAS and LAPACK, as SciPy has them, loaded when a matrix is first worked on.
+"""BLAS, LAPACK and special functions, as SciPy has them, each loaded at its first use.
 
 `scipy.linalg` takes twice as long to load as NumPy, and a command that only tells a result, or
 lists what was told, needs none of it.
@@ -33,6 +33,7 @@ class Routines:
 linalg = Routines("scipy.linalg")
 blas = Routines("scipy.linalg.blas")
 lapack = Routines("scipy.linalg.lapack")
+special = Routines("scipy.special")
 
 
 @cache

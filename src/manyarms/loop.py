@@ -30,7 +30,7 @@ from manyarms.optimizer import Optimizer
 from manyarms.pool.pool import OBJECT, Pool
 from manyarms.typing import Seed
 
-TURN = 0.1
+POLL = 0.1
 """Seconds to wait at a time: how late Ctrl-C may be."""
 CHECK_EVERY = 10
 """Results between two looks at the certificate, each of which scores all candidates."""
@@ -207,7 +207,7 @@ class _Evaluations:
         """Those that ended, at least one. Waits in short turns: libraries may keep Ctrl-C from
         ending a long one."""
         while True:
-            done = wait(self.running, timeout=TURN, return_when=FIRST_COMPLETED).done
+            done = wait(self.running, timeout=POLL, return_when=FIRST_COMPLETED).done
             if done:
                 return done
 

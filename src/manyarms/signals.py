@@ -19,8 +19,20 @@ from typing import Any
 
 Handler = Callable[[int, FrameType | None], Any]
 
-NAMES = ["INT", "TERM", "HUP", "QUIT", "BREAK", "ALRM", "VTALRM", "PROF", "USR1", "USR2", "XCPU"]
-SIGNALS = [getattr(signal, f"SIG{name}") for name in NAMES if hasattr(signal, f"SIG{name}")]
+SIGNAL_NAMES = [
+    "INT",
+    "TERM",
+    "HUP",
+    "QUIT",
+    "BREAK",
+    "ALRM",
+    "VTALRM",
+    "PROF",
+    "USR1",
+    "USR2",
+    "XCPU",
+]
+SIGNALS = [getattr(signal, f"SIG{name}") for name in SIGNAL_NAMES if hasattr(signal, f"SIG{name}")]
 """Those for which people install handlers that raise."""
 
 

@@ -58,7 +58,7 @@ GROWTH = 1.2
 estimate predicts all rows observed; all those of a run cost 1/(1 − 1/1.2) = 6 times the last."""
 DELTA = 0.05
 """δ: the probability that some bound of a run is below the truth, where `EstimatedNoise` holds."""
-LEAST_NOISE = 1e-10
+LEAST_VARIANCE_SHARE = 1e-10
 """Variance of the noise, in units of k(x, x), below which it counts as this much: as for
 `Optimizer` (docs/theory.md, "Numerics")."""
 
@@ -233,7 +233,9 @@ def estimated_noise(policy: Policy, told: Replicates, delta: float) -> float | N
         return None
     # The smaller of two bounds fails where either does: each has half of δ.
     bounds = sums[usable] / lower_quantile(freedoms[usable], delta / 2)
-    return float(np.sqrt(max(float(bounds.min()), LEAST_NOISE * float(history.diag.max()))))
+    return float(
+        np.sqrt(max(float(bounds.min()), LEAST_VARIANCE_SHARE * float(history.diag.max())))
+    )
 
 
 def lower_quantile(freedom: Array, delta: float) -> Array:

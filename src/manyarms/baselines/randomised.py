@@ -33,7 +33,7 @@ class AnyArm:
 
 
 @dataclass(frozen=True)
-class Greedy:
+class MostlyGreedy:
     """With probability ε an arm uniformly at random, else the arm of largest mean."""
 
     epsilon: float | Callable[[int], float]
@@ -124,7 +124,7 @@ class EpsilonGreedy(Policy):
         rule: Inserted = Inserted(),
         **options: Any,
     ) -> None:
-        super().__init__(arms, kernel, rule=rule, chooser=Greedy(epsilon), **options)
+        super().__init__(arms, kernel, rule=rule, chooser=MostlyGreedy(epsilon), **options)
 
 
 @dataclass(frozen=True)

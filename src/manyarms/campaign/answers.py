@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyarms.campaign.campaign import Campaign, table_of
-from manyarms.campaign.certificate import LEVEL, Certificate, TrackRecord, accuracy, promise
+from manyarms.campaign.certificate import SHARE_TRUE, Certificate, TrackRecord, accuracy, promise
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.trials import CandidateId
 from manyarms.errors import Advice, StateError
@@ -20,7 +20,7 @@ from manyarms.typing import Array, Indices, Mask
 
 @dataclass(frozen=True)
 class Candidate:
-    """A candidate and what is known of it, in the user's units.
+    """A candidate and what is known about it, in the units of the user.
 
     Attributes
     ----------
@@ -44,8 +44,8 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Best:
-    """The best tried candidate as measured and as recommended. They are the same where values are
-    exact, and where no result of a table says yet that values have noise.
+    """The best tried candidate as measured, and the one that is recommended. They are the same if
+    values are exact, or if no result of a table has shown yet that values have noise.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Best:
     recommended : Candidate
         The largest lower bound, the lowest upper bound when minimising.
     why : str
-        What the two have to do with each other.
+        Why they are the same candidate, or why they differ.
     """
 
     measured: Candidate
@@ -63,8 +63,8 @@ class Best:
 
 
 class Predictions(NamedTuple):
-    """Of some candidates: posterior mean, standard deviation and interval of the true value, each
-    (n,), in the user's units."""
+    """What the model predicts of some candidates: posterior mean, standard deviation and interval
+    of the true value, each (n,), in the units of the user."""
 
     ids: list[CandidateId]
     mean: Array
@@ -75,7 +75,7 @@ class Predictions(NamedTuple):
 
 @in_one_thread
 def best(campaign: Campaign, level: float) -> Best:
-    """The tried candidate of best measured value, and the recommended one."""
+    """The candidate with the best measured value, and the recommended one."""
     positions = [_measured(campaign), recommended_at(campaign)]
     measured, recommended = _candidates(campaign, positions, level)
     if _is_exact(campaign):
@@ -102,7 +102,7 @@ def best(campaign: Campaign, level: float) -> Best:
 
 @in_one_thread
 def top(campaign: Campaign, k: int, level: float) -> list[Candidate]:
-    """The k candidates, tried or not, of best posterior mean."""
+    """The k candidates with the best posterior mean, tried or not."""
     k = whole(k, "k")
     _check_told(campaign)
     # Over a product of levels the best ones may be points that were not known before.
@@ -121,7 +121,7 @@ def top(campaign: Campaign, k: int, level: float) -> list[Candidate]:
 
 
 def _gone(ledger: Ledger, out: Mask) -> Mask:
-    """(A,) arms all of whose candidates are out, (n,)."""
+    """(A,) the arms of which all candidates are in the mask (n,) of those that are out."""
     gone = np.ones(len(ledger.candidates.X), dtype=bool)
     gone[ledger.candidates.arm_of[~out]] = False
     return gone
@@ -136,7 +136,7 @@ def predict(campaign: Campaign, ids: Any, level: float) -> Predictions:
 
 @in_one_thread
 def predict_rows(campaign: Campaign, table: Any, ids: Any, level: float) -> Predictions:
-    """The same of candidates that are not in the pool."""
+    """Posterior mean, standard deviation and interval for rows that are not in the pool."""
     before = table_of(campaign.ledger, "predict rows of")
     pool = before.add(table, ids=ids)
     found = campaign.knowing(campaign.ledger.added(pool))
@@ -145,7 +145,7 @@ def predict_rows(campaign: Campaign, table: Any, ids: Any, level: float) -> Pred
 
 @in_one_thread
 def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
-    """How much better than the recommended candidate another one may be."""
+    """How much better another candidate may be than the recommended one."""
     if tolerance is not None:
         expected = "a non-negative regret, in the units of the values"
         tolerance = real(tolerance, "tolerance", expected, at_least=0)
@@ -184,7 +184,7 @@ def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
         names[1],
         None if earned is None else bound,
         probability,
-        None if earned is None or probability is not None else LEVEL,
+        None if earned is None or probability is not None else SHARE_TRUE,
         reason,
         record,
         accuracy(found.model.policy),
@@ -195,7 +195,8 @@ def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
 
 
 def _promise(campaign: Campaign, n_others: int) -> tuple[float | None, str]:
-    """The probability of a statement about so many others and what it rests on; or None and why."""
+    """The probability that a statement about so many others holds, and what it rests on; or None,
+    and why there is none."""
     if not n_others:
         return 1.0, "there is no other one left to try"
     probability, reason = promise(campaign.model)
@@ -222,7 +223,7 @@ def _member(campaign: Campaign, arm: int) -> int:
 
 
 def importance(campaign: Campaign) -> dict[str, float]:
-    """One over the lengthscale of every column the kernel learns one for, largest first."""
+    """One over the learned lengthscale of every column, largest first."""
     fitted = campaign.model.fitted
     n = campaign.model.settings.shape.n_lengthscales
     if fitted is None or not n:
@@ -238,7 +239,7 @@ def importance(campaign: Campaign) -> dict[str, float]:
 
 
 def noise(campaign: Campaign) -> float:
-    """Standard deviation of the values of one good candidate, given or learned."""
+    """Standard deviation of the noise at one good candidate, given or learned."""
     return campaign.model.noise / campaign.model.warp.slope
 
 
@@ -261,7 +262,7 @@ def _tried(campaign: Campaign) -> Indices:
 
 
 def _is_exact(campaign: Campaign) -> bool:
-    """Values are without noise: as was said, or as those of candidates tried again say."""
+    """Whether values have no noise: the user said so, or repeated candidates show it."""
     if (campaign.ledger.outcomes.noise.items > 0).any():
         return False
     noise = campaign.model.settings.noise
@@ -284,8 +285,8 @@ def _measured(campaign: Campaign) -> int:
 
 
 def _may_be_exact(campaign: Campaign) -> bool:
-    """Nothing was said of noise, and no result of a table tells of it yet. Over a box no point is
-    tried again, and nothing would ever tell."""
+    """Whether values may be without noise: the user said nothing about it, and no result of a table
+    shows any. Never over a box, where no point is repeated and nothing would show it."""
     outcomes = campaign.ledger.outcomes
     said = campaign.model.settings.noise is not None or (outcomes.noise.items > 0).any()
     is_table = isinstance(campaign.ledger.candidates, Pool)
@@ -303,8 +304,8 @@ def recommended_at(campaign: Campaign) -> int:
 
 
 def _out(campaign: Campaign) -> Mask:
-    """Candidates that cannot be better than the recommended one: retired or failed ones, and of
-    exact values those that have one."""
+    """Candidates that cannot be better than the recommended one: retired and failed ones, and tried
+    ones if values are exact."""
     outcomes = campaign.ledger.outcomes
     return outcomes.out | (outcomes.counts > 0) if _is_exact(campaign) else outcomes.out
 

@@ -20,22 +20,22 @@ from manyarms.numbers import items_of, whole
 from manyarms.pool.pool import Pool
 from manyarms.typing import Indices, Mask
 
-MOST_LEVELS = 200
-"""Levels that are tried for `same`: each is a batch. More are likely a column of numbers that are
-all different."""
+LEVELS_TRIED = 200
+"""Levels that are compared for `same`, each with a batch of its own. A column with more levels is
+probably one of numbers that are all different."""
 
 
 @dataclass(frozen=True)
-class BatchRule:
-    """Who may be in a batch of a table of n candidates."""
+class BatchConditions:
+    """What a batch asked for by `ask(n, where=, same=, max_new=)` must meet, over n candidates."""
 
-    only: Mask  # (n,) these
-    same: Indices | None = None  # (n,) all of a batch have the same of these codes
-    limits: tuple[tuple[Indices, int], ...] = ()  # codes (n,), and how many different ones at most
-    most_each: int | None = None  # so often may one candidate be in it
+    only: Mask  # (n,) candidates that meet `where`
+    same: Indices | None = None  # (n,) codes, of which all of a batch have the same
+    limits: tuple[tuple[Indices, int], ...] = ()  # codes (n,), most different ones
+    most_each: int | None = None  # how often a batch may contain one candidate
 
     def allowed(self, picked: Sequence[int]) -> Mask:
-        """(n,) who may be picked after these."""
+        """(n,) the candidates that may follow those picked so far."""
         allowed = self.only.copy()
         for codes, most in self.limits:
             there = np.unique(codes[list(picked)])
@@ -46,14 +46,14 @@ class BatchRule:
             allowed[numbers[counts >= self.most_each]] = False
         return allowed
 
-    def with_level_of(self, position: int) -> "BatchRule":
-        """This rule for the level of a candidate, where all must have the same one."""
+    def with_level_of(self, position: int) -> "BatchConditions":
+        """These conditions, restricted to the level of one candidate if all must share a level."""
         if self.same is None:
             return self
         return replace(self, only=self.only & (self.same == self.same[position]), same=None)
 
-    def levels(self, is_open: Mask) -> Iterator["BatchRule"]:
-        """This rule for one level after another, where all must have the same one."""
+    def levels(self, is_open: Mask) -> Iterator["BatchConditions"]:
+        """These conditions for each level in turn, if all candidates must share a level."""
         if self.same is None:
             yield self
             return
@@ -65,8 +65,8 @@ class BatchRule:
 
 def as_rule(
     candidates: CandidateTable, where: Any, same: Any, max_new: Any, most_each: int | None
-) -> BatchRule | None:
-    """The arguments of `ask`, checked; None where they ask for nothing."""
+) -> BatchConditions | None:
+    """The checked arguments of `ask`; None if they ask for nothing."""
     if where is None and same is None and max_new is None and most_each is None:
         return None
     if not isinstance(candidates, Pool):
@@ -85,7 +85,7 @@ def as_rule(
             f"max_new must be a dict of columns and numbers, such as {{'reagent': 3}}, got "
             f"{shortened(max_new)}"
         )
-    return BatchRule(
+    return BatchConditions(
         _mask(candidates, where),
         _codes(candidates, columns, "same") if columns else None,
         tuple(
@@ -97,7 +97,7 @@ def as_rule(
 
 
 def _mask(pool: Pool, where: Any) -> Mask:
-    """(n,) who meets a condition: text, or a truth for each candidate."""
+    """(n,) the candidates that meet a condition, given as text or as a truth for each candidate."""
     if where is None:
         return np.ones(len(pool), dtype=bool)
     if isinstance(where, str):
@@ -131,9 +131,9 @@ def _codes(pool: Pool, names: Sequence[Any], option: str) -> Indices:
         raise ParameterError(f"{option} needs columns of numbers or text, not {names}") from error
     codes = texts.select(pl.struct(pl.all()).rank("dense")).to_series().to_numpy().astype(np.intp)
     n = int(codes.max(initial=0))
-    if option == "same" and n > MOST_LEVELS:
+    if option == "same" and n > LEVELS_TRIED:
         raise ParameterError(
-            f"same takes columns of at most {MOST_LEVELS} levels, {', '.join(names)} has {n:,}; "
+            f"same takes columns of at most {LEVELS_TRIED} levels, {', '.join(names)} has {n:,}; "
             "give the level that you want by where"
         )
     return np.asarray(codes)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.arms.array import Checked
-from manyarms.campaign.batching import BatchRule, sum_of_bounds
+from manyarms.campaign.batching import BatchConditions, sum_of_bounds
 from manyarms.campaign.candidates import CandidateTable, Points
 from manyarms.campaign.corrections import as_corrections
 from manyarms.campaign.ledger import Ledger
@@ -31,7 +31,7 @@ from manyarms.pool.pool import Pool
 
 @dataclass(frozen=True)
 class Campaign:
-    """A value: what happens makes another one."""
+    """A search at one moment, as a value: everything that happens makes another one."""
 
     ledger: Ledger
     model: Model
@@ -54,7 +54,7 @@ class Campaign:
         options: dict[str, Any],
         prior: Any = None,
     ) -> "Campaign":
-        """Nothing was asked yet; arguments are those of `Optimizer`."""
+        """A search in which nothing was asked for yet; the arguments are those of `Optimizer`."""
         if not isinstance(space, Box):
             space = as_pool(space, kernel)
         if prior is not None:
@@ -70,7 +70,7 @@ class Campaign:
         return cls(ledger, model, BoxProposer(space) if is_box else PoolProposer())
 
     def knowing(self, ledger: Ledger) -> "Campaign":
-        """The same with books in which a box may have more points."""
+        """The same search with these books. Over a box they may name more points."""
         if ledger.candidates is self.ledger.candidates:
             return replace(self, ledger=ledger)
         return replace(self, ledger=ledger, model=replace(self.model, arms=ledger.candidates.X))
@@ -79,22 +79,20 @@ class Campaign:
     def asked(
         self,
         n: int,
-        worker: str = "",
-        until: float | None = None,
-        rule: BatchRule | None = None,
+        rule: BatchConditions | None = None,
     ) -> tuple["Campaign", list[CandidateId]]:
-        """After n candidates, or fewer where no more are left, were asked for; and their ids."""
+        """The search after n candidates were asked for (or fewer, if no more are left), and their
+        ids."""
         rules = [None] if rule is None else rule.levels(self.ledger.is_open)
-        batches = [self._batch(n, worker, until, each) for each in rules]
+        batches = [self._batch(n, each) for each in rules]
         found, positions = self._best_of(batches) if len(batches) != 1 else batches[0]
         if not positions:
             raise StateError(self._nothing_left(rule))
         return found, found.ledger.names(positions)
 
-    def _batch(
-        self, n: int, worker: str, until: float | None, rule: BatchRule | None
-    ) -> tuple["Campaign", list[int]]:
-        """After n candidates that a rule allows, or fewer, were asked for; and their positions."""
+    def _batch(self, n: int, rule: BatchConditions | None) -> tuple["Campaign", list[int]]:
+        """The search after n candidates that the conditions allow were asked for (or fewer), and
+        their positions."""
         found = self
         positions: list[int] = []
         chooser = self.proposer.chooser(self.ledger, self.model)
@@ -109,13 +107,14 @@ class Campaign:
             positions.append(position)
             found = found.knowing(ledger if rule is None else replace(ledger, only=None))
             forecasts = [found.forecast(position)]
-            found = replace(found, ledger=found.ledger.asked([position], worker, until, forecasts))
+            found = replace(found, ledger=found.ledger.asked([position], forecasts=forecasts))
         return found, positions
 
     def _best_of(
         self, batches: Sequence[tuple["Campaign", list[int]]]
     ) -> tuple["Campaign", list[int]]:
-        """The batch of most candidates; of those the one of largest sum of upper bounds."""
+        """The batch with the most candidates; among equally large ones, that with the largest sum
+        of upper bounds."""
         if not batches:
             return self, []
         full = max(len(positions) for _, positions in batches)
@@ -126,7 +125,7 @@ class Campaign:
             key=lambda batch: sum_of_bounds(self.model, waiting, arm_of[batch[1]]),
         )
 
-    def _nothing_left(self, rule: BatchRule | None) -> str:
+    def _nothing_left(self, rule: BatchConditions | None) -> str:
         """Why there is nothing to ask for."""
         if rule is None or not self.ledger.is_open.any():
             return self.proposer.nothing_left(self.ledger)
@@ -152,7 +151,7 @@ class Campaign:
 
     @in_one_thread
     def told(self, ids: Any, values: Any, failed: Any, noise: Any) -> "Campaign":
-        """After these results, as `Optimizer.tell` takes them."""
+        """The search after these results, given as for `Optimizer.tell`."""
         # Any point of a box may be told: one that is new joins the points known.
         before = self.knowing(self.proposer.knowing(self.ledger, ids))
         positions = before.ledger.candidates.positions(ids)
@@ -172,12 +171,12 @@ class Campaign:
         return Campaign(ledger, model, proposer, sizes)
 
     def corrected(self, which: Any, values: Any, noise: Any) -> "Campaign":
-        """After results turned out to be others than were told."""
+        """The search after some results were corrected."""
         corrections = as_corrections(self.ledger, which, values, noise)
         return self.begun_anew(corrections.applied(self.ledger))
 
     def begun_anew(self, ledger: Ledger) -> "Campaign":
-        """The search with other books: the model learns all of them at once, from nothing."""
+        """The search with other books: the model learns all results again, in one step."""
         candidates = ledger.candidates
         prior = Learner(
             Model.prior(self.model.settings, Checked(candidates.X)),
@@ -191,25 +190,26 @@ class Campaign:
 
     @in_one_thread
     def added(self, table: Any, ids: Any) -> "Campaign":
-        """With more candidates."""
+        """The search with more candidates."""
         pool = table_of(self.ledger, "add to").add(table, ids=ids)
         ledger = self.ledger.added(pool)
         return replace(self, ledger=ledger, model=self.model.on(pool.X, *ledger.results()))
 
     def retired(self, ids: Any) -> "Campaign":
-        """Without these candidates."""
+        """The search without these candidates."""
         pool = table_of(self.ledger, "retire from")
         return replace(self, ledger=self.ledger.retired(pool.positions(ids)))
 
     def restored(self, ids: Any) -> "Campaign":
-        """With candidates that were retired."""
+        """The search with these candidates, which were retired."""
         positions = table_of(self.ledger, "restore to").positions(ids)
         self.ledger.check_retired(positions)
         return replace(self, ledger=self.ledger.restored(positions))
 
 
 def with_results(campaign: Campaign, n_known: int = 0) -> Campaign:
-    """After the results in the tables of the candidates, but for some that are known."""
+    """The search after the results in the tables of candidates; the first `n_known` are known
+    already."""
     candidates = campaign.ledger.candidates
     results = candidates.results[n_known:] if isinstance(candidates, Pool) else ()
     if not results:
@@ -220,7 +220,7 @@ def with_results(campaign: Campaign, n_known: int = 0) -> Campaign:
 
 
 def table_of(ledger: Ledger, what: str) -> Pool:
-    """The table of candidates; ParameterError where a box has none to do this to."""
+    """The table of candidates; ParameterError for a box, which has none."""
     candidates = ledger.candidates
     if isinstance(candidates, Pool):
         return candidates

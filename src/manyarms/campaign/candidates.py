@@ -15,7 +15,8 @@ from manyarms.typing import Array, Indices
 
 @dataclass(frozen=True)
 class Points:
-    """The points of a box that were asked for or told. Each is its own arm, and its own id."""
+    """The points of a box that were asked for or told. Each point is an arm of its own, and its own
+    id."""
 
     box: Box
     ids: tuple[Point, ...]
@@ -28,7 +29,8 @@ class Points:
         return cls(box, (), np.zeros((0, box.dimension)), {})
 
     def with_points(self, points: Any) -> "Points":
-        """These and more, one point or several; ArmsError where one is not of the box."""
+        """These points and more, given as one point or several; ArmsError if one is not in the
+        box."""
         new: dict[tuple[Any, ...], Point] = {}
         for point in self.box.points(points):
             if self._position(_key(point)) is None:
@@ -36,8 +38,8 @@ class Points:
         return self._grown(new)
 
     def taken_in(self, points: Sequence[Any]) -> tuple["Points", Indices]:
-        """These and more, and where the points are, (n,): several that were checked before, as a
-        log has them."""
+        """These points and more, which were checked before (those of a log), and the positions (n,)
+        of the latter."""
         names = self.box.names
         keys = [
             tuple(point[name] for name in names) if self.box.named else tuple(point)
@@ -98,7 +100,8 @@ class Points:
 
 
 CandidateTable = Pool | Points
-"""What both have is what is used: ids, X, arm_of, features, positions, members."""
+"""A table, or the known points of a box: only ids, X, arm_of, features, positions and members are
+used, which both have."""
 
 
 def _key(point: Point) -> tuple[Any, ...]:

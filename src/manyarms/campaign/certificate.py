@@ -1,29 +1,25 @@
 """What can be said of the recommended candidate now, and whether that is good enough to stop."""
 
 from dataclasses import dataclass
-from math import exp, isclose, lgamma, log, sin, sqrt, tan
+from math import isclose, sqrt
 from typing import Any
 
 import numpy as np
 
 from manyarms.campaign.model import Model
 from manyarms.campaign.trials import FORECAST_WIDTH, CandidateId
+from manyarms.lapack import special
 from manyarms.sketch.confidence import Bayes, Guarantee, Promising
 from manyarms.typing import Array
 
-LEVEL = 0.9
-"""Share of the statements without a theorem that are to be true."""
+SHARE_TRUE = 0.9
+"""Share of the statements without a theorem that should be true: nine of ten, as they say."""
 NEEDED = 20
-"""Scored results that such a statement needs: of fewer than 19 not even the largest score bounds
-the next one with probability 95 %."""
+"""Scored results that such a statement needs: of fewer than 19 scores not even the largest one
+bounds the next with probability 95 %."""
 WINDOW = 100
 """Scored results that count, the latest: what a model predicted long ago says little of it now."""
-TERMS = 4000
-"""Of the series of `student`: x ≤ 0.985 for tails of 0.1 and up to `WINDOW` degrees of freedom, and
-0.985⁴⁰⁰⁰ is 6e-27."""
-ROUNDING = 1e-14
-"""A step of `student` that is so small is one of rounding."""
-LARGEST = 1e6
+LARGEST_SCORE = 1e6
 """Largest score that counts: a bound made of it says nothing, and is still finite."""
 
 
@@ -57,43 +53,21 @@ class TrackRecord:
         n_inside = int(((values >= low) & (values <= high)).sum())
         spread = (high - mean if sign > 0 else mean - low) / FORECAST_WIDTH
         above = sign * (values - mean) / np.maximum(spread, np.spacing(np.abs(mean)))
-        scale = np.sqrt(2 * np.mean(np.square(np.clip(above, 0.0, LARGEST))))
+        scale = np.sqrt(2 * np.mean(np.square(np.clip(above, 0.0, LARGEST_SCORE))))
         return cls(len(values), n_inside, max(1.0, float(scale)))
 
     def width(self, n_others: int) -> float | None:
-        """Standard deviations to either side; None while there are too few scores."""
+        """Standard deviations to either side; None until enough forecasts were tested."""
         if self.n < NEEDED:
             return None
-        return self.scale * student(self.n, (1 - LEVEL) / max(1, n_others))
+        tail = (1 - SHARE_TRUE) / max(1, n_others)
+        # The lower tail, turned: 1 − tail would round small tails away.
+        return self.scale * -float(special.stdtrit(self.n, tail))
 
     def __str__(self) -> str:
         last = f"the last {self.n}" if self.n == WINDOW else str(self.n)
         results = "result" if self.n == 1 else "results"
         return f"{self.n_inside} of {last} {results} fell inside the 95 % interval predicted"
-
-
-def student(n: int, tail: float) -> float:
-    """The t that a Student variable T of n degrees of freedom exceeds with probability `tail`.
-
-    T = √n/tan U for an angle U in (0, π) with density sinⁿ⁻¹u/B, B = √π·Γ(n/2)/Γ((n + 1)/2). So
-
-        P(T > t) = ∫₀^φ sinⁿ⁻¹u du / B = Σ_k c_k x^(n/2 + k)/(n + 2k) / B,    x = sin²φ,
-
-    where √n/tan φ = t and c_k = (2k)!/(4ᵏ k!²). All terms are positive, so small tails keep their
-    digits. (SciPy has it as `scipy.special.stdtrit`; to load that takes a tenth of `status`.)
-    """
-    k = np.arange(TERMS)
-    coefficients = np.concatenate([[1.0], np.cumprod((k[1:] - 0.5) / k[1:])]) / (n + 2 * k)
-    total = exp(lgamma(0.5) + lgamma(n / 2) - lgamma((n + 1) / 2))
-    # Newton's steps on log P, which is concave in φ, from the left, where they stay: sin u ≤ u.
-    angle = (n * total * tail) ** (1 / n)
-    while True:
-        x = sin(angle) ** 2
-        integral = x ** (n / 2) * float(coefficients @ x**k)
-        step = log(total * tail / integral) * integral / sin(angle) ** (n - 1)
-        if step <= ROUNDING * angle:
-            return sqrt(n) / tan(angle)
-        angle += step
 
 
 @dataclass(frozen=True)
@@ -156,9 +130,9 @@ class Certificate:
     def _rivals(self) -> list[str]:
         if self.regret_bound is None:
             return [
-                "How much better another candidate may be is not said yet: that takes "
-                f"{NEEDED} predictions tested on candidates that had no value, and there are "
-                f"{self.record.n}.",
+                "The model has not been tested enough yet to say how much better another candidate "
+                f"may be: {NEEDED} tested predictions of candidates without a value are needed, "
+                f"there {'is' if self.record.n == 1 else 'are'} {self.record.n}.",
                 *([f"{self.record}."] if self.record.n else []),
             ]
         better = f"no other candidate is better by more than {self.regret_bound:.4g}"
@@ -201,13 +175,14 @@ def accuracy(policy: Any) -> float | None:
 
 
 def guarantee_of(policy: Any) -> Guarantee:
-    """What may be claimed of a posterior; nothing where the policy does not say."""
+    """What may be claimed of a posterior; "none" if the policy does not say."""
     guarantee: Guarantee = getattr(policy, "guarantee", "none")
     return guarantee
 
 
 def promise(model: Model) -> tuple[float | None, str]:
-    """The probability behind the intervals and what it rests on; or None and why."""
+    """The probability that the intervals hold, and what it rests on; or None, and why there is
+    none."""
     radius = model.settings.confidence
     policy = model.policy
     if model.settings.learns:

@@ -15,7 +15,7 @@ SHOWN = 5
 
 
 class Corrections(NamedTuple):
-    """Other values of some results, one entry each."""
+    """New values for some results, one entry each."""
 
     trials: Indices  # their numbers
     values: list[float | None]  # None: it failed
@@ -23,13 +23,13 @@ class Corrections(NamedTuple):
     removed: list[bool]  # it was not told at all: the value does not count
 
     def applied(self, ledger: Ledger) -> Ledger:
-        """The books with these in them."""
+        """The books with these corrections in them."""
         changed = ledger.corrected(self.trials, self.values, self.noise)
         return changed.without(self.trials[np.array(self.removed, dtype=bool)])
 
 
 def as_corrections(ledger: Ledger, which: Any, values: Any, noise: Any) -> Corrections:
-    """What `correct` was given: ids or results, and for each another value, FAILED, or None for a
+    """The arguments of `correct`: ids or results, and for each its new value, FAILED, or None for a
     result that is taken back."""
     trials = _trials(ledger, which)
     n = len(trials)
@@ -44,7 +44,8 @@ def as_corrections(ledger: Ledger, which: Any, values: Any, noise: Any) -> Corre
 
 
 def _trials(ledger: Ledger, which: Any) -> list[int]:
-    """The numbers of results: of each candidate its only one, or those that are given."""
+    """The numbers of the results that are meant: those given, or the only result of each candidate
+    given."""
     if isinstance(which, Trial):
         return [as_known(ledger, which)]
     if isinstance(which, Sequence) and any(isinstance(each, Trial) for each in which):
@@ -70,7 +71,7 @@ def _only(ledger: Ledger, position: int) -> int:
 
 
 def as_known(ledger: Ledger, trial: Trial) -> int:
-    """The number of a result that the books have; StateError where they have it no more."""
+    """The number of a result in the books; StateError if it is no longer there."""
     outcomes = ledger.outcomes
     if 0 <= trial.number < ledger.n_trials:
         (name,) = ledger.names(outcomes.tried.items[[trial.number]])

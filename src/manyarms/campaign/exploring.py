@@ -9,18 +9,19 @@ from dataclasses import dataclass
 
 from manyarms.sketch.confidence import Growing, Radius
 
-RADIUS = Growing(1.5)
-"""2.3 standard deviations after 10 results, 3.5 after 200. With less, what is unlike all that was
-tried is passed over for neighbours of what is good."""
+UNTRIED_RADIUS = Growing(1.5)
+"""Radius of a suggestion that must be untried: 2.3 standard deviations after 10 results, 3.5 after
+200. With a smaller one, candidates unlike all tried ones lose to neighbours of good ones."""
 
 
 @dataclass(frozen=True)
 class Exploration:
-    """How many suggestions are of candidates never tried, and by which radius."""
+    """How many suggestions are candidates that were never tried, and by which radius they are
+    chosen."""
 
     share: float = 3.0  # c; with 3 it is half of the first 200
-    radius: Radius = RADIUS
+    radius: Radius = UNTRIED_RADIUS
 
     def is_due(self, n: int) -> bool:
-        """Whether it is the turn of such a one, after n suggestions."""
+        """Whether the suggestion after n others should be a candidate that was never tried."""
         return int(self.share * (n + 1) ** (2 / 3)) > int(self.share * n ** (2 / 3))

@@ -25,8 +25,8 @@ from manyarms.lapack import in_one_thread, lapack
 from manyarms.signals import load
 from manyarms.typing import Array, Indices
 
-MOST = 256
-"""Arms that take part in a fit, at most: with 256 an evaluation of the loss takes 5 milliseconds,
+ARMS_OF_A_FIT = 256
+"""Arms that a fit uses, at most: with 256 an evaluation of the loss takes 5 milliseconds,
 and a fit some thirty of them."""
 SCALE_PRIOR = 0.1
 """Standard deviation of log v; its mean gives f a prior variance of 1. A scale left free makes the
@@ -35,30 +35,31 @@ NOISE_PRIOR = (-4.0, 2.0)
 """Mean and standard deviation of log σ²: noise of about an eighth of the rewards' scale, give or
 take a factor of e."""
 SHAPE_BOUNDS = (np.log(0.05), np.log(1e3))
-"""Of log lengthscales: shorter ones than 0.05 would make all arms strangers."""
+"""Bounds of log lengthscales: below 0.05 no arm would say anything about another."""
 OWN_PRIOR = (-3.0, 1.0)
-"""Mean and standard deviation of the log variance of what a row has of its own. A fit to 600 rows
-each of ten tables, half of them among the best twentieth, found deviations of 0.03 to 0.5."""
+"""Mean and standard deviation of the log variance of the part that each row has of its own. Fits to
+600 rows each of ten tables, half of them among the best twentieth, found deviations of 0.03 to
+0.5."""
 OWN_BOUNDS = (np.log(1e-6), 0.0)
 TRUST_PRIOR = (-1.0, 2.0)
 """The same of the log variance of the weight of what a prior expects, which is in rewards of its
 own: a weight of about 1 where both tables are alike. It is wide, as little is known of it."""
 TRUST_BOUNDS = (np.log(1e-6), np.log(10.0))
-LEAST_NOISE, MOST_NOISE = 1e-4, 10.0
-"""Of σ²: rounding stays harmless."""
+LEAST_NOISE_SHARE, MOST_NOISE_SHARE = 1e-4, 10.0
+"""Noise variance of a fit, as a share of σ²: with the least one rounding is still harmless."""
 SETTLED = 64
-"""Arms from which on a fit starts from the prior's peak and the last fit only. The latter alone may
-stay for good where noise passes for a short lengthscale."""
+"""Arms from which a fit has only two starts, the peak of the prior and the last fit. The last fit
+alone might keep taking noise for a short lengthscale."""
 ROUGH = (-1.0, -6.0)
-"""Log lengthscales and log σ² of another start: short and nearly noiseless. From the priors' peaks
-a search may end where everything is noise."""
-STEPS, TOLERANCE = 40, 1e-5
+"""Log lengthscales and log σ² of one more start: short, and almost without noise. A search that
+begins at the peak of the prior may end where everything counts as noise."""
+FIT_ITERATIONS, TOLERANCE = 40, 1e-5
 """Iterations of L-BFGS, at most, and the relative gain at which they end."""
 
 
 class Summary(NamedTuple):
-    """Means (u,), counts (u,) and rows (u, d) of distinct arms, and what replicates say of the
-    noise."""
+    """What a fit needs of the results: means (u,), counts (u,) and rows (u, d) of distinct arms,
+    and what replicates say about the noise."""
 
     rows: Array
     means: Array
@@ -70,7 +71,7 @@ class Summary(NamedTuple):
     )
 
     def some(self, at: Indices) -> "Summary":
-        """Fewer arms; replicates of all still tell the noise."""
+        """The same with fewer arms; the noise is still told by the replicates of all."""
         known = np.broadcast_to(self.known, len(self.means))[at]
         return self._replace(
             rows=self.rows[at], means=self.means[at], counts=self.counts[at], known=known
@@ -105,7 +106,7 @@ class Shape(Protocol):
 
 @dataclass(frozen=True)
 class Fixed:
-    """A kernel that is given: only its scale is learned."""
+    """A kernel that was given: only its scale is learned."""
 
     given: Kernel
 
@@ -242,7 +243,7 @@ class Mixed:
 
 @dataclass(frozen=True)
 class Fit:
-    """What was learned."""
+    """What a fit learned."""
 
     theta: Array  # log parameters of the shape
     scale: float  # v
@@ -263,7 +264,7 @@ def fit(
     *,
     noise: float | None = None,
     start: Array | None = None,
-    least: float = LEAST_NOISE,
+    least: float = LEAST_NOISE_SHARE,
     thorough: bool = True,
 ) -> Fit:
     """The most probable parameters; `noise` is a variance where it is known, at least `least`
@@ -276,7 +277,7 @@ def fit(
     mean, sd = np.append(mean, [size, NOISE_PRIOR[0]]), np.append(sd, [SCALE_PRIOR, NOISE_PRIOR[1]])
     if noise is not None:
         mean[-1] = np.log(noise)
-    noises = (np.log(least), np.log(MOST_NOISE)) if noise is None else (mean[-1], mean[-1])
+    noises = (np.log(least), np.log(MOST_NOISE_SHARE)) if noise is None else (mean[-1], mean[-1])
     bounds = [*shape.bounds, (size - 3, size + 3), noises]
 
     def loss(x: Array) -> tuple[float, Array]:
@@ -293,7 +294,7 @@ def fit(
             jac=True,
             method="L-BFGS-B",
             bounds=bounds,
-            options={"maxiter": STEPS, "ftol": TOLERANCE},
+            options={"maxiter": FIT_ITERATIONS, "ftol": TOLERANCE},
         )
 
     settled = start is not None and len(evidence.means) > SETTLED

@@ -28,18 +28,19 @@ from manyarms.signals import load
 from manyarms.typing import Array, Indices
 
 MOST_ARMS = 2000
-"""Arms tried that count, the latest: S⁻¹ of so many takes half a second."""
+"""Tried arms that are used, at most, the latest ones: S⁻¹ of so many takes half a second."""
 MOST_ROWS, LEAST_ROWS = 2048, 32
 """Rows that effects are averaged over, those of all levels together, at most: K_ZZ has 32 MB. Those
 of one level, at least."""
-MOST_LEVELS = 64
-"""Levels of a column that are looked at, those with most results first."""
-STEPS = 9
-"""Values at which a column of more numbers is looked at, spread evenly over those that it has."""
+LEVELS_SHOWN = 64
+"""Levels of a column that are shown, at most: those with most results. More fit on no page."""
+VALUES_SHOWN = 9
+"""Values of a column with more different numbers at which it is shown, spread evenly among those
+numbers."""
 
 
 class CrossValidated(NamedTuple):
-    """Every arm that was tried, predicted from the results of all others."""
+    """Every tried arm, predicted from the results of all others."""
 
     predicted: Predictions  # of the mean of its values, noise included
     measured: Array  # (n,) that mean
@@ -47,14 +48,14 @@ class CrossValidated(NamedTuple):
 
     @property
     def n_inside(self) -> int:
-        """Means that lie inside their intervals."""
+        """How many means lie inside their intervals."""
         low, high = self.predicted.low, self.predicted.high
         return int(((low <= self.measured) & (self.measured <= high)).sum())
 
 
 class Effect(NamedTuple):
-    """What a level of a column does: the average value of candidates if all had it, all else being
-    equal, less the mean of these averages over the levels."""
+    """What a level of a column does: the average value that candidates would have if all of them
+    had this level and kept everything else, minus the mean of these averages over all levels."""
 
     level: Any
     mean: float
@@ -120,7 +121,7 @@ class _Tried(NamedTuple):
 
 @in_one_thread
 def left_out(campaign: Campaign, level: float) -> CrossValidated:
-    """Every arm that was tried, the latest MOST_ARMS, predicted from the results of all others."""
+    """Each of the latest MOST_ARMS tried arms, predicted from the results of all others."""
     tried = _Tried.of(campaign)
     inverse = tried.solved(np.eye(len(tried.arms)))
     variance = 1 / np.diag(inverse)
@@ -142,7 +143,7 @@ def left_out(campaign: Campaign, level: float) -> CrossValidated:
 
 @in_one_thread
 def effects(campaign: Campaign, level: float) -> dict[str, list[Effect]]:
-    """What the levels of every column do; the column that matters most comes first."""
+    """What the levels of every column do, with the most important column first."""
     tried = _Tried.of(campaign)
     width = quantile(level)
     found = {
@@ -152,7 +153,7 @@ def effects(campaign: Campaign, level: float) -> dict[str, list[Effect]]:
 
 
 def _effects(campaign: Campaign, tried: _Tried, feature: Feature, width: float) -> list[Effect]:
-    """Of one column."""
+    """What the levels of one column do."""
     model, sign = campaign.model, campaign.ledger.sign
     column = feature.start
     codes = _codes(campaign, feature)
@@ -224,13 +225,8 @@ def across(campaign: Campaign, x: str, y: str) -> Slice:
     )
 
 
-def _place(codes: Array, code: float) -> int:
-    """Where a code is among codes that increase."""
-    return int(np.searchsorted(codes, code))
-
-
 def _levelled(campaign: Campaign) -> list[Feature]:
-    """Features of one column that holds more than one value."""
+    """The features that stand for one column with more than one value."""
     X = campaign.model.arms
     return [
         feature
@@ -242,7 +238,7 @@ def _levelled(campaign: Campaign) -> list[Feature]:
 
 
 def _with_expected(campaign: Campaign, rows: Array) -> Array:
-    """Encoded rows of which columns were changed, with what a prior expects of them now."""
+    """Encoded rows with some columns changed, and with what a prior expects of the changed rows."""
     candidates = campaign.ledger.candidates
     if isinstance(candidates, Points):
         return rows
@@ -250,24 +246,25 @@ def _with_expected(campaign: Campaign, rows: Array) -> Array:
 
 
 def _codes(campaign: Campaign, feature: Feature, row: Array | None = None) -> Array:
-    """The encoded values at which a column is looked at, increasing; that of `row` among them."""
+    """The encoded values at which a column is shown, in increasing order; with the value of
+    `row`."""
     X = campaign.model.arms
     codes = np.unique(np.asarray(X[:, feature.start], dtype=np.float64))
     wanted = None if row is None else float(row[feature.start])
-    if feature.kind == "categorical" and len(codes) > MOST_LEVELS:
+    if feature.kind == "categorical" and len(codes) > LEVELS_SHOWN:
         arms, _, _ = campaign.ledger.results()
         tried = np.asarray(X[arms, feature.start])
         counts = np.array([(tried == code).sum() + (code == wanted) * len(X) for code in codes])
-        codes = np.sort(codes[np.argsort(-counts, kind="stable")[:MOST_LEVELS]])
-    elif feature.kind == "numeric" and len(codes) > STEPS:
-        even = np.linspace(0, len(codes) - 1, STEPS).round().astype(np.intp)
+        codes = np.sort(codes[np.argsort(-counts, kind="stable")[:LEVELS_SHOWN]])
+    elif feature.kind == "numeric" and len(codes) > VALUES_SHOWN:
+        even = np.linspace(0, len(codes) - 1, VALUES_SHOWN).round().astype(np.intp)
         chosen = codes[even]
         codes = np.unique(chosen if wanted is None else np.append(chosen, wanted))
     return codes
 
 
 def _some_rows(campaign: Campaign, n: int) -> Array:
-    """Encoded rows of n candidates drawn at random, of all where there are fewer."""
+    """Encoded rows of n candidates drawn at random, or of all if there are fewer."""
     X = campaign.model.arms
     arm_of = campaign.ledger.candidates.arm_of
     if len(arm_of) > n:
@@ -276,7 +273,7 @@ def _some_rows(campaign: Campaign, n: int) -> Array:
 
 
 def _levels(campaign: Campaign, feature: Feature, codes: Array) -> list[Any]:
-    """Encoded values as the table has them."""
+    """Encoded values as they stand in the table."""
     candidates = campaign.ledger.candidates
     column = np.asarray(campaign.model.arms[:, feature.start])
     members = [candidates.members(int(np.argmax(column == code)))[0] for code in codes]

@@ -21,10 +21,10 @@ from manyarms.sketch.growing import Stack
 from manyarms.typing import Array, Indices, Mask
 
 REPEATS = 3
-"""Different values that were told again, each of its candidate, before values count as exact."""
-FEW = 64
-"""Results of which none came again, at most, among which the best one measured is recommended: the
-model chooses no better ones then (docs/optimizer.md)."""
+"""Different values that must have been repeated, each exactly, before values count as exact."""
+UNREPEATED = 64
+"""Results, none of them repeated, up to which values are taken as they are and the best one
+measured is recommended: with so few the model recommends no better (docs/optimizer.md)."""
 
 Forecasts = Sequence[Forecast | None]
 
@@ -42,7 +42,7 @@ class Pending(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What became of n candidates: every result, in the order told, and who was retired."""
+    """What became of n candidates: every result, in the order told, and the retired candidates."""
 
     n: int
     tried: Stack  # (t,) position of the candidate of each result
@@ -53,14 +53,14 @@ class Outcomes:
 
     @classmethod
     def none(cls, n: int) -> "Outcomes":
-        """Nothing was tried."""
+        """The outcomes before anything was tried."""
         positions = Stack(np.zeros(0, dtype=np.intp))
         numbers = Stack(np.zeros(0))
         return cls(n, positions, numbers, numbers, Stack(np.zeros((0, 3))), positions)
 
     @cached_property
     def has_value(self) -> Mask:
-        """Of each result, (t,)."""
+        """(t,) whether each result has a value."""
         return ~np.isnan(self.values.items)
 
     @cached_property
@@ -70,13 +70,13 @@ class Outcomes:
 
     @cached_property
     def counts(self) -> Indices:
-        """(n,) values told of each candidate."""
+        """(n,) how many values each candidate has."""
         return np.bincount(self.tried.items[self.has_value], minlength=self.n)
 
     @cached_property
     def again(self) -> Array:
-        """The different values that came again, each for the candidate it was of; NaN is among
-        them where a candidate came out otherwise."""
+        """Repeated values, one a candidate, each value once; with NaN if the repeats of any
+        candidate disagree."""
         at = self.with_value
         tried = self.tried.items[at]
         values = self.values.items[at]
@@ -89,17 +89,17 @@ class Outcomes:
 
     @property
     def repeat_exactly(self) -> bool:
-        """Whether all values of a candidate are the same number, of REPEATS candidates at least
-        that differ from each other: values at the end of a scale, or 0 and 1, are equal by chance.
-        """
+        """Whether results are exact, as far as repeats show it: the repeats of every candidate
+        agree, and candidates with REPEATS different values were repeated. Fewer different values
+        may agree by chance: 0 and 1, or the end of a scale."""
         return len(self.again) >= REPEATS and not np.isnan(self.again).any()
 
     @property
     def may_be_exact(self) -> bool:
-        """Whether nothing says that values have noise: no candidate came out otherwise, and some
-        came again or there are few results."""
+        """Whether nothing says that values have noise: no repeats disagree, and either a value
+        was repeated or there are few results."""
         n_values = len(self.with_value)
-        return not np.isnan(self.again).any() and (len(self.again) > 0 or n_values <= FEW)
+        return not np.isnan(self.again).any() and (len(self.again) > 0 or n_values <= UNREPEATED)
 
     @cached_property
     def failed(self) -> Mask:
@@ -123,7 +123,8 @@ class Outcomes:
     def changed(
         self, trials: Indices, values: Sequence[float | None], noise: Sequence[float | None]
     ) -> "Outcomes":
-        """With other values of these results; where no noise is given, with the same noise."""
+        """These outcomes with other values for some results. A result keeps its noise unless
+        another is given."""
         new_values = self.values.items.copy()
         new_values[trials] = np.array(values, dtype=np.float64)
         new_noise = self.noise.items.copy()
@@ -132,7 +133,7 @@ class Outcomes:
         return replace(self, values=Stack(new_values), noise=Stack(new_noise))
 
     def without(self, trials: Indices) -> "Outcomes":
-        """As if these results had not been told."""
+        """These outcomes without some results."""
         kept = np.ones(self.tried.n, dtype=bool)
         kept[trials] = False
         return replace(
@@ -146,7 +147,7 @@ class Outcomes:
 
 @dataclass(frozen=True)
 class Ledger:
-    """CandidateTable, and what became of each."""
+    """The candidates, what became of each, and which are being tried."""
 
     candidates: CandidateTable
     outcomes: Outcomes
@@ -159,7 +160,7 @@ class Ledger:
 
     @classmethod
     def begun(cls, candidates: CandidateTable, seed: int, sign: float, most: float) -> "Ledger":
-        """Nothing was asked yet."""
+        """Books in which nothing was asked for yet."""
         n = len(candidates)
         order = np.random.default_rng([seed, 1]).permutation(n)  # 1: not what policies draw from
         return cls(candidates, Outcomes.none(n), order, seed, sign, most)
@@ -191,7 +192,8 @@ class Ledger:
         noise: Sequence[float | None],
         worker: str = "",
     ) -> "Ledger":
-        """Results came, of candidates that were asked for or not; None for a value: it failed."""
+        """Record results of candidates, asked for or not; the value None says that the trial
+        failed."""
         ledger, forecasts = self.ended(positions, worker)
         return ledger.noted(positions, values, noise, forecasts)
 
@@ -202,7 +204,7 @@ class Ledger:
         noise: Sequence[float | None],
         forecasts: Forecasts,
     ) -> "Ledger":
-        """The same, but for what is pending."""
+        """Record results, and leave what is pending as it is."""
         none = (np.nan,) * 3
         outcomes = Outcomes(
             self.outcomes.n,
@@ -219,8 +221,8 @@ class Ledger:
         return self.ended(positions, worker)[0]
 
     def ended(self, positions: Indices, worker: str) -> tuple["Ledger", list[Forecast | None]]:
-        """Without these trials, of each candidate the worker's own or else the one that was asked
-        for first; and what was predicted of each, None where it was not asked for."""
+        """End these trials: for each candidate the trial of this worker, or else the one that was
+        asked for first. Returns also what was predicted of each, None if it was not asked for."""
         if not self.pending:
             return self, [None] * len(positions)
         left = list(self.pending)
@@ -236,19 +238,20 @@ class Ledger:
         return self._with_pending(tuple(left)), forecasts
 
     def expired(self, now: float) -> "Ledger":
-        """Those whose time has run out are not being tried any more."""
+        """Without the trials whose time has run out."""
         left = tuple(each for each in self.pending if each.until is None or each.until > now)
         return self._with_pending(left)
 
     def renewed(self, worker: str, until: float | None) -> "Ledger":
-        """What a worker is trying has time until then."""
+        """Everything that this worker is trying now has time until then."""
         pending = (
             each._replace(until=until) if each.worker == worker else each for each in self.pending
         )
         return self._with_pending(tuple(pending))
 
     def _with_pending(self, pending: tuple[Pending, ...]) -> "Ledger":
-        """The same, with these pending: made directly, as every event of a log does so."""
+        """The same books with other pending trials: made directly, since every event of a log does
+        so."""
         return Ledger(
             self.candidates,
             self.outcomes,
@@ -276,15 +279,15 @@ class Ledger:
     def corrected(
         self, trials: Indices, values: Sequence[float | None], noise: Sequence[float | None]
     ) -> "Ledger":
-        """These results, by their numbers, have other values; None for a value: it failed."""
+        """These results, by their numbers, with new values; None says that the trial failed."""
         return replace(self, outcomes=self.outcomes.changed(trials, values, noise))
 
     def without(self, trials: Indices) -> "Ledger":
-        """These results, by their numbers, were not told."""
+        """The books without these results, given by their numbers."""
         return replace(self, outcomes=self.outcomes.without(trials))
 
     def added(self, candidates: CandidateTable) -> "Ledger":
-        """The table has grown; nothing is known of the new candidates."""
+        """The books of a table that has grown; nothing is known about the new candidates."""
         n = len(candidates)
         n_new = n - len(self.candidates)
         # Behind the others: who was to come next still is.
@@ -296,7 +299,7 @@ class Ledger:
     # What follows from it
 
     def check_pending(self, positions: Indices) -> None:
-        """Raise StateError where one of these is not being tried."""
+        """Raise StateError if one of these candidates is not being tried."""
         waiting = Counter(self.waiting.tolist())
         for position in positions.tolist():
             if not waiting[position]:
@@ -305,7 +308,7 @@ class Ledger:
             waiting[position] -= 1
 
     def check_once(self, positions: Indices, values: Sequence[float | None]) -> None:
-        """Raise ObservationError where a candidate may have one value and would have a second."""
+        """Raise ObservationError if a candidate would get a second value and may have only one."""
         if self.most != 1:
             return
         has_value = self.outcomes.counts > 0
@@ -320,7 +323,7 @@ class Ledger:
             has_value[position] |= value is not None
 
     def check_counts(self) -> None:
-        """Raise ObservationError where a candidate may have one value and has more."""
+        """Raise ObservationError if a candidate has more than one value and may have only one."""
         several = np.flatnonzero(self.outcomes.counts > self.most) if self.most == 1 else ()
         if len(several):
             (name,) = self.names(several[:1])
@@ -330,7 +333,7 @@ class Ledger:
             )
 
     def check_retired(self, positions: Indices) -> None:
-        """Raise StateError where one of these is not retired."""
+        """Raise StateError if one of these candidates is not retired."""
         others = positions[~self.outcomes.retired[positions]]
         if len(others):
             raise StateError(f"{self.names(others[:1])[0]!r} is not retired")
@@ -346,14 +349,14 @@ class Ledger:
 
     @property
     def tries(self) -> Indices:
-        """Values told or awaited of each candidate, (n,)."""
+        """(n,) how many values of each candidate were told or are awaited."""
         tries = self.outcomes.counts.copy()
         np.add.at(tries, self.waiting, 1)
         return tries
 
     @property
     def is_open(self) -> Mask:
-        """(n,) whether a candidate may be tried, and tried again."""
+        """(n,) whether a candidate may be tried now, for the first time or again."""
         is_open = ~self.outcomes.out
         if self.only is not None:
             is_open &= self.only
@@ -361,16 +364,16 @@ class Ledger:
 
     @property
     def n_trials(self) -> int:
-        """Results told, those that failed included."""
+        """How many results were told, failed trials included."""
         return self.outcomes.tried.n
 
     @property
     def n_values(self) -> int:
-        """Results that have a value."""
+        """How many results have a value."""
         return len(self.outcomes.with_value)
 
     def results(self, start: int = 0, stop: int | None = None) -> Results:
-        """What a model learns from: of the results that have a value, from one up to another."""
+        """What a model learns from: the results with a value, from one number up to another."""
         outcomes = self.outcomes
         at = outcomes.with_value[start:stop]
         arms = self.candidates.arm_of[outcomes.tried.items[at]]

@@ -19,7 +19,15 @@ from manyarms.beliefs.base import Record
 from manyarms.beliefs.frozen import Engine
 from manyarms.beliefs.packing import Arrays, packed, unpacked
 from manyarms.campaign.exploring import Exploration
-from manyarms.campaign.fitting import LEAST_NOISE, MOST, NOISE_PRIOR, Fit, Shape, Summary, fit
+from manyarms.campaign.fitting import (
+    ARMS_OF_A_FIT,
+    LEAST_NOISE_SHARE,
+    NOISE_PRIOR,
+    Fit,
+    Shape,
+    Summary,
+    fit,
+)
 from manyarms.campaign.trials import Results
 from manyarms.campaign.units import Warp
 from manyarms.domains.policy import DomainBKB
@@ -36,11 +44,11 @@ from manyarms.typing import Array, Indices, Mask
 SURPRISE = 5.0
 """Refit at once when a reward beats the best one known at the last fit by this much: the scaling is
 out of date."""
-EXACT = 1e-10
-"""Least variance of a reward, of k(x, x): smaller noise, none at all included, counts as this much;
-rounding stays harmless."""
-TINY = 1e-100
-"""Standard deviation whose inverse square is finite."""
+LEAST_NOISE_VARIANCE = 1e-10
+"""Variance of the noise of a reward, at least, as a share of k(x, x): smaller noise counts as this
+much, so that rounding stays harmless."""
+LEAST_DEVIATION = 1e-100
+"""Standard deviation of a noise that was told, at least: its inverse square is finite."""
 SIZE_GROWTH = 1.05
 """A size is taken when there are so many times more results than at the last: the effective
 dimension costs O(m³)."""
@@ -52,7 +60,7 @@ class Schedule:
 
     growth: float  # a refit comes when there are so many times more results than at the last
     thorough: float  # the same of refits that look for a kernel everywhere, not near the last one
-    least_noise: float = LEAST_NOISE  # variance of rewards
+    least_noise: float = LEAST_NOISE_SHARE  # variance of rewards
     noises: float = 0.0  # standard deviations of the noise in a unit, at least
     by_value: bool = False  # the policy takes arms as rows, not as numbers
 
@@ -197,7 +205,7 @@ class Model:
         noise = np.exp(NOISE_PRIOR[0])
         if not settings.learns and settings.noise is not None:
             some = arms[:1] if len(arms) else np.zeros((1, arms.shape[1]))
-            noise = max(settings.noise**2, EXACT * float(kernel.diag(some).max()))
+            noise = max(settings.noise**2, LEAST_NOISE_VARIANCE * float(kernel.diag(some).max()))
         policy = _policy(settings, arms, kernel, noise, 0)
         return cls(settings, arms, policy, Warp.identity(), None)
 
@@ -306,7 +314,9 @@ class Model:
         """Kernel, noise and units for all results (n,); where not `thorough`, a kernel near the
         last one."""
         told = ~np.isnan(noise)
-        weights = np.where(told, 1 / np.square(np.where(told, np.maximum(noise, TINY), 1.0)), 1.0)
+        weights = np.where(
+            told, 1 / np.square(np.where(told, np.maximum(noise, LEAST_DEVIATION), 1.0)), 1.0
+        )
         keys, at = np.unique(
             2 * arms + told, return_inverse=True
         )  # results with and without a noise apart
@@ -327,7 +337,7 @@ class Model:
             float((~told).sum() - (~known).sum()),
             np.where(known, np.square(warp.noise(1 / np.sqrt(total))), 0.0),
         )
-        if len(distinct) > MOST:
+        if len(distinct) > ARMS_OF_A_FIT:
             weight = total * np.where(known, self.noise**2 / warp.slope**2, 1.0)
             evidence = evidence.some(self._spread(distinct, weight))
         sd = self.settings.noise
@@ -526,7 +536,7 @@ class Model:
         # Spirakis 2006).
         with np.errstate(divide="ignore"):
             keys = np.log(counts * np.square(std)) + rng.gumbel(size=len(distinct))
-        return np.sort(np.argsort(-keys)[:MOST])
+        return np.sort(np.argsort(-keys)[:ARMS_OF_A_FIT])
 
 
 def _policy(

@@ -33,7 +33,7 @@ from manyarms.typing import Array
 
 @runtime_checkable
 class Known(Protocol):
-    """What an `Optimizer` and a `Study` have."""
+    """What an `Optimizer` and a `Study` have in common."""
 
     @property
     def pool(self) -> Any:
@@ -49,7 +49,7 @@ class Known(Protocol):
 
 
 class PriorResults(NamedTuple):
-    """Rows of another table, and what came out."""
+    """Rows of another table, and their values."""
 
     frame: pl.DataFrame
     values: Array  # (n,) larger is better

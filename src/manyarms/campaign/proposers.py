@@ -26,36 +26,36 @@ from manyarms.pool.pool import Pool
 from manyarms.sketch.confidence import Constant
 from manyarms.typing import Array, Indices, Mask
 
-START = 4
+TABLE_START = 4
 """Results of candidates drawn at random, or by a prior, before the model of a table chooses. More
-of them cost more than they teach (docs/optimizer.md)."""
+random ones cost more than they teach (docs/optimizer.md)."""
 BOX_START = 8
-"""The same of a box, whose model has no table to look at."""
+"""Results of random points before the model of a box chooses: it has no table to look at."""
 STALLED = 30
-"""Results asked for without one that is better by more than the noise, after which a model of a
-box has stalled."""
+"""Results asked for in a row, none better than the best one by more than the noise, after which a
+search of a box has stalled."""
 SHARE = 4
-"""A search elsewhere waits for one in so many of all results, too: it is a falling share of a long
-run."""
-OTHERS, GRID = 512, 1 << 14
-"""Points drawn where the one of largest score is pending, or ruled out by `repeats`; a box of so
-few points has all of them looked at instead."""
+"""A search elsewhere also waits until a quarter of all results have come since the last
+improvement, so that it takes a smaller share of a longer run."""
+DRAWN_INSTEAD, SMALL_BOX = 512, 1 << 14
+"""If the point of largest score is pending, or ruled out by `repeats`, so many other points are
+drawn at random instead; in a box of at most so many points all of them are looked at."""
 POINTS = 10_000
-"""Points of a box that a statement about all others is taken to be about: a grid of ten levels in
-four dimensions."""
+"""Points that count as all others in a statement about a box, which may have infinitely many: as
+many as a grid of ten levels in four dimensions."""
 
 
 @dataclass(frozen=True)
 class PoolProposer:
-    """Among the candidates of a table."""
+    """Proposes candidates of a table."""
 
     is_elsewhere = False  # whether another model than the one that answers chooses now
-    start: ClassVar[int] = START  # results before a model that learns chooses
+    start: ClassVar[int] = TABLE_START  # results before a model that learns chooses
     lesson: ClassVar[Lesson] = NOTHING  # what that model decided at the last step
     doubt: ClassVar[str | None] = None  # why no theorem covers what is said of all candidates
 
     def knowing(self, ledger: Ledger, ids: Any) -> Ledger:
-        """The ledger with these candidates in it, where any may be told."""
+        """The books with these candidates in them, if any candidate may be told."""
         return ledger
 
     def chooser(self, ledger: Ledger, model: Model) -> Model:
@@ -64,7 +64,7 @@ class PoolProposer:
         return avoiding(ledger, model) if model.settings.learns else model
 
     def next(self, ledger: Ledger, model: Model) -> tuple[Ledger, int] | None:
-        """The candidate that the chooser would try, in a ledger that knows it; None: there is
+        """The candidate that the chooser would try, and books that know it; None if there is
         none."""
         is_open = ledger.is_open
         if not is_open.any():
@@ -95,7 +95,7 @@ class PoolProposer:
         return ledger, int(members[np.argmin(ledger.tries[members])])
 
     def nothing_left(self, ledger: Ledger) -> str:
-        """Why there is none."""
+        """Why there is no candidate to try."""
         outcomes = ledger.outcomes
         out = f"{int(outcomes.retired.sum())} are retired, {int(outcomes.failed.sum())} failed"
         return (
@@ -109,7 +109,7 @@ class PoolProposer:
         return self
 
     def leading(self, ledger: Ledger, model: Model, k: int, gone: Mask) -> Indices:
-        """The k arms of largest posterior mean that are not gone, best first."""
+        """The k arms of largest posterior mean outside the mask `gone`, best first."""
         if isinstance(model.policy, Tabular):
             return model.policy.leading(k, exclude=gone)
         return largest(model.policy.predict().mean, k, gone)
@@ -120,11 +120,11 @@ class PoolProposer:
         return bool((outcomes.counts[~outcomes.out] == 0).any())
 
     def n_others(self, gone: Mask) -> int:
-        """How many arms a statement about all others is about."""
+        """How many arms a statement about all other candidates covers."""
         return int((~gone).sum())
 
     def with_leading(self, ledger: Ledger, model: Model, k: int) -> Ledger:
-        """The ledger with the k candidates of largest posterior mean in it."""
+        """The books with the k candidates of largest posterior mean in them."""
         return ledger
 
     def with_rivals(self, ledger: Ledger, model: Model, width: float, gone: Mask) -> Ledger:
@@ -133,7 +133,7 @@ class PoolProposer:
         return ledger
 
     def rival(self, ledger: Ledger, model: Model, width: float, gone: Mask) -> int:
-        """The arm of largest upper bound that is not gone, however the policy chooses."""
+        """The arm of largest upper bound outside the mask `gone`, however the policy chooses."""
         policy = model.policy
         if isinstance(policy, Tabular):
             return policy.highest(exclude=gone, beta=width * float(np.sqrt(model.regularization)))
@@ -142,7 +142,7 @@ class PoolProposer:
 
 
 def _first(ledger: Ledger, fresh: Indices) -> int:
-    """Of candidates in a random order, the one to begin with.
+    """The candidate to begin with, among some in a random order.
 
     With a prior it is the one of which most is expected, of a part of them that changes with every
     suggestion: the best of all might be neighbours.
@@ -151,13 +151,13 @@ def _first(ledger: Ledger, fresh: Indices) -> int:
     expected = candidates.expected if isinstance(candidates, Pool) else None
     if expected is None:
         return int(fresh[0])
-    number = (ledger.n_trials + len(ledger.pending)) % START
-    part = fresh[number::START] if number < len(fresh) else fresh
+    number = (ledger.n_trials + len(ledger.pending)) % TABLE_START
+    part = fresh[number::TABLE_START] if number < len(fresh) else fresh
     return int(part[np.argmax(expected[candidates.arm_of[part]])])
 
 
 def _untried(ledger: Ledger, model: Model, closed: Mask, exploration: Exploration) -> int:
-    """The arm of largest upper bound among those never tried; among all where there are none."""
+    """The arm of largest upper bound among those never tried; among all if every arm was tried."""
     arm_of = ledger.candidates.arm_of
     pending = arm_of[ledger.waiting]
     beta = exploration.radius(model.policy.evidence)
@@ -175,7 +175,7 @@ def _untried(ledger: Ledger, model: Model, closed: Mask, exploration: Exploratio
 
 
 def avoiding(ledger: Ledger, model: Model) -> Model:
-    """The model as if failed candidates had given the worst reward there is.
+    """The model as it would be if failed candidates had given the worst possible reward.
 
     Nothing else is known where trials fail, so that uncertainty would lead there again and again.
     """
@@ -192,13 +192,13 @@ def avoiding(ledger: Ledger, model: Model) -> Model:
 
 
 def largest(means: Array, k: int, gone: Mask) -> Indices:
-    """Positions of the k largest means that are not gone, largest first."""
+    """Positions of the k largest means outside the mask `gone`, largest first."""
     order = np.argsort(np.where(gone, np.inf, -means), kind="stable")
     return np.asarray(order[: min(k, int((~gone).sum()))])
 
 
 class Gains(NamedTuple):
-    """How long ago a model was told of something better."""
+    """The best value so far, and how many results were asked for since it was last improved."""
 
     top: float = -np.inf  # the best value, signed, but for gains less than the noise
     stalled: int = 0  # results asked for since
@@ -213,7 +213,7 @@ class Gains(NamedTuple):
 
 
 NONE = Gains()
-"""Before anything was told."""
+"""The gains before anything was told."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class Search:
 
 @dataclass(frozen=True)
 class BoxProposer:
-    """Anywhere in a box."""
+    """Proposes points of a box."""
 
     start: ClassVar[int] = BOX_START
     box: Box
@@ -269,7 +269,7 @@ class BoxProposer:
         return self.search is not None
 
     def chooser(self, ledger: Ledger, model: Model) -> Model:
-        """The model that chooses: of a search, where there is one."""
+        """The model that chooses: that of a search elsewhere, if there is one."""
         return avoiding(ledger, self.search.model if self.search else model)
 
     def knowing(self, ledger: Ledger, ids: Any) -> Ledger:
@@ -293,7 +293,7 @@ class BoxProposer:
         )
 
     def after(self, model: Model, news: Learnable, lesson: Lesson | None = None) -> "BoxProposer":
-        """A search goes on, begins or ends."""
+        """The proposer after these results: a search elsewhere goes on, begins or ends."""
         # A product of levels is searched from many starts anyway: elsewhere it only loses results.
         if not model.settings.learns or (self.box.levels is not None and self.search is None):
             return self
@@ -356,7 +356,7 @@ class BoxProposer:
         return int(np.argmax(np.where(gone, -np.inf, mean + width * std)))
 
     def _next_row(self, ledger: Ledger, model: Model) -> Array | None:
-        """The row to ask for next, None where none may be."""
+        """The row to ask for next; None if there is none."""
         outcomes = ledger.outcomes
         X = ledger.candidates.X
         rng = np.random.default_rng([model.settings.seed, 1, len(X)])
@@ -396,12 +396,12 @@ class BoxProposer:
 
     def _some(self, rng: np.random.Generator) -> Array:
         """All rows, in a random order, of a box that has few; else some drawn from it."""
-        grid = self.box.grid(GRID)
-        return self.box.sample(OTHERS, rng) if grid is None else rng.permutation(grid)
+        grid = self.box.grid(SMALL_BOX)
+        return self.box.sample(DRAWN_INSTEAD, rng) if grid is None else rng.permutation(grid)
 
 
 Proposer = PoolProposer | BoxProposer
-"""What differs between a table and a box is here, behind the same methods."""
+"""All differences between a table and a box are here, behind the same methods."""
 
 
 class Learner(NamedTuple):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyarms.campaign.batching import BatchRule
+from manyarms.campaign.batching import BatchConditions
 from manyarms.campaign.ledger import Ledger
 from manyarms.pool.pool import Pool
 from manyarms.typing import Indices, Mask
@@ -20,16 +20,17 @@ if TYPE_CHECKING:
 RANDOM = "random start"
 """The model has too few results to choose by."""
 BY_PRIOR = "good by the prior"
-"""The same, but a prior expects more of it than of most others."""
+"""The model has too few results to choose by, but a prior expects more of it than of most
+others."""
 CHECK = "check of a surprising result"
-"""A value of it was outside of the interval that was predicted."""
+"""One of its values was outside the predicted interval."""
 REPEAT = "repeat, to be surer of its value"
-EXPECTED = "expected best"
-"""No other that may be suggested, and is not pending, has a better prediction."""
-NEXT = "expected best of the rest"
-"""The same, but for candidates of the same batch."""
+EXPECTED_BEST = "expected best"
+"""No other candidate that may be suggested, and is not pending, has a better prediction."""
+EXPECTED_NEXT = "expected best of the rest"
+"""Apart from candidates of the same batch, no other has a better prediction."""
 NEVER = "never tried"
-"""No result has this level of a column; the level stands behind it."""
+"""No result has this level of a column; the name of the level follows."""
 UNCERTAIN = "most uncertain among the good"
 """Its interval reaches the best prediction, and of those whose prediction is at least as good it is
 the one of largest standard deviation."""
@@ -37,13 +38,14 @@ GOOD = 1.96
 """Standard deviations from the prediction to the end of an interval of 95 %."""
 OPEN = "little is known of it, it may be good"
 LEADING = 200
-"""Candidates of best prediction that are looked at: one behind them is not called good."""
+"""Candidates with the best predictions that are looked at: one behind all of them is not called
+good."""
 
 
 def reasons(
-    before: "Campaign", after: Ledger, positions: Sequence[int], rule: BatchRule | None = None
+    before: "Campaign", after: Ledger, positions: Sequence[int], rule: BatchConditions | None = None
 ) -> list[str]:
-    """Why each of these was asked for, one after the other, of a search as it was before."""
+    """Why each of these candidates was asked for, in turn, by the search as it was before."""
     forecasts = [each.forecast for each in after.pending[len(after.pending) - len(positions) :]]
     candidates = after.candidates
     has_prior = isinstance(candidates, Pool) and candidates.expected is not None
@@ -59,10 +61,10 @@ def reasons(
 
 
 class _Known:
-    """What the reasons of one batch rest on."""
+    """What the reasons of one batch are based on."""
 
     def __init__(
-        self, campaign: "Campaign", positions: Sequence[int], rule: BatchRule | None
+        self, campaign: "Campaign", positions: Sequence[int], rule: BatchConditions | None
     ) -> None:
         self.ledger = campaign.ledger
         self.model = campaign.model
@@ -95,7 +97,7 @@ class _Known:
     def _of_untried(self, arm: int, picked: Indices) -> str:
         others = self.leading[~np.isin(self.leading, picked)]
         if len(others) and others[0] == arm:
-            return EXPECTED if self.leading[0] == arm else NEXT
+            return EXPECTED_BEST if self.leading[0] == arm else EXPECTED_NEXT
         level = self._new_level(arm)
         if level:
             return f"{NEVER}: {level}"

@@ -23,15 +23,15 @@ from manyarms.pool.reading import is_parquet
 from manyarms.sketch.confidence import Constant, Growing
 from manyarms.typing import Array
 
-RADIUS = Constant(2.0)
-"""Of a table, together with `Exploration`: chosen by benchmark, see docs/optimizer.md."""
-ALONE = Growing(1.3, most=3.0)
-"""Of a table without `Exploration`: where kernel and noise are given, or another policy."""
+TABLE_RADIUS = Constant(2.0)
+"""Radius over a table with `Exploration`: chosen by benchmark, see docs/optimizer.md."""
+PLAIN_TABLE_RADIUS = Growing(1.3, most=3.0)
+"""Radius over a table without `Exploration`: kernel and noise are given, or another policy is."""
 BOX_RADIUS = Constant(2.0)
-"""Of a box: see docs/optimizer.md."""
+"""Radius over a box: chosen by benchmark, see docs/optimizer.md."""
 MAXIMISER = MultiStart(raw=256, starts=2, steps=15)
-"""Of a box that is no product of levels. Less thorough than that of `DomainBKB`, and cheaper:
-regrets could not be told apart (docs/optimizer.md)."""
+"""Maximiser over a box that is no product of levels. It is cheaper and less thorough than that of
+`DomainBKB`; their regrets could not be told apart (docs/optimizer.md)."""
 
 LEARNED = ("matern", "rbf")
 """Kernels with a lengthscale for each column."""
@@ -40,7 +40,7 @@ Direction = Literal["maximize", "minimize"]
 
 
 def as_pool(pool: Any, kernel: Any = None) -> Pool:
-    """A pool, from one or from a table; from objects where the kernel is one of objects."""
+    """A pool made from a pool, from a table, or from objects if the kernel is one of objects."""
     if isinstance(pool, Pool):
         return pool
     if isinstance(kernel, Kernel) and encoder_of(kernel) is not None:
@@ -76,7 +76,7 @@ def as_most(repeats: Any) -> float:
 
 
 def as_bounds(bounds: Any) -> tuple[float, float]:
-    """Least and largest true value, infinite where there is none."""
+    """The least and the largest possible true value, infinite if not given."""
     if bounds is None:
         return -np.inf, np.inf
     expected = "two numbers, the least and the largest true value, or None for either"
@@ -128,7 +128,7 @@ def as_settings(
         noise = 0.0  # who asks for each value once takes it for the true one
     explores = confidence is None and learns and getattr(policy, "makes", policy) is BKB
     if confidence is None:
-        confidence = BOX_RADIUS if is_box else RADIUS if explores else ALONE
+        confidence = BOX_RADIUS if is_box else TABLE_RADIUS if explores else PLAIN_TABLE_RADIUS
     schedule = BOX if is_box else TABLE
     number = as_seed(seed)
     limits = as_bounds(bounds)
@@ -147,7 +147,7 @@ def as_settings(
 
 
 def _check_options(policy: Any, options: dict[str, Any]) -> None:
-    """Raise ParameterError where a policy does not know an option, or lacks one."""
+    """Raise ParameterError if a policy does not know an option, or needs one that is missing."""
     # What `model._policy` will pass; a call is only tried, nothing is made.
     given = {"regularization": 1.0, "confidence": None, "seed": 0, **options}
     try:
@@ -167,14 +167,14 @@ def _over(box: Box, policy: Any, _: Array, kernel: Any, **settings: Any) -> Any:
 
 
 def as_seed(seed: Any) -> int:
-    """A whole number; a generator draws one."""
+    """A whole number, given or drawn from a generator."""
     if isinstance(seed, np.random.Generator):
         return int(seed.integers(2**63))
     return whole(seed, "seed", at_least=0, at_most=LARGEST_SEED)
 
 
 def _shape(kernel: Any, pool: Pool | Box) -> tuple[Shape, bool]:
-    """What is learned of the kernel, and whether it is taken as given."""
+    """What is learned of the kernel, and whether the kernel is used as given."""
     if pool.kernel is not None and kernel is None:
         return Fixed(pool.kernel), True
     encoders = [

@@ -13,12 +13,12 @@ from manyarms.typing import Array, Indices
 CandidateId = int | str | tuple[Any, ...] | dict[str, Any]
 """Of a pool an id; of a box the point itself."""
 Results = tuple[Indices, Array, Array]
-"""Arms, signed values and standard deviations, NaN where none was told, (n,) each."""
+"""Arms, signed values and standard deviations (NaN if none was told), (n,) each."""
 NO_VALUE = Advice("tell {} for a trial that gave none", "manyarms.FAILED")
 
 
 class Learnable(NamedTuple):
-    """Results that are learned at once, and how the books stand after them."""
+    """Results to learn in one step, and the state of the books after them."""
 
     new: Results
     n_asked: int  # so many of them had been asked for
@@ -86,7 +86,7 @@ def as_items(values: Any) -> list[Any]:
 
 
 def as_values(values: Any, n: int) -> list[float | None]:
-    """One finite number for each of n candidates, None where FAILED was told."""
+    """One finite number for each of n candidates, None for FAILED."""
     items = as_items(values)
     if len(items) != n:
         raise ObservationError(f"tell() takes one value for each of the {n} ids, got {len(items)}")
@@ -123,7 +123,7 @@ def as_told(values: Any, failed: Any, n: int) -> list[float | None]:
 
 
 def as_noise(noise: Any, n: int) -> list[float | None]:
-    """Standard deviations of n values: one for all, or one each; None where it is not known."""
+    """Standard deviations of n values, given as one for all or one each; None if unknown."""
     items = as_items(noise)
     if not _is_sequence(noise):
         items *= n  # one standard deviation for all

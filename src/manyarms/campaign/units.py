@@ -18,31 +18,32 @@ import numpy as np
 
 from manyarms.typing import Array
 
-ROUNDING, SMALLEST = 1e-12, 1e-100
-"""Values closer than the first, relative to the median and the best, or than the second are taken
-as equal."""
+EQUAL_SHARE, SMALLEST_GAP = 1e-12, 1e-100
+"""Two values are equal if they differ by less than the first number as a share of their size, or by
+less than the second number: that is rounding."""
 MOST_SCATTER = 10.0
-"""Units that a single value may be above the best mean, at most. Noise puts it there, and
-`fitting` knows noise of up to three units."""
+"""Units by which a single value may be above the best mean, at most. Noise explains it up to there,
+and `fitting` allows noise of up to three units."""
 MOST_NOISE = 1e50
 """Standard deviation of a reward, at most: a value so uncertain says nothing, and the square of its
 square still fits float64."""
 APART = 1e-9
-"""Rewards of different knots, at least: rewards are at most √n in size, n the number of arms."""
-LEAST_NOISE = 1e-5
-"""Standard deviation of a reward, at least: smaller noise, none at all included, counts as this
-much; rounding stays harmless."""
+"""Difference between the rewards of two knots, at least. Rewards are at most √n in size for n
+arms."""
+LEAST_REWARD_NOISE = 1e-5
+"""Standard deviation of the noise of a reward, at least: smaller noise counts as this much, so that
+rounding stays harmless."""
 HIGHEST = 3.0
 """Reward of the best mean, at most."""
 DEEP = 3.0
-"""From this far below 0 on, logarithms of what lies beyond are taken twice more: the worst value of
-all is at about −5."""
+"""Depth below 0 from which the logarithm is taken two more times, so that the worst value of all is
+at about −5."""
 
 
 @dataclass(frozen=True)
 class Warp:
-    """A strictly increasing map through knots, straight on beyond the first and the last but not
-    below a floor."""
+    """A strictly increasing map through knots. It continues as a straight line beyond the first and
+    the last knot, and never goes below a floor."""
 
     values: Array  # (k,) increasing
     rewards: Array  # (k,) increasing
@@ -74,11 +75,11 @@ class Warp:
         return float((self.rewards[-1] - self.rewards[-2]) / (self.values[-1] - self.values[-2]))
 
     def noise(self, sd: Array | float) -> Array:
-        """Standard deviations of rewards, of those of values."""
-        return np.clip(np.multiply(sd, self.slope), LEAST_NOISE, MOST_NOISE)
+        """The standard deviations of rewards that belong to these standard deviations of values."""
+        return np.clip(np.multiply(sd, self.slope), LEAST_REWARD_NOISE, MOST_NOISE)
 
     def shifted(self, by: float) -> "Warp":
-        """Rewards less a constant."""
+        """The same map with a constant subtracted from rewards."""
         return Warp(self.values, self.rewards - by, self.floor - by)
 
     def reward(self, values: Array) -> Array:
@@ -91,7 +92,7 @@ class Warp:
 def _halves(means: Array, best: float) -> tuple[float, float, Array]:
     """The median, a unit for what is better, and the different values that are worse."""
     median = float(np.median(means))
-    equal = max(ROUNDING * max(abs(median), abs(float(means.max()))), SMALLEST)
+    equal = max(EQUAL_SHARE * max(abs(median), abs(float(means.max()))), SMALLEST_GAP)
     better = means[means >= median] - median
     largest = float(better.max())
     if largest > equal:
@@ -113,10 +114,10 @@ def _depth(distances: Array) -> Array:
 
 
 def _distinct(values: Array, rewards: Array) -> tuple[Array, Array]:
-    """The knots without those that are nearly at the one above, in values or in rewards: slopes
-    between the others are finite, and so are their inverses."""
+    """The knots without those that nearly coincide with the next one, in values or rewards, so that
+    all slopes and their inverses are finite."""
     size = np.maximum(np.abs(values[:-1]), np.abs(values[1:]))
-    apart = np.diff(values) > np.maximum(ROUNDING * size, SMALLEST)
+    apart = np.diff(values) > np.maximum(EQUAL_SHARE * size, SMALLEST_GAP)
     apart &= np.diff(rewards) > APART
     kept = np.append(apart, True)
     kept[-2:] = True

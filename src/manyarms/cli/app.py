@@ -27,7 +27,7 @@ DAMAGED = 3
 STORAGE = 4
 FAILING = 5
 INTERRUPTED = 130
-CODES = {StudyDamagedError: DAMAGED, StudyStorageError: STORAGE}
+CODE_OF = {StudyDamagedError: DAMAGED, StudyStorageError: STORAGE}
 """Of errors of the library; of all others BAD_INPUT."""
 WORDS = {
     "Pool.from_frame": None,
@@ -229,7 +229,7 @@ def _described(error: BaseException) -> tuple[str, int]:
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return "interrupted", INTERRUPTED
     if isinstance(error, ManyArmsError):
-        code = next((code for kind, code in CODES.items() if isinstance(error, kind)), BAD_INPUT)
+        code = next((code for kind, code in CODE_OF.items() if isinstance(error, kind)), BAD_INPUT)
         return error.said(on_the_command_line), code
     if isinstance(error, OSError):
         return str(error), BAD_INPUT

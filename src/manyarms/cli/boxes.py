@@ -24,9 +24,9 @@ from manyarms.errors import ArmsError, UnknownArmError
 from manyarms.study import Lease, Study
 from manyarms.typing import AnyArray, Indices
 
-SAME = 1e-6
-"""Of a range: how far a number in a file may be from the one suggested. Spreadsheets keep fifteen
-digits, some fewer."""
+RANGE_TOLERANCE = 1e-6
+"""Share of a range by which a number in a file may differ from the one suggested: spreadsheets keep
+fifteen digits, some of them fewer."""
 NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 LEVEL = rf"(?![+-]?0\d){NUMBER}"
 
@@ -245,7 +245,7 @@ def _cell(where: str, column: Side, cell: str, decimal: str) -> Any:
 def _level(column: NumericLevels, number: float) -> float:
     """The level that a number is up to its last digits, which a file may lack; else the number."""
     nearest = min(column.levels, key=lambda level: abs(level - number))
-    return nearest if math.isclose(nearest, number, rel_tol=SAME) else number
+    return nearest if math.isclose(nearest, number, rel_tol=RANGE_TOLERANCE) else number
 
 
 def _is_same(column: Side, value: Any, known: Any) -> bool:
@@ -253,7 +253,7 @@ def _is_same(column: Side, value: Any, known: Any) -> bool:
         return bool(value == known)
     # On the scale of the column, of logarithms too: SAME is a share of the range.
     one, other = column.encode([value, known])
-    return bool(abs(one - other) <= SAME)
+    return bool(abs(one - other) <= RANGE_TOLERANCE)
 
 
 class NumberedStudy:

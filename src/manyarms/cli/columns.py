@@ -22,7 +22,7 @@ ColumnTypes = Annotated[
     ),
 ]
 
-FIRST = 200
+ROWS_WITH_EXAMPLES = 200
 """Rows in which examples are looked for."""
 
 
@@ -62,7 +62,7 @@ def columns_table(pool: Pool) -> str:
 
 def _examples(pool: Pool) -> list[list[Any]]:
     """Of each column its type, and three different values among the first rows."""
-    rows = pool.rows(pool.ids[:FIRST])
+    rows = pool.rows(pool.ids[:ROWS_WITH_EXAMPLES])
     units = pool.units
     found = []
     for name, kind in pool.columns.items():

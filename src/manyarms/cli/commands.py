@@ -40,7 +40,7 @@ COMMANDS = {
         ),
     },
     "Mistakes": {
-        "correct": Command("mistakes", "A result has another value than was told."),
+        "correct": Command("mistakes", "Correct a result."),
         "undo": Command("mistakes", "Take back the last call, or an event by its number."),
     },
     "Knowledge": {
@@ -65,7 +65,7 @@ COMMANDS = {
     },
 }
 
-NUMBERS = ("tell", "correct")
+NEGATIVE_VALUES = ("tell", "correct")
 """Commands whose arguments may be negative numbers."""
 
 
@@ -89,7 +89,9 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
                 name,
                 help=help,
                 rich_help_panel=panel,
-                context_settings={"ignore_unknown_options": name in NUMBERS},  # negative values
+                context_settings={
+                    "ignore_unknown_options": name in NEGATIVE_VALUES
+                },  # negative values
             )(function)
     return app
 

@@ -6,8 +6,9 @@ from typing import Any
 from manyarms.cli.app import InputError
 from manyarms.pool.numerals import DECIMALS, number_in
 
-SAME = 1e-6
-"""Of a number: how far that in a file may be off. Spreadsheets keep fifteen digits, some fewer."""
+RELATIVE_TOLERANCE = 1e-6
+"""Share of a number by which the same number in a file may differ: spreadsheets keep fifteen
+digits, some of them fewer."""
 
 
 def check_cells(
@@ -45,9 +46,9 @@ def is_same(known: Any, cell: str) -> bool:
     # A cell that shows 3.36 may stand for 3.357.
     _, _, fraction = cell.replace(",", ".").partition(".")
     digits = len(fraction) if fraction.isdecimal() else 0
-    rounding = 0.5 * 10.0**-digits * (1 + SAME) if digits else 0.0
+    rounding = 0.5 * 10.0**-digits * (1 + RELATIVE_TOLERANCE) if digits else 0.0
     return any(
-        math.isclose(one, other, rel_tol=SAME, abs_tol=rounding)
+        math.isclose(one, other, rel_tol=RELATIVE_TOLERANCE, abs_tol=rounding)
         for one in ({float(known)} if not isinstance(known, str) else _numbers(known))
         for other in _numbers(cell)
     )

@@ -9,9 +9,9 @@ from typing import Any
 
 from manyarms.campaign.trials import CandidateId
 from manyarms.cli.jobs import GRACE, Job, Outcome, filled, placeholders, stop
-from manyarms.cluster.executor import AGAIN, RayExecutor
+from manyarms.cluster.executor import CANCEL_AGAIN_AFTER, RayExecutor
 
-TURN = 0.05
+REMOTE_POLL = 0.05
 """Seconds between two looks at a command, on its machine."""
 
 
@@ -67,9 +67,9 @@ class Elsewhere:
                 self._executor.cancel(job._future)
             # A command has its grace, and is then killed. Ray may miss a request that comes while
             # a task is starting: it is made again.
-            end = time.monotonic() + grace + AGAIN
+            end = time.monotonic() + grace + CANCEL_AGAIN_AFTER
             while any(job.is_running for job in jobs) and time.monotonic() < end and not hurry():
-                time.sleep(TURN)
+                time.sleep(REMOTE_POLL)
 
     def close(self) -> None:
         """Leave the cluster."""
@@ -92,7 +92,7 @@ def ran(
         job = Job("", "", full, folder, out, timeout, retries, grace)
         try:
             while (outcome := job.outcome()) is None:
-                time.sleep(TURN)
+                time.sleep(REMOTE_POLL)
             return outcome
         finally:
             if job.is_running:  # the task was interrupted

@@ -20,7 +20,7 @@ from manyarms.numbers import LARGEST
 
 GRACE = 3.0
 """Seconds between asking a command to end and ending it."""
-TRIAL = "MANYARMS_TRIAL"
+TRIAL_VARIABLE = "MANYARMS_TRIAL"
 """Environment variable of a command: a mark, by which its children are found."""
 LOOKS = 20
 """How often children that are left are looked for, at most: some fork faster than that."""
@@ -111,7 +111,7 @@ class Job:
                     stdout=out,
                     stderr=err,
                     start_new_session=True,
-                    env={**os.environ, TRIAL: self._mark},
+                    env={**os.environ, TRIAL_VARIABLE: self._mark},
                 )
         except (OSError, ValueError) as error:
             # A command that cannot be started is a trial that failed, and may be tried again.
@@ -235,7 +235,7 @@ def _signal_all(jobs: Sequence[Job], processes: Iterable[int], number: int) -> N
 def strays(marks: set[str]) -> set[int]:
     """The processes of trials, wherever they went: those that have the mark of one in their
     environment, and the children of those (Linux; elsewhere none are found)."""
-    known = {f"{TRIAL}={mark}".encode() for mark in marks}
+    known = {f"{TRIAL_VARIABLE}={mark}".encode() for mark in marks}
     found: set[int] = set()
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):

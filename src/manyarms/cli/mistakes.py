@@ -50,10 +50,10 @@ def correct(
     worker: Worker = None,
     as_json: AsJson = False,
 ) -> None:
-    """A result has another value than was told.
+    """Correct a result.
 
-    The value takes the place of the one that the candidate has, and the model learns all results
-    anew. The history keeps both, and the note.
+    The new value replaces the one that the candidate has, and the model learns all results again.
+    The history keeps both values, and the note.
 
     [bold]Examples:[/bold]
       manyarms correct lab.db ethanol-80 71.5 --note "decimal point"

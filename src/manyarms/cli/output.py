@@ -19,7 +19,7 @@ from manyarms.study.location import as_location
 
 EARLIEST, LATEST = 86_400.0, 253_402_000_000.0
 """The second day of 1970 and one of the last of the year 9999: a clock of any zone has a date."""
-GAP = 2
+COLUMN_GAP = 2
 """Blanks between columns."""
 KEPT = "what the command was to do is done, do not repeat it"
 """What a warning says where the answer of a command that has written is lost."""
@@ -65,12 +65,16 @@ def table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     cells = [list(row) for row in rows]
     texts = [[shown(cell) for cell in row] for row in cells]
     widths = [max(map(_width, column)) for column in zip(names, *texts, strict=True)]
-    if sys.stdout.isatty() and sum(widths) + GAP * len(widths) > shutil.get_terminal_size().columns:
+    if (
+        sys.stdout.isatty()
+        and sum(widths) + COLUMN_GAP * len(widths) > shutil.get_terminal_size().columns
+    ):
         return "\n\n".join(_block(names, row) for row in texts)
     at_right = [bool(cells) and all(map(_is_number, column)) for column in zip(*cells, strict=True)]
     at_right = at_right or [False] * len(names)
     return "\n".join(
-        (" " * GAP).join(map(_padded, row, widths, at_right)).rstrip() for row in [names, *texts]
+        (" " * COLUMN_GAP).join(map(_padded, row, widths, at_right)).rstrip()
+        for row in [names, *texts]
     )
 
 

@@ -13,7 +13,7 @@ from manyarms.cli.output import KEPT, answer, name_of, new_file
 from manyarms.cli.report import page
 from manyarms.errors import StateError
 
-KINDS: dict[str, Callable[[Any], Any]] = {
+FIGURES: dict[str, Callable[[Any], Any]] = {
     "best": plots.best_so_far,
     "top": plots.candidates,
     "fit": plots.fit,
@@ -52,13 +52,13 @@ def plot(
     [bold]Example:[/bold]
       manyarms plot lab.db --kind top -o top.html
     """
-    if kind not in KINDS:
-        raise InputError(f"--kind must be one of {', '.join(KINDS)}, got {kind!r}")
+    if kind not in FIGURES:
+        raise InputError(f"--kind must be one of {', '.join(FIGURES)}, got {kind!r}")
     suffix = output.suffix.lower()
     if suffix not in (".html", *PICTURES):
         raise InputError(f"plot writes .html, {', '.join(PICTURES)}, got {output.name!r}")
     with opened(study) as known, new_file(output, force=True) as draft:
-        figure = KINDS[kind](known)
+        figure = FIGURES[kind](known)
         if suffix == ".html":
             figure.write_html(draft, include_plotlyjs=True)
         else:

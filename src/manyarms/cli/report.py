@@ -11,7 +11,7 @@ from itertools import combinations
 from typing import Any
 
 from manyarms import plots
-from manyarms.campaign.insight import MOST_LEVELS, CrossValidated, Effect
+from manyarms.campaign.insight import LEVELS_SHOWN, CrossValidated, Effect
 from manyarms.cli.changes import changes_of
 from manyarms.cli.knowledge import (
     HEADER,
@@ -31,9 +31,9 @@ from manyarms.study import Study
 
 MOST_RESULTS = 5000
 """Results that are listed, the latest: a browser shows a table of so many rows at once."""
-NARROW = 9
-"""Columns of a table that fit on a sheet of paper; a wider one is turned."""
-SHORT = len("2026-12-31 23:59")
+UPRIGHT_COLUMNS = 9
+"""Columns of a table, at most, that fit on an upright sheet of paper; a wider table is turned."""
+UNBROKEN = len("2026-12-31 23:59")
 """Characters of a cell that is not broken into lines on paper."""
 SLICED = 3
 """Columns of which every two make a slice, those with the largest effects."""
@@ -55,14 +55,14 @@ class _Table:
     @property
     def width(self) -> Any:
         """The class of the section."""
-        return _markup(' class="wide"' if len(self.header) > NARROW else "")
+        return _markup(' class="wide"' if len(self.header) > UPRIGHT_COLUMNS else "")
 
 
 def _class(cells: Sequence[Any]) -> str:
     """How the cells of a column are set."""
     if _is_numeric(cells):
         return ' class="number"'
-    return ' class="short"' if max((len(str(c)) for c in cells), default=0) <= SHORT else ""
+    return ' class="short"' if max((len(str(c)) for c in cells), default=0) <= UNBROKEN else ""
 
 
 def _is_numeric(cells: Sequence[Any]) -> bool:
@@ -161,7 +161,7 @@ def _tiles(state: dict[str, Any]) -> dict[str, str]:
         "results": f"{state['results']:,}",
         "failed": f"{state['failed']:,}",
         "pending": f"{len(state['pending']):,}",
-        "noise of a value": shown(model["noise"]) if model else "–",
+        "noise (SD of a result)": shown(model["noise"]) if model else "–",
     }
 
 
@@ -187,8 +187,8 @@ def _effect(name: str, effects: list[Effect]) -> dict[str, Any]:
         }
         for each in effects
     ]
-    full = len(effects) >= MOST_LEVELS
-    more = f"The {MOST_LEVELS} levels with most results; there may be others." if full else ""
+    full = len(effects) >= LEVELS_SHOWN
+    more = f"The {LEVELS_SHOWN} levels with most results; there may be others." if full else ""
     return {"name": name, "rows": rows, "more": more}
 
 

@@ -14,7 +14,7 @@ from manyarms.cli.tables import Listed, batch_name, free, note_name, rows_of, va
 from manyarms.pool.pool import Pool
 from manyarms.study import Lease, Study
 
-EXPECTED = ["predicted", "low", "high", "why"]
+FORECAST_COLUMNS = ["predicted", "low", "high", "why"]
 """What stands beside a suggestion: the result that is predicted, the interval that holds it with
 probability 95 %, and a reason."""
 DIGITS = 6
@@ -38,7 +38,7 @@ def expected(study: Study, leases: Sequence[Lease]) -> list[dict[str, Any]]:
     for lease in leases:
         ends = lease.forecast or (None, None, None)
         shown = [None if end is None else _short(min(max(end, low), high)) for end in ends]
-        found.append(dict(zip(EXPECTED, (*shown, lease.reason), strict=True)))
+        found.append(dict(zip(FORECAST_COLUMNS, (*shown, lease.reason), strict=True)))
     return found
 
 
@@ -51,10 +51,10 @@ def sheet(study: Study, ids: list[CandidateId]) -> pl.DataFrame:
     pool: Listed = study.pool
     leases = leases_of(study, ids)
     known = expected(study, leases)
-    types = {name: pl.String if name == "why" else pl.Float64 for name in EXPECTED}
+    types = {name: pl.String if name == "why" else pl.Float64 for name in FORECAST_COLUMNS}
     columns = [
         pl.Series(free(name, pool), [each[name] for each in known], dtype=types[name])
-        for name in EXPECTED
+        for name in FORECAST_COLUMNS
     ]
     # The event that asked for a candidate tells its results from those of another suggestion.
     batch = pl.Series(batch_name(pool), [lease.event for lease in leases])

@@ -18,13 +18,13 @@ from manyarms.cli.app import (
     opened,
 )
 from manyarms.cli.output import KEPT, answer, count, new_file, note, place, table
-from manyarms.cli.sheets import EXPECTED, as_options, expected, leases_of, sheet
+from manyarms.cli.sheets import FORECAST_COLUMNS, as_options, expected, leases_of, sheet
 from manyarms.cli.tables import check_output, decimal_of, free, marks, write_table
 from manyarms.study import Study
 
 MOST_EACH = 2
 """How often one candidate is in a batch at most: people at a bench seldom want more at once."""
-UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+SECONDS_IN_UNIT = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 """Seconds in a unit of time."""
 
 
@@ -33,7 +33,7 @@ def seconds(text: str | None, option: str) -> float | None:
     if text is None:
         return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip(), re.ASCII)
-    time = float(found[1]) * UNITS[found[2]] if found else 0.0
+    time = float(found[1]) * SECONDS_IN_UNIT[found[2]] if found else 0.0
     # 0 stands for a text that is no time, and is no time itself.
     if not 0 < time < 1e10:
         raise InputError(f"{option} takes a time such as 90s, 15m, 8h or 2d, got {text!r}")
@@ -163,7 +163,7 @@ def _show(study: Study, ids: list[CandidateId], as_json: bool, kept: str) -> Non
     ]
     names = [*pool.names]
     listed = table(
-        ["id", *names, *(free(name, pool) for name in EXPECTED)],
+        ["id", *names, *(free(name, pool) for name in FORECAST_COLUMNS)],
         (
             [id, *(row[name] for name in names), *each.values()]
             for id, row, each in zip(ids, rows, known, strict=True)

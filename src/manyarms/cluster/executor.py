@@ -8,7 +8,7 @@ from typing import Any
 from manyarms.cluster.rays import Connection
 from manyarms.errors import ClusterError
 
-AGAIN = 2.0
+CANCEL_AGAIN_AFTER = 2.0
 """Seconds after which a task that was cancelled, and still runs, is cancelled again."""
 
 
@@ -93,7 +93,7 @@ class RayExecutor(Executor):
                 if not wait:
                     break
             # Ray may miss a request that comes while a task is starting: it is made again.
-            futures.wait(running, timeout=AGAIN)
+            futures.wait(running, timeout=CANCEL_AGAIN_AFTER)
         self._connection.close()
         self._connection = None
 

@@ -10,7 +10,7 @@ from time import monotonic, sleep
 from typing import Any, ClassVar
 
 from manyarms.cluster.crews import Division, Fetched, Part, changed
-from manyarms.cluster.sources import InMemory
+from manyarms.cluster.sources import ArraySource
 from manyarms.errors import ClusterError, ManyArmsError, MemoryBudgetError, ParameterError
 from manyarms.kernels import Kernel
 from manyarms.search.shards import MOST_TRIES, Lost, News, Question, Shard
@@ -19,11 +19,11 @@ from manyarms.typing import Array, Indices
 
 REACH = 5.0
 """Seconds to reach an address."""
-TOKEN = secrets.token_hex(32)
+RAY_TOKEN = secrets.token_hex(32)
 """Of every Ray that this process starts: Ray reads it once."""
 ENVIRONMENT = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_USAGE_STATS_ENABLED")
 """What is set while a Ray of our own runs, for it and for those who connect to it."""
-AGAIN = 0.05
+RESTART_POLL = 0.05
 """Seconds between two looks at an actor that is being started again."""
 
 
@@ -87,7 +87,7 @@ def _start(ray: Any) -> None:
     """Start Ray on this machine. Only who has its token can use it: a fresh one, in the environment
     of this process and of those that it starts."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    os.environ["RAY_AUTH_TOKEN"] = TOKEN
+    os.environ["RAY_AUTH_TOKEN"] = RAY_TOKEN
     # Unset, Ray turns tokens on for what it starts, also where it was imported before; what is set
     # it only reads when it is imported.
     os.environ.pop("RAY_AUTH_MODE", None)
@@ -237,7 +237,7 @@ class RayCrew:
             )
         host = ray.remote(num_cpus=taken, max_restarts=-1, max_task_retries=0)(Host)
         source = parts.source
-        if isinstance(source, InMemory):
+        if isinstance(source, ArraySource):
             slices = [source.rows[a:b] for a, b in pairwise(self.bounds)]
             self._rows = [ray.put(rows) for rows in slices]
             source = Sent(source.shape)
@@ -326,11 +326,11 @@ class RayCrew:
                 self._send_rows(i)
                 return why
             except ray.exceptions.ActorUnavailableError:
-                sleep(AGAIN)
+                sleep(RESTART_POLL)
             except ray.exceptions.RayActorError as error:  # Ray makes it no more: we do
                 why = _said(error)
                 self._actors[i] = self._make(i)
-                sleep(AGAIN)
+                sleep(RESTART_POLL)
             except ray.exceptions.GetTimeoutError as error:
                 why = _said(error)
         return why

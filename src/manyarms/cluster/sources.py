@@ -19,7 +19,7 @@ from manyarms.arms.parquet import parquet_shapes, read_parquet
 from manyarms.errors import ArmsError
 from manyarms.typing import AnyArray, Array
 
-KINDS = (".npy", ".parquet")
+FILE_ENDINGS = (".npy", ".parquet")
 
 
 class Source(Protocol):
@@ -37,8 +37,8 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class InMemory:
-    """Rows of an array, which were checked."""
+class ArraySource:
+    """The rows of an array that was checked."""
 
     rows: Array
 
@@ -105,7 +105,7 @@ class Files:
 def source_of(data: Any) -> Source:
     """From an array, a path with wildcards, or a URL."""
     if not isinstance(data, str | Path):
-        return InMemory(as_rows(data))
+        return ArraySource(as_rows(data))
     text = str(data)
     paths = _expanded(text)
     if not paths:
@@ -133,7 +133,7 @@ def _expanded(text: str) -> list[str]:
         return sorted(filesystem.unstrip_protocol(each) for each in filesystem.glob(there))
     path = Path(text)
     if path.is_dir():
-        return sorted(str(each) for each in path.iterdir() if each.suffix in KINDS)
+        return sorted(str(each) for each in path.iterdir() if each.suffix in FILE_ENDINGS)
     return [text] if path.exists() else sorted(glob(text))
 
 

@@ -24,7 +24,7 @@ from manyarms.typing import Array, ArrayLike
 OUTSIDE = 1e-8
 """How far outside, relative to the size of the domain, a row may be by rounding: about √ε, half of
 float64's digits."""
-DIRECTIONS = 20
+VERTEX_DIRECTIONS = 20
 """Random directions in which a vertex is found, once: to start climbs from, and to check Qhull."""
 STARTS = 20
 """Vertices, those of largest u, that a climb starts from where not all vertices are known.
@@ -36,7 +36,7 @@ SCORED_AT_ONCE = 4096
 """Vertices whose kernel matrix with W is made at a time: 32 MiB where W has 1,000 rows."""
 SINGULAR = 1e-13
 """Relative distance from the top eigenvalue at which ν − d counts as 0: some 500 ε."""
-CLIMB_GAIN = 1e-12
+VERTEX_GAIN = 1e-12
 """Relative gain below which a step from vertex to vertex is rounding."""
 
 
@@ -245,7 +245,7 @@ class Polytope:
     @cached_property
     def _found(self) -> tuple[Array, Array]:
         """Random directions (n, d), and the vertex that is farthest in each of them, (n, d)."""
-        directions = np.random.default_rng(0).standard_normal((DIRECTIONS, self.dimension))
+        directions = np.random.default_rng(0).standard_normal((VERTEX_DIRECTIONS, self.dimension))
         return directions, np.array([self._farthest(direction) for direction in directions])
 
     @property
@@ -283,7 +283,7 @@ class Polytope:
             # u is convex: u(y) ≥ u(x) + ∇u(x)ᵀ(y − x), and y maximises the right side.
             y = self._farthest(score.gradient(x[None])[0])
             better = float(score(y[None])[0])
-            if not better > value + CLIMB_GAIN * abs(value):
+            if not better > value + VERTEX_GAIN * abs(value):
                 return x
             x = y
             value = better

@@ -12,7 +12,7 @@ from manyarms.sketch.growing import Triangle
 from manyarms.sketch.linalg import TINY, squares
 from manyarms.typing import Array
 
-ROUNDING = 1e-14
+ROUNDED_VARIANCE = 1e-14
 """σ̃², in units of k(x, x)/λ, below which it is rounding, some 50 ε: ∇u divides by σ̃."""
 SCORED_EACH = 2
 """Rows of each kind that are scored for one incumbent: largest mean is not yet largest u."""
@@ -104,7 +104,7 @@ class Score:
         Z = base.L.solve(base.kernel(base.W, X) if few else base.kernel(X, base.W).T)
         half = self._C.solve(Z)
         left_out = np.maximum(diag - squares(Z), 0.0)  # r(x)
-        least = ROUNDING * np.maximum(diag, TINY / ROUNDING)
+        least = ROUNDED_VARIANCE * np.maximum(diag, TINY / ROUNDED_VARIANCE)
         variance = np.maximum(left_out + lam * squares(half), least) / lam
         mean = base.w @ Z
         if belief.tried is not None:

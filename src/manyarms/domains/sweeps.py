@@ -21,9 +21,9 @@ WHOLE = 4096
 over twelve factors of ten levels."""
 CHANGED = 2.0
 """Factors that are drawn anew, on average, in a start near a good row."""
-CALLS = 16
+CALLS_IN_A_ROUND = 16
 """Calls of u in a round, at most: more factors than that are taken several at a time."""
-ROUNDS = 100
+MOST_ROUNDS = 100
 """Rounds at most: u rises in each, and a limit is needed against rounding only."""
 WORK = 4e8
 """Multiplications in a round of all starts together, n·m² for n rows and m inducing ones: with
@@ -32,7 +32,7 @@ within the same limit. Where factors are taken several at a time more rounds are
 are fewer by as much."""
 WIDENED = 16
 """Of the best rows, those around which more are looked for, at most."""
-BLOCK = 1 << 22
+NUMBERS_AT_ONCE = 1 << 22
 """Numbers that are held at once, of rows or of k(x, w): 32 MB."""
 
 
@@ -83,8 +83,8 @@ class Sweeps:
         x = X[[best]]
         value = values[best]
         m = max(1, len(score.belief.W))
-        most = min(WORK / m**2, BLOCK / box.dimension)
-        for _ in range(ROUNDS):
+        most = min(WORK / m**2, NUMBERS_AT_ONCE / box.dimension)
+        for _ in range(MOST_ROUNDS):
             pairs = _pairs(codes, x[0], most)
             scores = _scored(score, pairs)
             if not len(pairs) or not scores.max() > value:
@@ -94,7 +94,7 @@ class Sweeps:
 
     def _starts(self, score: Score, box: Box, n_levels: int, rng: np.random.Generator) -> Array:
         m = max(1, len(score.belief.W))
-        at_a_time = max(1.0, box.dimension / CALLS)
+        at_a_time = max(1.0, box.dimension / CALLS_IN_A_ROUND)
         most = WORK / (n_levels * m**2 * at_a_time)
         n = min(self.starts, max(1, int(most)))
         n_drawn = max(1, self.raw // 2)
@@ -117,12 +117,12 @@ def leading(score: Score, box: Box, X: Array, k: int) -> Array:
         return _top(score, whole, k)
     codes = _codes(box)
     every = np.arange(len(codes.factors))
-    rows = min(WORK / max(1, len(score.belief.W)) ** 2, BLOCK / box.dimension)
+    rows = min(WORK / max(1, len(score.belief.W)) ** 2, NUMBERS_AT_ONCE / box.dimension)
     n_widened = max(1, min(WIDENED, int(rows / len(every))))
     best = _top(score, np.unique(X, axis=0), k)
     climbed, _ = _swept(score, codes, best[:n_widened].copy(), np.random.default_rng(0))
     best = _top(score, np.unique(np.vstack([best, climbed]), axis=0), k)
-    for _ in range(ROUNDS):
+    for _ in range(MOST_ROUNDS):
         before = best[:n_widened]
         beside = codes.changed(before, every).reshape(-1, box.dimension)
         best = _top(score, np.unique(np.vstack([best, beside]), axis=0), k)
@@ -156,9 +156,9 @@ def _swept(score: Score, codes: _Codes, X: Array, rng: np.random.Generator) -> t
     values = _scored(score, X)
     moving = np.arange(len(X))
     d = X.shape[1]
-    for _ in range(ROUNDS):
+    for _ in range(MOST_ROUNDS):
         before = values.copy()
-        for factors in np.array_split(rng.permutation(d), min(d, CALLS)):
+        for factors in np.array_split(rng.permutation(d), min(d, CALLS_IN_A_ROUND)):
             some = np.flatnonzero(np.isin(codes.factors, factors))
             changed = codes.changed(X[moving], some)
             scores = _scored(score, changed.reshape(-1, d)).reshape(len(moving), -1)
@@ -200,6 +200,6 @@ def _top(score: Score, X: Array, n: int) -> Array:
 
 def _scored(score: Score, X: Array) -> Array:
     """u at the rows of X (n, d), by blocks, (n,)."""
-    size = max(1, BLOCK // max(1, len(score.belief.W)))
+    size = max(1, NUMBERS_AT_ONCE // max(1, len(score.belief.W)))
     blocks = [score(X[start : start + size]) for start in range(0, len(X), size)]
     return np.concatenate([np.zeros(0), *blocks])

@@ -198,11 +198,11 @@ class AdaBKB(DomainBKB):
         return self._state.tree
 
     def _next(self, belief: Engine, number: int, barred: frozenset[bytes]) -> Array:
+        """The centre (d,) to pull next by this belief, in which pulls may be supposed."""
         if barred:
             raise ParameterError(
                 "AdaBKB chooses among the centres of cells and excludes none; use DomainBKB"
             )
-        """The centre (d,) to pull next by this belief, in which pulls may be supposed."""
         tree, at = self._split()
         # Where pulls are supposed, deviations have shrunk, and another leaf may be on top.
         if number:

@@ -16,7 +16,7 @@ from manyarms.typing import Array, Indices
 
 NUMBER_LIMIT = 2**52
 """Numbers in a bag are below this: rows are float64, which holds such whole numbers exactly."""
-ENTRIES = 1 << 22
+AT_ONCE = 1 << 22
 """Numbers held at a time: 32 MiB of int64."""
 
 Numbers = npt.NDArray[np.int64]
@@ -81,7 +81,7 @@ class Counts:
     """The counts c_w(y) of some bags, to be compared with those of many others; b·c_w(y) where
     `scale` holds b (m,)."""
 
-    def __init__(self, Y: Bags, scale: Array | None = None, entries: int = ENTRIES) -> None:
+    def __init__(self, Y: Bags, scale: Array | None = None, entries: int = AT_ONCE) -> None:
         self._words, columns = np.unique(Y.numbers, return_inverse=True)
         m = len(Y.starts) - 1
         rows = np.repeat(np.arange(m), np.diff(Y.starts))
@@ -105,7 +105,7 @@ class Counts:
         return np.asarray(K if isinstance(K, np.ndarray) else K.toarray())
 
 
-def cosines(X: Array, Y: Array, bags: Callable[[Array], Bags], entries: int = ENTRIES) -> Array:
+def cosines(X: Array, Y: Array, bags: Callable[[Array], Bags], entries: int = AT_ONCE) -> Array:
     """Σ_w c_w(x) c_w(y)/√(Σ_w c_w(x)² Σ_w c_w(y)²), (n, m), of the bags of all rows; 1 for two
     empty ones.
 

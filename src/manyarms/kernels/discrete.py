@@ -20,7 +20,7 @@ BITS = 52
 """Bits in a packed number: whole numbers of so many are exact in float64."""
 
 
-MOST_LEVELS = 128
+LEVELS_BY_PRODUCT = 128
 """Levels of all columns up to which codes are compared by a product of matrices."""
 
 
@@ -72,7 +72,7 @@ class _Exponents:
         unique = getattr(xp, "unique_values", np.unique)  # NumPy 1 has no `unique_values`
         levels = [unique(Y[:, c]) for c in range(Y.shape[1])]
         columns = np.repeat(np.arange(len(levels)), [level.shape[0] for level in levels])
-        self._by_product = len(columns) <= MOST_LEVELS
+        self._by_product = len(columns) <= LEVELS_BY_PRODUCT
         if not self._by_product:
             return
         total = float(self._weights.sum())

@@ -10,8 +10,8 @@ from manyarms.kernels.distances import as_blocks
 from manyarms.numbers import real, store
 from manyarms.typing import Array, Indices
 
-FEW = 20_000
-"""Comparisons of numbers that take less time than to sort."""
+FASTER_THAN_SORTING = 20_000
+"""Comparisons of numbers up to which comparing every two rows is faster than sorting them."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def without_own(kernel: Kernel) -> tuple[Kernel, float]:
 
 def equal_rows(X: Array, Y: Array) -> tuple[Indices, Indices]:
     """All pairs (i, j) with x_i = y_j, of many rows in O((n + m)(d + log m)) and not O(nmd)."""
-    if len(X) * Y.size <= FEW:
+    if len(X) * Y.size <= FASTER_THAN_SORTING:
         found = np.nonzero((X[:, None] == Y).all(axis=2))
         return found[0], found[1]
     keys = row_keys(Y)

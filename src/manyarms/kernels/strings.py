@@ -21,7 +21,7 @@ from manyarms.kernels.objects import PADDING, ObjectKernel
 from manyarms.numbers import whole
 from manyarms.typing import Array
 
-LONGEST = 52
+LONGEST_WORD = 52
 """Letters of a word, at most: as many as words over two letters can have."""
 NEIGHBOURS = 100_000
 """Words that one word may count as, at most: each takes its turn."""
@@ -99,9 +99,9 @@ class Spectrum(ObjectKernel):
     def __post_init__(self) -> None:
         whole(self.length, "length", error=KernelError)
         letters = len(self.encoder.alphabet)
-        if self.length > LONGEST or self.length * np.log2(letters) > np.log2(NUMBER_LIMIT):
+        if self.length > LONGEST_WORD or self.length * np.log2(letters) > np.log2(NUMBER_LIMIT):
             raise KernelError(
-                f"words must be fewer than 2⁵² and of at most {LONGEST} letters, got "
+                f"words must be fewer than 2⁵² and of at most {LONGEST_WORD} letters, got "
                 f"{letters}^{shortened(self.length)}; give a shorter length"
             )
         if self.complement is not None:

@@ -81,8 +81,8 @@ from manyarms.typing import Array, ArrayLike, Indices, Mask, Seed
 
 SHARE_OF_ALL = 4
 """Where one in so many arms is asked about, all are scored: the next choice needs that anyway."""
-FIRST = 64
-"""Arms of largest mean that are scored first by who looks for the largest lower bound."""
+SCORED_FIRST = 64
+"""Arms of largest mean that are scored first when the largest lower bound is looked for."""
 NOTHING: tuple[int, ...] = ()
 """No arms. This very object needs no check: most calls have no other."""
 
@@ -447,7 +447,7 @@ class Policy:
         # No lower bound is above its mean: where all means are at hand, few arms need a score.
         if SHARE_OF_ALL * len(some) >= self.n_arms:
             means, error = scores.means()
-            block = np.argsort(-means[some], kind="stable")[:FIRST]
+            block = np.argsort(-means[some], kind="stable")[:SCORED_FIRST]
         while len(block):
             mean, variance = scores.moments(some[block])
             values[block], tolerance[block] = acquisition(mean, np.sqrt(variance))

@@ -22,7 +22,7 @@ from manyarms.typing import Array
 FIRST_WORDS = b"manyarms stream 2 "
 ALIKE = 1e-6
 """Of κ²: kernels that differ by more on W are different ones, as rounding is far less."""
-TYPES = {**NAMES, "W": "<f8", "rows": "<f8"}
+ARRAY_TYPES = {**NAMES, "W": "<f8", "rows": "<f8"}
 """The arrays of a file: those of a belief, its inducing rows, and the rows that are pending."""
 
 
@@ -49,9 +49,9 @@ def written(policy: Policy, waiting: dict[str | int, Array]) -> bytes:
         "norm": policy.evidence.norm,
         "ids": list(waiting),
         "chosen": [len(rows) for rows in waiting.values()],
-        "sizes": [int(arrays[name].size) for name in TYPES],
+        "sizes": [int(arrays[name].size) for name in ARRAY_TYPES],
     }
-    parts = [arrays[name].astype(dtype).tobytes() for name, dtype in TYPES.items()]
+    parts = [arrays[name].astype(dtype).tobytes() for name, dtype in ARRAY_TYPES.items()]
     rest = b"".join([json.dumps(head).encode(), b"\n", *parts])
     return b"".join([FIRST_WORDS, sha256(rest).hexdigest().encode(), b"\n", rest])
 
@@ -91,7 +91,7 @@ def read(path: str | Path, policy: Policy) -> Saved:
             )
     arrays: Arrays = {}
     start = 0
-    for (name, dtype), size in zip(TYPES.items(), head["sizes"], strict=True):
+    for (name, dtype), size in zip(ARRAY_TYPES.items(), head["sizes"], strict=True):
         # A copy: what is read from bytes cannot be written behind.
         arrays[name] = np.frombuffer(numbers, dtype=dtype, count=size, offset=start).copy()
         start += arrays[name].nbytes

@@ -75,22 +75,22 @@ class Feature:
 
 @dataclass(frozen=True, eq=False)
 class Column(ABC):
-    """How one column is encoded: decided once, on the first table."""
+    """How one column is encoded: this is decided once, from the first table."""
 
     name: str
     type: str
 
     @property
     def width(self) -> int:
-        """Encoded columns."""
+        """How many encoded columns it has."""
         return 1
 
     @abstractmethod
     def encode(self, values: pl.Series, label: Label, out: Array) -> None:
-        """Fill `out`, (n, width). Nulls are checked before."""
+        """Fill `out`, (n, width). The values were checked for nulls before."""
 
     def grown(self, values: pl.Series, label: Label) -> Self:
-        """The column after more values: codes that exist stay."""
+        """The column after more values were added: codes that exist stay the same."""
         return self
 
     @abstractmethod
@@ -98,7 +98,7 @@ class Column(ABC):
         """What stands in the encoded columns from `start`."""
 
     def features(self, start: int) -> tuple[Feature, ...]:
-        """The same, one for each lengthscale that is learned."""
+        """The features, one for each lengthscale that is learned."""
         return (self.feature(start),)
 
     def takes_missing(self) -> bool:
@@ -107,9 +107,9 @@ class Column(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class Aside(Column):
-    """Kept, not encoded: text, ignored columns, and those that hold one value only (`constant`, a
-    tuple of that value)."""
+class UnusedColumn(Column):
+    """A column that stays in the table and is not encoded: text, a column to ignore, or one that
+    holds a single value (`constant`, a tuple of that value)."""
 
     constant: tuple[Any] | None = None
 
@@ -118,8 +118,8 @@ class Aside(Column):
         return 0
 
     def encode(self, values: pl.Series, label: Label, out: Array) -> None:
-        """Nothing to fill; a constant that changes is an error, since the features would not
-        tell."""
+        """Nothing is encoded; a constant that changes is an error, because the features would not
+        show it."""
         # One look at the whole column, as a rule; only an error is searched for row by row.
         if self.constant is None or (
             values.n_unique() == 1 and as_python(values[0]) == self.constant[0]
@@ -151,7 +151,7 @@ class Aside(Column):
             return "empty" if only is None else f"{only!r:.40} in every row"
         if is_declared:
             return "left out as asked" if self.type == "ignore" else "text, as asked"
-        return "text, which hardly repeats or is remarks"
+        return "free text"
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +217,7 @@ def _minus(numbers: AnyArray, low: float, scale: float) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Ordered(Column):
-    """The position among the levels, the first 0 and the last 1."""
+    """The position of the value among the levels: 0 for the first level, 1 for the last."""
 
     levels: pl.Series
 
@@ -246,8 +246,8 @@ class Ordered(Column):
 
 @dataclass(frozen=True, eq=False)
 class Coded(Column):
-    """The code of the level. Levels are sorted within the table that brought them; a null is a
-    level once one was seen."""
+    """The code of the level. Levels are sorted within the table that brought them; a null becomes a
+    level as soon as one was seen."""
 
     levels: pl.Series
 

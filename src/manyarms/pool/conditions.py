@@ -9,40 +9,39 @@ import ast
 import math
 import re
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from manyarms.errors import ArmsError
-from manyarms.pool.values import first_of, is_text
+from manyarms.pool.values import closest, first_of, is_text
 from manyarms.typing import AnyArray, Array, Mask
 
-LONGEST = 2000
+LONGEST_CONDITION = 2000
 """Characters of a condition: longer ones are lists that belong into a column of the table."""
-ROUNDING = 1e-9
+EQUAL_WITHIN = 1e-9
 """Numbers are equal up to this share of the terms that they are made of: 0.1 + 0.2 is 0.3."""
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`([^`]*)`")
 Table = pl.DataFrame | Mapping[str, Any]
 
 
 class Numbers(NamedTuple):
-    """Numbers of rows, or one for all rows, and how large the terms were that they are made of."""
+    """Numbers, one for each row or one for all rows, and the size of the terms they are made of."""
 
     values: Array
     size: Array
 
 
 class Texts(NamedTuple):
-    """A column of text; where it is a literal, the text itself."""
+    """A column of text; for a literal, the text itself."""
 
     column: str | None
     values: Any  # a series, or a string
 
 
 class Truths(NamedTuple):
-    """True or false, of rows or for all."""
+    """True or false, for each row or for all rows."""
 
     values: AnyArray
 
@@ -71,19 +70,12 @@ def rows_where(columns: Table, text: str, levels: Mapping[str, Any] | None = Non
     return np.broadcast_to(found.values, n_rows).copy()
 
 
-def names_in(text: str) -> set[str]:
-    """The names of columns in a condition."""
-    tree, names = _parsed(text)
-    found = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    return {names.get(name, name) for name in found}
-
-
 def _parsed(text: str) -> tuple[ast.Expression, dict[str, str]]:
     """The condition as a tree, and the names of columns that stood in backticks."""
-    if not isinstance(text, str) or not text.strip() or len(text) > LONGEST:
+    if not isinstance(text, str) or not text.strip() or len(text) > LONGEST_CONDITION:
         raise ArmsError(
-            f'a condition must be text of 1 to {LONGEST:,} characters, such as "temperature > 100 '
-            f"and base == 'CsOAc'\", got {text!r:.80}"
+            f"a condition must be text of 1 to {LONGEST_CONDITION:,} characters, such as "
+            f"\"temperature > 100 and base == 'CsOAc'\", got {text!r:.80}"
         )
     names: dict[str, str] = {}
 
@@ -135,7 +127,7 @@ class _Evaluation:
         self.text = text
 
     def value(self, node: ast.expr) -> Value:
-        """Of a part of the condition."""
+        """The value of a part of the condition."""
         if isinstance(node, ast.Name):
             return self.column(self.names.get(node.id, node.id))
         if isinstance(node, ast.Constant):
@@ -190,8 +182,8 @@ class _Evaluation:
         ]
         if texts:
             return _wrong(self.text, f"put text in quotes: {texts[0]} == '{name}'")
-        near = get_close_matches(name, there, n=1)
-        meant = f"did you mean {near[0]!r}?" if near else f"those are {', '.join(map(repr, there))}"
+        near = closest(name, there)
+        meant = f"did you mean {near!r}?" if near else f"those are {', '.join(map(repr, there))}"
         return _wrong(self.text, f"there is no column {name!r}; {meant:.200}")
 
     def literal(self, value: Any) -> Value:
@@ -314,12 +306,12 @@ class _Evaluation:
         if bool((known == level).any()):
             return
         levels = sorted(known.drop_nulls().unique().to_list())
-        near = get_close_matches(level, levels, n=1, cutoff=0.5)
-        meant = f"did you mean {near[0]!r}?" if near else f"it holds {first_of(levels)}"
+        near = closest(level, levels)
+        meant = f"did you mean {near!r}?" if near else f"it holds {first_of(levels)}"
         raise _wrong(self.text, f"no row has {level!r:.60} in column {column!r}; {meant}")
 
     def is_empty(self, node: ast.expr) -> AnyArray:
-        """Rows of which a column that is named alone has no value."""
+        """The rows without a value, if the part is a column and nothing else."""
         if not isinstance(node, ast.Name):
             return np.array(False)
         name = self.names.get(node.id, node.id)
@@ -329,7 +321,7 @@ class _Evaluation:
 
 
 def _near(one: Numbers, other: Numbers) -> AnyArray:
-    near: AnyArray = np.abs(one.values - other.values) <= ROUNDING * np.maximum(
+    near: AnyArray = np.abs(one.values - other.values) <= EQUAL_WITHIN * np.maximum(
         one.size, other.size
     )
     return near
@@ -345,7 +337,7 @@ ARITHMETIC: dict[type[ast.operator], Callable[[Array, Array], Array]] = {
 COMPARISONS: dict[type[ast.cmpop], Callable[[Numbers, Numbers], AnyArray]] = {
     ast.Eq: _near,
     ast.NotEq: lambda one, other: (
-        np.abs(one.values - other.values) > ROUNDING * np.maximum(one.size, other.size)
+        np.abs(one.values - other.values) > EQUAL_WITHIN * np.maximum(one.size, other.size)
     ),
     ast.Lt: lambda one, other: (one.values < other.values) & ~_near(one, other),
     ast.LtE: lambda one, other: (one.values <= other.values) | _near(one, other),

@@ -16,11 +16,11 @@ from manyarms.pool.reading import said_by
 from manyarms.pool.unpacking import Source, as_utf8, opened, unpacked
 
 SEPARATORS = ",;\t|"
-"""Of the columns of a CSV file; the first one wins a draw."""
+"""What may separate the columns of a CSV file; of equally likely separators the first one wins."""
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
-"""What polars raises at a file that it cannot read."""
+"""What polars raises if it cannot read a file."""
 TYPED = 10_000
-"""Rows of a CSV file that its types are guessed from; all, where that fails."""
+"""Rows of a CSV file from which its types are guessed; if that fails, all rows are used."""
 DUPLICATE = re.compile(r"(.*)_duplicated_\d+", re.DOTALL)
 """What polars calls the second of two columns of one name."""
 
@@ -76,7 +76,7 @@ class CsvFile:
         return is_any and not self.long_line(lambda surplus: any(map(str.strip, surplus)))
 
     def _unreadable(self, error: BaseException) -> ArmsError:
-        """What is wrong with the file, found by a look at it, and what to do."""
+        """What is wrong with the file, and what to do about it."""
         long = None if isinstance(error, OSError) else self.long_line(lambda surplus: True)
         if long is not None:
             names = "1 column" if long.n_names == 1 else f"{long.n_names} columns"
@@ -113,7 +113,7 @@ class LongLine(NamedTuple):
 
 
 def opened_csv(path: Path) -> CsvFile:
-    """A file, looked at: what separates its columns, and where its header is."""
+    """A file, its separator, and the line of its header."""
     source = as_utf8(path, unpacked(path))
     separator = None
     n_above = 0  # lines above the header
@@ -152,7 +152,7 @@ def names_of(path: Path, columns: list[str]) -> dict[str, str]:
 
 
 def check_unnamed(path: Path, frame: pl.DataFrame, named: dict[str, str]) -> None:
-    """ArmsError where a column without a name has values: which ones they are is not known."""
+    """Raise ArmsError if a column without a name has values: nobody knows what they are."""
     for place, column in enumerate(frame.columns):
         if column not in named and frame[column].null_count() < len(frame):
             value = frame[column].drop_nulls()[0]

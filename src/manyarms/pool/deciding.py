@@ -9,10 +9,17 @@ import polars as pl
 from manyarms.errors import Advice, ArmsError, ParameterError
 from manyarms.numbers import are_geometric, items_of
 from manyarms.pool.bits import Bits
-from manyarms.pool.columns import TYPES, Aside, Coded, Column, Numeric, Ordered
+from manyarms.pool.columns import TYPES, Coded, Column, Numeric, Ordered, UnusedColumn
 from manyarms.pool.molecules import BY_DESCRIPTORS, SMILES, molecules_as
 from manyarms.pool.reading import Declared
-from manyarms.pool.spelling import MERGE, NUMBERS, are_remarks, check_levels, plain_kind, words_of
+from manyarms.pool.spelling import (
+    MERGE,
+    NUMBER_TYPES,
+    are_remarks,
+    check_levels,
+    plain_kind,
+    words_of,
+)
 from manyarms.pool.values import (
     Label,
     as_numbers,
@@ -27,22 +34,22 @@ from manyarms.pool.values import (
 from manyarms.typing import Array
 
 QUANTILES = 64
-"""Different numbers of a column up to which each is a level; of more, so many quantiles say how
-they are spread."""
-FEW = 50
-"""Different strings that are always levels: who lists so few candidates means all of them."""
+"""Different numbers of a column, up to which each is a level; of a column with more, so many
+quantiles describe how they are spread."""
+LEVELS_AT_LEAST = 50
+"""Different strings up to which text is a category: a table so small lists each on purpose."""
 DATE = r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$"
 
 
 WAYS = (MERGE, BY_DESCRIPTORS)
-"""Types that say more behind a colon."""
+"""Types with an addition behind a colon."""
 
 
 def repeats(texts: pl.Series) -> bool:
-    """Whether strings are levels: few of them, or at least half of the rows hold one that another
-    row holds, too."""
+    """Whether strings are levels: there are few different ones, or at least half of the rows share
+    theirs with another row."""
     # A level that no other row has teaches nothing about other rows: such text names or comments.
-    return texts.n_unique() <= FEW or 2 * int(texts.is_duplicated().sum()) >= len(texts)
+    return texts.n_unique() <= LEVELS_AT_LEAST or 2 * int(texts.is_duplicated().sum()) >= len(texts)
 
 
 def checked_types(columns: Mapping[str, str | Sequence[Any]] | None) -> dict[str, Declared]:
@@ -60,7 +67,9 @@ def _checked_type(name: str, declared: Any) -> Declared:
     if isinstance(declared, str):
         kind = plain_kind(declared)
         # Behind a colon stand words of a number, or one of the ways that a type has.
-        if kind not in TYPES or (declared != kind and kind not in NUMBERS and declared not in WAYS):
+        if kind not in TYPES or (
+            declared != kind and kind not in NUMBER_TYPES and declared not in WAYS
+        ):
             raise _no_type(name, declared)
         words_of(declared)
         return declared
@@ -110,14 +119,14 @@ def decide(
     keep_constant: bool = False,
     missing: str = "error",
 ) -> Column:
-    """How a column is encoded: as declared, else by its values (cleaned), in the order of `levels`
-    where the table gave them.
+    """How a column is encoded: as declared, or else according to its cleaned values. Levels are in
+    the order of `levels` if the table gave one.
 
     Without a declaration a column that holds one value only is not encoded, unless `keep_constant`.
     """
     dtype = values.dtype
     if declared == "ignore":
-        return Aside(name, "ignore")
+        return UnusedColumn(name, "ignore")
     if declared is None and dtype.is_temporal():
         raise date_error(
             name, f"{dtype}", values.drop_nulls()[0] if values.null_count() < len(values) else None
@@ -135,7 +144,11 @@ def decide(
     if not len(known):
         # An empty column: nothing to encode, and nothing to check in tables to come but that.
         if declared in ("text", "categorical", None):
-            return Aside(name, "text") if declared == "text" else Aside(name, "ignore", (None,))
+            return (
+                UnusedColumn(name, "text")
+                if declared == "text"
+                else UnusedColumn(name, "ignore", (None,))
+            )
         raise ArmsError(
             "column {column!r} is declared {expected} and holds no value at all",
             "fill it",
@@ -149,14 +162,14 @@ def decide(
             known, values, name, levels if levels and declared == "ordered" else declared, label
         )
     if not levels and are_remarks(values, missing):
-        return Aside(name, "text")
+        return UnusedColumn(name, "text")
     column = (
         _as_declared(known, values, name, levels, label)
         if levels
         else _by_values(known, values, name, label)
     )
     if not keep_constant and _is_constant(column, values, label):
-        return Aside(name, "ignore", (as_python(values[0]),))
+        return UnusedColumn(name, "ignore", (as_python(values[0]),))
     return column
 
 
@@ -185,7 +198,7 @@ def _by_values(known: pl.Series, values: pl.Series, name: str, label: Label) -> 
 
 
 def _typical(known: pl.Series) -> Array:
-    """The different numbers of a column; quantiles of it where there are many."""
+    """The different numbers of a column, or quantiles of them if there are many."""
     numbers = known.cast(pl.Float64)
     levels = numbers.unique().to_numpy()
     if len(levels) <= QUANTILES:
@@ -220,7 +233,7 @@ def _of_strings(known: pl.Series, values: pl.Series, name: str, label: Label) ->
             column=name,
             got=other[0] if len(other) else known[0],
         )
-    return Aside(name, "text")
+    return UnusedColumn(name, "text")
 
 
 def _as_declared(
@@ -232,7 +245,7 @@ def _as_declared(
     if declared == "number":
         as_numbers(known, name, declared, _known_label(values, label))  # raises where one is none
         return _by_values(known, values, name, label)
-    if declared in NUMBERS:
+    if declared in NUMBER_TYPES:
         return Numeric.fit(known, name, declared, _known_label(values, label))
     nested = isinstance(values.dtype, pl.List | pl.Array) or not (
         _can_be_typed(values.dtype) or values.dtype.is_temporal()
@@ -258,7 +271,11 @@ def _as_declared(
         here = _known_label(values, label)
         is_bits_type = declared == "bits"
         return Bits.fit(known, name, here) if is_bits_type else molecules_as(way, known, name, here)
-    return Aside(name, "text") if declared == "text" else Coded.fit(values, name, declared, label)
+    return (
+        UnusedColumn(name, "text")
+        if declared == "text"
+        else Coded.fit(values, name, declared, label)
+    )
 
 
 def _is_constant(column: Column, values: pl.Series, label: Label) -> bool:
@@ -284,7 +301,7 @@ def _level_type(levels: tuple[Any, ...]) -> pl.DataType:
 
 
 def _known_label(values: pl.Series, label: Label) -> Label:
-    """Names rows by their position among the values that are not null."""
+    """The label of rows by their position among the values that are not null."""
     if not values.null_count():
         return label
     positions = values.is_not_null().arg_true()

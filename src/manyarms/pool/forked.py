@@ -10,16 +10,15 @@ import polars as pl
 
 from manyarms.errors import ArmsError
 
-PATIENCE = 5.0
-"""Seconds in which a child must read a table of one number; it takes milliseconds, or never
-ends."""
+CHILD_TIMEOUT = 5.0
+"""Seconds that a child has to read a table of one number: it takes milliseconds, or never ends."""
 PROCESS = os.getpid()
-"""That of the import; another one is a fork."""
+"""The process that imported this module; any other one is a fork of it."""
 
 
 def check_threads() -> None:
-    """ArmsError in a forked child that cannot use tables, since its parent had used them before the
-    fork."""
+    """Raise ArmsError in a forked child that cannot use tables because its parent used them before
+    the fork."""
     if os.getpid() != PROCESS and not _can_read(os.getpid()):
         raise ArmsError(
             "tables cannot be used in a process that was forked after its parent had used some: "
@@ -31,7 +30,7 @@ def check_threads() -> None:
 
 @cache
 def _can_read(process: int) -> bool:
-    """Whether this process can; tried on a thread, which is left behind where it cannot."""
+    """Whether this process can read a table; a thread tries it, and is left behind if it cannot."""
     is_read = threading.Event()
 
     def attempt() -> None:
@@ -42,4 +41,4 @@ def _can_read(process: int) -> bool:
 
     # A daemon: a thread that never ends must not keep the process from ending.
     threading.Thread(target=attempt, daemon=True).start()
-    return is_read.wait(PATIENCE)
+    return is_read.wait(CHILD_TIMEOUT)

@@ -10,24 +10,24 @@ import re
 import polars as pl
 
 FORMULA = r"^'*[=+\-@\t\r]"
-"""What would be run, and what could be taken for it once read."""
+"""Text that a spreadsheet would run, or that would be taken for a formula when read."""
 MARKED = r"^'+[=+\-@\t\r]"
-NUMBER = r"^[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?$"
-"""Numbers may begin so."""
+NUMBER_START = r"^[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?$"
+"""A number, which may begin like a formula."""
 
 
 def marked(frame: pl.DataFrame) -> pl.DataFrame:
     """A table to write: names and cells of text that look like a formula get an apostrophe."""
     text = pl.col(pl.String)
     # -5 begins like a formula and is a number, which a spreadsheet may take as it is.
-    is_formula = text.str.contains(FORMULA) & ~text.str.contains(NUMBER)
+    is_formula = text.str.contains(FORMULA) & ~text.str.contains(NUMBER_START)
     cells = pl.when(is_formula).then(pl.lit("'") + text).otherwise(text).name.keep()
     names = {name: f"'{name}" for name in frame.columns if re.match(FORMULA, name)}
     return frame.with_columns(cells).rename(names)
 
 
 def unmarked(frame: pl.DataFrame) -> pl.DataFrame:
-    """The cells of a table that was read, as they were before `marked`."""
+    """The cells of a table as they were before `marked`."""
     text = pl.col(pl.String)
     cells = pl.when(text.str.contains(MARKED)).then(text.str.slice(1)).otherwise(text).name.keep()
     return frame.with_columns(cells)

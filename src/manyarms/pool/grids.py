@@ -13,11 +13,11 @@ from manyarms.pool.conditions import rows_where
 from manyarms.pool.reading import as_series
 
 MOST_COMBINED = 100_000_000
-"""Combinations that conditions are asked of: about half a minute."""
+"""Combinations that are tested against conditions, at most: this takes about half a minute."""
 MOST_ROWS = 5_000_000
-"""Candidates that are listed; more of them are better searched as a box, which lists none."""
-BLOCK = 1 << 20
-"""Combinations at a time: some tens of megabytes."""
+"""Candidates that are listed, at most. Search more of them as a box, which lists none."""
+COMBINATIONS_AT_ONCE = 1 << 20
+"""Combinations that are made at a time: they take some tens of megabytes."""
 
 
 def combined(
@@ -34,9 +34,9 @@ def combined(
         )
     blocks: list[pl.DataFrame] = []
     n_rows = 0
-    for start in range(0, n, BLOCK):
+    for start in range(0, n, COMBINATIONS_AT_ONCE):
         # The number of a combination has a digit for each factor.
-        digits = np.unravel_index(np.arange(start, min(start + BLOCK, n)), sizes)
+        digits = np.unravel_index(np.arange(start, min(start + COMBINATIONS_AT_ONCE, n)), sizes)
         block = pl.DataFrame(
             [column.gather(at) for column, at in zip(columns.values(), digits, strict=True)]
         )

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
@@ -13,16 +12,14 @@ import polars as pl
 from manyarms.errors import Advice, ArmsError, UnknownArmError
 from manyarms.numbers import is_whole, items_of
 from manyarms.pool.reading import as_series
+from manyarms.pool.values import closest
 from manyarms.typing import AnyArray, Indices, Mask
-
-COMPARED = 5000
-"""Ids compared to suggest one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ids:
-    """Checked ids, int64 or strings as objects; the place of each is found by a dictionary or by
-    bisection."""
+    """Checked ids, int64 or strings as objects. The position of an id is found by a dictionary, or
+    by bisection for numbers."""
 
     array: AnyArray  # (n,)
 
@@ -37,7 +34,7 @@ class Ids:
         return self.array.dtype == object
 
     def with_more(self, array: AnyArray) -> "Ids":
-        """These and others, which are not among them."""
+        """These ids and others that are not among them."""
         return Ids(np.concatenate([self.array, array]))
 
     def known(self, array: AnyArray) -> Mask:
@@ -63,8 +60,8 @@ class Ids:
         return found if order is None else order[found]
 
     def meant(self, id: str) -> str | None:
-        """The id that a spreadsheet made this of: it takes 001 for a number, and writes 1. None
-        where there is none, or several."""
+        """The id that a spreadsheet changed into this one: it takes 001 for a number and writes 1.
+        None if there is no such id, or more than one."""
         if id in self._index:
             return id
         number = _as_number(id)
@@ -72,7 +69,8 @@ class Ids:
 
     @cached_property
     def _by_number(self) -> dict[float, str | None]:
-        """Strings that are numbers, by these; None where two are the same number."""
+        """The strings that are numbers, by their number; None if two strings are the same
+        number."""
         found: dict[float, str | None] = {}
         for id in self.array if self.are_strings else ():
             number = _as_number(id)
@@ -105,7 +103,8 @@ class Ids:
 
     @cached_property
     def _ordered(self) -> tuple[AnyArray, Indices | None]:
-        """The numbers in ascending order, and their positions unless they came so."""
+        """The numbers in ascending order, and their positions; None if they were in order
+        already."""
         if (self.array[1:] > self.array[:-1]).all():
             return self.array, None  # row numbers, as a rule: no second array
         order = np.argsort(self.array)
@@ -116,7 +115,7 @@ class Ids:
         example = plain(self.array[0])
         expected = "strings" if strings else "whole numbers"
         if isinstance(id, str) == strings and (strings or is_whole(id)):
-            near = _closest(id, self.array) if strings else None
+            near = closest(id, self.array) if strings else None
             known = (
                 f"did you mean {near!r}?"
                 if near is not None
@@ -141,7 +140,7 @@ class Ids:
 
 
 def _as_number(id: str) -> float | None:
-    """What a spreadsheet takes an id for."""
+    """The number for which a spreadsheet takes an id; None if it is no number."""
     return float(id) if re.fullmatch(r"\s*[+-]?\d+(\.\d*)?([eE][+-]?\d+)?\s*", id) else None
 
 
@@ -158,7 +157,7 @@ def given_ids(given: Sequence[Any] | AnyArray | None, n_rows: int) -> pl.Series:
 
 
 def checked_ids(series: pl.Series, rows: Indices) -> AnyArray:
-    """The ids as int64 or strings; none missing, none twice."""
+    """The ids as int64 or strings, none of them missing or repeated."""
     dtype = series.dtype
     if not dtype.is_integer() and not isinstance(dtype, pl.String | pl.Categorical | pl.Enum):
         advice = (
@@ -195,7 +194,7 @@ def checked_ids(series: pl.Series, rows: Indices) -> AnyArray:
 
 
 def not_unique(id: Any, rows: Sequence[Any] | Indices, column: str) -> ArmsError:
-    """An id that different candidates have."""
+    """The error for an id that several candidates have."""
     listed = ", ".join(map(str, rows[:5])) + (" …" if len(rows) > 5 else "")
     return ArmsError(
         f"ids must be unique, got {id!r} in rows {listed} of {column!r}; rename them, or leave one "
@@ -211,21 +210,8 @@ def _several(ids: Any) -> list[Any]:
     return [ids[()] if isinstance(ids, np.ndarray) else ids]
 
 
-def _closest(id: str, ids: AnyArray) -> str | None:
-    """The id most like this one."""
-    held = pl.Series(ids.tolist(), dtype=pl.String)
-    # difflib compares letter by letter: of many ids it gets those that are likely.
-    if len(held) > COMPARED:
-        near = held.str.len_chars().cast(pl.Int64).is_between(len(id) - 2, len(id) + 2)
-        held = held.filter(
-            near & (held.str.starts_with(id[:3]) | held.str.ends_with(id[-3:]))
-        ).head(COMPARED)
-    found = get_close_matches(id, held.to_list(), n=1)
-    return found[0] if found else None
-
-
 def _in_other_type(id: Any, strings: bool) -> str | int | None:
-    """An id as the type that it should have been."""
+    """The id as a number or as a string, whichever it should have been."""
     if strings:
         return str(id)
     try:

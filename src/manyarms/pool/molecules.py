@@ -21,8 +21,8 @@ SMILES = "smiles"
 """The type of molecules as fingerprints."""
 BY_DESCRIPTORS = "smiles:descriptors"
 """The type of molecules as descriptors."""
-RADIUS, N_BITS = 2, 2048
-"""Of a fingerprint: the usual ones."""
+MORGAN_RADIUS, MORGAN_BITS = 2, 2048
+"""Radius (bonds around an atom) and bits of a Morgan fingerprint: the usual ones."""
 DESCRIPTORS = (
     "MolWt",
     "MolLogP",
@@ -34,7 +34,7 @@ DESCRIPTORS = (
     "NumAromaticRings",
     "FractionCSP3",
 )
-"""Of a molecule, by the names that RDKit has for them: size, polarity, flexibility and shape."""
+"""Descriptors of a molecule, by their names in RDKit: size, polarity, flexibility and shape."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,23 +43,23 @@ class Fingerprints(Column):
 
     @property
     def width(self) -> int:
-        return -(-N_BITS // BITS)
+        return -(-MORGAN_BITS // BITS)
 
     def encode(self, values: pl.Series, label: Label, out: Array) -> None:
         generator = _rdkit("Chem.rdFingerprintGenerator").GetMorganGenerator(
-            radius=RADIUS, fpSize=N_BITS
+            radius=MORGAN_RADIUS, fpSize=MORGAN_BITS
         )
         molecules, codes = _molecules(values, self.name, label)
         bits = np.array([generator.GetFingerprintAsNumPy(each) for each in molecules])
-        out[:] = pack(bits.reshape(-1, N_BITS))[codes]
+        out[:] = pack(bits.reshape(-1, MORGAN_BITS))[codes]
 
     def feature(self, start: int) -> Feature:
-        return Feature(self.name, "bits", start, start + self.width, SMILES, n_bits=N_BITS)
+        return Feature(self.name, "bits", start, start + self.width, SMILES, n_bits=MORGAN_BITS)
 
 
 @dataclass(frozen=True, eq=False)
 class Descriptors(Column):
-    """Molecules as numbers, the range of the first table scaled to [0, 1]."""
+    """Molecules as numbers, scaled so that the range in the first table is [0, 1]."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -85,7 +85,7 @@ class Descriptors(Column):
         raise NotImplementedError
 
     def features(self, start: int) -> tuple[Feature, ...]:
-        """One for each descriptor."""
+        """One feature for each descriptor."""
         parts = zip(DESCRIPTORS, self.low, self.high, strict=True)
         return tuple(
             Feature(
@@ -118,7 +118,7 @@ def _described(values: pl.Series, name: str, label: Label) -> tuple[Array, AnyAr
 
 
 def _molecules(values: pl.Series, name: str, label: Label) -> tuple[list[Any], AnyArray]:
-    """The different molecules of a column, and which of them each row has."""
+    """The different molecules of a column, and which of them each row contains."""
     chem = _rdkit("Chem")
     texts = values.cast(pl.String).str.strip_chars()
     # A ligand stands in many rows: each is read once.

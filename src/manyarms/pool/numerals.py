@@ -15,7 +15,7 @@ from manyarms.errors import Advice, ArmsError
 from manyarms.numbers import LARGEST
 
 NOT_A_NUMBER = ["", "na", "n/a", "nan", "null", "none", "-", "–", "n.d."]
-"""What stands for a missing number, in any case."""
+"""Words for a missing number, in any case."""
 DECIMALS = (".", ",")
 """Marks before the fraction of a number."""
 UNITS = frozenset(
@@ -90,14 +90,15 @@ UNITS = frozenset(
         "eV",
     ]
 )
-"""Units that may follow a number without a blank. Others need one, since 1a and 2a are names."""
+"""Units that may follow a number without a blank. Other units need a blank, because 1a and 2a are
+names."""
 BLANKS = "[\u00a0\u2007\u2009\u202f]"
 """Blanks that keep a number and its unit on one line."""
 
 
 class Written(NamedTuple):
-    """Texts as numbers: those, null where a text is none, and the unit of each, "" where it has
-    none."""
+    """Texts read as numbers: the numbers (null for a text that is none) and the unit of each ("" if
+    it has none)."""
 
     numbers: pl.Series
     units: pl.Series
@@ -126,7 +127,7 @@ def read_numbers(texts: pl.Series, decimal: str) -> Written:
 
 
 def number_in(text: str, decimal: str) -> tuple[float, str] | None:
-    """One text as a number and its unit, None where it is none."""
+    """A text as a number and its unit; None if it is no number."""
     found = read_numbers(pl.Series([text], dtype=pl.String), decimal)
     number = found.numbers[0]
     return None if number is None else (number, found.units[0])
@@ -193,7 +194,7 @@ def _as(text: str, decimal: str) -> str:
 
 
 def _plain(texts: pl.Series) -> pl.Series:
-    """Without odd blanks, and with the minus sign of keyboards."""
+    """The texts without unusual blanks, and with the minus sign of the keyboard."""
     return texts.str.replace_all(BLANKS, " ").str.replace_all("−", "-").str.strip_chars()
 
 

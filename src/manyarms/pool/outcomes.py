@@ -11,27 +11,27 @@ from manyarms.pool.numerals import column_numbers, is_blank
 from manyarms.pool.values import Label, first_true, is_text
 
 FAILURES = ("failed", "fail", "failure", "error", "crashed")
-"""What stands for a trial that failed in place of its value, in any case."""
-NAMES = (
+"""Words for a failed trial, in place of its value, in any case."""
+OUTCOME_NAMES = (
     *("yield", "yields", "ausbeute", "score", "loss", "target", "outcome", "result", "results"),
     *("response", "objective", "reward", "value", "y", "conversion", "selectivity", "ee"),
     "accuracy",
 )
-"""Words that a column of outcomes is called by, the likeliest first."""
+"""Words in the names of columns of results, the most likely word first."""
 HALF_EMPTY = 1 / 3
-"""Share of empty cells from which on a column of numbers looks like an outcome."""
+"""Share of empty cells from which a column of numbers looks like one of results."""
 
 
-class Outcomes(NamedTuple):
-    """A value a row, null where there is none; whether the trial failed; the unit of the values."""
+class TargetColumn(NamedTuple):
+    """A result for each row: its value (null: none) and whether the trial failed; and the unit."""
 
     values: pl.Series
     failed: pl.Series
     unit: str
 
 
-def outcomes_in(series: pl.Series, decimal: str, label: Label) -> Outcomes:
-    """The outcomes in a column; ArmsError names the first cell that is none."""
+def outcomes_in(series: pl.Series, decimal: str, label: Label) -> TargetColumn:
+    """The results in a column; ArmsError names the first cell that is none."""
     if not is_text(series.dtype):
         if not series.dtype.is_numeric() and series.null_count() < len(series):
             raise ArmsError(
@@ -46,7 +46,7 @@ def outcomes_in(series: pl.Series, decimal: str, label: Label) -> Outcomes:
         bad = first_true(values.is_infinite().fill_null(False))
         if bad is not None:
             raise _no_outcome(series, bad, label)
-        return Outcomes(values, failed, "")
+        return TargetColumn(values, failed, "")
     texts = series.cast(pl.String)
     failed = texts.str.strip_chars().str.to_lowercase().is_in(list(FAILURES)).fill_null(False)
     written = column_numbers(texts.zip_with(~failed, pl.Series([None], dtype=pl.String)), decimal)
@@ -65,7 +65,7 @@ def outcomes_in(series: pl.Series, decimal: str, label: Label) -> Outcomes:
             got=texts[second or 0],
             **label(second or 0),
         )
-    return Outcomes(written.numbers, failed, others[0] if others else "")
+    return TargetColumn(written.numbers, failed, others[0] if others else "")
 
 
 def _no_outcome(series: pl.Series, row: int, label: Label) -> ArmsError:
@@ -81,14 +81,18 @@ def _no_outcome(series: pl.Series, row: int, label: Label) -> ArmsError:
 
 
 def outcome_rank(name: str) -> int:
-    """The place of a column's name among those of outcomes, behind all where it is none of them."""
+    """The rank of a column's name among names of results; the last rank if it is not one of
+    them."""
     words = re.split(r"[\W_\d]+", name.casefold())
-    return min((NAMES.index(word) for word in words if word in NAMES), default=len(NAMES))
+    return min(
+        (OUTCOME_NAMES.index(word) for word in words if word in OUTCOME_NAMES),
+        default=len(OUTCOME_NAMES),
+    )
 
 
 def looks_like_outcome(series: pl.Series, decimal: str) -> bool:
-    """Whether a column is called as outcomes are, or is of numbers and half empty."""
-    is_called_so = outcome_rank(series.name) < len(NAMES)
+    """Whether a column has a name of results, or holds numbers and is half empty."""
+    is_called_so = outcome_rank(series.name) < len(OUTCOME_NAMES)
     if is_text(series.dtype):
         texts = series.cast(pl.String)
         is_failed = texts.str.strip_chars().str.to_lowercase().is_in(list(FAILURES))

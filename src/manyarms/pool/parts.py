@@ -20,7 +20,7 @@ from manyarms.typing import AnyArray, Array, Indices
 
 @dataclass(frozen=True)
 class Origin:
-    """What was said of the tables."""
+    """What the user said about the tables."""
 
     id: str | None  # the column of ids
     numbered: bool  # the ids are row numbers
@@ -51,7 +51,7 @@ Expectation = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class Parts:
-    """What a pool holds. Tables keep the rows as they came, so that nothing is decoded."""
+    """The contents of a pool. Tables keep their rows as they came, so nothing has to be decoded."""
 
     origin: Origin
     tables: tuple[pl.DataFrame, ...]
@@ -74,14 +74,14 @@ class Parts:
         return int(self.expected is not None)
 
     def completed(self, rows: Array) -> Array:
-        """Encoded rows with what is expected of them in front."""
+        """Encoded rows with what a prior expects of them in front."""
         return rows if self.expected is None else np.column_stack([self.expected(rows), rows])
 
 
 def first_parts(
     origin: Origin, frame: pl.DataFrame, ids: AnyArray, label: Label, next_row: int
 ) -> Parts:
-    """Of a table from which ids and rows to leave out were taken."""
+    """The parts of the first table, without its ids and the rows to leave out."""
     levels = {
         n: tuple(dtype.categories)
         for n, dtype in frame.schema.items()
@@ -98,7 +98,7 @@ def first_parts(
 def grown_parts(
     parts: Parts, frame: pl.DataFrame, ids: AnyArray, label: Label, next_row: int
 ) -> Parts:
-    """With a table more, from which ids and rows to leave out were taken."""
+    """The parts with one more table, without its ids and the rows to leave out."""
     columns = []
     for column in parts.columns:
         values = cleaned(frame[column.name])
@@ -156,7 +156,7 @@ def _decided(
 
 
 def check_missing(column: Column, values: pl.Series, missing: str, label: Label) -> None:
-    """Raise ArmsError where a value is missing that is no level of the column."""
+    """Raise ArmsError if a value is missing in a column where a missing value is no level."""
     if not values.null_count() or (
         column.takes_missing() and (missing == "category" or not column.width)
     ):
@@ -199,10 +199,10 @@ def encode(frame: pl.DataFrame, columns: Iterable[Column], label: Label) -> Arra
 
 
 def counted(number: int, noun: str) -> str:
-    """A number and its noun."""
+    """A number and its noun: "1 row", "2 rows"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def quoted(names: Iterable[str]) -> str:
-    """Names as a list."""
+    """Names in quotes, as a list in a sentence."""
     return ", ".join(map(repr, names)) or "none"

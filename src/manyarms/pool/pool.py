@@ -16,7 +16,7 @@ from manyarms.errors import ArmsError, ParameterError, UnknownArmError
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.objects import encoder_of
 from manyarms.numbers import is_whole
-from manyarms.pool.columns import TYPES, Aside, Feature, Objects
+from manyarms.pool.columns import TYPES, Feature, Objects, UnusedColumn
 from manyarms.pool.conditions import rows_where
 from manyarms.pool.deciding import checked_types
 from manyarms.pool.grids import combined
@@ -33,7 +33,7 @@ from manyarms.pool.reading import (
     read_parquet,
 )
 from manyarms.pool.sheets import Sheet, read_sheet
-from manyarms.pool.spelling import NUMBERS, is_remarks_name, plain_kind, words_of
+from manyarms.pool.spelling import NUMBER_TYPES, is_remarks_name, plain_kind, words_of
 from manyarms.pool.tables import more_parts, new_parts
 from manyarms.typing import AnyArray, Array, ArrayLike, Indices, Mask
 
@@ -435,7 +435,7 @@ class Pool:
         return {
             column.name: column.why(column.name in self.parts.origin.declared)
             for column in self.parts.columns
-            if isinstance(column, Aside)
+            if isinstance(column, UnusedColumn)
         }
 
     @property
@@ -626,7 +626,7 @@ def sheet_of(
     # Read as numbers, bits and texts of digits would lose their zeros.
     texts = {name for name, kind in declared.items() if kind in ("bits", "text")}
     # Text is searched for numbers only where nothing else is declared.
-    kept = {name for name, kind in declared.items() if plain_kind(kind) not in NUMBERS}
+    kept = {name for name, kind in declared.items() if plain_kind(kind) not in NUMBER_TYPES}
     return read_sheet(path, id, texts, kept, decimal)
 
 

@@ -29,11 +29,11 @@ FOREIGN = (
     OSError,
     pl.exceptions.PolarsError,
 )
-"""What other libraries raise at a table that they cannot read."""
-PLAIN = {bool, int, float, str}
-"""Types of which polars takes a mixture, or refuses it."""
-KNOWN = (*PLAIN, bytes, list, Decimal, date, time, timedelta)
-"""Types that a column can have; any other is an object to it."""
+"""What other libraries raise if they cannot read a table."""
+MIXABLE_TYPES = {bool, int, float, str}
+"""Python types that may be mixed in one column: polars converts them, or refuses the column."""
+COLUMN_TYPES = (*MIXABLE_TYPES, bytes, list, Decimal, date, time, timedelta)
+"""Types of values that a column can have; a value of any other type is an object."""
 
 
 def as_path(path: Any) -> Path:
@@ -51,12 +51,12 @@ def read_parquet(path: Path) -> pl.DataFrame:
 
 
 def is_parquet(path: Path) -> bool:
-    """By the ending of its name."""
+    """Whether the name ends as that of a Parquet file."""
     return path.suffix.lower() in (".parquet", ".pq")
 
 
 def said_by(error: BaseException) -> str:
-    """What another library says, without its advice."""
+    """The message of another library, without its advice."""
     return " ".join(str(error).split("\n\n")[0].split())
 
 
@@ -104,7 +104,7 @@ def read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels], dict[str, D
 
 
 def _column(name: str, given: Any) -> pl.Series:
-    """A column of a data frame, as polars takes it."""
+    """A column of a data frame as polars can take it."""
     try:
         column: pl.Series = given.to_polars()
     except ImportError:
@@ -150,8 +150,8 @@ def read_dicts(rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def as_series(name: str, values: list[Any]) -> pl.Series:
-    """One column. Polars guesses types by a look at the values, and may end the process over a
-    mixture: it gets values of one type, or numbers."""
+    """One column. Polars guesses types from the first values, and a mixture may end the process: so
+    it is given values of one type, or numbers."""
     values = [_plain(value) for value in values]
     kinds = _kinds(values)
     # NaN among strings or booleans is how pandas writes a missing value.
@@ -163,13 +163,13 @@ def as_series(name: str, values: list[Any]) -> pl.Series:
     try:
         if kinds == {float, int}:
             return pl.Series(name, values, dtype=pl.Float64(), strict=False)
-        if len(kinds) > 1 and not kinds <= PLAIN:
+        if len(kinds) > 1 and not kinds <= MIXABLE_TYPES:
             raise TypeError("not a mixture of such")
         if list in kinds:
             within = _kinds(chain.from_iterable(value for value in values if value is not None))
             if not (within <= {bool, int, float} or within == {str}):
                 raise TypeError("lists hold numbers, or text")
-        is_known = all(issubclass(kind, KNOWN) for kind in kinds)
+        is_known = all(issubclass(kind, COLUMN_TYPES) for kind in kinds)
         return pl.Series(name, values, dtype=None if is_known else pl.Object())
     except (Exception, pl.exceptions.PanicException) as error:
         came = ", ".join(sorted(kind.__name__ for kind in kinds))

@@ -12,16 +12,17 @@ from manyarms.pool.numerals import DECIMALS, column_numbers, is_blank, number_in
 from manyarms.pool.reading import Declared
 from manyarms.pool.values import Label, first_of, first_true, is_text
 
-NUMBERS = ("continuous", "log", "integer", "number")
-"""Types of columns of numbers; a number is continuous, log or integer by its values."""
+NUMBER_TYPES = ("continuous", "log", "integer", "number")
+"""Types of columns of numbers; the values of the type "number" decide whether it is continuous, log
+or integer."""
 MERGE = "categorical:merge"
-"""The type of levels that are one where they differ by case or blanks alone."""
+"""The type of columns in which levels count as one if they differ only by case or blanks."""
 
 
-ROOM = ("rt", "r.t.", "room temperature", "ambient")
-"""What stands for a temperature of about 25 °C."""
+ROOM_TEMPERATURE = ("rt", "r.t.", "room temperature", "ambient")
+"""Words for a temperature of about 25 °C."""
 REMARKS = ("note", "notes", "comment", "comments", "remark", "remarks")
-"""What a column of remarks is called, in any case."""
+"""Names of columns of remarks, in any case."""
 
 
 class Converted(NamedTuple):
@@ -37,8 +38,8 @@ def plain_kind(declared: Declared | None) -> Declared | None:
 
 
 def words_of(declared: Declared | None) -> dict[str, float]:
-    """Which numbers words stand for: "number:RT=25,reflux=110"."""
-    if not isinstance(declared, str) or plain_kind(declared) not in NUMBERS:
+    """The numbers that words stand for: "number:RT=25,reflux=110"."""
+    if not isinstance(declared, str) or plain_kind(declared) not in NUMBER_TYPES:
         return {}
     words: dict[str, float] = {}
     for part in filter(None, declared.partition(":")[2].split(",")):
@@ -62,7 +63,8 @@ def converted(
     decimal: str,
     label: Label,
 ) -> Converted:
-    """The table with numbers for columns of text that hold some; `units` are those known before."""
+    """The table with numbers in place of text in columns of numbers; `units` are those known
+    before."""
     found = dict(units)
     columns: list[pl.Series] = []
     for series in frame:
@@ -70,7 +72,7 @@ def converted(
         if not isinstance(series.dtype, pl.String | pl.Categorical):
             continue
         texts = series.cast(pl.String)
-        if plain_kind(kind) in NUMBERS or series.name in units:
+        if plain_kind(kind) in NUMBER_TYPES or series.name in units:
             numbers, unit = _numbers(texts, words_of(kind), found.get(series.name), decimal, label)
             found[series.name] = unit
             columns.append(numbers)
@@ -146,7 +148,7 @@ def _unreadable(texts: pl.Series, row: int, label: Label) -> ArmsError:
     word = texts[row].strip()
     is_word = re.fullmatch(r"[^\W\d_]+([ .][^\W\d_]*)*", word[:20]) is not None
     name = texts.name
-    number = "25" if word.casefold() in ROOM else "…"
+    number = "25" if word.casefold() in ROOM_TEMPERATURE else "…"
     meant = (
         [Advice("say what it stands for by {}", "columns", {name: f"number:{word}={number}"})]
         if is_word
@@ -166,7 +168,7 @@ def _unreadable(texts: pl.Series, row: int, label: Label) -> ArmsError:
 
 
 def _one_unit(texts: pl.Series, units: pl.Series, unit: str | None, label: Label) -> str:
-    """The unit of a column; an error where two are in it."""
+    """The unit of a column; an error if the column has two."""
     there = units.filter((units != "").fill_null(False)).unique(maintain_order=True).to_list()
     first = unit or (there[0] if there else "")
     other = first_true(((units != "") & (units != first)).fill_null(False))
@@ -184,7 +186,7 @@ def _one_unit(texts: pl.Series, units: pl.Series, unit: str | None, label: Label
 
 
 def _whole(numbers: pl.Series) -> pl.Series:
-    """As whole numbers, where all are."""
+    """The numbers as whole numbers, if all of them are whole."""
     known = numbers.drop_nulls()
     are_whole = bool((known == known.round()).all()) and bool((known.abs() < 2**53).all())
     return numbers.cast(pl.Int64) if are_whole else numbers
@@ -200,12 +202,12 @@ def are_remarks(values: pl.Series, missing: str) -> bool:
 
 
 def is_remarks_name(name: str) -> bool:
-    """Whether a column is called as remarks are."""
+    """Whether a column has the name of a column of remarks."""
     return name.strip().casefold() in REMARKS
 
 
 def check_levels(texts: pl.Series, name: str) -> None:
-    """ArmsError where levels differ by case or blanks alone: they are likely meant as one."""
+    """Raise ArmsError if levels differ only by case or blanks: they probably mean the same."""
     levels = texts.drop_nulls().unique().sort()
     alike = levels.filter(_key(levels).is_duplicated())
     if not len(alike):

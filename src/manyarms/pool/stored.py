@@ -20,18 +20,18 @@ from manyarms.pool.values import Label
 from manyarms.typing import AnyArray
 
 BY_VALUES = ("continuous", "log", "integer", "boolean", "categorical", "text", "bits")
-"""Types that a column may have by its values; of others, more than the type is found again."""
-PLAIN = (str, int, float, bool, type(None))
+"""Types that a column may get from its values alone."""
+JSON_TYPES = (str, int, float, bool, type(None))
 
 
 def described(pool: Pool) -> dict[str, Any]:
-    """What a pool was made of beside its tables, for JSON."""
+    """What a pool was made of apart from its tables, as JSON."""
     origin = pool.parts.origin
     declared = written_types(origin.declared)
     levels = {name: list(values) for name, values in origin.levels.items()}
     # A type is a string: its letters pass, too.
     for values in [*declared.values(), *levels.values()]:
-        if not all(isinstance(value, PLAIN) for value in values):
+        if not all(isinstance(value, JSON_TYPES) for value in values):
             raise ParameterError(
                 f"levels of a pool that is stored must be strings or numbers, got {values!r}"
             )
@@ -133,12 +133,12 @@ def written_table(frame: pl.DataFrame, ids: AnyArray) -> bytes:
 
 
 def tables_of(pool: Pool) -> list[bytes]:
-    """All of them."""
+    """All tables of a pool, each as a Parquet file."""
     return [bytes_of(pool, index) for index in range(len(pool.parts.tables))]
 
 
 def stored_pool(description: dict[str, Any], tables: Sequence[bytes]) -> Pool:
-    """The pool of `described` and `tables_of`."""
+    """The pool made from the answers of `described` and `tables_of`."""
     declared = read_types(description["declared"])
     levels = {name: tuple(values) for name, values in description["levels"].items()}
     origin = Origin(
@@ -161,13 +161,13 @@ def stored_pool(description: dict[str, Any], tables: Sequence[bytes]) -> Pool:
 
 
 def with_table(pool: Pool, table: bytes, next_row: int) -> Pool:
-    """The pool with one more of `tables_of`."""
+    """The pool with one more table, in the format of `tables_of`."""
     frame, ids = read_table(table)
     return Pool(grown_parts(pool.parts, frame, ids, _label(ids), next_row))
 
 
 def read_table(table: bytes) -> tuple[pl.DataFrame, AnyArray]:
-    """What `written_table` wrote."""
+    """A table in the format of `written_table`."""
     check_threads()
     try:
         frame = pl.read_parquet(io.BytesIO(table))

@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 
 from manyarms.errors import Advice, ArmsError, ParameterError
-from manyarms.pool.columns import Aside, Coded, Numeric
+from manyarms.pool.columns import Coded, Numeric, UnusedColumn
 from manyarms.pool.forked import check_threads
 from manyarms.pool.ids import Ids, checked_ids, given_ids, not_unique, plain
-from manyarms.pool.outcomes import Outcomes, outcomes_in
+from manyarms.pool.outcomes import TargetColumn, outcomes_in
 from manyarms.pool.parts import (
     Origin,
     Parts,
@@ -29,21 +29,21 @@ from manyarms.pool.values import Label, Place, cleaned
 from manyarms.typing import AnyArray, Indices
 
 MISSING = ("error", "drop", "category")
-"""What may be done about a missing value: refuse it, leave the row out, make it a level."""
-NAMED = 5
+"""What to do about a missing value: refuse it, leave the row out, or make it a level."""
+ROWS_NAMED = 5
 """Rows that a message names, at most."""
 
 
 class GivenTable(NamedTuple):
-    """A table with what else is known of its rows."""
+    """A table, and what else is known about its rows."""
 
     frame: pl.DataFrame
     rows: Indices  # their numbers, for messages
     ids: pl.Series
-    outcomes: Outcomes | None
+    outcomes: TargetColumn | None
 
     def label(self, position: int) -> Place:
-        """Where a row is, before its id is checked."""
+        """How messages name a row before its id is checked."""
         place: Place = {"row": int(self.rows[position])}
         id = self.ids[position]
         return place if id is None or id == place["row"] else {**place, "id": id}
@@ -53,7 +53,7 @@ class GivenTable(NamedTuple):
         mask = pl.Series(kept)
         outcomes = self.outcomes
         if outcomes is not None:
-            outcomes = Outcomes(
+            outcomes = TargetColumn(
                 outcomes.values.filter(mask), outcomes.failed.filter(mask), outcomes.unit
             )
         return GivenTable(self.frame.filter(mask), self.rows[kept], self.ids.filter(mask), outcomes)
@@ -71,8 +71,8 @@ def new_parts(
     decimal: str = ".",
     rows: Indices | None = None,
 ) -> Parts:
-    """Of the first table of a pool; `rows` are the numbers of its rows in messages, from 0 unless
-    given."""
+    """The parts of the first table of a pool; `rows` are the numbers of its rows in messages,
+    counted from 0 unless given."""
     _check_options(frame, id, declared, missing, target)
     rows = np.arange(len(frame)) if rows is None else rows
     origin = Origin(id, id is None and ids is None, missing, declared, levels, decimal, {}, target)
@@ -104,7 +104,7 @@ def more_parts(
     rows: Indices | None = None,
     decimal: str | None = None,
 ) -> Parts:
-    """With another table of the same columns."""
+    """The parts with another table of the same columns."""
     origin = parts.origin
     rows = np.arange(len(frame)) if rows is None else rows
     frame = _with_unused(parts, frame)
@@ -118,7 +118,7 @@ def more_parts(
     next_row = parts.next_row + len(frame)  # rows left out have numbers too
     ids = np.arange(parts.next_row, next_row) if origin.numbered else ids
     given = _given(frame, rows, replace(origin, decimal=decimal or origin.decimal), ids)
-    unused = {c.name for c in parts.columns if isinstance(c, Aside) and c.constant is None}
+    unused = {c.name for c in parts.columns if isinstance(c, UnusedColumn) and c.constant is None}
     checked = [column.name for column in parts.columns if column.name not in unused]
     candidates = given.frame.select(column.name for column in parts.columns)
     known = {c.name: c.levels.drop_nulls().to_list() for c in parts.columns if isinstance(c, Coded)}
@@ -139,7 +139,7 @@ def more_parts(
 
 
 def _is_needed(values: pl.Series, origin: Origin) -> bool:
-    """Whether a row without a value in this column misses one."""
+    """Whether a row must have a value in this column."""
     kind = origin.declared.get(values.name)
     if kind is None:
         return not are_remarks(values, origin.missing)
@@ -190,12 +190,12 @@ def _check_options(
 
 
 def _with_unused(parts: Parts, frame: pl.DataFrame) -> pl.DataFrame:
-    """With the columns that are not used, where the table does not have them."""
+    """The table with the unused columns that it lacks: each holds its constant, or nothing."""
     first = parts.tables[0].schema
     return frame.with_columns(
         pl.lit(None if c.constant is None else c.constant[0], first[c.name]).alias(c.name)
         for c in parts.columns
-        if isinstance(c, Aside) and c.name not in frame.columns
+        if isinstance(c, UnusedColumn) and c.name not in frame.columns
     )
 
 
@@ -222,7 +222,7 @@ def _given(
     origin: Origin,
     ids: Sequence[Any] | AnyArray | None,
 ) -> GivenTable:
-    """The table without its column of outcomes, with the ids beside it."""
+    """The table without its column of results, and with its ids."""
     check_threads()
     target = origin.target
     names = [name for name in frame.columns if name not in (origin.id, target)]
@@ -250,14 +250,14 @@ def _given(
     return given._replace(frame=frame.drop(target), outcomes=outcomes)
 
 
-def _unit_of(target: str | None, outcomes: Outcomes | None) -> dict[str, str]:
+def _unit_of(target: str | None, outcomes: TargetColumn | None) -> dict[str, str]:
     return {} if target is None or outcomes is None else {target: outcomes.unit}
 
 
 def _merged(
     frame: pl.DataFrame, declared: dict[str, Declared], known: dict[str, list[Any]]
 ) -> pl.DataFrame:
-    """With one spelling for levels that were declared to be merged."""
+    """The table with one spelling for levels that were declared to be merged."""
     return frame.with_columns(
         merged(frame[name], known.get(name, []))
         for name, kind in declared.items()
@@ -268,7 +268,7 @@ def _merged(
 def _without_gaps(
     given: GivenTable, missing: str, checked: list[str]
 ) -> tuple[GivenTable, list[str]]:
-    """Without the rows that miss a value, where those are to be left out; and what to say of
+    """The table without rows that miss a value, if those are to be left out; and what to say about
     them."""
     frame = given.frame
     if missing != "drop":
@@ -308,7 +308,7 @@ def _without_repeats(given: GivenTable, target: str | None) -> tuple[GivenTable,
 
 
 def _check_repeats(parts: Parts, rows: Indices, again: GivenTable) -> None:
-    """ArmsError unless rows that have an id again are of the same candidate."""
+    """Raise ArmsError unless rows with the same id are the same candidate."""
     if not len(again.frame):
         return
     positions = parts.ids.positions(again.ids.to_list())
@@ -358,7 +358,7 @@ def _results(given: GivenTable, ids: Iterable[Any]) -> list[TableResult]:
 
 
 def _check_used(parts: Parts, label: Label) -> None:
-    """ArmsError where text that is not used tells candidates apart that are one to the model."""
+    """Raise ArmsError if candidates that are the same to the model differ in unused text."""
     frame = parts.tables[0]
     for column in parts.columns:
         if column.type != "text" or column.name in parts.origin.declared:
@@ -385,7 +385,9 @@ def _check_used(parts: Parts, label: Label) -> None:
 
 def _listed(rows: Indices) -> str:
     """ "2 rows (3 and 7)"."""
-    shown = ", ".join(map(str, rows[:NAMED].tolist())) + (", …" if len(rows) > NAMED else "")
+    shown = ", ".join(map(str, rows[:ROWS_NAMED].tolist())) + (
+        ", …" if len(rows) > ROWS_NAMED else ""
+    )
     return f"{counted(len(rows), 'row')} ({shown})"
 
 

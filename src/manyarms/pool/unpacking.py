@@ -13,7 +13,7 @@ from manyarms.errors import ArmsError
 Source = Path | bytes
 """A plain file, or what a gzipped one held."""
 GZIP = b"\x1f\x8b"
-OTHERS = {
+OTHER_FILES = {
     b"PK\x03\x04": "a workbook or another archive; give a workbook a name that ends in .xlsx, or "
     "save the sheet as CSV",
     b"\xd0\xcf\x11\xe0": "an old workbook; give it a name that ends in .xls, or save the "
@@ -24,21 +24,21 @@ OTHERS = {
     b"\x78\x9c": "compressed with zlib; unpack it first",
     b"\x78\xda": "compressed with zlib; unpack it first",
 }
-"""How other files begin, and what they are."""
+"""The first bytes of files of other kinds, and what such a file is."""
 MOST_UNPACKED = 1 << 30
 """Bytes that a gzipped file may hold: a file of 1 MB can hold a thousand times as much."""
-PIECE = 1 << 20
+BYTES_AT_ONCE = 1 << 20
 """Bytes unpacked at a time."""
 
 
 def unpacked(path: Path) -> Source:
-    """The path itself, or what the file holds where it is gzipped; ArmsError where that is damaged
-    or too much."""
+    """The path itself, or the content of a gzipped file; ArmsError if that is damaged or too
+    large."""
     check_file(path)
     try:
         with path.open("rb") as file:
             start = file.read(4)
-        for mark, what in OTHERS.items():
+        for mark, what in OTHER_FILES.items():
             if start.startswith(mark):
                 raise ArmsError(f"cannot read {path}: it is {what}")
         if not start.startswith(GZIP):
@@ -94,7 +94,7 @@ def _is_utf8(source: Source) -> bool:
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         with _binary(source) as file:
-            while piece := file.read(PIECE):
+            while piece := file.read(BYTES_AT_ONCE):
                 decoder.decode(piece)
         decoder.decode(b"", final=True)
     except UnicodeDecodeError:
@@ -118,5 +118,5 @@ def check_file(path: Path) -> None:
 
 def _pieces(path: Path) -> Iterator[bytes]:
     with gzip.open(path) as file:
-        while piece := file.read(PIECE):
+        while piece := file.read(BYTES_AT_ONCE):
             yield piece

@@ -1,6 +1,7 @@
 """What stands in a column, as numbers, booleans or levels; and how messages name it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Any, TypedDict
 
 import numpy as np
@@ -18,16 +19,19 @@ class Place(TypedDict, total=False):
 
 
 Label = Callable[[int], Place]
-"""Of the row at a position."""
+"""How messages name the row at a position."""
 
 SHORTEST_BITS = 8
 """Strings of 0 and 1 this long or longer are bits; shorter ones are codes such as "01"."""
-NARROW = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
+WHOLE_TYPES = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
 """Types whose values all fit int64."""
 TRUE = ["true", "t", "yes", "y", "1"]
-"""What stands for True in a column that is declared boolean, in any case."""
+"""Words for True in a column that is declared boolean, in any case."""
 FALSE = ["false", "f", "no", "n", "0"]
-"""What stands for False."""
+"""Words for False in such a column."""
+SIMILARITY_NEEDED = 60
+"""Percent of the letters of two texts that must agree in order for one to be suggested for the
+other: two letters of "base" may be swapped, and of "yes" and "no" neither suggests the other."""
 
 
 def cleaned(values: pl.Series) -> pl.Series:
@@ -116,13 +120,13 @@ def as_booleans(values: pl.Series, name: str, label: Label) -> pl.Series:
 
 
 def codes_of(values: pl.Series, levels: pl.Series) -> pl.Series:
-    """The position of each value among the levels, null where it is none."""
+    """The position of each value among the levels; null for a value that is none of them."""
     codes = pl.Series(np.arange(len(levels), dtype=np.float64))
     return values.replace_strict(levels, codes, default=None, return_dtype=pl.Float64)
 
 
 def like(values: pl.Series, dtype: pl.DataType) -> pl.Series:
-    """The values as another type, null where that would change them."""
+    """The values as another type; null for a value that this would change."""
     if values.dtype == dtype:
         return values
     if dtype == pl.String:
@@ -137,10 +141,10 @@ def like(values: pl.Series, dtype: pl.DataType) -> pl.Series:
 
 
 def plain_type(dtype: pl.DataType) -> pl.DataType:
-    """The type that levels, or numbers, of a column are held in."""
+    """The type in which levels or numbers of a column are stored."""
     if is_text(dtype):
         return pl.String()
-    if dtype in NARROW:
+    if dtype in WHOLE_TYPES:
         return pl.Int64()
     return pl.Float64() if dtype.is_float() or isinstance(dtype, pl.Decimal) else dtype
 
@@ -156,6 +160,16 @@ def first_true(mask: pl.Series) -> int | None:
 
 def as_python(value: Any) -> Any:
     return value.to_list() if isinstance(value, pl.Series) else value
+
+
+def closest(text: str, known: Iterable[str]) -> str | None:
+    """The known text that is most similar to a mistyped one; None if none is similar."""
+    # Imported here, as only a mistake needs it.
+    rapidfuzz = import_module("rapidfuzz")
+    found = rapidfuzz.process.extractOne(
+        text, known, scorer=rapidfuzz.fuzz.ratio, score_cutoff=SIMILARITY_NEEDED
+    )
+    return None if found is None else str(found[0])
 
 
 def first_of(levels: list[Any]) -> list[Any]:

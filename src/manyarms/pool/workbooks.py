@@ -11,9 +11,9 @@ from manyarms.pool.forked import check_threads
 from manyarms.pool.reading import said_by
 
 READ = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
-"""Endings of workbooks that can be read."""
+"""Endings of the names of workbooks that can be read."""
 WRITTEN = ".xlsx"
-"""The ending of those that can be written."""
+"""Ending of the names of workbooks that can be written."""
 
 
 class Cells(NamedTuple):
@@ -24,7 +24,7 @@ class Cells(NamedTuple):
 
 
 def is_workbook(path: Path) -> bool:
-    """By the ending of its name."""
+    """Whether the name ends as that of a workbook."""
     return path.suffix.lower() in READ
 
 

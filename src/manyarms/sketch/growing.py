@@ -26,7 +26,7 @@ from manyarms.lapack import blas, lapack
 from manyarms.sketch.linalg import PANEL, cholesky
 from manyarms.typing import AnyArray, Array
 
-SPARE = 64
+SPARE_PLACES = 64
 """Free places, in items or in columns, that a buffer starts with: short runs never copy one."""
 WAITING = 64
 """Rows that wait at most. A fold of 64 costs 2.3 times a fold of one at m = 600 (LAPACK's
@@ -68,7 +68,7 @@ class Stack:
         else:
             # Half as much again: n items are copied O(1) times each over all appends.
             grown._buffer = np.empty(
-                (SPARE + stop + n // 2, *self._buffer.shape[1:]), dtype=self._buffer.dtype
+                (SPARE_PLACES + stop + n // 2, *self._buffer.shape[1:]), dtype=self._buffer.dtype
             )
             grown._buffer[:n] = self.items
             grown._written = [n]
@@ -198,7 +198,7 @@ class Factor:
     @classmethod
     def of(cls, regularization: float, C: Triangle, log_det: float) -> "Factor":
         """V = CCᵀ, nothing waiting."""
-        return cls(regularization, C, Triangle.empty(), _room(C.n + SPARE), log_det)
+        return cls(regularization, C, Triangle.empty(), _room(C.n + SPARE_PLACES), log_det)
 
     @property
     def m(self) -> int:

@@ -17,9 +17,9 @@ SCHEMA = "manyarms"
 SCHEMES = ("postgresql", "postgres")
 HOST = r"[A-Za-z0-9_.%-]*|[0-9A-Fa-f:.]+"
 """A name, or an address of IPv4 or IPv6."""
-LONGEST = 4000
+LONGEST_LOCATION = 4000
 """Characters of a location, at most."""
-EXPECTED = (
+LOCATIONS = (
     "a study is a file, or a PostgreSQL database by URL (postgresql://user@host/database#name)"
 )
 ESCAPES = "in a password write / @ : # ? % as %2F %40 %3A %23 %3F %25"
@@ -68,9 +68,11 @@ def as_location(location: Any) -> Location:
     understood may hold a password anywhere."""
     text = os.fspath(location) if isinstance(location, os.PathLike) else location
     is_url = isinstance(text, str) and ("://" in text or _scheme(text) in SCHEMES)
-    if not isinstance(text, str) or not 0 < len(text) <= LONGEST or not is_plain(text):
+    if not isinstance(text, str) or not 0 < len(text) <= LONGEST_LOCATION or not is_plain(text):
         got = "another URL" if is_url else f"{text!a:.80}"
-        raise StudyError(f"{EXPECTED}, 1 to {LONGEST:,} Unicode characters without NUL; got {got}")
+        raise StudyError(
+            f"{LOCATIONS}, 1 to {LONGEST_LOCATION:,} Unicode characters without NUL; got {got}"
+        )
     if not is_url:
         return Location(text)
     address, mark, name = text.rpartition("#")
@@ -87,7 +89,7 @@ def as_location(location: Any) -> Location:
 def _url(text: str) -> "sa.URL":
     """The URL of a PostgreSQL database."""
     if _scheme(text) not in SCHEMES:
-        raise StudyError(f"{EXPECTED}; got a URL of another kind")
+        raise StudyError(f"{LOCATIONS}; got a URL of another kind")
     import sqlalchemy as sa  # noqa: PLC0415  most studies are files, and need none of it
 
     try:
@@ -96,7 +98,7 @@ def _url(text: str) -> "sa.URL":
         url = None
     # A password that was not escaped continues in the host or in the database.
     if url is None or not re.fullmatch(HOST, url.host or "") or "@" in (url.database or ""):
-        raise StudyError(f"{EXPECTED}; got a URL that cannot be understood; {ESCAPES}")
+        raise StudyError(f"{LOCATIONS}; got a URL that cannot be understood; {ESCAPES}")
     return url.set(drivername="postgresql+psycopg")
 
 

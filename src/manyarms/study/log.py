@@ -18,7 +18,7 @@ from manyarms.campaign.units import Warp
 from manyarms.errors import StudyDamagedError
 from manyarms.typing import AnyArray
 
-FIRST = "manyarms"
+NO_PREDECESSOR = "manyarms"
 """What the first event has in place of a predecessor's digest."""
 
 
@@ -60,7 +60,7 @@ class Head:
     digest: str
 
 
-START = Head(0, FIRST)
+START = Head(0, NO_PREDECESSOR)
 """Before the first event."""
 
 SALVAGE = "salvage what is whole with `manyarms doctor`"

@@ -7,15 +7,15 @@ from manyarms.errors import ParameterError, shortened
 from manyarms.numbers import is_whole
 from manyarms.study.location import is_plain
 
-LONGEST = 1000
+LONGEST_NOTE = 1000
 """Characters of a note: more is a document, and belongs elsewhere."""
 
 
 def as_note(note: Any) -> str:
     """A remark that can be stored and printed."""
-    if not isinstance(note, str) or len(note) > LONGEST or not is_plain(note):
+    if not isinstance(note, str) or len(note) > LONGEST_NOTE or not is_plain(note):
         raise ParameterError(
-            f"note must be text of at most {LONGEST:,} Unicode characters without NUL, got "
+            f"note must be text of at most {LONGEST_NOTE:,} Unicode characters without NUL, got "
             f"{shortened(note)}"
         )
     return note

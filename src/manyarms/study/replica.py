@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from manyarms.campaign.batching import BatchRule
+from manyarms.campaign.batching import BatchConditions
 from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.candidates import Points
 from manyarms.campaign.ledger import Ledger
@@ -284,7 +284,7 @@ class Call:
         """The ledger with these candidates in it: of a box any point may be told."""
         return self.learner.proposer.knowing(self.replay.ledger, ids)
 
-    def asked(self, n: int, ledger: Ledger, rule: BatchRule | None) -> list[Lease]:
+    def asked(self, n: int, ledger: Ledger, rule: BatchConditions | None) -> list[Lease]:
         """n candidates to try, what is predicted of their results, and why they were chosen."""
         with interruptible():
             before = self._replica.campaign(self.learner, ledger)

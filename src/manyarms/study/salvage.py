@@ -16,11 +16,11 @@ from typing import Any
 
 from manyarms.errors import ManyArmsError, StudyDamagedError, StudyError
 from manyarms.study.copies import carried_over
-from manyarms.study.log import FIRST, LEARNING, Event, Head, checked
+from manyarms.study.log import LEARNING, NO_PREDECESSOR, Event, Head, checked
 from manyarms.study.replay import Replay
 from manyarms.study.storage import EventStore, Transaction
 
-GAP = 1000
+LONGEST_GAP = 1000
 """Events in a row that cannot be read, after which none is looked for, unless the file says how
 many there are: several pages of a file may be damaged together."""
 LOST = "lost"
@@ -115,7 +115,7 @@ def _whole(connection: sqlite3.Connection) -> tuple[list[Event], int]:
     """The events that are whole, but for those of the model, and the number of those that are
     not."""
     events: list[Event] = []
-    lost, before = 0, FIRST
+    lost, before = 0, NO_PREDECESSOR
     for number, row in _rows(connection):
         digest = row[4] if row is not None else None
         # Checked against the digest that stands before it, right or wrong: what follows a damaged
@@ -146,7 +146,7 @@ def _rows(connection: sqlite3.Connection) -> Iterator[tuple[int, Any]]:
             last = max(last, int(connection.execute(select).fetchone()[0]))
     number = missing = 0
     waiting: list[tuple[int, Any]] = []  # unreadable ones, which count if another follows
-    while missing < GAP:
+    while missing < LONGEST_GAP:
         number += 1
         row = None
         with suppress(sqlite3.Error, ValueError, OverflowError):

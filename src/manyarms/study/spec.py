@@ -32,7 +32,7 @@ from manyarms.sketch.confidence import (
     Theory,
 )
 
-OTHERS = (  # beside kernels: radii, rules and what else an option may be
+OPTION_TYPES = (  # beside kernels: radii, rules and what else an option may be
     Bayes,
     Certified,
     Constant,
@@ -53,7 +53,7 @@ NAMED: dict[str, Any] = {
         for name in kernels.__all__
         if inspect.isclass(getattr(kernels, name))
     },
-    **{each.__name__: each for each in OTHERS},
+    **{each.__name__: each for each in OPTION_TYPES},
 }
 """What is written as {"name": arguments}."""
 

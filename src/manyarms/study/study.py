@@ -58,7 +58,7 @@ LEASE = 86_400.0
 who asked has died."""
 LONGEST_LEASE = 10 * 366 * 86_400
 """Seconds: what runs longer than ten years is a mistake, and soon no date."""
-TOKEN = 200
+LONGEST_TOKEN = 200
 """Characters of a token or a worker's name, at most."""
 
 
@@ -902,9 +902,9 @@ def _lease(lease: Any) -> float:
 
 
 def _name(name: Any, what: str) -> str:
-    if not isinstance(name, str) or not 0 < len(name) <= TOKEN or not is_plain(name):
+    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_TOKEN or not is_plain(name):
         raise ParameterError(
-            f"{what} must be a string of 1 to {TOKEN} Unicode characters without NUL, got "
+            f"{what} must be a string of 1 to {LONGEST_TOKEN} Unicode characters without NUL, got "
             f"{name!a:.80}"
         )
     return name

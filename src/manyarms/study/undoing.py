@@ -14,7 +14,7 @@ from manyarms.study.replay import Replay, taken_back
 
 Read = Callable[[list[Event]], Replay]
 """Makes the state of a log."""
-CALLS = ("ask", "tell", "correct", "note", "release", "retire", "restore", "add", "retype")
+CALLED_FOR = ("ask", "tell", "correct", "note", "release", "retire", "restore", "add", "retype")
 """The kinds of events that people and programs call for."""
 
 
@@ -22,7 +22,7 @@ def undoable(events: Sequence[Event], number: int | None) -> Event:
     """The event of this number, or the last call that counts; StateError where there is none."""
     void = taken_back(events)
     if number is None:
-        calls = (each for each in reversed(events) if each.kind in CALLS)
+        calls = (each for each in reversed(events) if each.kind in CALLED_FOR)
         found = next((each for each in calls if each.number not in void), None)
         if found is None:
             raise StateError("nothing is left to take back")
@@ -37,10 +37,10 @@ def undoable(events: Sequence[Event], number: int | None) -> Event:
         raise StateError(
             f"event {number} was taken back by event {by} already; take that back to have it again"
         )
-    if event.kind not in (*CALLS, "undo"):
+    if event.kind not in (*CALLED_FOR, "undo"):
         raise StateError(
             f"event {number} is of the kind {event.kind!r}, which cannot be taken back; those that "
-            f"can are {', '.join(CALLS)} and undo"
+            f"can are {', '.join(CALLED_FOR)} and undo"
         )
     return event
 
