@@ -9,9 +9,8 @@ its end (`signals.py`). Statements are the same for every place; a `Database` ru
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from manyarms.errors import (
     Advice,
@@ -61,8 +60,7 @@ def _connection(place: Location) -> Database[Any]:
     return PostgresServer(place)
 
 
-@dataclass(frozen=True)
-class Unread:
+class Unread(NamedTuple):
     """What was appended after a head: events, the tables that they brought, and the head now."""
 
     events: list[Event]
@@ -114,9 +112,9 @@ class Transaction:
     def append(self, kind: str, payload: dict[str, Any], time: float) -> Event:
         """One more event."""
         row = row_after(self.head, kind, time, payload)
-        self._connection.execute(_APPEND, astuple(row))
+        self._connection.execute(_APPEND, row)
         self.head = Head(row.number, row.digest)
-        self._connection.execute(_MOVE, astuple(self.head))
+        self._connection.execute(_MOVE, self.head)
         self.appended.append(Event(row.number, kind, time, payload))
         return self.appended[-1]
 
@@ -207,7 +205,7 @@ class EventStore:
             insert = "INSERT INTO manyarms (version) VALUES (?)"
             connection.execute(insert, (FORMAT,))
             insert = "INSERT INTO head (number, digest) VALUES (?, ?)"
-            connection.execute(insert, astuple(START))
+            connection.execute(insert, START)
             fill(Transaction(connection, self._replaced))
 
     def check(self) -> None:
@@ -272,7 +270,7 @@ class EventStore:
                 found = now.digest_of(transaction.head.number) == transaction.head.digest
                 if found:
                     # Something to commit, so that what is there is synced to the disk.
-                    connection.execute(_MOVE, astuple(now.head))
+                    connection.execute(_MOVE, now.head)
         except StudyStorageError:
             raise StudyStorageError(
                 f"{error.problem}; whether this call was written is not known",
