@@ -34,10 +34,10 @@ def path(folder):
 @pytest.fixture(scope="session")
 def server():
     """A PostgreSQL of one's own, without root: `pgserver` has its binaries."""
-    pgserver = needs("dev", "pgserver")
-    folder = tempfile.mkdtemp()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        pgserver = needs("dev", "pgserver")
+        folder = tempfile.mkdtemp()
         running = pgserver.get_server(folder, cleanup_mode="stop")
     yield running.get_uri()
     running.cleanup()

@@ -84,7 +84,7 @@ def test_the_list_of_commands_says_what_the_command_says_and_loads_none():
     ran = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     *page, loaded = ran.stdout.splitlines()
     assert "candidates of best estimate" in " ".join(page)
-    assert not {"numpy", "polars", "sqlalchemy"} & set(loaded.split())
+    assert not {"numpy", "polars"} & set(loaded.split())
 
 
 def test_without_a_command_there_is_help():

@@ -29,6 +29,7 @@ LAYERS = [
     ["optimizer"],
     ["loop", "plots", "versions"],
     ["study"],
+    ["testing"],
     ["__init__"],
     ["cli"],
 ]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from extras import needs
 from soak import damage, drift, kills, writers
 from soak.common import at, pool
 
@@ -83,9 +84,8 @@ def test_a_commit_whose_answer_is_lost(where, monkeypatch, took_place):
         connection_lost = sqlite3.OperationalError("the answer is lost")
         connection_lost.sqlite_errorcode = sqlite3.SQLITE_IOERR
     else:
-        from sqlalchemy.exc import OperationalError
-
-        connection_lost = OperationalError("COMMIT", None, Exception("the answer is lost"))
+        psycopg = needs("postgres", "psycopg")
+        connection_lost = psycopg.OperationalError("the answer is lost")
 
     def lost():
         monkeypatch.setattr(connection, "commit", commit)

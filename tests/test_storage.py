@@ -18,6 +18,8 @@ from soak.common import N, at, pool
 
 import manyarms as ma
 from manyarms.errors import ParameterError, StudyError, StudyStorageError
+from manyarms.study.location import as_location
+from manyarms.testing import CHECKS
 
 HERE = Path(__file__).parent
 posix = pytest.mark.skipif(os.name == "nt", reason="signals and rights of POSIX")
@@ -26,6 +28,14 @@ posix = pytest.mark.skipif(os.name == "nt", reason="signals and rights of POSIX"
 @pytest.fixture(params=["file", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def where(request, folder):
     return folder if request.param == "file" else f"{request.getfixturevalue('server')}#"
+
+
+# Places of any kind
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_a_place_for_studies(check, where):
+    check(at(where, check.__name__))
 
 
 # Interrupts
@@ -197,6 +207,47 @@ def test_no_password_is_shown(url, monkeypatch):
     assert "secret" not in str(caught.value).lower()
     monkeypatch.setenv("MANYARMS_TRACEBACK", "1")
     assert "secret" not in said("status", url).err.lower()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("option", ["autocommit=1", "foo=secret", "prepare_threshold=1"])
+def test_an_option_that_the_server_does_not_know_is_refused(server, option):
+    """Also one that the driver would take: without transactions nothing would be safe."""
+    with pytest.raises(StudyError, match="check the options in its URL") as caught:
+        ma.Study.create(f"{server}&{option}#options", pool())
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown", "server"),
+    [
+        (
+            "postgresql+psycopg://me:a%2Fb@[::1]:5/x?sslmode=require#lab",
+            "postgresql://me:***@[::1]:5/x#lab",
+            {
+                "user": "me",
+                "password": "a/b",
+                "host": "::1",
+                "port": "5",
+                "dbname": "x",
+                "sslmode": "require",
+            },
+        ),
+        (
+            "postgres://%2Ftmp%2Fsocket/x",
+            "postgresql://%2Ftmp%2Fsocket/x",
+            {"host": "/tmp/socket", "dbname": "x"},
+        ),
+        (
+            "postgresql://me:@/x?host=/tmp/socket",
+            "postgresql://me:***@/x",
+            {"user": "me", "host": "/tmp/socket", "dbname": "x"},
+        ),
+    ],
+)
+def test_what_a_url_says(url, shown, server):
+    found = as_location(url)
+    assert (found.shown, found.server) == (shown, server)
 
 
 @pytest.mark.postgres

@@ -12,7 +12,6 @@ PACKAGES = (
     "threadpoolctl",
     "narwhals",
     "polars",
-    "sqlalchemy",
     "typer",
     "rich",
     "plotly",

@@ -3,20 +3,30 @@ without its passwords."""
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from urllib.parse import parse_qsl, unquote
 
 from manyarms.errors import StudyError
-
-if TYPE_CHECKING:
-    import sqlalchemy as sa
 
 SCHEMA = "manyarms"
 """Of PostgreSQL, unless the URL ends in #name."""
 SCHEMES = ("postgresql", "postgres")
-HOST = r"[A-Za-z0-9_.%-]*|[0-9A-Fa-f:.]+"
-"""A name, or an address of IPv4 or IPv6."""
+URL = re.compile(
+    r"""[^:]+://
+    (?: (?P<user> [^:/@]* ) (?P<secret> : (?P<password> [^@]* ) )? @ )?
+    (?P<place>
+        (?: \[ (?P<address> [0-9A-Fa-f:.]+ ) \] | (?P<host> [A-Za-z0-9_.%-]* ) )
+        (?: : (?P<port> [0-9]* ) )?
+        (?: / (?P<dbname> [^?@]* ) )?
+    )
+    (?: \? (?P<query> .* ) )?""",
+    re.VERBOSE | re.DOTALL,
+)
+"""The host is a name, or an address of IPv4 or IPv6. A password that was not escaped would continue
+in the host or in the database."""
 LONGEST_LOCATION = 4000
 """Characters of a location, at most."""
 LOCATIONS = (
@@ -30,8 +40,10 @@ class Location:
     """A place for one study."""
 
     text: str  # as it was given
-    url: "sa.URL | None" = None  # of a database; None: a file
+    shown: str  # for messages: without passwords, nor anything else that follows the database
+    server: Mapping[str, str] | None = None  # how PostgreSQL is reached; None: a file
     schema: str = SCHEMA
+    secrets: frozenset[str] = frozenset()  # the password, and all that follows a ?
 
     @property
     def path(self) -> Path:
@@ -41,25 +53,13 @@ class Location:
     @property
     def name(self) -> str:
         """What the study is called: its file, or its schema."""
-        return self.path.name if self.url is None else self.schema
-
-    @property
-    def shown(self) -> str:
-        """For messages: without passwords, nor anything else that follows the database."""
-        if self.url is None:
-            return self.text
-        public = self.url.set(drivername="postgresql", query={})
-        named = "" if self.schema == SCHEMA else f"#{self.schema}"
-        return public.render_as_string(hide_password=True) + named
+        return self.path.name if self.server is None else self.schema
 
     def without_secrets(self, text: str) -> str:
         """What a driver said, without what must not be shown."""
-        if self.url is None:
-            return text
-        values = [self.url.password or "", *_flat(self.url.query.values())]
         # Longest first: a secret inside of another one would leave the rest of that to be read.
-        for secret in sorted(map(str, values), key=len, reverse=True):
-            text = text.replace(secret, "***") if secret else text
+        for secret in sorted(self.secrets - {""}, key=len, reverse=True):
+            text = text.replace(secret, "***")
         return text
 
 
@@ -74,32 +74,36 @@ def as_location(location: Any) -> Location:
             f"{LOCATIONS}, 1 to {LONGEST_LOCATION:,} Unicode characters without NUL; got {got}"
         )
     if not is_url:
-        return Location(text)
+        return Location(text, text)
     address, mark, name = text.rpartition("#")
-    url = _url(address if mark else text)
     schema = name if mark and name else SCHEMA
+    found = _understood(address if mark else text)
     if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema):
         raise StudyError(
             "the name of a study, after # in its URL, must be small letters, digits and _, at most "
             f"63 of them; {ESCAPES}"
         )
-    return Location(text, url, schema)
+    named = "" if schema == SCHEMA else f"#{schema}"
+    password = "" if found["password"] is None else ":***"
+    user = "" if found["user"] is None else f"{found['user']}{password}@"
+    shown = f"postgresql://{user}{found['place']}{named}"
+    given = found.groupdict("")
+    server = {name: unquote(given[name]) for name in ("user", "password", "port", "dbname")}
+    server["host"] = given["address"] or unquote(given["host"])
+    query = dict(parse_qsl(given["query"], keep_blank_values=True))
+    secrets = frozenset([server["password"], *query.values()])
+    filled = {name: value for name, value in server.items() if value}
+    return Location(text, shown, {**filled, **query}, schema, secrets)
 
 
-def _url(text: str) -> "sa.URL":
-    """The URL of a PostgreSQL database."""
-    if _scheme(text) not in SCHEMES:
+def _understood(url: str) -> re.Match[str]:
+    """The parts of the URL of a PostgreSQL database."""
+    if _scheme(url) not in SCHEMES:
         raise StudyError(f"{LOCATIONS}; got a URL of another kind")
-    import sqlalchemy as sa  # noqa: PLC0415  most studies are files, and need none of it
-
-    try:
-        url = sa.make_url(text)
-    except (sa.exc.ArgumentError, ValueError):
-        url = None
-    # A password that was not escaped continues in the host or in the database.
-    if url is None or not re.fullmatch(HOST, url.host or "") or "@" in (url.database or ""):
+    found = URL.fullmatch(url)
+    if found is None:
         raise StudyError(f"{LOCATIONS}; got a URL that cannot be understood; {ESCAPES}")
-    return url.set(drivername="postgresql+psycopg")
+    return found
 
 
 def _scheme(text: str) -> str:
@@ -109,8 +113,3 @@ def _scheme(text: str) -> str:
 def is_plain(text: str) -> bool:
     """Whether it can be stored and printed: no NUL, no half of a surrogate pair."""
     return not re.search("[\0\ud800-\udfff]", text)
-
-
-def _flat(values: Any) -> list[str]:
-    """The values of a query, some of which are given twice."""
-    return [item for value in values for item in ([value] if isinstance(value, str) else value)]

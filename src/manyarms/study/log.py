@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,8 +41,7 @@ class Event:
         return [self.payload["table"]] if self.kind == "add" else []
 
 
-@dataclass(frozen=True)
-class StoredEvent:
+class StoredEvent(NamedTuple):
     """An event as it is stored; `record` is its JSON."""
 
     number: int
@@ -52,8 +51,7 @@ class StoredEvent:
     digest: str
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(NamedTuple):
     """The number of the last event, and its digest."""
 
     number: int

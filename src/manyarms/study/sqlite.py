@@ -8,13 +8,14 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from manyarms.errors import Advice, StudyDamagedError, StudyError, StudyStorageError
+from manyarms.errors import Advice, StudyDamagedError, StudyError
+from manyarms.study.database import Database, foreign, refused
 from manyarms.study.location import Location
 from manyarms.study.log import SALVAGE
 from manyarms.study.waiting import BUSY, process_with_lock
@@ -26,30 +27,21 @@ NAMES = "SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, 1,
 _CONNECTING = threading.Lock()
 _FILES: "weakref.WeakSet[SQLiteFile]" = weakref.WeakSet()
 """Of this process."""
-_INHERITED: list[sqlite3.Connection] = []
-"""Connections of the process that this one is a fork of. They are never closed here: SQLite would
-roll back what the parent is writing."""
 
 
-class SQLiteFile:
-    """A connection to a file, made when it is needed."""
+class SQLiteFile(Database[sqlite3.Connection]):
+    """A connection to a file."""
 
     errors = (sqlite3.Error, UnicodeDecodeError)
     types: Mapping[str, str] = {"number": "INTEGER", "bytes": "BLOB"}
 
     def __init__(self, place: Location) -> None:
-        self._place, self._path = place, place.path
-        self._connection: sqlite3.Connection | None = None
-        self._letting_go: weakref.finalize[..., SQLiteFile] | None = None
-        self._process = 0
+        super().__init__(place)
+        self._path = place.path
+        self.line = _journal(place.path)
         self._first: tuple[int, int] | None = None  # device and inode of what was opened first
         self._connected_to: tuple[int, int] | None = None
         _FILES.add(self)
-
-    @property
-    def line(self) -> Path:
-        """The journal, at which writers stand in line."""
-        return _journal(self._path)
 
     def make(self) -> None:
         """An empty file that only its owner may read; SQLite gives its journal the same rights."""
@@ -97,7 +89,7 @@ class SQLiteFile:
     def begin(self, lock: bool, is_new: bool) -> None:
         """Begin a transaction; raises an error for which `is_busy` is true where others hold the
         lock."""
-        connection = self._here()
+        connection = self.here()
         if lock:
             connection.execute("BEGIN IMMEDIATE")
             return
@@ -108,20 +100,14 @@ class SQLiteFile:
             connection.rollback()
             raise
 
-    def execute(self, statement: str, values: Mapping[str, Any] | None = None) -> sqlite3.Cursor:
-        """Run a statement, with a value for each :name in it."""
-        return self._here().execute(statement, values or {})
-
-    def commit(self) -> None:
-        """Commit; where others are reading, an error for which `is_busy` is true, and the
-        transaction goes on."""
-        self._here().commit()
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Run a statement, with a value for each ? in it."""
+        return self.here().execute(statement, values)
 
     def close(self) -> None:
         """Let go of the connection, which rolls back what was begun."""
-        if self._letting_go is not None:
-            self._letting_go()
-        self._connection = self._letting_go = self._connected_to = None
+        super().close()
+        self._connected_to = None
 
     def tables(self) -> set[str]:
         """The names of the tables there are."""
@@ -166,16 +152,8 @@ class SQLiteFile:
             Advice("make it again with {}", "Study.create"),
         )
 
-    def _here(self) -> sqlite3.Connection:
-        """The connection of this process: none survives a fork."""
-        if self._connection is None or self._process != os.getpid():
-            self.close()
-            self._process = os.getpid()
-            self._connection = self._connected()
-            self._letting_go = weakref.finalize(self, _close, self._connection, self._process)
-        return self._connection
-
-    def _connected(self) -> sqlite3.Connection:
+    def connected(self) -> sqlite3.Connection:
+        """A new connection, unless the file is one of another program."""
         with _CONNECTING:
             self._look()
             # rw: a file that was removed is not made anew, empty. SQLite itself waits for no
@@ -218,21 +196,6 @@ class SQLiteFile:
             raise foreign(self._place)
 
 
-def refused(place: Location, what: str) -> StudyStorageError:
-    """The error where a disk or a server does not do what it should."""
-    return StudyStorageError(
-        f"{place.shown} could not be used: {what}", "nothing was written, mend that and call again"
-    )
-
-
-def foreign(place: Location) -> StudyError:
-    """The error where there is something, and no study."""
-    return StudyError(
-        f"{place.shown} is not a study of manyarms",
-        Advice("make one with {} elsewhere", "Study.create"),
-    )
-
-
 def _is_damage(error: Exception) -> bool:
     """Whether the file is not as it was written, as against a disk that refuses.
 
@@ -243,14 +206,6 @@ def _is_damage(error: Exception) -> bool:
         return True
     code = getattr(error, "sqlite_errorcode", None)
     return code is None or code & 0xFF in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT)
-
-
-def _close(connection: sqlite3.Connection, process: int) -> None:
-    """Close a connection, in the process that made it."""
-    if process == os.getpid():
-        connection.close()
-    else:
-        _INHERITED.append(connection)
 
 
 def _identity(path: Path) -> tuple[int, int]:

@@ -2,16 +2,15 @@
 call.
 
 Writers wait for each other and none is refused. A transaction ends on every path: signals wait for
-its end (`signals.py`). Statements are the same for both places; `sqlite.py` and `postgres.py` run
-them.
+its end (`signals.py`). Statements are the same for every place; a `Database` runs them
+(`sqlite.py`, `postgres.py`).
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from manyarms.errors import (
     Advice,
@@ -22,9 +21,10 @@ from manyarms.errors import (
 )
 from manyarms.machine import uncollected
 from manyarms.signals import deferred
+from manyarms.study.database import Database, foreign
 from manyarms.study.location import Location, as_location
 from manyarms.study.log import START, Event, Head, checked, damaged, row_after
-from manyarms.study.sqlite import SQLiteFile, foreign
+from manyarms.study.sqlite import SQLiteFile
 from manyarms.study.waiting import Turns
 
 PART = 1 << 26
@@ -43,82 +43,24 @@ FORMAT = 2
 """Of the log. Format 1, of manyarms 0.1, recorded the draws of an engine that is gone."""
 
 _HEAD = "SELECT number, digest FROM head"
-_SINCE = (
-    "SELECT number, kind, time, record, digest FROM events WHERE number > :after ORDER BY number"
-)
-_APPEND = (
-    "INSERT INTO events (number, kind, time, record, digest) "
-    "VALUES (:number, :kind, :time, :record, :digest)"
-)
-_MOVE = "UPDATE head SET number = :number, digest = :digest"
+_SINCE = "SELECT number, kind, time, record, digest FROM events WHERE number > ? ORDER BY number"
+_APPEND = "INSERT INTO events (number, kind, time, record, digest) VALUES (?, ?, ?, ?, ?)"
+_MOVE = "UPDATE head SET number = ?, digest = ?"
 
 
-class Database(Protocol):
-    """What runs statements at a place. It connects by itself, in every process anew."""
-
-    @property
-    def errors(self) -> tuple[type[Exception], ...]:
-        """What it raises for what goes wrong there."""
-
-    @property
-    def types(self) -> Mapping[str, str]:
-        """Names of types that differ."""
-
-    @property
-    def line(self) -> Path | None:
-        """A file at which writers stand in line."""
-
-    def make(self) -> None:
-        """Prepare the place for a new study."""
-
-    def find(self) -> None:
-        """Raise StudyError where there is no such place."""
-
-    def is_same(self) -> bool:
-        """Whether the place is the one that was opened first."""
-
-    def begin(self, lock: bool, is_new: bool) -> None:
-        """Begin a transaction; an error for which `is_busy` is true where others hold the lock."""
-
-    def execute(self, statement: str, values: Mapping[str, Any] | None = None) -> Any:
-        """Run a statement, with a value for each :name in it."""
-
-    def commit(self) -> None:
-        """End the transaction."""
-
-    def close(self) -> None:
-        """Let go of the connection, which rolls back what was begun."""
-
-    def tables(self) -> set[str]:
-        """The names of the tables there are."""
-
-    def patient(self) -> AbstractContextManager[None]:
-        """For what writes much: wait for readers."""
-
-    def holder(self) -> str:
-        """Who holds the lock."""
-
-    def is_busy(self, error: Exception) -> bool:
-        """Whether others hold the lock."""
-
-    def typed(self, error: Exception) -> StudyError:
-        """What one of `errors` means for a study."""
-
-    def without_tables(self) -> StudyError:
-        """The error for a place in which there is nothing."""
-
-
-def _connection(place: Location) -> Database:
-    if place.url is None:
+def _connection(place: Location) -> Database[Any]:
+    if place.server is None:
         return SQLiteFile(place)
-    # SQLAlchemy takes longer to load than NumPy, and a file needs none of it.
-    from manyarms.study.postgres import PostgresServer  # noqa: PLC0415
-
+    try:
+        from manyarms.study.postgres import PostgresServer  # noqa: PLC0415  psycopg is an extra
+    except ModuleNotFoundError as error:
+        raise StudyError(
+            "a study in PostgreSQL needs psycopg: pip install 'manyarms[postgres]'"
+        ) from error
     return PostgresServer(place)
 
 
-@dataclass(frozen=True)
-class Unread:
+class Unread(NamedTuple):
     """What was appended after a head: events, the tables that they brought, and the head now."""
 
     events: list[Event]
@@ -129,7 +71,7 @@ class Unread:
 class Transaction:
     """What may be read and written between begin and commit."""
 
-    def __init__(self, connection: Database, replaced: Callable[[], StudyError]) -> None:
+    def __init__(self, connection: Database[Any], replaced: Callable[[], StudyError]) -> None:
         self._connection, self._replaced = connection, replaced
         found = connection.execute(_HEAD).fetchall()
         # SQLite keeps any type in any column: a damaged head may be text.
@@ -145,7 +87,7 @@ class Transaction:
         if self.head == head:
             return []
         try:
-            events, last = checked(self._connection.execute(_SINCE, {"after": head.number}), head)
+            events, last = checked(self._connection.execute(_SINCE, (head.number,)), head)
             # The chain itself does not tell that its end was cut off; the head does.
             if last != self.head:
                 what = f"{self.head.number} events were written and {last.number} are left"
@@ -170,9 +112,9 @@ class Transaction:
     def append(self, kind: str, payload: dict[str, Any], time: float) -> Event:
         """One more event."""
         row = row_after(self.head, kind, time, payload)
-        self._connection.execute(_APPEND, asdict(row))
+        self._connection.execute(_APPEND, row)
         self.head = Head(row.number, row.digest)
-        self._connection.execute(_MOVE, asdict(self.head))
+        self._connection.execute(_MOVE, self.head)
         self.appended.append(Event(row.number, kind, time, payload))
         return self.appended[-1]
 
@@ -180,14 +122,13 @@ class Transaction:
         """Store bytes once, by their digest."""
         digest = hashlib.sha256(data).hexdigest()
         self.kept[digest] = data
-        found = "SELECT 1 FROM blobs WHERE digest = :digest LIMIT 1"
-        if self._connection.execute(found, {"digest": digest}).fetchone() is None:
-            insert = "INSERT INTO blobs (digest, part, data) VALUES (:digest, :part, :data)"
+        found = "SELECT 1 FROM blobs WHERE digest = ? LIMIT 1"
+        if self._connection.execute(found, (digest,)).fetchone() is None:
+            insert = "INSERT INTO blobs (digest, part, data) VALUES (?, ?, ?)"
             with self._connection.patient():
                 for part, start in enumerate(range(0, len(data), PART)):
                     piece = data[start : start + PART]
-                    values = {"digest": digest, "part": part, "data": piece}
-                    self._connection.execute(insert, values)
+                    self._connection.execute(insert, (digest, part, piece))
         return digest
 
     def fetch(self, digest: str) -> bytes:
@@ -198,15 +139,15 @@ class Transaction:
         return data
 
     def _stored(self, digest: str) -> bytes | None:
-        parts = "SELECT data FROM blobs WHERE digest = :digest ORDER BY part"
-        rows = self._connection.execute(parts, {"digest": digest})
+        parts = "SELECT data FROM blobs WHERE digest = ? ORDER BY part"
+        rows = self._connection.execute(parts, (digest,))
         data = b"".join(bytes(row[0]) for row in rows if isinstance(row[0], bytes | memoryview))
         return data if hashlib.sha256(data).hexdigest() == digest else None
 
     def digest_of(self, number: int) -> str | None:
         """The digest of an event."""
-        select = "SELECT digest FROM events WHERE number = :number"
-        found = self._connection.execute(select, {"number": number}).fetchone()
+        select = "SELECT digest FROM events WHERE number = ?"
+        found = self._connection.execute(select, (number,)).fetchone()
         return None if found is None else found[0]
 
     def put_snapshot(self, number: int, data: bytes) -> None:
@@ -215,8 +156,8 @@ class Transaction:
         delete = "DELETE FROM blobs WHERE digest IN (SELECT digest FROM snapshots)"
         self._connection.execute(delete)
         self._connection.execute("DELETE FROM snapshots")
-        insert = "INSERT INTO snapshots (number, digest) VALUES (:number, :digest)"
-        self._connection.execute(insert, {"number": number, "digest": self.keep(data)})
+        insert = "INSERT INTO snapshots (number, digest) VALUES (?, ?)"
+        self._connection.execute(insert, (number, self.keep(data)))
 
     def snapshot_bytes(self) -> int:
         """The size of what `put_snapshot` kept last."""
@@ -248,7 +189,7 @@ class EventStore:
         self._is_replaced = False
         self._turns = Turns()
 
-    def create(self, fill: Callable[[Transaction], None]) -> None:
+    def create(self, fill: Callable[[Transaction], object]) -> None:
         """Make the tables and their first contents, in one transaction."""
         self._connection.make()
         with self._connected(lock=True, is_new=True) as connection:
@@ -261,10 +202,10 @@ class EventStore:
             # Tables and first event in one transaction: a study is there, or nothing is.
             for table in TABLES:
                 connection.execute(table.format(**connection.types))
-            insert = "INSERT INTO manyarms (version) VALUES (:version)"
-            connection.execute(insert, {"version": FORMAT})
-            insert = "INSERT INTO head (number, digest) VALUES (:number, :digest)"
-            connection.execute(insert, asdict(START))
+            insert = "INSERT INTO manyarms (version) VALUES (?)"
+            connection.execute(insert, (FORMAT,))
+            insert = "INSERT INTO head (number, digest) VALUES (?, ?)"
+            connection.execute(insert, START)
             fill(Transaction(connection, self._replaced))
 
     def check(self) -> None:
@@ -273,7 +214,7 @@ class EventStore:
         with self._connected(lock=False) as connection:
             self._check_version(connection)
 
-    def _check_version(self, connection: Database) -> None:
+    def _check_version(self, connection: Database[Any]) -> None:
         tables = connection.tables()
         if not tables:
             raise connection.without_tables()
@@ -329,7 +270,7 @@ class EventStore:
                 found = now.digest_of(transaction.head.number) == transaction.head.digest
                 if found:
                     # Something to commit, so that what is there is synced to the disk.
-                    connection.execute(_MOVE, asdict(now.head))
+                    connection.execute(_MOVE, now.head)
         except StudyStorageError:
             raise StudyStorageError(
                 f"{error.problem}; whether this call was written is not known",
@@ -344,7 +285,7 @@ class EventStore:
             self._connection.close()
 
     @contextmanager
-    def _connected(self, lock: bool, is_new: bool = False) -> Iterator[Database]:
+    def _connected(self, lock: bool, is_new: bool = False) -> Iterator[Database[Any]]:
         """A transaction: it commits at the end, or nothing is written."""
         connection = self._connection
         with deferred():

@@ -1,0 +1,141 @@
+"""What a place of studies has to do: run statements in transactions that one writer at a time may
+begin.
+
+A place is a subclass of `Database`; `manyarms.testing` checks one.
+"""
+
+import os
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from manyarms.errors import Advice, StudyError, StudyStorageError
+from manyarms.study.location import Location
+
+
+class Connection(Protocol):
+    """What connections of `sqlite3` and of psycopg have in common."""
+
+    def commit(self) -> None:
+        """End the transaction."""
+
+    def close(self) -> None:
+        """Let go of it, which rolls back what was begun."""
+
+
+C = TypeVar("C", bound=Connection)
+
+_INHERITED: list[Connection] = []
+"""Connections of the process that this one is a fork of. They are never closed here: that would
+end what the parent is writing."""
+
+
+class Database(ABC, Generic[C]):
+    """A connection to a place, made when it is needed, in every process anew."""
+
+    errors: tuple[type[Exception], ...]
+    """What it raises for what goes wrong there."""
+    types: Mapping[str, str]
+    """Its names of two types: `number`, an integer of 64 bits, and `bytes`."""
+    line: Path | None = None
+    """A file at which writers stand in line, where the place has no queue of its own."""
+
+    def __init__(self, place: Location) -> None:
+        self._place = place
+        self._connection: C | None = None
+        self._letting_go: weakref.finalize[..., Database[C]] | None = None
+        self._process = 0
+
+    @abstractmethod
+    def connected(self) -> C:
+        """A new connection, which begins no transaction of itself."""
+
+    @abstractmethod
+    def begin(self, lock: bool, is_new: bool) -> None:
+        """Begin a transaction that sees one state, with `lock` as the only writer; an error for
+        which `is_busy` is true where others hold the lock."""
+
+    @abstractmethod
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
+        """Run a statement, with a value for each ? in it; the answer has `fetchone` and
+        `fetchall`."""
+
+    @abstractmethod
+    def tables(self) -> set[str]:
+        """The names of the tables there are."""
+
+    @abstractmethod
+    def holder(self) -> str:
+        """Who holds the lock."""
+
+    @abstractmethod
+    def is_busy(self, error: Exception) -> bool:
+        """Whether others hold the lock."""
+
+    @abstractmethod
+    def typed(self, error: Exception) -> StudyError:
+        """What one of `errors` means for a study."""
+
+    def make(self) -> None:
+        """Prepare the place for a new study, where `begin` does not."""
+
+    def find(self) -> None:
+        """Raise StudyError where there is no such place, if that is known without a connection."""
+
+    def is_same(self) -> bool:
+        """Whether the place is the one that was opened first, as far as the log does not tell."""
+        return True
+
+    def patient(self) -> AbstractContextManager[None]:
+        """For what writes much: wait for readers, where they keep writers waiting."""
+        return nullcontext()
+
+    def without_tables(self) -> StudyError:
+        """The error for a place in which there is nothing."""
+        return foreign(self._place)
+
+    def commit(self) -> None:
+        """End the transaction; where others are reading, it may raise an error for which `is_busy`
+        is true, and the transaction goes on."""
+        self.here().commit()
+
+    def close(self) -> None:
+        """Let go of the connection, which rolls back what was begun."""
+        if self._letting_go is not None:
+            self._letting_go()
+        self._connection = self._letting_go = None
+
+    def here(self) -> C:
+        """The connection of this process: none survives a fork."""
+        if self._connection is None or self._process != os.getpid():
+            self.close()
+            self._process = os.getpid()
+            self._connection = self.connected()
+            self._letting_go = weakref.finalize(self, _close, self._connection, self._process)
+        return self._connection
+
+
+def refused(place: Location, what: str) -> StudyStorageError:
+    """The error where a disk or a server does not do what it should."""
+    return StudyStorageError(
+        f"{place.shown} could not be used: {what}", "nothing was written, mend that and call again"
+    )
+
+
+def foreign(place: Location) -> StudyError:
+    """The error where there is something, and no study."""
+    return StudyError(
+        f"{place.shown} is not a study of manyarms",
+        Advice("make one with {} elsewhere", "Study.create"),
+    )
+
+
+def _close(connection: Connection, process: int) -> None:
+    """Close a connection, in the process that made it."""
+    if process == os.getpid():
+        connection.close()
+    else:
+        _INHERITED.append(connection)
