@@ -50,11 +50,12 @@ class Listed:
     `belief` is that of now; None where something was interrupted.
     """
 
-    def __init__(self, arms: Arms, shortlist: int, stats: Stats) -> None:
+    def __init__(self, arms: Arms, shortlist: int, room: float, stats: Stats) -> None:
         self.arms = arms  # diag is that of the kernel that arms share
         self.belief: Frozen | None = None
         self.places = Places(arms.rows)
         self._shortlist = shortlist
+        self._room = room  # bytes that embeddings may take
         self._stats = stats
 
     def __len__(self) -> int:
@@ -121,12 +122,18 @@ class Listed:
             room = max(self._shortlist, room)
             if len(more) > room and not is_fresh:
                 self.compute(belief)
-            elif LARGE_PART * (len(self._numbers) + min(len(more), room)) > n:
+            elif len(self._numbers) + min(len(more), room) > self._longest:
                 if is_fresh:
                     return np.sort(np.concatenate([self._numbers[near], more])), least
                 self.compute(belief)
             else:
                 self._join(belief, more[:room])
+
+    @property
+    def _longest(self) -> float:
+        """Arms that a list may have."""
+        m = 0 if self.belief is None else self.belief.m
+        return max(self._shortlist, min(len(self) / LARGE_PART, self._room / (8 * max(1, m))))
 
     def _reaching(self, acquisition: Rising, shut: Mask | None, least: float) -> Indices:
         """Arms that are not on the list and may reach a value, those of largest bound first."""

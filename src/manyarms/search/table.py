@@ -174,4 +174,4 @@ class TableScores:
             if device is not None:
                 self._stats.count(f"arms on {device.name}", n)
             return Dense(arms, base.kernel, device)
-        return Listed(arms, self._tuning.shortlist, self._stats)
+        return Listed(arms, self._tuning.shortlist, self._room, self._stats)
