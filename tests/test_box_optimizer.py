@@ -221,6 +221,70 @@ def test_a_failed_point_is_left_alone():
     assert 0.35 < best[0] <= 0.5
 
 
+def bowl(point):
+    return sum((np.array(point) - (0.3, 0.6, 0.45)) ** 2)
+
+
+def searched(fails, n):
+    """A search of the bowl in which a trial fails where `fails` says so of its number and point."""
+    optimizer = ma.Optimizer(ma.Box([[0, 1]] * 3), direction="minimize", seed=0)
+    for number in range(n):
+        (point,) = optimizer.ask()
+        optimizer.tell([point], [ma.FAILED if fails(number, point) else bowl(point)])
+    values = [trial.value for trial in optimizer.history if not trial.failed]
+    return min(values), n - len(values)
+
+
+def test_failures_at_random_do_not_lead_a_search_astray():
+    failing = np.random.default_rng([0, 7]).random(80) < 0.15
+    assert failing.sum() == 13
+    best, _ = searched(lambda number, point: failing[number], 80)
+    assert best < 1e-6
+
+
+def test_a_region_that_fails_is_left_alone():
+    best, n_failed = searched(lambda number, point: point[0] < 0.2, 40)
+    assert best < 1e-6
+    assert n_failed <= 5
+    # The model is sure that the best point is beyond the border.
+    best, n_failed = searched(lambda number, point: point[0] < 0.5, 60)
+    assert best < 0.04 + 0.02
+    assert n_failed <= 30
+
+
+def test_what_a_failure_counts_as():
+    """Beside values what is expected there, far from them its lower bound, among failures the
+    worst."""
+    optimizer = ma.Optimizer(ma.Box([[0, 1]] * 2), direction="minimize", seed=0)
+    near = np.array([(0.2 + x / 20, 0.2 + y / 20) for x in range(5) for y in range(5)])
+    rows = [*near, (0.9, 0.1)]
+    optimizer.tell(rows, [*((near - 0.3) ** 2).sum(axis=1), 5.0])
+
+    def supposed(points):
+        """What the model expects of the points, and what it does where it chooses."""
+        state = optimizer._state
+        assert state.proposer.search is None
+        chooser = state.proposer.chooser(state.ledger, state.model)
+        mean, std = state.model.policy.predict(points)
+        return chooser.policy.predict(points).mean, mean, std
+
+    values = [-trial.value for trial in optimizer.history]
+    worst = optimizer._state.model.warp.reward(np.array(values)).min()
+    beside, far = (0.31, 0.31), (0.6, 0.95)
+    optimizer.tell([beside, far], failed=True)
+    now, mean, std = supposed([beside, far])
+    assert abs(now[0] - mean[0]) < 0.1
+    assert now[1] == pytest.approx(max(mean[1] - 2 * std[1], worst), abs=0.01)
+    assert now[1] < mean[1] - 0.5
+    region = [(0.374, 0.374), (0.374, 0.376), (0.376, 0.374), (0.376, 0.376)]
+    optimizer.tell(region[:3], failed=True)
+    now, mean, _ = supposed(region)
+    np.testing.assert_allclose(now, mean, atol=0.1)
+    optimizer.tell(region[3], failed=True)
+    now, _, _ = supposed(region)
+    assert (now < mean - 3).all()
+
+
 def test_repeats():
     box = ma.Box(a=["x", "y"], n=(0, 2))
     optimizer = ma.Optimizer(box, repeats="never", seed=0)

@@ -203,6 +203,27 @@ def test_failed_points_are_left_alone(path):
     assert [candidate.id for candidate in again.top(5)] == [asked[3], asked[2]]
 
 
+def test_a_study_with_failures_asks_for_what_an_optimizer_asks_for(path):
+    """Scattered ones, and a region that fails."""
+    box = ma.Box(x=(0.0, 1.0), y=(0.0, 1.0))
+    optimizer = ma.Optimizer(box, seed=0)
+    ma.Study.create(path, box, seed=0).close()
+    for step in range(24):
+        study = ma.Study.open(path)
+        (point,) = optimizer.ask()
+        assert study.ask() == [point]
+        fails = step % 5 == 4 or point["x"] > 0.5
+        told = ma.FAILED if fails else point["x"] - (point["y"] - 0.3) ** 2
+        for each in (optimizer, study):
+            each.tell([point], [told])
+        study.close()
+    again = ma.Study.open(path)
+    assert again.n_failed > 8
+    assert again.history == optimizer.history
+    assert again.best() == optimizer.best()
+    assert again.ask(3) == optimizer.ask(3)
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -227,6 +227,12 @@ class Model:
         return float(getattr(self.policy, "noise", np.sqrt(self.policy.regularization)))
 
     @property
+    def kernel(self) -> Kernel:
+        """The kernel as it is known now, but for its scale."""
+        shape = self.settings.shape
+        return shape.kernel(self.fitted.theta if self.fitted else shape.prior[0])
+
+    @property
     def _variance(self) -> float:
         """ξ² of the policy; λ is another number only where the user gave one."""
         return (

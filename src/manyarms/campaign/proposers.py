@@ -21,6 +21,7 @@ from manyarms.campaign.trials import Learnable, Results
 from manyarms.domains.box import Box
 from manyarms.domains.policy import DomainBKB, as_barred
 from manyarms.domains.sweeps import WHOLE, leading
+from manyarms.kernels import Kernel
 from manyarms.lapack import OneThread
 from manyarms.pool.pool import Pool
 from manyarms.sketch.confidence import Constant
@@ -37,6 +38,11 @@ search of a box has stalled."""
 SHARE = 4
 """A search elsewhere also waits until a quarter of all results have come since the last
 improvement, so that it takes a smaller share of a longer run."""
+TOGETHER = 3
+"""Failures that are nearer to a failure than any value is, before it counts as one of a region that
+fails. Of trials of which three in ten fail at random, one failure in forty has so many."""
+ENTRIES = 1 << 22
+"""Entries of a kernel matrix that are held at once."""
 DRAWN_INSTEAD, SMALL_BOX = 512, 1 << 14
 """If the point of largest score is pending, or ruled out by `repeats`, so many other points are
 drawn at random instead; in a box of at most so many points all of them are looked at."""
@@ -175,7 +181,7 @@ def _untried(ledger: Ledger, model: Model, closed: Mask, exploration: Exploratio
 
 
 def avoiding(ledger: Ledger, model: Model) -> Model:
-    """The model as it would be if failed candidates had given the worst possible reward.
+    """The model of a table as it would be if failed candidates had given the worst possible reward.
 
     Nothing else is known where trials fail, so that uncertainty would lead there again and again.
     """
@@ -184,11 +190,52 @@ def avoiding(ledger: Ledger, model: Model) -> Model:
         return model
     policy = copy(model.policy)
     arms = np.unique(ledger.candidates.arm_of[failed])
-    _, values, _ = ledger.results()
-    worst = np.full(len(arms), model.warp.reward(values).min())
-    rows = ledger.candidates.X
-    policy.observe(rows[arms] if model.settings.schedule.by_value else arms, worst)
+    policy.observe(arms, np.full(len(arms), _worst(ledger, model)))
     return replace(model, policy=policy)
+
+
+def doubting(ledger: Ledger, model: Model) -> Model:
+    """The model of a box as if failed points had given the least that it expects of them.
+
+    The least is the lower bound, but no worse than the worst reward there is. Beside points with
+    values the model is sure: it expects the same as before, and looks next to the failure. Far from
+    them the bound is low, as uncertainty would lead there again and again. Failures that come
+    together count as the worst reward: of a region that fails the model may be sure, and be wrong.
+    """
+    X, outcomes = ledger.candidates.X, ledger.outcomes
+    failed = X[outcomes.failed]
+    if not len(failed) or not model.n_results:
+        return model
+    policy = copy(model.policy)
+    worst = _worst(ledger, model)
+    mean, std = policy.predict(failed)
+    least = np.minimum(mean, np.maximum(mean - model.radius * std, worst))
+    worked = X[(outcomes.counts > 0) & ~outcomes.failed]
+    policy.observe(failed, np.where(_together(model.kernel, failed, worked), worst, least))
+    return replace(model, policy=policy)
+
+
+def _worst(ledger: Ledger, model: Model) -> float:
+    """The least reward there is."""
+    _, values, _ = ledger.results()
+    return float(model.warp.reward(values).min())
+
+
+def _together(kernel: Kernel, failed: Array, worked: Array) -> Mask:
+    """Of rows that failed, whether the TOGETHER rows nearest to each failed as well."""
+    together = np.zeros(len(failed), dtype=bool)
+    if len(failed) <= TOGETHER or not len(worked):
+        return together
+    step = max(1, ENTRIES // (len(failed) + len(worked)))
+    for start in range(0, len(failed), step):
+        some = failed[start : start + step]
+        # k(y, y) − 2k(x, y) is the squared distance of x and y in the kernel's space less k(x, x).
+        bad = kernel.diag(failed) - 2 * kernel(some, failed)
+        bad[np.arange(len(some)), start + np.arange(len(some))] = np.inf
+        good = kernel.diag(worked) - 2 * kernel(some, worked)
+        furthest = np.partition(bad, TOGETHER - 1, axis=1)[:, TOGETHER - 1]
+        together[start : start + step] = furthest < good.min(axis=1)
+    return together
 
 
 def largest(means: Array, k: int, gone: Mask) -> Indices:
@@ -270,7 +317,7 @@ class BoxProposer:
 
     def chooser(self, ledger: Ledger, model: Model) -> Model:
         """The model that chooses: that of a search elsewhere, if there is one."""
-        return avoiding(ledger, self.search.model if self.search else model)
+        return doubting(ledger, self.search.model if self.search else model)
 
     def knowing(self, ledger: Ledger, ids: Any) -> Ledger:
         known = ledger.candidates
