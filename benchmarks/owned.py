@@ -156,6 +156,7 @@ def line(way: str, n: int) -> dict[str, Any]:
         "means apart, sd": round(float((np.abs(known.mean[some] - mean) / std).max()), 4),
         "inside, %": round(100 * float(inside.mean()), 1),
         "of those with one result, %": round(100 * float(inside[others].mean()), 1),
+        "error": round(float(np.sqrt(np.square(known.truth - known.mean).mean())), 4),
         "CPU seconds": round(seconds, 2),
     }
 
