@@ -83,7 +83,7 @@ def test_the_list_of_commands_says_what_the_command_says_and_loads_none():
     probe = "from manyarms.cli import main; import sys; main(['--help']); print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     *page, loaded = ran.stdout.splitlines()
-    assert "candidates of best estimate" in " ".join(page)
+    assert "candidates with the best estimates" in " ".join(page)
     assert not {"numpy", "polars"} & set(loaded.split())
 
 

@@ -31,7 +31,7 @@ from manyarms.pool.pool import OBJECT, Pool
 from manyarms.typing import Seed
 
 POLL = 0.1
-"""Seconds to wait at a time: how late Ctrl-C may be."""
+"""Seconds between two looks at what is running: Ctrl-C may be answered so much later."""
 CHECK_EVERY = 10
 """Results between two looks at the certificate, each of which scores all candidates."""
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 ASSUMED = 8e9
-"""Bytes of memory where the system does not say how much there is: what a small laptop has."""
+"""Bytes of memory to assume if the system does not say how much there is: that of a small
+laptop."""
 
 
 def cores() -> int:

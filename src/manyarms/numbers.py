@@ -10,8 +10,8 @@ from manyarms.errors import ManyArmsError, ParameterError
 from manyarms.typing import Array
 
 LARGEST = 1e100
-"""Values, rewards and their noise in size, at most: squares and sums of so many then fit float64,
-whose largest number is 1.8e308."""
+"""Values, rewards and standard deviations of their noise, at most: the square of a sum of many of
+them fits float64, whose largest number is 1.8e308."""
 MOST_AT_ONCE = 1_000_000
 """Arms that may be asked for in one call: more cannot be meant."""
 LONGEST_BATCH = 1000

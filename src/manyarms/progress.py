@@ -5,11 +5,12 @@ from time import perf_counter
 from types import TracebackType
 
 SHOWN_AFTER = 2.0
-"""Seconds of work before anything is shown: who waits for less does not wonder."""
+"""Seconds of work before anything is shown: nobody wonders during a shorter wait."""
 BETWEEN = 0.2
-"""Seconds between two lines: often enough to be seen to move, too seldom to cost time."""
+"""Seconds between two updates of the line: often enough to be seen to move, and too seldom to cost
+time."""
 WIDTH = 70
-"""Columns of the line: it fits a terminal of 80, and blanks of its length wipe it out."""
+"""Columns of the line: it fits a terminal of 80, and as many blanks wipe it out."""
 
 
 class Meter:
@@ -30,7 +31,7 @@ class Meter:
         return self
 
     def at(self, done: int) -> None:
-        """So many are done."""
+        """Say that `done` of the total are done; the line is written if one is due."""
         now = perf_counter()
         if now - self._last < BETWEEN or not sys.stderr.isatty():
             return

@@ -55,7 +55,7 @@ class Deferral:
             signal.signal(number, self._note)
 
     def end(self) -> None:
-        """Put the handlers back, and call those of the signals that came."""
+        """Put the handlers back, and call those of the signals that have come."""
         try:
             for number, handler in self._handlers.items():
                 signal.signal(number, handler)
@@ -64,7 +64,7 @@ class Deferral:
             self._deliver()
 
     def lift(self) -> None:
-        """Signals are let through, those that came first."""
+        """Let signals through, beginning with those that have come."""
         self.is_lifted = True
         while self._came and self.is_lifted:
             self._note(self._came.pop(0), None)
@@ -117,7 +117,7 @@ def _is_main() -> bool:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Signals that come here are answered at the end of the outermost of these blocks."""
+    """Signals that come in such a block are answered at the end of the outermost one."""
     around = _here()
     if around is not None:
         was_lifted = around.is_lifted

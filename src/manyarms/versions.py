@@ -23,7 +23,7 @@ PACKAGES = (
     "fastexcel",
     "xlsxwriter",
 )
-"""What a plain installation brings, and then what the extras bring."""
+"""The packages of a plain installation, followed by those of the extras."""
 
 
 def show_versions() -> None:

@@ -160,7 +160,7 @@ def check_written(problem: str) -> None:
     """StudyStorageError where there was a problem with standard output."""
     if problem:
         raise StudyStorageError(
-            f"standard output could not be written: {problem}; mend that and repeat the command"
+            f"standard output could not be written: {problem}; repair that and repeat the command"
         )
 
 

@@ -11,7 +11,7 @@ from manyarms.cli.app import AsJson, Decimal, InputError, Note, StudyAt, Worker,
 from manyarms.cli.boxes import as_box, column_extents, column_types, refuse_box
 from manyarms.cli.columns import ColumnTypes, as_types, columns_table
 from manyarms.cli.levels import as_levels
-from manyarms.cli.output import KEPT, answer, count, place, printable, table
+from manyarms.cli.output import ALREADY_DONE, answer, count, place, printable, table
 from manyarms.cli.tables import as_ids, id_name, level_lines, not_used, value_name
 from manyarms.domains.box import Box
 from manyarms.pool.deciding import checked_types
@@ -198,7 +198,12 @@ def init(
     named = value_name(candidates) if isinstance(candidates, Pool) and candidates.target else ""
     looked_for = f"{direction} {named or 'the value'}"
     answer(
-        data | more, as_json, f"{place(study)}: {what}; {looked_for}.", columns, *told, kept=KEPT
+        data | more,
+        as_json,
+        f"{place(study)}: {what}; {looked_for}.",
+        columns,
+        *told,
+        kept=ALREADY_DONE,
     )
 
 
@@ -373,7 +378,7 @@ def add(
         *results,
         *grown.notes,
         *level_lines(before, grown),
-        kept=KEPT,
+        kept=ALREADY_DONE,
     )
 
 
@@ -384,7 +389,7 @@ def retire(
     worker: Worker = None,
     as_json: AsJson = False,
 ) -> None:
-    """Candidates are no longer available.
+    """Retire candidates.
 
     They are neither suggested nor recommended any more. What they taught stays. manyarms restore
     takes it back.
@@ -397,5 +402,8 @@ def retire(
         names = as_ids(known.pool, ids)
         known.retire(names, note=note)
     answer(
-        {"retired": names}, as_json, f"Retired {count(len(set(names)), 'candidate')}.", kept=KEPT
+        {"retired": names},
+        as_json,
+        f"Retired {count(len(set(names)), 'candidate')}.",
+        kept=ALREADY_DONE,
     )

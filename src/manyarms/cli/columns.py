@@ -7,7 +7,7 @@ import typer
 
 from manyarms.cli.app import AsJson, InputError, Note, StudyAt, Worker, opened
 from manyarms.cli.boxes import refuse_box
-from manyarms.cli.output import KEPT, answer, count, shown, table
+from manyarms.cli.output import ALREADY_DONE, answer, count, shown, table
 from manyarms.cli.tables import not_used
 from manyarms.pool.columns import TYPES
 from manyarms.pool.pool import Pool
@@ -33,7 +33,7 @@ def columns(
     worker: Worker = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what the columns of the candidates are, or correct it.
+    """Show the columns of the candidates, or correct their types.
 
     With --column, columns are of other types than was decided when the study was made. The model
     learns all results anew.
@@ -51,7 +51,12 @@ def columns(
     changed = [f"Changed {count(len(types), 'column')}; the model learns anew."] if types else []
     data = {"columns": pool.columns, "units": pool.units, "not_used": pool.unused}
     answer(
-        data, as_json, *changed, columns_table(pool), *not_used(pool), kept=KEPT if types else ""
+        data,
+        as_json,
+        *changed,
+        columns_table(pool),
+        *not_used(pool),
+        kept=ALREADY_DONE if types else "",
     )
 
 

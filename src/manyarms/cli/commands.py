@@ -23,14 +23,16 @@ class Command(NamedTuple):
 COMMANDS = {
     "Candidates": {
         "init": Command("candidates", "Make a study of a table of candidates, or of a box."),
-        "columns": Command("columns", "Say what the columns of the candidates are, or correct it."),
+        "columns": Command(
+            "columns", "Show the columns of the candidates, or correct their types."
+        ),
         "add": Command("candidates", "Add candidates."),
-        "retire": Command("candidates", "Candidates are no longer available."),
-        "restore": Command("mistakes", "Candidates that were retired are available again."),
+        "retire": Command("candidates", "Retire candidates."),
+        "restore": Command("mistakes", "Make retired candidates available again."),
     },
     "Trials": {
         "suggest": Command("suggestions", "Say which candidates to try next."),
-        "tell": Command("results", "Tell what came out."),
+        "tell": Command("results", "Tell results."),
         "failed": Command("results", "Tell that trials failed and gave no value."),
         "release": Command(
             "results", "Give back candidates that are pending and will not be tried now."
@@ -44,8 +46,8 @@ COMMANDS = {
         "undo": Command("mistakes", "Take back the last call, or an event by its number."),
     },
     "Knowledge": {
-        "status": Command("knowledge", "Say how a study stands."),
-        "top": Command("knowledge", "List the candidates of best estimate, tried or not."),
+        "status": Command("knowledge", "Show how a study stands."),
+        "top": Command("knowledge", "List the candidates with the best estimates, tried or not."),
         "history": Command(
             "knowledge",
             "List every result, oldest first: when, of which candidate, which value, by whom.",
@@ -54,7 +56,7 @@ COMMANDS = {
             "predictions", "Estimate the values of candidates, by their ids or in a table."
         ),
         "plot": Command("pages", "Draw a study."),
-        "report": Command("pages", "Write all that is known of a study to one page."),
+        "report": Command("pages", "Write all that is known about a study to one page."),
     },
     "Files": {
         "export": Command("files", "Write a study to files."),

@@ -23,7 +23,7 @@ from manyarms.cli.app import (
 )
 from manyarms.cli.boxes import numbered
 from manyarms.cli.knowledge import results_frame, results_of
-from manyarms.cli.output import KEPT, answer, count, moment, new_file, place, table
+from manyarms.cli.output import ALREADY_DONE, answer, count, moment, new_file, place, table
 from manyarms.cli.recording import tell_rows
 from manyarms.cli.tables import Marks, extent, marks, results_in, rows_of, write_table
 from manyarms.cli.telling import compared
@@ -94,7 +94,7 @@ def export(
         {"written": [str(file) for file in files]},
         as_json,
         f"Wrote {', '.join(map(str, files))}.",
-        kept=KEPT,
+        kept=ALREADY_DONE,
     )
 
 
@@ -164,7 +164,12 @@ def import_(
     with create_from(study, read_copy(file)) as made:
         data = {"candidates": len(made.pool), "results": len(made.history), "events": made.n_events}
         what = extent(numbered(made).pool)
-    answer(data, as_json, f"{place(study)}: {what}, {count(data['results'], 'result')}.", kept=KEPT)
+    answer(
+        data,
+        as_json,
+        f"{place(study)}: {what}, {count(data['results'], 'result')}.",
+        kept=ALREADY_DONE,
+    )
 
 
 def doctor(
@@ -235,5 +240,5 @@ def _operate(study: str, problem: str, new: str | None, as_json: bool) -> int:
     text = (
         f"Saved to {place(new)}: {what}." if new else f"Can be saved, with --salvage NEW: {what}."
     )
-    answer(data, as_json, f"Damaged: {problem}.\n{text}", kept=KEPT if new else "")
+    answer(data, as_json, f"Damaged: {problem}.\n{text}", kept=ALREADY_DONE if new else "")
     return DAMAGED

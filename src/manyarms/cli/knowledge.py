@@ -11,7 +11,7 @@ from manyarms.campaign.answers import Best, Candidate
 from manyarms.cli.app import AsJson, Decimal, Force, Separator, StudyAt, opened
 from manyarms.cli.changes import changes_of, changes_table
 from manyarms.cli.output import (
-    KEPT,
+    ALREADY_DONE,
     answer,
     clock,
     count,
@@ -83,7 +83,7 @@ def status(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say how a study stands.
+    """Show how a study stands.
 
     The best candidate as measured and as recommended, how much better another one may be, which
     columns are not used, and who is trying what.
@@ -229,7 +229,7 @@ def top(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the candidates of best estimate, tried or not.
+    """List the candidates with the best estimates, tried or not.
 
     [bold]Example:[/bold]
       manyarms top lab.db -k 20 -o best.csv
@@ -257,14 +257,15 @@ def top(
         {"candidates": len(rows), "written": str(output)},
         as_json,
         f"The best {count(len(rows), 'candidate')} by estimate in {output}.",
-        kept=KEPT,
+        kept=ALREADY_DONE,
     )
 
 
 def history(
     study: StudyAt,
     last: Annotated[
-        int | None, typer.Option(min=1, help="Only so many, the latest.", show_default="all")
+        int | None,
+        typer.Option(min=1, help="How many of the latest results.", show_default="all"),
     ] = None,
     output: Output = None,
     separator: Separator = None,
@@ -307,7 +308,7 @@ def history(
         {"results": len(rows), "written": str(output)},
         as_json,
         f"{count(len(rows), 'result')} in {output}.",
-        kept=KEPT,
+        kept=ALREADY_DONE,
     )
 
 

@@ -9,7 +9,7 @@ from manyarms.cli.app import AsJson, Decimal, InputError, Note, StudyAt, Worker,
 from manyarms.cli.boxes import refuse_box
 from manyarms.cli.candidates import Ids
 from manyarms.cli.changes import in_words, said_value
-from manyarms.cli.output import KEPT, answer, clock, confirm, count, moment, place
+from manyarms.cli.output import ALREADY_DONE, answer, clock, confirm, count, moment, place
 from manyarms.cli.tables import as_ids, as_noise, as_value, decimal_of, marks, unit_of
 from manyarms.study import Study
 
@@ -83,7 +83,7 @@ def correct(
         {"id": name, "before": before, "now": now, "results": total},
         as_json,
         f"Corrected {name}: {before} is now {now}. The study has {count(total, 'result')}.",
-        kept=KEPT,
+        kept=ALREADY_DONE,
     )
 
 
@@ -154,7 +154,7 @@ def undo(
         f"Took back event {taken.number} of {clock(moment(taken.time))}: {what}.",
         f"The study has {count(total, 'result')}. Take this back with: "
         f"manyarms undo {place(study)} {number}",
-        kept=KEPT,
+        kept=ALREADY_DONE,
     )
 
 
@@ -165,7 +165,7 @@ def restore(
     worker: Worker = None,
     as_json: AsJson = False,
 ) -> None:
-    """Candidates that were retired are available again.
+    """Make retired candidates available again.
 
     [bold]Example:[/bold]
       manyarms restore lab.db toluene-80
@@ -175,5 +175,8 @@ def restore(
         names = as_ids(known.pool, ids)
         known.restore(names, note=note)
     answer(
-        {"restored": names}, as_json, f"Restored {count(len(set(names)), 'candidate')}.", kept=KEPT
+        {"restored": names},
+        as_json,
+        f"Restored {count(len(set(names)), 'candidate')}.",
+        kept=ALREADY_DONE,
     )

@@ -59,7 +59,7 @@ def run(
     budget: Annotated[
         int | None,
         typer.Option(
-            min=1, help="End when the study has so many results in all.", show_default="none"
+            min=1, help="End when the study has this many results in all.", show_default="none"
         ),
     ] = None,
     timeout: Annotated[
@@ -71,7 +71,7 @@ def run(
         ),
     ] = None,
     retries: Annotated[
-        int, typer.Option(min=0, max=1000, help="Run a command that failed so many times more.")
+        int, typer.Option(min=0, max=1000, help="How often to repeat a command that failed.")
     ] = 0,
     value_from: Annotated[
         str | None,
@@ -83,7 +83,7 @@ def run(
         ),
     ] = None,
     max_failures: Annotated[
-        int, typer.Option(min=1, help="Stop when so many trials in a row failed.")
+        int, typer.Option(min=1, help="Stop after this many failed trials in a row.")
     ] = 10,
     cluster: Annotated[
         str | None,

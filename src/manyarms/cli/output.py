@@ -21,7 +21,7 @@ EARLIEST, LATEST = 86_400.0, 253_402_000_000.0
 """The second day of 1970 and one of the last of the year 9999: a clock of any zone has a date."""
 COLUMN_GAP = 2
 """Blanks between columns."""
-KEPT = "what the command was to do is done, do not repeat it"
+ALREADY_DONE = "what the command was to do is done, do not repeat it"
 """What a warning says where the answer of a command that has written is lost."""
 
 
@@ -188,7 +188,7 @@ def new_file(path: Path, force: bool) -> Iterator[Path]:
     except OSError as error:
         what = error.strerror or str(error)
         raise StudyStorageError(
-            f"{path} could not be written: {what}; nothing was, mend that and repeat the command"
+            f"{path} could not be written: {what}; nothing was, repair that and repeat the command"
         ) from error
     finally:
         # After an error no draft may stay behind; after the move there is none.

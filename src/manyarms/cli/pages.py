@@ -9,7 +9,7 @@ import typer
 from manyarms import plots
 from manyarms.cli.app import AsJson, InputError, StudyAt, opened
 from manyarms.cli.knowledge import Level
-from manyarms.cli.output import KEPT, answer, name_of, new_file
+from manyarms.cli.output import ALREADY_DONE, answer, name_of, new_file
 from manyarms.cli.report import page
 from manyarms.errors import StateError
 
@@ -70,7 +70,7 @@ def plot(
                     f"{suffix} needs Kaleido and a browser ({reason}); pip install kaleido, or "
                     "write .html"
                 ) from error
-    answer({"written": str(output)}, as_json, f"Wrote {output}.", kept=KEPT)
+    answer({"written": str(output)}, as_json, f"Wrote {output}.", kept=ALREADY_DONE)
 
 
 def report(
@@ -85,7 +85,7 @@ def report(
     level: Level = 0.95,
     as_json: AsJson = False,
 ) -> None:
-    """Write all that is known of a study to one page.
+    """Write all that is known about a study to one page.
 
     The best candidate, what is pending, what each level of each column does, two columns at a time,
     how well the model predicts, the list of the best, and all results. It is one file, readable in
@@ -98,4 +98,4 @@ def report(
         raise InputError(f"report writes a page, .html, got {output.name!r}")
     with opened(study) as known, new_file(output, force=True) as draft:
         draft.write_text(page(name_of(study), known, k, level), encoding="utf-8")
-    answer({"written": str(output)}, as_json, f"Wrote {output}.", kept=KEPT)
+    answer({"written": str(output)}, as_json, f"Wrote {output}.", kept=ALREADY_DONE)

@@ -11,7 +11,7 @@ import typer
 from manyarms.cli.app import AsJson, Decimal, Force, InputError, Separator, StudyAt, opened
 from manyarms.cli.boxes import NewPoint, NumberedPoints
 from manyarms.cli.knowledge import Level, Output
-from manyarms.cli.output import KEPT, answer, count, new_file, note, table
+from manyarms.cli.output import ALREADY_DONE, answer, count, new_file, note, table
 from manyarms.cli.tables import (
     CELLS,
     as_ids,
@@ -87,7 +87,7 @@ def predict(
         {"predictions": len(rows), "written": str(output)},
         as_json,
         f"{count(len(rows), 'estimate')} in {output}.",
-        kept=KEPT,
+        kept=ALREADY_DONE,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from manyarms.campaign.trials import FAILED, CandidateId
 from manyarms.cli.changes import said_value
-from manyarms.cli.output import KEPT, answer, confirm, count, shown, told
+from manyarms.cli.output import ALREADY_DONE, answer, confirm, count, shown, told
 from manyarms.cli.output import note as remark
 from manyarms.cli.tables import Row
 from manyarms.cli.telling import Correction, Sorted
@@ -72,7 +72,7 @@ def tell_rows(
         as_json,
         *lines,
         last if only_corrected else told(len(new), n_failed, total),
-        kept=KEPT,
+        kept=ALREADY_DONE,
     )
 
 

@@ -17,7 +17,7 @@ from manyarms.cli.app import (
     opened,
 )
 from manyarms.cli.candidates import Ids
-from manyarms.cli.output import KEPT, answer, count
+from manyarms.cli.output import ALREADY_DONE, answer, count
 from manyarms.cli.recording import check_failed, tell_rows
 from manyarms.cli.tables import (
     Row,
@@ -80,7 +80,7 @@ def tell(
     worker: Worker = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what came out.
+    """Tell results.
 
     A file needs the columns of ids and of values; others are passed over. A row whose value is
     empty is not done yet and is skipped; "failed" in place of a value says that the trial failed.
@@ -165,7 +165,7 @@ def failed(
         names = as_ids(known.pool, ids)
         check_failed(known, names, yes)
         known.tell(names, failed=True, note=note)
-    answer({"failed": names}, as_json, f"{count(len(names), 'trial')} failed.", kept=KEPT)
+    answer({"failed": names}, as_json, f"{count(len(names), 'trial')} failed.", kept=ALREADY_DONE)
 
 
 def release(
@@ -192,4 +192,9 @@ def release(
         names = known.pending if everything else as_ids(known.pool, ids or [])
         if names:
             known.release(names)
-    answer({"released": names}, as_json, f"Released {count(len(names), 'candidate')}.", kept=KEPT)
+    answer(
+        {"released": names},
+        as_json,
+        f"Released {count(len(names), 'candidate')}.",
+        kept=ALREADY_DONE,
+    )

@@ -17,7 +17,7 @@ from manyarms.cli.app import (
     Worker,
     opened,
 )
-from manyarms.cli.output import KEPT, answer, count, new_file, note, place, table
+from manyarms.cli.output import ALREADY_DONE, answer, count, new_file, note, place, table
 from manyarms.cli.sheets import FORECAST_COLUMNS, as_options, expected, leases_of, sheet
 from manyarms.cli.tables import check_output, decimal_of, free, marks, write_table
 from manyarms.study import Study
@@ -51,7 +51,9 @@ def suggest(
     again: Annotated[
         bool,
         typer.Option(
-            "--pending", metavar="", help="Nothing new: those that are pending once more."
+            "--pending",
+            metavar="",
+            help="List the pending candidates; suggest no new ones.",
         ),
     ] = False,
     where: Annotated[
@@ -81,7 +83,7 @@ def suggest(
     max_new: Annotated[
         list[str] | None,
         typer.Option(
-            help="At most so many different values of a column among them.",
+            help="The most different values of a column in the batch.",
             metavar="COLUMN=K",
             show_default=False,
         ),
@@ -150,7 +152,7 @@ def suggest(
             {"ids": ids, "written": str(output)},
             as_json,
             f"{count(len(ids), 'candidate')} to try in {output}.",
-            kept=KEPT,
+            kept=ALREADY_DONE,
         )
 
 

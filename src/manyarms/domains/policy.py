@@ -32,11 +32,11 @@ STARTS_KEPT = 1024
 """Rows told last that a maximiser may start from, beside the inducing ones: a choice costs the same
 however long the run."""
 ROWS_CHECKED = 8
-"""Rows drawn to check that the kernel is a covariance; the first is the first to be pulled."""
+"""Rows drawn to check that the kernel is a covariance; the first of them is pulled first."""
 
 
 class Domain(Protocol):
-    """A set of rows."""
+    """A set of rows from which a policy chooses."""
 
     @property
     def dimension(self) -> int:
@@ -196,7 +196,7 @@ class DomainBKB:
         return np.array(chosen)
 
     def _next(self, belief: Engine, number: int, barred: frozenset[bytes]) -> Array:
-        """The row (d,) to pull next by this belief, with so many pulls supposed in it."""
+        """The row (d,) to pull next by this belief, in which `number` pulls are supposed."""
         if not belief.n_observations and self._first_row.tobytes() not in barred:
             return self._first_row
         # A generator of its own for each step and place in the batch: `choose` stays pure.
@@ -379,12 +379,12 @@ class DomainBKB:
 
 
 def as_barred(rows: Array) -> frozenset[bytes]:
-    """The rows (n, d) as `Score.barred` has them."""
+    """The rows (n, d) in the format of `Score.barred`."""
     return frozenset(row.tobytes() for row in rows)
 
 
 def supposing(belief: Engine, rows: Array) -> Engine:
-    """As if each of the rows (n, d) had been pulled and had given its mean."""
+    """The belief as if each of the rows (n, d) had been pulled and had given its mean."""
     if not len(rows):
         return belief
     step = belief.supposing(rows, belief.kernel.diag(rows))

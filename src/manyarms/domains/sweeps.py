@@ -22,18 +22,18 @@ over twelve factors of ten levels."""
 CHANGED = 2.0
 """Factors that are drawn anew, on average, in a start near a good row."""
 CALLS_IN_A_ROUND = 16
-"""Calls of u in a round, at most: more factors than that are taken several at a time."""
+"""Calls of u in a round, at most: if there are more factors, several are taken in one call."""
 MOST_ROUNDS = 100
-"""Rounds at most: u rises in each, and a limit is needed against rounding only."""
+"""Rounds, at most. u rises in each round, so this limit is needed only because of rounding."""
 WORK = 4e8
 """Multiplications in a round of all starts together, n·m² for n rows and m inducing ones: with
 twelve factors of ten levels there are fewer starts from m = 450 on. Pairs of factors are tried
 within the same limit. Where factors are taken several at a time more rounds are needed, and starts
 are fewer by as much."""
 WIDENED = 16
-"""Of the best rows, those around which more are looked for, at most."""
+"""How many of the best rows have their neighbourhood searched, at most."""
 NUMBERS_AT_ONCE = 1 << 22
-"""Numbers that are held at once, of rows or of k(x, w): 32 MB."""
+"""Numbers held in memory at once, of rows or of k(x, w): 32 MB."""
 
 
 @dataclass(frozen=True)

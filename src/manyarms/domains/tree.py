@@ -62,7 +62,8 @@ class Tree:
 
 
 def cell_type(d: int) -> np.dtype[Any]:
-    """A cell [low, high]. Those of one depth have the same sides, as they are cut in turn."""
+    """The record of a cell [low, high]. Cells of one depth have equal sides, because sides are cut
+    in turn."""
     return np.dtype(
         [
             ("low", np.float64, (d,)),
@@ -247,7 +248,7 @@ class AdaBKB(DomainBKB):
         return replace(after, tree=pruned)
 
     def _is_one(self, tree: Tree) -> bool:
-        """All but one of the smallest cells were dropped."""
+        """Whether all but one of the smallest cells were dropped."""
         return len(tree.leaves) == 1 and bool(tree.leaves["depth"][0] == self.depth)
 
     def _split(self) -> tuple[Tree, int]:

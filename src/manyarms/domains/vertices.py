@@ -9,18 +9,19 @@ from manyarms.lapack import linalg
 from manyarms.typing import Array
 
 MOST_VERTICES = 400_000
-"""Most vertices that so many sides may have, by McMullen's theorem, for them to be enumerated.
+"""Polytopes that may have more vertices than this, by McMullen's theorem, are not enumerated.
 
 A cube of 15 columns is below it: the bound is 341,088, it has 32,768 and takes 0.6 seconds, once.
 """
 FLAT = 1e-9
-"""Radius of the largest ball inside, in units of the extents, below which a polytope is flat:
-rounding alone may make room for such a ball."""
+"""Radius of the largest ball inside, in units of the extents, below which a polytope counts as
+flat: rounding alone may leave such a ball."""
 DIGITS_OF_SIDES = 14
-"""Decimals to which two sides with normals of length 1 are the same: all that float64 has."""
+"""Decimals that are compared to find equal sides, whose normals have length 1: all that float64
+has."""
 DIGITS_OF_VERTICES = 9
-"""Decimals to which two vertices of a polytope of size 1 are the same: Qhull finds one several
-times, each time with another rounding."""
+"""Decimals that are compared to find equal vertices of a polytope of size 1: Qhull finds one vertex
+several times, rounded differently."""
 
 
 def most_vertices(n_sides: int, dimension: int) -> int:

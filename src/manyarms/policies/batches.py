@@ -17,7 +17,7 @@ class BatchRule(Protocol):
     """Decides how long a batch may be."""
 
     def started(self, scores: ArmScores) -> "RunningBatch":
-        """At the beginning of a batch, the scores being those of then."""
+        """A batch that begins with these scores."""
 
 
 class RunningBatch(Protocol):
@@ -29,7 +29,7 @@ class RunningBatch(Protocol):
 
 @dataclass(frozen=True)
 class GlobalRule:
-    """A batch goes on while 1 + Σσ̃²(x_s) ≤ C over its arms, with the variances of when it began.
+    """A batch goes on while 1 + Σσ̃²(x_s) ≤ C over its arms, with the variances at its beginning.
 
     Then no variance has shrunk by more than C when the batch ends, so that it costs no more regret
     than one arm at a time, up to constants.
@@ -46,7 +46,7 @@ class GlobalRule:
         real(self.threshold, "threshold", "a number C above 1", above=1)
 
     def started(self, scores: ArmScores) -> "_Sum":
-        """With the variances of now."""
+        """A batch that begins with these variances."""
         return _Sum(self.threshold, scores)
 
 

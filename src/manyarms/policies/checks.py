@@ -52,7 +52,7 @@ def as_arms(arms: Any, n_arms: int) -> Indices:
 
 
 def is_rows(arms: Any) -> bool:
-    """Arms are given by value: a table with rows in it, not a number or a flat sequence."""
+    """Whether arms are given by value: a table with rows in it, not a number or a flat sequence."""
     try:
         return np.ndim(arms) == 2 and len(arms) > 0
     except NO_ARRAY:  # ragged, or masked within
@@ -60,8 +60,8 @@ def is_rows(arms: Any) -> bool:
 
 
 def as_excluded(exclude: Any, n_arms: int) -> Mask | None:
-    """Which arms must not be chosen, (A,), from their indices or from such a mask; None where all
-    may be."""
+    """Which arms must not be chosen, (A,), given by their indices or as a mask; None if all may be
+    chosen."""
     if isinstance(exclude, np.ndarray) and exclude.dtype == bool and exclude.shape == (n_arms,):
         barred = exclude
     else:

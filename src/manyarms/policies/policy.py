@@ -80,7 +80,8 @@ from manyarms.sketch.log import Log
 from manyarms.typing import Array, ArrayLike, Indices, Mask, Seed
 
 SHARE_OF_ALL = 4
-"""Where one in so many arms is asked about, all are scored: the next choice needs that anyway."""
+"""All arms are scored if one in so many is asked about: the next choice needs all of them
+anyway."""
 SCORED_FIRST = 64
 """Arms of largest mean that are scored first when the largest lower bound is looked for."""
 NOTHING: tuple[int, ...] = ()
@@ -112,7 +113,7 @@ class Supposed(NamedTuple):
     scores: ArmScores
 
     def begins(self, standing: ArmScores, arms: Indices) -> bool:
-        """Whether these arms begin with those supposed here, from the same scores on."""
+        """Whether these arms begin with the supposed ones, and the scores are the same."""
         n = len(self.arms)
         return self.standing is standing and np.array_equal(self.arms, arms[:n])
 
@@ -425,7 +426,7 @@ class Policy:
 
     @in_one_thread
     def surest(self, arms: ArrayLike) -> int:
-        """Of some arms, the one of largest lower bound μ̃ − β̃σ̃.
+        """The arm of largest lower bound μ̃ − β̃σ̃ among some arms.
 
         Parameters
         ----------
@@ -460,7 +461,7 @@ class Policy:
 
     @in_one_thread
     def leading(self, k: int, *, exclude: ArrayLike = ()) -> Indices:
-        """The k arms of largest posterior mean, best first; fewer where fewer are left.
+        """The k arms of largest posterior mean, best first; fewer if fewer are left.
 
         Parameters
         ----------
@@ -609,7 +610,7 @@ class Policy:
     # The same policy elsewhere
 
     def resumed(self, state: State) -> Self:
-        """The same policy in another state, such as one that was stored; this one stays as it is.
+        """The same policy in another state, such as a stored one; this policy stays as it is.
 
         Parameters
         ----------
@@ -768,7 +769,7 @@ class Policy:
 
 
 def _table(arms: Any, n_features: int | None) -> Array:
-    """The policy's own arms; none where they are given at every choice."""
+    """The arms of the policy; none if arms are given at every choice."""
     if arms is None:
         return np.zeros((0, whole(n_features, "n_features (where arms are None)")))
     if n_features is not None:
@@ -779,8 +780,8 @@ def _table(arms: Any, n_features: int | None) -> Array:
 
 
 def check_noise(confidence: Radius, noise: float, regularization: float) -> None:
-    """Raise ParameterError where the radius is made for another noise than that by which
-    observations are weighed."""
+    """Raise ParameterError if the radius was made for another noise than that which weighs the
+    observations."""
     if isinstance(confidence, Promise) and not np.isclose(
         confidence.noise, noise, rtol=1e-6, atol=0
     ):
@@ -801,5 +802,5 @@ def check_noise(confidence: Radius, noise: float, regularization: float) -> None
 
 
 def _next_allowed(first: int, n: int, barred: Mask | None) -> int:
-    """This of n arms, or the next one that may be chosen."""
+    """This arm of n, or the next one that may be chosen."""
     return first if barred is None else int(np.argmin(np.roll(barred[:n], -first)) + first) % n

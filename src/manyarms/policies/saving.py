@@ -21,7 +21,7 @@ from manyarms.typing import Array
 
 FIRST_WORDS = b"manyarms stream 2 "
 ALIKE = 1e-6
-"""Of κ²: kernels that differ by more on W are different ones, as rounding is far less."""
+"""Share of κ² by which two kernels may differ on W and count as the same: rounding is far less."""
 ARRAY_TYPES = {**NAMES, "W": "<f8", "rows": "<f8"}
 """The arrays of a file: those of a belief, its inducing rows, and the rows that are pending."""
 
@@ -106,7 +106,7 @@ def read(path: str | Path, policy: Policy) -> Saved:
 
 
 def _settings(policy: Policy, belief: Engine) -> dict[str, Any]:
-    """What must be the same; the radius, the rule and the discount may be others from now on."""
+    """The settings that must be the same; the radius, the rule and the discount may change."""
     return {
         "n_features": policy.n_features,
         "regularization": policy.regularization,

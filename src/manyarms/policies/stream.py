@@ -35,11 +35,13 @@ from manyarms.typing import Array, ArrayLike, Indices
 Request = str | int
 """The id of a request."""
 MOST_BITS = 1024
-"""Of an id that is a number: a file has it in decimal digits, of which Python writes 4,300."""
+"""Bits of an id that is a number, at most: a file holds its decimal digits, and Python writes no
+more than 4,300."""
 
 
 class Stream:
-    """Requests to a policy, by id: what is offered changes, rewards are late and in any order.
+    """Requests to a policy, by id: the rows on offer change, and rewards come late and in any
+    order.
 
     It has no locks. Threads that share one hold a lock around each call; processes have one writer
     that calls `choose` and `observe`.
@@ -192,7 +194,7 @@ class Stream:
             ) from error
 
     def forget(self, request: Request) -> None:
-        """No reward will come for this request.
+        """Forget a request: no reward will come for it.
 
         Parameters
         ----------

@@ -33,7 +33,7 @@ POSTERIORS: dict[Posterior, str] = {
 }
 """The same in the words of messages."""
 Proofs = Mapping[Posterior, str]
-"""Why a radius holds, by what is known of the posterior."""
+"""Why a radius holds, for each thing that may be known about the posterior."""
 FROZEN = "features are frozen when seen, so the confidence bound of the sketch holds"
 EXACT = "the posterior is exact, and its confidence bound holds at all steps at once"
 

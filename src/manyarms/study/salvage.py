@@ -31,8 +31,8 @@ EVENT = "SELECT number, kind, time, record, digest FROM events WHERE number = ?"
 
 @dataclass(frozen=True)
 class Salvaged:
-    """What was saved: events (those of the model do not count), the results among them, and the
-    events that are lost."""
+    """What was saved: the events (without those of the model), the number of results among them,
+    and the events that are lost."""
 
     events: int
     results: int

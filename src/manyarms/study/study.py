@@ -54,10 +54,10 @@ from manyarms.typing import Indices, Seed
 T = TypeVar("T")
 
 LEASE = 86_400.0
-"""Seconds of a lease unless another is given, a day: longer than most trials, and not for ever if
-who asked has died."""
+"""Seconds of a lease, unless another length is given: one day. This is longer than most trials, and
+it ends if the process that asked has died."""
 LONGEST_LEASE = 10 * 366 * 86_400
-"""Seconds: what runs longer than ten years is a mistake, and soon no date."""
+"""Seconds of a lease, at most: a trial of more than ten years is a mistake."""
 LONGEST_TOKEN = 200
 """Characters of a token or a worker's name, at most."""
 
@@ -219,7 +219,8 @@ class Study:
         max_new: dict[str, int] | None = None,
         most_each: int | None = None,
     ) -> list[CandidateId]:
-        """Candidates to try. They are pending, for all who use the study, until told or given back.
+        """Candidates to try. They are pending, for everybody who uses the study, until they are
+        told or given back.
 
         Parameters
         ----------
@@ -275,7 +276,7 @@ class Study:
         return ids
 
     def release(self, ids: Any) -> None:
-        """These candidates are not being tried after all.
+        """Give back candidates that will not be tried after all.
 
         Parameters
         ----------
@@ -288,7 +289,7 @@ class Study:
             call.append("release", {"ids": names, "worker": self.worker})
 
     def renew(self, lease: float | None = None) -> None:
-        """What this worker asked for is still being tried: its leases run anew, from now.
+        """Renew the leases of this worker, from now on: what it asked for is still being tried.
 
         Parameters
         ----------
@@ -309,12 +310,13 @@ class Study:
 
     @property
     def pending(self) -> list[CandidateId]:
-        """Asked by anyone, and neither told nor released nor expired."""
+        """Candidates that somebody asked for and that were not told or released, with leases that
+        run."""
         return [lease.id for lease in self.leases]
 
     @property
     def leases(self) -> list[Lease]:
-        """Who is trying what, and until when."""
+        """Who is trying which candidate, and until when."""
         now = time.time()
         with self._replica.current() as replay:
             return [each for each in replay.leases if not _is_over(each, now)]
@@ -354,7 +356,7 @@ class Study:
     def correct(
         self, ids: Any, values: Any, *, noise: Any = None, note: str | None = None
     ) -> list[Trial]:
-        """Results were told wrongly: they have other values. The log keeps what was told.
+        """Correct results. The log keeps the values that were told first.
 
         The model learns all results anew, from nothing, so the wrong values leave no trace.
 
@@ -402,7 +404,7 @@ class Study:
                 call.append("note", {**payload, "worker": self.worker})
 
     def undo(self, event: int | None = None, *, note: str | None = None) -> Event:
-        """Take back a call, as if it had not been made. The log keeps it, and what took it back.
+        """Take back a call, as if it had not been made. The log keeps the call and the undo.
 
         Where the model had learned from it, it learns all that is left anew, from nothing.
 
@@ -440,20 +442,20 @@ class Study:
 
     @property
     def history(self) -> list[Trial]:
-        """Every result that counts, oldest first: as it was corrected, and without those that were
-        taken back."""
+        """Every result that counts, oldest first: with corrections, and without results taken
+        back."""
         with self._replica.current() as replay:
             return replay.history
 
     @property
     def n_results(self) -> int:
-        """Results told, those that failed included."""
+        """How many results were told, failed trials included."""
         with self._replica.current() as replay:
             return replay.ledger.n_trials
 
     @property
     def n_failed(self) -> int:
-        """Those of them that failed."""
+        """How many of the results are failed trials."""
         with self._replica.current() as replay:
             return replay.ledger.n_trials - replay.ledger.n_values
 
@@ -475,7 +477,7 @@ class Study:
         return self._known(answers.best, level)
 
     def top(self, k: int = 10, level: float = 0.95) -> list[Candidate]:
-        """The k candidates, tried or not, of best posterior mean.
+        """The k candidates with the best posterior mean, tried or not.
 
         Parameters
         ----------
@@ -509,7 +511,7 @@ class Study:
         return self._known(answers.predict, ids, level)
 
     def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
-        """The same of candidates that are not in the pool. Nothing is added.
+        """What is known about candidates that are not in the pool. Nothing is added.
 
         Parameters
         ----------
@@ -626,7 +628,7 @@ class Study:
     # Candidates come and go
 
     def add(self, table: Any, *, ids: Any = None) -> None:
-        """More candidates.
+        """Add candidates.
 
         Parameters
         ----------
@@ -653,7 +655,7 @@ class Study:
                 call.append("tell", _told(results, self.worker))
 
     def retire(self, ids: Any, *, note: str | None = None) -> None:
-        """These candidates are no longer available: not asked for, not recommended.
+        """Retire candidates: they are neither asked for nor recommended any more.
 
         What they taught stays.
 
@@ -670,7 +672,7 @@ class Study:
             call.append("retire", {"ids": names, "worker": self.worker, **_why(note)})
 
     def restore(self, ids: Any, *, note: str | None = None) -> None:
-        """These candidates, which were retired, are available again.
+        """Make retired candidates available again.
 
         Parameters
         ----------
@@ -686,7 +688,7 @@ class Study:
             call.append("restore", {"ids": names, "worker": self.worker, **_why(note)})
 
     def retype(self, columns: Any, *, note: str | None = None) -> None:
-        """Columns are of other types than was decided. The model learns all results anew.
+        """Correct the types of columns. The model learns all results again.
 
         Parameters
         ----------
@@ -742,7 +744,7 @@ class Study:
 
     @property
     def n_events(self) -> int:
-        """Entries of the log."""
+        """How many entries the log has."""
         with self._replica.current():
             return self._replica.head.number
 
@@ -767,7 +769,7 @@ class Study:
             return len(events)
 
     def close(self) -> None:
-        """Let go of the file or the connection. Later calls open it again."""
+        """Close the file or the connection. Later calls open it again."""
         self._replica.close()
 
     def __enter__(self) -> "Study":
@@ -782,7 +784,7 @@ class Study:
         return f"Study({self._store.shown!r}, {ledger.candidates!r}, {self.direction}, {done})"
 
     def _known(self, answer: Callable[..., T], *arguments: Any) -> T:
-        """What is known, after the model has learned what there is."""
+        """The search, after the model has learned all results."""
         # Answers come from a model that has learned every result there is.
         with self._replica.learned() as campaign:
             return answer(campaign, *arguments)
@@ -870,17 +872,17 @@ def _told(results: Sequence[TableResult], worker: str) -> dict[str, Any]:
 
 
 def _why(note: str | None) -> dict[str, str]:
-    """The entry of an event that says why; none where nobody did."""
+    """The note of an event; nothing if nobody gave one."""
     return {} if note is None else {"note": as_note(note)}
 
 
 def _is_over(lease: Lease, now: float) -> bool:
-    """Whether its time has run out."""
+    """Whether the time of a lease has run out."""
     return lease.until is not None and lease.until <= now
 
 
 def _is_known(replay: Replay, token: str, positions: Indices, told: list[float | None]) -> bool:
-    """Whether this was told before with this token; ObservationError where something else was."""
+    """Whether this was told before with this token; ObservationError if something else was."""
     before = replay.tokens.get(token)
     if before is not None and before != (positions.tolist(), told):
         results = replay.ledger.names(before[0]), before[1]

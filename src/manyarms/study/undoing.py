@@ -15,11 +15,11 @@ from manyarms.study.replay import Replay, taken_back
 Read = Callable[[list[Event]], Replay]
 """Makes the state of a log."""
 CALLED_FOR = ("ask", "tell", "correct", "note", "release", "retire", "restore", "add", "retype")
-"""The kinds of events that people and programs call for."""
+"""The kinds of events that people and programs cause by a call."""
 
 
 def undoable(events: Sequence[Event], number: int | None) -> Event:
-    """The event of this number, or the last call that counts; StateError where there is none."""
+    """The event of this number, or the last call that counts; StateError if there is none."""
     void = taken_back(events)
     if number is None:
         calls = (each for each in reversed(events) if each.kind in CALLED_FOR)
@@ -51,14 +51,15 @@ def _takes_back(event: Event, other: Event, void: set[int]) -> bool:
 
 
 def root_of(events: Sequence[Event], event: Event) -> Event:
-    """What an event is about in the end: of an undo what it takes back, or brings back."""
+    """The event that an event is about in the end: for an undo, the one that it takes back or
+    brings back."""
     while event.kind == "undo":
         event = events[event.payload["event"] - 1]
     return event
 
 
 def check_left(read: Read, events: Sequence[Event], payload: dict[str, Any]) -> None:
-    """Raise StateError where what is left after such an undo would make no sense."""
+    """Raise StateError if the events left after such an undo make no sense."""
     undo = Event(len(events) + 1, "undo", events[-1].time, payload)
     try:
         read([*events, undo]).ledger.check_counts()
