@@ -209,6 +209,13 @@ def test_no_password_is_shown(url, monkeypatch):
     assert "secret" not in said("status", url).err.lower()
 
 
+def test_a_url_without_its_driver_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "manyarms.study.postgres", raising=False)
+    with pytest.raises(StudyError, match=r"pip install 'manyarms\[postgres\]'"):
+        ma.Study.open("postgresql://me@127.0.0.1:1/x")
+
+
 @pytest.mark.postgres
 @pytest.mark.parametrize("option", ["autocommit=1", "foo=secret", "prepare_threshold=1"])
 def test_an_option_that_the_server_does_not_know_is_refused(server, option):
