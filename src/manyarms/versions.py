@@ -12,6 +12,7 @@ PACKAGES = (
     "threadpoolctl",
     "narwhals",
     "polars",
+    "rapidfuzz",
     "typer",
     "rich",
     "plotly",

@@ -5,7 +5,7 @@ from concurrent import futures
 from concurrent.futures import Executor, Future
 from typing import Any
 
-from manyarms.cluster.rays import Connection
+from manyarms.cluster.rays import RayConnection
 from manyarms.errors import ClusterError
 
 CANCEL_AGAIN_AFTER = 2.0
@@ -32,7 +32,7 @@ class RayExecutor(Executor):
     """
 
     def __init__(self, address: str | None = None, *, cpus: float = 1) -> None:
-        self._connection: Connection | None = Connection(address)
+        self._connection: RayConnection | None = RayConnection(address)
         self._running: dict[Future[Any], Any] = {}  # with their tasks
         self._run = self._connection.ray.remote(num_cpus=cpus)(_run)
 

@@ -27,7 +27,7 @@ RESTART_POLL = 0.05
 """Seconds between two looks at an actor that is being started again."""
 
 
-class Connection:
+class RayConnection:
     """Ray, reached or started. One that was started here ends with the last who uses it."""
 
     _users = 0  # of a Ray that was started here
@@ -39,17 +39,17 @@ class Connection:
         self.ray = _imported()
         self._mine = False
         if address is None:
-            self.local = Connection._users > 0
+            self.local = RayConnection._users > 0
             if not self.ray.is_initialized():
-                Connection._before = {name: os.environ.get(name) for name in ENVIRONMENT}
+                RayConnection._before = {name: os.environ.get(name) for name in ENVIRONMENT}
                 try:
                     _start(self.ray)
                 except BaseException:
-                    _restore(Connection._before)
+                    _restore(RayConnection._before)
                     raise
                 self.local = True
             if self.local:
-                Connection._users += 1
+                RayConnection._users += 1
                 self._mine = True
         else:
             self.local = False
@@ -59,10 +59,10 @@ class Connection:
         """This user is done."""
         if self._mine:
             self._mine = False
-            Connection._users -= 1
-            if not Connection._users:
+            RayConnection._users -= 1
+            if not RayConnection._users:
                 self.ray.shutdown()
-                _restore(Connection._before)
+                _restore(RayConnection._before)
 
 
 def _restore(environment: dict[str, str | None]) -> None:
@@ -201,7 +201,7 @@ class RayCrew:
     def __init__(self, parts: Division, address: str | None, cpus: int, timeout: float) -> None:
         self.bounds = parts.bounds
         self.known: list[int | None] = [None] * len(parts)
-        self._connection = Connection(address)
+        self._connection = RayConnection(address)
         self._ray = self._connection.ray
         self._timeout = timeout
         self._digests: list[str | None] = [None] * len(parts)
