@@ -73,7 +73,7 @@ def outside(call: Callable[[], Any]) -> tuple[set[str], int]:
             call()
         finally:
             sys.settrace(before)
-            threading.settrace(before)  # type: ignore[arg-type]
+            threading.settrace(before)
     return wrong, n_lines
 
 
