@@ -443,11 +443,13 @@ def test_the_peak_is_the_lowest_of_the_largest(peak):
     assert peak(mean[:0], variance[:0], None, 2.0, 0.0) == (-1, -np.inf, -np.inf)
 
 
-needs = st.lists(st.one_of(numbers, st.sampled_from([-np.inf, np.inf])), min_size=1, max_size=9)
+needed_means = st.lists(
+    st.one_of(numbers, st.sampled_from([-np.inf, np.inf])), min_size=1, max_size=9
+)
 
 
 @compiled
-@given(arms=scored(), need=needs, scale=st.sampled_from([0.0, 0.7, 4.0, 1e300]))
+@given(arms=scored(), need=needed_means, scale=st.sampled_from([0.0, 0.7, 4.0, 1e300]))
 def test_who_reaches_is_as_by_numpy(arms, need, scale):
     arguments = (*arms, np.array(need), scale)
     found = sweep.reach(*arguments)
