@@ -276,11 +276,11 @@ def test_what_a_failure_counts_as():
     assert abs(now[0] - mean[0]) < 0.1
     assert now[1] == pytest.approx(max(mean[1] - 2 * std[1], worst), abs=0.01)
     assert now[1] < mean[1] - 0.5
-    region = [(0.374, 0.374), (0.374, 0.376), (0.376, 0.374), (0.376, 0.376)]
-    optimizer.tell(region[:3], failed=True)
+    region = [(0.375, 0.375), (0.374, 0.374), (0.374, 0.376), (0.376, 0.374), (0.376, 0.376)]
+    optimizer.tell(region[:4], failed=True)
     now, mean, _ = supposed(region)
     np.testing.assert_allclose(now, mean, atol=0.1)
-    optimizer.tell(region[3], failed=True)
+    optimizer.tell(region[4], failed=True)
     now, _, _ = supposed(region)
     assert (now < mean - 3).all()
 

@@ -26,11 +26,11 @@ class Optimizer:
     The first four candidates are drawn at random, unless there is a prior; over a box the first
     eight. A point that is pending is asked for again only where no other is found. One that failed
     counts as bad as the worst value told when the next is chosen, so that what is like it is left
-    alone; over a box it counts as the lower bound of its prediction, unless others that failed are
-    nearer than any value. Predictions do not use it, and over a pool it counts for nothing where
-    kernel and noise are given. `top` is of the points told or asked for; over a product of levels,
-    of others too that a search around them finds. A run over another box that stalls searches
-    elsewhere for a while, unless kernel and noise are given.
+    alone; over a box it counts as the lower bound of its prediction, unless several that failed
+    are nearer than any value. Predictions do not use it, and over a pool it counts for nothing
+    where kernel and noise are given. `top` is of the points told or asked for; over a product of
+    levels, of others too that a search around them finds. A run over another box that stalls
+    searches elsewhere for a while, unless kernel and noise are given.
 
     Parameters
     ----------

@@ -38,9 +38,9 @@ search of a box has stalled."""
 SHARE = 4
 """A search elsewhere also waits until a quarter of all results have come since the last
 improvement, so that it takes a smaller share of a longer run."""
-TOGETHER = 3
-"""Failures that are nearer to a failure than any value is, before it counts as one of a region that
-fails. Of trials of which three in ten fail at random, one failure in forty has so many."""
+CHANCE = 1e-3
+"""Failures count as a region that fails where trials that fail at random would lie so with this
+probability. It is small, as one mistake beside the best point keeps a search away from it."""
 ENTRIES = 1 << 22
 """Entries of a kernel matrix that are held at once."""
 DRAWN_INSTEAD, SMALL_BOX = 512, 1 << 14
@@ -222,10 +222,16 @@ def _worst(ledger: Ledger, model: Model) -> float:
 
 
 def _together(kernel: Kernel, failed: Array, worked: Array) -> Mask:
-    """Of rows that failed, whether the TOGETHER rows nearest to each failed as well."""
-    together = np.zeros(len(failed), dtype=bool)
-    if len(failed) <= TOGETHER or not len(worked):
-        return together
+    """Of rows that failed, whether more of them are around each than trials that fail at random
+    would have there.
+
+    Of such trials a share q fails whatever is near them, so that r failures are nearer to one than
+    any value is with probability q^r. The failures whose nearest trial has a value are q(1 − q) of
+    all trials, the values 1 − q: their ratio is q, and those deep in a region hardly change it.
+    """
+    if not len(worked):
+        return np.zeros(len(failed), dtype=bool)
+    nearer = np.zeros(len(failed), dtype=np.intp)
     step = max(1, ENTRIES // (len(failed) + len(worked)))
     for start in range(0, len(failed), step):
         some = failed[start : start + step]
@@ -233,9 +239,9 @@ def _together(kernel: Kernel, failed: Array, worked: Array) -> Mask:
         bad = kernel.diag(failed) - 2 * kernel(some, failed)
         bad[np.arange(len(some)), start + np.arange(len(some))] = np.inf
         good = kernel.diag(worked) - 2 * kernel(some, worked)
-        furthest = np.partition(bad, TOGETHER - 1, axis=1)[:, TOGETHER - 1]
-        together[start : start + step] = furthest < good.min(axis=1)
-    return together
+        nearer[start : start + step] = (bad < good.min(axis=1)[:, None]).sum(axis=1)
+    share = ((nearer == 0).sum() + 1) / (len(worked) + 1)  # of few trials rather more
+    return np.asarray(nearer * np.log(share) < np.log(CHANCE))
 
 
 def largest(means: Array, k: int, gone: Mask) -> Indices:
