@@ -304,8 +304,8 @@ def test_a_profile_begins_with_the_call(case, capsys):
     profiling.main([case, "--candidates", "300", "--results", "20"])
     printed = capsys.readouterr().out
     assert f"20 calls of {case} with 300 candidates" in printed
-    first = re.search(r"cumtime.*?\n(.*?)\n", printed, re.DOTALL).group(1)
-    assert f"({case})" in first
+    first = re.search(r"cumtime.*?\n(.*?\n.*?)\n", printed, re.DOTALL).group(1)
+    assert f"({case})" in first  # at most the limit of threads is around it
 
 
 class TestStreams:

@@ -10,7 +10,7 @@ import manyarms as ma
 from manyarms.beliefs.base import Arms, Batch
 from manyarms.errors import MemoryBudgetError, ParameterError
 from manyarms.kernels import RBF, Linear, Matern
-from manyarms.search import dense, greedy
+from manyarms.search import dense, embeddings, greedy
 from manyarms.search.bounds import bounds
 from manyarms.search.dense import Dense
 from manyarms.search.listed import moved
@@ -157,8 +157,8 @@ def test_a_large_table_is_searched_as_a_small_one(monkeypatch):
     """The ways of many arms, a table of what is needed and fronts of batches, on few."""
     monkeypatch.setattr(dense, "SMALL", 0)
     monkeypatch.setattr(dense, "BINS", 32)
-    monkeypatch.setattr(dense, "ONE_CHUNK", 50)
-    monkeypatch.setattr(dense, "WIDE", 64)
+    monkeypatch.setattr(embeddings, "ONE_CHUNK", 50)
+    monkeypatch.setattr(embeddings, "WIDE", 64)
     monkeypatch.setattr(greedy, "MANY", 40)
     for case in ("certified", "rough", "duplicates"):
         test_dense_lazy_and_full_choose_the_same_arm(case, "certified")
