@@ -35,7 +35,7 @@ from tables import load
 
 import manyarms as ma
 from manyarms.campaign.fitting import Mixed, Summary, fit
-from manyarms.sketch.embedding import Embedding
+from manyarms.engine.embedding import Embedding
 
 EXACT = 4096
 """Arms up to which a draw from the GP is exact."""

@@ -21,8 +21,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import manyarms as ma
-from manyarms.beliefs.base import Arms, Batch, Change
-from manyarms.beliefs.frozen import Frozen
+from manyarms.engine.base import Arms, Batch, Change
+from manyarms.engine.frozen import Frozen
 from manyarms.kernels import RBF, Hamming, Kernel, Linear, Matern, On, Polynomial, Tanimoto
 from manyarms.search.dense import Dense
 from manyarms.search.devices import Device, device_of

@@ -8,10 +8,10 @@ from oracles import dense
 from problems import RKHSProblem, fingerprint, play
 
 import manyarms as ma
-from manyarms.beliefs.sampled import DrawnScores
+from manyarms.engine.dictionary import inclusion_probability
+from manyarms.engine.sampled import DrawnScores
 from manyarms.errors import ObservationError, ParameterError
 from manyarms.search.scores import Upper
-from manyarms.sketch.dictionary import inclusion_probability
 
 KERNEL = ma.kernels.RBF(0.1)
 

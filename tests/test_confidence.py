@@ -8,8 +8,8 @@ import pytest
 from problems import RKHSProblem, play
 
 import manyarms as ma
+from manyarms.engine.confidence import updated_norm
 from manyarms.errors import ParameterError
-from manyarms.sketch.confidence import updated_norm
 
 KERNEL = ma.kernels.RBF(0.2)
 SAMPLED = ma.Evidence(

@@ -11,8 +11,8 @@ from problems import read_only
 
 import manyarms as ma
 from manyarms import baselines
-from manyarms.beliefs.base import Arms, Batch
 from manyarms.cluster import Sharded
+from manyarms.engine.base import Arms, Batch
 from manyarms.errors import KernelError, MemoryBudgetError, ParameterError
 from manyarms.kernels import RBF, Hamming, Linear, Matern, MinMax, On, Own, Polynomial, Tanimoto
 from manyarms.search.dense import Dense

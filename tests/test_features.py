@@ -20,11 +20,11 @@ from manyarms.baselines.fourier import (
     quadrature,
 )
 from manyarms.baselines.linear import Sketched
-from manyarms.beliefs.base import Arms
-from manyarms.beliefs.linear import LinearScores
+from manyarms.engine.base import Arms
+from manyarms.engine.linear import LinearScores
+from manyarms.engine.ridge import Ridge, SketchedRidge, mean_norm
 from manyarms.errors import KernelError, MemoryBudgetError, ObservationError, ParameterError
 from manyarms.kernels import RBF, Linear, Matern, On
-from manyarms.sketch.ridge import Ridge, SketchedRidge, mean_norm
 
 RNG = np.random.default_rng(3)
 ARMS = RNG.standard_normal((60, 5)) / np.sqrt(5)

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyarms as ma
-from manyarms.beliefs.base import Arms, Batch, Record
-from manyarms.beliefs.leftout import LeftOut, of_upper
+from manyarms.engine.base import Arms, Batch, Record
+from manyarms.engine.growing import Stack, Triangle
+from manyarms.engine.leftout import LeftOut, of_upper
 from manyarms.errors import KernelError, NumericalError, ParameterError
 from manyarms.kernels import RBF, Linear, Matern
 from manyarms.progress import Meter
-from manyarms.sketch.growing import Stack, Triangle
 
 
 def prior(kernel, d, regularization=0.01, noise=0.1, **options):

@@ -17,10 +17,10 @@ from problems import RKHSProblem
 import manyarms as ma
 from manyarms import baselines, domains, policies
 from manyarms.baselines.linear import Sketched
-from manyarms.beliefs.sampled import DrawRule
 from manyarms.campaign.certificate import guarantee_of
+from manyarms.engine.dictionary import Draws
+from manyarms.engine.sampled import DrawRule
 from manyarms.errors import ParameterError
-from manyarms.sketch.dictionary import Draws
 
 KERNEL = ma.kernels.RBF(0.2)
 NORM, NOISE, DELTA = 2.0, 0.1, 0.1
@@ -123,7 +123,7 @@ def classes(*modules):
 def test_every_radius_is_here():
     found = set()
     for module in pkgutil.walk_packages(ma.__path__, "manyarms."):
-        if module.name.startswith(("manyarms.sketch", "manyarms.baselines")):
+        if module.name.startswith(("manyarms.engine", "manyarms.baselines")):
             for name, member in inspect.getmembers(importlib.import_module(module.name)):
                 call = vars(member).get("__call__") if inspect.isclass(member) else None
                 if call is not None and "evidence" in inspect.signature(call).parameters:

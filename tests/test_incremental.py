@@ -8,9 +8,9 @@ from problems import RKHSProblem, play
 
 import manyarms as ma
 from manyarms.baselines import Incremental, Insertion
-from manyarms.beliefs.sampled import Candidates
+from manyarms.engine.dictionary import inclusion_probability
+from manyarms.engine.sampled import Candidates
 from manyarms.errors import ParameterError
-from manyarms.sketch.dictionary import inclusion_probability
 
 KERNEL = ma.kernels.RBF(0.1)
 ARMS = np.linspace(0, 1, 200)[:, None]

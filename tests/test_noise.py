@@ -6,9 +6,9 @@ import pytest
 import manyarms as ma
 from manyarms.baselines.estimated import EstimatedNoise, lower_quantile
 from manyarms.campaign.fitting import Fixed, Summary, fit, likelihood
+from manyarms.engine.covariance import ExactPosterior
 from manyarms.errors import ArmsError, ObservationError, ParameterError
 from manyarms.kernels import RBF
-from manyarms.sketch.exact import ExactPosterior
 
 
 def test_the_likelihood_takes_told_noise_as_it_is():

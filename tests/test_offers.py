@@ -5,7 +5,7 @@ import pytest
 from problems import read_only
 
 import manyarms as ma
-from manyarms.beliefs.base import Arms
+from manyarms.engine.base import Arms
 from manyarms.search import offered
 from manyarms.search.greedy import MANY
 from manyarms.search.scores import Lower, Upper

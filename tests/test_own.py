@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyarms as ma
-from manyarms.beliefs.base import Arms, Batch, Record
-from manyarms.beliefs.frozen import Frozen
-from manyarms.beliefs.own import Owned, Tried
-from manyarms.beliefs.packing import packed, unpacked
 from manyarms.domains.policy import DomainBKB
+from manyarms.engine.base import Arms, Batch, Record
+from manyarms.engine.frozen import Frozen
+from manyarms.engine.own import Owned, Tried
+from manyarms.engine.packing import packed, unpacked
 from manyarms.errors import NumericalError, SavedStateError
 from manyarms.kernels import RBF, Hamming, Matern, Own, Product
 from manyarms.kernels.own import equal_rows, without_own

@@ -20,8 +20,7 @@ LAYERS = [
     ["kernels"],
     ["arms"],
     ["pool"],
-    ["sketch"],
-    ["beliefs"],
+    ["engine"],
     ["search"],
     ["policies"],
     ["baselines", "cluster", "domains"],
@@ -36,9 +35,9 @@ LAYERS = [
 
 # The exceptions, all of them: module and what it imports from above. docs/architecture.md gives the reasons.
 UPWARD = {
-    ("manyarms.beliefs.exact", "manyarms.search.scores"),
-    ("manyarms.beliefs.linear", "manyarms.search.scores"),
-    ("manyarms.beliefs.sampled", "manyarms.search.scores"),
+    ("manyarms.engine.exact", "manyarms.search.scores"),
+    ("manyarms.engine.linear", "manyarms.search.scores"),
+    ("manyarms.engine.sampled", "manyarms.search.scores"),
     ("manyarms.policies.__init__", "manyarms.baselines"),
 }
 
@@ -89,7 +88,7 @@ def test_the_search_needs_no_belief_that_imports_it():
         name
         for path in (SOURCE / "search").glob("*.py")
         for name in imports(path)
-        if "beliefs" in name
+        if "engine" in name
     }
     assert not needed & {module for module, _ in UPWARD}
 

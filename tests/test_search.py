@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from problems import read_only
 
 import manyarms as ma
-from manyarms.beliefs.base import Arms, Batch
+from manyarms.engine.base import Arms, Batch
 from manyarms.errors import MemoryBudgetError, ParameterError
 from manyarms.kernels import RBF, Linear, Matern
 from manyarms.search import dense, embeddings, greedy

@@ -5,12 +5,10 @@ import pytest
 from oracles import dense
 
 import manyarms as ma
-from manyarms.errors import KernelError, NumericalError, ParameterError
-from manyarms.search.scores import Upper, best_of
-from manyarms.sketch.dictionary import Chance, draw_dictionary, inclusion_probability
-from manyarms.sketch.embedding import Embedding
-from manyarms.sketch.exact import ExactPosterior
-from manyarms.sketch.linalg import (
+from manyarms.engine.covariance import ExactPosterior
+from manyarms.engine.dictionary import Chance, draw_dictionary, inclusion_probability
+from manyarms.engine.embedding import Embedding
+from manyarms.engine.linalg import (
     INVERTIBLE,
     cholesky,
     lower_product,
@@ -19,6 +17,8 @@ from manyarms.sketch.linalg import (
     solve_transposed,
     solver,
 )
+from manyarms.errors import KernelError, NumericalError, ParameterError
+from manyarms.search.scores import Upper, best_of
 
 KERNEL = ma.kernels.RBF(0.3)
 

@@ -8,8 +8,8 @@ from problems import RKHSProblem, play
 
 import manyarms as ma
 from manyarms.baselines.supkernel import n_levels
-from manyarms.beliefs.base import Arms, Batch
-from manyarms.beliefs.exact import Exact
+from manyarms.engine.base import Arms, Batch
+from manyarms.engine.exact import Exact
 from manyarms.errors import ArmsError, ParameterError
 
 KERNEL = ma.kernels.RBF(0.1)

@@ -7,12 +7,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from manyarms import baselines, cluster, diagnostics, domains, errors, kernels, plots, policies
     from manyarms.arms.contexts import joined
-    from manyarms.beliefs.frozen import Inserted
-    from manyarms.beliefs.sampled import Sampled
     from manyarms.campaign.answers import Best, Candidate, Predictions
     from manyarms.campaign.certificate import Certificate, TrackRecord
     from manyarms.campaign.trials import FAILED, Forecast, Trial
     from manyarms.domains.box import Box
+    from manyarms.engine.confidence import (
+        Bayes,
+        Certified,
+        Constant,
+        Evidence,
+        Growing,
+        LogDet,
+        Resampled,
+        Theory,
+    )
+    from manyarms.engine.dictionary import oversampling_for
+    from manyarms.engine.frozen import Inserted
+    from manyarms.engine.sampled import Sampled
     from manyarms.loop import Result, maximize
     from manyarms.optimizer import BoxOptimizer, Optimizer
     from manyarms.policies.batches import GlobalRule
@@ -23,17 +34,6 @@ if TYPE_CHECKING:
     from manyarms.pool.pool import Pool
     from manyarms.search.scores import Scores
     from manyarms.search.tuning import Tuning
-    from manyarms.sketch.confidence import (
-        Bayes,
-        Certified,
-        Constant,
-        Evidence,
-        Growing,
-        LogDet,
-        Resampled,
-        Theory,
-    )
-    from manyarms.sketch.dictionary import oversampling_for
     from manyarms.study import Study
     from manyarms.versions import show_versions
 
@@ -43,37 +43,37 @@ _HOME = {
     "BKB": "policies.bkb",
     "FAILED": "campaign.trials",
     "GPUCB": "policies.gpucb",
-    "Bayes": "sketch.confidence",
+    "Bayes": "engine.confidence",
     "Best": "campaign.answers",
     "Box": "domains.box",
     "BoxOptimizer": "optimizer",
     "Candidate": "campaign.answers",
     "Certificate": "campaign.certificate",
-    "Certified": "sketch.confidence",
-    "Constant": "sketch.confidence",
-    "Evidence": "sketch.confidence",
+    "Certified": "engine.confidence",
+    "Constant": "engine.confidence",
+    "Evidence": "engine.confidence",
     "Forecast": "campaign.trials",
     "GlobalRule": "policies.batches",
-    "Growing": "sketch.confidence",
-    "Inserted": "beliefs.frozen",
-    "LogDet": "sketch.confidence",
+    "Growing": "engine.confidence",
+    "Inserted": "engine.frozen",
+    "LogDet": "engine.confidence",
     "Optimizer": "optimizer",
     "Pool": "pool.pool",
     "Prediction": "policies.policy",
     "Predictions": "campaign.answers",
-    "Resampled": "sketch.confidence",
+    "Resampled": "engine.confidence",
     "Result": "loop",
-    "Sampled": "beliefs.sampled",
+    "Sampled": "engine.sampled",
     "Scores": "search.scores",
     "Stream": "policies.stream",
     "Study": "study",
-    "Theory": "sketch.confidence",
+    "Theory": "engine.confidence",
     "TrackRecord": "campaign.certificate",
     "Trial": "campaign.trials",
     "Tuning": "search.tuning",
     "joined": "arms.contexts",
     "maximize": "loop",
-    "oversampling_for": "sketch.dictionary",
+    "oversampling_for": "engine.dictionary",
     "show_versions": "versions",
 }
 """Where each public name is defined. It is imported when it is asked for: a bare BKB loads NumPy

@@ -10,17 +10,17 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from manyarms.arms import as_rows
-from manyarms.beliefs.frozen import Frozen
-from manyarms.beliefs.sampled import Drawn
+from manyarms.engine.confidence import Evidence, Theory
+from manyarms.engine.covariance import ExactPosterior
+from manyarms.engine.dictionary import alpha_of
+from manyarms.engine.frozen import Frozen
+from manyarms.engine.history import by_arm
+from manyarms.engine.sampled import Drawn
 from manyarms.errors import ParameterError, StateError
 from manyarms.kernels import as_kernel
 from manyarms.lapack import in_one_thread, linalg
 from manyarms.numbers import probability, real, whole
 from manyarms.policies.policy import Policy
-from manyarms.sketch.confidence import Evidence, Theory
-from manyarms.sketch.dictionary import alpha_of
-from manyarms.sketch.exact import ExactPosterior
-from manyarms.sketch.history import by_arm
 from manyarms.typing import Array, ArrayLike
 
 __all__ = [

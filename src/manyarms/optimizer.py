@@ -14,8 +14,8 @@ from manyarms.campaign.model import Size, with_now
 from manyarms.campaign.settings import Direction
 from manyarms.campaign.trials import CandidateId, Trial
 from manyarms.domains.box import Box
+from manyarms.engine.confidence import Radius
 from manyarms.numbers import MOST_AT_ONCE, whole
-from manyarms.sketch.confidence import Radius
 from manyarms.typing import Seed
 
 

@@ -17,8 +17,8 @@ import numpy as np
 import scipy
 
 from manyarms.baselines.linear import by_choice
-from manyarms.beliefs.base import Arms
-from manyarms.beliefs.linear import OnFeatures
+from manyarms.engine.base import Arms
+from manyarms.engine.linear import OnFeatures
 from manyarms.errors import KernelError, MemoryBudgetError, ParameterError
 from manyarms.kernels import RBF, Kernel, Matern, On, Scaled, Sum
 from manyarms.kernels.stationary import Stationary

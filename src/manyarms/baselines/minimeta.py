@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.beliefs.base import Record
+from manyarms.engine.base import Record
 from manyarms.errors import ParameterError
 from manyarms.lapack import in_one_thread
 from manyarms.numbers import LONGEST_BATCH, MOST_AT_ONCE, real, whole

@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from manyarms.beliefs.base import Rule
-from manyarms.beliefs.frozen import Inserted
+from manyarms.engine.base import Rule
+from manyarms.engine.confidence import Constant, Radius
+from manyarms.engine.frozen import Inserted
 from manyarms.errors import ParameterError
 from manyarms.numbers import real
 from manyarms.policies.policy import Policy
 from manyarms.search.scores import TIE, Upper, View, best_of
 from manyarms.search.table import TableScores
-from manyarms.sketch.confidence import Constant, Radius
 from manyarms.typing import Array, TableLike
 
 

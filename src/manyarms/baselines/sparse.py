@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms
-from manyarms.beliefs.linear import OnFeatures
+from manyarms.engine.base import Arms
+from manyarms.engine.embedding import Embedding
+from manyarms.engine.linalg import chunks, represented_below
+from manyarms.engine.linear import OnFeatures
 from manyarms.errors import ParameterError
 from manyarms.kernels import Kernel
 from manyarms.numbers import whole
 from manyarms.policies.checks import as_arms
 from manyarms.policies.policy import Policy
 from manyarms.search.scores import ArmScores, UpperBound
-from manyarms.sketch.embedding import Embedding
-from manyarms.sketch.linalg import chunks, represented_below
 from manyarms.typing import Array, ArrayLike, Indices, TableLike
 
 

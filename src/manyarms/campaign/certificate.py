@@ -8,8 +8,8 @@ import numpy as np
 
 from manyarms.campaign.model import Model
 from manyarms.campaign.trials import FORECAST_WIDTH, CandidateId
+from manyarms.engine.confidence import Bayes, Guarantee, Promising
 from manyarms.lapack import special
-from manyarms.sketch.confidence import Bayes, Guarantee, Promising
 from manyarms.typing import Array
 
 SHARE_TRUE = 0.9

@@ -7,7 +7,7 @@ others, by a radius that grows. They are c·n^(2/3) of n: a falling share.
 
 from dataclasses import dataclass
 
-from manyarms.sketch.confidence import Growing, Radius
+from manyarms.engine.confidence import Growing, Radius
 
 UNTRIED_RADIUS = Growing(1.5)
 """Radius of a suggestion that must be untried: 2.3 standard deviations after 10 results, 3.5 after

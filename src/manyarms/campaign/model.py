@@ -15,9 +15,6 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from manyarms.arms.array import Checked, as_rows
-from manyarms.beliefs.base import Record
-from manyarms.beliefs.frozen import Engine
-from manyarms.beliefs.packing import Arrays, packed, unpacked
 from manyarms.campaign.exploring import Exploration
 from manyarms.campaign.fitting import (
     ARMS_OF_A_FIT,
@@ -31,14 +28,17 @@ from manyarms.campaign.fitting import (
 from manyarms.campaign.trials import Results
 from manyarms.campaign.units import Warp
 from manyarms.domains.policy import DomainBKB
+from manyarms.engine.base import Record
+from manyarms.engine.confidence import Promise, Radius
+from manyarms.engine.frozen import Engine
+from manyarms.engine.history import by_arm
+from manyarms.engine.log import Log
+from manyarms.engine.packing import Arrays, packed, unpacked
 from manyarms.kernels import Kernel
 from manyarms.policies.bkb import BKB
 from manyarms.policies.checks import as_weights
 from manyarms.policies.policy import Policy, Prediction, State
 from manyarms.search.scores import KeepsScores
-from manyarms.sketch.confidence import Promise, Radius
-from manyarms.sketch.history import by_arm
-from manyarms.sketch.log import Log
 from manyarms.typing import Array, Indices, Mask
 
 SURPRISE = 5.0

@@ -21,10 +21,10 @@ from manyarms.campaign.trials import Learnable, Results
 from manyarms.domains.box import Box
 from manyarms.domains.policy import DomainBKB, as_barred
 from manyarms.domains.sweeps import WHOLE, leading
+from manyarms.engine.confidence import Constant
 from manyarms.kernels import Kernel
 from manyarms.lapack import OneThread
 from manyarms.pool.pool import Pool
-from manyarms.sketch.confidence import Constant
 from manyarms.typing import Array, Indices, Mask
 
 TABLE_START = 4

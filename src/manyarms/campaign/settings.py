@@ -13,6 +13,7 @@ from manyarms.campaign.model import BOX, TABLE, Settings
 from manyarms.domains.box import Box
 from manyarms.domains.multistart import MultiStart
 from manyarms.domains.policy import DomainBKB
+from manyarms.engine.confidence import Constant, Growing
 from manyarms.errors import Advice, ParameterError
 from manyarms.kernels import Kernel, Linear, Tanimoto, Unpacked, as_kernel
 from manyarms.kernels.objects import encoder_of
@@ -20,7 +21,6 @@ from manyarms.numbers import LARGEST, LARGEST_SEED, real, whole
 from manyarms.policies.bkb import BKB
 from manyarms.pool.pool import EXPECTED, Pool
 from manyarms.pool.reading import is_parquet
-from manyarms.sketch.confidence import Constant, Growing
 from manyarms.typing import Array
 
 TABLE_RADIUS = Constant(2.0)

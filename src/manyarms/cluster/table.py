@@ -5,11 +5,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from manyarms.beliefs.base import Belief
-from manyarms.beliefs.frozen import Engine
 from manyarms.cluster.crews import Division, HereCrew
 from manyarms.cluster.rays import RayCrew
 from manyarms.cluster.sources import source_of
+from manyarms.engine.base import Belief
+from manyarms.engine.frozen import Engine
 from manyarms.errors import ParameterError, UnknownArmError
 from manyarms.kernels import Kernel
 from manyarms.numbers import real, whole

@@ -9,11 +9,16 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from manyarms.arms.array import Checked
-from manyarms.beliefs.base import Record
-from manyarms.beliefs.frozen import Engine, Inserted
 from manyarms.domains.multistart import MultiStart
 from manyarms.domains.score import Score
 from manyarms.domains.sweeps import Sweeps
+from manyarms.engine.base import Record
+from manyarms.engine.confidence import Constant, Evidence, Guarantee, Radius
+from manyarms.engine.dictionary import Chance
+from manyarms.engine.embedding import check_kernel
+from manyarms.engine.frozen import Engine, Inserted
+from manyarms.engine.growing import Stack
+from manyarms.engine.log import Log
 from manyarms.errors import ArmsError, ParameterError, StateError
 from manyarms.kernels import as_kernel
 from manyarms.lapack import in_one_thread
@@ -21,11 +26,6 @@ from manyarms.numbers import MOST_AT_ONCE, real, whole
 from manyarms.policies.bkb import BKB
 from manyarms.policies.checks import as_generator, as_rewards, as_weights
 from manyarms.policies.policy import Prediction, State
-from manyarms.sketch.confidence import Constant, Evidence, Guarantee, Radius
-from manyarms.sketch.dictionary import Chance
-from manyarms.sketch.embedding import check_kernel
-from manyarms.sketch.growing import Stack
-from manyarms.sketch.log import Log
 from manyarms.typing import Array, ArrayLike, Seed
 
 STARTS_KEPT = 1024

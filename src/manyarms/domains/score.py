@@ -5,11 +5,11 @@ from functools import cached_property
 
 import numpy as np
 
-from manyarms.beliefs.frozen import FEW, Engine
+from manyarms.engine.frozen import FEW, Engine
+from manyarms.engine.growing import Triangle
+from manyarms.engine.linalg import TINY, squares
 from manyarms.kernels import Kernel
 from manyarms.lapack import in_one_thread
-from manyarms.sketch.growing import Triangle
-from manyarms.sketch.linalg import TINY, squares
 from manyarms.typing import Array
 
 ROUNDED_VARIANCE = 1e-14

@@ -26,15 +26,15 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.beliefs.frozen import Engine, Inserted
 from manyarms.domains.box import Box
 from manyarms.domains.columns import Range
 from manyarms.domains.policy import DomainBKB, Learned
+from manyarms.engine.confidence import Certified, Promise, Radius, updated_norm
+from manyarms.engine.frozen import Engine, Inserted
 from manyarms.errors import KernelError, NormWarning, ParameterError
 from manyarms.kernels import Kernel, On, Product, Scaled, Sum
 from manyarms.kernels.stationary import Stationary
 from manyarms.numbers import real, whole
-from manyarms.sketch.confidence import Certified, Promise, Radius, updated_norm
 from manyarms.typing import AnyArray, Array, Mask, Seed
 
 SPLITS = 100

@@ -8,8 +8,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from manyarms.beliefs.base import Belief, HasInducing, Rule
-from manyarms.beliefs.frozen import Engine, Inserted
+from manyarms.engine.base import Belief, HasInducing, Rule
+from manyarms.engine.confidence import Bayes, Constant, Promise, Radius
+from manyarms.engine.frozen import Engine, Inserted
 from manyarms.errors import ParameterError
 from manyarms.lapack import in_one_thread
 from manyarms.numbers import real, whole
@@ -18,7 +19,6 @@ from manyarms.policies.policy import Policy
 from manyarms.search.estimate import Estimate, estimate
 from manyarms.search.scores import RowsElsewhere, UpperBound
 from manyarms.search.tuning import Tuning
-from manyarms.sketch.confidence import Bayes, Constant, Promise, Radius
 from manyarms.typing import ArrayLike, Indices, Seed
 
 

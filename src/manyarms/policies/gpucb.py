@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from manyarms.beliefs.exact import Exact
+from manyarms.engine.confidence import Constant, Radius
+from manyarms.engine.exact import Exact
 from manyarms.policies.batches import BatchRule, GlobalRule
 from manyarms.policies.policy import Policy
 from manyarms.search.scores import UpperBound
-from manyarms.sketch.confidence import Constant, Radius
 from manyarms.typing import ArrayLike, Seed
 
 

@@ -15,8 +15,23 @@ import numpy as np
 from manyarms.arms import as_rows
 from manyarms.arms.array import Checked
 from manyarms.arms.objects import encoded
-from manyarms.beliefs.base import Arms, Batch, Belief, Record, Rule
-from manyarms.beliefs.frozen import Engine, Inserted
+from manyarms.engine.base import Arms, Batch, Belief, Record, Rule
+from manyarms.engine.confidence import (
+    Bayes,
+    Constant,
+    Evidence,
+    Guarantee,
+    Promise,
+    Radius,
+    TheoremTwo,
+    first_norm,
+    updated_norm,
+)
+from manyarms.engine.dictionary import Chance
+from manyarms.engine.embedding import check_kernel
+from manyarms.engine.frozen import Engine, Inserted
+from manyarms.engine.history import by_arm
+from manyarms.engine.log import Log
 from manyarms.errors import (
     ArmsError,
     ObservationError,
@@ -62,21 +77,6 @@ from manyarms.search.scores import (
 )
 from manyarms.search.tuning import Tuning
 from manyarms.search.work import Stats
-from manyarms.sketch.confidence import (
-    Bayes,
-    Constant,
-    Evidence,
-    Guarantee,
-    Promise,
-    Radius,
-    TheoremTwo,
-    first_norm,
-    updated_norm,
-)
-from manyarms.sketch.dictionary import Chance
-from manyarms.sketch.embedding import check_kernel
-from manyarms.sketch.history import by_arm
-from manyarms.sketch.log import Log
 from manyarms.typing import Array, ArrayLike, Indices, Mask, Seed
 
 SHARE_OF_ALL = 4

@@ -16,7 +16,7 @@ import numpy as np
 
 from manyarms.arms import as_rows
 from manyarms.arms.objects import encoded
-from manyarms.beliefs.base import Record
+from manyarms.engine.base import Record
 from manyarms.errors import (
     ObservationError,
     ParameterError,

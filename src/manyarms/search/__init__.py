@@ -3,8 +3,8 @@ are kept."""
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms, Belief
-from manyarms.beliefs.frozen import Engine
+from manyarms.engine.base import Arms, Belief
+from manyarms.engine.frozen import Engine
 from manyarms.errors import MemoryBudgetError
 from manyarms.search.bounds import are_fine, bounds
 from manyarms.search.dense import Path

@@ -19,12 +19,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms
-from manyarms.beliefs.frozen import Frozen
+from manyarms.engine.base import Arms
+from manyarms.engine.frozen import Frozen
+from manyarms.engine.linalg import EPS
 from manyarms.lapack import OneThread
 from manyarms.search.sweep import Columns
 from manyarms.search.work import in_parallel
-from manyarms.sketch.linalg import EPS
 from manyarms.typing import Array
 
 DIRECTIONS = 32

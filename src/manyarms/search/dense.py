@@ -21,15 +21,15 @@ from math import sqrt
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms, Change, Step
-from manyarms.beliefs.frozen import Engine, Frozen
+from manyarms.engine.base import Arms, Change, Step
+from manyarms.engine.frozen import Engine, Frozen
+from manyarms.engine.linalg import EPS
 from manyarms.kernels import Kernel
 from manyarms.search.devices import Device, OnDevice
 from manyarms.search.embeddings import InMemory
 from manyarms.search.places import Places
 from manyarms.search.scores import Acquisition, Rising, Upper
 from manyarms.search.sweep import peak, reach
-from manyarms.sketch.linalg import EPS
 from manyarms.typing import Array, Indices, Mask
 
 MEANS_ANEW = 256

@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms, Belief
-from manyarms.beliefs.frozen import Engine, Frozen
+from manyarms.engine.base import Arms, Belief
+from manyarms.engine.frozen import Engine, Frozen
+from manyarms.engine.linalg import solve_lower
 from manyarms.errors import KernelError, MemoryBudgetError, ParameterError
 from manyarms.kernels import Kernel
 from manyarms.lapack import controller
 from manyarms.machine import half_the_memory
-from manyarms.sketch.linalg import solve_lower
 from manyarms.typing import AnyArray, Array
 
 CORNER = 64

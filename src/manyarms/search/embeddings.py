@@ -5,12 +5,12 @@ from copy import copy
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms
-from manyarms.beliefs.frozen import Frozen
+from manyarms.engine.base import Arms
+from manyarms.engine.frozen import Frozen
+from manyarms.engine.linalg import solver
 from manyarms.kernels import Kernel
 from manyarms.search.sweep import Columns, step
 from manyarms.search.work import in_parallel
-from manyarms.sketch.linalg import solver
 from manyarms.typing import Array
 
 ONE_CHUNK = 1 << 15

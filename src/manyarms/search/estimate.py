@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms, Batch
-from manyarms.beliefs.frozen import Frozen, Inserted
+from manyarms.engine.base import Arms, Batch
+from manyarms.engine.frozen import Frozen, Inserted
 from manyarms.kernels import RBF
 from manyarms.lapack import in_one_thread
 from manyarms.search import PER_ARM

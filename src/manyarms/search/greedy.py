@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms, Step
-from manyarms.beliefs.frozen import Engine
+from manyarms.engine.base import Arms, Step
+from manyarms.engine.frozen import Engine
 from manyarms.search.dense import Dense, Path
 from manyarms.search.scores import Acquisition, Rising, best_of
 from manyarms.typing import Array, Indices, Mask

@@ -18,8 +18,8 @@ from typing import ClassVar
 import numpy as np
 import scipy
 
+from manyarms.engine.linalg import TINY
 from manyarms.search.scores import TIE, Rising, Upper, View
-from manyarms.sketch.linalg import TINY
 from manyarms.typing import Array
 
 LOG_ROOT_TAU = 0.5 * log(2 * np.pi)

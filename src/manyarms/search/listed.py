@@ -14,8 +14,8 @@ list: of an arm that was never tried, no result of another moves the own part.
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms
-from manyarms.beliefs.frozen import Engine, Frozen
+from manyarms.engine.base import Arms
+from manyarms.engine.frozen import Engine, Frozen
 from manyarms.search.bounds import bounds
 from manyarms.search.dense import Dense, Path, reaching
 from manyarms.search.greedy import Followed

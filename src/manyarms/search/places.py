@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from manyarms.beliefs.frozen import Frozen
-from manyarms.beliefs.own import Owned
+from manyarms.engine.frozen import Frozen
+from manyarms.engine.own import Owned
 from manyarms.kernels.own import equal_rows, row_keys
 from manyarms.typing import AnyArray, Array, Indices, Mask
 

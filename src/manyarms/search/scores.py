@@ -11,14 +11,14 @@ from typing import ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms, Belief, Step
+from manyarms.engine.base import Arms, Belief, Step
+from manyarms.engine.dictionary import Chance
+from manyarms.engine.log import Log
 from manyarms.errors import KernelError, NumericalError
 from manyarms.kernels import Kernel
 from manyarms.kernels.objects import shown
 from manyarms.numbers import LARGEST
 from manyarms.search.tuning import Tuning
-from manyarms.sketch.dictionary import Chance
-from manyarms.sketch.log import Log
 from manyarms.typing import Array, Indices, Mask
 
 TIE = 1e-9

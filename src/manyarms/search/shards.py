@@ -27,8 +27,8 @@ from zlib import compress, decompress
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms, Batch, Record, Step
-from manyarms.beliefs.frozen import Engine
+from manyarms.engine.base import Arms, Batch, Record, Step
+from manyarms.engine.frozen import Engine
 from manyarms.errors import ClusterError
 from manyarms.kernels import Kernel
 from manyarms.lapack import OneThread

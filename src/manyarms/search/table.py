@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms, Step
-from manyarms.beliefs.frozen import Engine
+from manyarms.engine.base import Arms, Step
+from manyarms.engine.frozen import Engine
+from manyarms.engine.linalg import chunks
 from manyarms.search.bounds import are_fine
 from manyarms.search.dense import Dense, Path
 from manyarms.search.devices import device_of
@@ -20,7 +21,6 @@ from manyarms.search.listed import Listed
 from manyarms.search.scores import Acquisition, best_of
 from manyarms.search.tuning import Tuning
 from manyarms.search.work import Stats
-from manyarms.sketch.linalg import chunks
 from manyarms.typing import Array, Indices, Mask
 
 MANY = 64

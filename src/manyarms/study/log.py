@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyarms.beliefs.base import Record
 from manyarms.campaign.fitting import Fit
 from manyarms.campaign.model import NOTHING, Lesson, Model
 from manyarms.campaign.proposers import BoxProposer, Gains, Proposer, Search
 from manyarms.campaign.units import Warp
+from manyarms.engine.base import Record
 from manyarms.errors import StudyDamagedError
 from manyarms.typing import AnyArray
 

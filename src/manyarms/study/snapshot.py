@@ -2,7 +2,7 @@
 little of it.
 
 A snapshot holds the last step the model has taken, the digest of that event, and the belief as
-arrays (`beliefs/packing`): two triangles of |W| rows, 8|W|² bytes in all, and little else. Results,
+arrays (`engine/packing`): two triangles of |W| rows, 8|W|² bytes in all, and little else. Results,
 units and kernel come from the log, which is read and checked whole in any case. A snapshot is kept
 by its SHA-256 and may be thrown away at any time.
 """
@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.beliefs.packing import NAMES, Arrays
 from manyarms.campaign.model import Fitted, Past
 from manyarms.campaign.proposers import BoxProposer, Learner
+from manyarms.engine.packing import NAMES, Arrays
 from manyarms.errors import StudyDamagedError
 from manyarms.study.learning import StepsTaken
 from manyarms.study.log import read_lesson, read_progress, written_progress

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 
 from manyarms import kernels, policies
-from manyarms.beliefs.frozen import Inserted
-from manyarms.beliefs.sampled import Sampled
 from manyarms.campaign.campaign import Campaign
 from manyarms.domains.box import Box
 from manyarms.domains.columns import Choice, NumericLevels, Side
@@ -17,12 +15,7 @@ from manyarms.domains.multistart import MultiStart
 from manyarms.domains.policy import DomainBKB
 from manyarms.domains.sweeps import Sweeps
 from manyarms.domains.tree import AdaBKB
-from manyarms.errors import ManyArmsError, ParameterError, StudyError
-from manyarms.kernels import Kernel
-from manyarms.policies.batches import GlobalRule
-from manyarms.pool.pool import Pool
-from manyarms.search.tuning import Tuning
-from manyarms.sketch.confidence import (
+from manyarms.engine.confidence import (
     Bayes,
     Certified,
     Constant,
@@ -31,6 +24,13 @@ from manyarms.sketch.confidence import (
     Resampled,
     Theory,
 )
+from manyarms.engine.frozen import Inserted
+from manyarms.engine.sampled import Sampled
+from manyarms.errors import ManyArmsError, ParameterError, StudyError
+from manyarms.kernels import Kernel
+from manyarms.policies.batches import GlobalRule
+from manyarms.pool.pool import Pool
+from manyarms.search.tuning import Tuning
 
 OPTION_TYPES = (  # beside kernels: radii, rules and what else an option may be
     Bayes,

@@ -28,6 +28,7 @@ from manyarms.campaign.prior import as_prior, with_prior
 from manyarms.campaign.settings import Direction, as_pool, as_seed
 from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
 from manyarms.domains.box import Box
+from manyarms.engine.confidence import Radius
 from manyarms.errors import ObservationError, ParameterError
 from manyarms.numbers import MOST_AT_ONCE, real, whole
 from manyarms.pool.deciding import checked_types
@@ -40,7 +41,6 @@ from manyarms.pool.stored import (
     written_table,
     written_types,
 )
-from manyarms.sketch.confidence import Radius
 from manyarms.study.location import is_plain
 from manyarms.study.log import START, Event, written_lesson
 from manyarms.study.remarks import as_batches, as_note, as_notes

@@ -27,23 +27,23 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms, Batch, Change, Record, Step
-from manyarms.beliefs.bulk import SMALLEST, not_finite, observed_many
-from manyarms.beliefs.leftout import LeftOut, largest_left_out
-from manyarms.beliefs.own import Owned
+from manyarms.engine.base import Arms, Batch, Change, Record, Step
+from manyarms.engine.bulk import SMALLEST, not_finite, observed_many
+from manyarms.engine.confidence import Evidence, Posterior
+from manyarms.engine.embedding import PSD_TOLERANCE, not_positive
+from manyarms.engine.growing import Factor, Stack, Triangle
+from manyarms.engine.leftout import LeftOut, largest_left_out
+from manyarms.engine.linalg import (
+    EPS,
+    TINY,
+    chunks,
+)
+from manyarms.engine.own import Owned
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.kernels.own import without_own
 from manyarms.lapack import blas, in_one_thread
 from manyarms.numbers import real, whole
-from manyarms.sketch.confidence import Evidence, Posterior
-from manyarms.sketch.embedding import PSD_TOLERANCE, not_positive
-from manyarms.sketch.growing import Factor, Stack, Triangle
-from manyarms.sketch.linalg import (
-    EPS,
-    TINY,
-    chunks,
-)
 from manyarms.typing import Array, Indices, Mask
 
 FEW = 8

@@ -20,12 +20,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from manyarms.engine.embedding import PSD_TOLERANCE, not_positive, ridged_factor
+from manyarms.engine.growing import Stack
+from manyarms.engine.history import History
+from manyarms.engine.linalg import EPS, TINY, check_finite, chunks, solve_lower
 from manyarms.kernels import Kernel
 from manyarms.lapack import in_one_thread
-from manyarms.sketch.embedding import PSD_TOLERANCE, not_positive, ridged_factor
-from manyarms.sketch.growing import Stack
-from manyarms.sketch.history import History
-from manyarms.sketch.linalg import EPS, TINY, check_finite, chunks, solve_lower
 from manyarms.typing import Array, Indices
 
 SPARE_ROWS = 32

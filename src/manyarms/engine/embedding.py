@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from manyarms.engine.linalg import EPS, cholesky, pivoted_cholesky, solve_lower, solve_transposed
 from manyarms.errors import KernelError, NumericalError
 from manyarms.kernels import Kernel
 from manyarms.kernels.objects import shown
-from manyarms.sketch.linalg import EPS, cholesky, pivoted_cholesky, solve_lower, solve_transposed
 from manyarms.typing import Array, Indices
 
 PSD_TOLERANCE = 1e-6

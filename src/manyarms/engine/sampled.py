@@ -25,24 +25,24 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms, Batch, Record, Step
-from manyarms.beliefs.leftout import largest_eigenvalue
-from manyarms.kernels import Kernel
-from manyarms.lapack import blas
-from manyarms.numbers import probability, real
-from manyarms.search.scores import AllScored
-from manyarms.sketch.confidence import Evidence, Posterior
-from manyarms.sketch.dictionary import (
+from manyarms.engine.base import Arms, Batch, Record, Step
+from manyarms.engine.confidence import Evidence, Posterior
+from manyarms.engine.dictionary import (
     Chance,
     Draws,
     alpha_of,
     draw_dictionary,
     inclusion_probability,
 )
-from manyarms.sketch.embedding import Embedding
-from manyarms.sketch.history import History
-from manyarms.sketch.linalg import check_finite, check_rounding, chunks, represented_below
-from manyarms.sketch.ridge import Ridge, mean_norm
+from manyarms.engine.embedding import Embedding
+from manyarms.engine.history import History
+from manyarms.engine.leftout import largest_eigenvalue
+from manyarms.engine.linalg import check_finite, check_rounding, chunks, represented_below
+from manyarms.engine.ridge import Ridge, mean_norm
+from manyarms.kernels import Kernel
+from manyarms.lapack import blas
+from manyarms.numbers import probability, real
+from manyarms.search.scores import AllScored
 from manyarms.typing import Array, Indices, Mask
 
 LARGE = 500

@@ -5,8 +5,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from manyarms.engine.confidence import Evidence, Posterior
 from manyarms.kernels import Kernel
-from manyarms.sketch.confidence import Evidence, Posterior
 from manyarms.typing import Array, Indices, Mask
 
 

@@ -10,10 +10,10 @@ from math import isqrt
 
 import numpy as np
 
-from manyarms.beliefs.frozen import Engine, Frozen, Inducing
-from manyarms.beliefs.leftout import LeftOut
-from manyarms.beliefs.own import Owned, Tried
-from manyarms.sketch.growing import Factor, Stack, Triangle
+from manyarms.engine.frozen import Engine, Frozen, Inducing
+from manyarms.engine.growing import Factor, Stack, Triangle
+from manyarms.engine.leftout import LeftOut
+from manyarms.engine.own import Owned, Tried
 from manyarms.typing import AnyArray, Array
 
 Arrays = dict[str, AnyArray]

@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from manyarms.beliefs.base import Batch, Record, Step
+from manyarms.engine.base import Batch, Record, Step
+from manyarms.engine.confidence import Evidence, Posterior
+from manyarms.engine.growing import Stack
+from manyarms.engine.linalg import TINY, chunks
 from manyarms.kernels import Kernel
 from manyarms.kernels.own import equal_rows
-from manyarms.sketch.confidence import Evidence, Posterior
-from manyarms.sketch.growing import Stack
-from manyarms.sketch.linalg import TINY, chunks
 from manyarms.typing import Array, Indices
 
 if TYPE_CHECKING:
-    from manyarms.beliefs.frozen import Frozen, Inserted
+    from manyarms.engine.frozen import Frozen, Inserted
 
 ROWS = 1 << 16
 """Rows whose bytes are looked up at a time."""

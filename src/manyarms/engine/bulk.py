@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from manyarms.beliefs.base import Batch, Change, Record, Step
-from manyarms.beliefs.leftout import LeftOut, largest_left_out, of_upper
+from manyarms.engine.base import Batch, Change, Record, Step
+from manyarms.engine.growing import Fold
+from manyarms.engine.leftout import LeftOut, largest_left_out, of_upper
+from manyarms.engine.linalg import TINY, cholesky, solve_lower, squares
 from manyarms.errors import NumericalError
 from manyarms.progress import Meter
-from manyarms.sketch.growing import Fold
-from manyarms.sketch.linalg import TINY, cholesky, solve_lower, squares
 from manyarms.typing import Array, Indices, Mask
 
 if TYPE_CHECKING:
-    from manyarms.beliefs.frozen import Frozen, Inducing
+    from manyarms.engine.frozen import Frozen, Inducing
 
 SHORT = 16
 """Rows that are taken one by one: a block is not faster."""

@@ -16,8 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from manyarms.lapack import in_one_thread, lapack, linalg
-from manyarms.sketch.linalg import (
+from manyarms.engine.linalg import (
     TINY,
     check_finite,
     cholesky,
@@ -26,6 +25,7 @@ from manyarms.sketch.linalg import (
     solve_transposed,
     updated_cholesky,
 )
+from manyarms.lapack import in_one_thread, lapack, linalg
 from manyarms.typing import Array
 
 SHRUNK = 16.0

@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from manyarms.engine.linalg import PANEL, cholesky
 from manyarms.errors import NumericalError
 from manyarms.lapack import blas, lapack
-from manyarms.sketch.linalg import PANEL, cholesky
 from manyarms.typing import AnyArray, Array
 
 SPARE_PLACES = 64

@@ -13,13 +13,13 @@ from functools import cached_property
 
 import numpy as np
 
-from manyarms.beliefs.base import Arms, Batch, Record, Step
+from manyarms.engine.base import Arms, Batch, Record, Step
+from manyarms.engine.confidence import Evidence, Posterior
+from manyarms.engine.history import by_arm
+from manyarms.engine.linalg import check_finite, check_rounding
+from manyarms.engine.ridge import Regression, Ridge, mean_norm
 from manyarms.kernels import Kernel
 from manyarms.search.scores import AllScored
-from manyarms.sketch.confidence import Evidence, Posterior
-from manyarms.sketch.history import by_arm
-from manyarms.sketch.linalg import check_finite, check_rounding
-from manyarms.sketch.ridge import Regression, Ridge, mean_norm
 from manyarms.typing import Array, Indices
 
 FeatureMap = Callable[[Array, Array], tuple[Array, Array]]

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from manyarms.engine.growing import Stack
 from manyarms.lapack import linalg
-from manyarms.sketch.growing import Stack
 from manyarms.typing import Array, Indices
 
 if TYPE_CHECKING:
-    from manyarms.beliefs.frozen import Inducing
+    from manyarms.engine.frozen import Inducing
 
 BLOCK = 256
 """Rows to a block: its Gram matrix takes 512 KiB, and its largest eigenvalue some milliseconds in

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from manyarms.sketch.growing import Stack
+from manyarms.engine.growing import Stack
 from manyarms.typing import Array, Indices
 
 
