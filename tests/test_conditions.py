@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import manyarms as ma
 from manyarms.errors import ArmsError
-from manyarms.pool.conditions import rows_where
+from manyarms.space.conditions import rows_where
 
 TABLE = pl.DataFrame(
     {

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from manyarms.arms.groups import group
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
 from manyarms.kernels import unpack
-from manyarms.pool.bits import Bits
-from manyarms.pool.pool import Feature, Pool
+from manyarms.space.bits import Bits
+from manyarms.space.pool import Feature, Pool
 
 ROWS = [
     {"name": "a", "solvent": "water", "dose": 1.0, "steps": 1, "dry": True, "print": "00110011"},

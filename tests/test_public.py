@@ -19,7 +19,7 @@ LAYERS = [
     ["errors", "typing", "numbers", "progress", "machine", "signals", "lapack", "_sweep"],
     ["kernels"],
     ["arms"],
-    ["pool"],
+    ["space"],
     ["engine"],
     ["search"],
     ["policies"],

@@ -19,9 +19,9 @@ import pytest
 import manyarms as ma
 from manyarms.cli.tables import marks, write_csv
 from manyarms.errors import ArmsError, ObservationError, ParameterError
-from manyarms.pool.pool import Pool
-from manyarms.pool.reading import read_parquet
-from manyarms.pool.sheets import read_sheet
+from manyarms.space.pool import Pool
+from manyarms.space.reading import read_parquet
+from manyarms.space.sheets import read_sheet
 
 
 def written(path, content):

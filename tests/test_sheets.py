@@ -19,10 +19,10 @@ import manyarms as ma
 from manyarms.cli import main
 from manyarms.cli.tables import not_used
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
-from manyarms.pool.numerals import decimal_in, number_in
-from manyarms.pool.pool import Pool
-from manyarms.pool.sheets import read_sheet
-from manyarms.pool.workbooks import write_workbook
+from manyarms.space.numerals import decimal_in, number_in
+from manyarms.space.pool import Pool
+from manyarms.space.sheets import read_sheet
+from manyarms.space.workbooks import write_workbook
 
 RECIPES = "name,base,t,yield\n" + "".join(
     f"r{i},{'abc'[i % 3]},{20 + 10 * (i % 5)},{i if i % 2 else ''}\n" for i in range(15)

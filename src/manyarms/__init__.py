@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from manyarms.policies.gpucb import GPUCB
     from manyarms.policies.policy import Prediction
     from manyarms.policies.stream import Stream
-    from manyarms.pool.pool import Pool
     from manyarms.search.scores import Scores
     from manyarms.search.tuning import Tuning
+    from manyarms.space.pool import Pool
     from manyarms.study import Study
     from manyarms.versions import show_versions
 
@@ -58,7 +58,7 @@ _HOME = {
     "Inserted": "engine.frozen",
     "LogDet": "engine.confidence",
     "Optimizer": "optimizer",
-    "Pool": "pool.pool",
+    "Pool": "space.pool",
     "Prediction": "policies.policy",
     "Predictions": "campaign.answers",
     "Resampled": "engine.confidence",

@@ -27,7 +27,7 @@ from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, ParameterError, StateError
 from manyarms.numbers import real, whole
 from manyarms.optimizer import Optimizer
-from manyarms.pool.pool import OBJECT, Pool
+from manyarms.space.pool import OBJECT, Pool
 from manyarms.typing import Seed
 
 POLL = 0.1

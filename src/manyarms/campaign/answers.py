@@ -14,7 +14,7 @@ from manyarms.campaign.trials import CandidateId
 from manyarms.errors import Advice, StateError
 from manyarms.lapack import in_one_thread
 from manyarms.numbers import real, whole
-from manyarms.pool.pool import EXPECTED, Pool
+from manyarms.space.pool import EXPECTED, Pool
 from manyarms.typing import Array, Indices, Mask
 
 

@@ -17,7 +17,7 @@ from manyarms.campaign.candidates import CandidateTable
 from manyarms.campaign.model import Model
 from manyarms.errors import ParameterError, shortened
 from manyarms.numbers import items_of, whole
-from manyarms.pool.pool import Pool
+from manyarms.space.pool import Pool
 from manyarms.typing import Indices, Mask
 
 LEVELS_TRIED = 200

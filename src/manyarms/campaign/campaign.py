@@ -26,7 +26,7 @@ from manyarms.campaign.trials import (
 from manyarms.domains.box import Box
 from manyarms.errors import ParameterError, StateError
 from manyarms.lapack import in_one_thread
-from manyarms.pool.pool import Pool
+from manyarms.space.pool import Pool
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import numpy as np
 
 from manyarms.domains.box import Box, Point
 from manyarms.errors import UnknownArmError
-from manyarms.pool.columns import Feature
-from manyarms.pool.pool import Pool
+from manyarms.space.columns import Feature
+from manyarms.space.pool import Pool
 from manyarms.typing import Array, Indices
 
 

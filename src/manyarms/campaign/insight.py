@@ -22,9 +22,9 @@ from manyarms.campaign.candidates import Points
 from manyarms.campaign.model import Model
 from manyarms.errors import Advice, ParameterError, StateError
 from manyarms.lapack import in_one_thread
-from manyarms.pool.columns import Feature
-from manyarms.pool.pool import EXPECTED
 from manyarms.signals import load
+from manyarms.space.columns import Feature
+from manyarms.space.pool import EXPECTED
 from manyarms.typing import Array, Indices
 
 MOST_ARMS = 2000

@@ -17,7 +17,7 @@ from manyarms.campaign.candidates import CandidateTable
 from manyarms.campaign.trials import CandidateId, Forecast, Results, Trial
 from manyarms.engine.growing import Stack
 from manyarms.errors import Advice, ObservationError, StateError
-from manyarms.pool.ids import plain
+from manyarms.space.ids import plain
 from manyarms.typing import Array, Indices, Mask
 
 REPEATS = 3

@@ -24,10 +24,10 @@ from manyarms.campaign.trials import Trial, as_items, as_values
 from manyarms.domains.box import Box
 from manyarms.errors import ParameterError
 from manyarms.lapack import OneThread
-from manyarms.pool.ids import Ids
-from manyarms.pool.pool import Pool, frame_of
-from manyarms.pool.reading import read_dicts
-from manyarms.pool.tables import more_parts
+from manyarms.space.ids import Ids
+from manyarms.space.pool import Pool, frame_of
+from manyarms.space.reading import read_dicts
+from manyarms.space.tables import more_parts
 from manyarms.typing import Array
 
 

@@ -24,7 +24,7 @@ from manyarms.domains.sweeps import WHOLE, leading
 from manyarms.engine.confidence import Constant
 from manyarms.kernels import Kernel
 from manyarms.lapack import OneThread
-from manyarms.pool.pool import Pool
+from manyarms.space.pool import Pool
 from manyarms.typing import Array, Indices, Mask
 
 TABLE_START = 4

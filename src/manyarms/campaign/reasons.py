@@ -11,7 +11,7 @@ import numpy as np
 
 from manyarms.campaign.batching import BatchConditions
 from manyarms.campaign.ledger import Ledger
-from manyarms.pool.pool import Pool
+from manyarms.space.pool import Pool
 from manyarms.typing import Indices, Mask
 
 if TYPE_CHECKING:

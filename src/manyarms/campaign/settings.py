@@ -19,8 +19,8 @@ from manyarms.kernels import Kernel, Linear, Tanimoto, Unpacked, as_kernel
 from manyarms.kernels.objects import encoder_of
 from manyarms.numbers import LARGEST, LARGEST_SEED, real, whole
 from manyarms.policies.bkb import BKB
-from manyarms.pool.pool import EXPECTED, Pool
-from manyarms.pool.reading import is_parquet
+from manyarms.space.pool import EXPECTED, Pool
+from manyarms.space.reading import is_parquet
 from manyarms.typing import Array
 
 TABLE_RADIUS = Constant(2.0)

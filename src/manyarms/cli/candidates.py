@@ -14,10 +14,10 @@ from manyarms.cli.levels import as_levels
 from manyarms.cli.output import ALREADY_DONE, answer, count, place, printable, table
 from manyarms.cli.tables import as_ids, id_name, level_lines, not_used, value_name
 from manyarms.domains.box import Box
-from manyarms.pool.deciding import checked_types
-from manyarms.pool.outcomes import looks_like_outcome, outcome_rank
-from manyarms.pool.pool import Pool, new_levels, pool_of, sheet_of
-from manyarms.pool.sheets import Sheet
+from manyarms.space.deciding import checked_types
+from manyarms.space.outcomes import looks_like_outcome, outcome_rank
+from manyarms.space.pool import Pool, new_levels, pool_of, sheet_of
+from manyarms.space.sheets import Sheet
 from manyarms.study import Study
 
 Ids = Annotated[

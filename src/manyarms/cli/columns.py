@@ -9,8 +9,8 @@ from manyarms.cli.app import AsJson, InputError, Note, StudyAt, Worker, opened
 from manyarms.cli.boxes import refuse_box
 from manyarms.cli.output import ALREADY_DONE, answer, count, shown, table
 from manyarms.cli.tables import not_used
-from manyarms.pool.columns import TYPES
-from manyarms.pool.pool import Pool
+from manyarms.space.columns import TYPES
+from manyarms.space.pool import Pool
 
 ColumnTypes = Annotated[
     list[str] | None,

@@ -30,7 +30,7 @@ from manyarms.cli.tables import (
     unit_of,
 )
 from manyarms.cli.telling import all_new, compared, replacing
-from manyarms.pool.workbooks import READ
+from manyarms.space.workbooks import READ
 
 
 def tell(

@@ -11,7 +11,7 @@ import polars as pl
 from manyarms.campaign.trials import CandidateId
 from manyarms.cli.app import InputError
 from manyarms.cli.tables import Listed, batch_name, free, note_name, rows_of, value_name
-from manyarms.pool.pool import Pool
+from manyarms.space.pool import Pool
 from manyarms.study import Lease, Study
 
 FORECAST_COLUMNS = ["predicted", "low", "high", "why"]

@@ -13,13 +13,13 @@ from manyarms.cli.boxes import NumberedPoints
 from manyarms.cli.comparing import check_cells
 from manyarms.cli.output import count, note
 from manyarms.errors import UnknownArmError
-from manyarms.pool.formulas import marked
-from manyarms.pool.numerals import number_in
-from manyarms.pool.outcomes import FAILURES
-from manyarms.pool.pool import Pool, new_levels
-from manyarms.pool.sheets import Sheet, read_sheet
-from manyarms.pool.stored import described
-from manyarms.pool.workbooks import WRITTEN, is_workbook, write_workbook
+from manyarms.space.formulas import marked
+from manyarms.space.numerals import number_in
+from manyarms.space.outcomes import FAILURES
+from manyarms.space.pool import Pool, new_levels
+from manyarms.space.sheets import Sheet, read_sheet
+from manyarms.space.stored import described
+from manyarms.space.workbooks import WRITTEN, is_workbook, write_workbook
 from manyarms.study import Event, Study
 
 EITHER = ".,"

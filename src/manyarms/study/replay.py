@@ -17,8 +17,8 @@ from manyarms.campaign.prior import PriorResults, with_prior
 from manyarms.campaign.settings import as_most, as_sign
 from manyarms.campaign.trials import CandidateId, Forecast, Learnable, Results, Trial
 from manyarms.domains.box import Box
-from manyarms.pool.pool import Pool
-from manyarms.pool.stored import read_table, read_types, retyped, stored_pool, with_table
+from manyarms.space.pool import Pool
+from manyarms.space.stored import read_table, read_types, retyped, stored_pool, with_table
 from manyarms.study.log import LEARNING, Event, read_lesson
 from manyarms.study.spec import read_box
 from manyarms.typing import Indices

@@ -29,8 +29,8 @@ from manyarms.engine.sampled import Sampled
 from manyarms.errors import ManyArmsError, ParameterError, StudyError
 from manyarms.kernels import Kernel
 from manyarms.policies.batches import GlobalRule
-from manyarms.pool.pool import Pool
 from manyarms.search.tuning import Tuning
+from manyarms.space.pool import Pool
 
 OPTION_TYPES = (  # beside kernels: radii, rules and what else an option may be
     Bayes,

@@ -31,9 +31,9 @@ from manyarms.domains.box import Box
 from manyarms.engine.confidence import Radius
 from manyarms.errors import ObservationError, ParameterError
 from manyarms.numbers import MOST_AT_ONCE, real, whole
-from manyarms.pool.deciding import checked_types
-from manyarms.pool.parts import TableResult
-from manyarms.pool.stored import (
+from manyarms.space.deciding import checked_types
+from manyarms.space.parts import TableResult
+from manyarms.space.stored import (
     bytes_of,
     described,
     retyped,

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from manyarms.errors import ArmsError
-from manyarms.pool.forked import check_threads
-from manyarms.pool.reading import said_by
+from manyarms.space.forked import check_threads
+from manyarms.space.reading import said_by
 
 READ = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 """Endings of the names of workbooks that can be read."""

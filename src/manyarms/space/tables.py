@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 
 from manyarms.errors import Advice, ArmsError, ParameterError
-from manyarms.pool.columns import Coded, Numeric, UnusedColumn
-from manyarms.pool.forked import check_threads
-from manyarms.pool.ids import Ids, checked_ids, given_ids, not_unique, plain
-from manyarms.pool.outcomes import TargetColumn, outcomes_in
-from manyarms.pool.parts import (
+from manyarms.space.columns import Coded, Numeric, UnusedColumn
+from manyarms.space.forked import check_threads
+from manyarms.space.ids import Ids, checked_ids, given_ids, not_unique, plain
+from manyarms.space.outcomes import TargetColumn, outcomes_in
+from manyarms.space.parts import (
     Origin,
     Parts,
     TableResult,
@@ -23,9 +23,9 @@ from manyarms.pool.parts import (
     grown_parts,
     quoted,
 )
-from manyarms.pool.reading import Declared, Levels
-from manyarms.pool.spelling import MERGE, are_remarks, converted, is_remarks_name, merged
-from manyarms.pool.values import Label, Place, cleaned
+from manyarms.space.reading import Declared, Levels
+from manyarms.space.spelling import MERGE, are_remarks, converted, is_remarks_name, merged
+from manyarms.space.values import Label, Place, cleaned
 from manyarms.typing import AnyArray, Indices
 
 MISSING = ("error", "drop", "category")

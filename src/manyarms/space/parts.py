@@ -10,11 +10,11 @@ import polars as pl
 
 from manyarms.arms.groups import group
 from manyarms.errors import Advice, ArmsError
-from manyarms.pool.columns import Column
-from manyarms.pool.deciding import decide
-from manyarms.pool.ids import Ids
-from manyarms.pool.reading import Declared, Levels
-from manyarms.pool.values import Label, cleaned
+from manyarms.space.columns import Column
+from manyarms.space.deciding import decide
+from manyarms.space.ids import Ids
+from manyarms.space.reading import Declared, Levels
+from manyarms.space.values import Label, cleaned
 from manyarms.typing import AnyArray, Array, Indices
 
 

@@ -9,8 +9,8 @@ import polars as pl
 
 from manyarms.errors import ArmsError, ParameterError
 from manyarms.numbers import items_of
-from manyarms.pool.conditions import rows_where
-from manyarms.pool.reading import as_series
+from manyarms.space.conditions import rows_where
+from manyarms.space.reading import as_series
 
 MOST_COMBINED = 100_000_000
 """Combinations that are tested against conditions, at most: this takes about half a minute."""

@@ -13,8 +13,8 @@ import polars as pl
 
 from manyarms.errors import Advice, ArmsError
 from manyarms.kernels.discrete import BITS, pack
-from manyarms.pool.columns import Column, Feature
-from manyarms.pool.values import Label
+from manyarms.space.columns import Column, Feature
+from manyarms.space.values import Label
 from manyarms.typing import AnyArray, Array
 
 SMILES = "smiles"

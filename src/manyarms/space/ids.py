@@ -11,8 +11,8 @@ import polars as pl
 
 from manyarms.errors import Advice, ArmsError, UnknownArmError
 from manyarms.numbers import is_whole, items_of
-from manyarms.pool.reading import as_series
-from manyarms.pool.values import closest
+from manyarms.space.reading import as_series
+from manyarms.space.values import closest
 from manyarms.typing import AnyArray, Indices, Mask
 
 

@@ -10,13 +10,13 @@ import numpy as np
 import polars as pl
 
 from manyarms.errors import ArmsError, ParameterError
-from manyarms.pool.forked import check_threads
-from manyarms.pool.ids import as_objects, plain
-from manyarms.pool.parts import Origin, first_parts, grown_parts, quoted
-from manyarms.pool.pool import Pool
-from manyarms.pool.reading import Declared
-from manyarms.pool.spelling import as_meant
-from manyarms.pool.values import Label
+from manyarms.space.forked import check_threads
+from manyarms.space.ids import as_objects, plain
+from manyarms.space.parts import Origin, first_parts, grown_parts, quoted
+from manyarms.space.pool import Pool
+from manyarms.space.reading import Declared
+from manyarms.space.spelling import as_meant
+from manyarms.space.values import Label
 from manyarms.typing import AnyArray
 
 BY_VALUES = ("continuous", "log", "integer", "boolean", "categorical", "text", "bits")

@@ -13,8 +13,8 @@ import polars as pl
 from manyarms.arms import parquet
 from manyarms.errors import ArmsError, ParameterError, shortened
 from manyarms.numbers import NO_ARRAY, items_of
-from manyarms.pool.forked import check_threads
-from manyarms.pool.unpacking import check_file
+from manyarms.space.forked import check_threads
+from manyarms.space.unpacking import check_file
 from manyarms.typing import ArrayLike
 
 Levels = tuple[Any, ...]

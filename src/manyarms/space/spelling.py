@@ -8,9 +8,9 @@ from typing import NamedTuple
 import polars as pl
 
 from manyarms.errors import Advice, ArmsError, ParameterError
-from manyarms.pool.numerals import DECIMALS, column_numbers, is_blank, number_in, read_numbers
-from manyarms.pool.reading import Declared
-from manyarms.pool.values import Label, first_of, first_true, is_text
+from manyarms.space.numerals import DECIMALS, column_numbers, is_blank, number_in, read_numbers
+from manyarms.space.reading import Declared
+from manyarms.space.values import Label, first_of, first_true, is_text
 
 NUMBER_TYPES = ("continuous", "log", "integer", "number")
 """Types of columns of numbers; the values of the type "number" decide whether it is continuous, log

@@ -21,7 +21,7 @@ import polars as pl
 from manyarms.arms.objects import encoded
 from manyarms.errors import Advice, ArmsError
 from manyarms.kernels.base import Kernel
-from manyarms.pool.values import (
+from manyarms.space.values import (
     Label,
     as_booleans,
     as_numbers,

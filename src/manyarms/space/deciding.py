@@ -8,11 +8,11 @@ import polars as pl
 
 from manyarms.errors import Advice, ArmsError, ParameterError
 from manyarms.numbers import are_geometric, items_of
-from manyarms.pool.bits import Bits
-from manyarms.pool.columns import TYPES, Coded, Column, Numeric, Ordered, UnusedColumn
-from manyarms.pool.molecules import BY_DESCRIPTORS, SMILES, molecules_as
-from manyarms.pool.reading import Declared
-from manyarms.pool.spelling import (
+from manyarms.space.bits import Bits
+from manyarms.space.columns import TYPES, Coded, Column, Numeric, Ordered, UnusedColumn
+from manyarms.space.molecules import BY_DESCRIPTORS, SMILES, molecules_as
+from manyarms.space.reading import Declared
+from manyarms.space.spelling import (
     MERGE,
     NUMBER_TYPES,
     are_remarks,
@@ -20,7 +20,7 @@ from manyarms.pool.spelling import (
     plain_kind,
     words_of,
 )
-from manyarms.pool.values import (
+from manyarms.space.values import (
     Label,
     as_numbers,
     as_python,

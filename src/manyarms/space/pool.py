@@ -16,14 +16,14 @@ from manyarms.errors import ArmsError, ParameterError, UnknownArmError
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.objects import encoder_of
 from manyarms.numbers import is_whole
-from manyarms.pool.columns import TYPES, Feature, Objects, UnusedColumn
-from manyarms.pool.conditions import rows_where
-from manyarms.pool.deciding import checked_types
-from manyarms.pool.grids import combined
-from manyarms.pool.ids import Ids, as_objects, checked_ids, given_ids
-from manyarms.pool.molecules import BY_DESCRIPTORS
-from manyarms.pool.parts import Origin, Parts, TableResult, counted, encoded_columns
-from manyarms.pool.reading import (
+from manyarms.space.columns import TYPES, Feature, Objects, UnusedColumn
+from manyarms.space.conditions import rows_where
+from manyarms.space.deciding import checked_types
+from manyarms.space.grids import combined
+from manyarms.space.ids import Ids, as_objects, checked_ids, given_ids
+from manyarms.space.molecules import BY_DESCRIPTORS
+from manyarms.space.parts import Origin, Parts, TableResult, counted, encoded_columns
+from manyarms.space.reading import (
     Declared,
     as_path,
     is_parquet,
@@ -32,9 +32,9 @@ from manyarms.pool.reading import (
     read_frame,
     read_parquet,
 )
-from manyarms.pool.sheets import Sheet, read_sheet
-from manyarms.pool.spelling import NUMBER_TYPES, is_remarks_name, plain_kind, words_of
-from manyarms.pool.tables import more_parts, new_parts
+from manyarms.space.sheets import Sheet, read_sheet
+from manyarms.space.spelling import NUMBER_TYPES, is_remarks_name, plain_kind, words_of
+from manyarms.space.tables import more_parts, new_parts
 from manyarms.typing import AnyArray, Array, ArrayLike, Indices, Mask
 
 __all__ = ["Feature", "Pool"]

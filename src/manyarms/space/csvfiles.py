@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from manyarms.errors import Advice, ArmsError
-from manyarms.pool.forked import check_threads
-from manyarms.pool.formulas import unmarked_name
-from manyarms.pool.reading import said_by
-from manyarms.pool.unpacking import Source, as_utf8, opened, unpacked
+from manyarms.space.forked import check_threads
+from manyarms.space.formulas import unmarked_name
+from manyarms.space.reading import said_by
+from manyarms.space.unpacking import Source, as_utf8, opened, unpacked
 
 SEPARATORS = ",;\t|"
 """What may separate the columns of a CSV file; of equally likely separators the first one wins."""

@@ -7,12 +7,12 @@ import numpy as np
 import polars as pl
 
 from manyarms.errors import ParameterError
-from manyarms.pool.csvfiles import check_unnamed, names_of, opened_csv
-from manyarms.pool.formulas import unmarked
-from manyarms.pool.numerals import DECIMALS, column_numbers, decimal_in, is_blank
-from manyarms.pool.unpacking import check_file
-from manyarms.pool.values import is_bits
-from manyarms.pool.workbooks import is_workbook, read_workbook, sheet_in
+from manyarms.space.csvfiles import check_unnamed, names_of, opened_csv
+from manyarms.space.formulas import unmarked
+from manyarms.space.numerals import DECIMALS, column_numbers, decimal_in, is_blank
+from manyarms.space.unpacking import check_file
+from manyarms.space.values import is_bits
+from manyarms.space.workbooks import is_workbook, read_workbook, sheet_in
 from manyarms.typing import Indices, Mask
 
 SAMPLED = 100

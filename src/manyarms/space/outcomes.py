@@ -7,8 +7,8 @@ from typing import NamedTuple
 import polars as pl
 
 from manyarms.errors import ArmsError
-from manyarms.pool.numerals import column_numbers, is_blank
-from manyarms.pool.values import Label, first_true, is_text
+from manyarms.space.numerals import column_numbers, is_blank
+from manyarms.space.values import Label, first_true, is_text
 
 FAILURES = ("failed", "fail", "failure", "error", "crashed")
 """Words for a failed trial, in place of its value, in any case."""
