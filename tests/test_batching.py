@@ -181,7 +181,7 @@ def test_each_reason_is_true(path):
         if tried:
             mean, std = (
                 dict(zip(POOL.ids.tolist(), numbers, strict=True))
-                for numbers in study._replica._learner.model.predict(np.arange(45))
+                for numbers in study._replica._model.predict(np.arange(45))
             )
         for i, lease in enumerate(study.leases):
             assert lease.id == ids[i]

@@ -183,24 +183,6 @@ def test_repeats_in_one_call_count_once_in_the_information():
     assert policies[0].evidence.n_observations == 500
 
 
-@pytest.mark.parametrize("by_value", [False, True])
-def test_a_record_given_back_repeats_the_draw(by_value):
-    rng = np.random.default_rng(0)
-    arms = np.linspace(0, 1, 200)[:, None]
-    one, other = (
-        ma.BKB(arms, KERNEL, regularization=1.0, rule=ma.Sampled(1.0), seed=seed) for seed in (1, 2)
-    )
-    for _ in range(15):
-        pulls = rng.integers(200, size=20)
-        given = arms[pulls] if by_value else pulls
-        rewards = rng.standard_normal(20)
-        record = one.observe(given, rewards)
-        other.observe(given, rewards, record=record)
-    np.testing.assert_array_equal(one.belief.dictionary, other.belief.dictionary)
-    assert len(one.belief.dictionary) < len(one.belief.variance)
-    np.testing.assert_array_equal(one.scores().ucb, other.scores().ucb)
-
-
 def test_rows_by_value_are_the_arms_they_equal():
     rng = np.random.default_rng(0)
     arms = rng.random((60, 2))

@@ -18,7 +18,6 @@ from manyarms.errors import (
     StudyDamagedError,
     UnknownArmError,
 )
-from manyarms.study import learning
 from manyarms.study.copies import copied as copy_of
 from manyarms.study.copies import create_from, read_copy, written_copy
 from manyarms.study.salvage import salvage
@@ -44,14 +43,16 @@ def value(point):
 
 def impatient(searcher):
     """The same, which takes 5 results without progress for a stall."""
+
+    def hasty(model):
+        schedule = replace(model.settings.schedule, patience=5)
+        return replace(model, settings=replace(model.settings, schedule=schedule))
+
     if isinstance(searcher, ma.Optimizer):
         state = searcher._state
-        searcher._state = replace(state, proposer=replace(state.proposer, patience=5))
-        return searcher
-    replica = searcher._replica
-    begun = replica._begun
-    replica._begun = replace(begun, proposer=replace(begun.proposer, patience=5))
-    replica._learner = replica._prior
+        searcher._state = replace(state, model=hasty(state.model))
+    else:
+        searcher._replica._model = hasty(searcher._replica._model)
     return searcher
 
 
@@ -99,7 +100,7 @@ def test_a_study_asks_for_what_an_optimizer_asks_for_whoever_folds_the_log(path,
         told = [value(point) + 0.05 * rng.standard_normal() for point in asked]
         for each in (optimizer, study):
             each.tell(asked, told, noise=0.1 if step % 5 == 0 else None)
-        n_searching += optimizer._state.proposer.search is not None
+        n_searching += optimizer._state.model.elsewhere is not None
         if step % 8 == 7:
             studies[0].close()
             studies[0] = opened(path)
@@ -113,39 +114,8 @@ def test_a_study_asks_for_what_an_optimizer_asks_for_whoever_folds_the_log(path,
         assert study.history == optimizer.history
         assert study.best() == optimizer.best()
         assert study.certificate() == optimizer.certificate()
-        assert study.sizes[-1].n_results == optimizer.sizes[-1].n_results
+        assert study.size == optimizer.size
     np.testing.assert_array_equal(last.policy.inducing, optimizer.policy.inducing)
-
-
-def test_replay_neither_fits_nor_decides(path, monkeypatch):
-    study = impatient(ma.Study.create(path, ma.Box(**MIXED), seed=1))
-    n_searching = 0
-    for _ in range(30):
-        (point,) = study.ask()
-        study.tell(point, round(value(point), 1))
-        n_searching += study._replica._learner.proposer.is_elsewhere
-    assert n_searching
-    best = study.best()
-    events = study.n_events
-    study.close()
-    monkeypatch.setattr("scipy.optimize.minimize", None)  # with which kernels are fitted
-    again = opened(path)
-    assert again.best() == best
-    assert again.n_events == events
-
-
-def test_a_large_backlog_is_learned_at_once(path):
-    study = ma.Study.create(path, ma.Box([[0, 1], [0, 1]]), seed=0)
-    rng = np.random.default_rng(0)
-    for _ in range(2 * learning.AT_ONCE):
-        point = rng.random(2)
-        study.tell(point, point.sum())
-    study.best()
-    assert sum(event.kind == "refit" for event in study.events()) == 1
-    other = ma.Study.open(path)
-    asked = study.ask()
-    study.release(asked)
-    assert other.ask() == asked
 
 
 def test_points_without_names_are_tuples(path):
@@ -237,7 +207,7 @@ def test_what_is_of_lists_only_is_refused(path, call):
     study.tell({"x": 0.5}, 1.0)
     with pytest.raises(ParameterError, match="a box has no list of candidates"):
         call(study)
-    assert {event.kind for event in study.events()} <= {"create", "tell", "refit"}
+    assert {event.kind for event in study.events()} == {"create", "tell"}
 
 
 @pytest.mark.parametrize(
@@ -310,7 +280,7 @@ def test_pictures_copies_and_salvage(path, tmp_path):
         study.tell(point, value(point))
     study.ask(2)
     assert study.verify() == study.n_events
-    for draw in (plots.best_so_far, plots.candidates, plots.fit, plots.importance, plots.sketch):
+    for draw in (plots.best_so_far, plots.candidates, plots.fit, plots.importance):
         assert draw(study).data
     exported = tmp_path / "study.json"
     exported.write_text(written_copy(copy_of(study)))

@@ -404,18 +404,6 @@ def test_radii_need_no_horizon(radius):
     assert policy.choose().shape == (1, 2)
 
 
-def test_what_is_decided_can_be_told_again():
-    rng = np.random.default_rng(0)
-    X, y = rng.random((50, 1)), rng.standard_normal(50)
-    one, other = (
-        DomainBKB(Box([[0, 1]]), k.RBF(0.2), rule=ma.Inserted(rule)) for rule in (0.01, 1.0)
-    )
-    record = one.observe(X, y)
-    other.observe(X, y, record=record)
-    np.testing.assert_array_equal(one.inducing, other.inducing)
-    np.testing.assert_allclose(one.predict(X).mean, other.predict(X).mean)
-
-
 def test_a_maximiser_is_a_value():
     assert MultiStart() == MultiStart()
 

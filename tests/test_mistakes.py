@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import manyarms as ma
-from manyarms.cli.changes import changes_of
 from manyarms.errors import ObservationError, ParameterError, StateError, UnknownArmError
 from manyarms.study.copies import copied, create_from
 from manyarms.study.salvage import salvage
@@ -382,17 +381,14 @@ def unpaired_pending(study):
     return optimizer
 
 
-def test_learning_that_was_under_way_is_thrown_away(path):
-    """Another process corrects a result while this one learns."""
+def test_what_was_learned_of_a_wrong_result_is_left(path):
+    """Another process corrects a result that this one has learned."""
     study = ma.Study.create(path, X)
     other = ma.Study.open(path)
     run(study, 10)
     study.tell(3, 1000.0)
-    found = study._replica._next(float("inf"), study._replica.resume)
+    study.best()
     other.correct(3, 1.0)
-    with study._replica.writing() as call:
-        call.adopt(found)
-    assert [event.kind for event in study.events()][-1] == "correct"
     assert_alike(study, other)
 
 
@@ -412,27 +408,6 @@ def test_copies_and_salvage_have_the_corrections(folder):
     # Numbers in files and events stay right.
     assert [trial.event for trial in again.history] == [trial.event for trial in study.history]
     assert_alike(refitted(again), refitted(study))
-
-
-def test_logs_of_versions_before_are_read(path):
-    """Their events have neither notes nor reasons, nor who retired a candidate."""
-    study = ma.Study.create(path, X)
-    with study._replica.writing() as call:
-        call.append("ask", {"ids": [1, 2], "worker": "a", "until": None, "learned": 0})
-        call.append("tell", {"ids": [1, 3], "values": [1.0, None], "worker": "a"})
-        call.append("retire", {"ids": [4]})
-    for each in (study, ma.Study.open(path)):
-        assert [(trial.id, trial.value, trial.note) for trial in each.history] == [
-            (1, 1.0, None),
-            (3, None, None),
-        ]
-        assert each.leases[0].reason == ""
-    assert changes_of(study)[0]["worker"] is None
-    study.correct(3, 2.0)
-    study.undo(3)
-    study.restore(4)
-    assert study.pending == ma.Study.open(path).pending == [1, 2]
-    assert not study.history
 
 
 @pytest.mark.postgres

@@ -1,7 +1,6 @@
 """Ask and tell: what is remembered, what is avoided, units, promises, and what bad input leaves behind."""
 
 import copy
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -12,6 +11,7 @@ from scipy.stats import norm
 
 import manyarms as ma
 from manyarms.campaign.fitting import Fit
+from manyarms.campaign.model import _fitted
 from manyarms.errors import (
     ArmsError,
     KernelError,
@@ -63,7 +63,7 @@ def snapshot(found):
         found.pending,
         asked,
         arrays,
-        found.sizes,
+        found.size if found.history else None,
         found.pool.ids.tolist(),
         repr(found),
         found.noise,
@@ -654,11 +654,11 @@ class TestKnowledge:
         assert [c.n_results for c in top] == [int(c.id < 20) for c in top]
         assert len(found.top(1000)) == 60
 
-    def test_history_and_sizes_grow(self):
+    def test_history_grows(self):
         found = optimizer()
         run(found, 12)
         assert [t.number for t in found.history] == list(range(12))
-        assert [size[0] for size in found.sizes] == list(range(1, 13))
+        assert found.size.n_results == 12
         assert "12 results, 0 pending" in repr(found)
         found.history.clear()
         found.pending.append(3)
@@ -672,7 +672,7 @@ class TestKnowledge:
                 call()
         with pytest.raises(StateError):
             found.importance  # noqa: B018
-        assert found.history == found.pending == found.sizes == []
+        assert found.history == found.pending == []
         assert np.ptp(optimizer(kernel=KERNEL, noise=0.1).predict(ALL).mean) == 0
 
 
@@ -987,7 +987,7 @@ class TestComings:
 
 def last_fit(optimizer):
     """How many results there were at the last fit; 0 where nothing was fitted."""
-    return optimizer._state.model.n_fitted
+    return optimizer._state.model.plan.fitted
 
 
 @pytest.mark.slow
@@ -1094,19 +1094,19 @@ def test_a_refit_is_as_good_as_any():
     pool = np.random.default_rng(1).random((300, 2))
     f = np.exp(-8 * np.square(pool - BUMP).sum(axis=1)) + 0.5 * np.sin(6 * pool[:, 0])
     optimizer = ma.Optimizer(pool, seed=3, policy=ma.GPUCB)
-    starts = [np.log([a, b, 1.0, 0.02]) for a in (0.1, 1.0) for b in (0.1, 1.0)]
+    starts = [np.log([a, b, 0.05, 1.0, 0.02]) for a in (0.1, 1.0) for b in (0.1, 1.0)]
     gaps = []
     for step in range(40):
         (name,) = optimizer.ask()
         optimizer.tell(name, f[name] + NOISE[step])
         model = optimizer._state.model
-        if model.n_fitted < len(optimizer.history):
+        if model.plan.fitted < len(optimizer.history):
             continue
-        trials = [(trial.id, trial.value) for trial in optimizer.history]
-        arms, values = map(np.array, zip(*trials, strict=True))
-        noise = np.full(len(arms), np.nan)
-        others = [replace(model, fitted=fit_at(each)) for each in starts]
-        losses = [other.learned(arms, values, noise)[0].loss for other in others]
+        others = [model.last._replace(found=fit_at(each)) for each in starts]
+        losses = [
+            _fitted(model.settings, model.arms, model.results, near=other).found.loss
+            for other in others
+        ]
         gaps.append(model.fitted.loss - min(losses))
     assert len(gaps) > 5
     assert np.max(gaps) < 1.0

@@ -294,7 +294,7 @@ def test_a_belief_that_was_packed_goes_on_as_before(n):
     rows, rewards, weights = data(120, 2, 4)
     kernel = Own(RBF(0.3), 0.1)
     before, _ = told(prior(kernel, 2), rows[:n], rewards[:n], weights[:n], range(1, n))
-    arrays = packed(before, folded=False)
+    arrays = packed(before)
     assert all(array.ndim == 1 for array in arrays.values())
     after = unpacked(prior(kernel, 2), arrays, before.W)
     X = np.vstack([rows, np.random.default_rng(0).random((20, 2))])

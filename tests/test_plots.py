@@ -17,7 +17,6 @@ FIGURES = {
     "fit": plots.fit,
     "candidates": plots.candidates,
     "importance": plots.importance,
-    "sketch": plots.sketch,
     "slices": plots.slices,
 }
 BOTH = pytest.mark.parametrize("direction", ["maximize", "minimize"])
@@ -241,22 +240,6 @@ def test_importance_needs_learned_lengthscales():
         plots.importance(optimizer(kernel=RBF(0.5)))
 
 
-@pytest.mark.parametrize("policy", [ma.BKB, ma.GPUCB])
-def test_sketch(policy):
-    made = optimizer(policy=policy, values=[None, *VALUES])
-    drawn = traces(plots.sketch(made))
-    last = {n: (size, dimension) for n, size, dimension in made.sizes if n > 0}
-    assert list(last) == list(range(1, 9))
-    for name, expected in (
-        ("values told", list(last)),
-        ("inducing arms", [size for size, _ in last.values()]),
-        ("effective dimension", [dimension for _, dimension in last.values()]),
-    ):
-        np.testing.assert_array_equal(drawn[name].x, list(last))
-        np.testing.assert_allclose(drawn[name].y, expected)
-    assert drawn["values told"].line.dash == "dash"
-
-
 @pytest.mark.parametrize("name", FIGURES)
 @pytest.mark.parametrize("values", [[], [None, None]], ids=["nothing told", "failures only"])
 def test_nothing_to_show_is_an_error(name, values):
@@ -310,7 +293,6 @@ def test_thousands_of_results_with_whole_numbers_as_ids():
     distinct, counts = np.unique(ids[good], return_counts=True)
     sums = np.bincount(ids[good], values[good])[distinct] / counts
     np.testing.assert_allclose(dots.x[np.argsort([int(text) for text in dots.text])], sums)
-    assert drawn["sketch"]["values told"].y[-1] == 1980
 
 
 def test_fit_over_a_box_with_names():

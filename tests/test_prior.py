@@ -7,7 +7,6 @@ import pytest
 
 import manyarms as ma
 from manyarms.campaign.fitting import Mixed
-from manyarms.campaign.prior import as_prior, with_prior
 from manyarms.errors import ArmsError, ObservationError, ParameterError
 
 N = 300
@@ -184,14 +183,6 @@ def test_gradient_of_the_likelihood():
     for i, step in enumerate(1e-6 * np.eye(5)):
         slope = (np.vdot(G, gram(theta + step)[0]) - np.vdot(G, gram(theta - step)[0])) / 2e-6
         assert gradient(G)[i] == pytest.approx(slope, rel=1e-5, abs=1e-6)
-
-
-def test_a_lesson_decides_nothing_again():
-    pool = ma.Pool.from_frame(table())
-    results = as_prior(source(), pool, "maximize")
-    once, lesson = with_prior(pool, results, None)
-    again, _ = with_prior(pool, results, None, lesson)
-    np.testing.assert_array_equal(once.X, again.X)
 
 
 def test_a_study_keeps_it(tmp_path):

@@ -16,7 +16,6 @@ from soak.common import at, pool
 
 import manyarms as ma
 from manyarms.errors import StudyDamagedError, StudyError, StudyStorageError
-from manyarms.study.copies import create_from, read_copy
 from manyarms.study.salvage import salvage
 
 HERE = Path(__file__).parent
@@ -244,19 +243,6 @@ def test_whole_events_behind_a_damaged_one_are_saved(folder):
     assert again.best().recommended.id == 40
     with pytest.raises(StudyError, match="already"):
         salvage(folder / "a.db", folder / "b.db")
-
-
-def test_a_damaged_study_of_version_0_1_is_carried_over(folder):
-    """What its model drew is left out, and so are settings that are gone."""
-    old = create_from(folder / "a.db", read_copy(HERE / "data" / "study-0.1.json"))
-    results = len(old.history)
-    old.close()
-    damaged_by(folder / "a.db", "UPDATE manyarms SET version = 1")
-    damaged_by(
-        folder / "a.db", "UPDATE events SET record = replace(record, 'insert', '') WHERE number = 3"
-    )
-    saved = salvage(folder / "a.db", folder / "b.db")
-    assert saved.results == len(ma.Study.open(folder / "b.db").history) == results
 
 
 def test_what_is_lost_with_its_predecessor_and_its_candidates(folder):

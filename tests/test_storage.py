@@ -424,7 +424,8 @@ def test_status_says_what_is_stored_whatever_that_is(path, until):
     study = ma.Study.create(path, pool(), worker="w")
     study.tell(0, [1.0])
     with study._replica.writing() as call:
-        call.append("ask", {"ids": [1], "worker": "w", "until": until, "learned": 0})
+        said_of = {"forecasts": [None], "reasons": [""]}
+        call.append("ask", {"ids": [1], "worker": "w", "until": until, **said_of})
     for command in ("status", "history", "doctor"):
         manyarms(command, path, "--json")
         assert said(command, path).code == 0

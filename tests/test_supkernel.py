@@ -112,21 +112,6 @@ def test_levels_end_at_one_over_the_root_of_the_horizon():
         FixedDesign(norm=0.0, noise=0.1)
 
 
-def test_levels_that_were_decided_are_not_decided_again():
-    """With the records of one run, another policy has the same levels, whatever its radius."""
-    problem = RKHSProblem(KERNEL, n_arms=60, seed=2)
-    policy = SupKernelUCB(problem.arms, KERNEL, horizon=400)
-    other = SupKernelUCB(problem.arms, KERNEL, horizon=400, confidence=ma.Constant(9.0))
-    for _ in range(40):
-        arms = policy.choose(2)
-        y = problem.pull(arms)
-        other.observe(arms, y, record=policy.observe(arms, y))
-    assert policy.log.sizes.max() > 1
-    for one, two in zip(policy.belief.levels, other.belief.levels, strict=True):
-        np.testing.assert_array_equal(one.history.keys, two.history.keys)
-        np.testing.assert_array_equal(one.covariance.mean, two.covariance.mean)
-
-
 def test_radii_that_look_at_rewards_and_tables_that_are_missing_are_refused():
     with pytest.raises(ParameterError, match="double"):
         SupKernelUCB(np.zeros((2, 1)), KERNEL, confidence=ma.LogDet(1.0, 0.1, double=True))

@@ -10,7 +10,7 @@ from manyarms.campaign.batching import as_rule
 from manyarms.campaign.campaign import Campaign, with_results
 from manyarms.campaign.certificate import Certificate
 from manyarms.campaign.insight import CrossValidated, Effect, Slice
-from manyarms.campaign.model import Size, with_now
+from manyarms.campaign.model import Size
 from manyarms.campaign.settings import Direction
 from manyarms.campaign.trials import CandidateId, Trial
 from manyarms.domains.box import Box
@@ -235,10 +235,9 @@ class Optimizer:
         return self._state.ledger.history
 
     @property
-    def sizes(self) -> list[Size]:
-        """Results, inducing arms and effective dimension, whenever there were 5 % more results, and
-        now."""
-        return with_now(self._state.sizes, self._state.model)
+    def size(self) -> Size:
+        """Results, inducing arms and effective dimension."""
+        return self._state.model.size
 
     # What is known
 

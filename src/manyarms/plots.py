@@ -16,7 +16,7 @@ from manyarms.typing import Array
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["best_so_far", "candidates", "fit", "importance", "regret", "sketch", "slices"]
+__all__ = ["best_so_far", "candidates", "fit", "importance", "regret", "slices"]
 
 BLUE = "#0072b2"
 """Of Okabe and Ito's palette, whose colours the colour-blind can tell apart."""
@@ -362,51 +362,6 @@ def importance(optimizer: Optimizer) -> "Figure":
         marker={"color": [ORANGE if name in coded else BLUE for name in shares] if both else BLUE},
         width=0.65,
     )
-    return figure
-
-
-def sketch(optimizer: Optimizer) -> "Figure":
-    """Inducing arms and effective dimension by the number of values told.
-
-    The number of values itself is the dashed line.
-
-    Parameters
-    ----------
-    optimizer : Optimizer
-        One that was told at least one value.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
-        The figure.
-    """
-    # Called for its error: without a value there is no sketch.
-    _told(optimizer)
-    # A failed trial changes no number of values: of entries with one number the last counts.
-    by_results = {n: sizes for n, *sizes in optimizer.sizes if n}
-    n = np.array(list(by_results))
-    inducing, dimension = np.array(list(by_results.values())).T
-    figure = _figure(
-        "Size of the sketch",
-        "values told",
-        "size",
-        xaxis=_log(n),
-        yaxis=_log(np.concatenate([n, inducing, dimension])),
-    )
-    lines = (
-        ("values told", GREY, "dash", n),
-        ("inducing arms", BLUE, "solid", inducing),
-        ("effective dimension", ORANGE, "solid", dimension),
-    )
-    for name, color, dash, size in lines:
-        figure.add_scatter(
-            x=n,
-            y=size,
-            hovertemplate=f"{name}: %{{y:.4g}}<br>after %{{x}} values<extra></extra>",
-            mode=_line(n),
-            line={"color": color, "width": 1.5 if dash == "dash" else 2.5, "dash": dash},
-            name=name,
-        )
     return figure
 
 

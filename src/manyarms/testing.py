@@ -95,20 +95,22 @@ def reads_one_state(location: Where) -> None:
 
 
 def keeps_bytes(location: Where) -> None:
-    """Tables and snapshots come back byte by byte; one snapshot takes the place of another."""
+    """Tables and snapshots come back byte by byte; of snapshots few are kept, and each takes the
+    place of one of about as many results."""
     store = _made(location)
-    table, snapshots = bytes(range(256)) * 400, [b"\0" * 70_000, b"\xff\0?%s"]
+    table, last = bytes(range(256)) * 400, b"\xff\0?%s" + b"\0" * 70_000
     with store.writing() as transaction:
         digest = transaction.keep(table)
         _expect(transaction.keep(table) == digest, "the same bytes have the same name")
-        _expect(transaction.snapshot() is None, "there is no snapshot before one is kept")
-        for snapshot in snapshots:
-            transaction.put_snapshot(1, snapshot)
+        _expect(transaction.snapshots() == [], "there is no snapshot before one is kept")
+        for n, snapshot in ((3, b"?"), (100, b"1"), (200, b"2"), (300, b"3"), (310, last)):
+            transaction.put_snapshot(n, snapshot)
     store.close()
     with store.reading() as reading:
         _expect(reading.fetch(digest) == table, "a table comes back as it was written")
-        _expect(reading.snapshot() == snapshots[1], "the last snapshot is the one there is")
-        _expect(reading.snapshot_bytes() == len(snapshots[1]), "the one before it is gone")
+        _expect(reading.snapshots() == [310, 200, 100], "few snapshots are kept")
+        _expect(reading.snapshot(310) == last, "a snapshot comes back as it was written")
+        _expect(reading.snapshot_bytes() == len(last) + 2, "those before it are gone")
     store.close()
 
 

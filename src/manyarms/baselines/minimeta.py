@@ -114,17 +114,12 @@ class MiniMeta:
 
     @in_one_thread
     def observe(
-        self,
-        arms: ArrayLike,
-        rewards: ArrayLike,
-        *,
-        noise: ArrayLike | None = None,
-        record: Record | None = None,
+        self, arms: ArrayLike, rewards: ArrayLike, *, noise: ArrayLike | None = None
     ) -> Record:
         """As `BKB.observe`."""
         before = self._state.policy
         policy = copy(before)
-        decided = policy.observe(arms, rewards, noise=noise, record=record)
+        decided = policy.observe(arms, rewards, noise=noise)
         owed = dict(self._state.owed)
         # What the log has gained: arms of the table, each with the weight of its rewards.
         new = slice(len(before.log), None)

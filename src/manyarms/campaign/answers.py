@@ -199,7 +199,7 @@ def _promise(campaign: Campaign, n_others: int) -> tuple[float | None, str]:
     and why there is none."""
     if not n_others:
         return 1.0, "there is no other one left to try"
-    probability, reason = promise(campaign.model)
+    probability, reason = promise(campaign.model, campaign.ledger.outcomes)
     doubt = campaign.proposer.doubt
     return (None, doubt) if probability is not None and doubt else (probability, reason)
 

@@ -6,23 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.arms.array import Checked
 from manyarms.campaign.batching import BatchConditions, sum_of_bounds
 from manyarms.campaign.candidates import CandidateTable, Points
 from manyarms.campaign.corrections import as_corrections
 from manyarms.campaign.ledger import Ledger
-from manyarms.campaign.model import Model, Size, is_size_due
+from manyarms.campaign.model import Model, learn
 from manyarms.campaign.prior import as_prior, with_prior
-from manyarms.campaign.proposers import BoxProposer, Learner, PoolProposer, Proposer
+from manyarms.campaign.proposers import Proposer, proposer_of
 from manyarms.campaign.settings import as_most, as_pool, as_settings, as_sign
-from manyarms.campaign.trials import (
-    FORECAST_WIDTH,
-    CandidateId,
-    Forecast,
-    Learnable,
-    as_noise,
-    as_told,
-)
+from manyarms.campaign.trials import FORECAST_WIDTH, CandidateId, Forecast, as_noise, as_told
 from manyarms.domains.box import Box
 from manyarms.errors import ParameterError, StateError
 from manyarms.lapack import in_one_thread
@@ -35,8 +27,11 @@ class Campaign:
 
     ledger: Ledger
     model: Model
-    proposer: Proposer
-    sizes: tuple[Size, ...] = ()  # of the sketch, whenever there were 5 % more results
+
+    @property
+    def proposer(self) -> Proposer:
+        """What chooses next."""
+        return proposer_of(self.ledger.candidates)
 
     @classmethod
     def begun(
@@ -59,21 +54,25 @@ class Campaign:
             space = as_pool(space, kernel)
         if prior is not None:
             results = as_prior(prior, space, direction)
-            space, _ = with_prior(space, results, kernel)
+            space = with_prior(space, results, kernel)
         settings = as_settings(
             space, kernel, noise, confidence, repeats, bounds, policy, seed, options
         )
         is_box = isinstance(space, Box)
         candidates: CandidateTable = Points.none(space) if is_box else space
         ledger = Ledger.begun(candidates, settings.seed, as_sign(direction), as_most(repeats))
-        model = Model.prior(settings, Checked(candidates.X))
-        return cls(ledger, model, BoxProposer(space) if is_box else PoolProposer())
+        return cls(ledger, learn(settings, candidates.X, ledger.results))
 
     def knowing(self, ledger: Ledger) -> "Campaign":
         """The same search with these books. Over a box they may name more points."""
         if ledger.candidates is self.ledger.candidates:
             return replace(self, ledger=ledger)
-        return replace(self, ledger=ledger, model=replace(self.model, arms=ledger.candidates.X))
+        return Campaign(ledger, replace(self.model, arms=ledger.candidates.X))
+
+    def learned(self, ledger: Ledger) -> "Campaign":
+        """The search with these books, from which the model has learned."""
+        model = self.model
+        return Campaign(ledger, learn(model.settings, ledger.candidates.X, ledger.results, model))
 
     @in_one_thread
     def asked(
@@ -159,41 +158,19 @@ class Campaign:
         deviations = as_noise(noise, len(positions))
         before.ledger.check_once(positions, told)
         ledger = before.ledger.told(positions, told, deviations)
-        new = ledger.results(start=self.ledger.n_values)
-        if not len(new[0]):
+        if ledger.n_values == self.ledger.n_values:
             return replace(before, ledger=ledger)  # failures count when the next is chosen
-        n_asked = len(self.ledger.pending) - len(ledger.pending)
-        news = Learnable(new, n_asked, ledger.waiting, ledger.results)
-        model, proposer = Learner(before.model, self.proposer).told(news)
-        sizes = self.sizes
-        if is_size_due(model.n_results, sizes[-1].n_results if sizes else 0):
-            sizes = (*sizes, model.size)
-        return Campaign(ledger, model, proposer, sizes)
+        return before.learned(ledger)
 
     def corrected(self, which: Any, values: Any, noise: Any) -> "Campaign":
         """The search after some results were corrected."""
-        corrections = as_corrections(self.ledger, which, values, noise)
-        return self.begun_anew(corrections.applied(self.ledger))
-
-    def begun_anew(self, ledger: Ledger) -> "Campaign":
-        """The search with other books: the model learns all results again, in one step."""
-        candidates = ledger.candidates
-        prior = Learner(
-            Model.prior(self.model.settings, Checked(candidates.X)),
-            BoxProposer(candidates.box) if isinstance(candidates, Points) else PoolProposer(),
-        )
-        results = ledger.results()
-        if not len(results[0]):
-            return Campaign(ledger, *prior)
-        learned = prior.told(Learnable(results, 0, ledger.waiting, ledger.results))
-        return Campaign(ledger, *learned, sizes=(learned.model.size,))
+        return self.learned(as_corrections(self.ledger, which, values, noise).applied(self.ledger))
 
     @in_one_thread
     def added(self, table: Any, ids: Any) -> "Campaign":
         """The search with more candidates."""
         pool = table_of(self.ledger, "add to").add(table, ids=ids)
-        ledger = self.ledger.added(pool)
-        return replace(self, ledger=ledger, model=self.model.on(pool.X, *ledger.results()))
+        return self.learned(self.ledger.added(pool))
 
     def retired(self, ids: Any) -> "Campaign":
         """The search without these candidates."""

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.campaign.model import Model
+from manyarms.campaign.ledger import Outcomes
+from manyarms.campaign.model import Model, goes_on
 from manyarms.campaign.trials import FORECAST_WIDTH, CandidateId
 from manyarms.engine.confidence import Bayes, Guarantee, Promising
 from manyarms.lapack import special
@@ -180,7 +181,7 @@ def guarantee_of(policy: Any) -> Guarantee:
     return guarantee
 
 
-def promise(model: Model) -> tuple[float | None, str]:
+def promise(model: Model, outcomes: Outcomes) -> tuple[float | None, str]:
     """The probability that the intervals hold, and what it rests on; or None, and why there is
     none."""
     radius = model.settings.confidence
@@ -192,11 +193,21 @@ def promise(model: Model) -> tuple[float | None, str]:
         return None, f"no theorem here covers the intervals of {type(policy).__name__}"
     if not isinstance(radius, Promising):
         return None, f"{radius!r} promises nothing over many candidates at once"
-    if model.is_remade and guarantee_of(policy) == "certified":
-        return None, "the features were chosen anew when candidates were added to known results"
+    withdrawn = _withdrawn(policy, outcomes)
+    if withdrawn:
+        return None, withdrawn
     noise = model.settings.noise
     # A noise that is too small to count is taken for a larger one.
     if isinstance(radius, Bayes) and not isclose(noise or 0.0, model.noise, rel_tol=1e-6):
         gaussian = "Bayes is proved for Gaussian noise of the standard deviation that the posterior"
         return None, f"{gaussian} assumes, which is {model.noise:g}, and that of the values is less"
     return radius.promised(policy.evidence)
+
+
+def _withdrawn(policy: Any, outcomes: Outcomes) -> str:
+    """Why what happened leaves no promise, nothing where it does."""
+    if outcomes.is_changed:
+        return "results were taken back or changed, and what was tried rested on them"
+    if outcomes.has_grown and not goes_on(policy) and guarantee_of(policy) == "certified":
+        return "the features were chosen anew when candidates were added to known results"
+    return ""

@@ -47,9 +47,6 @@ own: a weight of about 1 where both tables are alike. It is wide, as little is k
 TRUST_BOUNDS = (np.log(1e-6), np.log(10.0))
 LEAST_NOISE_SHARE, MOST_NOISE_SHARE = 1e-4, 10.0
 """Noise variance of a fit, as a share of σ²: with the least one rounding is still harmless."""
-SETTLED = 64
-"""Arms from which a fit has only two starts, the peak of the prior and the last fit. The last fit
-alone might keep taking noise for a short lengthscale."""
 ROUGH = (-1.0, -6.0)
 """Log lengthscales and log σ² of one more start: short, and almost without noise. A search that
 begins at the peak of the prior may end where everything counts as noise."""
@@ -189,8 +186,7 @@ class Mixed:
             product = product * kernel
         if self.expected:
             product = product + float(ell[-1]) * On(Linear(), 0, 1)
-        # A study may hold fits of before there was such a part.
-        return Own(product, float(ell[b])) if len(theta) > b else product
+        return Own(product, float(ell[b])) if self.own else product
 
     def gram(self, X: Array) -> Gram:
         a, b = self.numeric, self.numeric + self.codes
@@ -265,11 +261,9 @@ def fit(
     noise: float | None = None,
     start: Array | None = None,
     least: float = LEAST_NOISE_SHARE,
-    thorough: bool = True,
 ) -> Fit:
     """The most probable parameters; `noise` is a variance where it is known, at least `least`
-    elsewhere, `start` where the last fit ended, which a fit that is not `thorough` goes on from and
-    looks nowhere else."""
+    elsewhere. With a `start` those near it, else the best that is found from two starts."""
     load("scipy.optimize")
     mean, sd = shape.prior
     gram = shape.gram(evidence.rows)
@@ -297,12 +291,11 @@ def fit(
             options={"maxiter": FIT_ITERATIONS, "ftol": TOLERANCE},
         )
 
-    settled = start is not None and len(evidence.means) > SETTLED
     rough = mean.copy()
     rough[: shape.n_lengthscales] = ROUGH[0]
     rough[-1] = ROUGH[1]
-    starts = [mean, *([] if settled else [rough]), *([] if start is None else [start])]
-    best = min(map(search, starts if thorough else starts[-1:]), key=lambda found: float(found.fun))
+    starts = [mean, rough] if start is None else [start]
+    best = min(map(search, starts), key=lambda found: float(found.fun))
     x = np.asarray(best.x)
     return Fit(
         x[:-2],

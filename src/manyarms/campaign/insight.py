@@ -88,7 +88,7 @@ class _Tried(NamedTuple):
     @classmethod
     def of(cls, campaign: Campaign) -> "_Tried":
         model = campaign.model
-        arms, values, noise = campaign.ledger.results()
+        arms, values, noise, *_ = campaign.ledger.results
         if not len(arms):
             raise StateError("no value was told yet", Advice("call {} first", "tell()"))
         weights = np.square(1 / model.noise_of(noise))
@@ -252,7 +252,7 @@ def _codes(campaign: Campaign, feature: Feature, row: Array | None = None) -> Ar
     codes = np.unique(np.asarray(X[:, feature.start], dtype=np.float64))
     wanted = None if row is None else float(row[feature.start])
     if feature.kind == "categorical" and len(codes) > LEVELS_SHOWN:
-        arms, _, _ = campaign.ledger.results()
+        arms = campaign.ledger.results.arms
         tried = np.asarray(X[arms, feature.start])
         counts = np.array([(tried == code).sum() + (code == wanted) * len(X) for code in codes])
         codes = np.sort(codes[np.argsort(-counts, kind="stable")[:LEVELS_SHOWN]])

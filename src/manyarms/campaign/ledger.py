@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manyarms.campaign.candidates import CandidateTable
+from manyarms.campaign.candidates import CandidateTable, Points
 from manyarms.campaign.trials import CandidateId, Forecast, Results, Trial
 from manyarms.engine.growing import Stack
 from manyarms.errors import Advice, ObservationError, StateError
@@ -38,6 +38,7 @@ class Pending(NamedTuple):
     forecast: Forecast | None = None
     reason: str = ""  # why it was suggested, where somebody wanted to know
     event: int = 0  # of a study, the number of the event that asked for it
+    known: int = 0  # results told before, failures included
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,19 @@ class Outcomes:
     values: Stack  # (t,) NaN where the trial failed
     noise: Stack  # (t,) standard deviations, NaN where none was told
     forecasts: Stack  # (t, 3) mean, low and high, NaN where there was none
+    tells: Stack  # (t,) the number of the `tell` that brought it, never falling
+    known: Stack  # (t,) results there were when it was asked for, −1 where nobody asked
     taken: Stack  # positions of retired candidates
+    is_changed: bool = False  # a result was taken back, or has another value than was told
+    has_grown: bool = False  # candidates were added to known results
 
     @classmethod
     def none(cls, n: int) -> "Outcomes":
         """The outcomes before anything was tried."""
         positions = Stack(np.zeros(0, dtype=np.intp))
         numbers = Stack(np.zeros(0))
-        return cls(n, positions, numbers, numbers, Stack(np.zeros((0, 3))), positions)
+        forecasts = Stack(np.zeros((0, 3)))
+        return cls(n, positions, numbers, numbers, forecasts, positions, positions, positions)
 
     @cached_property
     def has_value(self) -> Mask:
@@ -130,18 +136,23 @@ class Outcomes:
         new_noise = self.noise.items.copy()
         given = np.array(noise, dtype=np.float64)
         new_noise[trials] = np.where(np.isnan(given), new_noise[trials], given)
-        return replace(self, values=Stack(new_values), noise=Stack(new_noise))
+        return replace(self, values=Stack(new_values), noise=Stack(new_noise), is_changed=True)
 
     def without(self, trials: Indices) -> "Outcomes":
         """These outcomes without some results."""
         kept = np.ones(self.tried.n, dtype=bool)
         kept[trials] = False
+        # How many of the first k results are left, for each k; −1 stays −1.
+        left = np.concatenate([[0], np.cumsum(kept), [-1]])
         return replace(
             self,
             tried=Stack(self.tried.items[kept]),
             values=Stack(self.values.items[kept]),
             noise=Stack(self.noise.items[kept]),
             forecasts=Stack(self.forecasts.items[kept]),
+            tells=Stack(self.tells.items[kept]),
+            known=Stack(left[self.known.items[kept]]),
+            is_changed=True,
         )
 
 
@@ -175,12 +186,15 @@ class Ledger:
         forecasts: Forecasts | None = None,
         reasons: Sequence[str] | None = None,
         event: int = 0,
+        known: int | None = None,
     ) -> "Ledger":
-        """These candidates are being tried, and this was predicted of their results."""
+        """These candidates are being tried, and this was predicted of their results; `known` says
+        how many results there were, where the books do not have all of them yet."""
         predicted = forecasts or [None] * len(positions)
         why = reasons or [""] * len(positions)
+        n = self.n_trials if known is None else known
         more = [
-            Pending(position, worker, until, forecast, reason, event)
+            Pending(position, worker, until, forecast, reason, event, n)
             for position, forecast, reason in zip(positions, predicted, why, strict=True)
         ]
         return self._with_pending((*self.pending, *more))
@@ -194,48 +208,55 @@ class Ledger:
     ) -> "Ledger":
         """Record results of candidates, asked for or not; the value None says that the trial
         failed."""
-        ledger, forecasts = self.ended(positions, worker)
-        return ledger.noted(positions, values, noise, forecasts)
+        ledger, ended = self.ended(positions, worker)
+        tells = self.outcomes.tells.items
+        number = int(tells[-1]) + 1 if len(tells) else 0
+        return ledger.noted(positions, values, noise, ended, np.full(len(positions), number))
 
     def noted(
         self,
         positions: Indices,
         values: Sequence[float | None],
         noise: Sequence[float | None],
-        forecasts: Forecasts,
+        ended: Sequence[Pending | None],
+        tells: Indices,
     ) -> "Ledger":
-        """Record results, and leave what is pending as it is."""
+        """Record results of trials that have ended, with the number of the `tell` of each; leave
+        what is pending as it is."""
+        outcomes = self.outcomes
         none = (np.nan,) * 3
-        outcomes = Outcomes(
-            self.outcomes.n,
-            self.outcomes.tried.appended(positions),
-            self.outcomes.values.appended(np.array(values, dtype=np.float64)),
-            self.outcomes.noise.appended(np.array(noise, dtype=np.float64)),
-            self.outcomes.forecasts.appended(np.array([each or none for each in forecasts])),
-            self.outcomes.taken,
+        forecasts = [each.forecast or none if each else none for each in ended]
+        known = [each.known if each else -1 for each in ended]
+        more = replace(
+            outcomes,
+            tried=outcomes.tried.appended(positions),
+            values=outcomes.values.appended(np.array(values, dtype=np.float64)),
+            noise=outcomes.noise.appended(np.array(noise, dtype=np.float64)),
+            forecasts=outcomes.forecasts.appended(np.array(forecasts)),
+            tells=outcomes.tells.appended(tells),
+            known=outcomes.known.appended(np.array(known, dtype=np.intp)),
         )
-        return replace(self, outcomes=outcomes)
+        return replace(self, outcomes=more)
 
     def released(self, positions: Indices, worker: str = "") -> "Ledger":
         """These candidates are not being tried any more."""
         return self.ended(positions, worker)[0]
 
-    def ended(self, positions: Indices, worker: str) -> tuple["Ledger", list[Forecast | None]]:
+    def ended(self, positions: Indices, worker: str) -> tuple["Ledger", list[Pending | None]]:
         """End these trials: for each candidate the trial of this worker, or else the one that was
-        asked for first. Returns also what was predicted of each, None if it was not asked for."""
+        asked for first. Returns also what was pending, None of one that was not asked for."""
         if not self.pending:
             return self, [None] * len(positions)
         left = list(self.pending)
-        forecasts: list[Forecast | None] = []
+        ended: list[Pending | None] = []
         for position in positions.tolist():
             held = [each for each in left if each.position == position]
-            ended = next(
-                (each for each in held if each.worker == worker), held[0] if held else None
-            )
-            forecasts.append(ended.forecast if ended else None)
-            if ended:
-                left.remove(ended)
-        return self._with_pending(tuple(left)), forecasts
+            mine = [each for each in held if each.worker == worker]
+            found = next(iter(mine or held), None)
+            ended.append(found)
+            if found:
+                left.remove(found)
+        return self._with_pending(tuple(left)), ended
 
     def expired(self, now: float) -> "Ledger":
         """Without the trials whose time has run out."""
@@ -284,7 +305,11 @@ class Ledger:
 
     def without(self, trials: Indices) -> "Ledger":
         """The books without these results, given by their numbers."""
-        return replace(self, outcomes=self.outcomes.without(trials))
+        pending = tuple(
+            each._replace(known=each.known - int((trials < each.known).sum()))
+            for each in self.pending
+        )
+        return replace(self, outcomes=self.outcomes.without(trials), pending=pending)
 
     def added(self, candidates: CandidateTable) -> "Ledger":
         """The books of a table that has grown; nothing is known about the new candidates."""
@@ -293,7 +318,9 @@ class Ledger:
         # Behind the others: who was to come next still is.
         more = np.random.default_rng([self.seed, n]).permutation(n_new)
         order = np.concatenate([self.order, n - n_new + more])
-        outcomes = replace(self.outcomes, n=n)
+        is_table = not isinstance(candidates, Points)
+        has_grown = self.outcomes.has_grown or (is_table and self.n_trials > 0)
+        outcomes = replace(self.outcomes, n=n, has_grown=has_grown)
         return replace(self, candidates=candidates, outcomes=outcomes, order=order)
 
     # What follows from it
@@ -372,12 +399,20 @@ class Ledger:
         """How many results have a value."""
         return len(self.outcomes.with_value)
 
-    def results(self, start: int = 0, stop: int | None = None) -> Results:
-        """What a model learns from: the results with a value, from one number up to another."""
+    @cached_property
+    def results(self) -> Results:
+        """What a model learns from: the results with a value."""
         outcomes = self.outcomes
-        at = outcomes.with_value[start:stop]
-        arms = self.candidates.arm_of[outcomes.tried.items[at]]
-        return arms, self.sign * outcomes.values.items[at], outcomes.noise.items[at]
+        at = outcomes.with_value
+        known = outcomes.known.items[at]
+        values_of = np.concatenate([[0], np.cumsum(outcomes.has_value), [-1]])
+        return Results(
+            self.candidates.arm_of[outcomes.tried.items[at]],
+            self.sign * outcomes.values.items[at],
+            outcomes.noise.items[at],
+            outcomes.tells.items[at],
+            values_of[known],
+        )
 
     @property
     def history(self) -> list[Trial]:

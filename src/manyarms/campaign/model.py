@@ -1,76 +1,35 @@
 """Between the user's values and a policy: units, the kernel learned from what was observed, and the
 policy built on it.
 
-A model is a value. Its policy sees rewards: values with the sign of the direction, warped and
-centred (`warp`), as learned at the last refit. A refit builds a new policy from all that was
-observed, in one step. Between refits, and where the kernel is given, the belief only ever goes on:
-a table that grows changes nothing of it.
+A model is a function of the results (`learn`). Its policy sees rewards: values with the sign of the
+direction, warped and centred, as learned at the last fit. The results up to a fit are observed in
+one step, later ones in the order told, one `tell` at a time; where the kernel is given, all of
+them. A model of the first results goes on from there, and is the same, bit by bit, as one that
+learns all from nothing.
 """
 
-from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from manyarms.arms.array import Checked, as_rows
+from manyarms.arms.array import Checked
 from manyarms.campaign.exploring import Exploration
-from manyarms.campaign.fitting import (
-    ARMS_OF_A_FIT,
-    LEAST_NOISE_SHARE,
-    NOISE_PRIOR,
-    Fit,
-    Shape,
-    Summary,
-    fit,
-)
-from manyarms.campaign.trials import Results
+from manyarms.campaign.fitting import ARMS_OF_A_FIT, NOISE_PRIOR, Fit, Shape, Summary, fit
+from manyarms.campaign.schedule import TABLE, Plan, Schedule, elsewhere
+from manyarms.campaign.trials import ByArm, Results
 from manyarms.campaign.units import Warp
-from manyarms.domains.policy import DomainBKB
-from manyarms.engine.base import Record
 from manyarms.engine.confidence import Promise, Radius
-from manyarms.engine.frozen import Engine
-from manyarms.engine.history import by_arm
-from manyarms.engine.log import Log
-from manyarms.engine.packing import Arrays, packed, unpacked
 from manyarms.kernels import Kernel
-from manyarms.policies.bkb import BKB
-from manyarms.policies.checks import as_weights
-from manyarms.policies.policy import Policy, Prediction, State
+from manyarms.lapack import in_one_thread
+from manyarms.policies.policy import Prediction
 from manyarms.search.scores import KeepsScores
 from manyarms.typing import Array, Indices, Mask
 
-SURPRISE = 5.0
-"""Refit at once when a reward beats the best one known at the last fit by this much: the scaling is
-out of date."""
 LEAST_NOISE_VARIANCE = 1e-10
 """Variance of the noise of a reward, at least, as a share of k(x, x): smaller noise counts as this
 much, so that rounding stays harmless."""
-LEAST_DEVIATION = 1e-100
-"""Standard deviation of a noise that was told, at least: its inverse square is finite."""
-SIZE_GROWTH = 1.05
-"""A size is taken when there are so many times more results than at the last: the effective
-dimension costs O(m³)."""
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """When a model is fitted anew, and in which units."""
-
-    growth: float  # a refit comes when there are so many times more results than at the last
-    thorough: float  # the same of refits that look for a kernel everywhere, not near the last one
-    least_noise: float = LEAST_NOISE_SHARE  # variance of rewards
-    noises: float = 0.0  # standard deviations of the noise in a unit, at least
-    by_value: bool = False  # the policy takes arms as rows, not as numbers
-
-
-TABLE = Schedule(growth=1.2, thorough=1.0)
-"""Of a table: every refit looks everywhere."""
-BOX = Schedule(growth=1.05, thorough=1.2, least_noise=1e-6, noises=10.0, by_value=True)
-"""Of a box. Near a maximum differences are small parts of a unit, so the noise may be smaller. A
-unit has ten standard deviations of it at least, while that is less than the standard deviation of
-all means: the noise is itself learned in these units, and each would raise the other."""
 
 
 @dataclass(frozen=True)
@@ -89,27 +48,8 @@ class Settings:
     exploration: Exploration | None = None
 
 
-@dataclass(frozen=True)
-class Lesson:
-    """What was decided when a model learned. Given back, the same step is taken and nothing is
-    decided."""
-
-    record: Record | None = None  # which arms entered W; None where the policy does not say
-    fitted: Fit | None = None
-    warp: Warp | None = None  # of the fit
-    n_thorough: int = 0  # results at the last fit that looked everywhere, that one included
-
-    def __bool__(self) -> bool:
-        entered = self.record is not None and len(self.record.entered) > 0
-        return entered or self.fitted is not None
-
-
-NOTHING = Lesson(Record.nothing())
-"""A step in which no arm entered W and nothing was fitted."""
-
-
 class Size(NamedTuple):
-    """How large a sketch was."""
+    """How large a sketch is."""
 
     n_results: int
     n_inducing: int
@@ -117,40 +57,15 @@ class Size(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """A fit of some time ago."""
+    """A kernel, its noise and its units, as results made them."""
 
     found: Fit
-    warp: Warp
-    n_results: int  # then
-    n_thorough: int  # results at the last fit that looked everywhere, then
-
-
-class Past(NamedTuple):
-    """All results up to some step, and what the log says of the steps since the last fit, that one
-    included."""
-
-    results: Results  # (n,) each
-    steps: Indices  # (n,) the number of the step that brought each, never falling
-    entered: dict[int, Indices]  # by that number, positions among the different arms of the step
-
-
-@runtime_checkable
-class Recording(Protocol):
-    """A policy that says what it decides."""
-
-    @property
-    def belief(self) -> Any:
-        """What is known of f."""
-
-    def observe(
-        self, arms: Any, rewards: Array, *, noise: Any = None, record: Record | None = None
-    ) -> Record:
-        """Learn rewards; returns which arms entered W, or takes that as it was decided before."""
+    warp: Warp  # from signed values to rewards, centred
 
 
 @runtime_checkable
 class Tabular(Protocol):
-    """A policy over a table that says what it decides, and can go on over a table that grew."""
+    """A policy over a table that can go on over a table that grew."""
 
     @property
     def belief(self) -> Any:
@@ -159,11 +74,6 @@ class Tabular(Protocol):
     @property
     def arms(self) -> Any:
         """The rows of the table."""
-
-    def observe(
-        self, arms: Indices, rewards: Array, *, noise: Any = None, record: Record | None = None
-    ) -> Record:
-        """Learn rewards; returns which arms entered W, or takes that as it was decided before."""
 
     def predict(self, *, arms: Indices) -> Prediction:
         """Posterior mean and standard deviation of f at some arms."""
@@ -183,43 +93,31 @@ class Tabular(Protocol):
 
 @dataclass(frozen=True)
 class Model:
-    """A policy, and the units it works in."""
+    """A policy, the units it works in, and the results that both are a function of."""
 
     settings: Settings
     arms: Array  # (A, d), checked
     policy: Any  # a Policy, or another class with its methods
-    warp: Warp  # from signed values to rewards
-    fitted: Fit | None
-    n_results: int = 0  # values it has seen
-    n_fitted: int = 0  # results at the last fit
-    n_thorough: int = 0  # results at the last fit that looked everywhere
-    highest: float = 0.0  # the largest reward at the last fit
-    lesson: Lesson = NOTHING  # of the last step
-    is_remade: bool = False  # the policy was made when some of its results were known
+    results: Results
+    plan: Plan
+    thorough: Fitted | None = None  # the last fit that looked everywhere
+    last: Fitted | None = None  # the last fit
+    elsewhere: "Model | None" = None  # of later results only: it chooses, while there is one
 
-    @classmethod
-    def prior(cls, settings: Settings, arms: Array | Checked) -> "Model":
-        """Nothing observed."""
-        arms = as_rows(arms)
-        kernel = settings.shape.kernel(settings.shape.prior[0])
-        noise = np.exp(NOISE_PRIOR[0])
-        if not settings.learns and settings.noise is not None:
-            some = arms[:1] if len(arms) else np.zeros((1, arms.shape[1]))
-            noise = max(settings.noise**2, LEAST_NOISE_VARIANCE * float(kernel.diag(some).max()))
-        policy = _policy(settings, arms, kernel, noise, 0)
-        return cls(settings, arms, policy, Warp.identity(), None)
+    @property
+    def n_results(self) -> int:
+        """Values it has learned from."""
+        return self.results.n
 
-    def is_stale(self, n_results: int) -> bool:
-        """So many results are more than at the last fit, by enough to fit anew."""
-        grown = int(self.settings.schedule.growth * self.n_fitted)
-        return self.settings.learns and n_results >= max(self.n_fitted + 1, grown)
+    @property
+    def fitted(self) -> Fit | None:
+        """What the last fit found, None before the first."""
+        return self.last.found if self.last else None
 
-    def is_surprised(self, values: Array) -> bool:
-        """One of these values is far better than all of the last fit; far worse ones are held at
-        the floor of the warp."""
-        return (
-            self.settings.learns and float(self.warp.reward(values).max()) > self.highest + SURPRISE
-        )
+    @property
+    def warp(self) -> Warp:
+        """From signed values to rewards."""
+        return self.last.warp if self.last else IDENTITY
 
     @property
     def noise(self) -> float:
@@ -232,265 +130,41 @@ class Model:
         shape = self.settings.shape
         return shape.kernel(self.fitted.theta if self.fitted else shape.prior[0])
 
-    @property
-    def _variance(self) -> float:
-        """ξ² of the policy; λ is another number only where the user gave one."""
-        return (
-            self.noise**2
-            if "regularization" in self.settings.options
-            else float(self.policy.regularization)
+    def begins(self, arms: Array, results: Results) -> bool:
+        """Whether it is of the first of these results, at the same rows."""
+        tried = self.results.arms
+        return self.results.begin(results) and (
+            arms is self.arms or np.array_equal(arms[tried], self.arms[tried])
         )
 
-    def told(
-        self,
-        arms: Indices,
-        values: Array,
-        noise: Array,
-        results: Callable[[], Results],
-        lesson: Lesson | None = None,
-        *,
-        may_wait: bool = False,
-    ) -> "Model":
-        """The model after these results, fitted anew where that is due; `results` gives all there
-        are, these included.
+    def going_on(self, arms: Array) -> "Model | None":
+        """The same over a table that may have grown; None where its policy is bound to its own."""
+        if self.settings.schedule.by_value or len(arms) == len(self.arms):
+            return replace(self, arms=arms)
+        if not goes_on(self.policy):
+            return None
+        return replace(self, arms=arms, policy=self.policy.over(Checked(arms)))
 
-        With the lesson of a step that was taken before, the same step is taken: nothing is fitted
-        or decided. With `may_wait` only a surprise has it fitted anew.
-        """
-        if lesson is not None:
-            if lesson.fitted is not None and lesson.warp is not None:
-                return self.refitted_as(
-                    lesson.fitted, lesson.warp, lesson.n_thorough, *results(), lesson.record
-                )
-            return self.observed(arms, values, noise, lesson.record)
-        # Fit anew, or go on: what was fitted keeps its units until the next fit.
-        n = self.n_results + len(arms)
-        is_due = not may_wait and self.is_stale(n)
-        if not is_due and not self.is_surprised(values):
-            return self.observed(arms, values, noise)
-        thorough = not is_due or n >= self.settings.schedule.thorough * self.n_thorough
-        model = self if len(arms) > self.n_results else self.observed(arms, values, noise)
-        return model.refitted(*results(), thorough=thorough)
-
-    def observed(
-        self, arms: Indices, values: Array, noise: Array, record: Record | None = None
-    ) -> "Model":
-        """The model after these results, in the same units: nothing is fitted. `noise` is NaN where
-        none was told."""
+    def observed(self, results: Results, start: int, stop: int) -> "Model":
+        """After these of all results, in one step and in the same units."""
+        new = results.at(slice(start, stop))
+        arms: Any = self.arms[new.arms] if self.settings.schedule.by_value else new.arms
         policy = copy(self.policy)  # states are values: the original stays as it was
-        decided = self._observe(
-            policy, arms, self.warp.reward(values), self._noise(policy, self.warp, noise), record
-        )
-        n_results = self.n_results + len(arms)
-        return replace(self, policy=policy, n_results=n_results, lesson=Lesson(decided))
+        policy.observe(arms, self.warp.reward(new.values), **self.noises(policy, new.noise))
+        return replace(self, policy=policy, results=results.at(slice(stop)))
 
-    def _observe(
-        self,
-        policy: Any,
-        arms: Indices,
-        rewards: Array,
-        noise: dict[str, Any],
-        record: Record | None,
-    ) -> Record | None:
-        """Let the policy observe; returns what it decided, where it says so."""
-        by_value = self.settings.schedule.by_value
-        given: Any = self.arms[arms] if by_value else arms
-        if not isinstance(policy, Recording if by_value else Tabular):
-            policy.observe(given, rewards, **noise)
-            return None
-        return policy.observe(given, rewards, record=record, **noise)
-
-    def _units(self, means: Array, best: float) -> Warp:
-        """From the mean values of distinct arms to rewards; `best` is the best single value."""
-        noises = self.settings.schedule.noises
-        noise = self.noise / self.warp.slope if self.fitted else 0.0
-        return Warp.half_log(means, best, min(noises * noise, float(np.std(means))))
-
-    def refitted(
-        self, arms: Indices, values: Array, noise: Array, *, thorough: bool = True
-    ) -> "Model":
-        """Kernel, noise and units learned from all results (n,), and a policy made of them."""
-        found, warp = self.learned(arms, values, noise, thorough=thorough)
-        n_thorough = len(values) if thorough else self.n_thorough
-        return self.refitted_as(found, warp, n_thorough, arms, values, noise)
-
-    def learned(
-        self, arms: Indices, values: Array, noise: Array, *, thorough: bool = True
-    ) -> tuple[Fit, Warp]:
-        """Kernel, noise and units for all results (n,); where not `thorough`, a kernel near the
-        last one."""
-        told = ~np.isnan(noise)
-        weights = np.where(
-            told, 1 / np.square(np.where(told, np.maximum(noise, LEAST_DEVIATION), 1.0)), 1.0
-        )
-        keys, at = np.unique(
-            2 * arms + told, return_inverse=True
-        )  # results with and without a noise apart
-        distinct, known, total = (
-            keys // 2,
-            keys % 2 == 1,
-            np.bincount(at, weights).astype(np.float64),
-        )
-        warp = self._units(np.bincount(at, weights * values) / total, float(values.max()))
-        rewards = warp.reward(values)
-        means = np.bincount(at, weights * rewards) / total
-        within = float(np.square(rewards - means[at])[~told].sum())
-        evidence = Summary(
-            self.arms[distinct],
-            means,
-            np.where(known, np.inf, total),
-            within,
-            float((~told).sum() - (~known).sum()),
-            np.where(known, np.square(warp.noise(1 / np.sqrt(total))), 0.0),
-        )
-        if len(distinct) > ARMS_OF_A_FIT:
-            weight = total * np.where(known, self.noise**2 / warp.slope**2, 1.0)
-            evidence = evidence.some(self._spread(distinct, weight))
-        sd = self.settings.noise
-        known_noise = None if sd is None else float(warp.noise(sd)) ** 2
-        start = None
-        if self.fitted and len(self.fitted.theta) == len(self.settings.shape.bounds):
-            start = self.fitted.start  # a study may hold fits of another family of kernels
-        least = self.settings.schedule.least_noise
-        found = fit(
-            self.settings.shape,
-            evidence,
-            noise=known_noise,
-            start=start,
-            least=least,
-            thorough=thorough,
-        )
-        return found, warp.shifted(found.mean)
-
-    def refitted_as(
-        self,
-        found: Fit,
-        warp: Warp,
-        n_thorough: int,
-        arms: Indices,
-        values: Array,
-        noise: Array,
-        record: Record | None = None,
-    ) -> "Model":
-        """The model with what was learned of all results (n,), and a policy made of them."""
-        kernel = found.scale * self.settings.shape.kernel(found.theta)
-        policy = _policy(self.settings, self.arms, kernel, found.noise, len(values))
-        rewards = warp.reward(values)
-        decided = self._observe(policy, arms, rewards, self._noise(policy, warp, noise), record)
-        return replace(
-            self,
-            policy=policy,
-            warp=warp,
-            fitted=found,
-            n_results=len(values),
-            n_fitted=len(values),
-            n_thorough=n_thorough,
-            highest=float(rewards.max()),
-            lesson=Lesson(decided, found, warp, n_thorough),
-        )
-
-    def on(self, arms: Array, observed: Indices, values: Array, noise: Array) -> "Model":
-        """The same model of a table that has grown; the results are needed where a belief is bound
-        to its table."""
-        rows = as_rows(arms)
-        old = self.policy
-        # W does not depend on the table: the belief goes on over another one as it is.
-        if isinstance(old, Tabular) and not isinstance(old.belief, KeepsScores):
-            return replace(self, arms=rows, policy=old.over(Checked(rows)), lesson=NOTHING)
-        policy = _policy(self.settings, rows, old.kernel, self._variance, self.n_fitted)
-        if len(values):
-            self._observe(
-                policy,
-                observed,
-                self.warp.reward(values),
-                self._noise(policy, self.warp, noise),
-                None,
-            )
-        remade = self.is_remade or len(values) > 0
-        return replace(self, arms=rows, policy=policy, lesson=NOTHING, is_remade=remade)
-
-    # Snapshots
-
-    def packed(self) -> tuple[Arrays, float | None] | None:
-        """The belief as arrays, and the guess of the norm; None for policies of which `resumed`
-        makes nothing."""
-        policy = self.policy
-        if type(policy) is DomainBKB:
-            # Points are not told apart by rounding, as those of a table are: nothing is rounded.
-            arrays = packed(policy.belief, folded=False)
-            numbers = {row.tobytes(): i for i, row in enumerate(policy.as_told(self.arms))}
-            keys = [numbers[row.tobytes()] for row in policy.belief.W]
-            return {**arrays, "keys": np.array(keys, dtype=np.intp)}, policy.evidence.norm
-        if type(policy) is not BKB or not isinstance(policy.belief, Engine):
-            return None
-        return packed(policy.belief), policy.evidence.norm
-
-    def resumed(
-        self, arms: Array, fitted: Fitted | None, past: Past, arrays: Arrays, norm: float | None
-    ) -> "Model":
-        """The model that `packed` was taken of, made of the prior; no result is observed again."""
-        told, values, _ = past.results
-        model = replace(self, arms=as_rows(arms), n_results=len(values))
-        kernel = self.policy.kernel
-        variance = self._variance
-        if fitted is not None:
-            found, warp, n, n_thorough = fitted
-            highest = float(warp.reward(values[:n]).max())
-            model = replace(
-                model,
-                fitted=found,
-                warp=warp,
-                n_fitted=n,
-                n_thorough=n_thorough,
-                highest=highest,
-            )
-            kernel = found.scale * self.settings.shape.kernel(found.theta)
-            variance = found.noise
-        policy = _policy(self.settings, model.arms, kernel, variance, model.n_fitted)
-        rows = model.arms[arrays["keys"]].astype(np.float64, copy=False)
-        prior = policy.belief
-        if not isinstance(prior, Engine):
-            raise ValueError(f"it is of frozen features, the policy has {type(prior).__name__}")
-        if type(policy) is DomainBKB:
-            by_value = {**arrays, "keys": np.full(len(rows), -1)}
-            belief = unpacked(prior, by_value, policy.as_told(rows))
-            rewards = model.warp.reward(values)
-            noise = model._noise(policy, model.warp, past.results[2])
-            return replace(
-                model, policy=policy.resumed(belief, norm, model.arms[told], rewards, **noise)
-            )
-        belief = unpacked(prior, arrays, rows)
-        return replace(
-            model, policy=policy.resumed(State(belief, model._log(policy, past), len(values), norm))
-        )
-
-    def _log(self, policy: Policy, past: Past) -> Log:
-        """What a policy had observed: the results of each step by arm, and |W| at each."""
-        arms, values, noise = past.results
-        told = self._noise(policy, self.warp, noise).get("noise")
-        weights = as_weights(told, len(values), policy.noise**2)
-        n_arms = policy.n_arms
-        keys, rewards, totals = by_arm(
-            past.steps * n_arms + arms, self.warp.reward(values), weights
-        )
-        starts = np.searchsorted(keys // n_arms, np.arange(past.steps[-1] + 1))
-        has_entered = np.zeros(len(keys), dtype=np.intp)
-        for step, positions in past.entered.items():
-            has_entered[starts[step] + positions] = 1
-        return Log().added(keys % n_arms, np.cumsum(has_entered), totals, rewards)
-
-    def _noise(self, policy: Any, warp: Warp, noise: Array) -> dict[str, Any]:
+    def noises(self, policy: Any, noise: Array) -> dict[str, Any]:
         """What `observe` is told of the noise of rewards: the policy's own where a result came
         without."""
         if np.isnan(noise).all():
             return {}
         own = float(getattr(policy, "noise", np.sqrt(policy.regularization)))
-        told = warp.noise(noise) if self.settings.learns else np.maximum(noise, 1e-4 * own)
+        told = self.warp.noise(noise) if self.settings.learns else np.maximum(noise, 1e-4 * own)
         return {"noise": np.where(np.isnan(noise), own, told)}
 
     def noise_of(self, noise: Array) -> Array:
         """Standard deviations of rewards, of those told of values (n,); where NaN the policy's."""
-        told = self._noise(self.policy, self.warp, noise).get("noise")
+        told = self.noises(self.policy, noise).get("noise")
         return np.full(len(noise), self.noise) if told is None else np.asarray(told)
 
     def predict(self, arms: Indices) -> Prediction:
@@ -534,15 +208,133 @@ class Model:
         """β̃ in standard deviations of f."""
         return float(self.policy.beta / np.sqrt(self.regularization))
 
-    def _spread(self, distinct: Indices, counts: Array) -> Indices:
-        """MOST of the arms, drawn by their leverage n·σ̃² without replacement."""
-        _, std = self.policy.predict(self.arms[distinct])
-        rng = np.random.default_rng([self.settings.seed, len(distinct)])
-        # The k largest of ln p + Gumbel noise are a draw without replacement by p (Efraimidis and
-        # Spirakis 2006).
-        with np.errstate(divide="ignore"):
-            keys = np.log(counts * np.square(std)) + rng.gumbel(size=len(distinct))
-        return np.sort(np.argsort(-keys)[:ARMS_OF_A_FIT])
+
+def goes_on(policy: Any) -> bool:
+    """Whether a policy goes on over a table that grew as it is: W does not depend on the table, but
+    some beliefs do."""
+    return isinstance(policy, Tabular) and not isinstance(policy.belief, KeepsScores)
+
+
+NO_RESULTS = Results.at_once(np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0))
+IDENTITY = Warp.identity()
+
+
+@in_one_thread
+def learn(settings: Settings, arms: Array, results: Results, before: Model | None = None) -> Model:
+    """The model of these results over a table (A, d), or over the points known of a box.
+
+    A model of before only saves work.
+    """
+    if before is not None and not (before.settings is settings and before.begins(arms, results)):
+        before = None
+    plan = Plan()
+    if settings.learns:
+        plan = (before.plan if before else plan).after(results, settings.schedule)
+    model = None
+    if before is not None and before.plan.fitted == plan.fitted:
+        model = before.going_on(arms)
+    if model is None:
+        model = _begun(settings, arms, results, plan, before)
+    start = model.n_results
+    for stop in results.ends[results.ends > start].tolist():
+        model = model.observed(results, start, stop)
+        start = stop
+    other = None
+    if plan.elsewhere is not None:
+        other = before.elsewhere if before else None
+        there = replace(settings, schedule=replace(settings.schedule, patience=None))
+        later = elsewhere(results, plan.elsewhere)
+        other = learn(other.settings if other else there, arms, later, other)
+    return replace(model, plan=plan, elsewhere=other)
+
+
+def _begun(
+    settings: Settings, arms: Array, results: Results, plan: Plan, before: Model | None
+) -> Model:
+    """The model at its last fit; before any, one that has observed nothing."""
+    n = plan.fitted
+    if not n:
+        return made(settings, arms, plan)
+    if before is not None and before.plan.thorough == plan.thorough:
+        thorough = before.thorough
+    else:
+        thorough = _fitted(settings, arms, results.at(slice(plan.thorough)))
+    last = thorough
+    if n > plan.thorough:
+        last = _fitted(settings, arms, results.at(slice(n)), near=thorough)
+    return made(settings, arms, plan, last, thorough).observed(results, 0, n)
+
+
+def made(
+    settings: Settings,
+    arms: Array,
+    plan: Plan,
+    last: Fitted | None = None,
+    thorough: Fitted | None = None,
+) -> Model:
+    """A model with these fits, which has observed nothing."""
+    if last is not None:
+        kernel = last.found.scale * settings.shape.kernel(last.found.theta)
+        noise = last.found.noise
+    else:
+        kernel = settings.shape.kernel(settings.shape.prior[0])
+        noise = np.exp(NOISE_PRIOR[0])
+        if not settings.learns and settings.noise is not None:
+            some = arms[:1] if len(arms) else np.zeros((1, arms.shape[1]))
+            noise = max(settings.noise**2, LEAST_NOISE_VARIANCE * float(kernel.diag(some).max()))
+    policy = _policy(settings, arms, kernel, noise, plan.fitted)
+    return Model(settings, arms, policy, NO_RESULTS, plan, thorough, last)
+
+
+def _fitted(
+    settings: Settings, arms: Array, results: Results, near: Fitted | None = None
+) -> Fitted:
+    """Kernel, noise and units of all these results; with a fit of before, a kernel near it."""
+    groups = results.by_arm
+    best = float(results.values.max())
+    sd = settings.noise
+    start = None if near is None else near.found.start
+
+    def found_in(warp: Warp, start: Array | None) -> Fit:
+        return fit(
+            settings.shape,
+            _summary(settings, arms, results, groups, warp),
+            noise=None if sd is None else float(warp.noise(sd)) ** 2,
+            start=start,
+            least=settings.schedule.least_noise,
+        )
+
+    warp = Warp.half_log(groups.means, best)
+    found = found_in(warp, start)
+    noise = np.sqrt(found.noise) / warp.slope
+    least = min(settings.schedule.noises * noise, float(np.std(groups.means)))
+    if least * warp.slope > 1:  # such a unit is too small: the same again in larger ones
+        warp = Warp.half_log(groups.means, best, least)
+        found = found_in(warp, found.start)
+    return Fitted(found, warp.shifted(found.mean))
+
+
+def _summary(
+    settings: Settings, arms: Array, results: Results, groups: ByArm, warp: Warp
+) -> Summary:
+    """What a fit needs of results, in the units of a map."""
+    distinct, known, total, _, at = groups
+    told = ~np.isnan(results.noise)
+    rewards = warp.reward(results.values)
+    means = np.bincount(at, results.weights * rewards) / total
+    within = float(np.square(rewards - means[at])[~told].sum())
+    summary = Summary(
+        arms[distinct],
+        means,
+        np.where(known, np.inf, total),
+        within,
+        float((~told).sum() - (~known).sum()),
+        np.where(known, np.square(warp.noise(1 / np.sqrt(total))), 0.0),
+    )
+    if len(distinct) <= ARMS_OF_A_FIT:
+        return summary
+    rng = np.random.default_rng([settings.seed, len(distinct)])
+    return summary.some(np.sort(rng.choice(len(distinct), ARMS_OF_A_FIT, replace=False)))
 
 
 def _policy(
@@ -573,15 +365,3 @@ def _radius(settings: Settings, variance: float) -> Radius:
     if isinstance(radius, Promise) and (settings.learns or radius.noise == settings.noise):
         return replace(radius, noise=noise)
     return radius
-
-
-def is_size_due(n_results: int, last: int) -> bool:
-    """Whether to look at the size after so many results, `last` being those of the last time."""
-    return n_results >= max(last + 1, SIZE_GROWTH * last)
-
-
-def with_now(sizes: Sequence[Size], model: Model) -> list[Size]:
-    """The sizes that were taken, and that of now."""
-    if model.n_results and (not sizes or sizes[-1].n_results < model.n_results):
-        return [*sizes, model.size]
-    return list(sizes)

@@ -17,10 +17,9 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import polars as pl
 
-from manyarms.arms.array import Checked
-from manyarms.campaign.model import Lesson, Model
+from manyarms.campaign.model import learn
 from manyarms.campaign.settings import as_settings, as_sign
-from manyarms.campaign.trials import Trial, as_items, as_values
+from manyarms.campaign.trials import Results, Trial, as_items, as_values
 from manyarms.domains.box import Box
 from manyarms.errors import ParameterError
 from manyarms.lapack import OneThread
@@ -111,11 +110,8 @@ def _of_table(prior: Any, pool: Pool) -> tuple[pl.DataFrame, list[float | None]]
     return frame, as_values(values, len(frame))
 
 
-def with_prior(
-    pool: Pool, prior: PriorResults, kernel: Any, lesson: Lesson | None = None
-) -> tuple[Pool, Lesson]:
-    """The pool with what a prior makes one expect of each row, and what its model decided; with
-    such a lesson, nothing is decided."""
+def with_prior(pool: Pool, prior: PriorResults, kernel: Any) -> Pool:
+    """The pool with what a prior makes one expect of each row."""
     parts = pool.parts
     # The rows of the prior, encoded as those of the pool; numbered, as their ids do not matter.
     origin = replace(parts.origin, id=None, target=None, numbered=True)
@@ -124,11 +120,10 @@ def with_prior(
     values = prior.values[both.ids.array[len(pool) :] - len(pool)]  # `missing` may drop some
     arms, told = np.unique(both.arm_of[len(pool) :], return_inverse=True)
     settings = as_settings(pool, kernel, None, None, "allow", None, None, 0, {})
-    results = (told, values, np.full(len(values), np.nan))
+    results = Results.at_once(told, values, np.full(len(values), np.nan))
+    policy = learn(settings, both.X[arms], results).policy
     with OneThread():
-        model = Model.prior(settings, Checked(both.X[arms])).told(*results, lambda: results, lesson)
-        means = model.policy.predict(parts.X).mean
-    policy = model.policy
+        means = policy.predict(parts.X).mean
     middle = float(np.median(means))
 
     def expected(rows: Array) -> Array:
@@ -137,4 +132,4 @@ def with_prior(
 
     X = np.column_stack([np.maximum(means - middle, 0.0), parts.X])
     # Levels that only the prior has keep their codes, should candidates with them be added.
-    return Pool(replace(parts, columns=both.columns, expected=expected, X=X)), model.lesson
+    return Pool(replace(parts, columns=both.columns, expected=expected, X=X))

@@ -1,23 +1,15 @@
-"""What to try next: among the rows of a table, or anywhere in a box.
-
-A model of a box that knows a good region has its units from there: what is much worse elsewhere
-passes for equally bad and is not climbed, so that a run that ended in the second best of several
-basins stays in it. So another model is made then which knows later results only, from a random
-start on, and chooses until it stalls as well; the first one is told of all it finds.
-"""
+"""What to try next: among the rows of a table, or anywhere in a box."""
 
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
-from manyarms.arms.array import Checked
-from manyarms.campaign.candidates import Points
+from manyarms.campaign.candidates import CandidateTable, Points
 from manyarms.campaign.exploring import Exploration
 from manyarms.campaign.ledger import Ledger
-from manyarms.campaign.model import NOTHING, Lesson, Model, Tabular
-from manyarms.campaign.trials import Learnable, Results
+from manyarms.campaign.model import Model, Tabular
 from manyarms.domains.box import Box
 from manyarms.domains.policy import DomainBKB, as_barred
 from manyarms.domains.sweeps import WHOLE, leading
@@ -32,12 +24,6 @@ TABLE_START = 4
 random ones cost more than they teach (docs/optimizer.md)."""
 BOX_START = 8
 """Results of random points before the model of a box chooses: it has no table to look at."""
-STALLED = 30
-"""Results asked for in a row, none better than the best one by more than the noise, after which a
-search of a box has stalled."""
-SHARE = 4
-"""A search elsewhere also waits until a quarter of all results have come since the last
-improvement, so that it takes a smaller share of a longer run."""
 CHANCE = 1e-3
 """Failures count as a region that fails where trials that fail at random would lie so with this
 probability. It is small, as one mistake beside the best point keeps a search away from it."""
@@ -55,9 +41,7 @@ many as a grid of ten levels in four dimensions."""
 class PoolProposer:
     """Proposes candidates of a table."""
 
-    is_elsewhere = False  # whether another model than the one that answers chooses now
     start: ClassVar[int] = TABLE_START  # results before a model that learns chooses
-    lesson: ClassVar[Lesson] = NOTHING  # what that model decided at the last step
     doubt: ClassVar[str | None] = None  # why no theorem covers what is said of all candidates
 
     def knowing(self, ledger: Ledger, ids: Any) -> Ledger:
@@ -109,10 +93,6 @@ class PoolProposer:
             f"{len(ledger.pending)} are pending, the others were tried as often as "
             "`repeats` allows; tell what is pending, add candidates or allow repeats"
         )
-
-    def after(self, model: Model, news: Learnable, lesson: Lesson | None = None) -> "PoolProposer":
-        """After results of which the model was told; with a lesson, as was decided then."""
-        return self
 
     def leading(self, ledger: Ledger, model: Model, k: int, gone: Mask) -> Indices:
         """The k arms of largest posterior mean outside the mask `gone`, best first."""
@@ -217,8 +197,7 @@ def doubting(ledger: Ledger, model: Model) -> Model:
 
 def _worst(ledger: Ledger, model: Model) -> float:
     """The least reward there is."""
-    _, values, _ = ledger.results()
-    return float(model.warp.reward(values).min())
+    return float(model.warp.reward(ledger.results.values).min())
 
 
 def _together(kernel: Kernel, failed: Array, worked: Array) -> Mask:
@@ -250,66 +229,12 @@ def largest(means: Array, k: int, gone: Mask) -> Indices:
     return np.asarray(order[: min(k, int((~gone).sum()))])
 
 
-class Gains(NamedTuple):
-    """The best value so far, and how many results were asked for since it was last improved."""
-
-    top: float = -np.inf  # the best value, signed, but for gains less than the noise
-    stalled: int = 0  # results asked for since
-
-    def after(self, model: Model, values: Array, n_asked: int) -> "Gains":
-        """After these values (n,), of which so many were asked for."""
-        highest = float(values.max())
-        noise = model.noise / model.warp.slope  # in the units of the values
-        if highest > self.top + noise:
-            return Gains(highest, 0)
-        return Gains(self.top, self.stalled + n_asked)
-
-
-NONE = Gains()
-"""The gains before anything was told."""
-
-
-@dataclass(frozen=True)
-class Search:
-    """A model of the results from `start` on, but for those of points `asked` for before."""
-
-    model: Model
-    start: int
-    asked: tuple[int, ...]
-    gains: Gains = NONE
-
-    @classmethod
-    def begun(cls, model: Model, start: int, asked: tuple[int, ...]) -> "Search":
-        """It knows nothing yet; the model is another one of the same box."""
-        return cls(Model.prior(model.settings, Checked(model.arms)), start, asked)
-
-    def of(self, results: Results, *, start: int | None = None) -> Results:
-        """Those of all results, or of some from `start` on, that it knows."""
-        arms, values, noise = results
-        kept = ~np.isin(arms, self.asked)
-        kept[: self.start if start is None else start] = False
-        return arms[kept], values[kept], noise[kept]
-
-    def after(self, arms: Array, news: Learnable, lesson: Lesson | None) -> "Search":
-        """After results at some of these arms (A, d); with a lesson, as was decided then."""
-        model = replace(self.model, arms=arms, lesson=NOTHING)
-        new = self.of(news.new, start=0)
-        if not len(new[0]):
-            return replace(self, model=model)
-        model = model.told(*new, lambda: self.of(news.results()), lesson)
-        return replace(self, model=model, gains=self.gains.after(model, new[1], news.n_asked))
-
-
 @dataclass(frozen=True)
 class BoxProposer:
     """Proposes points of a box."""
 
     start: ClassVar[int] = BOX_START
     box: Box
-    gains: Gains = NONE
-    search: Search | None = None
-    patience: int = STALLED
-    lesson: Lesson = NOTHING  # what the model of the search decided at the last step
 
     @property
     def doubt(self) -> str | None:
@@ -317,13 +242,14 @@ class BoxProposer:
             return None  # all points are looked at
         return "over a box the rival comes from a search that may miss the largest upper bound"
 
-    @property
-    def is_elsewhere(self) -> bool:
-        return self.search is not None
-
     def chooser(self, ledger: Ledger, model: Model) -> Model:
-        """The model that chooses: that of a search elsewhere, if there is one."""
-        return doubting(ledger, self.search.model if self.search else model)
+        """The model that chooses: that of a search elsewhere, if there is one.
+
+        A model that knows a good region has its units from there: what is much worse elsewhere
+        passes for equally bad and is not climbed, so that a run that ended in the second best of
+        several basins stays in it. One that knows later results only looks elsewhere.
+        """
+        return doubting(ledger, model.elsewhere or model)
 
     def knowing(self, ledger: Ledger, ids: Any) -> Ledger:
         known = ledger.candidates
@@ -344,23 +270,6 @@ class BoxProposer:
             f"nothing is left to ask for: {out} points failed or were tried as often as `repeats` "
             "allows"
         )
-
-    def after(self, model: Model, news: Learnable, lesson: Lesson | None = None) -> "BoxProposer":
-        """The proposer after these results: a search elsewhere goes on, begins or ends."""
-        # A product of levels is searched from many starts anyway: elsewhere it only loses results.
-        if not model.settings.learns or (self.box.levels is not None and self.search is None):
-            return self
-        gains = self.gains.after(model, news.new[1], news.n_asked)
-        if self.search is None:
-            search = None
-            if gains.stalled >= max(self.patience, model.n_results // SHARE):
-                search = Search.begun(model, model.n_results, tuple(news.waiting.tolist()))
-            return replace(self, gains=gains, search=search, lesson=NOTHING)
-        search = self.search.after(model.arms, news, lesson)
-        decided = search.model.lesson
-        if search.gains.stalled < self.patience:
-            return replace(self, gains=gains, search=search, lesson=decided)
-        return replace(self, gains=Gains(gains.top, 0), search=None, lesson=decided)
 
     def leading(self, ledger: Ledger, model: Model, k: int, gone: Mask) -> Indices:
         return largest(model.predict(ledger.candidates.arm_of).mean, k, gone)
@@ -457,23 +366,6 @@ Proposer = PoolProposer | BoxProposer
 """All differences between a table and a box are here, behind the same methods."""
 
 
-class Learner(NamedTuple):
-    """What learns from results: the model that answers, and what proposes, which may have another
-    one."""
-
-    model: Model
-    proposer: Proposer
-
-    def told(self, news: Learnable, lessons: tuple[Lesson, Lesson] | None = None) -> "Learner":
-        """After these results; with the lessons of both models at a step that was taken before,
-        the same step is taken."""
-        own, other = lessons or (None, None)
-        with OneThread():
-            model = self.model.told(
-                *news.new, news.results, own, may_wait=self.proposer.is_elsewhere
-            )
-            return Learner(model, self.proposer.after(model, news, other))
-
-    def over(self, arms: Array) -> "Learner":
-        """The same, where more points of a box are known: rows (A, d)."""
-        return self._replace(model=replace(self.model, arms=arms))
+def proposer_of(candidates: CandidateTable) -> Proposer:
+    """What proposes candidates of a table, or points of a box."""
+    return BoxProposer(candidates.box) if isinstance(candidates, Points) else PoolProposer()

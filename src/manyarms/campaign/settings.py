@@ -9,7 +9,8 @@ import numpy as np
 
 from manyarms.campaign.exploring import Exploration
 from manyarms.campaign.fitting import Fixed, Mixed, Shape
-from manyarms.campaign.model import BOX, TABLE, Settings
+from manyarms.campaign.model import Settings
+from manyarms.campaign.schedule import BOX, LEVELS, TABLE
 from manyarms.domains.box import Box
 from manyarms.domains.multistart import MultiStart
 from manyarms.domains.policy import DomainBKB
@@ -129,7 +130,9 @@ def as_settings(
     explores = confidence is None and learns and getattr(policy, "makes", policy) is BKB
     if confidence is None:
         confidence = BOX_RADIUS if is_box else TABLE_RADIUS if explores else PLAIN_TABLE_RADIUS
-    schedule = BOX if is_box else TABLE
+    schedule = TABLE
+    if isinstance(space, Box):
+        schedule = BOX if space.levels is None else LEVELS
     number = as_seed(seed)
     limits = as_bounds(bounds)
     return Settings(

@@ -1,6 +1,6 @@
 """What was asked and what came back: one entry for every result, in the order told."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -8,22 +8,76 @@ import numpy as np
 
 from manyarms.errors import Advice, ObservationError, shortened
 from manyarms.numbers import LARGEST
-from manyarms.typing import Array, Indices
+from manyarms.typing import Array, Indices, Mask
 
 CandidateId = int | str | tuple[Any, ...] | dict[str, Any]
 """Of a pool an id; of a box the point itself."""
-Results = tuple[Indices, Array, Array]
-"""Arms, signed values and standard deviations (NaN if none was told), (n,) each."""
+LEAST_DEVIATION = 1e-100
+"""Standard deviation of a noise that was told, at least: its inverse square is finite."""
 NO_VALUE = Advice("tell {} for a trial that gave none", "manyarms.FAILED")
 
 
-class Learnable(NamedTuple):
-    """Results to learn in one step, and the state of the books after them."""
+class Results(NamedTuple):
+    """What a model learns from: the results that have a value, in the order told, (n,) each."""
 
-    new: Results
-    n_asked: int  # so many of them had been asked for
-    waiting: Indices  # positions of what is pending after them
-    results: Callable[[], Results]  # all there are, these included
+    arms: Indices
+    values: Array  # signed: larger is better
+    noise: Array  # standard deviations, NaN where none was told
+    tells: Indices  # the number of the `tell` that brought each, never falling
+    known: Indices  # results that there were when it was asked for, −1 where nobody asked
+
+    @classmethod
+    def at_once(cls, arms: Indices, values: Array, noise: Array) -> "Results":
+        """Results that one `tell` brought, and nobody had asked for."""
+        n = len(arms)
+        return cls(arms, values, noise, np.zeros(n, dtype=np.intp), np.full(n, -1))
+
+    def at(self, places: Any) -> "Results":
+        """Some of them, by a slice, a mask or their places."""
+        return Results(*(column[places] for column in self))
+
+    @property
+    def n(self) -> int:
+        """How many there are."""
+        return len(self.arms)
+
+    @property
+    def ends(self) -> Indices:
+        """How many results there were after each `tell`."""
+        return np.append(np.flatnonzero(np.diff(self.tells)) + 1, self.n)[: self.n]
+
+    @property
+    def weights(self) -> Array:
+        """The inverse squares of the noise that was told, 1 where none was."""
+        told = np.maximum(self.noise, LEAST_DEVIATION)
+        return 1 / np.square(np.where(np.isnan(told), 1.0, told))
+
+    @property
+    def by_arm(self) -> "ByArm":
+        """Mean values of distinct arms."""
+        told = ~np.isnan(self.noise)
+        keys, at = np.unique(2 * self.arms + told, return_inverse=True)
+        weights = self.weights
+        total = np.bincount(at, weights).astype(np.float64)
+        means = np.bincount(at, weights * self.values) / total
+        return ByArm(keys // 2, keys % 2 == 1, total, means, at)
+
+    def begin(self, other: "Results") -> bool:
+        """Whether others begin with these."""
+        return self.n <= other.n and all(
+            np.array_equal(mine, theirs[: self.n], equal_nan=mine.dtype.kind == "f")
+            for mine, theirs in zip(self, other, strict=True)
+        )
+
+
+class ByArm(NamedTuple):
+    """Results by arm; of an arm those whose noise was told are apart."""
+
+    arms: Indices  # (u,)
+    known: Mask  # (u,) whether their noise was told
+    total: Array  # (u,) their weights: how many, or the sum of the inverse squares of their noise
+    means: Array  # (u,) of values
+    at: Indices  # (n,) which of these each result is of
 
 
 class _Failed:

@@ -19,7 +19,6 @@ FIGURES: dict[str, Callable[[Any], Any]] = {
     "fit": plots.fit,
     "slices": plots.slices,
     "importance": plots.importance,
-    "sketch": plots.sketch,
 }
 """Figures by the word that asks for them."""
 PICTURES = (".png", ".svg", ".pdf", ".jpg", ".webp")

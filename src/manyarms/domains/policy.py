@@ -220,7 +220,6 @@ class DomainBKB:
         rewards: ArrayLike,
         *,
         noise: ArrayLike | None = None,
-        record: Record | None = None,
     ) -> Record:
         """Learn rewards, in one step or not at all.
 
@@ -232,8 +231,6 @@ class DomainBKB:
             What they gave.
         noise : float or array_like, (n,), optional
             Standard deviation of these rewards where it is known.
-        record : Record, optional
-            What was decided before of the same observations: then nothing is decided again.
 
         Returns
         -------
@@ -243,7 +240,7 @@ class DomainBKB:
         rows = self.as_told(arms)
         before = self._state
         policy = copy(before.policy)  # a twin learns: an error leaves this one as it was
-        decided = policy.observe(rows, rewards, noise=noise, record=record)
+        decided = policy.observe(rows, rewards, noise=noise)
         if len(rows):
             told = before.told.appended(self._entries(rows, rewards, noise))
             self._state = self._learned(Learned(policy, told), rows)

@@ -20,7 +20,7 @@ class Log:
     frozen features is."""
 
     # (n, 4), a row for each observation; numbers of arms are exact in float64.
-    _entries: Stack = field(default_factory=_no_entries)
+    rows: Stack = field(default_factory=_no_entries)
 
     def added(self, arms: Indices, sizes: Indices, weights: Array, rewards: Array) -> "Log":
         """The log with more entries, (n,) each."""
@@ -29,30 +29,30 @@ class Log:
         entries[:, 1] = sizes
         entries[:, 2] = weights
         entries[:, 3] = rewards
-        return Log(self._entries.appended(entries))
+        return Log(self.rows.appended(entries))
 
     def __len__(self) -> int:
-        return self._entries.n
+        return self.rows.n
 
     @property
     def arms(self) -> Indices:
         """(n,), oldest first."""
-        return self._entries.items[:, 0].astype(np.intp)
+        return self.rows.items[:, 0].astype(np.intp)
 
     @property
     def sizes(self) -> Indices:
         """(n,) how many inducing rows the feature of each has."""
-        return self._entries.items[:, 1].astype(np.intp)
+        return self.rows.items[:, 1].astype(np.intp)
 
     @property
     def weights(self) -> Array:
         """(n,) ω."""
-        return np.asarray(self._entries.items[:, 2])
+        return np.asarray(self.rows.items[:, 2])
 
     @property
     def rewards(self) -> Array:
         """(n,)."""
-        return np.asarray(self._entries.items[:, 3])
+        return np.asarray(self.rows.items[:, 3])
 
     @cached_property
     def pulled(self) -> Indices:

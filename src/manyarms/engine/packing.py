@@ -34,12 +34,8 @@ NAMES = {
 """The arrays and their types. The last four are empty where rows have no own parts."""
 
 
-def packed(belief: Engine, *, folded: bool = True) -> Arrays:
-    """The arrays of a belief, each of one dimension.
-
-    Rows that wait beside C are folded in, which changes scores by rounding; where not `folded`,
-    they are kept as they are.
-    """
+def packed(belief: Engine) -> Arrays:
+    """The arrays of a belief as they are, each of one dimension."""
     nothing = np.zeros(0)
     own: Arrays = {"tried": nothing, "tried_weight": nothing, "tried_mean": nothing}
     own["own_trace"] = nothing
@@ -51,13 +47,13 @@ def packed(belief: Engine, *, folded: bool = True) -> Arrays:
             "tried_mean": tried.mean,
             "own_trace": np.array([belief.trace]),
         }
-    return {**_packed(belief.base, folded), **own}
+    return {**_packed(belief.base), **own}
 
 
-def _packed(belief: Frozen, folded: bool) -> Arrays:
+def _packed(belief: Frozen) -> Arrays:
     """The arrays of a belief of frozen features."""
     left_out = belief.left_out
-    factor = belief.factor.folded if folded else belief.factor
+    factor = belief.factor
     counters = [
         factor.log_det,
         belief.n_observations,

@@ -196,7 +196,6 @@ class Policy:
         rewards: ArrayLike,
         *,
         noise: ArrayLike | None = None,
-        record: Record | None = None,
     ) -> Record:
         """Learn the rewards of arms, repeats included, in one step or not at all.
 
@@ -209,8 +208,6 @@ class Policy:
         noise : float or array_like, (n,), optional
             Standard deviation of these rewards where it differs from the policy's ξ; an observation
             then weighs ω = ξ²/noise².
-        record : Record, optional
-            What was decided before of the same observations: then nothing is decided again.
 
         Returns
         -------
@@ -225,15 +222,15 @@ class Policy:
             A number names no arm.
         """
         batch = self.batch_of(arms, rewards, noise)
-        return self.learn(batch, record) if len(batch.rows) else Record.nothing()
+        return self.learn(batch) if len(batch.rows) else Record.nothing()
 
     @in_one_thread
-    def learn(self, batch: Batch, record: Record | None = None) -> Record:
+    def learn(self, batch: Batch) -> Record:
         """Observe a batch of arms by number, or of rows by value."""
         state = self._state
         with self.stats.timed("observations"):
             # Everything is computed before anything is assigned: an error has changed nothing.
-            step = state.belief.observed(batch, record)
+            step = state.belief.observed(batch)
             log = state.log
             # Rows given by value have the key −1: they are no arms of the table.
             if batch.keys[0] >= 0:

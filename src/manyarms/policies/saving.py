@@ -43,7 +43,7 @@ def written(policy: Policy, waiting: dict[str | int, Array]) -> bytes:
         )
     d = policy.n_features
     rows = np.concatenate([np.zeros((0, d)), *waiting.values()])
-    arrays: Arrays = {**packed(belief, folded=False), "W": belief.W, "rows": rows}
+    arrays: Arrays = {**packed(belief), "W": belief.W, "rows": rows}
     head = {
         **_settings(policy, belief),
         "norm": policy.evidence.norm,

@@ -5,20 +5,14 @@ import base64
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from manyarms.errors import StudyError
-from manyarms.study.log import LEARNING, START, Event, Head, row_after
-from manyarms.study.storage import EventStore, Transaction
+from manyarms.study.log import START, Event, Head, row_after
+from manyarms.study.storage import CARRY_OVER, EventStore, Transaction
 from manyarms.study.study import Study
 
-FORMAT = "manyarms study, format 2"
-OLD_FORMAT = "manyarms study, format 1"
-"""Of manyarms 0.1. Candidates, results and settings are taken over, what its model drew and fitted
-is not."""
-OLD_EVENTS = ("draw", *LEARNING)
-OLD_OPTIONS = ("oversampling", "resparsify", "horizon")
-"""Arguments of policies and radii of 0.1 that are gone."""
+FORMAT = "manyarms study, format 3"
 
 
 class Copy(NamedTuple):
@@ -54,10 +48,10 @@ def read_copy(path: Path) -> Copy:
     since."""
     try:
         read = json.loads(path.read_bytes())
-        if read["format"] not in (FORMAT, OLD_FORMAT):
+        if read["format"] != FORMAT:
             raise StudyError(
-                f"{path} must be an export of this version ({FORMAT}) or of 0.1 ({OLD_FORMAT}), "
-                f"got {read['format']!r:.80}"
+                f"{path} must be an export of this version ({FORMAT}), got {read['format']!r:.80}; "
+                f"{CARRY_OVER}"
             )
         events = [
             Event(i + 1, each["kind"], each["time"], each["payload"])
@@ -78,40 +72,7 @@ def read_copy(path: Path) -> Copy:
             f"{path} is not as it was written; export the study again, or tell its results from a "
             "CSV file"
         )
-    return Copy(carried_over(events) if read["format"] == OLD_FORMAT else events, tables)
-
-
-def carried_over(events: list[Event]) -> list[Event]:
-    """The events of a study of 0.1 as this version has them: the model learns anew from all
-    results."""
-    kept = [event for event in events if event.kind not in OLD_EVENTS]
-    carried: list[Event] = []
-    for number, event in enumerate(kept, 1):
-        payload = event.payload
-        if event.kind == "ask":
-            payload = {**payload, "learned": 0}  # no step of a model was taken yet
-        if event.kind == "create":
-            payload = _settings(payload)
-        carried.append(Event(number, event.kind, event.time, payload))
-    return carried
-
-
-def _settings(old: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a study of 0.1 as this version has them."""
-    options = _without(old["options"])
-    policy = old["policy"]
-    if policy == "AlgorithmOne" or old["options"].get("resparsify") == "always":
-        options["rule"] = {"Sampled": {"oversampling": old["options"].get("oversampling", 5.0)}}
-    if policy in ("Adaptive", "AlgorithmOne"):
-        policy = "BKB"
-    return {**old, "options": options, "confidence": _without(old["confidence"]), "policy": policy}
-
-
-def _without(setting: Any) -> Any:
-    """A setting without the arguments that are gone."""
-    if not isinstance(setting, dict):
-        return setting
-    return {name: _without(value) for name, value in setting.items() if name not in OLD_OPTIONS}
+    return Copy(events, tables)
 
 
 def create_from(location: str | Path, copy: Copy) -> Study:

@@ -1,22 +1,13 @@
 """The event log: records that are only ever appended, each with a digest of itself and of its
 predecessor."""
 
-import base64
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from manyarms.campaign.fitting import Fit
-from manyarms.campaign.model import NOTHING, Lesson, Model
-from manyarms.campaign.proposers import BoxProposer, Gains, Proposer, Search
-from manyarms.campaign.units import Warp
-from manyarms.engine.base import Record
 from manyarms.errors import StudyDamagedError
-from manyarms.typing import AnyArray
 
 NO_PREDECESSOR = "manyarms"
 """What the first event has in place of a predecessor's digest."""
@@ -111,82 +102,3 @@ def damaged(whole: int, what: str) -> StudyDamagedError:
         SALVAGE,
         whole=whole,
     )
-
-
-# What a model decided at a step
-
-LEARNING = ("insert", "refit")
-"""The kinds of events that say what a model decided: arms entered W; a kernel, noise and units were
-fitted."""
-
-
-def written_lesson(lesson: Lesson) -> dict[str, Any]:
-    """What was decided at a step, as JSON; arrays of floats as base64 of their bytes."""
-    written: dict[str, Any] = {}
-    if lesson.record is not None:
-        written["entered"] = lesson.record.entered.tolist()
-    if lesson.fitted is not None and lesson.warp is not None:
-        fit = lesson.fitted
-        warp = lesson.warp
-        written["fit"] = {
-            "scale": fit.scale,
-            "noise": fit.noise,
-            "mean": fit.mean,
-            "loss": fit.loss if np.isfinite(fit.loss) else None,
-        }
-        written["thorough"] = lesson.n_thorough
-        written["theta"] = fit.theta.tolist()
-        written["warp"] = [packed(warp.values, "<f8"), packed(warp.rewards, "<f8"), warp.floor]
-    return written
-
-
-def read_lesson(written: dict[str, Any]) -> Lesson:
-    """What `written_lesson` wrote."""
-    entered = np.array(written.get("entered", ()), dtype=np.intp)
-    record = Record(entered, np.zeros(0, dtype=np.intp))  # |W_s| follows from what entered
-    if "fit" not in written:
-        return Lesson(record)
-    values, rewards, floor = written["warp"]
-    warp = Warp(unpacked(values, "<f8"), unpacked(rewards, "<f8"), floor)
-    found = Fit(np.array(written["theta"], dtype=np.float64), **written["fit"])
-    if found.loss is None:
-        found = replace(found, loss=np.inf)
-    return Lesson(record, found, warp, written.get("thorough", 0))
-
-
-def written_progress(proposer: Proposer) -> dict[str, Any]:
-    """How a search of a box stands, as JSON, so that no step before need be known; nothing of a
-    table, and none while another model knows results."""
-    if not isinstance(proposer, BoxProposer):
-        return {}
-    gains = proposer.gains
-    search = proposer.search
-    if search is not None and search.model.n_results:
-        return {}
-    top = gains.top if np.isfinite(gains.top) else None
-    progress: dict[str, Any] = {"top": top, "stalled": gains.stalled}
-    if search is not None:
-        progress |= {"start": search.start, "asked": list(search.asked)}
-    return {"progress": progress}
-
-
-def read_progress(written: dict[str, Any], proposer: Proposer, model: Model) -> Proposer:
-    """What `written_progress` wrote, of a proposer with the same settings."""
-    if not isinstance(proposer, BoxProposer):
-        return proposer
-    top = written["top"] if written["top"] is not None else -np.inf
-    search = None
-    if "start" in written:
-        search = Search.begun(model, written["start"], tuple(written["asked"]))
-    gains = Gains(top, written["stalled"])
-    return replace(proposer, gains=gains, search=search, lesson=NOTHING)
-
-
-def packed(array: AnyArray, dtype: str) -> str:
-    """An array as text."""
-    return base64.b64encode(array.astype(dtype).tobytes()).decode()
-
-
-def unpacked(text: str, dtype: str) -> AnyArray:
-    """The array that `packed` wrote."""
-    return np.frombuffer(base64.b64decode(text), dtype=dtype)

@@ -1,10 +1,9 @@
-"""What the log says: the ledger, made by folding the events in order, and what a model decided at
-each of its steps."""
+"""What the log says: the books, made by folding the events in order."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,14 +11,13 @@ from manyarms.campaign.campaign import table_of
 from manyarms.campaign.candidates import CandidateTable, Points
 from manyarms.campaign.corrections import Corrections
 from manyarms.campaign.ledger import Ledger, Pending
-from manyarms.campaign.model import Size
 from manyarms.campaign.prior import PriorResults, with_prior
 from manyarms.campaign.settings import as_most, as_sign
-from manyarms.campaign.trials import CandidateId, Forecast, Learnable, Results, Trial
+from manyarms.campaign.trials import CandidateId, Forecast, Trial
 from manyarms.domains.box import Box
 from manyarms.space.pool import Pool
 from manyarms.space.stored import read_table, read_types, retyped, stored_pool, with_table
-from manyarms.study.log import LEARNING, Event, read_lesson
+from manyarms.study.log import Event
 from manyarms.study.spec import read_box
 from manyarms.typing import Indices
 
@@ -30,8 +28,8 @@ NAMING = ("ask", "tell", "release", "retire", "restore")
 """The kinds of events that name candidates."""
 ALONE = ("add", "correct", "retype", "undo")
 """The kinds of events that change what came before: applied one by one."""
-TEACHING = ("tell", "correct", "add", "retype")
-"""The kinds of events that a model learns from: it begins anew when one is taken back."""
+TEACHING = ("tell", "correct", "retype")
+"""The kinds of events without which the results, or what was known of them, were others."""
 Source = tuple[int, int]
 """A result: the event that told it, and its place in that event."""
 
@@ -49,19 +47,6 @@ class Lease:
     event: int = 0  # the number of the one that asked for it
 
 
-class ModelStep(NamedTuple):
-    """What a model learns at once, after event `number`: the results from `start` up to `stop`; or,
-    where there are none, that candidates were added."""
-
-    number: int
-    start: int
-    stop: int
-    candidates: CandidateTable
-    n_asked: int = 0  # results that had been asked for
-    pending: tuple[Pending, ...] = ()  # of a box, what was being tried then
-    is_anew: bool = False  # the model begins from nothing
-
-
 class Replay:
     """The log, summed up."""
 
@@ -77,18 +62,11 @@ class Replay:
             described = self.settings["pool"]
             tables = [fetch(digest) for digest in described["tables"]]
             self.prior = read_prior(self.settings, fetch)
-            pool = stored_pool(described, tables)
-            self.space = candidates = self.with_prior(pool, self.settings.get("prior"))
+            self.space = candidates = self.with_prior(stored_pool(described, tables))
         sign = as_sign(self.settings["direction"])
         most = as_most(self.settings["repeats"])
         self.ledger = Ledger.begun(candidates, self.settings["seed"], sign, most)
-        self.n_values = 0  # results that have one
         self.tokens: dict[str, tuple[list[int], list[float | None]]] = {}  # positions and values
-        self.steps: list[ModelStep] = []
-        self.records: dict[int, dict[str, Any]] = {}  # what was decided at a step
-        self.n_sized = 0  # results when someone looked at the size of the sketch last
-        self.learned = 0  # steps up to this event were taken; no record: nothing was decided
-        self.begun = 0  # the event at which the model began anew last; 0: it never did
         self.sources: list[Source] = []  # of each result of the ledger
         self.notes: dict[Source, str] = {}
         self.batches: dict[Source, int] = {}  # as files say, see `Trial.batch`
@@ -110,15 +88,16 @@ class Replay:
                     self._correct(event)
                 elif kind == "retype":
                     self._retype(event)
-                elif isinstance(self.space, Box) or event.payload["kind"] in TEACHING:
-                    self._begin_anew(event.number)
+                elif event.payload["kind"] in TEACHING:
+                    outcomes = replace(self.ledger.outcomes, is_changed=True)
+                    self.ledger = replace(self.ledger, outcomes=outcomes)
 
-    def with_prior(self, pool: Pool, decided: dict[str, Any] | None) -> Pool:
-        """A table of candidates with what the prior of the study makes one expect of them, as its
-        model decided; the pool itself where the study has none."""
-        if self.prior is None or decided is None:
+    def with_prior(self, pool: Pool) -> Pool:
+        """A table of candidates with what the prior of the study makes one expect of them; the
+        pool itself where the study has none."""
+        if self.prior is None:
             return pool
-        return with_prior(pool, self.prior, self.settings["kernel"], read_lesson(decided))[0]
+        return with_prior(pool, self.prior, self.settings["kernel"])
 
     def _fold(self, events: list[Event], void: set[int]) -> None:
         """Apply events between which the table is the same, but for those that are void."""
@@ -132,7 +111,8 @@ class Replay:
         told: list[Indices] = []
         values: list[float | None] = []
         noise: list[float | None] = []
-        forecasts: list[Forecast | None] = []
+        tells: list[int] = []
+        ended: list[Pending | None] = []
         for event, each, stop in zip(events, named, stops, strict=True):
             at = positions[stop - len(each) : stop]
             if event.number in void:
@@ -140,12 +120,15 @@ class Replay:
             if event.kind != "tell":
                 self._apply_one(event, at)
             else:
-                forecasts += self._tell(event, at)
+                ended += self._tell(event, at)
                 told.append(at)
+                tells += [event.number] * len(at)
                 values += event.payload["values"]
                 noise += event.payload.get("noise", [None] * len(at))
         if told:
-            self.ledger = self.ledger.noted(np.concatenate(told), values, noise, forecasts)
+            self.ledger = self.ledger.noted(
+                np.concatenate(told), values, noise, ended, np.array(tells)
+            )
 
     def _positions(self, ids: list[Any]) -> Indices:
         """Where candidates are; points of a box that are new are known from now on."""
@@ -163,17 +146,16 @@ class Replay:
         payload = event.payload
         ledger = self.ledger
         if event.kind == "ask":
-            # Earlier versions wrote neither forecasts nor reasons.
-            forecasts = [each and Forecast(*each) for each in payload.get("forecasts", ())]
+            forecasts = [each and Forecast(*each) for each in payload["forecasts"]]
             self.ledger = ledger.asked(
                 positions.tolist(),
                 payload["worker"],
                 payload["until"],
                 forecasts,
-                payload.get("reasons"),
+                payload["reasons"],
                 event.number,
+                len(self.sources),
             )
-            self.learned = max(self.learned, payload["learned"])
         elif event.kind == "release":
             self.ledger = ledger.released(positions, payload["worker"])
         elif event.kind == "expire":
@@ -187,27 +169,11 @@ class Replay:
         elif event.kind == "note":
             for (number, place), text in zip(payload["of"], payload["notes"], strict=True):
                 self.notes[number, place] = text
-        elif event.kind in LEARNING:
-            self.records[payload["step"]] = payload
-            if "size" in payload:
-                self.n_sized = payload["size"][0]
-            self.learned = max(self.learned, payload["step"])
 
-    def _tell(self, event: Event, positions: Indices) -> list[Forecast | None]:
-        """What a tell is but for its results; returns what was predicted of them."""
+    def _tell(self, event: Event, positions: Indices) -> list[Pending | None]:
+        """What a tell is but for its results; returns what was pending of them."""
         told = event.payload
-        n_pending = len(self.ledger.pending)
-        ledger, forecasts = self.ledger.ended(positions, told["worker"])
-        self.ledger = ledger
-        # A step of the model is what one tell brought: failures alone make none.
-        start = self.n_values
-        self.n_values += len(told["values"]) - told["values"].count(None)
-        if self.n_values > start:
-            n_asked = n_pending - len(ledger.pending)
-            pending = ledger.pending if isinstance(self.space, Box) else ()
-            self.steps.append(
-                ModelStep(event.number, start, self.n_values, ledger.candidates, n_asked, pending)
-            )
+        self.ledger, ended = self.ledger.ended(positions, told["worker"])
         if "token" in told:
             self.tokens[told["token"]] = positions.tolist(), told["values"]
         sources = [(event.number, place) for place in range(len(positions))]
@@ -219,7 +185,7 @@ class Replay:
                 self.notes[source] = text
             if batch:
                 self.batches[source] = batch
-        return forecasts
+        return ended
 
     def _correct(self, event: Event) -> None:
         """Some results have other values; those that were taken back since are passed over."""
@@ -238,40 +204,25 @@ class Replay:
         self.ledger = corrections.applied(self.ledger)
         gone = {sources[i] for i, is_removed in zip(known, removed, strict=True) if is_removed}
         self.sources = [source for source in self.sources if source not in gone]
-        self._begin_anew(event.number)
 
     def _retype(self, event: Event) -> None:
         """Columns are of other types: the features are others, and a model of them begins anew."""
         before = table_of(self.ledger, "change columns of")
         pool = retyped(before, read_types(event.payload["columns"]))
-        self.space = self.with_prior(pool, event.payload.get("prior"))
+        self.space = self.with_prior(pool)
         self.ledger = replace(self.ledger, candidates=self.space)
-        self._begin_anew(event.number)
-
-    def _begin_anew(self, number: int) -> None:
-        """What a model learned before counts no more: its next step is to learn all there is."""
-        ledger = self.ledger
-        pending = ledger.pending if isinstance(self.space, Box) else ()
-        self.n_values = ledger.n_values
-        self.steps = [
-            ModelStep(number, 0, self.n_values, ledger.candidates, 0, pending, is_anew=True)
-        ]
-        self.records = {}
-        self.n_sized = 0
-        self.begun = number
 
     def _add(self, event: Event, table: bytes) -> None:
         before = table_of(self.ledger, "add to")
         pool = with_table(before, table, event.payload["next_row"])
         self.ledger = self.ledger.added(pool)
-        self.steps.append(ModelStep(event.number, self.n_values, self.n_values, pool))
 
     @property
     def leases(self) -> list[Lease]:
         """Who is trying what, those whose time has run out included."""
         pending = self.ledger.pending
         names = self.ledger.names([each.position for each in pending])
-        return [Lease(name, *each[1:]) for name, each in zip(names, pending, strict=True)]
+        return [Lease(name, *each[1:6]) for name, each in zip(names, pending, strict=True)]
 
     @property
     def history(self) -> list[Trial]:
@@ -289,31 +240,6 @@ class Replay:
             )
             for trial, source in zip(self.ledger.history, self.sources, strict=True)
         ]
-
-    @property
-    def sizes(self) -> list[Size]:
-        """Of the sketch, at those steps at which someone looked."""
-        records = (record for _, record in sorted(self.records.items()))
-        return [Size(*record["size"]) for record in records if "size" in record]
-
-    def all_results(self, step: ModelStep) -> Results:
-        """What a model learns from, up to a step."""
-        return self.ledger.results(0, step.stop)
-
-    def news(self, steps: Sequence[ModelStep]) -> Learnable:
-        """What a model learns at some steps that follow each other."""
-        last = steps[-1]
-        return Learnable(
-            self.ledger.results(steps[0].start, last.stop),
-            sum(step.n_asked for step in steps),
-            np.array([each.position for each in last.pending], dtype=np.intp),
-            lambda: self.all_results(last),
-        )
-
-    def is_restart(self, step: ModelStep) -> bool:
-        """Whether what was decided at a step says all about the model after it."""
-        record = self.records.get(step.number, {})
-        return "fit" in record and ("progress" in record or not isinstance(self.space, Box))
 
 
 def read_prior(settings: dict[str, Any], fetch: Fetch) -> PriorResults | None:

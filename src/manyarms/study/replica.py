@@ -1,38 +1,35 @@
-"""A study in memory: the log as far as this process has read it, and the model as far as it has
-learned from it.
+"""A study in memory: the books as the log says, and the last model of them.
 
 A call first takes in what other processes have appended since, then acts, then appends, in one
 transaction; memory changes after the commit, and what is interrupted in between is read from the
-log again. The model learns between transactions, so that others need not wait. What it decided is
-then appended, unless another process has already recorded something else for the same steps.
+log again. A model is a function of the books, so processes need not agree on one: each learns for
+itself, between transactions, so that others need not wait.
 """
 
-import math
 import threading
 import time
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from manyarms.campaign.batching import BatchConditions
 from manyarms.campaign.campaign import Campaign
-from manyarms.campaign.candidates import Points
 from manyarms.campaign.ledger import Ledger
-from manyarms.campaign.proposers import Learner
+from manyarms.campaign.model import Model, learn
+from manyarms.campaign.proposers import proposer_of
 from manyarms.campaign.reasons import reasons
-from manyarms.errors import StudyDamagedError, StudyStorageError
+from manyarms.errors import StudyStorageError
 from manyarms.machine import uncollected
 from manyarms.signals import deferred, interruptible
-from manyarms.study.learning import Resume, StepsTaken, learn
-from manyarms.study.log import LEARNING, START, Event, Head
+from manyarms.study.log import START, Event, Head
 from manyarms.study.replay import Lease, Replay
-from manyarms.study.snapshot import EVERY, resume, take
+from manyarms.study.snapshot import digest_of, read, written
 from manyarms.study.spec import campaign_of, maker_of
 from manyarms.study.storage import EventStore, Transaction, Unread
 
-PIECE = 2.0
-"""Seconds of learning before what was decided is written down."""
+EVERY = 200
+"""Results from one snapshot to the next, at most; a fit has one of its own. With |W| = 1,000 a
+snapshot takes 8 MB."""
 
 
 class Replica:
@@ -44,12 +41,9 @@ class Replica:
         self._is_torn = True  # nothing is read yet
         self.head: Head
         self.replay: Replay
-        self._begun: Campaign  # before any event
-        self._learner: Learner
-        self._done: int  # steps it has taken
-        self._kept: int  # results of the last snapshot
+        self._model: Model
+        self._kept: tuple[int, int]  # results of the last snapshot, and of its last fit
         self.snapshot_every = EVERY
-        self._unwritten: StepsTaken | None = None  # steps taken of which nothing is written yet
         with self.current():
             pass
 
@@ -83,25 +77,20 @@ class Replica:
                 if _takes_back(transaction.appended):
                     self._is_torn = True  # what is left is read from the log
                     return
-                begun = self.replay.begun
                 self.replay.apply(transaction.appended, transaction.kept.__getitem__)
-                self.head, self._learner, self._done = transaction.head, call.learner, call.done
-                self._forget_since(begun)
+                self.head = transaction.head
 
     @contextmanager
     def learned(self) -> Iterator[Campaign]:
-        """The search, its model up to date. Where nothing can be written, what was learned is
-        kept for later."""
+        """The search, its model up to date."""
         with self._lock:
-            learner = None
-            try:
-                self.catch_up()
-            except StudyStorageError:
-                # A disk that is full still answers: what was learned waits for room.
-                with self.current():
-                    self._unwritten = self._next(math.inf, self.resume)
-                    learner = self._unwritten.learner
-            yield self.campaign(learner or self._learner)
+            with self.current():
+                if not self._model.n_results:
+                    self._resume()
+                yield self.campaign()
+            # A snapshot only saves time: where nothing can be written, there is none.
+            with suppress(StudyStorageError):
+                self._keep()
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -122,31 +111,15 @@ class Replica:
         self._is_torn = True
         return transaction.news(START)
 
-    def _forget_since(self, begun: int) -> None:
-        """Where the model begins anew since, what was learned before counts no more."""
-        if self.replay.begun != begun:
-            self._learner = self._prior
-            self._done = self._kept = 0
-            self._unwritten = None
-
     def _take_in(self, news: Unread) -> None:
-        """Apply what others have appended. Where they decided about a step that this model has
-        taken, it starts anew."""
+        """Apply what others have appended."""
         with deferred(), self._all_or_nothing():
             if self._is_torn:
                 with interruptible():
                     self._read_all(news)
                 return
-            # The last step that this model has taken; what is decided about later ones suits it.
-            number = self.replay.steps[self._done - 1].number if self._done else 0
-            begun = self.replay.begun
             self.replay.apply(news.events, news.tables.__getitem__)
             self.head = news.head
-            self._forget_since(begun)
-            if any(
-                event.kind in LEARNING and event.payload["step"] <= number for event in news.events
-            ):
-                self._learner, self._done = self._prior, 0
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -166,87 +139,50 @@ class Replica:
             # Afterwards: where types of columns were changed, a model has other features to begin.
             settings = self.replay.settings
             maker = maker_of(self._policy, settings["policy"])
-            self._begun = campaign_of(settings, self.replay.space, maker)
-            self._learner = self._prior
-            self._done = self._kept = 0
-            self._unwritten = None
+            self._model = campaign_of(settings, self.replay.space, maker).model
+            self._kept = 0, 0
         self.head, self._is_torn = news.head, False
 
     # The model
 
-    def catch_up(self, *, leave_last: bool = False) -> None:
-        """Learn what there is without making others wait: between transactions, written down piece
-        by piece.
-
-        With `leave_last` the last piece is not written: the transaction of the call that needs it
-        does so (`Call.learn`).
-        """
-        with self.current() as replay:
-            while self._done < len(replay.steps):
-                found = self._unwritten = self._next(PIECE, self.resume)
-                if leave_last and found.done == len(replay.steps):
-                    return  # it stays in `_unwritten`, where `Call.learn` finds it
-                # Without a decision or a snapshot there is nothing to write, and no lock is taken.
-                if found.made or self.is_due(found):
-                    with self.writing() as call:
-                        call.adopt(found)
-                else:
-                    self._learner, self._done = found.learner, found.done
-                self._unwritten = None
-
-    def _next(self, seconds: float, resume: Resume) -> StepsTaken:
-        """What is learned from here on; it begins with what could not be written before."""
-        replay = self.replay
-        before = self._unwritten
-        if before is None or before.begun != self._done or not before.agrees(replay):
-            return learn(replay, self._learner, self._done, resume, seconds)
-        return before.followed_by(
-            learn(replay, before.learner, before.done, lambda _: None, seconds)
-        )
-
-    def resume(
-        self, after: int, transaction: Transaction | None = None
-    ) -> tuple[Learner, int] | None:
-        """What the snapshot has learned, if it has taken more steps than that and this object
-        none."""
-        if self._done or not self.replay.steps:
-            return None
-        try:
-            with (
-                deferred(),
-                nullcontext(transaction) if transaction else self._store.reading() as open_,
-            ):
-                found = resume(open_, self.replay, self._prior, after)
-        except StudyDamagedError as error:
-            # A snapshot only saves time: the model learns from the log instead.
-            warnings.warn(
-                f"the snapshot of {self._store.shown} is not used: {error}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-            return None
-        self._kept = found[0].model.n_results if found else 0
-        return found
-
-    def is_due(self, found: StepsTaken) -> bool:
-        """Whether a snapshot is to be taken."""
-        # After a refit the snapshot before it is of no use: nothing resumes from it.
-        refitted = any(kind == "refit" for kind, _ in found.made.values())
-        n = found.n_results
-        every = self.snapshot_every
-        return n >= self._kept + every or (refitted and n >= every)
-
-    @property
-    def _prior(self) -> Learner:
-        """Before anything is learned."""
-        return Learner(self._begun.model, self._begun.proposer)
-
-    def campaign(self, learner: Learner, ledger: Ledger | None = None) -> Campaign:
-        """The search as the log says, with what has learned from it."""
+    def campaign(self, ledger: Ledger | None = None) -> Campaign:
+        """The search with these books, those of the log where None, and a model of their
+        results."""
         ledger = ledger or self.replay.ledger
-        if isinstance(ledger.candidates, Points):  # some may be pending, and new
-            learner = learner.over(ledger.candidates.X)
-        return Campaign(ledger, *learner)
+        rows, results = ledger.candidates.X, ledger.results
+        with interruptible():
+            self._model = learn(self._model.settings, rows, results, self._model)
+        return Campaign(ledger, self._model)
+
+    def _resume(self) -> None:
+        """Begin with the snapshot of the most results that are still there."""
+        ledger = self.replay.ledger
+        rows, results = ledger.candidates.X, ledger.results
+        with self._store.reading() as transaction:
+            for n in transaction.snapshots():
+                data = transaction.snapshot(n) if n <= results.n else None
+                known = results.at(slice(n))
+                digest = digest_of(self.replay.settings, rows, known)
+                found = data and read(data, digest, self._model, rows, known)
+                if found:
+                    self._model = found
+                    self._kept = n, found.plan.fitted
+                    return
+
+    def _keep(self) -> None:
+        """Keep the model for those who open the study, where that is due."""
+        model = self._model
+        n, fitted = self._kept
+        # After a fit the snapshot before it is of little use: nobody goes on from it.
+        if model.n_results < n + self.snapshot_every and (
+            model.plan.fitted == fitted or model.n_results < self.snapshot_every
+        ):
+            return
+        data = written(model, digest_of(self.replay.settings, model.arms, model.results))
+        if data is not None:
+            with self._store.writing() as transaction:
+                transaction.put_snapshot(model.n_results, data)
+        self._kept = model.n_results, model.plan.fitted
 
 
 def _takes_back(events: list[Event]) -> bool:
@@ -256,12 +192,10 @@ def _takes_back(events: list[Event]) -> bool:
 
 
 class Call:
-    """What happens in one transaction: events, and the model after them."""
+    """What happens in one transaction: events."""
 
     def __init__(self, replica: Replica, transaction: Transaction) -> None:
         self._replica, self._transaction = replica, transaction
-        self.learner: Learner = replica._learner
-        self.done: int = replica._done
         self.replay = replica.replay
         self.keep = transaction.keep
 
@@ -282,12 +216,13 @@ class Call:
 
     def knowing(self, ids: Any) -> Ledger:
         """The ledger with these candidates in it: of a box any point may be told."""
-        return self.learner.proposer.knowing(self.replay.ledger, ids)
+        ledger = self.replay.ledger
+        return proposer_of(ledger.candidates).knowing(ledger, ids)
 
     def asked(self, n: int, ledger: Ledger, rule: BatchConditions | None) -> list[Lease]:
         """n candidates to try, what is predicted of their results, and why they were chosen."""
+        before = self._replica.campaign(ledger)
         with interruptible():
-            before = self._replica.campaign(self.learner, ledger)
             found, ids = before.asked(n, rule=rule)
             # What was just asked for is the last of what is pending.
             pending = found.ledger.pending[-len(ids) :]
@@ -296,27 +231,3 @@ class Call:
             Lease(id, each.worker, each.until, each.forecast, reason)
             for id, each, reason in zip(ids, pending, why, strict=True)
         ]
-
-    def learn(self) -> None:
-        """The model takes the steps that are left."""
-        if self.done < len(self.replay.steps):
-            resume = self._replica.resume
-            with interruptible():
-                found = self._replica._next(
-                    math.inf, lambda after: resume(after, self._transaction)
-                )
-            self.adopt(found)
-            self._replica._unwritten = None
-
-    def adopt(self, found: StepsTaken) -> None:
-        """Go on with a model that has learned, and write down what it decided, unless others
-        decided otherwise meanwhile."""
-        if self.done != found.begun or not found.agrees(self.replay):
-            return
-        for number, (kind, payload) in found.made.items():
-            if number > self.replay.learned:
-                self.append(kind, payload)
-        self.learner, self.done = found.learner, found.done
-        if self._replica.is_due(found):
-            take(self._transaction, self.replay, found)
-            self._replica._kept = found.n_results

@@ -1,8 +1,8 @@
 """What is whole of a damaged study file, in a new one.
 
 An event is whole if its digest is that of itself and of its predecessor's digest, as they stand in
-the file; those behind a damaged one are found too. What the model decided is left out, it learns
-anew. Nothing is saved without the settings and the candidates, the first event.
+the file; those behind a damaged one are found too. Nothing is saved without the settings and the
+candidates, the first event.
 """
 
 import hashlib
@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyarms.errors import ManyArmsError, StudyDamagedError, StudyError
-from manyarms.study.copies import carried_over
-from manyarms.study.log import LEARNING, NO_PREDECESSOR, Event, Head, checked
+from manyarms.errors import ManyArmsError, StudyDamagedError, StudyError, StudyVersionError
+from manyarms.study.log import NO_PREDECESSOR, Event, Head, checked
 from manyarms.study.replay import Replay
-from manyarms.study.storage import EventStore, Transaction
+from manyarms.study.storage import CARRY_OVER, FORMAT, EventStore, Transaction
 
 LONGEST_GAP = 1000
 """Events in a row that cannot be read, after which none is looked for, unless the file says how
@@ -31,8 +30,8 @@ EVENT = "SELECT number, kind, time, record, digest FROM events WHERE number = ?"
 
 @dataclass(frozen=True)
 class Salvaged:
-    """What was saved: the events (without those of the model), the number of results among them,
-    and the events that are lost."""
+    """What was saved: the events, the number of results among them, and the events that are
+    lost."""
 
     events: int
     results: int
@@ -63,7 +62,10 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
         with closing(sqlite3.connect(copy)) as connection:
             events, lost = _whole(connection)
             if _is_old(connection):
-                events = carried_over(events)
+                raise StudyVersionError(
+                    f"{damaged} was written by an earlier version, which can salvage it; "
+                    f"{CARRY_OVER}"
+                )
             tables: dict[str, bytes] = {}
 
             def fetch(digest: str) -> bytes:
@@ -92,9 +94,7 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
             # Events keep their numbers: files name them, and so does what corrects or takes back.
             while transaction.head.number + 1 < event.number:
                 transaction.append(LOST, {}, event.time)
-            # What the model decided is left out, so nothing is learned yet at any event.
-            learned = {"learned": 0} if event.kind == "ask" else {}
-            transaction.append(event.kind, {**event.payload, **learned}, event.time)
+            transaction.append(event.kind, event.payload, event.time)
 
     store = EventStore(new)
     store.create(fill)
@@ -112,8 +112,7 @@ def _padded(data: bytes) -> bytes:
 
 
 def _whole(connection: sqlite3.Connection) -> tuple[list[Event], int]:
-    """The events that are whole, but for those of the model, and the number of those that are
-    not."""
+    """The events that are whole, and the number of those that are not."""
     events: list[Event] = []
     lost, before = 0, NO_PREDECESSOR
     for number, row in _rows(connection):
@@ -124,18 +123,19 @@ def _whole(connection: sqlite3.Connection) -> tuple[list[Event], int]:
             found = checked([row], Head(number - 1, before))[0] if row is not None else []
         except (StudyDamagedError, ValueError, TypeError):
             found = []
-        events += [event for event in found if event.kind not in LEARNING]
+        events += found
         lost += not found
         before = digest if isinstance(digest, str) else ""
     return events, lost
 
 
 def _is_old(connection: sqlite3.Connection) -> bool:
-    """Whether the file was written by manyarms 0.1."""
+    """Whether the file was written by an earlier version."""
     try:
-        return bool(connection.execute("SELECT version FROM manyarms").fetchone() == (1,))
-    except sqlite3.Error:
+        (version,) = connection.execute("SELECT version FROM manyarms").fetchone()
+    except (sqlite3.Error, TypeError, ValueError):
         return False
+    return isinstance(version, int) and 0 < version < FORMAT
 
 
 def _rows(connection: sqlite3.Connection) -> Iterator[tuple[int, Any]]:

@@ -1,128 +1,117 @@
-"""Snapshots: what of a model does not follow from the log at once, so that opening a study replays
-little of it.
+"""Snapshots: a cache of models, so that opening a study observes few of its results again.
 
-A snapshot holds the last step the model has taken, the digest of that event, and the belief as
-arrays (`engine/packing`): two triangles of |W| rows, 8|W|² bytes in all, and little else. Results,
-units and kernel come from the log, which is read and checked whole in any case. A snapshot is kept
-by its SHA-256 and may be thrown away at any time.
+A model is a function of space, settings and results. A snapshot holds what takes long to compute,
+under a digest of all that it is a function of: the fits, and the belief as arrays, as they are
+(`engine/packing`): two triangles of |W| rows, 8|W|² bytes in all, and little else. One that is of
+something else, or not finite, is as good as none.
 """
 
+import hashlib
 import json
-from bisect import bisect_right
 from typing import Any
 
 import numpy as np
 
-from manyarms.campaign.model import Fitted, Past
-from manyarms.campaign.proposers import BoxProposer, Learner
-from manyarms.engine.packing import NAMES, Arrays
-from manyarms.errors import StudyDamagedError
-from manyarms.study.learning import StepsTaken
-from manyarms.study.log import read_lesson, read_progress, written_progress
-from manyarms.study.replay import Replay
-from manyarms.study.storage import Transaction
+from manyarms.campaign.fitting import Fit
+from manyarms.campaign.model import Fitted, Model, made
+from manyarms.campaign.schedule import Plan
+from manyarms.campaign.trials import Results
+from manyarms.campaign.units import Warp
+from manyarms.domains.policy import DomainBKB
+from manyarms.engine.frozen import Engine
+from manyarms.engine.growing import Stack
+from manyarms.engine.log import Log
+from manyarms.engine.packing import NAMES, Arrays, packed, unpacked
+from manyarms.policies.bkb import BKB
+from manyarms.policies.policy import State
+from manyarms.typing import Array
 
-EVERY = 200
-"""Results from one snapshot to the next, at most; a refit has one of its own. With |W| = 1,000 a
-snapshot takes 8 MB."""
-
-
-def take(transaction: Transaction, replay: Replay, found: StepsTaken) -> None:
-    """Keep a model that has learned, if it can be resumed."""
-    model, proposer = found.learner
-    progress = written_progress(proposer)
-    if not model.n_results or (isinstance(proposer, BoxProposer) and not progress):
-        return
-    kept = model.packed()
-    if kept is None:
-        return
-    number = replay.steps[found.done - 1].number
-    arrays, norm = kept
-    head = {
-        "step": number,
-        "event": transaction.digest_of(number),
-        "records": len(found.made.keys() | _records(replay, number)),
-        "norm": norm,
-        **progress,
-    }
-    transaction.put_snapshot(number, _written(head, arrays))
+FORMAT = 1
+"""Of snapshots. Those of another are not read."""
+TYPES = {**NAMES, "W": "<f8", "log": "<f8", "last": "<f8", "thorough": "<f8"}
+"""The arrays of a snapshot and their types."""
 
 
-def resume(
-    transaction: Transaction, replay: Replay, prior: Learner, after: int
-) -> tuple[Learner, int] | None:
-    """What was kept, and the steps it has taken; None where there is none or it has not taken more
-    than `after`.
+def digest_of(settings: dict[str, Any], arms: Array, results: Results) -> str:
+    """Of all that a model of these results over these rows (A, d) is a function of."""
+    found = hashlib.sha256(json.dumps([FORMAT, settings], sort_keys=True).encode())
+    for each in (*results, arms[results.arms]):
+        found.update(np.ascontiguousarray(each).tobytes())
+    return found.hexdigest()
 
-    StudyDamagedError for a snapshot that is not as it was written, or of another log.
-    """
-    data = transaction.snapshot()
-    if data is None:
+
+def written(model: Model, digest: str) -> bytes | None:
+    """A model as bytes: a line of JSON, and arrays one behind the other; None where its policy has
+    a belief that is not kept."""
+    policy = model.policy
+    if type(policy) not in (BKB, DomainBKB) or not isinstance(policy.belief, Engine):
         return None
+    if model.elsewhere is not None:
+        return None  # two models, and soon one again
+    arrays: Arrays = {**packed(policy.belief), "W": policy.belief.W.ravel()}
+    arrays["log"] = policy.log.rows.items.ravel() if type(policy) is BKB else np.zeros(0)
+    arrays |= {"last": _numbers(model.last), "thorough": _numbers(model.thorough)}
+    if not all(np.isfinite(array).all() for array in arrays.values()):
+        return None
+    sizes = [int(arrays[name].size) for name in TYPES]
+    head = {"digest": digest, "norm": policy.evidence.norm, "sizes": sizes}
+    parts = [arrays[name].astype(dtype).tobytes() for name, dtype in TYPES.items()]
+    return b"".join([json.dumps(head, allow_nan=False).encode(), b"\n", *parts])
+
+
+def read(data: bytes, digest: str, prior: Model, arms: Array, results: Results) -> Model | None:
+    """The model that was written under this digest, of these results over these rows (A, d), made
+    of one that knows nothing; None where something else was written."""
     try:
-        head, arrays = _read(data)
-        numbers = [step.number for step in replay.steps]
-        done = bisect_right(numbers, head["step"])
-        if done <= after or len(_records(replay, head["step"])) != head["records"]:
-            return None  # nothing is gained, or others went on otherwise
-        if (
-            numbers[done - 1] != head["step"]
-            or transaction.digest_of(head["step"]) != head["event"]
-        ):
-            raise StudyDamagedError("it is of another log")
-        fitted, past = _past(replay, done)
-        arms = replay.steps[done - 1].candidates.X
-        model = prior.model.resumed(arms, fitted, past, arrays, head["norm"])
-        proposer = prior.proposer
-        if "progress" in head:
-            proposer = read_progress(head["progress"], proposer, model)
-        return Learner(model, proposer), done
-    except (LookupError, TypeError, ValueError) as error:
-        raise StudyDamagedError(f"it cannot be understood: {error!r}") from error
+        line, _, rest = data.partition(b"\n")
+        head = json.loads(line)
+        if head["digest"] != digest:
+            return None
+        arrays: Arrays = {}
+        start = 0
+        for (name, dtype), size in zip(TYPES.items(), head["sizes"], strict=True):
+            arrays[name] = np.frombuffer(rest, dtype=dtype, count=size, offset=start)
+            start += arrays[name].nbytes
+        return _read(arrays, head["norm"], prior, arms, results)
+    except (LookupError, TypeError, ValueError):
+        return None
 
 
-def _past(replay: Replay, done: int) -> tuple[Fitted | None, Past]:
-    """The last fit of the first `done` steps, and what was decided since."""
-    steps = replay.steps[:done]
-    fits = [i for i, step in enumerate(steps) if "fit" in replay.records.get(step.number, ())]
-    begin = fits[-1] if fits else 0
-    fitted = None
-    if fits:
-        lesson = read_lesson(replay.records[steps[begin].number])
-        if lesson.fitted is not None and lesson.warp is not None:
-            fitted = Fitted(lesson.fitted, lesson.warp, steps[begin].stop, lesson.n_thorough)
-    since = steps[begin:]
-    stops = np.array([step.stop for step in since])
-    entered = {
-        i: np.array(replay.records[step.number]["entered"], dtype=np.intp)
-        for i, step in enumerate(since)
-        if replay.records.get(step.number, {}).get("entered")
-    }
-    n = steps[-1].stop
-    return fitted, Past(
-        replay.all_results(steps[-1]), np.searchsorted(stops, np.arange(n), side="right"), entered
-    )
+def _read(arrays: Arrays, norm: float | None, prior: Model, arms: Array, results: Results) -> Model:
+    settings = prior.settings
+    plan = Plan().after(results, settings.schedule) if settings.learns else Plan()
+    last, thorough = _fit(arrays["last"]), _fit(arrays["thorough"])
+    model = made(settings, arms, plan, last, thorough)
+    policy = model.policy
+    W = arrays["W"].reshape(-1, arms.shape[1])
+    belief = unpacked(policy.belief, arrays, W)
+    if type(policy) is DomainBKB:
+        rewards = model.warp.reward(results.values)
+        noise = model.noises(policy, results.noise)
+        policy = policy.resumed(belief, norm, arms[results.arms], rewards, **noise)
+    else:
+        log = Log(Stack(arrays["log"].reshape(-1, 4)))
+        policy = policy.resumed(State(belief, log, results.n, norm))
+    return Model(settings, arms, policy, results, plan, thorough, last)
 
 
-def _written(head: dict[str, Any], arrays: Arrays) -> bytes:
-    """A line of JSON, and the bytes of the arrays one behind the other."""
-    sizes = [int(arrays[name].size) for name in NAMES]
-    parts = [arrays[name].astype(dtype).tobytes() for name, dtype in NAMES.items()]
-    return b"".join([json.dumps({**head, "sizes": sizes}, allow_nan=False).encode(), b"\n", *parts])
+def _numbers(fitted: Fitted | None) -> Array:
+    """A fit as numbers: how many parameters, how many knots, and all of them."""
+    if fitted is None:
+        return np.zeros(0)
+    found, warp = fitted
+    sizes = [len(found.theta), len(warp.values)]
+    fit = [found.scale, found.noise, found.mean, found.loss, warp.floor]
+    return np.concatenate([sizes, fit, found.theta, warp.values, warp.rewards])
 
 
-def _read(data: bytes) -> tuple[dict[str, Any], Arrays]:
-    """What `_written` wrote."""
-    line, _, rest = data.partition(b"\n")
-    head = json.loads(line)
-    arrays: Arrays = {}
-    start = 0
-    for (name, dtype), size in zip(NAMES.items(), head["sizes"], strict=True):
-        arrays[name] = np.frombuffer(rest, dtype=dtype, count=size, offset=start)
-        start += arrays[name].nbytes
-    return head, arrays
-
-
-def _records(replay: Replay, number: int) -> set[int]:
-    """The steps up to an event about which something was decided."""
-    return {step for step in replay.records if step <= number}
+def _fit(numbers: Array) -> Fitted | None:
+    """The fit of these numbers."""
+    if not len(numbers):
+        return None
+    p, k = numbers[:2].astype(int).tolist()
+    scale, noise, mean, loss, floor = numbers[2:7].tolist()
+    theta, values, rewards = np.split(numbers[7:], [p, p + k])
+    if len(rewards) != k:
+        raise ValueError(f"{len(rewards)} rewards for {k} knots")
+    return Fitted(Fit(theta, scale, noise, mean, loss), Warp(values, rewards, floor))

@@ -39,8 +39,16 @@ TABLES = (
     "CREATE TABLE snapshots (number BIGINT NOT NULL PRIMARY KEY, digest TEXT NOT NULL)",
 )
 """A key is the place of a row in SQLite where its type is INTEGER; elsewhere that is too small."""
-FORMAT = 2
-"""Of the log. Format 1, of manyarms 0.1, recorded the draws of an engine that is gone."""
+FORMAT = 3
+"""Of the log. Earlier ones recorded what a model decided."""
+CARRY_OVER = (
+    "its results carry over: write them to a CSV file with `manyarms export` of the version that "
+    "made it, and begin here with `manyarms init --target` on that file, or tell them"
+)
+"""How the results of a study of an earlier format come here."""
+
+KEPT = 3
+"""Snapshots that are kept, at most, each of about half as many results as the next."""
 
 _HEAD = "SELECT number, digest FROM head"
 _SINCE = "SELECT number, kind, time, record, digest FROM events WHERE number > ? ORDER BY number"
@@ -151,32 +159,40 @@ class Transaction:
         return None if found is None else found[0]
 
     def put_snapshot(self, number: int, data: bytes) -> None:
-        """Keep bytes that stand for the log up to an event, in place of those kept before."""
-        # Bytes first: without the rows of snapshots nothing would say which they are.
-        delete = "DELETE FROM blobs WHERE digest IN (SELECT digest FROM snapshots)"
-        self._connection.execute(delete)
-        self._connection.execute("DELETE FROM snapshots")
+        """Keep what a model of so many results is made of again. Of those kept before, one of about
+        half as many results stays, and one of a quarter: what comes after a correction needs not
+        begin at nothing."""
+        sizes = {each: each.bit_length() for each in self.snapshots()}
+        level = number.bit_length()
+        gone = [each for each, size in sizes.items() if not level - KEPT < size < level]
+        for each in gone:
+            self._forget(each)
         insert = "INSERT INTO snapshots (number, digest) VALUES (?, ?)"
         self._connection.execute(insert, (number, self.keep(data)))
 
+    def _forget(self, number: int) -> None:
+        # Bytes first: without the row nothing would say which they are.
+        delete = "DELETE FROM blobs WHERE digest IN (SELECT digest FROM snapshots WHERE number = ?)"
+        self._connection.execute(delete, (number,))
+        self._connection.execute("DELETE FROM snapshots WHERE number = ?", (number,))
+
+    def snapshots(self) -> list[int]:
+        """The numbers of results of those that are kept, the largest first."""
+        select = "SELECT number FROM snapshots ORDER BY number DESC"
+        return [row[0] for row in self._connection.execute(select).fetchall()]
+
     def snapshot_bytes(self) -> int:
-        """The size of what `put_snapshot` kept last."""
+        """The size of all snapshots."""
         select = (
             "SELECT sum(length(data)) FROM blobs WHERE digest IN (SELECT digest FROM snapshots)"
         )
         return int(self._connection.execute(select).fetchone()[0] or 0)
 
-    def snapshot(self) -> bytes | None:
-        """What `put_snapshot` kept last; StudyDamagedError where it is not as it was."""
-        # A snapshot that is lost costs time, not results: the caller goes on without it.
-        try:
-            found = self._connection.execute("SELECT digest FROM snapshots").fetchone()
-            data = None if found is None else self._stored(str(found[0]))
-        except self._connection.errors as error:
-            raise StudyDamagedError(f"it cannot be read: {error}") from error
-        if found is not None and data is None:
-            raise StudyDamagedError("it is not what was written")
-        return data
+    def snapshot(self, number: int) -> bytes | None:
+        """What was kept of so many results; None where it is not as it was."""
+        select = "SELECT digest FROM snapshots WHERE number = ?"
+        found = self._connection.execute(select, (number,)).fetchone()
+        return None if found is None else self._stored(str(found[0]))
 
 
 class EventStore:
@@ -226,10 +242,8 @@ class EventStore:
             raise damaged(0, "its version is lost")
         if version < FORMAT:
             raise StudyVersionError(
-                f"{self.shown} was written by manyarms 0.1, and its model cannot go on here. Its "
-                "results can: run "
-                "`manyarms export` on it with manyarms 0.1, then `manyarms import` on that file "
-                "with this version"
+                f"{self.shown} was written by an earlier version of manyarms, whose studies do not "
+                f"go on here; {CARRY_OVER}"
             )
         if version > FORMAT:
             raise StudyVersionError(

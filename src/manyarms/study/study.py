@@ -1,10 +1,10 @@
 """Durable studies: ask and tell as `Optimizer` has them, with every call an event in a log that
 survives.
 
-State = log. What was chosen and decided is written down, so reading the log again gives the same
-state anywhere, and nothing is chosen or decided again. Every method is one transaction of
-`Replica`, which holds the state in memory. `tell` only appends: the model learns when it is next
-needed. Who needs it writes down what was decided then: which arms entered W, and what was fitted.
+The log has what people and machines did, suggestions among it. The model is a function of that
+(`campaign/model`), so everybody who reads the log has the same one, and nothing of it is written
+down. Every method is one transaction of `Replica`, which holds the state in memory. `tell` only
+appends: the model learns when it is next needed.
 """
 
 import os
@@ -23,7 +23,7 @@ from manyarms.campaign.campaign import table_of, with_results
 from manyarms.campaign.certificate import Certificate
 from manyarms.campaign.corrections import as_corrections, as_known
 from manyarms.campaign.insight import CrossValidated, Effect, Slice
-from manyarms.campaign.model import Size, with_now
+from manyarms.campaign.model import Size
 from manyarms.campaign.prior import as_prior, with_prior
 from manyarms.campaign.settings import Direction, as_pool, as_seed
 from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
@@ -42,7 +42,7 @@ from manyarms.space.stored import (
     written_types,
 )
 from manyarms.study.location import is_plain
-from manyarms.study.log import START, Event, written_lesson
+from manyarms.study.log import START, Event
 from manyarms.study.remarks import as_batches, as_note, as_notes
 from manyarms.study.replay import Lease, Replay
 from manyarms.study.replica import Call, Replica
@@ -142,8 +142,8 @@ class Study:
         tables: list[bytes] = []
         if prior is not None:
             known = as_prior(prior, space, direction)
-            space, lesson = with_prior(space, known, kernel)
-            settings["prior"] = {"values": known.values.tolist(), **written_lesson(lesson)}
+            space = with_prior(space, known, kernel)
+            settings["prior"] = {"values": known.values.tolist()}
             tables.append(written_table(known.frame, np.arange(len(known.frame))))
         # Raises where a setting is wrong, or a result.
         with_results(campaign_of(settings, space, maker_of(policy, settings["policy"])))
@@ -239,7 +239,8 @@ class Study:
         whole(n, "n", at_most=MOST_AT_ONCE)
         seconds = self.lease if lease is None else _lease(lease)
         # Learn outside of the lock what can be learned; what is left is little.
-        self._replica.catch_up(leave_last=True)
+        with self._replica.learned():
+            pass
         with self._replica.writing() as call:
             now = time.time()
             # Who expires is written down: replay must not depend on the clock.
@@ -255,12 +256,9 @@ class Study:
                     },
                 )
             # Under the lock no result can come in between: the choice rests on the whole log.
-            call.learn()
             rule = as_rule(ledger.candidates, where, same, max_new, most_each)
             asked = call.asked(n, ledger, rule)
             ids = [each.id for each in asked]
-            # Up to where the model had learned when it chose: others need not decide that again.
-            learned = call.replay.steps[-1].number if call.replay.steps else 0
             until = now + seconds
             call.append(
                 "ask",
@@ -268,7 +266,6 @@ class Study:
                     "ids": ids,
                     "worker": self.worker,
                     "until": until,
-                    "learned": learned,
                     "forecasts": [each.forecast for each in asked],
                     "reasons": [each.reason for each in asked],
                 },
@@ -613,15 +610,14 @@ class Study:
             return campaign.model.policy
 
     @property
-    def sizes(self) -> list[Size]:
-        """Results, inducing arms and effective dimension, at steps at which someone looked, and
-        now."""
+    def size(self) -> Size:
+        """Results, inducing arms and effective dimension."""
         with self._replica.learned() as campaign:
-            return with_now(self._replica.replay.sizes, campaign.model)
+            return campaign.model.size
 
     @property
     def snapshot_bytes(self) -> int:
-        """Bytes of the snapshot that is stored, 0 where there is none."""
+        """Bytes of the snapshots that are stored, 0 where there are none."""
         with self._replica.reading() as transaction:
             return transaction.snapshot_bytes()
 
@@ -705,11 +701,7 @@ class Study:
             written_as: dict[str, Any] = {"columns": written_types(types), "worker": self.worker}
             # Raises where a column cannot be so.
             pool = retyped(before, types)
-            if call.replay.prior is not None:
-                kernel = call.replay.settings["kernel"]
-                pool, lesson = with_prior(pool, call.replay.prior, kernel)
-                written_as["prior"] = written_lesson(lesson)
-            campaign_of(call.replay.settings, pool)
+            campaign_of(call.replay.settings, call.replay.with_prior(pool))
             call.append("retype", {**written_as, **_why(note)})
 
     # The study itself
