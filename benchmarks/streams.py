@@ -20,7 +20,7 @@ import numpy as np
 from summary import interval
 
 import manyarms as ma
-from manyarms.policies.policy import Policy
+from manyarms.bandit.policy import Policy
 from manyarms.typing import Array
 
 CONTEXT = 8

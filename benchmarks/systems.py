@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from bandits import Problem
 
 import manyarms as ma
-from manyarms import policies
+from manyarms import bandit, baselines
 
 RADIUS = ma.Growing()
 """1.3√ln(1 + t) posterior standard deviations: the optimizer's, without its limit of 3."""
@@ -31,13 +31,13 @@ class System(NamedTuple):
 
 
 def policy(name: str) -> Any:
-    """A class of manyarms.policies, looked up when it is wanted."""
-    try:
-        return getattr(policies, name)
-    except AttributeError:
+    """A class of manyarms.bandit or manyarms.baselines, looked up when it is wanted."""
+    found = getattr(bandit, name, None) or getattr(baselines, name, None)
+    if found is None:
         raise MissingSystemError(
-            f"manyarms.policies has no {name}: install a version that has it, or leave it out"
-        ) from None
+            f"manyarms has no {name}: install a version that has it, or leave it out"
+        )
+    return found
 
 
 def kernelised(name: str, **options: Any) -> Callable[[Problem, int, int], Any]:

@@ -4,9 +4,9 @@ from dataclasses import fields, is_dataclass
 
 import numpy as np
 
+from manyarms.bandit.policy import Policy
 from manyarms.engine.dictionary import Chance
 from manyarms.engine.growing import Stack
-from manyarms.policies.policy import Policy
 
 
 class RKHSProblem:

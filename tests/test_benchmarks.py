@@ -216,8 +216,8 @@ class TestRunner:
         assert [path.name for path in tmp_path.iterdir()] == ["rkhs_n_arms=60_d=1-refuses-5-0.json"]
 
     def test_a_system_that_is_not_there_says_so(self, monkeypatch):
-        monkeypatch.delattr("manyarms.policies.GPUCB")
-        with pytest.raises(MissingSystemError, match=r"manyarms\.policies has no GPUCB"):
+        monkeypatch.delattr("manyarms.bandit.GPUCB")
+        with pytest.raises(MissingSystemError, match=r"manyarms has no GPUCB"):
             SYSTEMS["gpucb"].make(problem(TINY, 0), 0, 10)
 
 

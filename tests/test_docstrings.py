@@ -10,7 +10,7 @@ import pytest
 import manyarms as ma
 
 SECTIONS = ("Parameters", "Attributes", "Returns", "Raises")
-MODULES = (ma, ma.kernels, ma.policies, ma.baselines, ma.domains, ma.diagnostics, ma.plots)
+MODULES = (ma, ma.kernels, ma.bandit, ma.baselines, ma.domains, ma.diagnostics, ma.plots)
 NOT_CALLED = {"Kernel", "ObjectKernel", "Pool", "Study"}
 """Made by subclasses, or by class methods."""
 

@@ -13,7 +13,7 @@ MiniMeta = ma.baselines.MiniMeta
 
 def inner(name, arms, **options):
     found = {"ucb": "GPUCB", "ei": "GPEI", "ts": "Thompson", "bkb": "BKB"}[name]
-    return getattr(ma.policies, found)(arms, KERNEL, regularization=0.04, seed=3, **options)
+    return getattr(ma.bandit, found)(arms, KERNEL, regularization=0.04, seed=3, **options)
 
 
 @pytest.mark.parametrize("name", ["ucb", "ei", "ts", "bkb"])

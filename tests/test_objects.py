@@ -294,7 +294,12 @@ def overlap(x, y):
 
 @pytest.mark.parametrize(
     "policy",
-    [ma.BKB, ma.GPUCB, lambda *a, **k: ma.BKB(*a, rule=ma.Sampled(5.0), **k), ma.policies.Thompson],
+    [
+        ma.BKB,
+        ma.GPUCB,
+        lambda *a, **k: ma.BKB(*a, rule=ma.Sampled(5.0), **k),
+        ma.baselines.Thompson,
+    ],
 )
 def test_policies_on_objects_are_those_on_their_rows(policy):
     objects, rows = (

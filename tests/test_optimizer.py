@@ -818,7 +818,9 @@ class TestCertificate:
             assert "heuristic" not in text
             assert f"probability at least {probability:g}" in text
 
-    @pytest.mark.parametrize("policy", [ma.policies.SoR, ma.policies.RFF], ids=lambda p: p.__name__)
+    @pytest.mark.parametrize(
+        "policy", [ma.baselines.SoR, ma.baselines.RFF], ids=lambda p: p.__name__
+    )
     def test_nothing_is_promised_for_policies_that_no_theorem_covers(self, policy):
         found = told(12, policy=policy, kernel=KERNEL, noise=0.1, confidence=ma.LogDet(2.0, 0.1))
         assert found.certificate().probability is None

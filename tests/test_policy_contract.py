@@ -11,6 +11,7 @@ from oracles import dense
 from problems import RKHSProblem, fingerprint, play, read_only
 
 import manyarms as ma
+from manyarms.bandit.policy import Policy
 from manyarms.errors import (
     ArmsError,
     KernelError,
@@ -21,7 +22,6 @@ from manyarms.errors import (
     StateError,
     UnknownArmError,
 )
-from manyarms.policies.policy import Policy
 
 KERNEL = ma.kernels.Matern(0.3, 1.5)
 ARMS = read_only(np.random.default_rng(0).random((80, 2)))

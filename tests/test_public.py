@@ -22,7 +22,7 @@ LAYERS = [
     ["space"],
     ["engine"],
     ["search"],
-    ["policies"],
+    ["bandit"],
     ["baselines", "cluster", "domains"],
     ["diagnostics", "campaign"],
     ["optimizer"],
@@ -38,7 +38,6 @@ UPWARD = {
     ("manyarms.engine.exact", "manyarms.search.scores"),
     ("manyarms.engine.linear", "manyarms.search.scores"),
     ("manyarms.engine.sampled", "manyarms.search.scores"),
-    ("manyarms.policies.__init__", "manyarms.baselines"),
 }
 
 
@@ -150,7 +149,7 @@ def documented(heading: str) -> set[str]:
         ("manyarms", ma),
         ("manyarms.kernels", ma.kernels),
         ("manyarms.plots", ma.plots),
-        ("manyarms.policies", ma.policies),
+        ("manyarms.bandit", ma.bandit),
         ("manyarms.baselines", ma.baselines),
         ("manyarms.cluster", ma.cluster),
         ("manyarms.domains", ma.domains),
@@ -177,7 +176,7 @@ def test_the_documented_signatures_are_the_real_ones(name, function):
 
 
 def public_members():
-    for module in (ma, ma.kernels, ma.policies, ma.baselines, ma.domains, ma.diagnostics):
+    for module in (ma, ma.kernels, ma.bandit, ma.baselines, ma.domains, ma.diagnostics):
         for name in module.__all__:
             member = getattr(module, name)
             if inspect.isclass(member):

@@ -5,8 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 # For type checkers and editors, which do not run `__getattr__`.
 if TYPE_CHECKING:
-    from manyarms import baselines, cluster, diagnostics, domains, errors, kernels, plots, policies
+    from manyarms import bandit, baselines, cluster, diagnostics, domains, errors, kernels, plots
     from manyarms.arms.contexts import joined
+    from manyarms.bandit.batches import GlobalRule
+    from manyarms.bandit.bkb import BKB
+    from manyarms.bandit.gpucb import GPUCB
+    from manyarms.bandit.policy import Prediction
+    from manyarms.bandit.stream import Stream
     from manyarms.campaign.answers import Best, Candidate, Predictions
     from manyarms.campaign.certificate import Certificate, TrackRecord
     from manyarms.campaign.trials import FAILED, Forecast, Trial
@@ -26,11 +31,6 @@ if TYPE_CHECKING:
     from manyarms.engine.sampled import Sampled
     from manyarms.loop import Result, maximize
     from manyarms.optimizer import BoxOptimizer, Optimizer
-    from manyarms.policies.batches import GlobalRule
-    from manyarms.policies.bkb import BKB
-    from manyarms.policies.gpucb import GPUCB
-    from manyarms.policies.policy import Prediction
-    from manyarms.policies.stream import Stream
     from manyarms.search.scores import Scores
     from manyarms.search.tuning import Tuning
     from manyarms.space.pool import Pool
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 __version__ = "0.2.0.dev0"
 
 _HOME = {
-    "BKB": "policies.bkb",
+    "BKB": "bandit.bkb",
     "FAILED": "campaign.trials",
-    "GPUCB": "policies.gpucb",
+    "GPUCB": "bandit.gpucb",
     "Bayes": "engine.confidence",
     "Best": "campaign.answers",
     "Box": "domains.box",
@@ -53,19 +53,19 @@ _HOME = {
     "Constant": "engine.confidence",
     "Evidence": "engine.confidence",
     "Forecast": "campaign.trials",
-    "GlobalRule": "policies.batches",
+    "GlobalRule": "bandit.batches",
     "Growing": "engine.confidence",
     "Inserted": "engine.frozen",
     "LogDet": "engine.confidence",
     "Optimizer": "optimizer",
     "Pool": "space.pool",
-    "Prediction": "policies.policy",
+    "Prediction": "bandit.policy",
     "Predictions": "campaign.answers",
     "Resampled": "engine.confidence",
     "Result": "loop",
     "Sampled": "engine.sampled",
     "Scores": "search.scores",
-    "Stream": "policies.stream",
+    "Stream": "bandit.stream",
     "Study": "study",
     "Theory": "engine.confidence",
     "TrackRecord": "campaign.certificate",
@@ -79,6 +79,7 @@ _HOME = {
 """Where each public name is defined. It is imported when it is asked for: a bare BKB loads NumPy
 and SciPy only."""
 _MODULES = (
+    "bandit",
     "baselines",
     "cluster",
     "diagnostics",
@@ -86,7 +87,6 @@ _MODULES = (
     "errors",
     "kernels",
     "plots",
-    "policies",
 )
 
 __all__ = [
@@ -121,6 +121,7 @@ __all__ = [
     "TrackRecord",
     "Trial",
     "Tuning",
+    "bandit",
     "baselines",
     "cluster",
     "diagnostics",
@@ -131,7 +132,6 @@ __all__ = [
     "maximize",
     "oversampling_for",
     "plots",
-    "policies",
     "show_versions",
 ]
 

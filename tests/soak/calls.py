@@ -464,7 +464,7 @@ def study_session(h: Hostile) -> tuple[Any, Callable[[], Any], Iterator[Call]]:
 
 MAKING = {"kernels": kernels, "radii": radii, "pools": pools, "boxes": boxes}
 SESSIONS = {
-    "policies": policy_session,
+    "bandit": policy_session,
     "optimizers": optimizer_session,
     "box optimizers": box_session,
     "studies": study_session,
@@ -474,7 +474,7 @@ WEIGHTS = {
     "radii": 8,
     "pools": 10,
     "boxes": 8,
-    "policies": 60,
+    "bandit": 60,
     "optimizers": 8,
     "box optimizers": 1,
     "studies": 1,

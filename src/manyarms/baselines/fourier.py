@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from manyarms.bandit.policy import Policy
 from manyarms.baselines.linear import by_choice
 from manyarms.engine.base import Arms
 from manyarms.engine.linear import OnFeatures
@@ -24,7 +25,6 @@ from manyarms.kernels import RBF, Kernel, Matern, On, Scaled, Sum
 from manyarms.kernels.stationary import Stationary
 from manyarms.machine import half_the_memory
 from manyarms.numbers import whole
-from manyarms.policies.policy import Policy
 from manyarms.typing import Array, TableLike
 
 MOST_FEATURES = 1 << 12

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from manyarms.bandit.checks import as_arms, as_excluded
+from manyarms.bandit.policy import Policy
 from manyarms.engine.base import Record
 from manyarms.errors import ParameterError
 from manyarms.lapack import in_one_thread
 from manyarms.numbers import LONGEST_BATCH, MOST_AT_ONCE, real, whole
-from manyarms.policies.checks import as_arms, as_excluded
-from manyarms.policies.policy import Policy
 from manyarms.typing import ArrayLike, Indices
 
 LEAST_VARIANCE = 1e-6

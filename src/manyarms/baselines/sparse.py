@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from manyarms.bandit.checks import as_arms
+from manyarms.bandit.policy import Policy
 from manyarms.engine.base import Arms
 from manyarms.engine.embedding import Embedding
 from manyarms.engine.linalg import chunks, represented_below
@@ -24,8 +26,6 @@ from manyarms.engine.linear import OnFeatures
 from manyarms.errors import ParameterError
 from manyarms.kernels import Kernel
 from manyarms.numbers import whole
-from manyarms.policies.checks import as_arms
-from manyarms.policies.policy import Policy
 from manyarms.search.scores import ArmScores, UpperBound
 from manyarms.typing import Array, ArrayLike, Indices, TableLike
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from manyarms.arms.array import Checked
+from manyarms.bandit.policy import Prediction
 from manyarms.campaign.exploring import Exploration
 from manyarms.campaign.fitting import ARMS_OF_A_FIT, NOISE_PRIOR, Fit, Shape, Summary, fit
 from manyarms.campaign.schedule import TABLE, Plan, Schedule, elsewhere
@@ -23,7 +24,6 @@ from manyarms.campaign.units import Warp
 from manyarms.engine.confidence import Promise, Radius
 from manyarms.kernels import Kernel
 from manyarms.lapack import in_one_thread
-from manyarms.policies.policy import Prediction
 from manyarms.search.scores import KeepsScores
 from manyarms.typing import Array, Indices, Mask
 

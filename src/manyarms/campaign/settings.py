@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from manyarms.bandit.bkb import BKB
 from manyarms.campaign.exploring import Exploration
 from manyarms.campaign.fitting import Fixed, Mixed, Shape
 from manyarms.campaign.model import Settings
@@ -19,7 +20,6 @@ from manyarms.errors import Advice, ParameterError
 from manyarms.kernels import Kernel, Linear, Tanimoto, Unpacked, as_kernel
 from manyarms.kernels.objects import encoder_of
 from manyarms.numbers import LARGEST, LARGEST_SEED, real, whole
-from manyarms.policies.bkb import BKB
 from manyarms.space.pool import EXPECTED, Pool
 from manyarms.space.reading import is_parquet
 from manyarms.typing import Array

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from manyarms.bandit.bkb import BKB
 from manyarms.cluster.table import Sharded
 from manyarms.errors import ParameterError
-from manyarms.policies.bkb import BKB
 from manyarms.typing import Array
 
 

@@ -9,6 +9,9 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from manyarms.arms.array import Checked
+from manyarms.bandit.bkb import BKB
+from manyarms.bandit.checks import as_generator, as_rewards, as_weights
+from manyarms.bandit.policy import Prediction, State
 from manyarms.domains.multistart import MultiStart
 from manyarms.domains.score import Score
 from manyarms.domains.sweeps import Sweeps
@@ -23,9 +26,6 @@ from manyarms.errors import ArmsError, ParameterError, StateError
 from manyarms.kernels import as_kernel
 from manyarms.lapack import in_one_thread
 from manyarms.numbers import MOST_AT_ONCE, real, whole
-from manyarms.policies.bkb import BKB
-from manyarms.policies.checks import as_generator, as_rewards, as_weights
-from manyarms.policies.policy import Prediction, State
 from manyarms.typing import Array, ArrayLike, Seed
 
 STARTS_KEPT = 1024

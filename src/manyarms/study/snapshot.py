@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from manyarms.bandit.bkb import BKB
+from manyarms.bandit.policy import State
 from manyarms.campaign.fitting import Fit
 from manyarms.campaign.model import Fitted, Model, made
 from manyarms.campaign.schedule import Plan
@@ -22,8 +24,6 @@ from manyarms.engine.frozen import Engine
 from manyarms.engine.growing import Stack
 from manyarms.engine.log import Log
 from manyarms.engine.packing import NAMES, Arrays, packed, unpacked
-from manyarms.policies.bkb import BKB
-from manyarms.policies.policy import State
 from manyarms.typing import Array
 
 FORMAT = 1

@@ -3,11 +3,13 @@ stored."""
 
 import inspect
 import json
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from manyarms import kernels, policies
+from manyarms import bandit, kernels
+from manyarms.bandit.batches import GlobalRule
 from manyarms.campaign.campaign import Campaign
 from manyarms.domains.box import Box
 from manyarms.domains.columns import Choice, NumericLevels, Side
@@ -28,7 +30,6 @@ from manyarms.engine.frozen import Inserted
 from manyarms.engine.sampled import Sampled
 from manyarms.errors import ManyArmsError, ParameterError, StudyError
 from manyarms.kernels import Kernel
-from manyarms.policies.batches import GlobalRule
 from manyarms.search.tuning import Tuning
 from manyarms.space.pool import Pool
 
@@ -205,6 +206,7 @@ def read_policy(name: str) -> Any:
 def _policy(name: str) -> Any:
     """The policy of that name, None where there is none."""
     over_a_box = {"DomainBKB": DomainBKB, "AdaBKB": AdaBKB}
-    # The others are found in `policies`, and a baseline is imported where a study uses one.
-    found = over_a_box.get(name) or getattr(policies, name, None)
+    found = over_a_box.get(name) or getattr(bandit, name, None)
+    if found is None:
+        found = getattr(import_module("manyarms.baselines"), name, None)
     return found if inspect.isclass(found) else None

@@ -15,6 +15,17 @@ import numpy as np
 from manyarms.arms import as_rows
 from manyarms.arms.array import Checked
 from manyarms.arms.objects import encoded
+from manyarms.bandit.batches import BatchRule, GlobalRule
+from manyarms.bandit.checks import (
+    NO_ARMS,
+    as_arms,
+    as_excluded,
+    as_generator,
+    as_radius,
+    as_rewards,
+    as_weights,
+    is_rows,
+)
 from manyarms.engine.base import Arms, Batch, Belief, Record, Rule
 from manyarms.engine.confidence import (
     Bayes,
@@ -45,17 +56,6 @@ from manyarms.kernels.objects import encoder_of
 from manyarms.lapack import in_one_thread
 from manyarms.machine import half_the_memory
 from manyarms.numbers import LONGEST_BATCH, MOST_AT_ONCE, real, whole
-from manyarms.policies.batches import BatchRule, GlobalRule
-from manyarms.policies.checks import (
-    NO_ARMS,
-    as_arms,
-    as_excluded,
-    as_generator,
-    as_radius,
-    as_rewards,
-    as_weights,
-    is_rows,
-)
 from manyarms.search import check_memory, offered, scores_of
 from manyarms.search.devices import check_device
 from manyarms.search.greedy import Greedy

@@ -16,6 +16,9 @@ import numpy as np
 
 from manyarms.arms import as_rows
 from manyarms.arms.objects import encoded
+from manyarms.bandit.checks import as_rewards
+from manyarms.bandit.policy import Policy
+from manyarms.bandit.saving import Saved, as_place, read, written
 from manyarms.engine.base import Record
 from manyarms.errors import (
     ObservationError,
@@ -27,9 +30,6 @@ from manyarms.errors import (
 )
 from manyarms.kernels.objects import encoder_of
 from manyarms.numbers import is_whole, whole
-from manyarms.policies.checks import as_rewards
-from manyarms.policies.policy import Policy
-from manyarms.policies.saving import Saved, as_place, read, written
 from manyarms.typing import Array, ArrayLike, Indices
 
 Request = str | int

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+from manyarms.bandit.batches import BatchRule, GlobalRule
+from manyarms.bandit.policy import Policy
 from manyarms.engine.confidence import Constant, Radius
 from manyarms.engine.exact import Exact
-from manyarms.policies.batches import BatchRule, GlobalRule
-from manyarms.policies.policy import Policy
 from manyarms.search.scores import UpperBound
 from manyarms.typing import ArrayLike, Seed
 
