@@ -15,7 +15,7 @@ import pytest
 from problems import RKHSProblem
 
 import manyarms as ma
-from manyarms import baselines, domains, policies
+from manyarms import bandit, baselines, domains
 from manyarms.baselines.linear import Sketched
 from manyarms.campaign.certificate import guarantee_of
 from manyarms.engine.dictionary import Draws
@@ -54,7 +54,8 @@ POSTERIORS = {
 
 def on_sketch(name, **options):
     """A policy on BKB's sketch, by its name."""
-    return lambda arms, kernel, **others: getattr(policies, name)(arms, kernel, **options, **others)
+    make = getattr(baselines if hasattr(baselines, name) else bandit, name)
+    return lambda arms, kernel, **others: make(arms, kernel, **options, **others)
 
 
 def linear(name, **options):
@@ -133,7 +134,7 @@ def test_every_radius_is_here():
 
 def test_every_policy_and_rule_is_here():
     found = set()
-    for name, member in classes(ma, policies, baselines, domains):
+    for name, member in classes(ma, bandit, baselines, domains):
         if hasattr(member, "choose") and hasattr(member, "observe") and name != "Stream":
             found.add(name)
         if issubclass(member, DrawRule | ma.Inserted):

@@ -12,8 +12,8 @@ MiniMeta = ma.baselines.MiniMeta
 
 
 def inner(name, arms, **options):
-    found = {"ucb": "GPUCB", "ei": "GPEI", "ts": "Thompson", "bkb": "BKB"}[name]
-    return getattr(ma.bandit, found)(arms, KERNEL, regularization=0.04, seed=3, **options)
+    found = {"ucb": ma.GPUCB, "ei": ma.baselines.GPEI, "ts": ma.baselines.Thompson, "bkb": ma.BKB}
+    return found[name](arms, KERNEL, regularization=0.04, seed=3, **options)
 
 
 @pytest.mark.parametrize("name", ["ucb", "ei", "ts", "bkb"])
