@@ -33,7 +33,7 @@ quick: $(READY)  ## most tests, in less than a minute: without those marked slow
 
 plain: $(PLAIN_READY)  ## the same and the tutorial on a plain install, by NumPy alone, beside pandas without pyarrow
 	OPENBLAS_NUM_THREADS=1 MANYARMS_NO_SWEEP=1 $(PLAIN)/bin/python $(QUICK) -rs
-	OPENBLAS_NUM_THREADS=1 $(PLAIN)/bin/python -m pytest -q tests/test_tutorial.py
+	OPENBLAS_NUM_THREADS=1 $(PLAIN)/bin/python -m pytest -q tests/cli/test_tutorial.py
 
 test: lint plain  ## everything that continuous integration runs
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q

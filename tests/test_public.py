@@ -102,10 +102,10 @@ def test_the_layers_are_drawn_in_the_architecture_page():
 
 def test_what_the_theory_page_points_to_is_there():
     page = (ROOT / "docs" / "theory.md").read_text()
-    tests = "".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     for name in re.findall(r"`(test_\w+)`", page):
         assert f"def {name}(" in tests, name
-    for name in re.findall(r"`(tests/\w+\.py)`", page):
+    for name in re.findall(r"`(tests/[\w/]+\.py)`", page):
         assert (ROOT / name).exists(), name
     for name in re.findall(r"`(\w+/\w+\.py)`", page):
         assert name.startswith("tests/") or (SOURCE / name).exists(), name

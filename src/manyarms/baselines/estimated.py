@@ -131,7 +131,7 @@ class EstimatedNoise:
     What is not covered: the bound by replicates (W) holds for arms chosen by looking at rewards
     too, as long as the number of rewards in one call was not chosen so. The bound by residuals
     (RSS) does not: it takes arms, and the λ of the policy, as if they did not depend on the
-    rewards. In 120 simulated runs of GP-UCB (tests/test_noise.py) it held all the same. Noise with
+    rewards. In 120 runs of GP-UCB (tests/baselines/test_noise.py) it held all the same. Noise of
     heavier tails than Gaussian, noise that differs between arms and confidence radii that use the
     estimate are not covered.
 

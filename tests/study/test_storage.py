@@ -21,7 +21,7 @@ from manyarms.errors import ParameterError, StudyError, StudyStorageError
 from manyarms.study.location import as_location
 from manyarms.testing import CHECKS
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent.parent
 posix = pytest.mark.skipif(os.name == "nt", reason="signals and rights of POSIX")
 
 

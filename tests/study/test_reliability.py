@@ -18,7 +18,7 @@ import manyarms as ma
 from manyarms.errors import StudyDamagedError, StudyError, StudyStorageError
 from manyarms.study.salvage import salvage
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent.parent
 
 
 @pytest.fixture(params=["file", pytest.param("postgresql", marks=pytest.mark.postgres)])

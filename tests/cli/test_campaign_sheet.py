@@ -8,7 +8,7 @@ from statistics import mean
 
 import pytest
 from command_line import manyarms
-from sheets import (
+from spreadsheets import (
     MESSY_OPTIONS,
     N_FAILED,
     N_RESULTS,

@@ -5,7 +5,7 @@ import zipfile
 
 import polars as pl
 import pytest
-import sheets
+import spreadsheets as sheets
 from command_line import assert_one_line, manyarms, said
 from extras import needs
 

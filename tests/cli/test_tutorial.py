@@ -17,7 +17,7 @@ import manyarms as ma
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import contextlib, io, json, runpy, sys
 from importlib.machinery import PathFinder

@@ -24,7 +24,7 @@ from manyarms.cli.commands import COMMANDS, app_for, function_of
 from manyarms.cli.pages import FIGURES
 from manyarms.study.copies import copied
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 NAMES = [name for commands in COMMANDS.values() for name in commands]
 SOLVENTS = {"water": 0.0, "ethanol": 20.0, "toluene": 10.0}
 TABLE = "name,solvent,temperature,dose\n" + "".join(

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-import sheets
+import spreadsheets as sheets
 from command_line import assert_one_line, manyarms, said
 from extras import needs
 from hypothesis import given
