@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from manyarms.campaign.answers import Best, Candidate, Predictions
     from manyarms.campaign.certificate import Certificate, TrackRecord
     from manyarms.campaign.trials import FAILED, Forecast, Trial
-    from manyarms.domains.box import Box
     from manyarms.engine.confidence import (
         Bayes,
         Certified,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from manyarms.optimizer import BoxOptimizer, Optimizer
     from manyarms.search.scores import Scores
     from manyarms.search.tuning import Tuning
+    from manyarms.space.box import Box
     from manyarms.space.pool import Pool
     from manyarms.study import Study
     from manyarms.versions import show_versions
@@ -45,7 +45,7 @@ _HOME = {
     "GPUCB": "bandit.gpucb",
     "Bayes": "engine.confidence",
     "Best": "campaign.answers",
-    "Box": "domains.box",
+    "Box": "space.box",
     "BoxOptimizer": "optimizer",
     "Candidate": "campaign.answers",
     "Certificate": "campaign.certificate",

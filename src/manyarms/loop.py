@@ -23,10 +23,10 @@ from rich.progress import (
 from manyarms.campaign.answers import Best
 from manyarms.campaign.settings import Direction, as_pool
 from manyarms.campaign.trials import CandidateId, Trial, as_values
-from manyarms.domains.box import Box
 from manyarms.errors import ObservationError, ParameterError, StateError
 from manyarms.numbers import real, whole
 from manyarms.optimizer import Optimizer
+from manyarms.space.box import Box
 from manyarms.space.pool import OBJECT, Pool
 from manyarms.typing import Seed
 

@@ -13,9 +13,9 @@ from manyarms.campaign.insight import CrossValidated, Effect, Slice
 from manyarms.campaign.model import Size
 from manyarms.campaign.settings import Direction
 from manyarms.campaign.trials import CandidateId, Trial
-from manyarms.domains.box import Box
 from manyarms.engine.confidence import Radius
 from manyarms.numbers import MOST_AT_ONCE, whole
+from manyarms.space.box import Box
 from manyarms.typing import Seed
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyarms as ma
-from manyarms.domains.policy import DomainBKB
+from manyarms.bandit.domain import DomainBKB
 from manyarms.engine.base import Arms, Batch, Record
 from manyarms.engine.frozen import Frozen
 from manyarms.engine.own import Owned, Tried

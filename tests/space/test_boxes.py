@@ -6,8 +6,8 @@ from extras import needs
 
 import manyarms as ma
 from manyarms import kernels as k
+from manyarms.bandit.domain import supposing
 from manyarms.domains import Box, DomainBKB, MultiStart
-from manyarms.domains.policy import supposing
 from manyarms.errors import (
     ArmsError,
     KernelError,

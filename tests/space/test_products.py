@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import manyarms as ma
+from manyarms.bandit.sweeps import WHOLE
 from manyarms.domains import Box, DomainBKB, Sweeps
-from manyarms.domains.box import MOST_LEVELS
-from manyarms.domains.columns import Choice, NumericLevels
-from manyarms.domains.sweeps import WHOLE
 from manyarms.errors import ArmsError, ParameterError, StateError
 from manyarms.kernels import Hamming, Matern, On
+from manyarms.space.box import MOST_LEVELS
+from manyarms.space.sides import Choice, NumericLevels
 from manyarms.study.spec import read_box, written_box
 
 TWELVE = {

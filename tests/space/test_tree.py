@@ -7,8 +7,8 @@ import pytest
 
 import manyarms as ma
 from manyarms import kernels as k
+from manyarms.bandit.adabkb import SPLITS, centres, holding
 from manyarms.domains import AdaBKB, Box
-from manyarms.domains.tree import SPLITS, centres, holding
 from manyarms.errors import ArmsError, KernelError, NormWarning, ParameterError
 
 PROBLEMS = {

@@ -15,9 +15,9 @@ from manyarms.campaign.prior import as_prior, with_prior
 from manyarms.campaign.proposers import Proposer, proposer_of
 from manyarms.campaign.settings import as_most, as_pool, as_settings, as_sign
 from manyarms.campaign.trials import FORECAST_WIDTH, CandidateId, Forecast, as_noise, as_told
-from manyarms.domains.box import Box
 from manyarms.errors import ParameterError, StateError
 from manyarms.lapack import in_one_thread
+from manyarms.space.box import Box
 from manyarms.space.pool import Pool
 
 

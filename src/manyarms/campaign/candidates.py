@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.domains.box import Box, Point
 from manyarms.errors import UnknownArmError
+from manyarms.space.box import Box, Point
 from manyarms.space.columns import Feature
 from manyarms.space.pool import Pool
 from manyarms.typing import Array, Indices

@@ -20,9 +20,9 @@ import polars as pl
 from manyarms.campaign.model import learn
 from manyarms.campaign.settings import as_settings, as_sign
 from manyarms.campaign.trials import Results, Trial, as_items, as_values
-from manyarms.domains.box import Box
 from manyarms.errors import ParameterError
 from manyarms.lapack import OneThread
+from manyarms.space.box import Box
 from manyarms.space.ids import Ids
 from manyarms.space.pool import Pool, frame_of
 from manyarms.space.reading import read_dicts

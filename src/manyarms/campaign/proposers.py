@@ -6,16 +6,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from manyarms.bandit.domain import DomainBKB, as_barred
+from manyarms.bandit.sweeps import WHOLE, leading
 from manyarms.campaign.candidates import CandidateTable, Points
 from manyarms.campaign.exploring import Exploration
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model, Tabular
-from manyarms.domains.box import Box
-from manyarms.domains.policy import DomainBKB, as_barred
-from manyarms.domains.sweeps import WHOLE, leading
 from manyarms.engine.confidence import Constant
 from manyarms.kernels import Kernel
 from manyarms.lapack import OneThread
+from manyarms.space.box import Box
 from manyarms.space.pool import Pool
 from manyarms.typing import Array, Indices, Mask
 

@@ -18,9 +18,9 @@ from manyarms.campaign.insight import CrossValidated
 from manyarms.campaign.trials import CandidateId, Trial
 from manyarms.cli.app import InputError
 from manyarms.cli.output import shown
-from manyarms.domains.box import Box
-from manyarms.domains.columns import Choice, NumericLevels, Range, Side
 from manyarms.errors import ArmsError, UnknownArmError
+from manyarms.space.box import Box
+from manyarms.space.sides import Choice, NumericLevels, Range, Side
 from manyarms.study import Lease, Study
 from manyarms.typing import AnyArray, Indices
 

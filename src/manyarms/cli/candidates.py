@@ -13,7 +13,7 @@ from manyarms.cli.columns import ColumnTypes, as_types, columns_table
 from manyarms.cli.levels import as_levels
 from manyarms.cli.output import ALREADY_DONE, answer, count, place, printable, table
 from manyarms.cli.tables import as_ids, id_name, level_lines, not_used, value_name
-from manyarms.domains.box import Box
+from manyarms.space.box import Box
 from manyarms.space.deciding import checked_types
 from manyarms.space.outcomes import looks_like_outcome, outcome_rank
 from manyarms.space.pool import Pool, new_levels, pool_of, sheet_of

@@ -14,7 +14,7 @@ from manyarms.campaign.ledger import Ledger, Pending
 from manyarms.campaign.prior import PriorResults, with_prior
 from manyarms.campaign.settings import as_most, as_sign
 from manyarms.campaign.trials import CandidateId, Forecast, Trial
-from manyarms.domains.box import Box
+from manyarms.space.box import Box
 from manyarms.space.pool import Pool
 from manyarms.space.stored import read_table, read_types, retyped, stored_pool, with_table
 from manyarms.study.log import Event

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from manyarms.bandit.bkb import BKB
+from manyarms.bandit.domain import DomainBKB
 from manyarms.bandit.policy import State
 from manyarms.campaign.fitting import Fit
 from manyarms.campaign.model import Fitted, Model, made
 from manyarms.campaign.schedule import Plan
 from manyarms.campaign.trials import Results
 from manyarms.campaign.units import Warp
-from manyarms.domains.policy import DomainBKB
 from manyarms.engine.frozen import Engine
 from manyarms.engine.growing import Stack
 from manyarms.engine.log import Log

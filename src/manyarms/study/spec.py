@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 
 from manyarms import bandit, kernels
+from manyarms.bandit.adabkb import AdaBKB
 from manyarms.bandit.batches import GlobalRule
+from manyarms.bandit.domain import DomainBKB
+from manyarms.bandit.multistart import MultiStart
+from manyarms.bandit.sweeps import Sweeps
 from manyarms.campaign.campaign import Campaign
-from manyarms.domains.box import Box
-from manyarms.domains.columns import Choice, NumericLevels, Side
-from manyarms.domains.multistart import MultiStart
-from manyarms.domains.policy import DomainBKB
-from manyarms.domains.sweeps import Sweeps
-from manyarms.domains.tree import AdaBKB
 from manyarms.engine.confidence import (
     Bayes,
     Certified,
@@ -31,7 +29,9 @@ from manyarms.engine.sampled import Sampled
 from manyarms.errors import ManyArmsError, ParameterError, StudyError
 from manyarms.kernels import Kernel
 from manyarms.search.tuning import Tuning
+from manyarms.space.box import Box
 from manyarms.space.pool import Pool
+from manyarms.space.sides import Choice, NumericLevels, Side
 
 OPTION_TYPES = (  # beside kernels: radii, rules and what else an option may be
     Bayes,

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from manyarms.domains.box import Box
-from manyarms.domains.score import Score
+from manyarms.bandit.score import Score
 from manyarms.numbers import whole
 from manyarms.signals import load
+from manyarms.space.box import Box
 from manyarms.typing import Array
 
 INCUMBENTS = 8

@@ -12,13 +12,13 @@ from functools import cached_property
 import numpy as np
 import scipy
 
-from manyarms.domains.box import finite_rows
-from manyarms.domains.score import Score
-from manyarms.domains.vertices import all_vertices
+from manyarms.bandit.score import Score
+from manyarms.bandit.vertices import all_vertices
 from manyarms.errors import ArmsError, KernelError, ParameterError
 from manyarms.kernels import Kernel, Linear, Scaled
 from manyarms.lapack import in_one_thread
 from manyarms.numbers import real, store, whole
+from manyarms.space.box import finite_rows
 from manyarms.typing import Array, ArrayLike
 
 OUTSIDE = 1e-8

@@ -26,15 +26,15 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.domains.box import Box
-from manyarms.domains.columns import Range
-from manyarms.domains.policy import DomainBKB, Learned
+from manyarms.bandit.domain import DomainBKB, Learned
 from manyarms.engine.confidence import Certified, Promise, Radius, updated_norm
 from manyarms.engine.frozen import Engine, Inserted
 from manyarms.errors import KernelError, NormWarning, ParameterError
 from manyarms.kernels import Kernel, On, Product, Scaled, Sum
 from manyarms.kernels.stationary import Stationary
 from manyarms.numbers import real, whole
+from manyarms.space.box import Box
+from manyarms.space.sides import Range
 from manyarms.typing import AnyArray, Array, Mask, Seed
 
 SPLITS = 100

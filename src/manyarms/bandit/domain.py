@@ -11,10 +11,10 @@ import numpy as np
 from manyarms.arms.array import Checked
 from manyarms.bandit.bkb import BKB
 from manyarms.bandit.checks import as_generator, as_rewards, as_weights
+from manyarms.bandit.multistart import MultiStart
 from manyarms.bandit.policy import Prediction, State
-from manyarms.domains.multistart import MultiStart
-from manyarms.domains.score import Score
-from manyarms.domains.sweeps import Sweeps
+from manyarms.bandit.score import Score
+from manyarms.bandit.sweeps import Sweeps
 from manyarms.engine.base import Record
 from manyarms.engine.confidence import Constant, Evidence, Guarantee, Radius
 from manyarms.engine.dictionary import Chance

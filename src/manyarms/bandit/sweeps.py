@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyarms.domains.box import MOST_LEVELS, Box
-from manyarms.domains.score import Score
+from manyarms.bandit.score import Score
 from manyarms.errors import ParameterError, shortened
 from manyarms.numbers import whole
+from manyarms.space.box import MOST_LEVELS, Box
 from manyarms.typing import Array, Indices
 
 WHOLE = 4096

@@ -20,10 +20,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from manyarms.arms.array import as_rows
-from manyarms.domains.columns import CODE_TOLERANCE, Choice, NumericLevels, Range, Side
 from manyarms.errors import ArmsError, ParameterError, shortened
 from manyarms.numbers import MOST_AT_ONCE, is_whole, items_of, real, whole
 from manyarms.space.columns import Feature
+from manyarms.space.sides import CODE_TOLERANCE, Choice, NumericLevels, Range, Side
 from manyarms.typing import Array, ArrayLike
 
 Point = dict[str, Any] | tuple[Any, ...]
