@@ -8,7 +8,14 @@ import gzip
 import json
 from pathlib import Path
 
+RESULTS = Path("benchmarks/results")
+
 KEYS = ("table", "peer", "budget", "batch", "seed", "seconds", "versions", "chosen", "recommended")
+
+
+def results_of(pages: Path) -> Path:
+    """The folder of the JSON of pages: one of its own for those in docs/, which are for readers."""
+    return RESULTS if pages.parts[:1] == ("docs",) else pages
 
 
 def read(path: Path) -> list[dict]:

@@ -19,6 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+from archive import results_of
 from bandits import HARTMANN_A, HARTMANN_P
 from peers import keep
 
@@ -282,7 +283,7 @@ def published(kept):
         f"were run; noise sd {NOISE}. BoTorch: SingleTaskGP refitted every step, 10 restarts from 512 raw samples; botorch-logei",
         "is LogExpectedImprovement, botorch UpperConfidenceBound with beta = 4. Rows of 300 evaluations are of version 0.1. Settings",
         "of manyarms were chosen on these functions: on seeds 0 to 7 with 300 evaluations, and on 0 to 29 of Hartmann-6 with 200. Runs",
-        "whose seconds are null in boxes.json were made on another machine, beside other jobs or at another time, and count for regrets only. `python benchmarks/boxes.py --seed 0 1 2 3 4 5 6 7 8 9",
+        "whose seconds are null in benchmarks/results/boxes.json were made on another machine, beside other jobs or at another time, and count for regrets only. `python benchmarks/boxes.py --seed 0 1 2 3 4 5 6 7 8 9",
         "--publish docs/benchmarks` runs what is not there yet, and makes this page.",
         "",
         "Hartmann's function in six dimensions has a second basin whose regret is .119. A run that converges there leaves it",
@@ -334,7 +335,7 @@ def main():
     parser.add_argument(
         "--publish",
         type=Path,
-        help="directory of boxes.md and boxes.json, made of all runs in the output",
+        help="directory of boxes.md, made of all runs in the output",
     )
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
@@ -357,7 +358,7 @@ def main():
             json.loads(path.read_text()) for path in sorted(options.output.glob("*.json"))
         ]
         options.publish.mkdir(parents=True, exist_ok=True)
-        (options.publish / "boxes.json").write_text(json.dumps(everything, indent=1))
+        (results_of(options.publish) / "boxes.json").write_text(json.dumps(everything, indent=1))
         (options.publish / "boxes.md").write_text(published(everything))
 
 

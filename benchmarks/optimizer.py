@@ -3,7 +3,7 @@
     python benchmarks/optimizer.py --runs bench-output/peers --output bench-output     # the runs of a folder
     python benchmarks/optimizer.py                                                     # those that are kept, again
 
-The folder's runs are added to those that are kept in OUTPUT/optimizer-runs.json.gz; of two runs of the same table, peer, budget
+The folder's runs are added to those that are kept in benchmarks/results/optimizer-runs.json.gz; of two runs of the same table, peer, budget
 and seed the folder's stays. --tables, --peers and --ours say which of them the page is about.
 Regrets are (best mean − mean)/(best mean − median mean) of the candidates, every evaluation counted, random starts included.
 """
@@ -121,7 +121,7 @@ def page(sections: Mapping[str, Sequence[dict]], said: Sequence[str], text: str)
     parts.append("\n".join(f"- {line}" for line in said))
     parts += [f"## {heading}\n\n{markdown(rows)}" for heading, rows in sections.items() if rows]
     parts.append(
-        "Made by `benchmarks/peers.py` and `benchmarks/optimizer.py` from [all runs](optimizer-runs.json.gz)."
+        "Made by `benchmarks/peers.py` and `benchmarks/optimizer.py` from [all runs](../../benchmarks/results/optimizer-runs.json.gz)."
     )
     return "\n\n".join(parts) + "\n"
 
@@ -185,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--peers", nargs="+", help="only these, besides ours and version 0.1")
     options = parser.parse_args(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
-    kept = options.output / "optimizer-runs.json.gz"
+    kept = archive.results_of(options.output) / "optimizer-runs.json.gz"
     runs = archive.read(kept) if kept.exists() else []
     if options.runs:
         runs = archive.merged(runs, archive.read(options.runs))
@@ -216,7 +216,10 @@ def report(runs: list[dict], tables: Mapping[str, Table], ours: str, output: Pat
         "200": _plain(rows),
         **{f"{budget} x {batch}": _plain(found) for (budget, batch), found in others.items()},
     }
-    keep(output / "optimizer.json", json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    keep(
+        archive.results_of(output) / "optimizer.json",
+        json.dumps(results, indent=1, ensure_ascii=False) + "\n",
+    )
     keep(output / "optimizer.md", page(sections, said, text))
     draw(rows, output / "optimizer.png")
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from archive import results_of
 from peers import Clock, keep
 
 FACTORS, LEVELS = 12, 10
@@ -279,7 +280,7 @@ def main():
     parser.add_argument("--peer", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--seed", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     parser.add_argument("--output", type=Path, default=Path("bench-output/products"))
-    parser.add_argument("--publish", type=Path, help="directory of products.md and products.json")
+    parser.add_argument("--publish", type=Path, help="directory of products.md")
     parser.add_argument(
         "--missed", action="store_true", help="only say how often the search finds the largest u"
     )
@@ -308,7 +309,7 @@ def main():
     print(published(kept))
     if options.publish:
         options.publish.mkdir(parents=True, exist_ok=True)
-        (options.publish / "products.json").write_text(json.dumps(kept, indent=1))
+        (results_of(options.publish) / "products.json").write_text(json.dumps(kept, indent=1))
         (options.publish / "products.md").write_text(published(kept))
 
 

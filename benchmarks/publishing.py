@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from archive import results_of
 from runner import read, report, run_all, runs
 from summary import markdown
 
@@ -71,7 +72,9 @@ def publish(
         "numpy": version("numpy"),
     }
     results = {"experiment": name, "quick": options.quick, "versions": made, "tables": tables}
-    (options.output / f"{name}.json").write_text(json.dumps(results, indent=1, ensure_ascii=False))
+    (results_of(options.output) / f"{name}.json").write_text(
+        json.dumps(results, indent=1, ensure_ascii=False)
+    )
     shown = {heading: markdown(rows) for heading, rows in tables.items() if rows}
     parts = [f"# {title}", text, *(f"![{title}]({picture})" for picture in pictures)]
     parts += [f"## {heading}\n\n{table}" for heading, table in shown.items()]

@@ -28,6 +28,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from archive import results_of
 from summary import markdown
 from tables import VALUES, Table, load
 from wheels import text_of
@@ -341,7 +342,9 @@ def published(options, rows: list[dict], misses: list[dict], repeats: list[dict]
         "baybe": theirs[0]["version"] if theirs else None,
     }
     results = {"versions": versions, "rows": rows, "misses": misses, "repeats": repeats}
-    options.page.with_suffix(".json").write_text(json.dumps(results, indent=1))
+    (results_of(options.page.parent) / f"{options.page.stem}.json").write_text(
+        json.dumps(results, indent=1)
+    )
     text = TEXT.format(
         baybe=versions["baybe"],
         draws=DRAWS,

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from archive import results_of
 from peers import keep
 from summary import markdown
 from tables import Table, load
@@ -128,7 +129,7 @@ def published(kept: list[dict], seeds: list[int]) -> str:
             markdown(ratios(kept)),
             "## All pairs",
             markdown(summary(kept)),
-            f"Made by `{command} --publish docs/benchmarks`; `transfer.json` has all runs.\n",
+            f"Made by `{command} --publish docs/benchmarks`; `benchmarks/results/transfer.json` has all runs.\n",
         ]
     )
 
@@ -140,7 +141,7 @@ def main():
     parser.add_argument("--budget", type=int, default=200)
     parser.add_argument("--seed", nargs="+", type=int, default=[0])
     parser.add_argument("--output", type=Path, default=Path("bench-output/transfer"))
-    parser.add_argument("--publish", type=Path, help="the folder for transfer.md and transfer.json")
+    parser.add_argument("--publish", type=Path, help="the folder for transfer.md")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     kept = []
@@ -159,7 +160,7 @@ def main():
         if set(options.kind) != set(KINDS):
             parser.error("a page needs all kinds")
         options.publish.mkdir(parents=True, exist_ok=True)
-        (options.publish / "transfer.json").write_text(json.dumps(kept))
+        (results_of(options.publish) / "transfer.json").write_text(json.dumps(kept))
         (options.publish / "transfer.md").write_text(published(kept, options.seed))
 
 
