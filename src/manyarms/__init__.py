@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from manyarms.bandit.gpucb import GPUCB
     from manyarms.bandit.policy import Prediction
     from manyarms.bandit.stream import Stream
-    from manyarms.campaign.answers import Best, Candidate, Predictions
     from manyarms.campaign.certificate import Certificate, TrackRecord
+    from manyarms.campaign.predictions import Best, Candidate, Predictions
     from manyarms.campaign.trials import FAILED, Forecast, Trial
     from manyarms.engine.confidence import (
         Bayes,
@@ -44,10 +44,10 @@ _HOME = {
     "FAILED": "campaign.trials",
     "GPUCB": "bandit.gpucb",
     "Bayes": "engine.confidence",
-    "Best": "campaign.answers",
+    "Best": "campaign.predictions",
     "Box": "space.box",
     "BoxOptimizer": "optimizer",
-    "Candidate": "campaign.answers",
+    "Candidate": "campaign.predictions",
     "Certificate": "campaign.certificate",
     "Certified": "engine.confidence",
     "Constant": "engine.confidence",
@@ -60,7 +60,7 @@ _HOME = {
     "Optimizer": "optimizer",
     "Pool": "space.pool",
     "Prediction": "bandit.policy",
-    "Predictions": "campaign.answers",
+    "Predictions": "campaign.predictions",
     "Resampled": "engine.confidence",
     "Result": "loop",
     "Sampled": "engine.sampled",

@@ -20,7 +20,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from manyarms.campaign.answers import Best
+from manyarms.campaign.predictions import Best
 from manyarms.campaign.settings import Direction, as_pool
 from manyarms.campaign.trials import CandidateId, Trial, as_values
 from manyarms.errors import ObservationError, ParameterError, StateError

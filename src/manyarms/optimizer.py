@@ -1,25 +1,22 @@
 """Ask and tell over a pool of candidates or a box, with nothing to tune."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Literal
 
-from manyarms.campaign import answers, insight
-from manyarms.campaign.answers import Best, Candidate, Predictions
+from manyarms.campaign.answers import Answers
 from manyarms.campaign.batching import as_rule
 from manyarms.campaign.campaign import Campaign, with_results
-from manyarms.campaign.certificate import Certificate
-from manyarms.campaign.insight import CrossValidated, Effect, Slice
-from manyarms.campaign.model import Size
+from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.settings import Direction
 from manyarms.campaign.trials import CandidateId, Trial
 from manyarms.engine.confidence import Radius
 from manyarms.numbers import MOST_AT_ONCE, whole
-from manyarms.space.box import Box
 from manyarms.typing import Seed
 
 
-class Optimizer:
+class Optimizer(Answers):
     """Says which candidates of a pool, or points of a box, to try next, and what is known of them.
 
     A point of a box is a dict of its columns, or a tuple of numbers where the box has no names.
@@ -234,190 +231,11 @@ class Optimizer:
         """Every result told, oldest first."""
         return self._state.ledger.history
 
-    @property
-    def size(self) -> Size:
-        """Results, inducing arms and effective dimension."""
-        return self._state.model.size
+    def _now(self) -> AbstractContextManager[Campaign]:
+        return nullcontext(self._state)
 
-    # What is known
-
-    def best(self, level: float = 0.95) -> Best:
-        """The best tried candidate as measured and as recommended, and why the two differ.
-
-        Measured: the best mean of its values. Recommended: the largest lower bound, the lowest
-        upper bound when minimising. They are the same where values are exact, and where no result
-        of a table says yet that values have noise.
-
-        Parameters
-        ----------
-        level : float
-            Probability of the intervals.
-
-        Returns
-        -------
-        Best
-            Two candidates, with mean and interval each, and a sentence.
-
-        Raises
-        ------
-        StateError
-            No value was told yet.
-        """
-        return answers.best(self._state, level)
-
-    def top(self, k: int = 10, level: float = 0.95) -> list[Candidate]:
-        """The k candidates, tried or not, of best posterior mean.
-
-        Parameters
-        ----------
-        k : int
-            How many.
-        level : float
-            Probability of the intervals.
-
-        Returns
-        -------
-        list of Candidate
-            The best first.
-        """
-        return answers.top(self._state, k, level)
-
-    def predict(self, ids: Any, level: float = 0.95) -> Predictions:
-        """What is known of the true values of candidates, or of any points of a box.
-
-        Parameters
-        ----------
-        ids : id or sequence of ids
-            Of candidates; points of the box.
-        level : float
-            Probability of the intervals.
-
-        Returns
-        -------
-        Predictions
-            Posterior means, standard deviations and intervals.
-        """
-        return answers.predict(self._state, ids, level)
-
-    def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
-        """The same of candidates that are not in the pool. Nothing is added.
-
-        Parameters
-        ----------
-        table : table
-            One that `add` would take.
-        ids : sequence, optional
-            Of its rows.
-        level : float
-            Probability of the intervals.
-
-        Returns
-        -------
-        Predictions
-            Posterior means, standard deviations and intervals.
-        """
-        return answers.predict_rows(self._state, table, ids, level)
-
-    def certificate(self, tolerance: float | None = None) -> Certificate:
-        """How much better than the recommended candidate another one may be, and how sure that is.
-
-        Over a box it is heuristic: the rival is the best point that the maximiser finds, and that
-        may miss the maximum. A product of at most 4,096 combinations is looked at whole.
-
-        Parameters
-        ----------
-        tolerance : float, optional
-            A regret that would do.
-
-        Returns
-        -------
-        Certificate
-            The bound, whether it is within the tolerance, and what it rests on.
-        """
-        return answers.certificate(self._state, tolerance)
-
-    def left_out(self, level: float = 0.95) -> CrossValidated:
-        """Every candidate that was tried, predicted from the results of all others: how far the
-        model can be trusted.
-
-        In closed form, with the kernel and the noise learned of all results; of the latest 2,000.
-
-        Parameters
-        ----------
-        level : float
-            Probability of the intervals, in which the mean of the values told should lie.
-
-        Returns
-        -------
-        CrossValidated
-            The predictions, the means of the values told, and how many values each has.
-        """
-        return insight.left_out(self._state, level)
-
-    def effects(self, level: float = 0.95) -> dict[str, list[Effect]]:
-        """What the levels of every column do: the average value of candidates if all had a level,
-        all else being equal, less the mean of that over the levels.
-
-        Parameters
-        ----------
-        level : float
-            Probability of the intervals.
-
-        Returns
-        -------
-        dict
-            By column, the one with the largest difference first: an `Effect` for each level. Of a
-            column with many numbers some are taken; of one with many categories the 64 with most
-            results.
-        """
-        return insight.effects(self._state, level)
-
-    def slice(self, x: str, y: str) -> Slice:
-        """Posterior means over the levels of two columns, all else being as the recommended
-        candidate has it.
-
-        Parameters
-        ----------
-        x, y : str
-            Two columns.
-
-        Returns
-        -------
-        Slice
-            The levels of both, and the means, a row for each level of `y`.
-        """
-        return insight.across(self._state, x, y)
-
-    @property
-    def importance(self) -> dict[str, float]:
-        """One over the lengthscale of every column the kernel learns one for, largest first: what
-        the values depend on most.
-
-        Numbers among numbers and categories among categories: the two are lengths in different
-        kernels.
-        """
-        return answers.importance(self._state)
-
-    @property
-    def policy(self) -> Any:
-        """The policy at work, on standardised rewards; a refit replaces it."""
-        return self._state.model.policy
-
-    @property
-    def noise(self) -> float:
-        """Standard deviation of the values of one good candidate, given or learned."""
-        return answers.noise(self._state)
-
-    @property
-    def pool(self) -> Any:
-        """The candidates: the `Pool`, or the points of the box known so far."""
-        return self._state.ledger.candidates
-
-    @property
-    def box(self) -> Box:
-        """Where points come from."""
-        box: Box = self.pool.box
-        return box
+    def _books(self) -> Ledger:
+        return self._state.ledger
 
     # Candidates come and go
 

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from manyarms.campaign.answers import Predictions, quantile, recommended_at
 from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.candidates import Points
 from manyarms.campaign.model import Model
+from manyarms.campaign.predictions import Predictions, quantile, recommended_at
 from manyarms.errors import Advice, ParameterError, StateError
 from manyarms.lapack import in_one_thread
 from manyarms.signals import load

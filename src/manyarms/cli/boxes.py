@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.campaign.answers import Predictions
 from manyarms.campaign.candidates import Points
 from manyarms.campaign.insight import CrossValidated
+from manyarms.campaign.predictions import Predictions
 from manyarms.campaign.trials import CandidateId, Trial
 from manyarms.cli.app import InputError
 from manyarms.cli.output import shown

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import polars as pl
 import typer
 
-from manyarms.campaign.answers import Best, Candidate
+from manyarms.campaign.predictions import Best, Candidate
 from manyarms.cli.app import AsJson, Decimal, Force, Separator, StudyAt, opened
 from manyarms.cli.changes import changes_of, changes_table
 from manyarms.cli.output import (

@@ -10,20 +10,18 @@ appends: the model learns when it is next needed.
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
-from manyarms.campaign import answers, insight
-from manyarms.campaign.answers import Best, Candidate, Predictions
+from manyarms.campaign.answers import Answers
 from manyarms.campaign.batching import as_rule
-from manyarms.campaign.campaign import table_of, with_results
-from manyarms.campaign.certificate import Certificate
+from manyarms.campaign.campaign import Campaign, table_of, with_results
 from manyarms.campaign.corrections import as_corrections, as_known
-from manyarms.campaign.insight import CrossValidated, Effect, Slice
-from manyarms.campaign.model import Size
+from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.prior import as_prior, with_prior
 from manyarms.campaign.settings import Direction, as_pool, as_seed
 from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
@@ -51,8 +49,6 @@ from manyarms.study.storage import EventStore, Transaction
 from manyarms.study.undoing import check_left, root_of, undoable
 from manyarms.typing import Indices, Seed
 
-T = TypeVar("T")
-
 LEASE = 86_400.0
 """Seconds of a lease, unless another length is given: one day. This is longer than most trials, and
 it ends if the process that asked has died."""
@@ -62,10 +58,10 @@ LONGEST_TOKEN = 200
 """Characters of a token or a worker's name, at most."""
 
 
-class Study:
+class Study(Answers):
     """A study in a file or a database: made by `create`, found again by `open`.
 
-    Its methods are those of `Optimizer`.
+    Its methods are those of `Optimizer`; answers come from a model that has learned every result.
 
     Several processes, on one machine or many, may have the same study open: each sees the results
     and the pending candidates of all. A study object may be used by several threads, one call at a
@@ -456,164 +452,12 @@ class Study:
         with self._replica.current() as replay:
             return replay.ledger.n_trials - replay.ledger.n_values
 
-    # What is known
+    def _now(self) -> AbstractContextManager[Campaign]:
+        return self._replica.learned()
 
-    def best(self, level: float = 0.95) -> Best:
-        """The best tried candidate as measured and as recommended, and why the two differ.
-
-        Parameters
-        ----------
-        level : float
-            Probability of the intervals.
-
-        Returns
-        -------
-        Best
-            See `Optimizer.best`.
-        """
-        return self._known(answers.best, level)
-
-    def top(self, k: int = 10, level: float = 0.95) -> list[Candidate]:
-        """The k candidates with the best posterior mean, tried or not.
-
-        Parameters
-        ----------
-        k : int
-            How many.
-        level : float
-            Probability of the intervals.
-
-        Returns
-        -------
-        list of Candidate
-            The best first.
-        """
-        return self._known(answers.top, k, level)
-
-    def predict(self, ids: Any, level: float = 0.95) -> Predictions:
-        """What is known of the true values of candidates.
-
-        Parameters
-        ----------
-        ids : id or sequence of ids
-            Of candidates.
-        level : float
-            Probability of the intervals.
-
-        Returns
-        -------
-        Predictions
-            Posterior means, standard deviations and intervals.
-        """
-        return self._known(answers.predict, ids, level)
-
-    def predict_rows(self, table: Any, *, ids: Any = None, level: float = 0.95) -> Predictions:
-        """What is known about candidates that are not in the pool. Nothing is added.
-
-        Parameters
-        ----------
-        table : table
-            One that `add` would take.
-        ids : sequence, optional
-            Of its rows.
-        level : float
-            Probability of the intervals.
-
-        Returns
-        -------
-        Predictions
-            Posterior means, standard deviations and intervals.
-        """
-        return self._known(answers.predict_rows, table, ids, level)
-
-    def certificate(self, tolerance: float | None = None) -> Certificate:
-        """How much better than the recommended candidate another one may be, and how sure that is.
-
-        Parameters
-        ----------
-        tolerance : float, optional
-            A regret that would do.
-
-        Returns
-        -------
-        Certificate
-            The bound, whether it is within the tolerance, and what it rests on.
-        """
-        return self._known(answers.certificate, tolerance)
-
-    def left_out(self, level: float = 0.95) -> CrossValidated:
-        """Every candidate that was tried, predicted from the results of all others: how far the
-        model can be trusted.
-
-        In closed form, with the kernel and the noise learned of all results; of the latest 2,000.
-
-        Parameters
-        ----------
-        level : float
-            Probability of the intervals, in which the mean of the values told should lie.
-
-        Returns
-        -------
-        CrossValidated
-            The predictions, the means of the values told, and how many values each has.
-        """
-        return self._known(insight.left_out, level)
-
-    def effects(self, level: float = 0.95) -> dict[str, list[Effect]]:
-        """What the levels of every column do: the average value of candidates if all had a level,
-        all else being equal, less the mean of that over the levels.
-
-        Parameters
-        ----------
-        level : float
-            Probability of the intervals.
-
-        Returns
-        -------
-        dict
-            By column, the one with the largest difference first: an `Effect` for each level. Of a
-            column with many numbers some are taken; of one with many categories the 64 with most
-            results.
-        """
-        return self._known(insight.effects, level)
-
-    def slice(self, x: str, y: str) -> Slice:
-        """Posterior means over the levels of two columns, all else being as the recommended
-        candidate has it.
-
-        Parameters
-        ----------
-        x, y : str
-            Two columns.
-
-        Returns
-        -------
-        Slice
-            The levels of both, and the means, a row for each level of `y`.
-        """
-        return self._known(insight.across, x, y)
-
-    @property
-    def importance(self) -> dict[str, float]:
-        """What the values depend on most, see `Optimizer.importance`."""
-        return self._known(answers.importance)
-
-    @property
-    def noise(self) -> float:
-        """Standard deviation of the values of one good candidate, given or learned."""
-        return self._known(answers.noise)
-
-    @property
-    def policy(self) -> Any:
-        """The policy at work, on standardised rewards; read it, but let `tell` teach it."""
-        with self._replica.learned() as campaign:
-            return campaign.model.policy
-
-    @property
-    def size(self) -> Size:
-        """Results, inducing arms and effective dimension."""
-        with self._replica.learned() as campaign:
-            return campaign.model.size
+    def _books(self) -> Ledger:
+        with self._replica.current() as replay:
+            return replay.ledger
 
     @property
     def snapshot_bytes(self) -> int:
@@ -707,18 +551,6 @@ class Study:
     # The study itself
 
     @property
-    def pool(self) -> Any:
-        """The candidates: the `Pool`, or the points of the box known so far."""
-        with self._replica.current() as replay:
-            return replay.ledger.candidates
-
-    @property
-    def box(self) -> Box:
-        """Where points come from."""
-        box: Box = self.pool.box
-        return box
-
-    @property
     def direction(self) -> str:
         """ "maximize" or "minimize"."""
         return str(self._replica.replay.settings["direction"])
@@ -774,12 +606,6 @@ class Study:
         ledger = self._replica.replay.ledger
         done = f"{ledger.n_trials} results, {len(ledger.pending)} pending"
         return f"Study({self._store.shown!r}, {ledger.candidates!r}, {self.direction}, {done})"
-
-    def _known(self, answer: Callable[..., T], *arguments: Any) -> T:
-        """The search, after the model has learned all results."""
-        # Answers come from a model that has learned every result there is.
-        with self._replica.learned() as campaign:
-            return answer(campaign, *arguments)
 
     def _tell(
         self,
