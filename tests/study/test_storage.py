@@ -73,7 +73,7 @@ def _overslept(number, frame):
 
 @posix
 def test_what_takes_long_can_be_interrupted_and_is_rolled_back(path):
-    from manyarms.signals import deferred, interruptible
+    from manyarms.runtime.signals import deferred, interruptible
 
     study = ma.Study.create(path, pool())
     with pytest.raises(KeyboardInterrupt), study._replica.writing() as call:  # noqa: PT012

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from manyarms.arms import parquet
+from manyarms.checks import NO_ARRAY, items_of
 from manyarms.errors import ArmsError, ParameterError, shortened
-from manyarms.numbers import NO_ARRAY, items_of
+from manyarms.runtime import parquet
 from manyarms.space.forked import check_threads
 from manyarms.space.unpacking import check_file
 from manyarms.typing import ArrayLike

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, Protocol, TypeVar
 
 from manyarms.errors import Advice, StudyError, StudyStorageError
-from manyarms.signals import interruptible
+from manyarms.runtime.signals import interruptible
 from manyarms.study.location import Location
 
 BUSY = 600.0

@@ -19,8 +19,8 @@ from manyarms.errors import (
     StudyStorageError,
     StudyVersionError,
 )
-from manyarms.machine import uncollected
-from manyarms.signals import deferred
+from manyarms.runtime.machine import uncollected
+from manyarms.runtime.signals import deferred
 from manyarms.study.database import Database, foreign
 from manyarms.study.location import Location, as_location
 from manyarms.study.log import START, Event, Head, checked, damaged, row_after
