@@ -16,8 +16,10 @@ SOURCE = ROOT / "src" / "manyarms"
 
 # Each layer may import from itself and from those before it. docs/architecture.md draws the same list.
 LAYERS = [
-    ["errors", "typing", "runtime", "checks", "equal", "lapack", "_sweep"],
+    ["errors", "typing", "numbers", "progress", "machine", "signals", "lapack", "_sweep"],
+    ["sheets"],
     ["kernels"],
+    ["arms"],
     ["space"],
     ["engine"],
     ["search"],

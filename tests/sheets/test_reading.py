@@ -17,11 +17,11 @@ import polars as pl
 import pytest
 
 import manyarms as ma
-from manyarms.cli.tables import marks, write_csv
 from manyarms.errors import ArmsError, ObservationError, ParameterError
+from manyarms.sheets.csvfiles import write_csv
+from manyarms.sheets.parquet import read_parquet
+from manyarms.sheets.reading import read_sheet
 from manyarms.space.pool import Pool
-from manyarms.space.reading import read_parquet
-from manyarms.space.sheets import read_sheet
 
 
 def written(path, content):
@@ -389,7 +389,7 @@ def test_no_text_that_is_written_is_a_formula_and_all_is_read_back(tmp_path, dec
         }
     )
     path = tmp_path / "table.csv"
-    write_csv(frame, path, marks(decimal))
+    write_csv(frame, path, ";" if decimal == "," else ",", decimal)
     with path.open(encoding="utf-8-sig", newline="") as file:
         header, *rows = csv.reader(file, delimiter=";" if decimal == "," else ",")
     assert header == ["id", "'=name", "''@name", "number"]

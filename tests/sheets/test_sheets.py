@@ -19,10 +19,10 @@ import manyarms as ma
 from manyarms.cli import main
 from manyarms.cli.tables import not_used
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
-from manyarms.space.numerals import decimal_in, number_in
+from manyarms.sheets.numerals import decimal_in, number_in
+from manyarms.sheets.reading import read_sheet
+from manyarms.sheets.workbooks import write_workbook
 from manyarms.space.pool import Pool
-from manyarms.space.sheets import read_sheet
-from manyarms.space.workbooks import write_workbook
 
 RECIPES = "name,base,t,yield\n" + "".join(
     f"r{i},{'abc'[i % 3]},{20 + 10 * (i % 5)},{i if i % 2 else ''}\n" for i in range(15)

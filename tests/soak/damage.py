@@ -59,14 +59,15 @@ def answers(path: Path) -> object:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # a snapshot that is not used
             best = study.best().recommended
-        events = [(event.number, event.kind, event.payload) for event in study.events()]
+        told = [event for event in study.events() if event.kind not in ("insert", "refit")]
+        events = [(event.number, event.kind, event.payload) for event in told]
         known = (
             study.pool.ids.tolist(),
             study.pool.X.tolist(),
             study.settings,
             study.history,
             study.leases,
-            study.size,
+            study.sizes[-1][:2],
         )
         return known, best.id, round(best.mean, 9), events
     finally:

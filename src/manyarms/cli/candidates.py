@@ -13,11 +13,11 @@ from manyarms.cli.columns import ColumnTypes, as_types, columns_table
 from manyarms.cli.levels import as_levels
 from manyarms.cli.output import ALREADY_DONE, answer, count, place, printable, table
 from manyarms.cli.tables import as_ids, id_name, level_lines, not_used, value_name
+from manyarms.sheets.reading import Sheet
 from manyarms.space.box import Box
 from manyarms.space.deciding import checked_types
 from manyarms.space.outcomes import looks_like_outcome, outcome_rank
 from manyarms.space.pool import Pool, new_levels, pool_of, sheet_of
-from manyarms.space.sheets import Sheet
 from manyarms.study import Study
 
 Ids = Annotated[

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from manyarms.cli.app import InputError
-from manyarms.space.numerals import DECIMALS, number_in
+from manyarms.sheets.numerals import DECIMALS, number_in
 
 RELATIVE_TOLERANCE = 1e-6
 """Share of a number by which the same number in a file may differ: spreadsheets keep fifteen

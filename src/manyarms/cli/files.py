@@ -28,7 +28,7 @@ from manyarms.cli.recording import tell_rows
 from manyarms.cli.tables import Marks, extent, marks, results_in, rows_of, write_table
 from manyarms.cli.telling import compared
 from manyarms.errors import StudyDamagedError
-from manyarms.space.workbooks import WRITTEN
+from manyarms.sheets.workbooks import WRITTEN
 from manyarms.study import Study
 from manyarms.study.copies import copied, create_from, read_copy, written_copy
 from manyarms.study.salvage import salvage as save_whole_events

@@ -8,7 +8,7 @@ from typing import Any
 
 from manyarms.cli.app import InputError
 from manyarms.cli.boxes import LEVEL, NUMBER
-from manyarms.space.sheets import read_sheet
+from manyarms.sheets.reading import read_sheet
 
 MOST_STEPS = 100_000
 """Levels of one range: more is a typing error."""

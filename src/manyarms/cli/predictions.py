@@ -26,8 +26,8 @@ from manyarms.cli.tables import (
     own_id,
     write_table,
 )
+from manyarms.sheets.reading import Sheet, read_sheet
 from manyarms.space.pool import Pool
-from manyarms.space.sheets import Sheet, read_sheet
 from manyarms.study import Study
 
 ESTIMATE = ("estimate", "sd", "low", "high")

@@ -30,7 +30,7 @@ from manyarms.cli.tables import (
     unit_of,
 )
 from manyarms.cli.telling import all_new, compared, replacing
-from manyarms.space.workbooks import READ
+from manyarms.sheets.workbooks import READ
 
 
 def tell(

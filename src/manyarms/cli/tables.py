@@ -13,13 +13,13 @@ from manyarms.cli.boxes import NumberedPoints
 from manyarms.cli.comparing import check_cells
 from manyarms.cli.output import count, note
 from manyarms.errors import UnknownArmError
-from manyarms.space.formulas import marked
-from manyarms.space.numerals import number_in
+from manyarms.sheets.csvfiles import write_csv
+from manyarms.sheets.numerals import number_in
+from manyarms.sheets.reading import Sheet, read_sheet
+from manyarms.sheets.workbooks import WRITTEN, is_workbook, write_workbook
 from manyarms.space.outcomes import FAILURES
 from manyarms.space.pool import Pool, new_levels
-from manyarms.space.sheets import Sheet, read_sheet
 from manyarms.space.stored import described
-from manyarms.space.workbooks import WRITTEN, is_workbook, write_workbook
 from manyarms.study import Event, Study
 
 EITHER = ".,"
@@ -375,14 +375,14 @@ class Marks(NamedTuple):
     separator: str | None
     decimal: str | None
 
-    def of(self, pool: Listed) -> "Marks":
-        """Those of a study, where none were given."""
+    def of(self, pool: Listed) -> tuple[str, str]:
+        """Separator and decimal mark; those of a study, where none were given."""
         decimal = decimal_of(pool, self.decimal)
         # What a spreadsheet with decimal commas expects.
         usual = ";" if decimal == "," else ","
         if self.separator == decimal == ",":
             raise InputError('--separator and --decimal must differ; give --separator ";"')
-        return Marks(self.separator or usual, decimal)
+        return self.separator or usual, decimal
 
 
 def marks(decimal: str | None, separator: str | None = None) -> Marks:
@@ -407,27 +407,10 @@ def write_table(frame: pl.DataFrame, path: Path, name: Path, marks: Marks, pool:
     check_output(name)
     if is_workbook(name):
         # Values are text for the sake of those that failed.
-        write_workbook(_flat(frame), path, value_name(pool))
+        write_workbook(frame, path, value_name(pool))
     else:
-        write_csv(frame, path, marks.of(pool))
-
-
-def write_csv(frame: pl.DataFrame, path: Path, marks: Marks) -> None:
-    """A CSV file in which no text is a formula; with a decimal comma it is one for spreadsheets,
-    which want a mark that it is UTF-8."""
-    comma = marks.decimal == ","
-    marked(_flat(frame)).write_csv(
-        path,
-        separator=marks.separator or (";" if comma else ","),
-        decimal_comma=comma,
-        include_bom=comma,
-    )
-
-
-def _flat(frame: pl.DataFrame) -> pl.DataFrame:
-    # Files have no lists: those of bits are written as strings, as `Pool.from_csv` reads them.
-    lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List | pl.Array)]
-    return frame.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join("") for name in lists)
+        separator, mark = marks.of(pool)
+        write_csv(frame, path, separator, mark)
 
 
 def beside(pool: Listed, ids: Sequence[Any]) -> tuple[list[str], list[list[Any]]]:

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from manyarms.checks import are_geometric, items_of
 from manyarms.errors import Advice, ArmsError, ParameterError
+from manyarms.numbers import are_geometric, items_of
+from manyarms.sheets.reading import are_bits
 from manyarms.space.bits import Bits
 from manyarms.space.columns import TYPES, Coded, Column, Numeric, Ordered, UnusedColumn
 from manyarms.space.molecules import BY_DESCRIPTORS, SMILES, molecules_as
@@ -26,7 +27,6 @@ from manyarms.space.values import (
     as_python,
     date_error,
     first_of,
-    is_bits,
     is_text,
     like,
     plain_type,
@@ -210,7 +210,7 @@ def _typical(known: pl.Series) -> Array:
 
 def _of_strings(known: pl.Series, values: pl.Series, name: str, label: Label) -> Column:
     # The most special type first: bits are strings, dates and booleans are levels otherwise.
-    if is_bits(known):
+    if are_bits(known):
         return Bits.fit(known, name, _known_label(values, label))
     distinct = known.unique()
     if distinct.str.contains(DATE).all():

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import polars as pl
 
 from manyarms.errors import ArmsError
-from manyarms.space.numerals import column_numbers, is_blank
+from manyarms.sheets.numerals import column_numbers, is_blank
 from manyarms.space.values import Label, first_true, is_text
 
 FAILURES = ("failed", "fail", "failure", "error", "crashed")

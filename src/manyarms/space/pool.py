@@ -9,11 +9,17 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from manyarms.checks import as_rows, is_whole
-from manyarms.equal import group
+from manyarms.arms.array import as_rows
+from manyarms.arms.groups import group
+from manyarms.arms.objects import encoded
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
 from manyarms.kernels.base import Kernel
-from manyarms.kernels.objects import encoded, encoder_of
+from manyarms.kernels.objects import encoder_of
+from manyarms.numbers import is_whole
+from manyarms.sheets.csvfiles import check_file
+from manyarms.sheets.forked import check_threads
+from manyarms.sheets.parquet import read_parquet
+from manyarms.sheets.reading import Sheet, read_sheet
 from manyarms.space.columns import TYPES, Feature, Objects, UnusedColumn
 from manyarms.space.conditions import rows_where
 from manyarms.space.deciding import checked_types
@@ -21,16 +27,7 @@ from manyarms.space.grids import combined
 from manyarms.space.ids import Ids, as_objects, checked_ids, given_ids
 from manyarms.space.molecules import BY_DESCRIPTORS
 from manyarms.space.parts import Origin, Parts, TableResult, counted, encoded_columns
-from manyarms.space.reading import (
-    Declared,
-    as_path,
-    is_parquet,
-    read_array,
-    read_dicts,
-    read_frame,
-    read_parquet,
-)
-from manyarms.space.sheets import Sheet, read_sheet
+from manyarms.space.reading import Declared, as_path, read_array, read_dicts, read_frame
 from manyarms.space.spelling import NUMBER_TYPES, is_remarks_name, plain_kind, words_of
 from manyarms.space.tables import more_parts, new_parts
 from manyarms.typing import AnyArray, Array, ArrayLike, Indices, Mask
@@ -156,8 +153,11 @@ class Pool:
         Pool
             The candidates.
         """
-        frame = read_parquet(as_path(path))
-        return Pool(new_parts(frame, {}, id, checked_types(columns), missing, target=target))
+        path = as_path(path)
+        check_file(path)
+        check_threads()
+        declared = checked_types(columns)
+        return Pool(new_parts(read_parquet(path), {}, id, declared, missing, target=target))
 
     @classmethod
     def from_frame(
@@ -367,16 +367,12 @@ class Pool:
         Sheet
             For `add`: its `frame`, and the `rows` that it has in the file.
         """
-        path = as_path(path)
         origin = self.parts.origin
         mark = origin.decimal if decimal is None else decimal
-        if is_parquet(path):
-            frame = read_parquet(path)
-            return Sheet(frame, np.arange(len(frame)), mark)
         # What was text in the first table stays text, even where all of it looks like numbers.
         texts = {name for name, dtype in self.parts.tables[0].schema.items() if dtype == pl.String}
         texts |= {origin.id} if origin.id is not None and self.parts.ids.are_strings else set()
-        return read_sheet(path, origin.id, texts, texts | {origin.target or ""}, mark)
+        return read_sheet(as_path(path), origin.id, texts, texts | {origin.target or ""}, mark)
 
     @property
     def ids(self) -> AnyArray:
@@ -618,9 +614,6 @@ def sheet_of(
     path: Path, id: str | None, declared: Mapping[str, Declared], decimal: str | None
 ) -> Sheet:
     """The table in a CSV or Parquet file or in a workbook, given the types that are declared."""
-    if is_parquet(path):
-        frame = read_parquet(path)
-        return Sheet(frame, np.arange(len(frame)), decimal or ".")
     # Read as numbers, bits and texts of digits would lose their zeros.
     texts = {name for name, kind in declared.items() if kind in ("bits", "text")}
     # Text is searched for numbers only where nothing else is declared.

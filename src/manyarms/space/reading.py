@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from manyarms.checks import NO_ARRAY, items_of
 from manyarms.errors import ArmsError, ParameterError, shortened
-from manyarms.runtime import parquet
-from manyarms.space.forked import check_threads
-from manyarms.space.unpacking import check_file
+from manyarms.numbers import NO_ARRAY, items_of
+from manyarms.sheets.csvfiles import said_by
+from manyarms.sheets.forked import check_threads
 from manyarms.typing import ArrayLike
 
 Levels = tuple[Any, ...]
@@ -41,23 +40,6 @@ def as_path(path: Any) -> Path:
     if not isinstance(path, str | Path):
         raise ArmsError(f"the path of a file must be a string or a Path, got {path!r:.80}")
     return Path(path)
-
-
-def read_parquet(path: Path) -> pl.DataFrame:
-    """The table in a Parquet file."""
-    check_file(path)
-    check_threads()
-    return parquet.read_parquet(path)
-
-
-def is_parquet(path: Path) -> bool:
-    """Whether the name ends as that of a Parquet file."""
-    return path.suffix.lower() in (".parquet", ".pq")
-
-
-def said_by(error: BaseException) -> str:
-    """The message of another library, without its advice."""
-    return " ".join(str(error).split("\n\n")[0].split())
 
 
 def read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels], dict[str, Declared]]:

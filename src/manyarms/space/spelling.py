@@ -8,7 +8,14 @@ from typing import NamedTuple
 import polars as pl
 
 from manyarms.errors import Advice, ArmsError, ParameterError
-from manyarms.space.numerals import DECIMALS, column_numbers, is_blank, number_in, read_numbers
+from manyarms.sheets.numerals import (
+    DECIMALS,
+    as_whole,
+    column_numbers,
+    is_blank,
+    number_in,
+    read_numbers,
+)
 from manyarms.space.reading import Declared
 from manyarms.space.values import Label, first_of, first_true, is_text
 
@@ -113,7 +120,7 @@ def _numbers(
     if bad is not None:
         raise _unreadable(texts, bad, label)
     return (
-        _whole(written.numbers.zip_with(~is_word, by_word)),
+        as_whole(written.numbers.zip_with(~is_word, by_word)),
         _one_unit(
             texts, written.units.zip_with(~is_word, pl.Series([None], dtype=pl.String)), unit, label
         ),
@@ -141,7 +148,7 @@ def _offered(texts: pl.Series, decimal: str, label: Label) -> tuple[pl.Series, s
     bad = first_true(written.numbers.is_null() & ~is_blank(texts))
     if bad is not None:
         raise _unreadable(texts, bad, label)
-    return _whole(written.numbers), _one_unit(texts, written.units, None, label)
+    return as_whole(written.numbers), _one_unit(texts, written.units, None, label)
 
 
 def _unreadable(texts: pl.Series, row: int, label: Label) -> ArmsError:
@@ -183,13 +190,6 @@ def _one_unit(texts: pl.Series, units: pl.Series, unit: str | None, label: Label
             **label(other),
         )
     return str(first)
-
-
-def _whole(numbers: pl.Series) -> pl.Series:
-    """The numbers as whole numbers, if all of them are whole."""
-    known = numbers.drop_nulls()
-    are_whole = bool((known == known.round()).all()) and bool((known.abs() < 2**53).all())
-    return numbers.cast(pl.Int64) if are_whole else numbers
 
 
 def are_remarks(values: pl.Series, missing: str) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from manyarms.errors import ArmsError, ParameterError
-from manyarms.space.forked import check_threads
+from manyarms.sheets.forked import check_threads
 from manyarms.space.ids import as_objects, plain
 from manyarms.space.parts import Origin, first_parts, grown_parts, quoted
 from manyarms.space.pool import Pool

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 from manyarms.errors import Advice, ArmsError, ParameterError
+from manyarms.sheets.forked import check_threads
 from manyarms.space.columns import Coded, Numeric, UnusedColumn
-from manyarms.space.forked import check_threads
 from manyarms.space.ids import Ids, checked_ids, given_ids, not_unique, plain
 from manyarms.space.outcomes import TargetColumn, outcomes_in
 from manyarms.space.parts import (

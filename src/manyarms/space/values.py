@@ -21,8 +21,6 @@ class Place(TypedDict, total=False):
 Label = Callable[[int], Place]
 """How messages name the row at a position."""
 
-SHORTEST_BITS = 8
-"""Strings of 0 and 1 this long or longer are bits; shorter ones are codes such as "01"."""
 WHOLE_TYPES = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
 """Types whose values all fit int64."""
 TRUE = ["true", "t", "yes", "y", "1"]
@@ -37,16 +35,6 @@ other: two letters of "base" may be swapped, and of "yes" and "no" neither sugge
 def cleaned(values: pl.Series) -> pl.Series:
     """The values with NaN as null: either is a missing value."""
     return values.fill_nan(None) if values.dtype.is_float() else values
-
-
-def is_bits(texts: pl.Series) -> bool:
-    """Whether strings are bits: of 0 and 1 alone, equally long, not short."""
-    lengths = texts.str.len_bytes()
-    return (
-        lengths[0] >= SHORTEST_BITS
-        and lengths.n_unique() == 1
-        and bool(texts.str.contains("^[01]+$").all())
-    )
 
 
 def as_numbers(values: pl.Series, name: str, type: str, label: Label) -> AnyArray:

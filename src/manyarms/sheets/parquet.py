@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from manyarms.errors import ArmsError
-from manyarms.runtime.machine import half_the_memory
+from manyarms.machine import half_the_memory
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,6 +44,11 @@ except BaseException as error:
     sys.exit(" ".join(str(error).split()) or type(error).__name__)
 """
 """What the other process runs; as an argument, it is no module that a user's script could hide."""
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether the name ends as that of a Parquet file."""
+    return path.suffix.lower() in (".parquet", ".pq")
 
 
 def read_parquet(path: Path, first: int = 0, n: int | None = None) -> "pl.DataFrame":

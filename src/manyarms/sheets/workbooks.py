@@ -2,25 +2,18 @@
 
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
 from manyarms.errors import ArmsError
-from manyarms.space.forked import check_threads
-from manyarms.space.reading import said_by
+from manyarms.sheets.csvfiles import Cells, said_by, without_lists
+from manyarms.sheets.forked import check_threads
 
 READ = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 """Endings of the names of workbooks that can be read."""
 WRITTEN = ".xlsx"
 """Ending of the names of workbooks that can be written."""
-
-
-class Cells(NamedTuple):
-    """A sheet: its cells as text below the names of columns, and the number of its header's row."""
-
-    frame: pl.DataFrame
-    header_row: int
 
 
 def is_workbook(path: Path) -> bool:
@@ -76,7 +69,7 @@ def _below_header(cells: pl.DataFrame) -> Cells | None:
         names.append(plain if plain not in names else f"{plain}_duplicated_{index}")
     below = cells.slice(place + 1)
     below.columns = names
-    return Cells(below, place + 1)
+    return Cells(below, place + 2, ",")
 
 
 def _filled(cell: str | None) -> bool:
@@ -92,7 +85,7 @@ def write_workbook(frame: pl.DataFrame, path: Path, mixed: str = "") -> None:
     with xlsxwriter.Workbook(str(path), {**options, "strings_to_numbers": False}) as book:
         sheet = book.add_worksheet()
         bold = book.add_format({"bold": True})
-        for column, series in enumerate(frame):
+        for column, series in enumerate(without_lists(frame)):
             sheet.write_string(0, column, series.name, bold)
             cells = series.to_list()
             if series.name == mixed and series.dtype == pl.String:

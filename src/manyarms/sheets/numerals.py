@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from manyarms.checks import LARGEST
 from manyarms.errors import Advice, ArmsError
+from manyarms.numbers import LARGEST
 
 NOT_A_NUMBER = ["", "na", "n/a", "nan", "null", "none", "-", "–", "n.d."]
 """Words for a missing number, in any case."""
@@ -147,6 +147,13 @@ def column_numbers(texts: pl.Series, decimal: str) -> Written:
         return written
     other = read_numbers(texts, "," if decimal == "." else ".")
     return written if (other.numbers.is_null() & is_known).any() else other
+
+
+def as_whole(numbers: pl.Series) -> pl.Series:
+    """The numbers as whole numbers, if all of them are whole and exact."""
+    known = numbers.drop_nulls()
+    are_whole = bool((known == known.round()).all()) and bool((known.abs() < 2**53).all())
+    return numbers.cast(pl.Int64) if are_whole else numbers
 
 
 def decimal_in(columns: Iterable[pl.Series], separator: str) -> str:

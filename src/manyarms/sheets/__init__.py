@@ -1,0 +1,1 @@
+"""Tables in files, in and out: CSV, workbooks and Parquet; and numbers as people write them."""

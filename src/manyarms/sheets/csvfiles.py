@@ -1,0 +1,254 @@
+"""CSV files as spreadsheets write them: plain or gzipped, in any usual encoding and with any usual
+separator; and what is wrong with other files."""
+
+import codecs
+import csv
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import polars as pl
+
+from manyarms.errors import Advice, ArmsError
+from manyarms.sheets.forked import check_threads
+from manyarms.sheets.formulas import marked
+
+SEPARATORS = ",;\t|"
+"""What may separate the columns of a CSV file; of equally likely separators the first one wins."""
+UNREADABLE = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+"""What polars raises if it cannot read a file."""
+GZIP = b"\x1f\x8b"
+OTHER_FILES = {
+    b"PK\x03\x04": "a workbook or another archive; give a workbook a name that ends in .xlsx, or "
+    "save the sheet as CSV",
+    b"\xd0\xcf\x11\xe0": "an old workbook; give it a name that ends in .xls, or save the "
+    "sheet as CSV",
+    b"PAR1": "a Parquet file; give it a name that ends in .parquet",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd; unpack it first",
+    b"\x78\x01": "compressed with zlib; unpack it first",
+    b"\x78\x9c": "compressed with zlib; unpack it first",
+    b"\x78\xda": "compressed with zlib; unpack it first",
+}
+"""The first bytes of files of other kinds, and what such a file is."""
+MOST_UNPACKED = 1 << 30
+"""Bytes that a gzipped file may hold: a file of 1 MB can hold a thousand times as much."""
+BYTES_AT_ONCE = 1 << 20
+"""Bytes unpacked at a time."""
+
+Source = Path | bytes
+"""A plain file, or the text that a file held when unpacked or converted to UTF-8."""
+
+
+class Cells(NamedTuple):
+    """The cells of a sheet as text, and how it is laid out."""
+
+    frame: pl.DataFrame
+    first_row: int  # the number of the row below the header, as spreadsheets count
+    separator: str
+
+
+@dataclass(frozen=True)
+class CsvFile:
+    """A file, and how it is laid out."""
+
+    path: Path
+    source: Source
+    separator: str
+    first_row: int
+
+    def read(self) -> Cells:
+        """All cells. Lines may be longer than the header by empty fields."""
+        check_threads()
+        try:
+            frame = self._frame(truncate_ragged_lines=False)
+        except UNREADABLE as error:
+            is_long = self.long_line(lambda surplus: True) is not None
+            if not is_long or self.long_line(lambda surplus: any(map(str.strip, surplus))):
+                raise self._unreadable(error) from error
+            try:
+                frame = self._frame(truncate_ragged_lines=True)
+            except UNREADABLE as other:
+                raise self._unreadable(other) from other
+        return Cells(frame, self.first_row, self.separator)
+
+    def _frame(self, **options: Any) -> pl.DataFrame:
+        # All as text: "0101" read as a number has lost its zeros.
+        return pl.read_csv(
+            self.source, separator=self.separator, infer_schema=False, glob=False, **options
+        )
+
+    def _unreadable(self, error: BaseException) -> ArmsError:
+        """What is wrong with the file, and what to do about it."""
+        long = None if isinstance(error, OSError) else self.long_line(lambda surplus: True)
+        if long is not None:
+            names = "1 column" if long.n_names == 1 else f"{long.n_names} columns"
+            return ArmsError(
+                f"cannot read {self.path}: its header names {names}, got {long.n_fields} fields in "
+                f"line {long.number}",
+                "quote fields that hold the separator",
+                *(["delete the lines above the header"] if long.n_names == 1 else []),
+            )
+        by_frame = Advice("read it into a data frame for {}", "Pool.from_frame")
+        said = f"cannot read {self.path}: {said_by(error)}"
+        return ArmsError(said, "check what it holds", by_frame)
+
+    def long_line(self, is_wanted: Callable[[list[str]], bool]) -> "LongLine | None":
+        """The first line that has more fields than the header, with a wanted surplus."""
+        with _opened(self.source) as file:
+            lines = csv.reader(file, delimiter=self.separator)
+            try:
+                n = len(next(lines, []))
+                for row in lines:
+                    if len(row) > n and is_wanted(row[n:]):
+                        return LongLine(n, len(row), lines.line_num + self.first_row - 2)
+            except csv.Error:  # a quote that is not closed
+                pass
+        return None
+
+
+class LongLine(NamedTuple):
+    """A line with more fields than the header has names, and its number in the file."""
+
+    n_names: int
+    n_fields: int
+    number: int
+
+
+def read_csv(path: Path) -> Cells:
+    """The cells of a CSV file."""
+    source = _as_utf8(path, _unpacked(path))
+    separator = None
+    n_above = 0  # lines above the header
+    with _opened(source) as file:
+        while header := file.readline(1 << 20):  # a file without line ends is not read whole
+            hint = re.fullmatch(r"\"?sep=(.)\"?\s*", header, re.IGNORECASE)  # a spreadsheet's
+            if hint:
+                separator = hint[1]
+            elif header.strip(f'{SEPARATORS}\r\n "'):
+                break
+            n_above += 1
+        else:
+            # Nothing but empty lines: what polars says about that is right.
+            n_above = 0
+    if n_above:
+        text = source if isinstance(source, bytes) else source.read_bytes()
+        source = text.split(b"\n", n_above)[-1]
+    # Every other part of the header is inside quotes.
+    bare = "".join(header.split('"')[::2])
+    separator = separator or max(SEPARATORS, key=bare.count)
+    return CsvFile(path, source, separator, first_row=2 + n_above).read()
+
+
+def write_csv(frame: pl.DataFrame, path: Path, separator: str, decimal: str) -> None:
+    """A CSV file in which no text is a formula; with a decimal comma it is one for spreadsheets,
+    which want a mark that it is UTF-8."""
+    has_commas = decimal == ","
+    marked(without_lists(frame)).write_csv(
+        path, separator=separator, decimal_comma=has_commas, include_bom=has_commas
+    )
+
+
+def without_lists(frame: pl.DataFrame) -> pl.DataFrame:
+    """A table to write: files have no lists, so those of bits become strings of them."""
+    lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List | pl.Array)]
+    return frame.with_columns(pl.col(name).cast(pl.List(pl.String)).list.join("") for name in lists)
+
+
+def check_file(path: Path) -> None:
+    """Raise ArmsError unless there is such a file."""
+    try:
+        if path.is_file():
+            return
+    except (OSError, ValueError):  # a name that the system does not take
+        pass
+    raise ArmsError(f"there is no file {path!s:.200}; the path must be that of a file")
+
+
+def said_by(error: BaseException) -> str:
+    """The message of another library, without its advice."""
+    return " ".join(str(error).split("\n\n")[0].split())
+
+
+def _unpacked(path: Path) -> Source:
+    """The path itself, or the content of a gzipped file; ArmsError if that is damaged or too
+    large."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(4)
+        for mark, what in OTHER_FILES.items():
+            if start.startswith(mark):
+                raise ArmsError(f"cannot read {path}: it is {what}")
+        if not start.startswith(GZIP):
+            return path
+        # Twice through the file, so that one that holds too much takes no memory.
+        size = 0
+        for piece in _pieces(path):
+            size += len(piece)
+            if size > MOST_UNPACKED:
+                raise ArmsError(
+                    f"cannot read {path}: it holds more than {MOST_UNPACKED:,} bytes, the most "
+                    "that is unpacked here; where that is right, unpack it first (`gunzip`): a "
+                    "plain file may be of any size"
+                )
+        return b"".join(_pieces(path))
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ArmsError(
+            f"cannot read {path}: it is damaged, or a part of a gzipped file ({error}); copy or "
+            "write it again"
+        ) from error
+    except OSError as error:
+        raise ArmsError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with gzip.open(path) as file:
+        while piece := file.read(BYTES_AT_ONCE):
+            yield piece
+
+
+def _as_utf8(path: Path, source: Source) -> Source:
+    """The same text in UTF-8: what spreadsheets write in Windows-1252 or UTF-16 is converted."""
+    with _binary(source) as file:
+        start = file.read(2)
+    encoding = "utf-16" if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "cp1252"
+    if encoding == "cp1252" and _is_utf8(source):
+        return source
+    try:
+        text = source if isinstance(source, bytes) else source.read_bytes()
+        decoded = text.decode(encoding)
+    except UnicodeDecodeError:
+        decoded = "\0"
+    # No text has bytes of 0: it is something else altogether.
+    if "\0" in decoded:
+        raise ArmsError(
+            f"cannot read {path}: it must be text in UTF-8 or Windows-1252, got other bytes",
+            "save it as CSV in UTF-8",
+        )
+    return decoded.encode()
+
+
+def _is_utf8(source: Source) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        with _binary(source) as file:
+            while piece := file.read(BYTES_AT_ONCE):
+                decoder.decode(piece)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _opened(source: Source) -> IO[str]:
+    """The text to read line by line."""
+    # "utf-8-sig" drops the mark that spreadsheets put at the beginning.
+    return io.TextIOWrapper(_binary(source), encoding="utf-8-sig", newline="")
+
+
+def _binary(source: Source) -> IO[bytes]:
+    return io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")

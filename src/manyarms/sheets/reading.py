@@ -1,0 +1,200 @@
+"""The table in a file as people keep it, a CSV file, a workbook or a Parquet file: with types, and
+with the numbers of its rows."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from manyarms.errors import ArmsError, ParameterError
+from manyarms.sheets.csvfiles import Cells, check_file, read_csv
+from manyarms.sheets.forked import check_threads
+from manyarms.sheets.formulas import unmarked, unmarked_name
+from manyarms.sheets.numerals import DECIMALS, as_whole, column_numbers, decimal_in, is_blank
+from manyarms.sheets.parquet import is_parquet, read_parquet
+from manyarms.sheets.workbooks import is_workbook, read_workbook, sheet_in
+from manyarms.typing import Indices, Mask
+
+SHORTEST_BITS = 8
+"""Strings of 0 and 1 this long or longer are bits; shorter ones are codes such as "01"."""
+MOST_DIGITS = 18
+"""Digits of a whole number that always fits 64 bits."""
+NUMBER_CELL = r"^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?$"
+"""A cell of a workbook that holds a number, as text."""
+DUPLICATE = re.compile(r"(.*)_duplicated_\d+", re.DOTALL)
+"""What polars calls the second of two columns of one name."""
+
+
+class Sheet(NamedTuple):
+    """A table that was read."""
+
+    frame: pl.DataFrame
+    rows: Indices  # the number of each row in the file, as spreadsheets count
+    decimal: str  # the mark before fractions
+
+    def some(self, kept: Mask) -> "Sheet":
+        """Some of the rows."""
+        return self._replace(frame=self.frame.filter(pl.Series(kept)), rows=self.rows[kept])
+
+
+def read_sheet(
+    path: Path, id: str | None, texts: set[str], kept: set[str], decimal: str | None = None
+) -> Sheet:
+    """The table in a file; the ending of its name says of which kind it is.
+
+    `texts` are read as strings, as is the id unless all are numbers written plainly. Of `kept`
+    only plain numbers are read as such. The decimal mark is found where it is None.
+    """
+    if decimal not in (None, *DECIMALS):
+        raise ParameterError(
+            '{option} must be "." or ",", got {got}', option="decimal", got=decimal
+        )
+    if is_parquet(path):
+        check_file(path)
+        check_threads()
+        frame = read_parquet(path)
+        return Sheet(frame, np.arange(len(frame)), decimal or ".")
+    book, name = sheet_in(path)
+    check_file(book)
+    if is_workbook(book):
+        sheet = _typed(path, read_workbook(book, name), id, texts, kept, decimal, NUMBER_CELL)
+    else:
+        sheet = _typed(path, read_csv(path), id, texts, kept, decimal)
+    return sheet._replace(frame=unmarked(sheet.frame))
+
+
+def _typed(
+    path: Path,
+    cells: Cells,
+    id: str | None,
+    texts: set[str],
+    kept: set[str],
+    decimal: str | None,
+    numbers: str | None = None,
+) -> Sheet:
+    """The cells with types, without empty rows; `numbers` are those that have a decimal point
+    whatever mark people use."""
+    named = _names_of(path, cells.frame)
+    frame = cells.frame.select(pl.col(column).alias(name) for column, name in named.items())
+    columns = [name for name in frame.columns if name not in texts and name != id]
+    searched = [name for name in columns if name not in kept]
+    # A cell of blanks is as empty as one without; spreadsheets leave whole rows of them.
+    filled = pl.when(pl.col(searched).str.strip_chars() != "").then(pl.col(searched))
+    frame = frame.with_columns(filled.name.keep())
+    is_filled = frame.select(pl.any_horizontal(pl.all().is_not_null())).to_series()
+    rows = cells.first_row + np.flatnonzero(is_filled.to_numpy())
+    frame = frame.filter(is_filled)
+    if decimal is None:
+        unclear = [frame[each] for each in searched if _plain(frame[each], ".") is None]
+        if numbers is not None:
+            unclear = [each.filter(~each.str.contains(numbers)) for each in unclear]
+        decimal = decimal_in(unclear, cells.separator)
+    if decimal == "," and numbers is not None:
+        cell = pl.col(columns)
+        with_commas = cell.str.replace(".", ",", literal=True)
+        frame = frame.with_columns(
+            pl.when(cell.str.contains(numbers)).then(with_commas).otherwise(cell).name.keep()
+        )
+    found = [_as_typed(frame[each], each in searched, decimal) for each in columns]
+    # Ids are numbers only if each, written back, is the same text: "007" and "1.0" stay strings.
+    if id in frame.columns and id not in texts:
+        are_plain = frame[id].str.contains(r"^(0|-?[1-9]\d{0,17})$").all()
+        found += [frame[id].cast(pl.Int64)] if are_plain else []
+    return Sheet(frame.with_columns(found), rows, decimal)
+
+
+def _as_typed(texts: pl.Series, is_searched: bool, decimal: str) -> pl.Series:
+    """A column as truth values or numbers, where all of it is; else as it is."""
+    known = texts.drop_nulls()
+    # Of 0 and 1 alone, but a number: only if none begins with 0 and all fit 18 digits.
+    if are_bits(known) and (
+        not is_searched or len(known[0]) > MOST_DIGITS or known.str.starts_with("0").any()
+    ):
+        return texts
+    plain = _plain(texts, decimal)
+    if plain is not None:
+        return plain
+    return _numbers_in(texts, decimal) if is_searched else texts
+
+
+def _plain(texts: pl.Series, decimal: str) -> pl.Series | None:
+    """Truth values, or numbers without units and without marks between thousands."""
+    n_missing = texts.null_count()
+    if n_missing == len(texts):
+        return None
+    lower = texts.drop_nulls().head(1).str.to_lowercase()[0]
+    if lower in ("true", "false"):
+        truths = texts.str.to_lowercase()
+        are_truths = truths.is_in(["true", "false"]).all()
+        return truths == "true" if are_truths else None
+    if decimal == ",":
+        if texts.str.contains(".", literal=True).any():
+            return None
+        texts = texts.str.replace(",", ".", literal=True)
+    whole = texts.cast(pl.Int64, strict=False)
+    if whole.null_count() == n_missing:
+        return whole
+    numbers = texts.cast(pl.Float64, strict=False)
+    # Only this spelling is a number everywhere: others are words for a missing one.
+    is_word = numbers.is_nan() & (texts != "NaN")
+    return numbers if numbers.null_count() == n_missing and not is_word.any() else None
+
+
+def _numbers_in(texts: pl.Series, decimal: str) -> pl.Series:
+    """Strings as numbers where all are, without units, or stand for a missing one."""
+    levels = texts.unique()
+    distinct = levels.filter(~is_blank(levels))
+    written = column_numbers(distinct, decimal)
+    if not len(distinct) or written.numbers.null_count() or (written.units != "").any():
+        return texts
+    # Whole numbers stay whole: float64 may round those of more than 15 digits.
+    whole = texts.str.strip_chars().cast(pl.Int64, strict=False)
+    known = texts.filter(~is_blank(texts))
+    if len(whole) - whole.null_count() == len(known):
+        return whole
+    numbers = column_numbers(texts, decimal).numbers
+    # 1,200 is whole, and 80.0 was written as a number that need not be.
+    has_fraction = known.str.contains(r"[.,]\d{0,2}$|[.,]\d{4,}|[eE]").any()
+    return numbers if has_fraction else as_whole(numbers)
+
+
+def are_bits(texts: pl.Series) -> bool:
+    """Whether strings are bits: of 0 and 1 alone, equally long, not short."""
+    lengths = texts.str.len_bytes()
+    return (
+        len(texts) > 0
+        and lengths[0] >= SHORTEST_BITS
+        and lengths.n_unique() == 1
+        and bool(texts.str.contains("^[01]+$").all())
+    )
+
+
+def _names_of(path: Path, frame: pl.DataFrame) -> dict[str, str]:
+    """The names of columns, without blanks around them and without the apostrophe of formulas, by
+    those that polars has. An empty column without a name is left out."""
+    named: dict[str, str] = {}
+    for place, column in enumerate(frame.columns):
+        if "\0" in column:
+            raise ArmsError(f"cannot read {path}: it is no text, got bytes of 0 in the header")
+        twice = DUPLICATE.fullmatch(column)
+        bare = column.strip() if twice is None else twice[1].strip()
+        if bare and twice is not None and twice[1] in frame.columns:
+            raise ArmsError(f"{path} must name its columns differently, got {twice[1]!r} twice")
+        name = unmarked_name(column.strip()) if bare else ""
+        if name in named.values():
+            raise ArmsError(
+                f"{path} must name its columns differently, also without blanks around names and "
+                "the apostrophe before = + - and @; rename one"
+            )
+        if name:
+            named[column] = name
+        elif frame[column].null_count() < len(frame):
+            # Nobody knows what these values are.
+            value = frame[column].drop_nulls()[0]
+            raise ArmsError(
+                f"{path} must name every column that has values, got {value:.40} in column "
+                f"{place + 1}, which has no name; name it, or empty it"
+            )
+    return named
