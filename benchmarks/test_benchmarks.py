@@ -4,6 +4,7 @@ import json
 import re
 
 import bandits
+import floors
 import numpy as np
 import owned
 import profiling
@@ -370,3 +371,19 @@ class TestReactions:
         for again in (False, False, True):
             reactions.kept(tmp_path / "runs" / "a.json", again, lambda: made.append(1) or {"n": 1})
         assert len(made) == 2
+
+
+@pytest.mark.parametrize("certified", [False, True])
+def test_the_plain_run_is_the_algorithm(certified):
+    kernel = ma.kernels.RBF(0.3)
+    X, f, norm = floors.problem(200, 2, kernel, 0)
+    radius = ma.Certified(norm, floors.NOISE, floors.DELTA) if certified else ma.Constant(2.0)
+    policy = ma.BKB(X, kernel, regularization=floors.LAMBDA, confidence=radius, seed=0)
+    plain = floors.Plain(X, kernel, norm if certified else None)
+    i = 0
+    for _ in range(60):
+        policy.observe([i], f[[i]])
+        plain.observe(i, float(f[i]))
+        i = plain.choose()
+        assert policy.choose() == [i]
+    np.testing.assert_allclose(policy.predict().mean, plain.mean, atol=1e-8)

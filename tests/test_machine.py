@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from manyarms import machine
+from manyarms.runtime import machine
 
 needs_affinity = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux only")
 

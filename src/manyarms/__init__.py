@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 # For type checkers and editors, which do not run `__getattr__`.
 if TYPE_CHECKING:
     from manyarms import bandit, baselines, cluster, diagnostics, domains, errors, kernels, plots
-    from manyarms.arms.contexts import joined
     from manyarms.bandit.batches import GlobalRule
     from manyarms.bandit.bkb import BKB
     from manyarms.bandit.gpucb import GPUCB
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from manyarms.campaign.certificate import Certificate, TrackRecord
     from manyarms.campaign.predictions import Best, Candidate, Predictions
     from manyarms.campaign.trials import FAILED, Forecast, Trial
+    from manyarms.checks import joined
     from manyarms.engine.confidence import (
         Bayes,
         Certified,
@@ -71,7 +71,7 @@ _HOME = {
     "TrackRecord": "campaign.certificate",
     "Trial": "campaign.trials",
     "Tuning": "search.tuning",
-    "joined": "arms.contexts",
+    "joined": "checks",
     "maximize": "loop",
     "oversampling_for": "engine.dictionary",
     "show_versions": "versions",

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from manyarms.arms import as_rows
 from manyarms.bandit.policy import Policy
+from manyarms.checks import as_rows, probability, real, whole
 from manyarms.engine.confidence import Evidence, Theory
 from manyarms.engine.covariance import ExactPosterior
 from manyarms.engine.dictionary import alpha_of
@@ -20,7 +20,6 @@ from manyarms.engine.sampled import Drawn
 from manyarms.errors import ParameterError, StateError
 from manyarms.kernels import as_kernel
 from manyarms.lapack import in_one_thread, linalg
-from manyarms.numbers import probability, real, whole
 from manyarms.typing import Array, ArrayLike
 
 __all__ = [

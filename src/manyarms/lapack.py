@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from manyarms.signals import load
+from manyarms.runtime.signals import load
 
 P = ParamSpec("P")
 T = TypeVar("T")

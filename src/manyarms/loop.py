@@ -23,8 +23,8 @@ from rich.progress import (
 from manyarms.campaign.predictions import Best
 from manyarms.campaign.settings import Direction, as_pool
 from manyarms.campaign.trials import CandidateId, Trial, as_values
+from manyarms.checks import real, whole
 from manyarms.errors import ObservationError, ParameterError, StateError
-from manyarms.numbers import real, whole
 from manyarms.optimizer import Optimizer
 from manyarms.space.box import Box
 from manyarms.space.pool import OBJECT, Pool

@@ -11,8 +11,8 @@ from manyarms.campaign.campaign import Campaign, with_results
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.settings import Direction
 from manyarms.campaign.trials import CandidateId, Trial
+from manyarms.checks import MOST_AT_ONCE, whole
 from manyarms.engine.confidence import Radius
-from manyarms.numbers import MOST_AT_ONCE, whole
 from manyarms.typing import Seed
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyarms.campaign.trials import CandidateId, Trial
+from manyarms.checks import real
 from manyarms.errors import Advice, StateError
-from manyarms.numbers import real
 from manyarms.optimizer import Optimizer
 from manyarms.typing import Array
 

@@ -14,7 +14,7 @@ from manyarms.engine.growing import Stack, Triangle
 from manyarms.engine.leftout import LeftOut, of_upper
 from manyarms.errors import KernelError, NumericalError, ParameterError
 from manyarms.kernels import RBF, Linear, Matern
-from manyarms.progress import Meter
+from manyarms.runtime.progress import Meter
 
 
 def prior(kernel, d, regularization=0.01, noise=0.1, **options):

@@ -18,8 +18,8 @@ import pytest
 
 import manyarms as ma
 from manyarms.errors import ArmsError, ObservationError, ParameterError
+from manyarms.runtime.parquet import read_parquet
 from manyarms.sheets.csvfiles import write_csv
-from manyarms.sheets.parquet import read_parquet
 from manyarms.sheets.reading import read_sheet
 from manyarms.space.pool import Pool
 

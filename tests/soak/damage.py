@@ -59,15 +59,14 @@ def answers(path: Path) -> object:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # a snapshot that is not used
             best = study.best().recommended
-        told = [event for event in study.events() if event.kind not in ("insert", "refit")]
-        events = [(event.number, event.kind, event.payload) for event in told]
+        events = [(event.number, event.kind, event.payload) for event in study.events()]
         known = (
             study.pool.ids.tolist(),
             study.pool.X.tolist(),
             study.settings,
             study.history,
             study.leases,
-            study.sizes[-1][:2],
+            study.size,
         )
         return known, best.id, round(best.mean, 9), events
     finally:

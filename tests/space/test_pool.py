@@ -13,7 +13,7 @@ from extras import needs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyarms.arms.groups import group
+from manyarms.equal import group
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
 from manyarms.kernels import unpack
 from manyarms.space.bits import Bits

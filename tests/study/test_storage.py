@@ -73,7 +73,7 @@ def _overslept(number, frame):
 
 @posix
 def test_what_takes_long_can_be_interrupted_and_is_rolled_back(path):
-    from manyarms.signals import deferred, interruptible
+    from manyarms.runtime.signals import deferred, interruptible
 
     study = ma.Study.create(path, pool())
     with pytest.raises(KeyboardInterrupt), study._replica.writing() as call:  # noqa: PT012
@@ -100,8 +100,8 @@ def test_who_waits_for_a_lock_can_be_interrupted(where):
     holder = ma.Study.open(location)
     script = f"""
 import signal, sys, warnings, manyarms as ma
-from manyarms.study import waiting
-waiting.PATIENCE = 0.2
+from manyarms.study import database
+database.PATIENCE = 0.2
 study = ma.Study.open({str(location)!r})
 print("ready", flush=True)
 try:
@@ -138,16 +138,15 @@ def test_writers_take_turns(folder):
 @posix
 def test_a_process_that_was_stopped_in_line_is_passed_by(path):
     """A writer that stands in front, and is stopped there, does not keep the others for ever."""
-    from manyarms.study.waiting import PlaceInLine
+    from manyarms.study.waiting import in_line
 
     study = ma.Study.create(path, pool())
     study.tell(0, [1.0])
-    ahead = PlaceInLine(path.with_name("study.db-journal"))
-    begun = time.perf_counter()
-    study.tell(1, [2.0])
-    if sys.platform == "linux":
-        assert time.perf_counter() - begun > 0.4
-    ahead.leave()
+    with in_line(path.with_name("study.db-journal")):
+        begun = time.perf_counter()
+        study.tell(1, [2.0])
+        if sys.platform == "linux":
+            assert time.perf_counter() - begun > 0.4
     assert len(study.history) == 2
 
 

@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 
 from manyarms.bandit.domain import DomainBKB, Learned
+from manyarms.checks import real, whole
 from manyarms.engine.confidence import Certified, Promise, Radius, updated_norm
 from manyarms.engine.frozen import Engine, Inserted
 from manyarms.errors import KernelError, NormWarning, ParameterError
 from manyarms.kernels import Kernel, On, Product, Scaled, Sum
 from manyarms.kernels.stationary import Stationary
-from manyarms.numbers import real, whole
 from manyarms.space.box import Box
 from manyarms.space.sides import Range
 from manyarms.typing import AnyArray, Array, Mask, Seed

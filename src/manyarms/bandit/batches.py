@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from manyarms.numbers import real
+from manyarms.checks import real
 from manyarms.search.scores import ArmScores
 from manyarms.typing import Indices
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from manyarms.bandit.batches import BatchRule, GlobalRule
 from manyarms.bandit.policy import Policy
+from manyarms.checks import real, whole
 from manyarms.engine.base import Belief, HasInducing, Rule
 from manyarms.engine.confidence import Bayes, Constant, Promise, Radius
 from manyarms.engine.frozen import Engine, Inserted
 from manyarms.errors import ParameterError
 from manyarms.lapack import in_one_thread
-from manyarms.numbers import real, whole
 from manyarms.search.estimate import Estimate, estimate
 from manyarms.search.scores import RowsElsewhere, UpperBound
 from manyarms.search.tuning import Tuning

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from manyarms.checks import LARGEST, LARGEST_SEED, NO_ARRAY, whole
 from manyarms.engine.confidence import Radius
 from manyarms.errors import ArmsError, ObservationError, ParameterError, StateError, UnknownArmError
 from manyarms.kernels.base import Kernel
-from manyarms.numbers import LARGEST, LARGEST_SEED, NO_ARRAY, whole
 from manyarms.typing import AnyArray, Array, Indices, Mask
 
 NO_ARMS = np.zeros(0, dtype=np.intp)

@@ -8,13 +8,13 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from manyarms.arms.array import Checked
 from manyarms.bandit.bkb import BKB
 from manyarms.bandit.checks import as_generator, as_rewards, as_weights
 from manyarms.bandit.multistart import MultiStart
 from manyarms.bandit.policy import Prediction, State
 from manyarms.bandit.score import Score
 from manyarms.bandit.sweeps import Sweeps
+from manyarms.checks import MOST_AT_ONCE, Checked, real, whole
 from manyarms.engine.base import Record
 from manyarms.engine.confidence import Constant, Evidence, Guarantee, Radius
 from manyarms.engine.dictionary import Chance
@@ -25,7 +25,6 @@ from manyarms.engine.log import Log
 from manyarms.errors import ArmsError, ParameterError, StateError
 from manyarms.kernels import as_kernel
 from manyarms.lapack import in_one_thread
-from manyarms.numbers import MOST_AT_ONCE, real, whole
 from manyarms.typing import Array, ArrayLike, Seed
 
 STARTS_KEPT = 1024

@@ -11,8 +11,8 @@ import numpy as np
 import scipy
 
 from manyarms.bandit.score import Score
-from manyarms.numbers import whole
-from manyarms.signals import load
+from manyarms.checks import whole
+from manyarms.runtime.signals import load
 from manyarms.space.box import Box
 from manyarms.typing import Array
 

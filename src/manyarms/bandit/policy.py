@@ -12,9 +12,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from manyarms.arms import as_rows
-from manyarms.arms.array import Checked
-from manyarms.arms.objects import encoded
 from manyarms.bandit.batches import BatchRule, GlobalRule
 from manyarms.bandit.checks import (
     NO_ARMS,
@@ -26,6 +23,7 @@ from manyarms.bandit.checks import (
     as_weights,
     is_rows,
 )
+from manyarms.checks import LONGEST_BATCH, MOST_AT_ONCE, Checked, as_rows, real, whole
 from manyarms.engine.base import Arms, Batch, Belief, Record, Rule
 from manyarms.engine.confidence import (
     Bayes,
@@ -52,10 +50,9 @@ from manyarms.errors import (
     shortened,
 )
 from manyarms.kernels import Kernel, as_kernel
-from manyarms.kernels.objects import encoder_of
+from manyarms.kernels.objects import encoded, encoder_of
 from manyarms.lapack import in_one_thread
-from manyarms.machine import half_the_memory
-from manyarms.numbers import LONGEST_BATCH, MOST_AT_ONCE, real, whole
+from manyarms.runtime.machine import half_the_memory
 from manyarms.search import check_memory, offered, scores_of
 from manyarms.search.devices import check_device
 from manyarms.search.greedy import Greedy

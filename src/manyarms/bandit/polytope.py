@@ -14,10 +14,10 @@ import scipy
 
 from manyarms.bandit.score import Score
 from manyarms.bandit.vertices import all_vertices
+from manyarms.checks import real, store, whole
 from manyarms.errors import ArmsError, KernelError, ParameterError
 from manyarms.kernels import Kernel, Linear, Scaled
 from manyarms.lapack import in_one_thread
-from manyarms.numbers import real, store, whole
 from manyarms.space.box import finite_rows
 from manyarms.typing import Array, ArrayLike
 

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.arms import as_rows
-from manyarms.arms.objects import encoded
 from manyarms.bandit.checks import as_rewards
 from manyarms.bandit.policy import Policy
 from manyarms.bandit.saving import Saved, as_place, read, written
+from manyarms.checks import as_rows, is_whole, whole
 from manyarms.engine.base import Record
 from manyarms.errors import (
     ObservationError,
@@ -28,8 +27,7 @@ from manyarms.errors import (
     StateError,
     shortened,
 )
-from manyarms.kernels.objects import encoder_of
-from manyarms.numbers import is_whole, whole
+from manyarms.kernels.objects import encoded, encoder_of
 from manyarms.typing import Array, ArrayLike, Indices
 
 Request = str | int

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyarms.bandit.score import Score
+from manyarms.checks import whole
 from manyarms.errors import ParameterError, shortened
-from manyarms.numbers import whole
 from manyarms.space.box import MOST_LEVELS, Box
 from manyarms.typing import Array, Indices
 

@@ -38,16 +38,15 @@ from typing import Any
 import numpy as np
 import scipy
 
-from manyarms.arms import as_rows
-from manyarms.arms.objects import encoded
 from manyarms.bandit.checks import as_arms, as_rewards, as_weights, is_rows
 from manyarms.bandit.policy import Policy
+from manyarms.checks import as_rows, real
 from manyarms.engine.base import Batch
 from manyarms.engine.history import History, by_arm
 from manyarms.engine.linalg import TINY
 from manyarms.errors import ParameterError
+from manyarms.kernels.objects import encoded
 from manyarms.lapack import in_one_thread
-from manyarms.numbers import real
 from manyarms.typing import Array, ArrayLike, Indices
 
 REMADE_AFTER = float(np.sqrt(2))

@@ -18,13 +18,13 @@ import scipy
 
 from manyarms.bandit.policy import Policy
 from manyarms.baselines.linear import by_choice
+from manyarms.checks import whole
 from manyarms.engine.base import Arms
 from manyarms.engine.linear import OnFeatures
 from manyarms.errors import KernelError, MemoryBudgetError, ParameterError
 from manyarms.kernels import RBF, Kernel, Matern, On, Scaled, Sum
 from manyarms.kernels.stationary import Stationary
-from manyarms.machine import half_the_memory
-from manyarms.numbers import whole
+from manyarms.runtime.machine import half_the_memory
 from manyarms.typing import Array, TableLike
 
 MOST_FEATURES = 1 << 12

@@ -23,11 +23,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from manyarms.bandit.policy import Policy
+from manyarms.checks import real
 from manyarms.engine.confidence import Constant, Radius
 from manyarms.engine.exact import Exact
 from manyarms.engine.frozen import Inserted
 from manyarms.engine.linalg import TINY
-from manyarms.numbers import real
 from manyarms.search.improvement import NO_SPREAD, ExpectedImprovement, incumbent
 from manyarms.search.scores import TIE, View
 from manyarms.typing import Array, TableLike

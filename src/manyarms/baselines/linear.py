@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from manyarms.bandit.policy import Policy
+from manyarms.checks import whole
 from manyarms.engine.base import Arms
 from manyarms.engine.confidence import Constant, Evidence, Promise, Proofs, Radius
 from manyarms.engine.linear import FeatureMap, LinearScores, OnFeatures
 from manyarms.engine.ridge import SketchedRidge
 from manyarms.errors import ParameterError
 from manyarms.kernels import Kernel, Linear
-from manyarms.numbers import whole
 from manyarms.search.scores import TIE, Chooser, UpperBound, View, best_of
 from manyarms.typing import Array, Seed, TableLike
 

@@ -17,10 +17,10 @@ import numpy as np
 
 from manyarms.bandit.checks import as_arms, as_excluded
 from manyarms.bandit.policy import Policy
+from manyarms.checks import LONGEST_BATCH, MOST_AT_ONCE, real, whole
 from manyarms.engine.base import Record
 from manyarms.errors import ParameterError
 from manyarms.lapack import in_one_thread
-from manyarms.numbers import LONGEST_BATCH, MOST_AT_ONCE, real, whole
 from manyarms.typing import ArrayLike, Indices
 
 LEAST_VARIANCE = 1e-6

@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from manyarms.bandit.policy import Policy
+from manyarms.checks import real
 from manyarms.engine.base import Rule
 from manyarms.engine.confidence import Constant, Radius
 from manyarms.engine.frozen import Inserted
 from manyarms.errors import ParameterError
-from manyarms.numbers import real
 from manyarms.search.scores import TIE, Upper, View, best_of
 from manyarms.search.table import TableScores
 from manyarms.typing import Array, TableLike

@@ -20,12 +20,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from manyarms.bandit.policy import Policy
+from manyarms.checks import probability, real, whole
 from manyarms.engine.base import Arms, Batch, Record, Step
 from manyarms.engine.confidence import Constant, Evidence, Radius, first_norm
 from manyarms.engine.exact import Exact, ExactBelief, ExactScores
 from manyarms.errors import ArmsError, ParameterError
 from manyarms.kernels import Kernel
-from manyarms.numbers import probability, real, whole
 from manyarms.search.scores import TIE, Upper, View, best_of
 from manyarms.typing import Array, Indices, TableLike
 

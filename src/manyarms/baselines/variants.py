@@ -11,11 +11,11 @@ import numpy as np
 
 from manyarms.bandit.batches import GlobalRule, RunningBatch
 from manyarms.bandit.bkb import BKB
+from manyarms.checks import real
 from manyarms.engine.dictionary import inclusion_probability
 from manyarms.engine.own import Owned
 from manyarms.engine.sampled import Candidates, DrawRule
 from manyarms.errors import ParameterError
-from manyarms.numbers import real
 from manyarms.search.scores import ArmScores
 from manyarms.search.table import TableScores
 from manyarms.typing import Array, Indices

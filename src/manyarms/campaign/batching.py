@@ -15,8 +15,8 @@ import polars as pl
 
 from manyarms.campaign.candidates import CandidateTable
 from manyarms.campaign.model import Model
+from manyarms.checks import items_of, whole
 from manyarms.errors import ParameterError, shortened
-from manyarms.numbers import items_of, whole
 from manyarms.space.pool import Pool
 from manyarms.typing import Indices, Mask
 

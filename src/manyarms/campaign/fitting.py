@@ -22,7 +22,7 @@ import scipy
 from manyarms.kernels import RBF, Hamming, Kernel, Linear, Matern, On, Own, Tanimoto
 from manyarms.kernels.own import equal_rows
 from manyarms.lapack import in_one_thread, lapack
-from manyarms.signals import load
+from manyarms.runtime.signals import load
 from manyarms.typing import Array, Indices
 
 ARMS_OF_A_FIT = 256

@@ -22,7 +22,7 @@ from manyarms.campaign.model import Model
 from manyarms.campaign.predictions import Predictions, quantile, recommended_at
 from manyarms.errors import Advice, ParameterError, StateError
 from manyarms.lapack import in_one_thread
-from manyarms.signals import load
+from manyarms.runtime.signals import load
 from manyarms.space.columns import Feature
 from manyarms.space.pool import EXPECTED
 from manyarms.typing import Array, Indices

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from manyarms.arms.array import Checked
 from manyarms.bandit.policy import Prediction
 from manyarms.campaign.exploring import Exploration
 from manyarms.campaign.fitting import ARMS_OF_A_FIT, NOISE_PRIOR, Fit, Shape, Summary, fit
 from manyarms.campaign.schedule import TABLE, Plan, Schedule, elsewhere
 from manyarms.campaign.trials import ByArm, Results
 from manyarms.campaign.units import Warp
+from manyarms.checks import Checked
 from manyarms.engine.confidence import Promise, Radius
 from manyarms.kernels import Kernel
 from manyarms.lapack import in_one_thread

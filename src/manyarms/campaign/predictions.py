@@ -11,9 +11,9 @@ from manyarms.campaign.campaign import Campaign, table_of
 from manyarms.campaign.certificate import SHARE_TRUE, Certificate, TrackRecord, accuracy, promise
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.trials import CandidateId
+from manyarms.checks import real, whole
 from manyarms.errors import Advice, StateError
 from manyarms.lapack import in_one_thread
-from manyarms.numbers import real, whole
 from manyarms.space.pool import EXPECTED, Pool
 from manyarms.typing import Array, Indices, Mask
 

@@ -14,12 +14,12 @@ from manyarms.campaign.exploring import Exploration
 from manyarms.campaign.fitting import Fixed, Mixed, Shape
 from manyarms.campaign.model import Settings
 from manyarms.campaign.schedule import BOX, LEVELS, TABLE
+from manyarms.checks import LARGEST, LARGEST_SEED, real, whole
 from manyarms.engine.confidence import Constant, Growing
 from manyarms.errors import Advice, ParameterError
 from manyarms.kernels import Kernel, Linear, Tanimoto, Unpacked, as_kernel
 from manyarms.kernels.objects import encoder_of
-from manyarms.numbers import LARGEST, LARGEST_SEED, real, whole
-from manyarms.sheets.parquet import is_parquet
+from manyarms.runtime.parquet import is_parquet
 from manyarms.space.box import Box
 from manyarms.space.pool import EXPECTED, Pool
 from manyarms.typing import Array

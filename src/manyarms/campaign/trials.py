@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from manyarms.checks import LARGEST
 from manyarms.errors import Advice, ObservationError, shortened
-from manyarms.numbers import LARGEST
 from manyarms.typing import Array, Indices, Mask
 
 CandidateId = int | str | tuple[Any, ...] | dict[str, Any]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import typer
 
 from manyarms.cli.app import new_app, run_app
-from manyarms.machine import uncollected
+from manyarms.runtime.machine import uncollected
 
 
 class Command(NamedTuple):

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from manyarms.campaign.trials import CandidateId
+from manyarms.checks import LARGEST
 from manyarms.cli.app import InputError
-from manyarms.numbers import LARGEST
 
 GRACE = 3.0
 """Seconds between asking a command to end and ending it."""

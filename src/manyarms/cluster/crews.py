@@ -9,7 +9,7 @@ import numpy as np
 from manyarms.cluster.sources import Source
 from manyarms.errors import ArmsError, MemoryBudgetError
 from manyarms.kernels import Kernel
-from manyarms.machine import half_the_memory
+from manyarms.runtime.machine import half_the_memory
 from manyarms.search import PER_ARM
 from manyarms.search.shards import News, Question, Shard
 from manyarms.typing import Array, Indices

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from manyarms.arms.array import as_rows
+from manyarms.checks import as_rows
 from manyarms.errors import ArmsError
-from manyarms.sheets.parquet import parquet_shapes, read_parquet
+from manyarms.runtime.parquet import parquet_shapes, read_parquet
 from manyarms.typing import AnyArray, Array
 
 FILE_ENDINGS = (".npy", ".parquet")

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from manyarms.checks import real, whole
 from manyarms.cluster.crews import Division, HereCrew
 from manyarms.cluster.rays import RayCrew
 from manyarms.cluster.sources import source_of
@@ -12,7 +13,6 @@ from manyarms.engine.base import Belief
 from manyarms.engine.frozen import Engine
 from manyarms.errors import ParameterError, UnknownArmError
 from manyarms.kernels import Kernel
-from manyarms.numbers import real, whole
 from manyarms.search.scores import TableScored
 from manyarms.search.shards import Crew, ShardedScores
 from manyarms.search.tuning import Tuning

@@ -26,7 +26,7 @@ from manyarms.engine.growing import Fold
 from manyarms.engine.leftout import LeftOut, largest_left_out, of_upper
 from manyarms.engine.linalg import TINY, cholesky, solve_lower, squares
 from manyarms.errors import NumericalError
-from manyarms.progress import Meter
+from manyarms.runtime.progress import Meter
 from manyarms.typing import Array, Indices, Mask
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
+from manyarms.checks import probability, real, store
 from manyarms.engine.dictionary import Draws, alpha_of
 from manyarms.errors import ParameterError
 from manyarms.lapack import in_one_thread
-from manyarms.numbers import probability, real, store
 
 Posterior = Literal["exact", "certified", "resampled", "sketched", "none"]
 """What a belief knows of itself. It is the exact posterior; its features are frozen (statements 1

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.numbers import probability, whole
+from manyarms.checks import probability, whole
 from manyarms.typing import Array, Indices
 
 

@@ -11,12 +11,12 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from manyarms.arms.seen import Catalogue
 from manyarms.engine.base import Arms, Batch, Record, Step
 from manyarms.engine.confidence import Evidence, Posterior
 from manyarms.engine.covariance import Covariance, ExactPosterior
 from manyarms.engine.history import History, by_arm
 from manyarms.engine.linalg import check_rounding
+from manyarms.equal import Catalogue
 from manyarms.kernels import Kernel
 from manyarms.search.scores import AllScored
 from manyarms.typing import Array, Indices

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from manyarms.checks import real, whole
 from manyarms.engine.base import Arms, Batch, Change, Record, Step
 from manyarms.engine.bulk import SMALLEST, not_finite, observed_many
 from manyarms.engine.confidence import Evidence, Posterior
@@ -43,7 +44,6 @@ from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.kernels.own import without_own
 from manyarms.lapack import blas, in_one_thread
-from manyarms.numbers import real, whole
 from manyarms.typing import Array, Indices, Mask
 
 FEW = 8

@@ -25,6 +25,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from manyarms.checks import probability, real
 from manyarms.engine.base import Arms, Batch, Record, Step
 from manyarms.engine.confidence import Evidence, Posterior
 from manyarms.engine.dictionary import (
@@ -41,7 +42,6 @@ from manyarms.engine.linalg import check_finite, check_rounding, chunks, represe
 from manyarms.engine.ridge import Ridge, mean_norm
 from manyarms.kernels import Kernel
 from manyarms.lapack import blas
-from manyarms.numbers import probability, real
 from manyarms.search.scores import AllScored
 from manyarms.typing import Array, Indices, Mask
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from manyarms.checks import real, store
 from manyarms.errors import KernelError, shortened
-from manyarms.numbers import real, store
 from manyarms.typing import Array
 
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from manyarms.checks import whole
 from manyarms.errors import KernelError, shortened
 from manyarms.kernels.adapters import as_kernel
 from manyarms.kernels.base import Kernel, check_kernels
 from manyarms.kernels.discrete import BITS, unpack
 from manyarms.kernels.distances import as_blocks
-from manyarms.numbers import whole
 from manyarms.typing import Array
 
 

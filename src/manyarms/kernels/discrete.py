@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from manyarms.checks import NO_ARRAY
 from manyarms.errors import ArmsError, KernelError
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.distances import (
@@ -13,7 +14,6 @@ from manyarms.kernels.distances import (
     side_by_side,
 )
 from manyarms.kernels.stationary import as_lengthscale, check_lengthscale
-from manyarms.numbers import NO_ARRAY
 from manyarms.typing import AnyArray, Array, ArrayLike
 
 BITS = 52

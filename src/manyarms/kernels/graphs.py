@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from manyarms.checks import NO_ARRAY, whole
 from manyarms.errors import ArmsError, KernelError, shortened
 from manyarms.kernels.bags import Bags, checked, cosines
 from manyarms.kernels.objects import PADDING, ObjectKernel
 from manyarms.kernels.sets import number
-from manyarms.numbers import NO_ARRAY, whole
 from manyarms.typing import AnyArray, Array, Indices
 
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from manyarms.checks import real, store, whole
 from manyarms.errors import KernelError
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.distances import as_blocks
-from manyarms.numbers import real, store, whole
 from manyarms.typing import Array
 
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from manyarms.checks import real, store
 from manyarms.errors import KernelError
 from manyarms.kernels.base import Kernel, Scaled, Sum, check_kernels
 from manyarms.kernels.distances import as_blocks
-from manyarms.numbers import real, store
 from manyarms.typing import Array, Indices
 
 FASTER_THAN_SORTING = 20_000

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from manyarms.checks import is_whole, items_of
 from manyarms.errors import ArmsError, shortened
 from manyarms.kernels.bags import Bags, Counts, checked
 from manyarms.kernels.objects import PADDING, ObjectKernel
-from manyarms.numbers import is_whole, items_of
 from manyarms.typing import Array
 
 HASHED_TYPES = str | bytes | int | float | None

@@ -4,6 +4,7 @@ from abc import abstractmethod
 
 import numpy as np
 
+from manyarms.checks import NO_ARRAY
 from manyarms.errors import KernelError, shortened
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.distances import (
@@ -14,7 +15,6 @@ from manyarms.kernels.distances import (
     few_squared_distances,
     namespace,
 )
-from manyarms.numbers import NO_ARRAY
 from manyarms.typing import AnyArray, Array, ArrayLike
 
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from manyarms.checks import whole
 from manyarms.errors import ArmsError, KernelError, shortened
 from manyarms.kernels.bags import NUMBER_LIMIT, Bags, Numbers, checked, cosines, ends_of
 from manyarms.kernels.objects import PADDING, ObjectKernel
-from manyarms.numbers import whole
 from manyarms.typing import Array
 
 LONGEST_WORD = 52

@@ -26,7 +26,7 @@ from manyarms.engine.linalg import solve_lower
 from manyarms.errors import KernelError, MemoryBudgetError, ParameterError
 from manyarms.kernels import Kernel
 from manyarms.lapack import controller
-from manyarms.machine import half_the_memory
+from manyarms.runtime.machine import half_the_memory
 from manyarms.typing import AnyArray, Array
 
 CORNER = 64

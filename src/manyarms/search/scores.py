@@ -11,13 +11,13 @@ from typing import ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
+from manyarms.checks import LARGEST
 from manyarms.engine.base import Arms, Belief, Step
 from manyarms.engine.dictionary import Chance
 from manyarms.engine.log import Log
 from manyarms.errors import KernelError, NumericalError
 from manyarms.kernels import Kernel
 from manyarms.kernels.objects import shown
-from manyarms.numbers import LARGEST
 from manyarms.search.tuning import Tuning
 from manyarms.typing import Array, Indices, Mask
 

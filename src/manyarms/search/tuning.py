@@ -3,8 +3,8 @@ memory do."""
 
 from dataclasses import dataclass
 
+from manyarms.checks import whole
 from manyarms.errors import ParameterError, shortened
-from manyarms.numbers import whole
 
 
 @dataclass(frozen=True)

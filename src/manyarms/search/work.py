@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TypeVar
 
 from manyarms.lapack import OneThread
-from manyarms.machine import cores
+from manyarms.runtime.machine import cores
 
 T = TypeVar("T")
 

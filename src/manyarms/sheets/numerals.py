@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import polars as pl
 
+from manyarms.checks import LARGEST
 from manyarms.errors import Advice, ArmsError
-from manyarms.numbers import LARGEST
 
 NOT_A_NUMBER = ["", "na", "n/a", "nan", "null", "none", "-", "–", "n.d."]
 """Words for a missing number, in any case."""

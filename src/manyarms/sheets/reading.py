@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 
 from manyarms.errors import ArmsError, ParameterError
+from manyarms.runtime.parquet import is_parquet, read_parquet
 from manyarms.sheets.csvfiles import Cells, check_file, read_csv
 from manyarms.sheets.forked import check_threads
 from manyarms.sheets.formulas import unmarked, unmarked_name
 from manyarms.sheets.numerals import DECIMALS, as_whole, column_numbers, decimal_in, is_blank
-from manyarms.sheets.parquet import is_parquet, read_parquet
 from manyarms.sheets.workbooks import is_workbook, read_workbook, sheet_in
 from manyarms.typing import Indices, Mask
 

@@ -19,9 +19,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from manyarms.arms.array import as_rows
+from manyarms.checks import MOST_AT_ONCE, as_rows, is_whole, items_of, real, whole
 from manyarms.errors import ArmsError, ParameterError, shortened
-from manyarms.numbers import MOST_AT_ONCE, is_whole, items_of, real, whole
 from manyarms.space.columns import Feature
 from manyarms.space.sides import CODE_TOLERANCE, Choice, NumericLevels, Range, Side
 from manyarms.typing import Array, ArrayLike

@@ -18,9 +18,9 @@ from typing import Any, Literal, Self
 import numpy as np
 import polars as pl
 
-from manyarms.arms.objects import encoded
 from manyarms.errors import Advice, ArmsError
 from manyarms.kernels.base import Kernel
+from manyarms.kernels.objects import encoded
 from manyarms.space.values import (
     Label,
     as_booleans,

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from manyarms.checks import are_geometric, items_of
 from manyarms.errors import Advice, ArmsError, ParameterError
-from manyarms.numbers import are_geometric, items_of
 from manyarms.sheets.reading import are_bits
 from manyarms.space.bits import Bits
 from manyarms.space.columns import TYPES, Coded, Column, Numeric, Ordered, UnusedColumn

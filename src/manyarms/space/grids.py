@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from manyarms.checks import items_of
 from manyarms.errors import ArmsError, ParameterError
-from manyarms.numbers import items_of
 from manyarms.space.conditions import rows_where
 from manyarms.space.reading import as_series
 

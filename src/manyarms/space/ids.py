@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from manyarms.checks import is_whole, items_of
 from manyarms.errors import Advice, ArmsError, UnknownArmError
-from manyarms.numbers import is_whole, items_of
 from manyarms.space.reading import as_series
 from manyarms.space.values import closest
 from manyarms.typing import AnyArray, Indices, Mask

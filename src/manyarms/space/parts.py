@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from manyarms.arms.groups import group
+from manyarms.equal import group
 from manyarms.errors import Advice, ArmsError
 from manyarms.space.columns import Column
 from manyarms.space.deciding import decide

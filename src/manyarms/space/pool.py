@@ -9,16 +9,14 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from manyarms.arms.array import as_rows
-from manyarms.arms.groups import group
-from manyarms.arms.objects import encoded
+from manyarms.checks import as_rows, is_whole
+from manyarms.equal import group
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
 from manyarms.kernels.base import Kernel
-from manyarms.kernels.objects import encoder_of
-from manyarms.numbers import is_whole
+from manyarms.kernels.objects import encoded, encoder_of
+from manyarms.runtime.parquet import read_parquet
 from manyarms.sheets.csvfiles import check_file
 from manyarms.sheets.forked import check_threads
-from manyarms.sheets.parquet import read_parquet
 from manyarms.sheets.reading import Sheet, read_sheet
 from manyarms.space.columns import TYPES, Feature, Objects, UnusedColumn
 from manyarms.space.conditions import rows_where

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from manyarms.checks import NO_ARRAY, items_of
 from manyarms.errors import ArmsError, ParameterError, shortened
-from manyarms.numbers import NO_ARRAY, items_of
 from manyarms.sheets.csvfiles import said_by
 from manyarms.sheets.forked import check_threads
 from manyarms.typing import ArrayLike

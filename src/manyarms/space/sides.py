@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from manyarms.checks import are_geometric, is_whole, real
 from manyarms.errors import ArmsError, ParameterError
-from manyarms.numbers import are_geometric, is_whole, real
 from manyarms.typing import Array
 
 CODE_TOLERANCE = 1e-9

@@ -5,15 +5,26 @@ A place is a subclass of `Database`; `manyarms.testing` checks one.
 """
 
 import os
+import time
+import warnings
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from manyarms.errors import Advice, StudyError, StudyStorageError
+from manyarms.runtime.signals import interruptible
 from manyarms.study.location import Location
+
+BUSY = 600.0
+"""Seconds a call waits for others."""
+PATIENCE = 5.0
+"""Seconds after which a call says for whom it waits; and again after four times as long."""
+OUT_OF_TURN = 0.5
+"""Seconds between two attempts of a writer who is not the first in line."""
+FIRST, OTHERS = 1e-3, 5e-3
+"""Seconds between two looks, of the first in line and of the others."""
 
 
 class Connection(Protocol):
@@ -27,6 +38,8 @@ class Connection(Protocol):
 
 
 C = TypeVar("C", bound=Connection)
+IsFirst = Callable[[], bool]
+"""Says whether it is one's turn."""
 
 _INHERITED: list[Connection] = []
 """Connections of the process that this one is a fork of. They are never closed here: that would
@@ -40,14 +53,14 @@ class Database(ABC, Generic[C]):
     """What it raises for what goes wrong there."""
     types: Mapping[str, str]
     """Its names of two types: `number`, an integer of 64 bits, and `bytes`."""
-    line: Path | None = None
-    """A file at which writers stand in line, where the place has no queue of its own."""
 
     def __init__(self, place: Location) -> None:
         self._place = place
         self._connection: C | None = None
         self._letting_go: weakref.finalize[..., Database[C]] | None = None
         self._process = 0
+
+    # What a place must have
 
     @abstractmethod
     def connected(self) -> C:
@@ -79,6 +92,8 @@ class Database(ABC, Generic[C]):
     def typed(self, error: Exception) -> StudyError:
         """What one of `errors` means for a study."""
 
+    # What it may have
+
     def make(self) -> None:
         """Prepare the place for a new study, where `begin` does not."""
 
@@ -89,13 +104,11 @@ class Database(ABC, Generic[C]):
         """Whether the place is the one that was opened first, as far as the log does not tell."""
         return True
 
-    def patient(self) -> AbstractContextManager[None]:
-        """For what writes much: wait for readers, where they keep writers waiting."""
+    def in_line(self) -> AbstractContextManager[IsFirst | None]:
+        """Stand in line with other writers, where the place has no queue of its own."""
         return nullcontext()
 
-    def without_tables(self) -> StudyError:
-        """The error for a place in which there is nothing."""
-        return foreign(self._place)
+    # What every place has
 
     def commit(self) -> None:
         """End the transaction; where others are reading, it may raise an error for which `is_busy`
@@ -116,6 +129,43 @@ class Database(ABC, Generic[C]):
             self._connection = self.connected()
             self._letting_go = weakref.finalize(self, _close, self._connection, self._process)
         return self._connection
+
+    def wait(self, call: Callable[[], None], is_first: IsFirst | None = None) -> None:
+        """Call until nobody else holds the lock, when it is one's turn; StudyStorageError after
+        `BUSY` seconds.
+
+        Who has waited for long calls in any case: a process that was stopped in front of a line
+        must not keep the others waiting.
+        """
+        begun = time.monotonic()
+        patience, out_of_turn = PATIENCE, OUT_OF_TURN
+        while True:
+            waited = time.monotonic() - begun
+            is_mine = is_first is None or is_first()
+            if is_mine or waited > out_of_turn:
+                out_of_turn = waited + OUT_OF_TURN
+                try:
+                    return call()
+                except self.errors as error:
+                    if not self.is_busy(error):
+                        raise
+            if waited > patience:
+                patience *= 4
+                self._say(waited)
+            with interruptible():
+                time.sleep(FIRST if is_mine else OTHERS)
+
+    def _say(self, waited: float) -> None:
+        if waited > BUSY:
+            raise StudyStorageError(
+                f"{self._place.shown} could not be used: {self.holder()} held it for {waited:.0f} "
+                "s; nothing was written, end that process if it hangs, and call again"
+            )
+        warnings.warn(
+            f"waiting for {self._place.shown} since {waited:.0f} s: {self.holder()} holds it",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def refused(place: Location, what: str) -> StudyStorageError:

@@ -3,8 +3,8 @@
 from typing import Any
 
 from manyarms.campaign.trials import as_items
+from manyarms.checks import is_whole
 from manyarms.errors import ParameterError, shortened
-from manyarms.numbers import is_whole
 from manyarms.study.location import is_plain
 
 LONGEST_NOTE = 1000

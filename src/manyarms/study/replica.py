@@ -19,8 +19,8 @@ from manyarms.campaign.model import Model, learn
 from manyarms.campaign.proposers import proposer_of
 from manyarms.campaign.reasons import reasons
 from manyarms.errors import StudyStorageError
-from manyarms.machine import uncollected
-from manyarms.signals import deferred, interruptible
+from manyarms.runtime.machine import uncollected
+from manyarms.runtime.signals import deferred, interruptible
 from manyarms.study.log import START, Event, Head
 from manyarms.study.replay import Lease, Replay
 from manyarms.study.snapshot import digest_of, read, written

@@ -6,27 +6,20 @@ cut. A writer takes the lock at once (BEGIN IMMEDIATE).
 
 import os
 import sqlite3
-import threading
-import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from manyarms.errors import Advice, StudyDamagedError, StudyError
-from manyarms.study.database import Database, foreign, refused
+from manyarms.study.database import Database, IsFirst, foreign, refused
 from manyarms.study.location import Location
 from manyarms.study.log import SALVAGE
-from manyarms.study.waiting import BUSY, process_with_lock
+from manyarms.study.waiting import in_line, process_with_lock
 
 OWN = 0o600
 """The rights of a study's file: only its owner reads and writes it."""
-NAMES = "SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 7) != 'sqlite_'"
-
-_CONNECTING = threading.Lock()
-_FILES: "weakref.WeakSet[SQLiteFile]" = weakref.WeakSet()
-"""Of this process."""
 
 
 class SQLiteFile(Database[sqlite3.Connection]):
@@ -38,10 +31,7 @@ class SQLiteFile(Database[sqlite3.Connection]):
     def __init__(self, place: Location) -> None:
         super().__init__(place)
         self._path = place.path
-        self.line = _journal(place.path)
         self._first: tuple[int, int] | None = None  # device and inode of what was opened first
-        self._connected_to: tuple[int, int] | None = None
-        _FILES.add(self)
 
     def make(self) -> None:
         """An empty file that only its owner may read; SQLite gives its journal the same rights."""
@@ -78,7 +68,10 @@ class SQLiteFile(Database[sqlite3.Connection]):
                 "check the path",
             )
         if is_empty:
-            raise self.without_tables()
+            raise StudyError(
+                f"{self._place.shown} is empty, its creation was interrupted",
+                Advice("make it again with {}", "Study.create"),
+            )
 
     def is_same(self) -> bool:
         """Whether the file is the one that was opened first."""
@@ -104,24 +97,13 @@ class SQLiteFile(Database[sqlite3.Connection]):
         """Run a statement, with a value for each ? in it."""
         return self.here().execute(statement, values)
 
-    def close(self) -> None:
-        """Let go of the connection, which rolls back what was begun."""
-        super().close()
-        self._connected_to = None
-
     def tables(self) -> set[str]:
         """The names of the tables there are."""
-        return {name for (name,) in self.execute(NAMES)}
+        return _tables(self.here())
 
-    @contextmanager
-    def patient(self) -> Iterator[None]:
-        """What does not fit SQLite's cache goes to the file before the commit, which has to wait
-        for readers."""
-        self.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY)}")
-        try:
-            yield
-        finally:
-            self.execute("PRAGMA busy_timeout = 0")
+    def in_line(self) -> AbstractContextManager[IsFirst | None]:
+        """Stand in line with other writers, as SQLite has no queue of its own."""
+        return in_line(_journal(self._path))
 
     def holder(self) -> str:
         """Who holds the lock."""
@@ -145,55 +127,36 @@ class SQLiteFile(Database[sqlite3.Connection]):
             )
         return refused(self._place, what)
 
-    def without_tables(self) -> StudyError:
-        """The error for a file in which there is nothing."""
-        return StudyError(
-            f"{self._place.shown} is empty, its creation was interrupted",
-            Advice("make it again with {}", "Study.create"),
-        )
-
     def connected(self) -> sqlite3.Connection:
         """A new connection, unless the file is one of another program."""
-        with _CONNECTING:
-            self._look()
-            # rw: a file that was removed is not made anew, empty. SQLite itself waits for no
-            # lock, as `Turns` does that; and Python's module begins no transaction unasked.
-            connection = sqlite3.connect(
-                f"file:{quote(str(self._path))}?mode=rw",
-                uri=True,
-                timeout=0,
-                isolation_level=None,
-                check_same_thread=False,
-            )
-            try:
-                connection.execute("PRAGMA journal_mode=TRUNCATE")
-                connection.execute("PRAGMA synchronous=FULL")
-            except BaseException:
-                connection.close()
-                raise
-            self._connected_to = _identity(self._path)
-            return connection
-
-    def _look(self) -> None:
-        """Raise StudyError where the file is one of another program, before anything of it is
-        changed: its journal mode, or the files beside it."""
-        path = self._path
-        if not _size(path):
-            return
-        # To close a file gives up the locks that this process has on it. So a file that one of its
-        # studies has open is not looked at; it was before.
-        found = _identity(path)
-        if any(each._connected_to == found for each in list(_FILES)):
-            return
-        # Immutable: SQLite takes no lock, and leaves journals alone.
-        look = f"file:{quote(str(path))}?mode=ro&immutable=1"
+        # rw: a file that was removed is not made anew, empty. SQLite itself waits for no lock, as
+        # `wait` does that; and Python's module begins no transaction unasked.
+        connection = sqlite3.connect(
+            f"file:{quote(str(self._path))}?mode=rw",
+            uri=True,
+            timeout=0,
+            isolation_level=None,
+            check_same_thread=False,
+        )
         try:
-            with closing(sqlite3.connect(look, uri=True)) as connection:
-                names = {name for (name,) in connection.execute(NAMES)}
-        except sqlite3.DatabaseError:
-            return  # opening it will say what is wrong
-        if names and "manyarms" not in names:
-            raise foreign(self._place)
+            tables = _tables(connection)
+            if tables and "manyarms" not in tables:
+                raise foreign(self._place)
+            connection.execute("PRAGMA journal_mode=TRUNCATE")
+            connection.execute("PRAGMA synchronous=FULL")
+            # What does not fit the cache would go to the file before the commit, which would have
+            # to wait for readers.
+            connection.execute("PRAGMA cache_spill=OFF")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    """The names of the tables there are."""
+    names = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    return {name for (name,) in connection.execute(names)}
 
 
 def _is_damage(error: Exception) -> bool:

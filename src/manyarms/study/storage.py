@@ -8,7 +8,7 @@ its end (`signals.py`). Statements are the same for every place; a `Database` ru
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,13 +19,12 @@ from manyarms.errors import (
     StudyStorageError,
     StudyVersionError,
 )
-from manyarms.machine import uncollected
-from manyarms.signals import deferred
+from manyarms.runtime.machine import uncollected
+from manyarms.runtime.signals import deferred
 from manyarms.study.database import Database, foreign
 from manyarms.study.location import Location, as_location
 from manyarms.study.log import START, Event, Head, checked, damaged, row_after
 from manyarms.study.sqlite import SQLiteFile
-from manyarms.study.waiting import Turns
 
 PART = 1 << 26
 """Bytes of a blob in one row, 64 MiB: far below what SQLite (1 GB) and PostgreSQL take."""
@@ -133,10 +132,9 @@ class Transaction:
         found = "SELECT 1 FROM blobs WHERE digest = ? LIMIT 1"
         if self._connection.execute(found, (digest,)).fetchone() is None:
             insert = "INSERT INTO blobs (digest, part, data) VALUES (?, ?, ?)"
-            with self._connection.patient():
-                for part, start in enumerate(range(0, len(data), PART)):
-                    piece = data[start : start + PART]
-                    self._connection.execute(insert, (digest, part, piece))
+            for part, start in enumerate(range(0, len(data), PART)):
+                piece = data[start : start + PART]
+                self._connection.execute(insert, (digest, part, piece))
         return digest
 
     def fetch(self, digest: str) -> bytes:
@@ -203,7 +201,6 @@ class EventStore:
         self.location, self.shown = self._place.text, self._place.shown
         self._connection = _connection(self._place)
         self._is_replaced = False
-        self._turns = Turns()
 
     def create(self, fill: Callable[[Transaction], object]) -> None:
         """Make the tables and their first contents, in one transaction."""
@@ -232,8 +229,6 @@ class EventStore:
 
     def _check_version(self, connection: Database[Any]) -> None:
         tables = connection.tables()
-        if not tables:
-            raise connection.without_tables()
         if "manyarms" not in tables:
             raise foreign(self._place)
         found = connection.execute("SELECT version FROM manyarms").fetchone()
@@ -305,12 +300,12 @@ class EventStore:
         with deferred():
             try:
                 self._check_same()
-                line = connection.line if lock else None
-                self._wait(self._turns, lambda: connection.begin(lock, is_new), line)
+                with connection.in_line() if lock else nullcontext(None) as is_first:
+                    connection.wait(lambda: connection.begin(lock, is_new), is_first)
                 self._check_same()  # it may have been replaced while this waited
                 yield connection
                 # Those who are reading have to end first.
-                self._wait(Turns(), connection.commit)
+                connection.wait(connection.commit)
             except connection.errors as error:
                 connection.close()  # what was begun is rolled back
                 # An error with a password in its text must not be shown as the cause.
@@ -320,21 +315,6 @@ class EventStore:
                 # Closing rolls back: no transaction outlives its call.
                 connection.close()
                 raise
-
-    def _wait(self, turns: Turns, call: Callable[[], None], line: Path | None = None) -> None:
-        """Call again and again while others hold the lock."""
-        connection = self._connection
-
-        def attempt() -> bool:
-            try:
-                call()
-            except connection.errors as error:
-                if not connection.is_busy(error):
-                    raise
-                return False
-            return True
-
-        turns.take(attempt, self.shown, connection.holder, line)
 
     def _check_same(self) -> None:
         """Raise StudyError where the file is not the one that was opened first."""

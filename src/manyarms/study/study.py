@@ -25,9 +25,9 @@ from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.prior import as_prior, with_prior
 from manyarms.campaign.settings import Direction, as_pool, as_seed
 from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
+from manyarms.checks import MOST_AT_ONCE, real, whole
 from manyarms.engine.confidence import Radius
 from manyarms.errors import ObservationError, ParameterError
-from manyarms.numbers import MOST_AT_ONCE, real, whole
 from manyarms.space.box import Box
 from manyarms.space.deciding import checked_types
 from manyarms.space.parts import TableResult

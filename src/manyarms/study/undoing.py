@@ -7,8 +7,8 @@ taken back as well: then what it took back counts again.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from manyarms.checks import is_whole
 from manyarms.errors import ArmsError, ObservationError, ParameterError, StateError
-from manyarms.numbers import is_whole
 from manyarms.study.log import Event
 from manyarms.study.replay import Replay, taken_back
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from manyarms.errors import ArmsError
-from manyarms.machine import half_the_memory
+from manyarms.runtime.machine import half_the_memory
 
 if TYPE_CHECKING:
     import polars as pl

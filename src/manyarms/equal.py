@@ -1,15 +1,62 @@
-"""Arms by number: those of a table, then rows given by value, which are found by content."""
+"""Rows that are equal, found by hashes: those of one table, and those given by value again."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
-from manyarms.arms.groups import hashes_of
 from manyarms.typing import AnyArray, Array, Indices
 
+ENTRIES_HASHED = 1 << 20
+"""Entries hashed, or compared, at a time: 8 MiB, beside which the copies of a step are small."""
 ROWS_HASHED = 1 << 16
 """Rows turned into float64 and hashed at a time: a table of float32 is not copied as a whole."""
+
+
+def group(rows: Array, hashes: AnyArray | None = None) -> tuple[Indices, Indices]:
+    """The first of each distinct row, in order of appearance, and for each row which of them it
+    equals."""
+    hashes = hashes_of(rows) if hashes is None else hashes
+    _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+    if len(first) == len(rows):
+        return np.arange(len(rows)), np.arange(len(rows))  # different hashes: different rows
+    # Equal hashes may be of different rows. If any are, the bytes themselves are sorted.
+    step = max(1, ENTRIES_HASHED // rows.shape[1])
+    slices = [slice(start, start + step) for start in range(0, len(rows), step)]
+    if not all(np.array_equal(rows[part], rows[first[inverse[part]]]) for part in slices):
+        whole = np.ascontiguousarray(rows).view(f"V{rows.shape[1] * 8}").ravel()
+        _, first, inverse = np.unique(whole, return_index=True, return_inverse=True)
+    # `unique` sorts by hash; the groups are numbered by their first row instead.
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return first[order], rank[inverse]
+
+
+def hashes_of(rows: Array) -> AnyArray:
+    """64 bits for each row of float64, equal for equal rows, in every process; different rows may
+    collide, which the caller checks."""
+    weights = _weights(rows.shape[1])
+    hashes = np.empty(len(rows), np.uint64)
+    step = max(1, ENTRIES_HASHED // rows.shape[1])
+    for start in range(0, len(rows), step):
+        bits = rows[start : start + step].view(np.uint64)
+        # Each entry by multiplications and shifts as in SplitMix64, then a sum with odd weights
+        # modulo 2⁶⁴, another one for each column.
+        mixed = (bits ^ (bits >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+        mixed *= np.uint64(0xBF58476D1CE4E5B9)
+        mixed ^= mixed >> np.uint64(32)
+        hashes[start : start + step] = mixed @ weights
+    return hashes
+
+
+@lru_cache
+def _weights(columns: int) -> AnyArray:
+    """Odd numbers of 64 bits, (columns,)."""
+    return np.asarray(
+        np.random.default_rng(0).integers(0, 2**64, columns, dtype=np.uint64) | np.uint64(1)
+    )
 
 
 @dataclass(frozen=True)

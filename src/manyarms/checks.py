@@ -1,0 +1,217 @@
+"""What a caller gives, checked once: numbers, and rows of numbers. The error says what was expected
+and what came."""
+
+from dataclasses import dataclass
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyarms.errors import ArmsError, ManyArmsError, ParameterError
+from manyarms.runtime.parquet import read_parquet
+from manyarms.typing import AnyArray, Array, ArrayLike
+
+LARGEST = 1e100
+"""Values, rewards and standard deviations of their noise, at most: the square of a sum of many of
+them fits float64, whose largest number is 1.8e308."""
+MOST_AT_ONCE = 1_000_000
+"""Arms that may be asked for in one call: more cannot be meant."""
+LONGEST_BATCH = 1000
+"""Arms of a batch of no given size, at most: where variances are tiny no rule would end it."""
+LARGEST_SEED = 2**128 - 1
+"""As many bits as NumPy's own seeds have."""
+NO_ARRAY = (TypeError, ValueError, OverflowError, np.ma.MAError)
+"""What NumPy raises at something of which it cannot make an array."""
+ROWS_READ = 1 << 16
+"""Rows checked for NaN and infinity at a time: a mapped file is never in memory as a whole."""
+_NO_NUMBERS = (bool, np.complexfloating, np.timedelta64)
+"""Types that pass for numbers by their base classes."""
+
+
+def real(
+    value: Any,
+    name: str,
+    meaning: str,
+    *,
+    above: float = -np.inf,
+    at_least: float = -np.inf,
+    below: float = np.inf,
+    error: type[ManyArmsError] = ParameterError,
+) -> float:
+    """A finite real number within bounds; `meaning` completes the sentence "name must be …"."""
+    if isinstance(value, Real | np.number) and not isinstance(value, _NO_NUMBERS):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = np.inf  # a whole number beyond float64 is refused below
+        if np.isfinite(number) and above < number < below and number >= at_least:
+            return number
+    raise error("{option} must be {expected}, got {got}", option=name, expected=meaning, got=value)
+
+
+def whole(
+    value: Any,
+    name: str,
+    *,
+    at_least: int = 1,
+    at_most: int | None = None,
+    error: type[ManyArmsError] = ParameterError,
+) -> int:
+    """A whole number from `at_least`, to `at_most` where that is given."""
+    if is_whole(value):
+        number = int(value)
+        if number >= at_least and (at_most is None or number <= at_most):
+            return number
+    end = "" if at_most is None else f" to {at_most:,}"
+    wanted = f"a whole number from {at_least}{end}"
+    raise error("{option} must be {expected}, got {got}", option=name, expected=wanted, got=value)
+
+
+def store(thing: object, **values: Any) -> None:
+    """Set fields of a frozen dataclass while it is made: numbers of other types become plain."""
+    for name, value in values.items():
+        object.__setattr__(thing, name, value)
+
+
+def is_whole(value: Any) -> bool:
+    """A whole number, of Python or NumPy; truths and spans of time are none."""
+    return isinstance(value, Integral) and not isinstance(value, _NO_NUMBERS)
+
+
+def items_of(values: Any) -> list[Any] | None:
+    """What is in a sequence, an array, a series or another iterable; None where it is none, or is
+    text."""
+    if isinstance(values, str | bytes):
+        return None
+    try:
+        return list(values)
+    except TypeError:  # an array of no dimension says that it is iterable, and is not
+        return None
+
+
+def probability(name: str, value: float) -> float:
+    """A number strictly between 0 and 1."""
+    return real(value, name, "strictly between 0 and 1", above=0, below=1)
+
+
+def are_geometric(levels: Array) -> bool:
+    """Whether logarithms space numbers more evenly than they are spaced themselves."""
+    if len(levels) < 3 or levels.min() <= 0:
+        return False
+    return _unevenness(np.log(levels)) < _unevenness(levels)
+
+
+def _unevenness(levels: Array) -> float:
+    """Standard deviation over mean of the steps from one level to the next."""
+    steps = np.diff(np.sort(levels))
+    return float(np.std(steps) / np.mean(steps))
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Rows that came from `as_rows`, for policies made again and again on one table."""
+
+    rows: Array
+
+
+def as_rows(arms: "ArrayLike | str | Path | Checked", n_columns: int | None = None) -> Array:
+    """The candidates as a read-only array of float64 or float32, (A, d).
+
+    Shares memory with such an input and never changes it; a .npy file is mapped, a .parquet file is
+    read (all its columns, with polars). Raises ArmsError for anything but a non-empty
+    two-dimensional table of finite real numbers, and where `n_columns` is given for rows of another
+    length. What is `Checked` already is not looked at again.
+    """
+    if isinstance(arms, Checked):
+        return arms.rows
+    X = _read(Path(arms)) if isinstance(arms, str | Path) else _array(arms)
+    if X.dtype.kind not in "fiub":
+        raise ArmsError(
+            f"arms must be real numbers, got dtype {X.dtype}; encode other columns as numbers first"
+        )
+    if X.ndim != 2:
+        raise ArmsError(
+            f"arms must have shape (n_arms, n_features), got {X.shape}; a single feature is "
+            "arms.reshape(-1, 1)"
+        )
+    if 0 in X.shape:
+        raise ArmsError(f"arms must hold at least one arm and one feature, got shape {X.shape}")
+    if n_columns is not None and X.shape[1] != n_columns:
+        raise ArmsError(f"rows must have the {n_columns} features of the arms, got {X.shape[1]}")
+    # A view, so that what is made read-only below is ours and not the caller's array.
+    rows: AnyArray = X.view() if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+    for start in range(0, len(rows), ROWS_READ):
+        finite = np.isfinite(rows[start : start + ROWS_READ])
+        if not finite.all():
+            bad = np.argwhere(~finite)
+            row = start + bad[0][0]
+            column = bad[0][1]
+            raise ArmsError(
+                f"arms must be finite, got {rows[row, column]} in row {row}, column {column}"
+            )
+    rows.setflags(write=False)
+    return rows
+
+
+def _array(arms: Any) -> AnyArray:
+    if np.ma.is_masked(arms):
+        raise ArmsError("arms must not be masked; fill the masked values or leave the rows out")
+    try:
+        return np.asarray(arms)
+    except NO_ARRAY as error:
+        raise ArmsError(f"arms must be a rectangular table of numbers: {error}") from error
+
+
+def _read(path: Path) -> AnyArray:
+    if path.suffix == ".npy":
+        try:
+            mapped: AnyArray = np.load(path, mmap_mode="r", allow_pickle=False)
+        except Exception as error:  # NumPy evaluates the header as Python: anything may come of it
+            raise ArmsError(
+                f"cannot read {path}: it is no .npy file of numbers, or damaged ({error}); write "
+                "it again"
+            ) from error
+        return mapped
+    if path.suffix != ".parquet":
+        raise ArmsError(f"arms come from a .npy or a .parquet file, got {path}")
+    return read_parquet(path).to_numpy()
+
+
+def joined(context: Any, arms: ArrayLike) -> Array:
+    """Rows (k, c + d) to choose among: the context (c,) in front of each of the arms (k, d).
+
+    With the product kernel ``On(first, 0, c) * On(second, c, c + d)`` two rows are alike where both
+    contexts and arms are: k((c, a), (c′, a′)) = k₁(c, c′)·k₂(a, a′) (Krause and Ong, NIPS 2011).
+
+    Parameters
+    ----------
+    context : array_like, (c,)
+        What is known about the moment of the choice.
+    arms : array_like, (k, d)
+        The arms to choose among.
+
+    Returns
+    -------
+    ndarray, (k, c + d)
+        For ``policy.choose(arms=…)``.
+
+    Raises
+    ------
+    ArmsError
+        The context is not a flat sequence of finite numbers.
+    """
+    rows = as_rows(arms)
+    if np.ma.is_masked(context):
+        raise ArmsError("a context must not be masked; fill the masked values")
+    try:
+        shared = as_rows([context])
+    except ArmsError as error:
+        raise ArmsError(
+            f"a context must be a flat sequence of finite numbers, got {context!r}"
+        ) from error
+    c = shared.shape[1]
+    whole = np.empty((len(rows), c + rows.shape[1]))
+    whole[:, :c] = shared
+    whole[:, c:] = rows
+    return whole

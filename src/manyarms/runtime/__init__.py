@@ -1,0 +1,1 @@
+"""What the process may use, and what may interrupt it: memory, cores, signals, other processes."""
