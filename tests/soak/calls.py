@@ -31,6 +31,7 @@ import numpy as np
 
 import manyarms as ma
 from manyarms.errors import ManyArmsError
+from manyarms.space.columns import TYPES
 from soak.hostile import Hostile
 
 LONGEST = 20
@@ -176,7 +177,7 @@ def pools(h: Hostile) -> Iterator[Call]:
         return {**some, "missing": h.often(lambda: "drop")}
 
     def types() -> Any:
-        return {h.one("x", "c", "id"): h.one(a(), *ma.pool.columns.TYPES)}
+        return {h.one("x", "c", "id"): h.one(a(), *TYPES)}
 
     yield "from_dicts", lambda: ma.Pool.from_dicts(h.often(dicts), **keys())
     yield (
@@ -407,7 +408,7 @@ def using(known: Any, h: Hostile, ids: Callable[[], Any], row: Callable[[], Any]
                 ("correct", correct),
                 ("ask", ask_some),
                 *own,
-                ("noise", lambda: (known.noise, known.sizes, known.importance)),
+                ("noise", lambda: (known.noise, known.size, known.importance)),
             ],
             1,
         )
