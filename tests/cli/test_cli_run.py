@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import manyarms as ma
 from manyarms.cli import jobs
-from manyarms.cli.jobs import Outcome, filled, placeholders
+from manyarms.cli.jobs import Outcome, Terms, filled, placeholders
 from manyarms.cli.objective import Loop, Pace
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="the objectives are shell scripts")
@@ -127,10 +127,10 @@ def is_gone(process):
     return False
 
 
-def loop(study, folder, script, timeout=None, **pace):
+def loop(study, folder, script, timeout=None, grace=3.0, **pace):
     """The loop of a run, with a study of one's own and other waiting times."""
-    command = ["sh", "-c", script, "objective", "{x}"]
-    return Loop(study, command, folder, timeout, 0, 10, print, Pace(**pace))
+    terms = Terms(["sh", "-c", script, "objective", "{x}"], timeout, grace=grace)
+    return Loop(study, terms, folder, 10, print, Pace(**pace))
 
 
 @pytest.mark.slow

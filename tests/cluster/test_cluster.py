@@ -26,7 +26,7 @@ from problems import read_only
 from soak import shards
 
 import manyarms as ma
-from manyarms.cli.elsewhere import Elsewhere
+from manyarms.cli.jobs import Elsewhere, Terms
 from manyarms.cluster import OnShards, RayExecutor, Sharded
 from manyarms.errors import (
     ArmsError,
@@ -560,7 +560,7 @@ def test_commands_run_as_tasks_of_ray(ray, lab):
 def test_commands_elsewhere_are_ended_with_their_children(ray, lab, folder):
     elsewhere = Elsewhere(ray.get_runtime_context().gcs_address)
     script = f"sleep 60 & echo $! > {folder}/child; echo $$ > {folder}/parent; wait"
-    job = elsewhere.start("n1", "token", ["sh", "-c", script], {}, folder, None, 0)
+    job = elsewhere.start(Terms(["sh", "-c", script]), {}, folder)
     for name in ("child", "parent"):
         while not (folder / name).exists() or not (folder / name).read_text().strip():
             time.sleep(0.02)

@@ -1,5 +1,5 @@
 """Trials that are commands: started without a shell, watched, timed out, tried again, ended with
-all their children."""
+all their children; here, or on the machines of a Ray cluster (`Elsewhere`)."""
 
 import math
 import os
@@ -7,14 +7,15 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from manyarms.campaign.trials import CandidateId
 from manyarms.checks import LARGEST
 from manyarms.cli.app import InputError
 
@@ -24,6 +25,8 @@ TRIAL_VARIABLE = "MANYARMS_TRIAL"
 """Environment variable of a command: a mark, by which its children are found."""
 LOOKS = 20
 """How often children that are left are looked for, at most: some fork faster than that."""
+REMOTE_POLL = 0.05
+"""Seconds between two looks at a command, on its machine."""
 TAIL = 1 << 14
 """Bytes at the end of an output that are looked at for its last line."""
 PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
@@ -67,28 +70,24 @@ def check_placeholders(command: Sequence[str], known: Sequence[str]) -> None:
         )
 
 
-class Job:
-    """One trial: its command is running until `outcome` is not None."""
+class Terms(NamedTuple):
+    """What every trial of a run is made with."""
 
-    def __init__(
-        self,
-        id: CandidateId,
-        token: str,
-        command: list[str],
-        folder: Path,
-        out: Path | None,
-        timeout: float | None,
-        retries: int,
-        grace: float = GRACE,
-    ) -> None:
-        self.id = id
-        self.token = token
-        self.folder = folder
-        self._command = command
-        self._out = out
-        self._timeout = timeout
-        self._retries = retries
-        self._grace = grace
+    command: list[str]  # with names in braces
+    timeout: float | None = None  # seconds
+    retries: int = 0
+    grace: float = GRACE  # seconds
+
+
+class Job:
+    """The command of one trial, in a folder of its own: it runs until `outcome` is not None."""
+
+    def __init__(self, terms: Terms, values: Mapping[str, Any], folder: Path) -> None:
+        self._terms = terms
+        self._folder = folder
+        self._out = folder / "out" if "out" in placeholders(terms.command) else None
+        self._command = filled(terms.command, {**values, "out": self._out})
+        self._tries_left = terms.retries
         self._mark = uuid.uuid4().hex
         self._start()
 
@@ -100,8 +99,8 @@ class Job:
         self._problem = ""
         try:
             with (
-                (self.folder / "stdout").open("wb") as out,
-                (self.folder / "stderr").open("wb") as err,
+                (self._folder / "stdout").open("wb") as out,
+                (self._folder / "stderr").open("wb") as err,
             ):
                 # A session of its own: signals reach the command and all its children.
                 self._process = subprocess.Popen(  # noqa: S603  the user's command, no shell
@@ -121,8 +120,8 @@ class Job:
         """What it gave, None while it runs; a failure is tried again while there are tries left,
         unless `final`."""
         found = self._ended()
-        if found is not None and found.value is None and self._retries > 0 and not final:
-            self._retries -= 1
+        if found is not None and found.value is None and self._tries_left > 0 and not final:
+            self._tries_left -= 1
             self._start()
             return None
         return found
@@ -132,18 +131,19 @@ class Job:
             return Outcome(None, self._problem)
         code = self._process.poll()
         if code is None:
-            if self._timeout is None or time.monotonic() - self._started < self._timeout:
+            timeout = self._terms.timeout
+            if timeout is None or time.monotonic() - self._started < timeout:
                 return None
             # With all its children, so that a second try does not run beside the first.
-            stop([self], self._grace)
-            return Outcome(None, f"took longer than {self._timeout:g} s")
+            stop([self], self._terms.grace)
+            return Outcome(None, f"took longer than {timeout:g} s")
         if code:
             # Most programs say on stderr why they ended, and some on stdout only.
-            said = _last_line(self.folder / "stderr") or _last_line(self.folder / "stdout")
+            said = _last_line(self._folder / "stderr") or _last_line(self._folder / "stdout")
             how = f"exit code {code}" if code > 0 else f"ended by signal {-code}"
             return Outcome(None, f"{how}{': ' + said[:200] if said else ''}")
         return _value_in(
-            self._out or self.folder / "stdout",
+            self._out or self._folder / "stdout",
             "its file {out}" if self._out else "the last line of its output",
         )
 
@@ -165,30 +165,6 @@ class Job:
         # It may have ended by now, or have become a process of another user.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
-
-
-class Here:
-    """Starts and ends commands on this machine."""
-
-    def start(
-        self,
-        id: CandidateId,
-        token: str,
-        command: Sequence[str],
-        values: Mapping[str, Any],
-        folder: Path,
-        timeout: float | None,
-        retries: int,
-        grace: float = GRACE,
-    ) -> Job:
-        """A trial, in a folder of its own."""
-        out = folder / "out" if "out" in placeholders(command) else None
-        full = filled(command, {**values, **({"out": out} if out else {})})
-        return Job(id, token, full, folder, out, timeout, retries, grace)
-
-    def stop(self, jobs: Sequence[Job], grace: float, hurry: Callable[[], bool]) -> None:
-        """End commands and their children."""
-        stop(jobs, grace, hurry)
 
 
 def _never() -> bool:
@@ -283,3 +259,69 @@ def _last_line(path: Path) -> str | None:
         return None
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else None
+
+
+class RemoteJob:
+    """As `Job`, of a command that runs on a cluster."""
+
+    def __init__(self, future: "Future[Outcome]") -> None:
+        self.future = future
+
+    def outcome(self, *, final: bool = False) -> Outcome | None:
+        """What it gave, None while it runs; tries are repeated where it runs."""
+        if not self.future.done():
+            return None
+        try:
+            return self.future.result()
+        except (Exception, CancelledError) as error:  # whatever became of the task
+            return Outcome(None, " ".join(str(error).split())[:200] or type(error).__name__)
+
+    @property
+    def is_running(self) -> bool:
+        """Its command has not ended."""
+        return not self.future.done()
+
+
+class Elsewhere:
+    """Starts and ends commands on a Ray cluster, each as a task."""
+
+    def __init__(self, address: str) -> None:
+        from manyarms.cluster import executor  # noqa: PLC0415  few runs need it
+
+        self._executor = executor.RayExecutor(address)
+        self._between = executor.CANCEL_AGAIN_AFTER
+
+    def start(self, terms: Terms, values: Mapping[str, Any], folder: Path) -> RemoteJob:
+        """A trial; it has a folder on the machine where it runs, and this one stays empty."""
+        return RemoteJob(self._executor.submit(ran, terms, dict(values)))
+
+    def stop(
+        self, jobs: Sequence[RemoteJob], grace: float, hurry: Callable[[], bool] = _never
+    ) -> None:
+        """End commands with their children: their tasks are interrupted, and end them."""
+        for _ in range(2):
+            for job in jobs:
+                self._executor.cancel(job.future)
+            # A command has its grace, and is then killed. Ray may miss a request that comes while
+            # a task is starting: it is made again.
+            end = time.monotonic() + grace + self._between
+            while any(job.is_running for job in jobs) and time.monotonic() < end and not hurry():
+                time.sleep(REMOTE_POLL)
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        self._executor.shutdown(wait=False)
+
+
+def ran(terms: Terms, values: dict[str, Any]) -> Outcome:
+    """Run a command here, and wait for what it gives; ended with all its children when the task
+    is."""
+    with tempfile.TemporaryDirectory(prefix="manyarms-", ignore_cleanup_errors=True) as folder:
+        job = Job(terms, values, Path(folder))
+        try:
+            while (outcome := job.outcome()) is None:
+                time.sleep(REMOTE_POLL)
+            return outcome
+        finally:
+            if job.is_running:  # the task was interrupted
+                stop([job], terms.grace)

@@ -23,8 +23,17 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from manyarms.campaign.trials import FAILED, CandidateId
 from manyarms.cli.app import DONE, FAILING, INTERRUPTED, AsJson, InputError, StudyAt, me, opened
-from manyarms.cli.jobs import GRACE, Here, Job, Outcome, check_placeholders, placeholders
+from manyarms.cli.jobs import (
+    Elsewhere,
+    Job,
+    Outcome,
+    Terms,
+    check_placeholders,
+    placeholders,
+    stop,
+)
 from manyarms.cli.knowledge import plain_best
 from manyarms.cli.output import answer, note, printable, shown, told
 from manyarms.cli.suggestions import seconds
@@ -42,7 +51,15 @@ class Pace(NamedTuple):
     lease: float = 300.0  # until what a run that vanished has asked for is given back
     turn: float = 0.02  # between two looks at the commands
     patience: tuple[float, ...] = (1.0, 5.0, 30.0)  # before a refused result is told again
-    grace: float = GRACE  # from asking a command to end to ending it
+
+
+class Attempt(NamedTuple):
+    """A trial of a run: the candidate, a token that is its own, and its command."""
+
+    id: CandidateId
+    token: str
+    folder: Path
+    job: Any  # a Job, or a RemoteJob
 
 
 def run(
@@ -110,7 +127,7 @@ def run(
       manyarms run lab.db --jobs 4 --budget 200 --timeout 30m -- python train.py --lr {lr} --units
       {units}
     """
-    limit = seconds(timeout, "--timeout")
+    terms = Terms(command, seconds(timeout, "--timeout"), retries)
     _check_command(command, value_from, here=cluster is None)
     # The name is unique: `renew` extends the leases of this run, and of no other.
     with opened(study, f"{RUN}{me()}:{os.getpid()}:{uuid.uuid4().hex[:6]}", Pace().lease) as known:
@@ -118,29 +135,23 @@ def run(
         with (
             tempfile.TemporaryDirectory(prefix="manyarms-") as folder,
             _progress(known, budget) as show,
-            _where(cluster) as where,
+            _cluster(cluster) as elsewhere,
         ):
-            loop = Loop(
-                known, command, Path(folder), limit, retries, max_failures, show, where=where
-            )
+            loop = Loop(known, terms, Path(folder), max_failures, show, elsewhere=elsewhere)
             code = loop.until(jobs, budget)
         _answer_run(known, loop, code, as_json)
     return code
 
 
 @contextmanager
-def _where(cluster: str | None) -> Iterator[Any]:
-    """Where commands are started: here, or on a cluster."""
-    if cluster is None:
-        yield Here()
-        return
-    from manyarms.cli.elsewhere import Elsewhere  # noqa: PLC0415  few runs need it
-
-    elsewhere = Elsewhere(cluster)
+def _cluster(address: str | None) -> Iterator[Elsewhere | None]:
+    """A cluster while commands run there; None: they run here."""
+    elsewhere = None if address is None else Elsewhere(address)
     try:
         yield elsewhere
     finally:
-        elsewhere.close()
+        if elsewhere is not None:
+            elsewhere.close()
 
 
 def _check_command(command: list[str], value_from: str | None, *, here: bool) -> None:
@@ -192,27 +203,24 @@ class Loop:
     def __init__(
         self,
         study: Study,
-        command: list[str],
+        terms: Terms,
         folder: Path,
-        timeout: float | None,
-        retries: int,
         max_failures: int,
         show: Callable[[str], None],
         pace: Pace = Pace(),
-        where: Any = Here(),
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self._study = study
-        self._command = command
+        self._terms = terms
         self._folder = folder
-        self._timeout = timeout
-        self._retries = retries
         self._max_failures = max_failures
         self._shown_by = show
         self._pace = pace
-        self._where = where
-        self._running: list[Job] = []
+        self._start: Callable[..., Any] = elsewhere.start if elsewhere else Job
+        self._stop: Callable[..., None] = elsewhere.stop if elsewhere else stop
+        self._running: list[Attempt] = []
         # Since the last value: told once the command is known to work.
-        self._failures: list[Job] = []
+        self._failures: list[Attempt] = []
         self._renewed = time.monotonic()
         self.n_told = self.n_failed = 0
         self.ended = ""
@@ -221,32 +229,27 @@ class Loop:
         """Run until the budget is spent, nothing is left, too many fail, or Ctrl-C; the exit
         code."""
         with _interrupts() as interrupts:
-            interrupted = interrupts.came
             try:
                 while not self.ended:
                     idle = self._submit(n_jobs, budget)
                     self._collect()
                     self._renew()
-                    if interrupted:
+                    if interrupts.came:
                         self.ended = "interrupted, run it again to go on"
                     elif idle and not self._running:
                         self.ended = self.ended or idle
                     else:
                         time.sleep(self._pace.turn)
-                code = (
-                    INTERRUPTED
-                    if interrupted
-                    else FAILING
-                    if len(self._failures) >= self._max_failures
-                    else DONE
-                )
-                if code == DONE:
-                    self._tell_failures()
-                return code
+                if interrupts.came:
+                    return INTERRUPTED
+                if len(self._failures) >= self._max_failures:
+                    return FAILING
+                self._tell_failures()
+                return DONE
             finally:
                 # From here on an interrupt only hurries: candidates must still be given back.
                 interrupts.may_raise = False
-                self._clean_up(lambda: len(interrupted) > 1)
+                self._clean_up(lambda: len(interrupts.came) > 1)
 
     def _show(self, text: str) -> None:
         """A terminal that was closed is no reason to stop."""
@@ -276,69 +279,55 @@ class Loop:
             # One a trial: a result that is told again after an error counts once.
             token = f"run {uuid.uuid4().hex}"
             folder = self._folder / token[4:]
-            values = {**row, id_name(self._study.pool): id, "id": id}
             folder.mkdir()
-            self._running.append(
-                self._where.start(
-                    id,
-                    token,
-                    self._command,
-                    values,
-                    folder,
-                    self._timeout,
-                    self._retries,
-                    self._pace.grace,
-                )
-            )
+            values = {**row, id_name(self._study.pool): id, "id": id}
+            job = self._start(self._terms, values, folder)
+            self._running.append(Attempt(id, token, folder, job))
         return ""
 
     def _collect(self) -> None:
-        for job in list(self._running):
-            outcome = job.outcome()
+        for attempt in list(self._running):
+            outcome = attempt.job.outcome()
             if outcome is not None:
-                self._settle(job, outcome)
-                self._running.remove(job)
-                shutil.rmtree(job.folder, ignore_errors=True)
+                self._settle(attempt, outcome)
+                self._running.remove(attempt)
+                shutil.rmtree(attempt.folder, ignore_errors=True)
 
-    def _settle(self, job: Job, outcome: Outcome) -> None:
+    def _settle(self, attempt: Attempt, outcome: Outcome) -> None:
         if outcome.value is None:
-            self._failures.append(job)
-            self._show(f"{job.id}: failed, {outcome.reason}")
+            self._failures.append(attempt)
+            self._show(f"{attempt.id}: failed, {outcome.reason}")
             if len(self._failures) >= self._max_failures:
                 self.ended = (
                     f"the last {len(self._failures)} trials failed, their candidates were given "
                     "back; mend the command"
                 )
             return
-        self._tell(job, outcome.value)
+        self._tell(attempt, outcome.value)
         # A value shows that the command works, so that those failures were the candidates' own.
         self._tell_failures()
-        self._show(f"{job.id}: {shown(outcome.value)}")
+        self._show(f"{attempt.id}: {shown(outcome.value)}")
 
     def _tell_failures(self) -> None:
-        for job in self._failures:
-            self._tell(job, None)
+        for attempt in self._failures:
+            self._tell(attempt, None)
         self._failures = []
 
-    def _tell(self, job: Job, value: float | None) -> None:
+    def _tell(self, attempt: Attempt, value: float | None) -> None:
         """Told with a token, so that it may be said again where it is not known whether it was
         written."""
+        told = FAILED if value is None else value
         # No wait follows the last try: its error is raised.
         for wait in (*self._pace.patience, None):
             try:
-                self._study.tell(
-                    [job.id],
-                    None if value is None else [value],
-                    failed=value is None or None,
-                    token=job.token,
-                )
+                self._study.tell([attempt.id], [told], token=attempt.token)
                 break
             except StudyStorageError:
                 if wait is None:
                     raise
                 time.sleep(wait)
             except ObservationError as error:  # someone else told it meanwhile, and once is enough
-                self._show(f"{job.id}: not told, {error}")
+                self._show(f"{attempt.id}: not told, {error}")
                 return
         self.n_told += 1
         self.n_failed += value is None
@@ -351,13 +340,13 @@ class Loop:
     def _clean_up(self, hurry: Callable[[], bool]) -> None:
         """End what is running, and give back what was asked for."""
         # Who had ended by itself before the interrupt may have a value: it is told.
-        ended = [job for job in self._running if not job.is_running]
-        running = [job for job in self._running if job not in ended]
-        self._where.stop(running, self._pace.grace, hurry)
-        for job in ended:
-            outcome = job.outcome(final=True)
+        running = [each for each in self._running if each.job.is_running]
+        ended = [each for each in self._running if each not in running]
+        self._stop([each.job for each in running], self._terms.grace, hurry)
+        for attempt in ended:
+            outcome = attempt.job.outcome(final=True)
             if outcome is not None and outcome.value is not None:
-                self._settle(job, outcome)
+                self._settle(attempt, outcome)
         # Trials that failed and were not told are among these: they can be tried again.
         mine = [each.id for each in self._study.leases if each.worker == self._study.worker]
         if mine:
@@ -406,21 +395,15 @@ def _progress(study: Study, budget: int | None) -> Iterator[Callable[[str], None
     if not console.is_terminal:
         yield note
         return
-    columns: list[Any] = [
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    ]
-    with Progress(
-        *columns, TextColumn("best {task.fields[best]}", markup=False), console=console
-    ) as bar:
-        task = bar.add_task("run", total=budget, completed=len(study.history), best="?")
+    best = TextColumn("best {task.fields[best]}", markup=False)
+    times = TimeElapsedColumn(), TimeRemainingColumn()
+    with Progress(BarColumn(), MofNCompleteColumn(), *times, best, console=console) as bar:
+        task = bar.add_task("run", total=budget, completed=study.n_results, best="?")
 
         def show(text: str) -> None:
             values = [trial.value for trial in study.history if trial.value is not None]
-            best = (max if study.direction == "maximize" else min)(values) if values else None
-            bar.update(task, completed=len(study.history), best=shown(best))
+            best = (max if study.direction == "maximize" else min)(values, default=None)
+            bar.update(task, completed=study.n_results, best=shown(best))
             console.print(printable(text))
 
         yield show
