@@ -21,13 +21,13 @@ from rich.progress import (
 )
 
 from manyarms.campaign.predictions import Best
-from manyarms.campaign.settings import Direction, as_pool
+from manyarms.campaign.settings import Direction
 from manyarms.campaign.trials import CandidateId, Trial, as_values
 from manyarms.checks import real, whole
 from manyarms.errors import ObservationError, ParameterError, StateError
 from manyarms.optimizer import Optimizer
-from manyarms.space.box import Box
-from manyarms.space.pool import OBJECT, Pool
+from manyarms.space.points import as_space
+from manyarms.space.pool import OBJECT
 from manyarms.typing import Seed
 
 POLL = 0.1
@@ -139,8 +139,8 @@ def maximize(
             "executor must have a method submit(f, x), as those of concurrent.futures, got "
             f"{executor!r}"
         )
-    where = arms if isinstance(arms, Box) else as_pool(arms, options.get("kernel"))
-    optimizer = Optimizer(where, direction=direction, seed=seed, **options)
+    space = as_space(arms, options.get("kernel"))
+    optimizer = Optimizer(space, direction=direction, seed=seed, **options)
     evaluations = _Evaluations(f, _argument(arms, optimizer), n_jobs, executor)
     start = perf_counter()
     with _bar(budget, progress, direction) as show:
@@ -154,11 +154,12 @@ def maximize(
 def _argument(arms: Any, optimizer: Optimizer) -> Callable[[Any], Any]:
     """What f is called with, of an id."""
     # f gets the rows of an array as they came, not as they are encoded.
-    by_row = not isinstance(arms, Pool) and hasattr(arms, "__array_interface__")
+    by_row = hasattr(arms, "__array_interface__")
+    box = optimizer.pool.box
 
     def argument(name: Any) -> Any:
-        if isinstance(arms, Box):
-            return dict(name) if arms.named else np.array(name)
+        if box is not None:
+            return dict(name) if box.named else np.array(name)
         if optimizer.pool.kernel is not None:
             return optimizer.pool.row(name)[OBJECT]
         if by_row and name < len(arms):

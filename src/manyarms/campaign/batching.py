@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from manyarms.campaign.candidates import CandidateTable
 from manyarms.campaign.model import Model
 from manyarms.checks import items_of, whole
 from manyarms.errors import ParameterError, shortened
+from manyarms.space.points import Space
 from manyarms.space.pool import Pool
 from manyarms.typing import Indices, Mask
 
@@ -64,12 +64,12 @@ class BatchConditions:
 
 
 def as_rule(
-    candidates: CandidateTable, where: Any, same: Any, max_new: Any, most_each: int | None
+    candidates: Space, where: Any, same: Any, max_new: Any, most_each: int | None
 ) -> BatchConditions | None:
     """The checked arguments of `ask`; None if they ask for nothing."""
     if where is None and same is None and max_new is None and most_each is None:
         return None
-    if not isinstance(candidates, Pool):
+    if candidates.box is not None:
         if where is None and same is None and max_new is None:
             whole(most_each, "most_each")
             return None  # a box asks for one of its points again where no other is left
@@ -85,11 +85,12 @@ def as_rule(
             f"max_new must be a dict of columns and numbers, such as {{'reagent': 3}}, got "
             f"{shortened(max_new)}"
         )
+    pool = candidates.table("choose from")
     return BatchConditions(
-        _mask(candidates, where),
-        _codes(candidates, columns, "same") if columns else None,
+        _mask(pool, where),
+        _codes(pool, columns, "same") if columns else None,
         tuple(
-            (_codes(candidates, [name], "max_new"), whole(most, "a number of max_new"))
+            (_codes(pool, [name], "max_new"), whole(most, "a number of max_new"))
             for name, most in (max_new or {}).items()
         ),
         None if most_each is None else whole(most_each, "most_each"),

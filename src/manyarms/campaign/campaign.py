@@ -7,18 +7,16 @@ from typing import Any
 import numpy as np
 
 from manyarms.campaign.batching import BatchConditions, sum_of_bounds
-from manyarms.campaign.candidates import CandidateTable, Points
 from manyarms.campaign.corrections import as_corrections
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model, learn
 from manyarms.campaign.prior import as_prior, with_prior
 from manyarms.campaign.proposers import Proposer, proposer_of
-from manyarms.campaign.settings import as_most, as_pool, as_settings, as_sign
+from manyarms.campaign.settings import as_most, as_settings, as_sign
 from manyarms.campaign.trials import FORECAST_WIDTH, CandidateId, Forecast, as_noise, as_told
-from manyarms.errors import ParameterError, StateError
+from manyarms.errors import StateError
 from manyarms.lapack import in_one_thread
-from manyarms.space.box import Box
-from manyarms.space.pool import Pool
+from manyarms.space.points import as_space
 
 
 @dataclass(frozen=True)
@@ -50,18 +48,15 @@ class Campaign:
         prior: Any = None,
     ) -> "Campaign":
         """A search in which nothing was asked for yet; the arguments are those of `Optimizer`."""
-        if not isinstance(space, Box):
-            space = as_pool(space, kernel)
+        space = as_space(space, kernel)
         if prior is not None:
             results = as_prior(prior, space, direction)
             space = with_prior(space, results, kernel)
         settings = as_settings(
             space, kernel, noise, confidence, repeats, bounds, policy, seed, options
         )
-        is_box = isinstance(space, Box)
-        candidates: CandidateTable = Points.none(space) if is_box else space
-        ledger = Ledger.begun(candidates, settings.seed, as_sign(direction), as_most(repeats))
-        return cls(ledger, learn(settings, candidates.X, ledger.results))
+        ledger = Ledger.begun(space, settings.seed, as_sign(direction), as_most(repeats))
+        return cls(ledger, learn(settings, space.X, ledger.results))
 
     def knowing(self, ledger: Ledger) -> "Campaign":
         """The same search with these books. Over a box they may name more points."""
@@ -152,8 +147,8 @@ class Campaign:
     def told(self, ids: Any, values: Any, failed: Any, noise: Any) -> "Campaign":
         """The search after these results, given as for `Optimizer.tell`."""
         # Any point of a box may be told: one that is new joins the points known.
-        before = self.knowing(self.proposer.knowing(self.ledger, ids))
-        positions = before.ledger.candidates.positions(ids)
+        known, positions = self.ledger.knowing(ids)
+        before = self.knowing(known)
         told = as_told(values, failed, len(positions))
         deviations = as_noise(noise, len(positions))
         before.ledger.check_once(positions, told)
@@ -169,17 +164,17 @@ class Campaign:
     @in_one_thread
     def added(self, table: Any, ids: Any) -> "Campaign":
         """The search with more candidates."""
-        pool = table_of(self.ledger, "add to").add(table, ids=ids)
+        pool = self.ledger.candidates.table("add to").add(table, ids=ids)
         return self.learned(self.ledger.added(pool))
 
     def retired(self, ids: Any) -> "Campaign":
         """The search without these candidates."""
-        pool = table_of(self.ledger, "retire from")
+        pool = self.ledger.candidates.table("retire from")
         return replace(self, ledger=self.ledger.retired(pool.positions(ids)))
 
     def restored(self, ids: Any) -> "Campaign":
         """The search with these candidates, which were retired."""
-        positions = table_of(self.ledger, "restore to").positions(ids)
+        positions = self.ledger.candidates.table("restore to").positions(ids)
         self.ledger.check_retired(positions)
         return replace(self, ledger=self.ledger.restored(positions))
 
@@ -187,21 +182,9 @@ class Campaign:
 def with_results(campaign: Campaign, n_known: int = 0) -> Campaign:
     """The search after the results in the tables of candidates; the first `n_known` are known
     already."""
-    candidates = campaign.ledger.candidates
-    results = candidates.results[n_known:] if isinstance(candidates, Pool) else ()
+    results = campaign.ledger.candidates.results[n_known:]
     if not results:
         return campaign
     ids = [each.id for each in results]
     values = [each.value for each in results]
     return campaign.told(ids, values, [value is None for value in values], None)
-
-
-def table_of(ledger: Ledger, what: str) -> Pool:
-    """The table of candidates; ParameterError for a box, which has none."""
-    candidates = ledger.candidates
-    if isinstance(candidates, Pool):
-        return candidates
-    raise ParameterError(
-        f"a box has no list of candidates to {what}; predict() and tell() take any point of it, "
-        "and a point told as failed is not asked for again"
-    )

@@ -17,7 +17,6 @@ import numpy as np
 import scipy
 
 from manyarms.campaign.campaign import Campaign
-from manyarms.campaign.candidates import Points
 from manyarms.campaign.model import Model
 from manyarms.campaign.predictions import Predictions, quantile, recommended_at
 from manyarms.errors import Advice, ParameterError, StateError
@@ -162,7 +161,7 @@ def _effects(campaign: Campaign, tried: _Tried, feature: Feature, width: float) 
     n = len(others)
     rows = np.tile(others, (len(codes), 1))
     rows[:, column] = np.repeat(codes, n)
-    rows = _with_expected(campaign, rows)
+    rows = campaign.ledger.candidates.completed(rows)
     mean, std = model.policy.predict(rows)
     values, less, more = model.in_values(mean, std, 1.0)
     slopes = (more - less) / (2 * std)
@@ -209,7 +208,8 @@ def across(campaign: Campaign, x: str, y: str) -> Slice:
     rows = np.tile(row, (len(x_codes) * len(y_codes), 1))
     rows[:, one.start] = np.tile(x_codes, len(y_codes))
     rows[:, other.start] = np.repeat(y_codes, len(x_codes))
-    mean, std = campaign.model.policy.predict(_with_expected(campaign, rows))
+    rows = campaign.ledger.candidates.completed(rows)
+    mean, std = campaign.model.policy.predict(rows)
     values, _, _ = campaign.model.in_values(mean, std, 0.0)
     values = np.clip(campaign.ledger.sign * values, *campaign.model.settings.bounds)
     return Slice(
@@ -235,14 +235,6 @@ def _levelled(campaign: Campaign) -> list[Feature]:
         and feature.type != EXPECTED
         and np.ptp(X[:, feature.start]) > 0
     ]
-
-
-def _with_expected(campaign: Campaign, rows: Array) -> Array:
-    """Encoded rows with some columns changed, and with what a prior expects of the changed rows."""
-    candidates = campaign.ledger.candidates
-    if isinstance(candidates, Points):
-        return rows
-    return candidates.parts.completed(rows[:, candidates.parts.n_expected :])
 
 
 def _codes(campaign: Campaign, feature: Feature, row: Array | None = None) -> Array:
@@ -277,9 +269,4 @@ def _levels(campaign: Campaign, feature: Feature, codes: Array) -> list[Any]:
     candidates = campaign.ledger.candidates
     column = np.asarray(campaign.model.arms[:, feature.start])
     members = [candidates.members(int(np.argmax(column == code)))[0] for code in codes]
-    ids = campaign.ledger.names(members)
-    if isinstance(candidates, Points):
-        at = candidates.box.names.index(feature.name)
-        rows: list[Any] = [[*id.values()] if isinstance(id, dict) else id for id in ids]
-        return [row[at] for row in rows]
-    return [row[feature.name] for row in candidates.rows(ids)]
+    return [row[feature.name] for row in candidates.rows(campaign.ledger.names(members))]

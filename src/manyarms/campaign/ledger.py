@@ -9,15 +9,15 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isnan
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyarms.campaign.candidates import CandidateTable, Points
 from manyarms.campaign.trials import CandidateId, Forecast, Results, Trial
 from manyarms.engine.growing import Stack
 from manyarms.errors import Advice, ObservationError, StateError
 from manyarms.space.ids import plain
+from manyarms.space.points import Space
 from manyarms.typing import Array, Indices, Mask
 
 REPEATS = 3
@@ -160,7 +160,7 @@ class Outcomes:
 class Ledger:
     """The candidates, what became of each, and which are being tried."""
 
-    candidates: CandidateTable
+    candidates: Space
     outcomes: Outcomes
     order: Indices  # positions, in the order of the random start
     seed: int
@@ -170,7 +170,7 @@ class Ledger:
     only: Mask | None = None  # (n,) others may not be tried now
 
     @classmethod
-    def begun(cls, candidates: CandidateTable, seed: int, sign: float, most: float) -> "Ledger":
+    def begun(cls, candidates: Space, seed: int, sign: float, most: float) -> "Ledger":
         """Books in which nothing was asked for yet."""
         n = len(candidates)
         order = np.random.default_rng([seed, 1]).permutation(n)  # 1: not what policies draw from
@@ -311,17 +311,23 @@ class Ledger:
         )
         return replace(self, outcomes=self.outcomes.without(trials), pending=pending)
 
-    def added(self, candidates: CandidateTable) -> "Ledger":
+    def added(self, candidates: Space) -> "Ledger":
         """The books of a table that has grown; nothing is known about the new candidates."""
         n = len(candidates)
         n_new = n - len(self.candidates)
         # Behind the others: who was to come next still is.
         more = np.random.default_rng([self.seed, n]).permutation(n_new)
         order = np.concatenate([self.order, n - n_new + more])
-        is_table = not isinstance(candidates, Points)
+        is_table = candidates.box is None
         has_grown = self.outcomes.has_grown or (is_table and self.n_trials > 0)
         outcomes = replace(self.outcomes, n=n, has_grown=has_grown)
         return replace(self, candidates=candidates, outcomes=outcomes, order=order)
+
+    def knowing(self, ids: Any, *, checked: bool = False) -> tuple["Ledger", Indices]:
+        """The books with these candidates in them, and their positions: of a box any point may be
+        told."""
+        candidates, positions = self.candidates.known(ids, checked=checked)
+        return self if candidates is self.candidates else self.added(candidates), positions
 
     # What follows from it
 

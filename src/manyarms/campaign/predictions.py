@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyarms.campaign.campaign import Campaign, table_of
+from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.certificate import SHARE_TRUE, Certificate, TrackRecord, accuracy, promise
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.trials import CandidateId
 from manyarms.checks import real, whole
 from manyarms.errors import Advice, StateError
 from manyarms.lapack import in_one_thread
-from manyarms.space.pool import EXPECTED, Pool
+from manyarms.space.pool import EXPECTED
 from manyarms.typing import Array, Indices, Mask
 
 
@@ -130,14 +130,14 @@ def _gone(ledger: Ledger, out: Mask) -> Mask:
 @in_one_thread
 def predict(campaign: Campaign, ids: Any, level: float) -> Predictions:
     """Posterior mean, standard deviation and interval of the true values of candidates."""
-    found = campaign.knowing(campaign.proposer.knowing(campaign.ledger, ids))
-    return _predicted(found, found.ledger.candidates.positions(ids), level)
+    ledger, positions = campaign.ledger.knowing(ids)
+    return _predicted(campaign.knowing(ledger), positions, level)
 
 
 @in_one_thread
 def predict_rows(campaign: Campaign, table: Any, ids: Any, level: float) -> Predictions:
     """Posterior mean, standard deviation and interval for rows that are not in the pool."""
-    before = table_of(campaign.ledger, "predict rows of")
+    before = campaign.ledger.candidates.table("predict rows of")
     pool = before.add(table, ids=ids)
     found = campaign.knowing(campaign.ledger.added(pool))
     return _predicted(found, np.arange(len(before), len(pool)), level)
@@ -289,7 +289,7 @@ def _may_be_exact(campaign: Campaign) -> bool:
     shows any. Never over a box, where no point is repeated and nothing would show it."""
     outcomes = campaign.ledger.outcomes
     said = campaign.model.settings.noise is not None or (outcomes.noise.items > 0).any()
-    is_table = isinstance(campaign.ledger.candidates, Pool)
+    is_table = campaign.ledger.candidates.box is None
     return is_table and not said and outcomes.may_be_exact
 
 

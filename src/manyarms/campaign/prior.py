@@ -22,8 +22,8 @@ from manyarms.campaign.settings import as_settings, as_sign
 from manyarms.campaign.trials import Results, Trial, as_items, as_values
 from manyarms.errors import ParameterError
 from manyarms.lapack import OneThread
-from manyarms.space.box import Box
 from manyarms.space.ids import Ids
+from manyarms.space.points import Space
 from manyarms.space.pool import Pool, frame_of
 from manyarms.space.reading import read_dicts
 from manyarms.space.tables import more_parts
@@ -54,9 +54,9 @@ class PriorResults(NamedTuple):
     values: Array  # (n,) larger is better
 
 
-def as_prior(prior: Any, space: Pool | Box, direction: Any) -> PriorResults:
+def as_prior(prior: Any, space: Space, direction: Any) -> PriorResults:
     """The results that a user gave as a prior of some candidates."""
-    if not isinstance(space, Pool) or space.kernel is not None:
+    if space.box is not None or space.kernel is not None:
         raise ParameterError(
             f"prior must be left out for a box and for objects, got one for {space!r}; it says "
             "what to expect of the rows of a table"
@@ -84,7 +84,7 @@ def as_prior(prior: Any, space: Pool | Box, direction: Any) -> PriorResults:
 
 def _of_search(prior: Known) -> tuple[pl.DataFrame, list[float | None]]:
     """Rows and values of an `Optimizer` or a `Study`."""
-    if not isinstance(prior.pool, Pool) or prior.pool.kernel is not None:
+    if prior.pool.box is not None or prior.pool.kernel is not None:
         raise ParameterError(
             f"prior must have results of the rows of a table, got {prior!r}, which has none"
         )
@@ -110,8 +110,9 @@ def _of_table(prior: Any, pool: Pool) -> tuple[pl.DataFrame, list[float | None]]
     return frame, as_values(values, len(frame))
 
 
-def with_prior(pool: Pool, prior: PriorResults, kernel: Any) -> Pool:
+def with_prior(space: Space, prior: PriorResults, kernel: Any) -> Pool:
     """The pool with what a prior makes one expect of each row."""
+    pool = space.table("expect something of")
     parts = pool.parts
     # The rows of the prior, encoded as those of the pool; numbered, as their ids do not matter.
     origin = replace(parts.origin, id=None, target=None, numbered=True)

@@ -8,7 +8,6 @@ import numpy as np
 
 from manyarms.bandit.domain import DomainBKB, as_barred
 from manyarms.bandit.sweeps import WHOLE, leading
-from manyarms.campaign.candidates import CandidateTable, Points
 from manyarms.campaign.exploring import Exploration
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model, Tabular
@@ -16,7 +15,7 @@ from manyarms.engine.confidence import Constant
 from manyarms.kernels import Kernel
 from manyarms.lapack import OneThread
 from manyarms.space.box import Box
-from manyarms.space.pool import Pool
+from manyarms.space.points import Space
 from manyarms.typing import Array, Indices, Mask
 
 TABLE_START = 4
@@ -43,10 +42,6 @@ class PoolProposer:
 
     start: ClassVar[int] = TABLE_START  # results before a model that learns chooses
     doubt: ClassVar[str | None] = None  # why no theorem covers what is said of all candidates
-
-    def knowing(self, ledger: Ledger, ids: Any) -> Ledger:
-        """The books with these candidates in them, if any candidate may be told."""
-        return ledger
 
     def chooser(self, ledger: Ledger, model: Model) -> Model:
         """The model that chooses. Where kernel and noise are given, no theorem would cover what
@@ -134,7 +129,7 @@ def _first(ledger: Ledger, fresh: Indices) -> int:
     suggestion: the best of all might be neighbours.
     """
     candidates = ledger.candidates
-    expected = candidates.expected if isinstance(candidates, Pool) else None
+    expected = candidates.expected
     if expected is None:
         return int(fresh[0])
     number = (ledger.n_trials + len(ledger.pending)) % TABLE_START
@@ -251,18 +246,12 @@ class BoxProposer:
         """
         return doubting(ledger, model.elsewhere or model)
 
-    def knowing(self, ledger: Ledger, ids: Any) -> Ledger:
-        known = ledger.candidates
-        points = known.with_points(ids) if isinstance(known, Points) else known
-        return ledger if points is known else ledger.added(points)
-
     def next(self, ledger: Ledger, model: Model) -> tuple[Ledger, int] | None:
         row = self._next_row(ledger, model)
         if row is None:
             return None
-        (point,) = self.box.decode(row[None])
-        ledger = self.knowing(ledger, [point])
-        return ledger, int(ledger.candidates.positions([point])[0])
+        ledger, positions = ledger.knowing(self.box.decode(row[None]))
+        return ledger, int(positions[0])
 
     def nothing_left(self, ledger: Ledger) -> str:
         out = int((ledger.outcomes.failed | (ledger.tries >= ledger.most)).sum())
@@ -290,12 +279,12 @@ class BoxProposer:
         with OneThread():
             mean = replace(policy.score, beta=0.0, barred=as_barred(out))
             rows = leading(mean, self.box, ledger.candidates.X, k)
-        return self.knowing(ledger, self.box.decode(rows))
+        return ledger.knowing(self.box.decode(rows))[0]
 
     def with_rivals(self, ledger: Ledger, model: Model, width: float, gone: Mask) -> Ledger:
         with OneThread():  # the same point, however many threads there are
             rows = self._rivals(model.policy, width, ledger.candidates.X[gone])
-        return self.knowing(ledger, self.box.decode(rows))
+        return ledger.knowing(self.box.decode(rows))[0]
 
     def _rivals(self, policy: Any, width: float, gone: Array) -> Array:
         """The row of largest upper bound that is not one of these, (1, d); of many, one that a
@@ -366,6 +355,6 @@ Proposer = PoolProposer | BoxProposer
 """All differences between a table and a box are here, behind the same methods."""
 
 
-def proposer_of(candidates: CandidateTable) -> Proposer:
+def proposer_of(candidates: Space) -> Proposer:
     """What proposes candidates of a table, or points of a box."""
-    return BoxProposer(candidates.box) if isinstance(candidates, Points) else PoolProposer()
+    return PoolProposer() if candidates.box is None else BoxProposer(candidates.box)

@@ -11,7 +11,6 @@ import numpy as np
 
 from manyarms.campaign.batching import BatchConditions
 from manyarms.campaign.ledger import Ledger
-from manyarms.space.pool import Pool
 from manyarms.typing import Indices, Mask
 
 if TYPE_CHECKING:
@@ -47,9 +46,7 @@ def reasons(
 ) -> list[str]:
     """Why each of these candidates was asked for, in turn, by the search as it was before."""
     forecasts = [each.forecast for each in after.pending[len(after.pending) - len(positions) :]]
-    candidates = after.candidates
-    has_prior = isinstance(candidates, Pool) and candidates.expected is not None
-    start = BY_PRIOR if has_prior else RANDOM
+    start = RANDOM if after.candidates.expected is None else BY_PRIOR
     if all(forecast is None for forecast in forecasts):
         return [start] * len(positions)
     known = _Known(before, positions, rule)
@@ -71,7 +68,7 @@ class _Known:
         self.picked: list[int] = []
         # Means stay as they are while a batch is made: one look at the best of them is enough.
         self.leading: Indices = np.zeros(0, dtype=np.intp)
-        if not isinstance(self.ledger.candidates, Pool) or not self.model.n_results:
+        if self.ledger.candidates.box is not None or not self.model.n_results:
             return
         is_open = self.ledger.is_open
         is_open[self.ledger.waiting] = False

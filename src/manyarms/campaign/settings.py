@@ -2,7 +2,6 @@
 
 import inspect
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,9 +18,9 @@ from manyarms.engine.confidence import Constant, Growing
 from manyarms.errors import Advice, ParameterError
 from manyarms.kernels import Kernel, Linear, Tanimoto, Unpacked, as_kernel
 from manyarms.kernels.objects import encoder_of
-from manyarms.runtime.parquet import is_parquet
 from manyarms.space.box import Box
-from manyarms.space.pool import EXPECTED, Pool
+from manyarms.space.points import Space
+from manyarms.space.pool import EXPECTED
 from manyarms.typing import Array
 
 TABLE_RADIUS = Constant(2.0)
@@ -38,21 +37,6 @@ LEARNED = ("matern", "rbf")
 """Kernels with a lengthscale for each column."""
 
 Direction = Literal["maximize", "minimize"]
-
-
-def as_pool(pool: Any, kernel: Any = None) -> Pool:
-    """A pool made from a pool, from a table, or from objects if the kernel is one of objects."""
-    if isinstance(pool, Pool):
-        return pool
-    if isinstance(kernel, Kernel) and encoder_of(kernel) is not None:
-        return Pool.from_objects(pool, kernel)
-    if isinstance(pool, str | Path):
-        return Pool.from_parquet(pool) if is_parquet(Path(pool)) else Pool.from_csv(pool)
-    if isinstance(pool, np.ndarray):
-        return Pool.from_array(pool)
-    if isinstance(pool, list) and pool and isinstance(pool[0], dict):
-        return Pool.from_dicts(pool)
-    return Pool.from_frame(pool)
 
 
 def as_sign(direction: Any) -> float:
@@ -93,7 +77,7 @@ def as_bounds(bounds: Any) -> tuple[float, float]:
 
 
 def as_settings(
-    space: Pool | Box,
+    space: Space,
     kernel: Any,
     noise: Any,
     confidence: Any,
@@ -112,27 +96,28 @@ def as_settings(
             at_least=0,
             below=LARGEST,
         )
-    is_box = isinstance(space, Box)
+    box = space.box
     if policy is None:
-        policy = DomainBKB if is_box else BKB
+        policy = BKB if box is None else DomainBKB
     if not callable(policy):
         raise ParameterError(
             f"policy must be BKB, GPUCB or another with their arguments, got {policy!r}"
         )
     _check_options(policy, options)
-    if policy is DomainBKB and isinstance(space, Box) and space.levels is None:
-        options = {"maximiser": MAXIMISER, **options}
-    made = partial(_over, space, policy) if isinstance(space, Box) else policy
+    schedule = TABLE
+    made = policy
+    if box is not None:
+        schedule = BOX if box.levels is None else LEVELS
+        made = partial(_over, box, policy)
+        if policy is DomainBKB and box.levels is None:
+            options = {"maximiser": MAXIMISER, **options}
     shape, fixed = _shape(kernel, space)
     learns = not (fixed and noise is not None)  # only then are units those of the values
     if noise is None and as_most(repeats) == 1:
         noise = 0.0  # who asks for each value once takes it for the true one
     explores = confidence is None and learns and getattr(policy, "makes", policy) is BKB
     if confidence is None:
-        confidence = BOX_RADIUS if is_box else TABLE_RADIUS if explores else PLAIN_TABLE_RADIUS
-    schedule = TABLE
-    if isinstance(space, Box):
-        schedule = BOX if space.levels is None else LEVELS
+        confidence = TABLE_RADIUS if explores else PLAIN_TABLE_RADIUS if box is None else BOX_RADIUS
     number = as_seed(seed)
     limits = as_bounds(bounds)
     return Settings(
@@ -176,7 +161,7 @@ def as_seed(seed: Any) -> int:
     return whole(seed, "seed", at_least=0, at_most=LARGEST_SEED)
 
 
-def _shape(kernel: Any, pool: Pool | Box) -> tuple[Shape, bool]:
+def _shape(kernel: Any, pool: Space) -> tuple[Shape, bool]:
     """What is learned of the kernel, and whether the kernel is used as given."""
     if pool.kernel is not None and kernel is None:
         return Fixed(pool.kernel), True
@@ -197,8 +182,8 @@ def _shape(kernel: Any, pool: Pool | Box) -> tuple[Shape, bool]:
         if feature.type != EXPECTED:
             widths[feature.kind] += feature.stop - feature.start
     numeric, codes, bits = widths.values()
-    own = isinstance(pool, Pool)  # no point of a box is tried twice, and most of f is smooth there
-    expected = isinstance(pool, Pool) and pool.expected is not None
+    own = pool.box is None  # no point of a box is tried twice, and most of f is smooth there
+    expected = pool.expected is not None
     packed = tuple(feature.n_bits for feature in pool.features if feature.kind == "bits")
 
     if expected and not (kernel is None or (isinstance(kernel, str) and kernel in LEARNED)):

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.campaign.candidates import Points
 from manyarms.campaign.insight import CrossValidated
 from manyarms.campaign.predictions import Predictions
 from manyarms.campaign.trials import CandidateId, Trial
@@ -20,6 +19,7 @@ from manyarms.cli.app import InputError
 from manyarms.cli.output import shown
 from manyarms.errors import ArmsError, UnknownArmError
 from manyarms.space.box import Box
+from manyarms.space.points import Points
 from manyarms.space.sides import Choice, NumericLevels, Range, Side
 from manyarms.study import Lease, Study
 from manyarms.typing import AnyArray, Indices

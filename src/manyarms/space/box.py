@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from math import prod
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -53,8 +53,6 @@ class Box:
         between. Levels that are numbers are taken as numbers, on a log scale where that spaces
         them more evenly; write numbers that are names as text.
     """
-
-    kernel: ClassVar[None] = None  # that of a pool of objects, which this is not
 
     def __init__(self, bounds: ArrayLike | None = None, /, **columns: Any) -> None:
         if (bounds is None) == (not columns):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import polars as pl
@@ -75,6 +75,8 @@ class Pool:
     Candidates with the same features are one arm, a row of `X`: they share evidence and keep their
     ids. A pool never changes.
     """
+
+    box: ClassVar[None] = None  # where points come from, which are no rows of a table
 
     def __init__(self, parts: Parts) -> None:
         if not isinstance(parts, Parts):
@@ -410,6 +412,21 @@ class Pool:
             features += column.features(features[-1].stop if features else 0)
         return tuple(features)
 
+    def completed(self, rows: Array) -> Array:
+        """Encoded rows of which some columns were changed, with what a prior expects of them.
+
+        Parameters
+        ----------
+        rows : ndarray, (n, d)
+            With the columns of `X`.
+
+        Returns
+        -------
+        ndarray, (n, d)
+            The rows themselves where the pool has no prior.
+        """
+        return self.parts.completed(rows[:, self.parts.n_expected :])
+
     @property
     def names(self) -> tuple[str, ...]:
         """The columns of the table, without the ids."""
@@ -524,6 +541,38 @@ class Pool:
         """
         return self.parts.ids.positions(ids)
 
+    def known(self, ids: Any, *, checked: bool = False) -> "tuple[Pool, Indices]":
+        """The pool itself, and the positions of these ids: no candidate comes by being named.
+
+        Parameters
+        ----------
+        ids : id or sequence of ids
+            Of candidates.
+        checked : bool
+            Of no use here: ids of a log were checked before.
+
+        Returns
+        -------
+        tuple of Pool and ndarray
+            The pool, and positions in the table.
+        """
+        return self, self.positions(ids)
+
+    def table(self, what: str) -> "Pool":
+        """The pool itself; over a box, which has no table, the same call is an error.
+
+        Parameters
+        ----------
+        what : str
+            What the table is for.
+
+        Returns
+        -------
+        Pool
+            This one.
+        """
+        return self
+
     def where(self, condition: str) -> Mask:
         """Which candidates meet a condition.
 
@@ -592,6 +641,11 @@ class Pool:
             for place, values in zip(here, zip(*columns, strict=True), strict=True):
                 rows[place] = dict(zip(table.columns, values, strict=True))
         return rows
+
+    @property
+    def size(self) -> int:
+        """How many candidates there are."""
+        return len(self.ids)
 
     def __len__(self) -> int:
         return len(self.ids)

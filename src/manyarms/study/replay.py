@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.campaign.campaign import table_of
-from manyarms.campaign.candidates import CandidateTable, Points
 from manyarms.campaign.corrections import Corrections
 from manyarms.campaign.ledger import Ledger, Pending
 from manyarms.campaign.prior import PriorResults, with_prior
 from manyarms.campaign.settings import as_most, as_sign
 from manyarms.campaign.trials import CandidateId, Forecast, Trial
-from manyarms.space.box import Box
+from manyarms.space.points import Space, as_space
 from manyarms.space.pool import Pool
 from manyarms.space.stored import read_table, read_types, retyped, stored_pool, with_table
 from manyarms.study.log import Event
@@ -52,20 +50,18 @@ class Replay:
 
     def __init__(self, first: Event, fetch: Fetch) -> None:
         self.settings: dict[str, Any] = first.payload
-        self.space: Pool | Box  # as it was first, or when types of columns were changed last
+        self.space: Space  # as it was first, or when types of columns were changed last
         self.prior: PriorResults | None = None
-        candidates: CandidateTable
         if "box" in self.settings:
-            self.space = read_box(self.settings["box"])
-            candidates = Points.none(self.space)
+            self.space = as_space(read_box(self.settings["box"]))
         else:
             described = self.settings["pool"]
             tables = [fetch(digest) for digest in described["tables"]]
             self.prior = read_prior(self.settings, fetch)
-            self.space = candidates = self.with_prior(stored_pool(described, tables))
+            self.space = self.with_prior(stored_pool(described, tables))
         sign = as_sign(self.settings["direction"])
         most = as_most(self.settings["repeats"])
-        self.ledger = Ledger.begun(candidates, self.settings["seed"], sign, most)
+        self.ledger = Ledger.begun(self.space, self.settings["seed"], sign, most)
         self.tokens: dict[str, tuple[list[int], list[float | None]]] = {}  # positions and values
         self.sources: list[Source] = []  # of each result of the ledger
         self.notes: dict[Source, str] = {}
@@ -102,7 +98,7 @@ class Replay:
     def _fold(self, events: list[Event], void: set[int]) -> None:
         """Apply events between which the table is the same, but for those that are void."""
         # Points of a box keep their numbers, also those that only void events name.
-        if not isinstance(self.space, Box):
+        if self.space.box is None:
             events = [event for event in events if event.number not in void]
         # Ids are looked up at once, and results noted at once: 10⁵ of them are read in seconds.
         named = [event.payload["ids"] if event.kind in NAMING else () for event in events]
@@ -132,14 +128,9 @@ class Replay:
 
     def _positions(self, ids: list[Any]) -> Indices:
         """Where candidates are; points of a box that are new are known from now on."""
-        candidates = self.ledger.candidates
         if not ids:
             return np.zeros(0, dtype=np.intp)
-        if not isinstance(candidates, Points):
-            return candidates.positions(ids)
-        points, positions = candidates.taken_in(ids)
-        if points is not candidates:
-            self.ledger = self.ledger.added(points)
+        self.ledger, positions = self.ledger.knowing(ids, checked=True)
         return positions
 
     def _apply_one(self, event: Event, positions: Indices) -> None:
@@ -207,13 +198,13 @@ class Replay:
 
     def _retype(self, event: Event) -> None:
         """Columns are of other types: the features are others, and a model of them begins anew."""
-        before = table_of(self.ledger, "change columns of")
+        before = self.ledger.candidates.table("change columns of")
         pool = retyped(before, read_types(event.payload["columns"]))
         self.space = self.with_prior(pool)
         self.ledger = replace(self.ledger, candidates=self.space)
 
     def _add(self, event: Event, table: bytes) -> None:
-        before = table_of(self.ledger, "add to")
+        before = self.ledger.candidates.table("add to")
         pool = with_table(before, table, event.payload["next_row"])
         self.ledger = self.ledger.added(pool)
 

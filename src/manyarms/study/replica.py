@@ -16,7 +16,6 @@ from manyarms.campaign.batching import BatchConditions
 from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model, learn
-from manyarms.campaign.proposers import proposer_of
 from manyarms.campaign.reasons import reasons
 from manyarms.errors import StudyStorageError
 from manyarms.runtime.machine import uncollected
@@ -213,11 +212,6 @@ class Call:
         replay = Replay(first, self._transaction.fetch)
         replay.apply(others, self._transaction.fetch)
         return replay
-
-    def knowing(self, ids: Any) -> Ledger:
-        """The ledger with these candidates in it: of a box any point may be told."""
-        ledger = self.replay.ledger
-        return proposer_of(ledger.candidates).knowing(ledger, ids)
 
     def asked(self, n: int, ledger: Ledger, rule: BatchConditions | None) -> list[Lease]:
         """n candidates to try, what is predicted of their results, and why they were chosen."""

@@ -30,7 +30,7 @@ from manyarms.errors import ManyArmsError, ParameterError, StudyError
 from manyarms.kernels import Kernel
 from manyarms.search.tuning import Tuning
 from manyarms.space.box import Box
-from manyarms.space.pool import Pool
+from manyarms.space.points import Space
 from manyarms.space.sides import Choice, NumericLevels, Side
 
 OPTION_TYPES = (  # beside kernels: radii, rules and what else an option may be
@@ -148,7 +148,7 @@ def _read_column(column: dict[str, Any]) -> Side:
     return range
 
 
-def campaign_of(settings: dict[str, Any], space: Pool | Box, maker: Any = None) -> Campaign:
+def campaign_of(settings: dict[str, Any], space: Space, maker: Any = None) -> Campaign:
     """The search with settings that were written, before anything was asked; `maker` makes the
     policy that they name, in a way of its own."""
     options = {name: read(value) for name, value in settings["options"].items()}
@@ -166,10 +166,10 @@ def campaign_of(settings: dict[str, Any], space: Pool | Box, maker: Any = None) 
     )
 
 
-def written_policy(policy: Any, space: Pool | Box) -> str:
+def written_policy(policy: Any, space: Space) -> str:
     """A policy by its name; the usual one where None."""
     if policy is None:
-        return "DomainBKB" if isinstance(space, Box) else "BKB"
+        return "BKB" if space.box is None else "DomainBKB"
     made = getattr(policy, "makes", policy)
     name = getattr(made, "__name__", repr(made))
     if _policy(name) is not made:

@@ -19,18 +19,18 @@ import numpy as np
 
 from manyarms.campaign.answers import Answers
 from manyarms.campaign.batching import as_rule
-from manyarms.campaign.campaign import Campaign, table_of, with_results
+from manyarms.campaign.campaign import Campaign, with_results
 from manyarms.campaign.corrections import as_corrections, as_known
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.prior import as_prior, with_prior
-from manyarms.campaign.settings import Direction, as_pool, as_seed
+from manyarms.campaign.settings import Direction, as_seed
 from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
 from manyarms.checks import MOST_AT_ONCE, real, whole
 from manyarms.engine.confidence import Radius
 from manyarms.errors import ObservationError, ParameterError
-from manyarms.space.box import Box
 from manyarms.space.deciding import checked_types
 from manyarms.space.parts import TableResult
+from manyarms.space.points import as_space
 from manyarms.space.stored import (
     bytes_of,
     described,
@@ -121,7 +121,7 @@ class Study(Answers):
         Study
             It is on disk.
         """
-        space: Any = pool if isinstance(pool, Box) else as_pool(pool)
+        space = as_space(pool)
         store = EventStore(location)
         _worker(worker), _lease(lease)  # raise where one is wrong, before anything is written
         settings: dict[str, Any] = {
@@ -143,11 +143,12 @@ class Study(Answers):
             tables.append(written_table(known.frame, np.arange(len(known.frame))))
         # Raises where a setting is wrong, or a result.
         with_results(campaign_of(settings, space, maker_of(policy, settings["policy"])))
-        if isinstance(space, Box):
-            settings["box"] = written_box(space)
+        if space.box is not None:
+            settings["box"] = written_box(space.box)
         else:
-            settings["pool"] = described(space)
-            tables += tables_of(space)
+            table = space.table("store")
+            settings["pool"] = described(table)
+            tables += tables_of(table)
 
         def fill(transaction: Transaction) -> None:
             kept = [transaction.keep(table) for table in tables]
@@ -156,9 +157,8 @@ class Study(Answers):
             if kept:
                 settings["pool"]["tables"] = kept
             transaction.append("create", settings, time.time())
-            results = () if isinstance(space, Box) else space.results
-            if results:
-                transaction.append("tell", _told(results, _worker(worker)), time.time())
+            if space.results:
+                transaction.append("tell", _told(space.results, _worker(worker)), time.time())
 
         store.create(fill)
         return cls(store, worker, lease, policy)
@@ -479,7 +479,7 @@ class Study(Answers):
             For pools made of an array with ids.
         """
         with self._replica.writing() as call:
-            before = table_of(call.replay.ledger, "add to")
+            before = call.replay.ledger.candidates.table("add to")
             pool = before.add(table, ids=ids)
             digest = call.keep(bytes_of(pool, -1))
             call.append(
@@ -507,7 +507,7 @@ class Study(Answers):
             Why.
         """
         with self._replica.writing() as call:
-            table_of(call.replay.ledger, "retire from")
+            call.replay.ledger.candidates.table("retire from")
             names = self._found(ids)[1]
             call.append("retire", {"ids": names, "worker": self.worker, **_why(note)})
 
@@ -522,7 +522,7 @@ class Study(Answers):
             Why.
         """
         with self._replica.writing() as call:
-            table_of(call.replay.ledger, "restore to")
+            call.replay.ledger.candidates.table("restore to")
             positions, names = self._found(ids)
             call.replay.ledger.check_retired(positions)
             call.append("restore", {"ids": names, "worker": self.worker, **_why(note)})
@@ -538,7 +538,7 @@ class Study(Answers):
             Why.
         """
         with self._replica.writing() as call:
-            before = table_of(call.replay.ledger, "change columns of")
+            before = call.replay.ledger.candidates.table("change columns of")
             types = checked_types(columns)
             if not types:
                 raise ParameterError("columns must give a type for a column at least, got none")
@@ -619,8 +619,7 @@ class Study(Answers):
         batch: Any = None,
     ) -> None:
         """Append what was told, unless it was told before with this token."""
-        ledger = call.knowing(ids)
-        positions = ledger.candidates.positions(ids)
+        ledger, positions = call.replay.ledger.knowing(ids)
         names = ledger.names(positions)
         told = as_told(values, failed, len(names))
         deviations = as_noise(noise, len(names))
