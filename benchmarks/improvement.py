@@ -16,7 +16,7 @@ import numpy as np
 from core import KERNELS, LARGE, NOISE, problem
 
 import manyarms as ma
-from manyarms.search.improvement import Improvement
+from manyarms.baselines.improvement import Improvement
 from manyarms.search.scores import best_of
 
 AFTER = 2

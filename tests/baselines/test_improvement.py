@@ -7,8 +7,8 @@ from problems import RKHSProblem, play
 from scipy.special import ndtr
 
 import manyarms as ma
+from manyarms.baselines.improvement import Improvement
 from manyarms.errors import ParameterError
-from manyarms.search.improvement import Improvement
 
 KERNEL = ma.kernels.RBF(0.2)
 EXPECTED = [ma.baselines.GPEI, ma.baselines.SketchEI]

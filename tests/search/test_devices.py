@@ -18,7 +18,7 @@ from manyarms.kernels import RBF, Hamming, Linear, Matern, MinMax, On, Own, Poly
 from manyarms.search.dense import Dense
 from manyarms.search.devices import Device, TriangleThere, device_of, tried
 from manyarms.search.scores import Upper
-from manyarms.search.table import TableScores
+from manyarms.search.table import Table, TableScores
 from manyarms.search.work import Stats
 
 torch = needs("torch", "torch")
@@ -109,7 +109,7 @@ def test_another_namespace_gives_the_same_numbers(name):
     there = embedded(belief, X, kernel, strict)
     step = belief.observed(batch_of(X, kernel, 200))
     for made in (here, there):
-        made.follow(step.after, [step.change])
+        made.bring(step.after, [step.change])
     np.testing.assert_allclose(
         there.mean, here.mean, atol=1e-10 * max(1.0, np.abs(here.mean).max())
     )
@@ -150,7 +150,7 @@ def test_scores_follow_steps_as_those_of_numpy_do():
         step = belief.observed(batch_of(X, kernel, 20 + 3 * t, rng.standard_normal()))
         belief = step.after
         for made in (here, there):
-            made.follow(belief, [step.change])
+            made.bring(belief, [step.change])
         assert np.abs(there.mean - here.mean).max() < 1e-10
         assert np.abs(there.variance - here.variance).max() < 1e-10 * 100
     for some, z, r in there.embedded():
@@ -330,11 +330,13 @@ def test_embeddings_that_do_not_fit_are_left_out():
     X = rows_for("rbf", 500)
     belief = believed(X, RBF(0.3), 100)
     stats = Stats()
-    scores = TableScores(belief, Arms(X, np.ones(500)), 1e9, DEVICE, stats)
-    scores._room = 1000.0
-    here = TableScores(belief, Arms(X, np.ones(500)), 1e9, ma.Tuning(), Stats())
+    arms = Arms(X, np.ones(500))
+    table = Table(arms, 1e9, DEVICE, stats)
+    table.room = 1000.0
+    scores = TableScores(table, belief)
+    here = TableScores(Table(arms, 1e9, ma.Tuning(), Stats()), belief)
     assert scores.arg_max(Upper(2.0), None) == here.arg_max(Upper(2.0), None)
-    assert set(stats.counts) == {"embeddings"}
+    assert set(stats.counts) == {"bounds"}
 
 
 def test_rows_too_large_for_the_lengthscale_are_refused():

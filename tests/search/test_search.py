@@ -10,12 +10,12 @@ import manyarms as ma
 from manyarms.engine.base import Arms, Batch
 from manyarms.errors import MemoryBudgetError, ParameterError
 from manyarms.kernels import RBF, Linear, Matern
-from manyarms.search import dense, embeddings, greedy
+from manyarms.search import dense, embeddings, table
 from manyarms.search.bounds import bounds
 from manyarms.search.dense import Dense
 from manyarms.search.listed import moved
 from manyarms.search.scores import Upper, best_of
-from manyarms.search.table import TableScores
+from manyarms.search.table import Table, TableScores
 from manyarms.search.tuning import Tuning
 from manyarms.search.work import Stats
 
@@ -128,7 +128,7 @@ def test_the_nearly_best_arms_have_the_values_of_full_scoring(tuning):
     X, f, _ = problem(200, 2, RBF(0.2), 3, duplicates=100)
     diag = np.ones(200)
     policy = ma.BKB(X, RBF(0.2), seed=1)
-    scores = TableScores(policy.belief, Arms(X, diag), np.inf, tuning, Stats())
+    scores = TableScores(Table(Arms(X, diag), np.inf, tuning, Stats()), policy.belief)
     upper = Upper(2.0)
     several = 0
     for step in range(40):
@@ -155,11 +155,10 @@ def _mean_and_deviation(belief, X, diag):
 @pytest.mark.slow
 def test_a_large_table_is_searched_as_a_small_one(monkeypatch):
     """The ways of many arms, a table of what is needed and fronts of batches, on few."""
-    monkeypatch.setattr(dense, "SMALL", 0)
     monkeypatch.setattr(dense, "BINS", 32)
     monkeypatch.setattr(embeddings, "ONE_CHUNK", 50)
     monkeypatch.setattr(embeddings, "WIDE", 64)
-    monkeypatch.setattr(greedy, "MANY", 40)
+    monkeypatch.setattr(table, "FEW", 40)
     for case in ("certified", "rough", "duplicates"):
         test_dense_lazy_and_full_choose_the_same_arm(case, "certified")
         test_long_batches_are_the_same_at_once_and_one_by_one(case)
@@ -252,8 +251,8 @@ def test_a_table_brought_forward_is_one_computed_anew(seed, portions):
     policy = ma.BKB(X, RBF(0.2), regularization=0.01)
     policy.observe([0], [1.0])
     belief = policy.belief
-    table = Dense(Arms(X[:60], np.ones(60)), RBF(0.2))
-    table.compute(belief)
+    kept = Dense(Arms(X[:60], np.ones(60)), RBF(0.2))
+    kept.compute(belief)
     changes = []
     for i, n in enumerate(portions):
         some = np.unique(rng.integers(90, size=n))
@@ -262,15 +261,15 @@ def test_a_table_brought_forward_is_one_computed_anew(seed, portions):
         changes.append(step.change)
         belief = step.after
         if rng.random() < 0.6:
-            table.follow(belief, changes)
+            kept.bring(belief, changes)
             changes = []
-            if i % 3 == 0 and len(table) < 90:
-                more = slice(len(table), len(table) + 15)
-                table.extend(belief, Arms(X[more], np.ones(15)))
-            seen = len(table)
+            if i % 3 == 0 and len(kept) < 90:
+                more = slice(len(kept), len(kept) + 15)
+                kept.extend(belief, Arms(X[more], np.ones(15)))
+            seen = len(kept)
             mean, variance = belief.moments(X[:seen], np.ones(seen))
-            np.testing.assert_allclose(table.mean, mean, atol=1e-9 * max(1.0, np.abs(mean).max()))
-            assert (np.abs(table.variance - variance) <= table.slack + 1e-9 * variance).all()
+            np.testing.assert_allclose(kept.mean, mean, atol=1e-9 * max(1.0, np.abs(mean).max()))
+            assert (np.abs(kept.variance - variance) <= kept.slack + 1e-9 * variance).all()
 
 
 def test_supposed_pulls_leave_what_is_real_as_it_is():

@@ -6,7 +6,7 @@ observe:  arm, reward → belief (W grows) → evidence; the scores follow
 """
 
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -53,21 +53,16 @@ from manyarms.kernels import Kernel, as_kernel
 from manyarms.kernels.objects import encoded, encoder_of
 from manyarms.lapack import in_one_thread
 from manyarms.runtime.machine import half_the_memory
-from manyarms.search import check_memory, offered, scores_of
+from manyarms.search import check_memory, scores_of
 from manyarms.search.devices import check_device
-from manyarms.search.greedy import Greedy
-from manyarms.search.improvement import ExpectedImprovement
 from manyarms.search.scores import (
     TIE,
     ArmScores,
     Chooser,
     KeepsScores,
-    Lower,
     RowsElsewhere,
     Scores,
-    TableScored,
     Upper,
-    UpperBound,
     View,
     best_of,
     diagonal,
@@ -81,6 +76,8 @@ SHARE_OF_ALL = 4
 anyway."""
 SCORED_FIRST = 64
 """Arms of largest mean that are scored first when the largest lower bound is looked for."""
+ONCE = Tuning(rough=0, quick=1 << 24)
+"""How rows are searched that are offered once."""
 NOTHING: tuple[int, ...] = ()
 """No arms. This very object needs no check: most calls have no other."""
 
@@ -172,7 +169,7 @@ class Policy:
         self._chance = Chance.of(rng)
         # Drawn once: asked again before the first result, `choose` answers the same.
         self._first_arm = self._chance.integer(self.n_arms or 2)
-        self._scores_cache: tuple[State, TableScored] | None = None
+        self._scores_cache: tuple[State, ArmScores] | None = None
         self._moments_cache: tuple[State, Array, Array] | None = None
         self._supposed_cache: Supposed | None = None
         belief = rule.prior(
@@ -341,7 +338,8 @@ class Policy:
             # The log is of arms of the table, and numbers mean other rows here.
             log = Log()
             diag = self._diagonal(X)
-            scores = self._offered(Arms(X, diag))
+            # Rows that are offered once are scored once: bounds of all, and a list, cost less.
+            scores = self._scored(Arms(X, diag), ONCE)
         observed = self._state.n_observations
         chosen: list[int] = []
         if not observed and not len(outstanding):
@@ -378,14 +376,14 @@ class Policy:
             known = self._supposed_cache
             # One who asks again, with what was chosen pending too, goes on from there.
             if known is not None and known.begins(standing, outstanding):
-                view = replace(view, scores=known.scores, number=len(outstanding))
+                view = view._replace(scores=known.scores, number=len(outstanding))
                 supposed = outstanding[len(known.arms) :]
         while len(chosen) != n:
             if batch is not None and not batch.goes_on(supposed):
                 return
             if len(supposed):
                 scores = view.scores.supposing(supposed) if self.chooser.looks else view.scores
-                view = replace(view, scores=scores, number=len(outstanding) + len(chosen))
+                view = view._replace(scores=scores, number=len(outstanding) + len(chosen))
             arm = self.chooser.pick(view)
             chosen.append(arm)
             supposed = np.array(chosen[-1:])
@@ -393,7 +391,7 @@ class Policy:
             if batch is not None and (not diag[arm] or len(chosen) == LONGEST_BATCH):
                 return
         # Rows given by value are scored once, and forgotten.
-        if not isinstance(standing, Greedy) and standing is self._scores:
+        if self._scores_cache is not None and standing is self._scores_cache[1]:
             # The last arm chosen is not supposed in these scores.
             pulled = np.concatenate([outstanding, np.array(chosen[:-1], dtype=np.intp)])
             self._supposed_cache = Supposed(standing, pulled, view.scores)
@@ -434,24 +432,20 @@ class Policy:
         """
         self._check_table()
         some = as_arms(arms, self.n_arms)
-        scores = self._scores
-        acquisition = Lower(self.beta)
-        values = np.full(len(some), -np.inf)
-        tolerance = np.zeros(len(some))
-        block = np.arange(len(some))
         # No lower bound is above its mean: where all means are at hand, few arms need a score.
         if SHARE_OF_ALL * len(some) >= self.n_arms:
-            means, error = scores.means()
-            block = np.argsort(-means[some], kind="stable")[:SCORED_FIRST]
-        while len(block):
-            mean, variance = scores.moments(some[block])
-            values[block], tolerance[block] = acquisition(mean, np.sqrt(variance))
-            if np.isfinite(values).all():
-                break
+            means, error = self._scores.means()
+            foremost = np.argsort(-means[some], kind="stable")[:SCORED_FIRST]
+            values, tolerance = self._lower(some[foremost])
             best = int(np.argmax(values))
-            least = values[best] - tolerance[best] - error
-            block = np.flatnonzero(np.isinf(values) & (means[some] + 8 * tolerance[best] >= least))
-        return int(some[best_of(values, tolerance)])
+            some = some[means[some] + error + 8 * tolerance[best] >= values[best]]
+        return int(some[best_of(*self._lower(some))])
+
+    def _lower(self, arms: Indices) -> tuple[Array, Array]:
+        """μ̃ − β̃σ̃ of some arms, and what is a tie with it."""
+        mean, variance = self._scores.moments(arms)
+        width = self.beta * np.sqrt(variance)
+        return mean - width, TIE * (np.abs(mean) + width)
 
     @in_one_thread
     def leading(self, k: int, *, exclude: ArrayLike = ()) -> Indices:
@@ -659,26 +653,18 @@ class Policy:
     # Parts
 
     @property
-    def _scores(self) -> TableScored:
+    def _scores(self) -> ArmScores:
         """The scores of the table's arms: a cache."""
         state = self._state
         cached = self._scores_cache
         if cached is None or cached[0] is not state:
-            cached = self._scores_cache = (state, self._scored(Arms(self.arms, self._diag)))
+            arms = Arms(self.arms, self._diag)
+            cached = self._scores_cache = (state, self._scored(arms, self.tuning))
         return cached[1]
 
-    def _scored(self, arms: Arms) -> TableScored:
+    def _scored(self, arms: Arms, tuning: Tuning) -> ArmScores:
         """Scores of some arms at the belief of now."""
-        return scores_of(self._state.belief, arms, self.memory, self.tuning, self.stats)
-
-    def _offered(self, arms: Arms) -> ArmScores:
-        """Scores of rows that are offered once."""
-        belief = self._state.belief
-        if isinstance(belief, Engine) and isinstance(
-            self.chooser, UpperBound | ExpectedImprovement
-        ):
-            return offered(belief, arms)
-        return self._scored(arms)
+        return scores_of(self._state.belief, arms, self.memory, tuning, self.stats)
 
     def _radius(self, n_arms: float) -> float:
         beta = self.confidence(self._state.belief.evidence.of(n_arms, self._state.norm))

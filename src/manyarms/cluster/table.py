@@ -13,7 +13,7 @@ from manyarms.engine.base import Belief
 from manyarms.engine.frozen import Engine
 from manyarms.errors import ParameterError, UnknownArmError
 from manyarms.kernels import Kernel
-from manyarms.search.scores import TableScored
+from manyarms.search.scores import ArmScores
 from manyarms.search.shards import Crew, ShardedScores
 from manyarms.search.tuning import Tuning
 from manyarms.typing import Array, Indices
@@ -103,7 +103,7 @@ class Sharded:
         self._crew.check(kernel, regularization)
         return _Diagonal(self, kernel)
 
-    def scores_at(self, belief: Belief, tuning: Tuning) -> TableScored:
+    def scores_at(self, belief: Belief, tuning: Tuning) -> ArmScores:
         """The scores of all rows at a belief."""
         if not isinstance(belief, Engine):
             raise ParameterError(

@@ -16,12 +16,11 @@ tried are few, and are put right when they are looked at.
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
 
-from manyarms.engine.base import Arms, Change, Step
+from manyarms.engine.base import Arms, Change
 from manyarms.engine.frozen import Engine, Frozen
 from manyarms.engine.linalg import EPS
 from manyarms.kernels import Kernel
@@ -34,41 +33,13 @@ from manyarms.typing import Array, Indices, Mask
 
 MEANS_ANEW = 256
 """Steps after which means are computed anew: the rounding of as many sums is far below a tie."""
-SMALL = 8192
-"""Arms up to which all values of an acquisition take less time than a table of what is needed."""
 BINS = 512
-"""Steps of the variance in that table."""
+"""Steps of the variance in the table of means that are needed."""
+NONE: Indices = np.zeros(0, dtype=np.intp)
 
-
-@dataclass(frozen=True)
-class Path:
-    """The steps that lead from one belief to a later one."""
-
-    start: Engine
-    steps: tuple[Step, ...] = ()
-
-    @property
-    def belief(self) -> Engine:
-        """The later one."""
-        return self.steps[-1].after if self.steps else self.start  # type: ignore[return-value]
-
-    def after(self, step: Step) -> "Path":
-        """With one more step."""
-        return Path(self.start, (*self.steps, step))
-
-    def changes_since(self, before: Frozen | None) -> list[Change] | None:
-        """What the steps do after a belief on the way; None where that is not known."""
-        changes: list[Change] = []
-        for step in reversed(self.steps):
-            if step.after.base is before:  # type: ignore[attr-defined]
-                break
-            if step.change is None:
-                return None
-            changes.append(step.change)
-        else:
-            if self.start.base is not before:
-                return None
-        return changes[::-1]
+Changes = Sequence[Change | None] | None
+"""What happened from one belief to a later one: None where that is not known; one that is None
+leaves everything to be computed anew."""
 
 
 class Dense:
@@ -86,52 +57,54 @@ class Dense:
         # Embeddings, wherever they are: all else is the same.
         self._z = InMemory(kernel) if device is None else OnDevice(kernel, device)
         self._z.extend(arms)
-        self._largest = 0.0  # variance when they were computed
+        self.largest = 0.0  # variance when they were computed
         self._n_steps = 0  # lowered since then
 
     def __len__(self) -> int:
         return len(self.mean)
 
-    # From belief to belief
+    def copy(self) -> "Dense":
+        """The same arms at the same belief, which goes on by itself."""
+        made = copy(self)
+        made.mean = self.mean.copy()
+        made.variance = self.variance.copy()
+        made.places = copy(self.places)
+        made._z = self._z.copy(0 if self.belief is None else self.belief.m)
+        return made
 
-    def bring(self, path: Path) -> None:
-        """To the belief at the end of a path."""
-        if self.belief is path.belief.base:
-            return
-        changes = path.changes_since(self.belief)
-        if changes is None:
-            self.compute(path.belief)
-        else:
-            self.follow(path.belief, changes)
+    # From belief to belief
 
     def compute(self, belief: Engine) -> None:
         """Everything anew: O(nm²)."""
         self.belief = None
         self._z.embed(belief.base, self.mean, self.variance)
-        self._largest = float(self.variance.max(initial=0.0))
+        self.largest = float(self.variance.max(initial=0.0))
         self._n_steps = 0
         self.places.find(belief, anew=True)
         self.belief = belief.base
 
-    def follow(self, belief: Engine, changes: Sequence[Change]) -> None:
-        """To the belief after these changes."""
+    def bring(self, belief: Engine, changes: Changes) -> None:
+        """To a belief, after these changes."""
         before = self.belief
         base = belief.base
-        k = sum(len(change.surprise) for change in changes)
+        steps = [change for change in changes or () if change is not None]
+        k = sum(len(step.surprise) for step in steps)
+        if changes is None or len(steps) < len(changes):
+            before = None
         if before is None or not before.m or 2 * k > base.m + 4:
             self.compute(belief)
             return
-        if len(changes) == 1 and len(changes[0].lowering) == base.m:
-            lowering, surprise = changes[0]
+        if len(steps) == 1 and len(steps[0].lowering) == base.m:
+            lowering, surprise = steps[0]
             G = np.ascontiguousarray(lowering.T)
         else:
             G = np.zeros((k, base.m))
             start = 0
-            for lowering, _ in changes:
+            for lowering, _ in steps:
                 m, size = lowering.shape
                 G[start : start + size, :m] = lowering.T
                 start += size
-            surprise = np.concatenate([change.surprise for change in changes])
+            surprise = np.concatenate([step.surprise for step in steps])
         self.belief = None
         n_before = self._n_steps
         self._n_steps += k
@@ -144,23 +117,24 @@ class Dense:
         """With more arms, at the same belief."""
         self.belief = None
         n = len(self)
-        more = len(arms.diag)
+        more = np.empty(len(arms.diag))
         rows = np.concatenate([self.arms.rows, arms.rows])
         self.arms = Arms(rows, np.concatenate([self.arms.diag, arms.diag]))
-        self.mean = np.concatenate([self.mean, np.empty(more)])
-        self.variance = np.concatenate([self.variance, np.empty(more)])
+        self.mean = np.concatenate([self.mean, more])
+        self.variance = np.concatenate([self.variance, more])
         self._z.extend(self.arms)
         self._z.embed(belief.base, self.mean, self.variance, n)
-        self._largest = max(self._largest, float(self.variance[n:].max()))
+        self.largest = max(self.largest, float(self.variance[n:].max()))
         self.places = Places(rows)
-        self.places.find(belief, anew=True)
+        self.places.find(belief)
         self.belief = belief.base
 
-    def embedded(self) -> Iterator[tuple[slice, Array, Array]]:
-        """Positions, z (m, k) and r (k,) of all arms, some at a time."""
-        for chunk, Z in self._z.parts(0 if self.belief is None else self.belief.m):
-            r = self.arms.diag[chunk] - np.add.reduce(np.square(Z), axis=0)
-            yield chunk, Z, np.maximum(r, 0.0)
+    def refresh(self, belief: Engine) -> bool:
+        """Compute everything anew, unless it is new."""
+        if not self._n_steps:
+            return False
+        self.compute(belief)
+        return True
 
     # Reading
 
@@ -170,126 +144,96 @@ class Dense:
         base = self.belief
         if base is None:
             return np.inf
-        subtracted = 8 * EPS * (1 + self._n_steps + base.m) * self._largest
+        subtracted = 8 * EPS * (1 + self._n_steps + base.m) * self.largest
         return subtracted + 32 * base.rounding_seen / base.regularization
 
     def current(self, belief: Engine) -> tuple[Array, Array]:
         """μ̃ and σ̃² of all arms with own parts, right but for rounding: new arrays."""
-        if not belief.own_variance:
-            return self.mean.copy(), self.variance.copy()
         mean = self.mean.copy()
         variance = self.variance + belief.own_variance / belief.regularization
-        tried, places = self.places.positions, self.places.places
+        tried = self.places.positions
         if len(tried):
-            right = belief.corrected(self.mean[tried], self.variance[tried], places)
-            mean[tried], variance[tried] = right
+            mean[tried], variance[tried] = self._of_tried(belief)
         return mean, variance
 
-    def highest(self, belief: Engine) -> tuple[Array, Array]:
-        """What μ̃ and σ̃² of all arms do not exceed: new arrays."""
-        mean, variance = self.current(belief)
-        return mean, variance + self.slack
+    def means(self, belief: Engine, positions: Indices | None = None) -> tuple[Array, float]:
+        """μ̃ of some arms, or of all, and what they may be wrong by beyond rounding: nothing."""
+        mean, _ = self.current(belief)
+        return (mean if positions is None else mean[positions]), 0.0
 
-    def copy(self) -> "Dense":
-        """The same arms at the same belief, which goes on by itself."""
-        made = copy(self)
-        made.mean = self.mean.copy()
-        made.variance = self.variance.copy()
-        made.places = copy(self.places)
-        made._z = self._z.copy(0 if self.belief is None else self.belief.m)
-        return made
-
-    def refresh(self, belief: Engine, near: Indices, most: int) -> bool:
-        """Compute everything anew where many arms may be best: rounding may be why."""
-        if len(near) <= most or not self._n_steps:
-            return False
-        self.compute(belief)
-        return True
+    def embedded(self) -> Iterator[tuple[slice, Array, Array]]:
+        """Positions, z (m, k) and r (k,) of all arms, some at a time."""
+        for chunk, Z in self._z.parts(0 if self.belief is None else self.belief.m):
+            r = self.arms.diag[chunk] - np.add.reduce(np.square(Z), axis=0)
+            yield chunk, Z, np.maximum(r, 0.0)
 
     def near(
         self, belief: Engine, acquisition: Acquisition, shut: Mask | None
     ) -> tuple[Indices, float]:
         """Positions, ascending, of the arms whose value may be the largest, given the rounding, and
         a value that the best of them reaches. None where all are shut."""
+        slack = self.slack
         if not isinstance(acquisition, Rising):
-            return self._near_by_both_ends(belief, acquisition, shut), -np.inf
-        if len(self) > SMALL or isinstance(acquisition, Upper):
-            return self._near_among_many(belief, acquisition, shut)
-        mean, variance = self.mean, self.variance
-        if belief.own_variance:
-            mean, variance = self.current(belief)
-        slack = self.slack
-        values = acquisition.upper(mean, np.sqrt(variance + slack))
-        if shut is not None:
-            values[shut] = -np.inf
-        best = int(values.argmax()) if len(values) else -1
-        if best < 0 or values[best] == -np.inf:
-            return np.zeros(0, dtype=np.intp), -np.inf
-        lowest = sqrt(max(float(variance[best]) - slack, 0.0))
-        least = acquisition.least(float(mean[best]), lowest)
-        return np.flatnonzero(values >= least), least
-
-    def _near_among_many(
-        self, belief: Engine, acquisition: Rising, shut: Mask | None
-    ) -> tuple[Indices, float]:
-        """The same without a value for every arm. Tried arms are looked at by themselves."""
-        slack = self.slack
+            return self._near_by_both_ends(belief, acquisition, shut, slack), -np.inf
         own = belief.own_variance / belief.regularization
         least = -np.inf
         tried = self.places.positions
         closed = shut
         upper = np.zeros(0)
         if len(tried):
+            # Own parts may have raised them, or lowered them: they are looked at by themselves.
             closed = self.places.mask if shut is None else self.places.mask | shut
-            moments = belief.corrected(self.mean[tried], self.variance[tried], self.places.places)
-            mean, variance = moments
-            upper = acquisition.upper(mean, np.sqrt(variance + slack))
+            mean, variance = self._of_tried(belief)
+            upper, _ = acquisition(mean, np.sqrt(variance + slack))
             if shut is not None:
                 upper[shut[tried]] = -np.inf
             best = int(upper.argmax())
             if upper[best] > -np.inf:
-                lowest = sqrt(max(float(variance[best]) - slack, 0.0))
-                least = acquisition.least(float(mean[best]), lowest)
+                least = _least(acquisition, mean[best], variance[best] - slack)
         at, top, second = peak(self.mean, self.variance, closed, acquisition.beta, own + slack)
         if at >= 0:
-            lowest = sqrt(max(float(self.variance[at]) + own - slack, 0.0))
-            least = max(least, acquisition.least(float(self.mean[at]), lowest))
+            reached = _least(acquisition, self.mean[at], self.variance[at] + own - slack)
+            least = max(least, reached)
         if isinstance(acquisition, Upper) and second < least:
             # These were the values themselves: no other arm reaches that one.
-            some = np.array([at] if top >= least else [], dtype=np.intp)
-            return self._with_tried(some, upper, least), least
-        some, values = reaching(
-            self.mean, self.variance, closed, acquisition, least, own + slack, self._largest
-        )
-        if len(some):
-            # The best of an acquisition that is no upper bound may be another arm.
-            best = int(values.argmax())
-            lowest = sqrt(max(float(self.variance[some[best]]) + own - slack, 0.0))
-            least = max(least, acquisition.least(float(self.mean[some[best]]), lowest))
-            some = some[values >= least]
-        return self._with_tried(some, upper, least), least
+            some = np.array([at], dtype=np.intp) if top >= least else NONE
+        else:
+            some, values = reaching(
+                self.mean, self.variance, closed, acquisition, least, own + slack, self.largest
+            )
+            if len(some):
+                # The best of an acquisition that is no upper bound may be another arm.
+                at = int(some[values.argmax()])
+                reached = _least(acquisition, self.mean[at], self.variance[at] + own - slack)
+                least = max(least, reached)
+                some = some[values >= least]
+        if len(upper):
+            some = np.sort(np.concatenate([some, tried[upper >= least]]))
+        return some, least
 
-    def _with_tried(self, some: Indices, upper: Array, least: float) -> Indices:
-        """Some arms, and the tried ones whose bounds reach so much, in index order."""
-        if not len(upper):
-            return some
-        return np.sort(np.concatenate([some, self.places.positions[upper >= least]]))
+    def _of_tried(self, belief: Engine) -> tuple[Array, Array]:
+        """μ̃ and σ̃² of the arms that were tried, with own parts."""
+        tried = self.places.positions
+        return belief.corrected(self.mean[tried], self.variance[tried], self.places.places)
 
     def _near_by_both_ends(
-        self, belief: Engine, acquisition: Acquisition, shut: Mask | None
+        self, belief: Engine, acquisition: Acquisition, shut: Mask | None, slack: float
     ) -> Indices:
         """A value may fall with the deviation (probability of improvement): either end of what
         rounding allows may be larger."""
         mean, variance = self.current(belief)
         some = np.arange(len(mean)) if shut is None else np.flatnonzero(~shut)
-        mean = mean[some]
-        variance = variance[some]
-        slack = self.slack
-        highest, tolerance = acquisition(mean, np.sqrt(variance + slack))
-        lowest, _ = acquisition(mean, np.sqrt(np.maximum(variance - slack, 0.0)))
+        highest, tolerance = acquisition(mean[some], np.sqrt(variance[some] + slack))
+        lowest, _ = acquisition(mean[some], np.sqrt(np.maximum(variance[some] - slack, 0.0)))
         low = np.minimum(highest, lowest)
         best = int(np.argmax(low))
         return np.asarray(some[np.maximum(highest, lowest) >= low[best] - 4 * tolerance[best]])
+
+
+def _least(acquisition: Rising, mean: float, variance: float) -> float:
+    """What the value of one arm is not below, less eight times what is a tie."""
+    value, ties = acquisition(mean, sqrt(max(variance, 0.0)))  # type: ignore[arg-type]
+    return float(value - 8 * ties)
 
 
 def reaching(
@@ -309,13 +253,12 @@ def reaching(
     """
     scale = BINS / largest if largest > 0 else 0.0
     edges = np.arange(1, BINS + 1) * (largest / BINS)
-    deviation = np.sqrt(edges)
-    need = acquisition.needed(least, np.sqrt(edges + more)) - moved * deviation
+    need = acquisition.needed(least, np.sqrt(edges + more)) - moved * np.sqrt(edges)
     need -= 1e-12 * np.abs(need)  # what rounding does to this very sum
     some = reach(mean, variance, shut, need, scale)
     bound = mean[some]
     if moved:
         bound = bound + moved * np.sqrt(variance[some])
-    values = acquisition.upper(bound, np.sqrt(variance[some] + more))
+    values, _ = acquisition(bound, np.sqrt(variance[some] + more))
     reached = values >= least
     return some[reached], values[reached]

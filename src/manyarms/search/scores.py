@@ -45,14 +45,6 @@ class Rising(ABC):
         """Values, and by how much rounding may change each."""
 
     @abstractmethod
-    def upper(self, mean: Array, deviation: Array) -> Array:
-        """What values do not exceed: quickly computed, and close."""
-
-    @abstractmethod
-    def least(self, mean: float, deviation: float) -> float:
-        """What the value of one arm is not below, less some ties."""
-
-    @abstractmethod
     def needed(self, value: float, deviation: Array) -> Array:
         """Means below which arms of such deviations do not reach a value."""
 
@@ -65,33 +57,11 @@ class Upper(Rising):
 
     def __call__(self, mean: Array, deviation: Array) -> tuple[Array, Array]:
         width = self.beta * deviation
-        return mean + width, TIE * (np.abs(mean) + width)
-
-    def upper(self, mean: Array, deviation: Array) -> Array:
-        """The value."""
-        bound = deviation * self.beta
-        bound += mean
-        return bound
-
-    def least(self, mean: float, deviation: float) -> float:
-        """The value, less eight times what is a tie."""
-        width = self.beta * deviation
-        return mean + width - 8 * TIE * (abs(mean) + width)
+        return mean + width, TIE * (abs(mean) + width)
 
     def needed(self, value: float, deviation: Array) -> Array:
         """What β̃σ̃ leaves of the value."""
         return value - self.beta * deviation
-
-
-class Lower:
-    """μ̃ − β̃σ̃."""
-
-    def __init__(self, beta: float) -> None:
-        self.beta = beta
-
-    def __call__(self, mean: Array, deviation: Array) -> tuple[Array, Array]:
-        width = self.beta * deviation
-        return mean - width, TIE * (np.abs(mean) + width)
 
 
 class Scores(NamedTuple):
@@ -103,7 +73,10 @@ class Scores(NamedTuple):
 
 
 class ArmScores(Protocol):
-    """Scores of arms at a belief."""
+    """Scores of arms at a belief: a value."""
+
+    def after(self, step: Step) -> Self:
+        """At the belief after one more step."""
 
     def supposing(self, positions: Indices) -> "ArmScores":
         """If these arms were pulled once more each: variances fall, means stay."""
@@ -115,35 +88,23 @@ class ArmScores(Protocol):
     def current(self) -> tuple[Array, Array]:
         """μ̃ and σ̃² of all arms as they are kept: right but for rounding."""
 
-    def means(self) -> tuple[Array, float]:
-        """μ̃ of all arms as they are kept, and what they may be wrong by beyond rounding."""
+    def means(self, positions: Indices | None = None) -> tuple[Array, float]:
+        """μ̃ of some arms, or of all, as they are kept, and what they may be wrong by beyond
+        rounding."""
 
     def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
         """μ̃ and σ̃² of some arms, or of all, by the one function that scores."""
 
-    def largest_mean(self, positions: Indices) -> float:
-        """The largest μ̃ of some arms, repeats allowed."""
 
-
-class TableScored(ArmScores, Protocol):
-    """Scores of the arms of a table, as a value that follows the steps of a belief."""
-
-    def after(self, step: Step) -> Self:
-        """At the belief after one more step."""
-
-
-class AllScored(TableScored, Protocol):
+class AllScored(ArmScores, Protocol):
     """Scores of arms that are all known: the other methods follow from `current`."""
 
-    def means(self) -> tuple[Array, float]:
-        return self.current()[0], 0.0
+    def means(self, positions: Indices | None = None) -> tuple[Array, float]:
+        return self.moments(positions)[0], 0.0
 
     def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
         mean, variance = self.current()
         return (mean, variance) if positions is None else (mean[positions], variance[positions])
-
-    def largest_mean(self, positions: Indices) -> float:
-        return float(self.current()[0][positions].max())
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         mean, variance = self.current()
@@ -154,7 +115,7 @@ class AllScored(TableScored, Protocol):
 class KeepsScores(Protocol):
     """A belief that keeps the scores of arms itself."""
 
-    def scores(self, arms: Arms) -> TableScored: ...
+    def scores(self, arms: Arms) -> ArmScores: ...
 
 
 @runtime_checkable
@@ -169,7 +130,7 @@ class RowsElsewhere(Protocol):
     def diagonal_of(self, kernel: Kernel, regularization: float) -> Array:
         """k(x, x) of all rows, checked; what can be asked for some of them by number."""
 
-    def scores_at(self, belief: Belief, tuning: Tuning) -> TableScored:
+    def scores_at(self, belief: Belief, tuning: Tuning) -> ArmScores:
         """The scores of all rows at a belief."""
 
 
@@ -204,8 +165,7 @@ def best_of(values: Array, tolerance: Array, barred: Mask | None = None) -> int:
     return int(np.argmax(values >= values[best] - tolerance[best]))
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """What a chooser may look at."""
 
     scores: ArmScores  # with the pulls before this one supposed, where the chooser looks at them

@@ -32,9 +32,8 @@ from manyarms.engine.frozen import Engine
 from manyarms.errors import ClusterError
 from manyarms.kernels import Kernel
 from manyarms.lapack import OneThread
-from manyarms.search.greedy import Greedy
 from manyarms.search.scores import Acquisition, best_of, diagonal
-from manyarms.search.table import TableScores
+from manyarms.search.table import Table, TableScores
 from manyarms.search.tuning import Tuning
 from manyarms.search.work import Stats
 from manyarms.typing import Array, Indices, Mask
@@ -56,7 +55,7 @@ _ids = count()
 class Taken(NamedTuple):
     """A step that was taken. With its record, a replica of the belief takes the same one."""
 
-    before: int  # the real scores that it goes on from
+    before: int  # the scores that it goes on from
     id: int  # of the scores after it
     batch: Batch
     record: Record
@@ -65,9 +64,8 @@ class Taken(NamedTuple):
 class News(NamedTuple):
     """How a shard comes from what it has to the scores that it is asked about."""
 
-    start: int  # the real scores that the steps go on from
-    steps: tuple[Taken, ...]
-    supposed: tuple[Taken, ...]  # after these
+    start: int  # scores that it has had
+    steps: tuple[Taken, ...]  # from there; those that are only supposed come last
     tuning: Tuning
     belief: Engine | None = None  # at the start, for a shard that does not have it
 
@@ -88,11 +86,11 @@ class Lost(NamedTuple):
 
 # What a shard is asked
 
-Question = Callable[[TableScores | Greedy], Any]
+Question = Callable[[TableScores], Any]
 
 
 def foremost(
-    acquisition: Acquisition, barred: bytes | None, first: int, scores: TableScores | Greedy
+    acquisition: Acquisition, barred: bytes | None, first: int, scores: TableScores
 ) -> tuple[Indices, Array, Array, Array]:
     """Which of your arms, numbered from `first` on, may be the best of all? Those whose value is
     larger than that of every lower arm: their values, what ties with these, and their rows."""
@@ -129,8 +127,8 @@ class Shard:
         self.first = first
         self.room = room  # bytes that embeddings may take
         self.digest = digest_of(rows)
-        self._real: tuple[int, TableScores] | None = None
-        self._supposed: tuple[int, Greedy] | None = None
+        # Of the last step that was supposed, and of the last one that was not, with their ids.
+        self._last: dict[bool, tuple[int, TableScores]] = {}
 
     def ask(self, news: News, question: Question) -> Any:
         """Follow the news, then answer; `Lost` where the news go on from other scores."""
@@ -150,32 +148,24 @@ class Shard:
         """Raise KernelError or NumericalError where k(x, x) of a row cannot be used."""
         diagonal(kernel, self.rows, regularization)
 
-    def _followed(self, news: News) -> TableScores | Greedy | None:
+    def _followed(self, news: News) -> TableScores | None:
         """The scores that the news lead to."""
         if news.belief is not None:
             diag = diagonal(news.belief.kernel, self.rows, news.belief.regularization)
-            arms = Arms(self.rows, diag)
-            scores = TableScores(news.belief, arms, self.room, news.tuning, Stats())
-            self._real = (news.start, scores)
-        if self._real is None or self._real[0] != news.start:
+            table = Table(Arms(self.rows, diag), self.room, news.tuning, Stats())
+            self._last[False] = (news.start, TableScores(table, news.belief))
+        known = dict(self._last.values())
+        ids = [news.start, *(taken.id for taken in news.steps)]
+        found = [i for i, id in enumerate(ids) if id in known]
+        if not found:
             return None
-        scores = self._real[1]
-        for taken in news.steps:
-            scores = scores.after(scores.belief.observed(taken.batch, taken.record))
-            self._real = (taken.id, scores)
-        if not news.supposed:
-            return scores
-        ids = [taken.id for taken in news.supposed]
-        if self._supposed is not None and self._supposed[0] in ids:
-            greedy = self._supposed[1]
-            n = ids.index(self._supposed[0]) + 1
-        else:
-            greedy = scores.bounds()
-            n = 0
-        for taken in news.supposed[n:]:
-            greedy = greedy.after(greedy.belief.observed(taken.batch, taken.record))
-        self._supposed = (ids[-1], greedy)
-        return greedy
+        scores = known[ids[found[-1]]]
+        for taken in news.steps[found[-1] :]:
+            step = scores.belief.observed(taken.batch, taken.record)
+            is_supposed = taken.batch.supposed
+            scores = (scores.apart() if is_supposed else scores).after(step)
+            self._last[is_supposed] = (taken.id, scores)
+        return scores
 
 
 def digest_of(rows: Array) -> str:
@@ -234,9 +224,7 @@ class ShardedScores:
         if step.batch is None:
             raise TypeError("a step that shards follow has its batch")
         taken = Taken(self.id, next(_ids), step.batch, step.record)
-        # Steps that every shard has taken are forgotten.
-        seen = min((id for id in self.crew.known if id is not None), default=-1)
-        news = tuple(each for each in (*self.news, taken) if each.id > seen)[-MOST_NEWS:]
+        news = (*self.news, taken)[-MOST_NEWS:]
         return replace(self, real=belief, belief=belief, id=taken.id, news=news, supposed=())
 
     def supposing(self, positions: Indices) -> "ShardedScores":
@@ -268,9 +256,9 @@ class ShardedScores:
         """μ̃ and σ̃² of all arms, as they are kept."""
         return self._of_all(methodcaller("current"))
 
-    def means(self) -> tuple[Array, float]:
-        """μ̃ of all arms, right but for rounding."""
-        return self.current()[0], 0.0
+    def means(self, positions: Indices | None = None) -> tuple[Array, float]:
+        """μ̃ of some arms, which are fetched, or of all, right but for rounding."""
+        return (self.current() if positions is None else self.moments(positions))[0], 0.0
 
     def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
         """μ̃ and σ̃² of some arms, which are fetched, or of all."""
@@ -278,10 +266,6 @@ class ShardedScores:
             return self._of_all(methodcaller("moments"))
         rows = self.crew.rows(positions)
         return self.belief.moments(rows, self.belief.kernel.diag(rows))
-
-    def largest_mean(self, positions: Indices) -> float:
-        """The largest μ̃ of some arms, which are fetched."""
-        return float(self.moments(np.unique(positions))[0].max())
 
     def _of_all(self, question: Question) -> tuple[Array, Array]:
         answers = self._ask(dict.fromkeys(range(len(self.crew.known)), question))
@@ -311,5 +295,6 @@ class ShardedScores:
         """What a shard needs that was at these scores last: the steps since then, or everything."""
         ids = [*(taken.before for taken in self.news), self.id]
         if known in ids:
-            return News(known, self.news[ids.index(known) :], self.supposed, self.tuning)
-        return News(self.id, (), self.supposed, self.tuning, self.real)
+            steps = self.news[ids.index(known) :] + self.supposed
+            return News(known, steps, self.tuning)
+        return News(self.id, self.supposed, self.tuning, self.real)

@@ -7,16 +7,16 @@ scores, so that both ways choose the same arm.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from manyarms.engine.base import Arms, Step
-from manyarms.engine.frozen import Engine
+from manyarms.engine.base import Arms, Change, Step
+from manyarms.engine.frozen import Engine, Frozen
 from manyarms.engine.linalg import chunks
 from manyarms.search.bounds import are_fine
-from manyarms.search.dense import Dense, Path
+from manyarms.search.dense import Changes, Dense
 from manyarms.search.devices import device_of
-from manyarms.search.greedy import Followed, Greedy
 from manyarms.search.listed import Listed
 from manyarms.search.scores import Acquisition, best_of
 from manyarms.search.tuning import Tuning
@@ -26,56 +26,121 @@ from manyarms.typing import Array, Indices, Mask
 MANY = 64
 """Arms that may be best, above which variances are computed anew: rounding may be why."""
 STEPS = 4
-"""Steps that are kept beyond those that a sweep follows, half as many as W has rows."""
+"""Steps that are remembered beyond those that a sweep follows, half as many as W has rows."""
+FEW = 2048
+"""Arms up to which all are followed where pulls are only supposed."""
 
 
-class Kept:
-    """What is kept of a table's arms: one object for the scores at all beliefs of a policy."""
+class Table:
+    """Arms, and what is kept of their scores: a cache for all beliefs about them. It belongs to the
+    one that was asked last."""
 
-    core: Dense | Listed | None = None
+    def __init__(self, arms: Arms, room: float, tuning: Tuning, stats: Stats) -> None:
+        self.arms = arms  # diag is that of the whole kernel
+        self.device = None if tuning.device is None else device_of(tuning.device)
+        # Bytes that embeddings may take.
+        self.room = room if self.device is None else self.device.room(arms)
+        self.tuning = tuning
+        self.stats = stats
+        self.is_supposed = False  # pulls that come are only supposed
+        self._core: Dense | Listed | None = None
+        # Beliefs before and after, since what is kept was brought forward last.
+        self._steps: list[tuple[Frozen, Change | None, Frozen]] = []
 
-    def __reduce__(self) -> tuple[type["Kept"], tuple[()]]:
-        """A copy begins with nothing: what is kept is a cache."""
-        return Kept, ()
+    def __reduce__(self) -> tuple[type["Table"], tuple[Arms, float, Tuning, Stats]]:
+        """A copy begins with nothing kept."""
+        return Table, (self.arms, self.room, self.tuning, self.stats)
+
+    def took(self, before: Frozen, step: Step) -> None:
+        """Remember a step: scores follow it when they are asked."""
+        after: Engine = step.after  # type: ignore[assignment]
+        if len(self._steps) > before.m // 2 + STEPS:
+            self._steps.clear()  # so many are computed anew
+        self._steps.append((before, step.change, after.base))
+
+    def at(self, belief: Engine) -> Dense | Listed:
+        """What is kept, at a belief."""
+        core = self._core
+        base = belief.base
+        if core is not None and core.belief is base:
+            return core
+        if core is None or (isinstance(core, Dense) and not self._fits(base.m)):
+            core = self._core = self._made(belief)
+        core.bring(belief, self._changes(core.belief, base))
+        self._steps.clear()
+        return core
+
+    def _changes(self, before: Frozen | None, now: Frozen) -> Changes:
+        """From one belief to a later one."""
+        changes: list[Change | None] = []
+        for earlier, change, later in reversed(self._steps):
+            if later is now and now is not before:
+                changes.append(change)
+                now = earlier
+        return changes[::-1] if now is before else None
+
+    def _fits(self, m: int) -> bool:
+        return 8.0 * len(self.arms.diag) * m <= self.room
+
+    def _made(self, belief: Engine) -> Dense | Listed:
+        base = belief.base
+        rows, diag = self.arms
+        n = len(diag)
+        if belief.own_variance:
+            diag = base.kernel.diag(rows)
+        tuning = self.tuning
+        is_quick = self.device or base.m <= tuning.rough or n * base.m**2 <= tuning.quick
+        if not self._fits(base.m) or not (is_quick or not are_fine(base)):
+            return Listed(Arms(rows, diag), tuning.shortlist, self.room, self.stats)
+        self.stats.count("embeddings")
+        if self.device is not None:
+            self.stats.count(f"arms on {self.device.name}", n)
+        return Dense(Arms(rows, diag), base.kernel, self.device)
+
+    def supposing(self, belief: Engine) -> "Table":
+        """The same arms at a belief, for pulls that are only supposed from there on."""
+        core = self.at(belief)
+        made = Table(self.arms, self.room, replace(self.tuning, device=None), self.stats)
+        made.is_supposed = True
+        if isinstance(core, Listed):
+            made._core = core.supposing()
+        elif len(core) <= FEW:
+            made._core = core.copy()
+        else:
+            made._core = Listed.beside(core, belief, self.tuning.shortlist, self.room, self.stats)
+        return made
 
 
 class TableScores:
-    """A value: the scores of a table's arms at a belief. What is kept is shared with those before
-    and after it, and belongs to the one that was asked last."""
+    """A value: the scores of a table's arms at a belief."""
 
-    def __init__(
-        self, belief: Engine, arms: Arms, room: float, tuning: Tuning, stats: Stats
-    ) -> None:
+    __slots__ = ("belief", "table")
+
+    def __init__(self, table: Table, belief: Engine) -> None:
+        self.table = table
         self.belief = belief
-        self.arms = arms  # diag is that of the whole kernel
-        self._device = None if tuning.device is None else device_of(tuning.device)
-        # Bytes that embeddings may take.
-        self._room = room if self._device is None else self._device.room(arms)
-        self._tuning = tuning
-        self._stats = stats
-        self._kept = Kept()
-        self._path = Path(belief)  # from where what is kept may be
+
+    @property
+    def arms(self) -> Arms:
+        """The arms that are scored."""
+        return self.table.arms
 
     def after(self, step: Step) -> "TableScores":
         """At the belief after one more step."""
-        made = object.__new__(TableScores)  # `copy` takes longer than a small sweep
-        made.__dict__.update(self.__dict__)
-        made._path = self._path.after(step)
-        made.belief = made._path.belief
-        if len(made._path.steps) > made.belief.base.m // 2 + STEPS:
-            made._path = Path(made.belief)
-        return made
+        self.table.took(self.belief.base, step)
+        return TableScores(self.table, step.after)  # type: ignore[arg-type]
 
-    def supposing(self, positions: Indices) -> Greedy:
+    def supposing(self, positions: Indices) -> "TableScores":
         """If these arms were pulled once more each."""
-        return self.bounds().supposing(positions)
+        rows, diag = self.arms
+        some = rows[positions].astype(np.float64, copy=False)
+        return self.apart().after(self.belief.supposing(some, diag[positions]))
 
-    def bounds(self) -> Greedy:
-        """Bounds on the scores, which hold while pulls are only supposed."""
-        core = self._core()
-        followed = core.followed(self.belief) if isinstance(core, Listed) else Followed()
-        mean, variance = core.highest(self.belief)
-        return Greedy(Path(self.belief), self.arms, mean, variance, followed)
+    def apart(self) -> "TableScores":
+        """The same, for pulls that are only supposed."""
+        if self.table.is_supposed:
+            return self
+        return TableScores(self.table.supposing(self.belief), self.belief)
 
     def arg_max(self, acquisition: Acquisition, barred: Mask | None) -> int:
         """The arm of largest value that may be chosen; of those that tie with it, the lowest."""
@@ -95,15 +160,12 @@ class TableScores:
 
     def current(self) -> tuple[Array, Array]:
         """μ̃ and σ̃² of all arms as they are kept: right but for rounding."""
-        core = self._core()
+        core = self.table.at(self.belief)
         return core.current(self.belief) if isinstance(core, Dense) else self.moments()
 
-    def means(self) -> tuple[Array, float]:
-        """μ̃ of all arms as they are kept, and what they may be wrong by beyond rounding."""
-        core = self._core()
-        if isinstance(core, Dense):
-            return core.current(self.belief)[0], 0.0
-        return core.means(self.belief)
+    def means(self, positions: Indices | None = None) -> tuple[Array, float]:
+        """μ̃ of some arms, or of all, and what they may be wrong by beyond rounding."""
+        return self.table.at(self.belief).means(self.belief, positions)
 
     def moments(self, positions: Indices | None = None) -> tuple[Array, Array]:
         """μ̃ and σ̃² of some arms, or of all, by the one function that scores."""
@@ -111,67 +173,26 @@ class TableScores:
         some: Indices | slice = slice(None) if positions is None else positions
         return self.belief.moments(rows[some], diag[some])
 
-    def largest_mean(self, positions: Indices) -> float:
-        """The largest μ̃ of some arms, repeats allowed."""
-        core = self._core()
-        if isinstance(core, Dense):
-            return float(core.current(self.belief)[0][positions].max())
-        return float(core.means_of(self.belief, np.unique(positions)).max())
-
     def embedded(self) -> Iterator[tuple[slice, Array, Array]]:
         """Positions, z (m, k) and r (k,) of all arms, some at a time, of the part of f that arms
         share."""
-        core = self._core()
+        core = self.table.at(self.belief)
         if isinstance(core, Dense):
             yield from core.embedded()
             return
         base = self.belief.base
         for some in chunks(len(core), max(1, base.m)):
-            rows = np.asarray(self.arms.rows[some], dtype=np.float64)
+            rows = np.asarray(core.arms.rows[some], dtype=np.float64)
             Z, r = base.features(rows, core.arms.diag[some])
             yield some, Z.T, r
 
     def _near(self, acquisition: Acquisition, barred: Mask | None) -> Indices:
-        core = self._core()
+        core = self.table.at(self.belief)
         near, _ = core.near(self.belief, acquisition, barred)
-        if core.refresh(self.belief, near, MANY):
+        if len(near) > MANY and core.refresh(self.belief):
             near, _ = core.near(self.belief, acquisition, barred)
         return near
 
     def _scored(self, near: Indices, acquisition: Acquisition) -> tuple[Array, Array]:
         mean, variance = self.moments(near)
         return acquisition(mean, np.sqrt(variance))
-
-    def _core(self) -> Dense | Listed:
-        """What is kept, at the belief of now."""
-        kept = self._kept
-        core = kept.core
-        base = self.belief.base
-        if core is not None and core.belief is base:
-            return core
-        if core is None or (isinstance(core, Dense) and not self._fits(base.m)):
-            core = kept.core = self._made()
-            if isinstance(core, Dense):
-                self._stats.count("embeddings")
-        core.bring(self._path)
-        self._path = Path(self.belief)
-        return core
-
-    def _fits(self, m: int) -> bool:
-        return 8.0 * len(self.arms.diag) * m <= self._room
-
-    def _made(self) -> Dense | Listed:
-        base = self.belief.base
-        n = len(self.arms.diag)
-        diag = self.arms.diag
-        if self.belief.own_variance:
-            diag = base.kernel.diag(self.arms.rows)
-        arms = Arms(self.arms.rows, diag)
-        tuning = self._tuning
-        device = self._device
-        is_quick = device or base.m <= tuning.rough or n * base.m**2 <= tuning.quick
-        if self._fits(base.m) and (is_quick or not are_fine(base)):
-            if device is not None:
-                self._stats.count(f"arms on {device.name}", n)
-            return Dense(arms, base.kernel, device)
-        return Listed(arms, self._tuning.shortlist, self._room, self._stats)
