@@ -18,14 +18,13 @@ NO_ARMS.setflags(write=False)
 
 def as_arms(arms: Any, n_arms: int) -> Indices:
     """Arm indices (n,) from an integer or a sequence of integers."""
-    if type(arms) is np.ndarray and arms.dtype == np.intp and arms.shape == (1,):
-        if 0 <= arms[0] < n_arms:  # what `choose` returned: most calls
-            return arms
-    elif isinstance(arms, np.ndarray):
-        # An empty array is of floats unless it was told otherwise: its type does not matter.
-        if arms.shape[:1] == (0,):
-            return NO_ARMS
-    elif isinstance(arms, tuple | list) and not arms:
+    if isinstance(arms, tuple | list) and not arms:
+        return NO_ARMS
+    is_one = type(arms) is np.ndarray and arms.dtype == np.intp and arms.shape == (1,)
+    if is_one and 0 <= arms[0] < n_arms:  # what `choose` returned: most calls
+        return np.asarray(arms)
+    # An empty array is of floats unless it was told otherwise: its type does not matter.
+    if isinstance(arms, np.ndarray) and arms.shape[:1] == (0,):
         return NO_ARMS
     array = _vector(arms, "arms", ArmsError)
     if array.size == 0:
@@ -139,9 +138,7 @@ def _reals(values: Any, n: int, name: str, advice: str) -> Array:
         raise ObservationError(
             f"{name} must have one value for each of the {n} arms, got {len(array)}"
         )
-    # A long double beyond float64 becomes infinite, and is refused below.
-    with np.errstate(over="ignore"):
-        reals = array.astype(np.float64)
+    reals = array if array.dtype == np.float64 else _in_float64(array)
     fits = np.abs(reals) <= LARGEST  # not so of NaN
     if not fits.all():
         at = int(np.argmin(fits))
@@ -151,7 +148,13 @@ def _reals(values: Any, n: int, name: str, advice: str) -> Array:
             f"{name} must be finite and at most {LARGEST:.0e} in size, got {reals[at]} at "
             f"position {at}; {advice}"
         )
-    return reals
+    return reals.copy()
+
+
+def _in_float64(array: AnyArray) -> Array:
+    """A long double beyond float64 becomes infinite, and is refused later."""
+    with np.errstate(over="ignore"):
+        return array.astype(np.float64)
 
 
 def _vector(values: Any, name: str, error: type[Exception]) -> AnyArray:

@@ -8,13 +8,13 @@ observe:  arm, reward → belief (W grows) → evidence; the scores follow
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from manyarms.bandit.batches import BatchRule, GlobalRule
 from manyarms.bandit.checks import (
-    NO_ARMS,
     as_arms,
     as_excluded,
     as_generator,
@@ -78,8 +78,6 @@ SCORED_FIRST = 64
 """Arms of largest mean that are scored first when the largest lower bound is looked for."""
 ONCE = Tuning(rough=0, quick=1 << 24)
 """How rows are searched that are offered once."""
-NOTHING: tuple[int, ...] = ()
-"""No arms. This very object needs no check: most calls have no other."""
 
 
 class Prediction(NamedTuple):
@@ -222,52 +220,51 @@ class Policy:
     def learn(self, batch: Batch) -> Record:
         """Observe a batch of arms by number, or of rows by value."""
         state = self._state
-        with self.stats.timed("observations"):
-            # Everything is computed before anything is assigned: an error has changed nothing.
-            step = state.belief.observed(batch)
-            log = state.log
-            # Rows given by value have the key −1: they are no arms of the table.
-            if batch.keys[0] >= 0:
-                log = log.added(batch.keys, step.record.sizes, batch.weights, batch.rewards)
-            norm = state.norm
-            # A guess of ‖f‖ that these results refute is doubled before the next radius.
-            if norm is not None:
-                norm = updated_norm(self.confidence, step.after.evidence.of(self._counted(), norm))
-            after = State(step.after, log, state.n_observations + batch.n_observations, norm)
-            cached = self._scores_cache
-            # Only scores of the state before can be brought forward by this step.
-            if cached is not None:
-                taken = step._replace(batch=batch)
-                cached = (after, cached[1].after(taken)) if cached[0] is state else None
-            self._state = after
-            self._scores_cache = cached
-            self._supposed_cache = None  # what was supposed was supposed before this
+        start = perf_counter()
+        # Everything is computed before anything is assigned: an error has changed nothing.
+        step = state.belief.observed(batch)
+        log = state.log
+        # Rows given by value have the key −1: they are no arms of the table.
+        if batch.keys[0] >= 0:
+            log = log.added(batch.keys, step.record.sizes, batch.weights, batch.rewards)
+        norm = state.norm
+        # A guess of ‖f‖ that these results refute is doubled before the next radius.
+        if norm is not None:
+            norm = updated_norm(self.confidence, step.after.evidence.of(self._counted(), norm))
+        after = State(step.after, log, state.n_observations + batch.n_observations, norm)
+        cached = self._scores_cache
+        # Only scores of the state before can be brought forward by this step.
+        if cached is not None:
+            taken = step._replace(batch=batch)
+            cached = (after, cached[1].after(taken)) if cached[0] is state else None
+        self._state = after
+        self._scores_cache = cached
+        self._supposed_cache = None  # what was supposed was supposed before this
+        self.stats.took("observations", start)
         return step.record
 
     def batch_of(self, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None) -> Batch:
         """Observations, checked."""
-        by_value = is_rows(arms)
-        if by_value:
+        if is_rows(arms):
             rows = self._given(arms)
-            diag = self._diagonal(rows)
-            numbers = np.full(len(rows), -1)
-        else:
-            numbers = self._numbers(arms)
+            n = len(rows)
+            values = as_rewards(rewards, n)
+            weights = as_weights(noise, n, self.noise_variance)
+            return Batch(rows, self._diagonal(rows), values, weights, np.full(n, -1), n)
+        numbers = self._numbers(arms)
         n = len(numbers)
         values = as_rewards(rewards, n)
         weights = as_weights(noise, n, self.noise_variance)
-        if not by_value:
-            # Results of one arm become one row: their weights add up, and y is the weighted mean.
-            if n > 1:
-                numbers, values, weights = by_arm(numbers, values, weights)
-                if not (np.isfinite(values).all() and np.isfinite(weights).all()):
-                    raise ObservationError(
-                        "the rewards of an arm, times their weights ξ²/noise², add up beyond "
-                        "float64; rescale the rewards"
-                    )
-            rows = self.arms[numbers].astype(np.float64, copy=False)
-            diag = self._diag[numbers]
-        return Batch(rows, diag, values, weights, numbers, n)
+        # Results of one arm become one row: their weights add up, and y is the weighted mean.
+        if n > 1:
+            numbers, values, weights = by_arm(numbers, values, weights)
+            if not (np.isfinite(values).all() and np.isfinite(weights).all()):
+                raise ObservationError(
+                    "the rewards of an arm, times their weights ξ²/noise², add up beyond "
+                    "float64; rescale the rewards"
+                )
+        rows = self.arms[numbers].astype(np.float64, copy=False)
+        return Batch(rows, self._diag[numbers], values, weights, numbers, n)
 
     # Choosing
 
@@ -277,8 +274,8 @@ class Policy:
         n: int | None = 1,
         *,
         arms: ArrayLike | None = None,
-        pending: ArrayLike = NOTHING,
-        exclude: ArrayLike = NOTHING,
+        pending: ArrayLike = (),
+        exclude: ArrayLike = (),
         beta: float | None = None,
     ) -> Indices:
         """The arms to pull next. Asked again before an `observe`, it answers the same.
@@ -309,91 +306,88 @@ class Policy:
         ndarray, (n,)
             Numbers of arms.
         """
-        size = n
         if beta is not None:
             beta = real(beta, "beta", "a finite non-negative radius", at_least=0)
-        if n is not None and not (type(n) is int and 0 < n <= MOST_AT_ONCE):
-            size = whole(n, "n", at_most=MOST_AT_ONCE)
+        size = None if n is None else whole(n, "n", at_most=MOST_AT_ONCE)
+        log = self._state.log
+        n_observations = self._state.n_observations
         if arms is None:
             self._check_table()
             k = len(self.arms)
-            outstanding = NO_ARMS if pending is NOTHING else as_arms(pending, k)
-            barred = None if exclude is NOTHING else as_excluded(exclude, k)
+            waiting = as_arms(pending, k)
+            barred = as_excluded(exclude, k)
             first = self._first_arm
-            log = self._state.log
             diag = self._diag
-            scores: ArmScores = self._scores
+            scores = self._scores
         else:
             X = self._given(arms)
             k = len(X)
-            waiting = self._rows_of(pending)
-            outstanding = np.arange(k, k + len(waiting))
+            rows = self._rows_of(pending)
+            waiting = np.arange(k, k + len(rows))
             barred = as_excluded(exclude, k)
-            if len(waiting):
+            if len(rows):
                 # Pending rows stand behind those of now: they can be supposed, not chosen.
                 own = np.zeros(k, dtype=bool) if barred is None else barred
-                barred = np.concatenate([own, np.ones(len(waiting), dtype=bool)])
-                X = np.vstack([X, waiting])
+                barred = np.concatenate([own, np.ones(len(rows), dtype=bool)])
+                X = np.vstack([X, rows])
             first = self._chance.integer(k)
             # The log is of arms of the table, and numbers mean other rows here.
             log = Log()
             diag = self._diagonal(X)
             # Rows that are offered once are scored once: bounds of all, and a list, cost less.
             scores = self._scored(Arms(X, diag), ONCE)
-        observed = self._state.n_observations
         chosen: list[int] = []
-        if not observed and not len(outstanding):
+        if not n_observations and not len(waiting):
             chosen.append(_next_allowed(first, k, barred))  # Alg. 1, line 1
         # Before the first result a batch of no given size is one arm, or none while one is pending.
-        if len(chosen) == size or (size is None and not observed):
+        if len(chosen) == size or (size is None and not n_observations):
             return np.array(chosen, dtype=np.intp)
-        with self.stats.timed("choices"):
-            # One radius for the whole batch, that of the results so far. It is not widened: the
-            # theorem on regret in batches asks for √C times as much (docs/theory.md, statement 3).
-            radius = self._radius(k) if beta is None else beta
-            lam = self.regularization
-            view = View(scores, radius, lam, barred, k, log, observed, 0, self._chance)
-            try:
-                self._fill(chosen, size, outstanding, view, diag)
-            except BaseException:
-                # A pass that was interrupted may have left half of a table behind.
-                self._scores_cache = None
-                self._supposed_cache = None
-                raise
+        start = perf_counter()
+        # One radius for the whole batch, that of the results so far. It is not widened: the theorem
+        # on regret in batches asks for √C times as much (docs/theory.md, statement 3).
+        radius = self._radius(k) if beta is None else beta
+        lam = self.regularization
+        view = View(scores, radius, lam, barred, k, log, n_observations, 0, self._chance)
+        try:
+            self._fill(chosen, size, waiting, view, diag)
+        except BaseException:
+            # A pass that was interrupted may have left half of a table behind.
+            self._scores_cache = None
+            self._supposed_cache = None
+            raise
+        self.stats.took("choices", start)
         return np.array(chosen, dtype=np.intp)
 
     def _fill(
-        self, chosen: list[int], n: int | None, outstanding: Indices, view: View, diag: Array
+        self, chosen: list[int], n: int | None, waiting: Indices, view: View, diag: Array
     ) -> None:
         """Choose until there are n, or until the rule ends the batch, each with those before it
         supposed pulled."""
         batch = self.batches.started(view.scores) if n is None else None
         standing = view.scores
-        supposed = outstanding
-        if chosen:
-            supposed = np.array(chosen)
-        elif batch is None:
-            known = self._supposed_cache
+        supposed = np.array(chosen, dtype=np.intp) if chosen else waiting
+        known = self._supposed_cache
+        if batch is None and known is not None and known.begins(standing, waiting):
             # One who asks again, with what was chosen pending too, goes on from there.
-            if known is not None and known.begins(standing, outstanding):
-                view = view._replace(scores=known.scores, number=len(outstanding))
-                supposed = outstanding[len(known.arms) :]
+            view = view._replace(scores=known.scores, number=len(waiting))
+            supposed = waiting[len(known.arms) :]
         while len(chosen) != n:
             if batch is not None and not batch.goes_on(supposed):
                 return
             if len(supposed):
                 scores = view.scores.supposing(supposed) if self.chooser.looks else view.scores
-                view = view._replace(scores=scores, number=len(outstanding) + len(chosen))
+                view = view._replace(scores=scores, number=len(waiting) + len(chosen))
             arm = self.chooser.pick(view)
             chosen.append(arm)
-            supposed = np.array(chosen[-1:])
+            supposed = np.array([arm])
             # Where k(x, x) = 0 f is known, and nothing would end the batch.
             if batch is not None and (not diag[arm] or len(chosen) == LONGEST_BATCH):
                 return
         # Rows given by value are scored once, and forgotten.
-        if self._scores_cache is not None and standing is self._scores_cache[1]:
+        cached = self._scores_cache
+        if view.scores is not standing and cached is not None and cached[1] is standing:
             # The last arm chosen is not supposed in these scores.
-            pulled = np.concatenate([outstanding, np.array(chosen[:-1], dtype=np.intp)])
+            pulled = np.concatenate([waiting, np.array(chosen[:-1], dtype=np.intp)])
             self._supposed_cache = Supposed(standing, pulled, view.scores)
 
     @in_one_thread

@@ -22,7 +22,6 @@ import numpy as np
 from manyarms.engine.base import Arms
 from manyarms.engine.frozen import Frozen
 from manyarms.engine.linalg import EPS
-from manyarms.lapack import OneThread
 from manyarms.search.sweep import Columns
 from manyarms.search.work import in_parallel
 from manyarms.typing import Array
@@ -42,8 +41,6 @@ ENTRIES = 1 << 17
 """Kernel values computed at a time: they stay in cache."""
 FEW = 1 << 22
 """Kernel values up to which one thread computes them: two would wait for each other."""
-GROUPS = 16
-"""Parts in which the arms are given to threads."""
 
 
 class Bounds(NamedTuple):
@@ -112,10 +109,9 @@ def bounds(arms: Arms, belief: Frozen) -> Bounds:
             variance[chunk] = diag[chunk] - np.add.reduce(known, axis=0)
 
     if n * m > FEW:
-        in_parallel(work, [chunks[start::GROUPS] for start in range(min(GROUPS, len(chunks)))])
+        in_parallel(work, chunks)
     else:
-        with OneThread():
-            work(chunks)
+        work(chunks)
     np.maximum(variance, 0.0, out=variance)
     variance /= belief.regularization
     error = 4 * m * EPS * kappa2 * float(np.abs(alpha).sum())

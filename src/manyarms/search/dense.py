@@ -87,24 +87,14 @@ class Dense:
         """To a belief, after these changes."""
         before = self.belief
         base = belief.base
-        steps = [change for change in changes or () if change is not None]
-        k = sum(len(step.surprise) for step in steps)
-        if changes is None or len(steps) < len(changes):
-            before = None
-        if before is None or not before.m or 2 * k > base.m + 4:
+        if before is None or not before.m or changes is None or None in changes:
             self.compute(belief)
             return
-        if len(steps) == 1 and len(steps[0].lowering) == base.m:
-            lowering, surprise = steps[0]
-            G = np.ascontiguousarray(lowering.T)
-        else:
-            G = np.zeros((k, base.m))
-            start = 0
-            for lowering, _ in steps:
-                m, size = lowering.shape
-                G[start : start + size, :m] = lowering.T
-                start += size
-            surprise = np.concatenate([step.surprise for step in steps])
+        G, surprise = _joined(changes, base.m)  # type: ignore[arg-type]
+        k = len(surprise)
+        if 2 * k > base.m + 4:
+            self.compute(belief)
+            return
         self.belief = None
         n_before = self._n_steps
         self._n_steps += k
@@ -228,6 +218,20 @@ class Dense:
         low = np.minimum(highest, lowest)
         best = int(np.argmax(low))
         return np.asarray(some[np.maximum(highest, lowest) >= low[best] - 4 * tolerance[best]])
+
+
+def _joined(changes: Sequence[Change], m: int) -> tuple[Array, Array]:
+    """Gᵀ (k, m) and the surprises (k,) of several changes; earlier ones have fewer coordinates."""
+    if len(changes) == 1 and len(changes[0].lowering) == m:
+        return np.ascontiguousarray(changes[0].lowering.T), changes[0].surprise
+    surprise = np.concatenate([change.surprise for change in changes])
+    G = np.zeros((len(surprise), m))
+    start = 0
+    for lowering, _ in changes:
+        size = lowering.shape[1]
+        G[start : start + size, : len(lowering)] = lowering.T
+        start += size
+    return G, surprise
 
 
 def _least(acquisition: Rising, mean: float, variance: float) -> float:

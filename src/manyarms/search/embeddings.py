@@ -1,6 +1,6 @@
 """z of some arms in memory, and the two passes over them that write means and variances."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 
 import numpy as np
@@ -17,8 +17,6 @@ ONE_CHUNK = 1 << 15
 """Arms up to which all are one chunk: threads cost more than a cache that is missed."""
 WIDE = 4096
 """Arms to a chunk where there are more: their coordinates stay in cache."""
-GROUPS = 16
-"""Parts in which chunks are given to threads: few enough to cost nothing, enough to be even."""
 RESERVED = 1 << 26
 """Bytes that a small table reserves for coordinates to come: what is not written takes none."""
 SPARE = 64
@@ -85,7 +83,8 @@ class InMemory:
                 r /= base.regularization
                 variance[chunk] += r
 
-        _each(work, [i for i, chunk in enumerate(self._chunks) if chunk.start >= since])
+        new = [i for i, chunk in enumerate(self._chunks) if chunk.start >= since]
+        in_parallel(work, new)
         if len(self._chunks) > MANY_CHUNKS and len(diag) <= ONE_CHUNK:
             self._join(m)
 
@@ -128,7 +127,7 @@ class InMemory:
                 if means_anew:
                     np.matmul(base.w, Z[:m], out=means)
 
-        _each(work, range(len(self._chunks)))
+        in_parallel(work, range(len(self._chunks)))
 
     def parts(self, m: int) -> Iterator[tuple[slice, Array]]:
         """Positions and z (m, k) of all arms, some at a time."""
@@ -152,11 +151,3 @@ class InMemory:
             joined[:m, chunk] = Z
         self._chunks = [slice(0, n)]
         self._Z = [joined]
-
-
-def _each(work: Callable[[Sequence[int]], None], numbers: Sequence[int]) -> None:
-    """Do some work on chunks, by their numbers, with all threads where there are many."""
-    if len(numbers) == 1:
-        work(numbers)
-    elif numbers:
-        in_parallel(work, [numbers[start::GROUPS] for start in range(min(GROUPS, len(numbers)))])

@@ -1,7 +1,7 @@
 """How work is done, and what it costs: chunks of many arms on all cores, counts and seconds."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from time import perf_counter
@@ -12,7 +12,8 @@ from manyarms.runtime.machine import cores
 
 T = TypeVar("T")
 
-
+PARTS = 16
+"""Parts in which tasks are given to threads: few enough to cost nothing, enough to be even."""
 _limit: list[int] = []
 
 
@@ -33,10 +34,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
 
 
-def in_parallel(work: Callable[[T], None], tasks: Iterable[T]) -> None:
-    """Work on all tasks on all cores, with one BLAS thread each."""
+def in_parallel(work: Callable[[Sequence[T]], None], tasks: Sequence[T]) -> None:
+    """Do some work on all tasks, in parts on all cores, with one BLAS thread each."""
+    if len(tasks) == 1:
+        work(tasks)
+        return
     with OneThread():
-        for _ in _pool().map(work, tasks):
+        parts = [tasks[start::PARTS] for start in range(min(PARTS, len(tasks)))]
+        for _ in _pool().map(work, parts):
             pass
 
 
@@ -51,9 +56,10 @@ class Stats:
         """Something was done n times."""
         self.counts[name] = self.counts.get(name, 0) + n
 
-    def timed(self, name: str) -> "_Timed":
-        """A context that counts once and adds its seconds."""
-        return _Timed(self, name)
+    def took(self, name: str, start: float) -> None:
+        """Something was done, and began at this moment of `perf_counter`."""
+        self.count(name)
+        self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - start
 
     def __str__(self) -> str:
         rows = (
@@ -61,17 +67,3 @@ class Stats:
             for name, n in self.counts.items()
         )
         return "\n".join([f"{'':<20}{'times':>12}{'seconds':>12}", *rows]).replace("nan", "   ")
-
-
-class _Timed:
-    def __init__(self, stats: Stats, name: str) -> None:
-        self._stats = stats
-        self._name = name
-
-    def __enter__(self) -> None:
-        self._start = perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        spent = perf_counter() - self._start
-        self._stats.count(self._name)
-        self._stats.seconds[self._name] = self._stats.seconds.get(self._name, 0.0) + spent
