@@ -107,12 +107,12 @@ class Box:
     def levels(self) -> list[Array] | None:
         """The codes of every encoded column, where all have few enough to be tried one by one."""
         n_levels = sum(column.size for column in self._encoded)
-        return None if n_levels > MOST_LEVELS else [column.grid() for column in self._encoded]
+        return None if n_levels > MOST_LEVELS else [column.grid for column in self._encoded]
 
     @property
     def features(self) -> list[Feature]:
         """The encoded columns, as those of a `Pool`."""
-        return [_feature(i, column) for i, column in enumerate(self._encoded)]
+        return [column.feature(at) for at, column in enumerate(self._encoded)]
 
     def points(self, points: Any) -> list[Point]:
         """One point or several as a list, each checked.
@@ -128,13 +128,19 @@ class Box:
         return [self._point(point) for point in ([points] if one else points)]
 
     def _point(self, point: Any) -> Point:
-        values = self._values(point)
         # Points are ids too: NumPy's numbers would be written otherwise than Python's.
-        plain = [value.item() if isinstance(value, np.generic) else value for value in values]
-        checked = [column.check(value) for column, value in zip(self.columns, plain, strict=True)]
-        return dict(zip(self.names, checked, strict=True)) if self.named else tuple(checked)
+        values = [
+            value.item() if isinstance(value, np.generic) else value for value in self.values(point)
+        ]
+        checked = [column.check(value) for column, value in zip(self.columns, values, strict=True)]
+        return self.point(checked)
 
-    def _values(self, point: Any) -> list[Any]:
+    def point(self, values: Sequence[Any]) -> Point:
+        """The point of values that were checked, in the order of the columns."""
+        return dict(zip(self.names, values, strict=True)) if self.named else tuple(values)
+
+    def values(self, point: Any) -> list[Any]:
+        """The values of a point, in the order of the columns; ArmsError where some lack."""
         if self.named:
             if not isinstance(point, Mapping) or set(point) != set(self.names):
                 raise ArmsError(
@@ -163,7 +169,7 @@ class Box:
         ArmsError
             A point is not of this box.
         """
-        return self.rows([self._values(point) for point in self.points(points)])
+        return self.rows([self.values(point) for point in self.points(points)])
 
     def rows(self, values: Sequence[Sequence[Any]]) -> Array:
         """Rows (n, d) of points that were checked, each as its values in the order of the
@@ -191,13 +197,11 @@ class Box:
         ArmsError
             A row is outside the box.
         """
+        back = np.argsort(self._order)  # to the order given
         decoded: list[Point] = []
         for row in self.checked(rows).tolist():
             values = [column.decode(code) for column, code in zip(self._encoded, row, strict=True)]
-            in_order = [values[i] for i in np.argsort(self._order)]  # back to the order given
-            decoded.append(
-                dict(zip(self.names, in_order, strict=True)) if self.named else tuple(in_order)
-            )
+            decoded.append(self.point([values[i] for i in back]))
         return decoded
 
     def checked(self, rows: ArrayLike) -> Array:
@@ -266,27 +270,20 @@ class Box:
         left = np.arange(n)
         for j, column in reversed(list(enumerate(self._encoded))):
             left, at = np.divmod(left, int(column.size))
-            rows[:, j] = column.grid()[at]
+            rows[:, j] = column.grid[at]
         return rows
 
     def neighbours(self, row: Array) -> Array:
         """Rows that differ in one choice, or by one step of a whole number or a level, (k, d)."""
         moved = []
         for j, column in enumerate(self._encoded):
-            if not isinstance(column, Range) or column.whole:
-                for code in column.beside(float(row[j])):
-                    moved.append(row.copy())
-                    moved[-1][j] = code
+            for code in column.beside(row[j]):
+                moved.append(row.copy())
+                moved[-1][j] = code
         return np.array(moved).reshape(-1, self.dimension)
 
     def __repr__(self) -> str:
-        def shown(column: Side) -> str:
-            if not isinstance(column, Range):
-                return f"{column.name}={list(column.levels)}"
-            ends = (column.low, column.high, "log") if column.log else (column.low, column.high)
-            return f"{column.name}={ends}"
-
-        return f"Box({', '.join(map(shown, self.columns))})"
+        return f"Box({', '.join(map(str, self.columns))})"
 
 
 def finite_rows(rows: ArrayLike, dimension: int) -> Array:
@@ -348,17 +345,3 @@ def _ranges(bounds: ArrayLike) -> list[Side]:
             f"got {bounds!r}"
         )
     return [Range(f"x{i}", low, high) for i, (low, high) in enumerate(array.tolist())]
-
-
-def _feature(i: int, column: Side) -> Feature:
-    if isinstance(column, Choice):
-        return Feature(column.name, "categorical", i, i + 1, "categorical", levels=column.levels)
-    if isinstance(column, NumericLevels):
-        ends = min(column.levels), max(column.levels)
-        are_whole = all(isinstance(level, int) for level in column.levels)
-    else:
-        ends = column.low, column.high
-        are_whole = column.whole
-    kind = "log" if column.log else "integer" if are_whole else "continuous"
-    low, high = map(float, ends)
-    return Feature(column.name, "numeric", i, i + 1, kind, low=low, high=high)

@@ -4,6 +4,7 @@ Each is encoded as one number of a row: numbers as [0, 1], or the same of their 
 codes 0, 1, ….
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,7 @@ import numpy as np
 
 from manyarms.checks import are_geometric, is_whole, real
 from manyarms.errors import ArmsError, ParameterError
+from manyarms.space.columns import Feature
 from manyarms.typing import Array
 
 CODE_TOLERANCE = 1e-9
@@ -72,11 +74,11 @@ class Range:
         return value if type(value) is int else number
 
     def encode(self, values: Sequence[Any]) -> Array:
-        """The encoded values (n,), of such as were checked."""
+        """The codes (n,) of values that were checked."""
         return self._codes(np.array(values, dtype=np.float64))
 
     def decode(self, code: float) -> float | int:
-        """The value."""
+        """The value of a code."""
         value = float(self._values(np.array([code]))[0])
         return int(value) if self.whole else value
 
@@ -101,20 +103,28 @@ class Range:
         """How many values there are."""
         return int(self.high) - int(self.low) + 1 if self.whole else np.inf
 
+    @property
     def grid(self) -> Array:
         """The codes of all values, of whole numbers."""
         return self._codes(np.arange(self.low, self.high + 1, dtype=np.float64))
 
-    def beside(self, code: float) -> list[float]:
-        """The steps next to one, of whole numbers."""
+    def beside(self, code: float) -> Array:
+        """The codes one step up and down, of whole numbers; other numbers have no steps."""
         value = self.decode(code)
-        others = [value - 1, value + 1]
-        codes = self.encode([each for each in others if self.low <= each <= self.high])
-        return [float(code) for code in codes]
+        steps = [value - 1, value + 1] if self.whole else []
+        return self.encode([each for each in steps if self.low <= each <= self.high])
+
+    def feature(self, at: int) -> Feature:
+        """What stands in the encoded column `at`."""
+        kind = "log" if self.log else "integer" if self.whole else "continuous"
+        return _numeric(self.name, at, kind, self.low, self.high)
+
+    def __str__(self) -> str:
+        return f"{self.name}={(self.low, self.high, *['log'] * self.log)}"
 
 
 @dataclass(frozen=True)
-class Choice:
+class Levels(ABC):
     """One of some levels."""
 
     name: str
@@ -122,65 +132,88 @@ class Choice:
 
     def __post_init__(self) -> None:
         try:
-            different = len(self._codes)
+            n_different = len(set(self.levels))
         except (TypeError, ValueError) as error:
             raise ParameterError(
                 f"{self.name!r} must have levels that can be hashed, a tuple for a list: {error}"
             ) from error
-        if len(self.levels) < 2 or different < len(self.levels):
+        if n_different < max(2, len(self.levels)):
             raise ParameterError(
                 f"{self.name!r} must have two or more different levels, got {list(self.levels)}"
             )
 
+    @property
+    def ordered(self) -> Sequence[Any]:
+        """The levels in the order of their codes."""
+        return self.levels
+
     @cached_property
-    def _codes(self) -> dict[Any, int]:
-        return {level: code for code, level in enumerate(self.levels)}
+    @abstractmethod
+    def grid(self) -> Array:
+        """The codes of all levels, the least first."""
+
+    @cached_property
+    def _at(self) -> dict[Any, int]:
+        return {level: at for at, level in enumerate(self.ordered)}
+
+    def _nearest(self, codes: Any) -> Any:
+        """Which level has the nearest code, of one code or (n,)."""
+        return np.searchsorted((self.grid[1:] + self.grid[:-1]) / 2, codes)
 
     def check(self, value: Any) -> Any:
-        """The level; ArmsError where the value is not of this column."""
+        """The level as the box has it, 60 for 60.0; ArmsError where there is no such level."""
         try:
-            return self.levels[self._codes[value]]
+            return self.ordered[self._at[value]]
         except (KeyError, TypeError) as error:
             raise ArmsError(
                 f"{self.name!r} must be one of {list(self.levels)}, got {value!r}"
             ) from error
 
     def encode(self, values: Sequence[Any]) -> Array:
-        """The codes (n,), of levels."""
-        return np.array([self._codes[value] for value in values], dtype=np.float64)
+        """The codes (n,) of levels."""
+        return np.asarray(self.grid[[self._at[value] for value in values]])
 
     def decode(self, code: float) -> Any:
-        """The value."""
-        return self.levels[int(code)]
+        """The level of a code."""
+        return self.ordered[self._nearest(code)]
 
     def snap(self, codes: Array) -> Array:
-        """The nearest codes that stand for values."""
-        return np.clip(np.rint(codes), 0, len(self.levels) - 1)
+        """The nearest codes that stand for levels."""
+        return np.asarray(self.grid[self._nearest(codes)])
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """Codes drawn uniformly, (n,)."""
-        return rng.integers(len(self.levels), size=n).astype(np.float64)
+        return np.asarray(self.grid[rng.integers(len(self.levels), size=n)])
 
     @property
     def size(self) -> int:
-        """How many values there are."""
+        """How many levels there are."""
         return len(self.levels)
 
+    def __str__(self) -> str:
+        return f"{self.name}={list(self.levels)}"
+
+
+class Choice(Levels):
+    """One of some names, which are equal or not: codes 0, 1, …."""
+
+    @cached_property
     def grid(self) -> Array:
-        """The codes of all values."""
         return np.arange(len(self.levels), dtype=np.float64)
 
-    def beside(self, code: float) -> list[float]:
-        """The other levels."""
-        return [float(i) for i in range(len(self.levels)) if i != code]
+    def beside(self, code: float) -> Array:
+        """The codes of the other levels."""
+        return np.asarray(self.grid[self.grid != code])
+
+    def feature(self, at: int) -> Feature:
+        """What stands in the encoded column `at`."""
+        return Feature(self.name, "categorical", at, at + 1, "categorical", levels=self.levels)
 
 
 @dataclass(frozen=True)
-class NumericLevels:
+class NumericLevels(Levels):
     """One of some numbers. They are compared by their distance, as those of a range are."""
 
-    name: str
-    levels: tuple[float | int, ...]
     log: bool = False
 
     @classmethod
@@ -195,75 +228,44 @@ class NumericLevels:
         return cls(name, tuple(plain), log=are_geometric(np.array(checked)))
 
     def __post_init__(self) -> None:
-        if len(set(self.levels)) < max(2, len(self.levels)):
-            raise ParameterError(
-                f"{self.name!r} must have two or more different levels, got {list(self.levels)}"
-            )
-        if not np.isfinite(max(self.levels) - min(self.levels)) or not self._are_apart:
+        super().__post_init__()
+        is_finite = np.isfinite(max(self.levels) - min(self.levels))
+        if not is_finite or np.diff(self.grid).min() <= 2 * CODE_TOLERANCE:
             raise ParameterError(
                 f"{self.name!r} must have levels that are more than {CODE_TOLERANCE:g} of their "
                 f"range apart, got {list(self.levels)}; write them as text where they are names"
             )
 
     @cached_property
-    def _by_code(self) -> tuple[Array, list[float | int]]:
-        """The codes of all levels, and the levels, from the least to the largest."""
-        levels = sorted(self.levels)
-        values = np.array(levels, dtype=np.float64)
-        scaled = np.log(values) if self.log else values
-        return (scaled - scaled[0]) / (scaled[-1] - scaled[0]), levels
-
-    @property
-    def _are_apart(self) -> bool:
-        return bool((np.diff(self._by_code[0]) > 2 * CODE_TOLERANCE).all())
+    def ordered(self) -> Sequence[Any]:
+        return sorted(self.levels)
 
     @cached_property
-    def _at(self) -> dict[float | int, int]:
-        """Where each level is among them."""
-        return {level: i for i, level in enumerate(self._by_code[1])}
-
-    def _nearest(self, codes: Array) -> Array:
-        """Which level is nearest to each code, (n,)."""
-        known = self._by_code[0]
-        return np.asarray(np.searchsorted((known[1:] + known[:-1]) / 2, codes))
-
-    def check(self, value: Any) -> float | int:
-        """The level; ArmsError where the value is not of this column."""
-        number = real(value, repr(self.name), f"one of {list(self.levels)}", error=ArmsError)
-        if number not in self._at:
-            raise ArmsError(f"{self.name!r} must be one of {list(self.levels)}, got {value!r}")
-        return self._by_code[1][self._at[number]]  # as the box has it: 60 for 60.0
-
-    def encode(self, values: Sequence[Any]) -> Array:
-        """The encoded values (n,), of such as were checked."""
-        return np.asarray(self._by_code[0][[self._at[value] for value in values]])
-
-    def decode(self, code: float) -> float | int:
-        """The value."""
-        return self._by_code[1][int(self._nearest(np.array([code]))[0])]
-
-    def snap(self, codes: Array) -> Array:
-        """The nearest codes that stand for values."""
-        return np.asarray(self._by_code[0][self._nearest(codes)])
-
-    def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """Codes drawn uniformly, (n,)."""
-        return np.asarray(self._by_code[0][rng.integers(len(self.levels), size=n)])
-
-    @property
-    def size(self) -> int:
-        """How many values there are."""
-        return len(self.levels)
-
     def grid(self) -> Array:
-        """The codes of all values."""
-        return self._by_code[0].copy()
+        values = np.array(self.ordered, dtype=np.float64)
+        scaled = np.log(values) if self.log else values
+        return np.asarray((scaled - scaled[0]) / (scaled[-1] - scaled[0]))
 
-    def beside(self, code: float) -> list[float]:
-        """The levels next to one."""
-        codes = self._by_code[0]
-        at = int(self._nearest(np.array([code]))[0])
-        return [float(codes[i]) for i in (at - 1, at + 1) if 0 <= i < len(codes)]
+    def check(self, value: Any) -> Any:
+        # True is no number here, though it equals 1.
+        expected = f"one of {list(self.levels)}"
+        return super().check(real(value, repr(self.name), expected, error=ArmsError))
+
+    def beside(self, code: float) -> Array:
+        """The codes of the levels next to one."""
+        at = self._nearest(code)
+        return self.grid[[each for each in (at - 1, at + 1) if 0 <= each < len(self.grid)]]
+
+    def feature(self, at: int) -> Feature:
+        """What stands in the encoded column `at`."""
+        are_whole = all(isinstance(level, int) for level in self.levels)
+        kind = "log" if self.log else "integer" if are_whole else "continuous"
+        return _numeric(self.name, at, kind, self.ordered[0], self.ordered[-1])
+
+
+def _numeric(name: str, at: int, kind: str, low: float, high: float) -> Feature:
+    """Numbers in the encoded column `at`."""
+    return Feature(name, "numeric", at, at + 1, kind, low=float(low), high=float(high))
 
 
 Side = Range | NumericLevels | Choice
