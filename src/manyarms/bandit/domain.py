@@ -3,7 +3,7 @@ score."""
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol, cast
 
@@ -202,10 +202,7 @@ class DomainBKB:
             return self._first_row
         # A generator of its own for each step and place in the batch: `choose` stays pure.
         rng = self._chance.at(self.belief.n_observations, number)
-        return self._maximised(replace(self._score(belief), barred=barred), rng)
-
-    def _maximised(self, score: Score, rng: np.random.Generator) -> Array:
-        found = self.maximiser(score, self.domain, rng)
+        found = self.maximiser(self._score(belief, barred), self.domain, rng)
         try:
             return np.asarray(self.domain.checked(cast(ArrayLike, [found]))[0])
         except ArmsError as error:
@@ -314,10 +311,10 @@ class DomainBKB:
         """u = μ̃ + β̃σ̃ now, with its gradient."""
         return self._score(self.belief)
 
-    def _score(self, belief: Engine) -> Score:
+    def _score(self, belief: Engine, barred: frozenset[bytes] = frozenset()) -> Score:
         """u of this belief, in which more may be supposed, with the radius of now."""
         recent = self._state.told.items[-STARTS_KEPT:]
-        return Score(belief, self.beta, recent[:, :-2], recent[:, -1])
+        return Score(belief, self.beta, recent[:, :-2], recent[:, -1], barred)
 
     @property
     def belief(self) -> Engine:
@@ -385,6 +382,4 @@ def supposing(belief: Engine, rows: Array) -> Engine:
     """The belief as if each of the rows (n, d) had been pulled and had given its mean."""
     if not len(rows):
         return belief
-    step = belief.supposing(rows, belief.kernel.diag(rows))
-    supposed: Engine = step.after  # type: ignore[assignment]
-    return supposed
+    return cast(Engine, belief.supposing(rows, belief.kernel.diag(rows)).after)

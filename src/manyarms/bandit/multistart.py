@@ -69,7 +69,7 @@ class MultiStart:
         """A row of large u."""
         far = box.sample(self.raw - self.raw // 3, rng)
         near = _near(score.incumbents(INCUMBENTS), self.raw // 3, box, rng)
-        starts = np.vstack([self._top(score, X) for X in (far, near) if len(X)])
+        starts = np.vstack([score.top(X, self.starts) for X in (far, near)])
         X, values = self._climbed(score, box, starts, rng)
         x = X[int(np.argmax(values))]
         value = float(values.max())
@@ -84,9 +84,6 @@ class MultiStart:
             x = climbed
             value = gained
         return np.asarray(x)
-
-    def _top(self, score: Score, X: Array) -> Array:
-        return X[np.argsort(-score(X), kind="stable")[: self.starts]]
 
     def _climbed(
         self, score: Score, box: Box, X: Array, rng: np.random.Generator
@@ -112,9 +109,7 @@ class MultiStart:
 
         # One vector of all rows' numbers for L-BFGS-B; choices stay as they are.
         def placed(flat: Array) -> Array:
-            rows = X.copy()
-            rows[:, :a] = flat.reshape(n, a)
-            return rows
+            return np.hstack([flat.reshape(n, a), X[:, a:]])
 
         def loss(flat: Array) -> tuple[float, Array]:
             values, gradients = score.both(placed(flat))
@@ -136,20 +131,13 @@ class MultiStart:
         self, score: Score, box: Box, X: Array, values: Array, rng: np.random.Generator
     ) -> Array:
         """The best of steps of half the size each time."""
-        X = X.copy()
-        values = values.copy()
+        a = box.n_numeric
         for halvings in range(HALVINGS):
             size = LARGEST_STEP * 0.5**halvings
-            for i, x in enumerate(X):
-                steps = np.repeat(x[None], STEPS_TRIED, axis=0)
-                steps[:, : box.n_numeric] += size * rng.standard_normal(
-                    (STEPS_TRIED, box.n_numeric)
-                )
-                steps = box.snap(steps)
-                reached = score(steps)
-                if reached.max() > values[i]:
-                    X[i] = steps[int(np.argmax(reached))]
-                    values[i] = reached.max()
+            steps = np.repeat(X[:, None], STEPS_TRIED, axis=1)
+            steps[:, :, :a] += size * rng.standard_normal((len(X), STEPS_TRIED, a))
+            steps = box.snap(steps.reshape(-1, box.dimension)).reshape(steps.shape)
+            X, values = score.improved(X, values, steps)
         return X
 
 

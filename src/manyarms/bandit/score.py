@@ -17,6 +17,9 @@ ROUNDED_VARIANCE = 1e-14
 SCORED_EACH = 2
 """Rows of each kind that are scored for one incumbent: largest mean is not yet largest u."""
 
+NUMBERS_AT_ONCE = 1 << 22
+"""Entries of a kernel matrix of rows and W that are in memory at once: 32 MB."""
+
 
 @dataclass(frozen=True)
 class Score:
@@ -66,8 +69,10 @@ class Score:
 
     @in_one_thread
     def __call__(self, X: Array) -> Array:
-        """u at the rows of X (n, d), (n,)."""
-        values = self._parts(X)[0]
+        """u at the rows of X (n, d), by blocks, (n,)."""
+        size = max(1, NUMBERS_AT_ONCE // max(1, len(self.belief.W)))
+        blocks = [self._parts(X[start : start + size])[0] for start in range(0, len(X), size)]
+        values = np.concatenate([np.zeros(0), *blocks])
         if self.barred:
             values[[row.tobytes() in self.barred for row in X]] = -np.inf
         return values
@@ -120,4 +125,18 @@ class Score:
         inducing = base.W[np.argsort(-mean, kind="stable")[: SCORED_EACH * n]]
         told = self.recent[np.argsort(-self.rewards, kind="stable")[: SCORED_EACH * n]]
         X = np.unique(np.vstack([inducing, told]), axis=0)  # a row may be both
+        return self.top(X, n)
+
+    def top(self, X: Array, n: int) -> Array:
+        """The n rows of X of largest u, largest first, (≤ n, d)."""
         return np.asarray(X[np.argsort(-self(X), kind="stable")[:n]])
+
+    def improved(self, X: Array, values: Array, changed: Array) -> tuple[Array, Array]:
+        """Each row of X (n, d) or, where its u is larger, the best of the rows (n, k, d) that it
+        may change to; and their u, (n,)."""
+        scores = self(changed.reshape(-1, X.shape[1])).reshape(len(X), -1)
+        each = np.arange(len(X))
+        best = np.argmax(scores, axis=1)
+        reached = scores[each, best]
+        gains = reached > values
+        return np.where(gains[:, None], changed[each, best], X), np.where(gains, reached, values)

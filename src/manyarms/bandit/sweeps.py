@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyarms.bandit.score import Score
+from manyarms.bandit.score import NUMBERS_AT_ONCE, Score
 from manyarms.checks import whole
 from manyarms.errors import ParameterError, shortened
 from manyarms.space.box import MOST_LEVELS, Box
@@ -32,8 +32,6 @@ within the same limit. Where factors are taken several at a time more rounds are
 are fewer by as much."""
 WIDENED = 16
 """How many of the best rows have their neighbourhood searched, at most."""
-NUMBERS_AT_ONCE = 1 << 22
-"""Numbers held in memory at once, of rows or of k(x, w): 32 MB."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class Sweeps:
                 return found
             # All that was looked at is barred: of so many rows one is not.
             rows = box.first(len(score.barred) + 1)
-        return np.asarray(rows[int(np.argmax(_scored(score, rows)))])
+        return np.asarray(rows[int(np.argmax(score(rows)))])
 
     def found(self, score: Score, box: Box, rng: np.random.Generator) -> Array | None:
         """A local maximum of u, None where only barred rows were seen."""
@@ -86,7 +84,7 @@ class Sweeps:
         most = min(WORK / m**2, NUMBERS_AT_ONCE / box.dimension)
         for _ in range(MOST_ROUNDS):
             pairs = _pairs(codes, x[0], most)
-            scores = _scored(score, pairs)
+            scores = score(pairs)
             if not len(pairs) or not scores.max() > value:
                 break
             x, (value,) = _swept(score, codes, pairs[[int(np.argmax(scores))]], rng)
@@ -101,11 +99,11 @@ class Sweeps:
         far = box.sample(n_drawn, rng)
         good = score.incumbents(max(1, n // 2))
         if not len(good):
-            return _top(score, far, n)
+            return score.top(far, n)
         near = good[rng.integers(len(good), size=n_drawn)]
         anew = rng.random(near.shape) < CHANGED / box.dimension
         near = np.where(anew, box.sample(len(near), rng), near)
-        others = [_top(score, far, n // 4), _top(score, near, n - max(1, n // 2) - n // 4)]
+        others = [score.top(far, n // 4), score.top(near, n - max(1, n // 2) - n // 4)]
         return np.unique(np.vstack([good, *others]), axis=0)
 
 
@@ -114,18 +112,18 @@ def leading(score: Score, box: Box, X: Array, k: int) -> Array:
     product of levels, all that differ from one of the best in one factor are looked at."""
     whole = box.grid(WHOLE)
     if whole is not None:
-        return _top(score, whole, k)
+        return score.top(whole, k)
     codes = _codes(box)
     every = np.arange(len(codes.factors))
     rows = min(WORK / max(1, len(score.belief.W)) ** 2, NUMBERS_AT_ONCE / box.dimension)
     n_widened = max(1, min(WIDENED, int(rows / len(every))))
-    best = _top(score, np.unique(X, axis=0), k)
+    best = score.top(np.unique(X, axis=0), k)
     climbed, _ = _swept(score, codes, best[:n_widened].copy(), np.random.default_rng(0))
-    best = _top(score, np.unique(np.vstack([best, climbed]), axis=0), k)
+    best = score.top(np.unique(np.vstack([best, climbed]), axis=0), k)
     for _ in range(MOST_ROUNDS):
         before = best[:n_widened]
         beside = codes.changed(before, every).reshape(-1, box.dimension)
-        best = _top(score, np.unique(np.vstack([best, beside]), axis=0), k)
+        best = score.top(np.unique(np.vstack([best, beside]), axis=0), k)
         if np.array_equal(best[:n_widened], before):
             break  # what is beside them was looked at
     return best
@@ -153,7 +151,7 @@ def _codes(box: Box) -> _Codes:
 
 def _swept(score: Score, codes: _Codes, X: Array, rng: np.random.Generator) -> tuple[Array, Array]:
     """Rows from which no single change gains, each reached from one of X (n, d), and their u."""
-    values = _scored(score, X)
+    values = score(X)
     moving = np.arange(len(X))
     d = X.shape[1]
     for _ in range(MOST_ROUNDS):
@@ -161,12 +159,7 @@ def _swept(score: Score, codes: _Codes, X: Array, rng: np.random.Generator) -> t
         for factors in np.array_split(rng.permutation(d), min(d, CALLS_IN_A_ROUND)):
             some = np.flatnonzero(np.isin(codes.factors, factors))
             changed = codes.changed(X[moving], some)
-            scores = _scored(score, changed.reshape(-1, d)).reshape(len(moving), -1)
-            best = np.argmax(scores, axis=1)
-            each = np.arange(len(moving))
-            gains = scores[each, best] > values[moving]
-            X[moving[gains]] = changed[each, best][gains]
-            values[moving[gains]] = scores[each, best][gains]
+            X[moving], values[moving] = score.improved(X[moving], values[moving], changed)
         moving = np.flatnonzero(values > before)
         if not len(moving):
             break
@@ -177,29 +170,13 @@ def _swept(score: Score, codes: _Codes, X: Array, rng: np.random.Generator) -> t
 
 def _pairs(codes: _Codes, x: Array, most: float) -> Array:
     """The row (d,) with every two factors changed, (n, d); none where there would be too many."""
-    n = len(codes.factors)
-    n_levels = np.bincount(codes.factors)
-    if (n**2 - int(np.square(n_levels).sum())) // 2 > most:
+    # Factors rise: of two changes of different factors, the first is the one of the lower factor.
+    differ = codes.factors[:, None] < codes.factors
+    if differ.sum() > most:
         return np.zeros((0, len(x)))
-    # A change of a factor goes with all changes of the factors behind it.
-    stops = np.cumsum(n_levels)
-    starts = stops - n_levels
-    ranges = list(zip(starts, stops, strict=True))
-    first = np.concatenate([np.repeat(np.arange(a, b), n - b) for a, b in ranges])
-    second = np.concatenate([np.tile(np.arange(b, n), b - a) for a, b in ranges])
+    first, second = np.nonzero(differ)
     rows = np.repeat(x[None], len(first), axis=0)
     each = np.arange(len(first))
     rows[each, codes.factors[first]] = codes.levels[first]
     rows[each, codes.factors[second]] = codes.levels[second]
     return rows
-
-
-def _top(score: Score, X: Array, n: int) -> Array:
-    return X[np.argsort(-_scored(score, X), kind="stable")[:n]]
-
-
-def _scored(score: Score, X: Array) -> Array:
-    """u at the rows of X (n, d), by blocks, (n,)."""
-    size = max(1, NUMBERS_AT_ONCE // max(1, len(score.belief.W)))
-    blocks = [score(X[start : start + size]) for start in range(0, len(X), size)]
-    return np.concatenate([np.zeros(0), *blocks])
