@@ -37,7 +37,13 @@ def build(path: str, results: int, candidates: int, order: str) -> None:
             study._store.writing() as transaction
         ):  # the events of as many calls, in one transaction
             for id in ids.tolist():
-                asked = {"ids": [id], "worker": "bench", "until": None, "learned": 0}
+                asked = {
+                    "ids": [id],
+                    "worker": "bench",
+                    "until": None,
+                    "forecasts": [None],
+                    "reasons": [""],
+                }
                 told = {
                     "ids": [id],
                     "values": [float(f[id] + NOISE * rng.normal())],

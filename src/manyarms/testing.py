@@ -9,14 +9,13 @@ place does something else.
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from manyarms.errors import StudyDamagedError, StudyError, StudyVersionError
-from manyarms.study.log import START, Event
-from manyarms.study.storage import FORMAT, EventStore
+from manyarms.study.events import START, Event
+from manyarms.study.storage import FORMAT, EventStore, Transaction
 
 LONG = 30.0
 """Seconds after which whoever still waits hangs."""
@@ -28,7 +27,11 @@ Where = str | Path
 
 def keeps_what_was_written(location: Where) -> None:
     """Events come back as they were written, to the last digit, also over a new connection."""
-    payload = {"values": [0.1, 1e-300, 2**60, None, True], "note": "µ – ' % ? :a \\ \U0001f600"}
+    payload = {
+        "ids": ["µ – ' % ? :a \\ \U0001f600", 2**60, [1e-300], {"x": True}],
+        "values": [0.1, 1e-300, 2**60, None],
+        "worker": "me",
+    }
     store = _made(location)
     with store.writing() as transaction:
         written = transaction.append("tell", payload, 1e9 / 7)
@@ -54,16 +57,15 @@ def undoes_what_fails(location: Where) -> None:
     """A call that ends in an error has written nothing, and has let go of the lock."""
     store, other = _made(location), EventStore(location)
     with suppress(ZeroDivisionError), store.writing() as transaction:
-        transaction.append("tell", {}, 0.0)
+        _renew(transaction, "failed")
         transaction.keep(b"table")
         raise ZeroDivisionError
     with _raises(StudyError, "a wrong statement is a typed error"), store.writing() as transaction:
-        transaction.append("tell", {}, 0.0)
+        _renew(transaction, "failed")
         transaction._connection.execute("SELECT number FROM nowhere")
-    _append(other, "retire")
-    _append(store, "restore")
-    kinds = [event.kind for event in _events(store)]
-    _expect(kinds == ["create", "retire", "restore"], "what failed left nothing behind")
+    _append(other, "first")
+    _append(store, "second")
+    _expect(_workers(store) == ["first", "second"], "what failed left nothing behind")
     store.close()
     other.close()
 
@@ -75,10 +77,9 @@ def lets_one_write(location: Where) -> None:
         thread = _begun(location, "second")
         thread.join(SHORT)
         _expect(thread.is_alive(), "a second writer waits for the first")
-        transaction.append("first", {}, 0.0)
+        _renew(transaction, "first")
     _ended(thread)
-    kinds = [event.kind for event in _events(store)]
-    _expect(kinds == ["create", "first", "second"], "writers write one after the other")
+    _expect(_workers(store) == ["first", "second"], "writers write one after the other")
     store.close()
 
 
@@ -86,7 +87,7 @@ def reads_one_state(location: Where) -> None:
     """A reader sees the log as it was when it began, whoever writes meanwhile."""
     store = _made(location)
     with store.reading() as transaction:
-        thread = _begun(location, "tell")
+        thread = _begun(location, "later")
         thread.join(SHORT)
         _expect(len(transaction.since(START)) == 1, "a reader sees nothing of a later writer")
     _ended(thread)
@@ -139,14 +140,13 @@ def survives_a_fork(location: Where) -> None:
         try:
             _append(store, "child")
             with store.writing() as transaction:
-                transaction.append("died", {}, 0.0)
+                _renew(transaction, "died")
                 os._exit(0)
         finally:
             os._exit(1)
     _expect(os.waitpid(child, 0)[1] == 0, "a child writes")
     _append(store, "parent")
-    kinds = [event.kind for event in _events(store)]
-    _expect(kinds == ["create", "child", "parent"], "parent and child write, the dead one does not")
+    _expect(_workers(store) == ["child", "parent"], "the dead one has not written")
     store.close()
 
 
@@ -166,13 +166,23 @@ CHECKS: tuple[Callable[[Where], None], ...] = (
 def _made(location: Where) -> EventStore:
     """A place with one event."""
     store = EventStore(location)
-    store.create(lambda transaction: transaction.append("create", {}, 0.0))
+    settings = {"direction": "maximize", "seed": 0, "options": {}}
+    store.create(lambda transaction: transaction.append("create", settings, 0.0))
     return store
 
 
-def _append(store: EventStore, kind: str) -> None:
+def _append(store: EventStore, worker: str) -> None:
     with store.writing() as transaction:
-        transaction.append(kind, {}, time.time())
+        _renew(transaction, worker)
+
+
+def _renew(transaction: Transaction, worker: str) -> None:
+    transaction.append("renew", {"worker": worker, "until": 0.0})
+
+
+def _workers(store: EventStore) -> list[str]:
+    """Who has written after the first event."""
+    return [event.payload["worker"] for event in _events(store)[1:]]
 
 
 def _events(store: EventStore) -> list[Event]:
@@ -180,12 +190,12 @@ def _events(store: EventStore) -> list[Event]:
         return transaction.since(START)
 
 
-def _begun(location: Where, kind: str) -> threading.Thread:
+def _begun(location: Where, worker: str) -> threading.Thread:
     """Another writer, with a connection of its own."""
 
     def write() -> None:
         store = EventStore(location)
-        _append(store, kind)
+        _append(store, worker)
         store.close()
 
     thread = threading.Thread(target=write, daemon=True)

@@ -59,7 +59,7 @@ def test_an_interrupt_waits_for_the_end_of_a_transaction(path):
         with pytest.raises(TimeoutError), study._store.writing() as transaction:  # noqa: PT012
             for _ in range(3):
                 signal.raise_signal(signal.SIGALRM)
-            transaction.append("retire", {"ids": [3]}, 0.0)
+            transaction.append("retire", {"ids": [3], "worker": "w"})
     finally:
         signal.signal(signal.SIGALRM, before)
     assert study.n_events == 2
@@ -76,8 +76,8 @@ def test_what_takes_long_can_be_interrupted_and_is_rolled_back(path):
     from manyarms.runtime.signals import deferred, interruptible
 
     study = ma.Study.create(path, pool())
-    with pytest.raises(KeyboardInterrupt), study._replica.writing() as call:  # noqa: PT012
-        call.append("retire", {"ids": [3]})
+    with pytest.raises(KeyboardInterrupt), study._replica.writing() as transaction:  # noqa: PT012
+        transaction.append("retire", {"ids": [3], "worker": "w"})
         with interruptible():
             signal.raise_signal(signal.SIGINT)
             pytest.fail("the interrupt did not come through")
@@ -162,7 +162,7 @@ except sqlite3.OperationalError as error:
     print(error)
 """
     with study._store.writing() as transaction:
-        transaction.append("retire", {"ids": [3]}, 0.0)
+        transaction.append("retire", {"ids": [3], "worker": "w"})
         opens = threading.Thread(target=lambda: ma.Study.open(path).close())
         opens.start()
         opens.join()
@@ -422,9 +422,9 @@ def test_a_lease_has_a_ceiling(path, lease):
 def test_status_says_what_is_stored_whatever_that_is(path, until):
     study = ma.Study.create(path, pool(), worker="w")
     study.tell(0, [1.0])
-    with study._replica.writing() as call:
+    with study._replica.writing() as transaction:
         said_of = {"forecasts": [None], "reasons": [""]}
-        call.append("ask", {"ids": [1], "worker": "w", "until": until, **said_of})
+        transaction.append("ask", {"ids": [1], "worker": "w", "until": until, **said_of})
     for command in ("status", "history", "doctor"):
         manyarms(command, path, "--json")
         assert said(command, path).code == 0

@@ -7,7 +7,7 @@ from manyarms.campaign.trials import FAILED, CandidateId, Trial
 from manyarms.cli.boxes import NumberedPoints
 from manyarms.cli.tables import Row
 from manyarms.study import Study
-from manyarms.study.replay import taken_back
+from manyarms.study.events import taken_back
 
 Pair = tuple[Trial, Row]
 

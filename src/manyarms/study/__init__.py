@@ -1,6 +1,6 @@
 """Durable studies: an event log in SQLite or PostgreSQL, and the state it stands for."""
 
-from manyarms.study.log import Event
+from manyarms.study.events import Event
 from manyarms.study.replay import Lease
 from manyarms.study.study import Study
 

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from manyarms.errors import StudyError
-from manyarms.study.log import START, Event, Head, row_after
+from manyarms.errors import StudyDamagedError, StudyError
+from manyarms.study.events import NO_PREDECESSOR, Event, row_of
 from manyarms.study.storage import CARRY_OVER, EventStore, Transaction
 from manyarms.study.study import Study
 
@@ -38,7 +38,7 @@ def written_copy(copy: Copy) -> str:
         "format": FORMAT,
         "events": events,
         "tables": tables,
-        "digest": _end(copy.events).digest,
+        "digest": _end(copy.events),
     }
     return json.dumps(parts, ensure_ascii=False, allow_nan=False)
 
@@ -58,16 +58,17 @@ def read_copy(path: Path) -> Copy:
             for i, each in enumerate(read["events"])
         ]
         tables = {digest: base64.b64decode(table) for digest, table in read["tables"].items()}
+        digests = {hashlib.sha256(table).hexdigest() for table in tables.values()}
         needed = {digest for event in events for digest in event.tables}
         # The end of the chain is a digest of every event before it.
-        as_written = events and _end(events).digest == read["digest"] and needed == set(tables)
+        as_written = _end(events) == read["digest"] and needed == set(tables) == digests
+    except StudyDamagedError:
+        as_written = False
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise StudyError(
             f"{path} is not an export of a study ({type(error).__name__}: {error}); check the file"
         ) from error
-    if not as_written or any(
-        hashlib.sha256(table).hexdigest() != digest for digest, table in tables.items()
-    ):
+    if not as_written or not events:
         raise StudyError(
             f"{path} is not as it was written; export the study again, or tell its results from a "
             "CSV file"
@@ -88,10 +89,10 @@ def create_from(location: str | Path, copy: Copy) -> Study:
     return Study.open(location)
 
 
-def _end(events: list[Event]) -> Head:
-    """The end of the chain that the log has of these events."""
-    head = START
+def _end(events: list[Event]) -> str:
+    """The digest at the end of the chain that the log has of these events."""
+    digest = NO_PREDECESSOR
     for event in events:
-        row = row_after(head, event.kind, event.time, event.payload)
-        head = Head(row.number, row.digest)
-    return head
+        event.check()
+        digest = row_of(event, digest).digest
+    return digest

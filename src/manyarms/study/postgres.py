@@ -10,7 +10,7 @@ from psycopg.conninfo import make_conninfo
 
 from manyarms.errors import StudyDamagedError, StudyError
 from manyarms.study.database import Database, refused
-from manyarms.study.log import SALVAGE
+from manyarms.study.events import SALVAGE
 
 LOCKED_BY = """
 SELECT activity.application_name, activity.pid

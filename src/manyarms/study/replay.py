@@ -1,6 +1,7 @@
 """What the log says: the books, made by folding the events in order."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -15,15 +16,12 @@ from manyarms.campaign.trials import CandidateId, Forecast, Trial
 from manyarms.space.points import Space, as_space
 from manyarms.space.pool import Pool
 from manyarms.space.stored import read_table, read_types, retyped, stored_pool, with_table
-from manyarms.study.log import Event
+from manyarms.study.events import Event, damaged, taken_back
 from manyarms.study.spec import read_box
 from manyarms.typing import Indices
 
 Fetch = Callable[[str], bytes]
-PER_RESULT = ("notes", "batches")
-"""Entries of a `tell` that have something for each result, where they are there."""
-NAMING = ("ask", "tell", "release", "retire", "restore")
-"""The kinds of events that name candidates."""
+"""Gives a stored table, by its digest."""
 ALONE = ("add", "correct", "retype", "undo")
 """The kinds of events that change what came before: applied one by one."""
 TEACHING = ("tell", "correct", "retype")
@@ -46,9 +44,11 @@ class Lease:
 
 
 class Replay:
-    """The log, summed up."""
+    """The log, summed up; a value, of which `after` makes another one."""
 
     def __init__(self, first: Event, fetch: Fetch) -> None:
+        if first.kind != "create":
+            raise damaged(0, "its first event has no settings")
         self.settings: dict[str, Any] = first.payload
         self.space: Space  # as it was first, or when types of columns were changed last
         self.prior: PriorResults | None = None
@@ -67,9 +67,21 @@ class Replay:
         self.notes: dict[Source, str] = {}
         self.batches: dict[Source, int] = {}  # as files say, see `Trial.batch`
 
-    def apply(self, events: Sequence[Event], fetch: Fetch) -> None:
-        """Go on with the events that follow. Where one takes another back, that one must be among
-        them, too: it is passed over."""
+    @classmethod
+    def of(cls, events: Sequence[Event], fetch: Fetch) -> "Replay":
+        """Of a whole log."""
+        return cls(events[0], fetch).after(events[1:], fetch)
+
+    def after(self, events: Sequence[Event], fetch: Fetch) -> "Replay":
+        """With the events that follow. Where one takes another back, that one must be among them,
+        too: it is passed over."""
+        found = copy(self)
+        for name in ("tokens", "sources", "notes", "batches"):
+            setattr(found, name, copy(getattr(self, name)))
+        found._apply(events, fetch)
+        return found
+
+    def _apply(self, events: Sequence[Event], fetch: Fetch) -> None:
         void = taken_back(events)
         for kind, group in groupby(events, lambda event: event.kind if event.kind in ALONE else ""):
             if not kind:
@@ -101,26 +113,26 @@ class Replay:
         if self.space.box is None:
             events = [event for event in events if event.number not in void]
         # Ids are looked up at once, and results noted at once: 10⁵ of them are read in seconds.
-        named = [event.payload["ids"] if event.kind in NAMING else () for event in events]
-        positions = self._positions([id for each in named for id in each])
-        stops = np.cumsum([len(each) for each in named]).tolist()
+        named = [event.payload.get("ids", ()) for event in events]
+        positions = self._positions([id for ids in named for id in ids])
+        stops = np.cumsum([len(ids) for ids in named]).tolist()
         told: list[Indices] = []
         values: list[float | None] = []
         noise: list[float | None] = []
         tells: list[int] = []
         ended: list[Pending | None] = []
-        for event, each, stop in zip(events, named, stops, strict=True):
-            at = positions[stop - len(each) : stop]
+        for event, ids, stop in zip(events, named, stops, strict=True):
+            at = positions[stop - len(ids) : stop]
             if event.number in void:
                 continue
             if event.kind != "tell":
-                self._apply_one(event, at)
-            else:
-                ended += self._tell(event, at)
-                told.append(at)
-                tells += [event.number] * len(at)
-                values += event.payload["values"]
-                noise += event.payload.get("noise", [None] * len(at))
+                self._happens(event, at)
+                continue
+            ended += self._ends(event, at)
+            told.append(at)
+            tells += [event.number] * len(at)
+            values += event.payload["values"]
+            noise += event.payload.get("noise", [None] * len(at))
         if told:
             self.ledger = self.ledger.noted(
                 np.concatenate(told), values, noise, ended, np.array(tells)
@@ -133,35 +145,36 @@ class Replay:
         self.ledger, positions = self.ledger.knowing(ids, checked=True)
         return positions
 
-    def _apply_one(self, event: Event, positions: Indices) -> None:
-        payload = event.payload
+    def _happens(self, event: Event, positions: Indices) -> None:
+        """What brings no result."""
+        said = event.payload
         ledger = self.ledger
-        if event.kind == "ask":
-            forecasts = [each and Forecast(*each) for each in payload["forecasts"]]
-            self.ledger = ledger.asked(
-                positions.tolist(),
-                payload["worker"],
-                payload["until"],
-                forecasts,
-                payload["reasons"],
-                event.number,
-                len(self.sources),
-            )
-        elif event.kind == "release":
-            self.ledger = ledger.released(positions, payload["worker"])
-        elif event.kind == "expire":
-            self.ledger = ledger.expired(payload["by"])
-        elif event.kind == "renew":
-            self.ledger = ledger.renewed(payload["worker"], payload["until"])
-        elif event.kind == "retire":
-            self.ledger = ledger.retired(positions)
-        elif event.kind == "restore":
-            self.ledger = ledger.restored(positions)
-        elif event.kind == "note":
-            for (number, place), text in zip(payload["of"], payload["notes"], strict=True):
-                self.notes[number, place] = text
+        match event.kind:
+            case "ask":
+                forecasts = [each and Forecast(*each) for each in said["forecasts"]]
+                self.ledger = ledger.asked(
+                    positions.tolist(),
+                    said["worker"],
+                    said["until"],
+                    forecasts,
+                    said["reasons"],
+                    event.number,
+                    len(self.sources),
+                )
+            case "release":
+                self.ledger = ledger.released(positions, said["worker"])
+            case "expire":
+                self.ledger = ledger.expired(said["by"])
+            case "renew":
+                self.ledger = ledger.renewed(said["worker"], said["until"])
+            case "retire":
+                self.ledger = ledger.retired(positions)
+            case "restore":
+                self.ledger = ledger.restored(positions)
+            case "note":
+                self.notes.update(zip(map(tuple, said["of"]), said["notes"], strict=True))
 
-    def _tell(self, event: Event, positions: Indices) -> list[Pending | None]:
+    def _ends(self, event: Event, positions: Indices) -> list[Pending | None]:
         """What a tell is but for its results; returns what was pending of them."""
         told = event.payload
         self.ledger, ended = self.ledger.ended(positions, told["worker"])
@@ -169,13 +182,10 @@ class Replay:
             self.tokens[told["token"]] = positions.tolist(), told["values"]
         sources = [(event.number, place) for place in range(len(positions))]
         self.sources += sources
-        for source, text, batch in zip(
-            sources, *(told.get(name, [None] * len(sources)) for name in PER_RESULT), strict=True
-        ):
-            if text:
-                self.notes[source] = text
-            if batch:
-                self.batches[source] = batch
+        notes = zip(sources, told.get("notes", ()), strict=False)  # not every tell has some
+        self.notes.update(pair for pair in notes if pair[1])
+        batches = zip(sources, told.get("batches", ()), strict=False)
+        self.batches.update(pair for pair in batches if pair[1])
         return ended
 
     def _correct(self, event: Event) -> None:
@@ -239,13 +249,3 @@ def read_prior(settings: dict[str, Any], fetch: Fetch) -> PriorResults | None:
         return None
     frame, _ = read_table(fetch(settings["prior"]["table"]))
     return PriorResults(frame, np.array(settings["prior"]["values"], dtype=np.float64))
-
-
-def taken_back(events: Sequence[Event]) -> set[int]:
-    """The numbers of events that a later one takes back; an undo that is itself taken back takes
-    nothing back."""
-    void: set[int] = set()
-    for event in reversed(events):
-        if event.kind == "undo" and event.number not in void:
-            void.add(event.payload["event"])
-    return void

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from manyarms.errors import ManyArmsError, StudyDamagedError, StudyError, StudyVersionError
-from manyarms.study.log import NO_PREDECESSOR, Event, Head, checked
-from manyarms.study.replay import Replay
+from manyarms.study.events import NO_PREDECESSOR, Event, Head, read
+from manyarms.study.replay import Fetch, Replay
 from manyarms.study.storage import CARRY_OVER, FORMAT, EventStore, Transaction
 
 LONGEST_GAP = 1000
 """Events in a row that cannot be read, after which none is looked for, unless the file says how
 many there are: several pages of a file may be damaged together."""
-LOST = "lost"
-"""The kind of an event that stands where one was lost or left out. It says nothing."""
+NOTHING = {"ids": [], "workers": [], "by": 0.0}
+"""What stands where an event was lost or left out: nobody's lease expired."""
 EVENT = "SELECT number, kind, time, record, digest FROM events WHERE number = ?"
 """One at a time: a damaged page stops a longer query, and nothing behind it would be read."""
 
@@ -77,14 +77,7 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
                     f"of {damaged} the first event, with the settings, is lost: nothing can be "
                     "saved"
                 )
-            replay = Replay(events[0], fetch)
-            good = [events[0], *(event for event in events[1:] if _fits(replay, [event], fetch))]
-            # Read as a whole, for what some of them take back.
-            replay = Replay(events[0], fetch)
-            if not _fits(replay, good[1:], fetch):
-                good = [event for event in good if event.kind != "undo"]
-                replay = Replay(events[0], fetch)
-                replay.apply(good[1:], fetch)
+            good, replay = _fitting(events, fetch)
     lost += len(events) - len(good)
 
     def fill(transaction: Transaction) -> None:
@@ -93,7 +86,7 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
         for event in good:
             # Events keep their numbers: files name them, and so does what corrects or takes back.
             while transaction.head.number + 1 < event.number:
-                transaction.append(LOST, {}, event.time)
+                transaction.append("expire", NOTHING, event.time)
             transaction.append(event.kind, event.payload, event.time)
 
     store = EventStore(new)
@@ -120,7 +113,7 @@ def _whole(connection: sqlite3.Connection) -> tuple[list[Event], int]:
         # Checked against the digest that stands before it, right or wrong: what follows a damaged
         # event is whole all the same.
         try:
-            found = checked([row], Head(number - 1, before))[0] if row is not None else []
+            found = read([row], Head(number - 1, before))[0] if row is not None else []
         except (StudyDamagedError, ValueError, TypeError):
             found = []
         events += found
@@ -177,10 +170,18 @@ def _blob(connection: sqlite3.Connection, digest: str) -> bytes:
     return data
 
 
-def _fits(replay: Replay, events: list[Event], fetch: Any) -> bool:
-    """Apply events; False where they speak of candidates that are lost."""
-    try:
-        replay.apply(events, fetch)
-    except ManyArmsError:
-        return False
-    return True
+def _fitting(events: list[Event], fetch: Fetch) -> tuple[list[Event], Replay]:
+    """The events that make sense without those that are lost, and the state they make."""
+    with suppress(ManyArmsError):
+        return events, Replay.of(events, fetch)
+    good = events[:1]
+    replay = Replay.of(good, fetch)
+    for event in events[1:]:
+        with suppress(ManyArmsError):
+            replay = replay.after([event], fetch)
+            good.append(event)
+    # Read as a whole, for what some of them take back.
+    with suppress(ManyArmsError):
+        return good, Replay.of(good, fetch)
+    good = [event for event in good if event.kind != "undo"]
+    return good, Replay.of(good, fetch)

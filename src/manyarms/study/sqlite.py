@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from manyarms.errors import Advice, StudyDamagedError, StudyError
 from manyarms.study.database import Database, IsFirst, foreign, refused
+from manyarms.study.events import SALVAGE
 from manyarms.study.location import Location
-from manyarms.study.log import SALVAGE
 from manyarms.study.waiting import in_line, process_with_lock
 
 OWN = 0o600

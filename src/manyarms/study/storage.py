@@ -7,6 +7,7 @@ its end (`signals.py`). Statements are the same for every place; a `Database` ru
 """
 
 import hashlib
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -22,8 +23,8 @@ from manyarms.errors import (
 from manyarms.runtime.machine import uncollected
 from manyarms.runtime.signals import deferred
 from manyarms.study.database import Database, foreign
+from manyarms.study.events import START, TAKING_BACK, Event, Head, damaged, read, row_of
 from manyarms.study.location import Location, as_location
-from manyarms.study.log import START, Event, Head, checked, damaged, row_after
 from manyarms.study.sqlite import SQLiteFile
 
 PART = 1 << 26
@@ -67,7 +68,7 @@ def _connection(place: Location) -> Database[Any]:
     return PostgresServer(place)
 
 
-class Unread(NamedTuple):
+class News(NamedTuple):
     """What was appended after a head: events, the tables that they brought, and the head now."""
 
     events: list[Event]
@@ -85,8 +86,6 @@ class Transaction:
         if len(found) != 1 or not isinstance(found[0][0], int):
             raise damaged(0, "the number of its events is lost")
         self.head = Head(*found[0])
-        self.appended: list[Event] = []
-        self.kept: dict[str, bytes] = {}
 
     def since(self, head: Head) -> list[Event]:
         """The events after a head that was read before; StudyError where that is not in the log any
@@ -94,7 +93,7 @@ class Transaction:
         if self.head == head:
             return []
         try:
-            events, last = checked(self._connection.execute(_SINCE, (head.number,)), head)
+            events, last = read(self._connection.execute(_SINCE, (head.number,)), head)
             # The chain itself does not tell that its end was cut off; the head does.
             if last != self.head:
                 what = f"{self.head.number} events were written and {last.number} are left"
@@ -105,30 +104,33 @@ class Transaction:
             raise
         return events
 
-    def news(self, head: Head) -> Unread:
-        """All that is needed to follow the log from a head on, without this transaction."""
+    def news(self, head: Head) -> News:
+        """All that is needed to follow the log from a head on, without this transaction; all of the
+        log, where some of it was taken back since."""
         with uncollected():
             events = self.since(head)
-        return Unread(events, self.tables(events), self.head)
+            if head != START and any(event.kind in TAKING_BACK for event in events):
+                events = self.since(START)
+        return News(events, self.tables(events), self.head)
 
     def tables(self, events: Iterable[Event]) -> dict[str, bytes]:
         """The tables that events brought, by their digests; StudyDamagedError where one is
         damaged."""
         return {digest: self.fetch(digest) for event in events for digest in event.tables}
 
-    def append(self, kind: str, payload: dict[str, Any], time: float) -> Event:
-        """One more event."""
-        row = row_after(self.head, kind, time, payload)
+    def append(self, kind: str, payload: dict[str, Any], when: float | None = None) -> Event:
+        """One more event, of now unless another time is given."""
+        event = Event(self.head.number + 1, kind, when or time.time(), payload)
+        event.check()
+        row = row_of(event, self.head.digest)
         self._connection.execute(_APPEND, row)
         self.head = Head(row.number, row.digest)
         self._connection.execute(_MOVE, self.head)
-        self.appended.append(Event(row.number, kind, time, payload))
-        return self.appended[-1]
+        return event
 
     def keep(self, data: bytes) -> str:
         """Store bytes once, by their digest."""
         digest = hashlib.sha256(data).hexdigest()
-        self.kept[digest] = data
         found = "SELECT 1 FROM blobs WHERE digest = ? LIMIT 1"
         if self._connection.execute(found, (digest,)).fetchone() is None:
             insert = "INSERT INTO blobs (digest, part, data) VALUES (?, ?, ?)"
@@ -263,11 +265,7 @@ class EventStore:
                 yield begun
                 transaction = begun
         except StudyStorageError as error:
-            if (
-                transaction is None
-                or not transaction.appended
-                or not self._is_committed(transaction, error)
-            ):
+            if transaction is None or not self._is_committed(transaction, error):
                 raise
 
     def _is_committed(self, transaction: Transaction, error: StudyStorageError) -> bool:

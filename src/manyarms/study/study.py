@@ -7,8 +7,6 @@ down. Every method is one transaction of `Replica`, which holds the state in mem
 appends: the model learns when it is next needed.
 """
 
-import os
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -23,11 +21,13 @@ from manyarms.campaign.campaign import Campaign, with_results
 from manyarms.campaign.corrections import as_corrections, as_known
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.prior import as_prior, with_prior
+from manyarms.campaign.reasons import reasons
 from manyarms.campaign.settings import Direction, as_seed
 from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
-from manyarms.checks import MOST_AT_ONCE, real, whole
+from manyarms.checks import MOST_AT_ONCE, whole
 from manyarms.engine.confidence import Radius
-from manyarms.errors import ObservationError, ParameterError
+from manyarms.errors import ArmsError, ObservationError, ParameterError, StateError
+from manyarms.runtime.signals import interruptible
 from manyarms.space.deciding import checked_types
 from manyarms.space.parts import TableResult
 from manyarms.space.points import as_space
@@ -39,23 +39,13 @@ from manyarms.space.stored import (
     written_table,
     written_types,
 )
-from manyarms.study.location import is_plain
-from manyarms.study.log import START, Event
-from manyarms.study.remarks import as_batches, as_note, as_notes
+from manyarms.study.arguments import as_batches, as_lease, as_name, as_note, as_notes, as_worker
+from manyarms.study.events import START, Event, root_of, undoable
 from manyarms.study.replay import Lease, Replay
-from manyarms.study.replica import Call, Replica
+from manyarms.study.replica import Replica
 from manyarms.study.spec import campaign_of, maker_of, written, written_box, written_policy
 from manyarms.study.storage import EventStore, Transaction
-from manyarms.study.undoing import check_left, root_of, undoable
-from manyarms.typing import Indices, Seed
-
-LEASE = 86_400.0
-"""Seconds of a lease, unless another length is given: one day. This is longer than most trials, and
-it ends if the process that asked has died."""
-LONGEST_LEASE = 10 * 366 * 86_400
-"""Seconds of a lease, at most: a trial of more than ten years is a mistake."""
-LONGEST_TOKEN = 200
-"""Characters of a token or a worker's name, at most."""
+from manyarms.typing import Seed
 
 
 class Study(Answers):
@@ -71,8 +61,8 @@ class Study(Answers):
     def __init__(
         self, store: EventStore, worker: str | None, lease: float | None, policy: Any = None
     ) -> None:
-        self.worker = _worker(worker)
-        self.lease = _lease(lease)
+        self.worker = as_worker(worker)
+        self.lease = as_lease(lease)
         self._store = store
         self._replica = Replica(store, policy)
 
@@ -123,7 +113,7 @@ class Study(Answers):
         """
         space = as_space(pool)
         store = EventStore(location)
-        _worker(worker), _lease(lease)  # raise where one is wrong, before anything is written
+        as_worker(worker), as_lease(lease)  # raise where one is wrong, before anything is written
         settings: dict[str, Any] = {
             "direction": direction,
             "kernel": written(kernel, "kernel"),
@@ -156,9 +146,9 @@ class Study(Answers):
                 settings["prior"]["table"] = kept.pop(0)
             if kept:
                 settings["pool"]["tables"] = kept
-            transaction.append("create", settings, time.time())
+            transaction.append("create", settings)
             if space.results:
-                transaction.append("tell", _told(space.results, _worker(worker)), time.time())
+                transaction.append("tell", _told(space.results, as_worker(worker)))
 
         store.create(fill)
         return cls(store, worker, lease, policy)
@@ -233,39 +223,29 @@ class Study(Answers):
             Their ids.
         """
         whole(n, "n", at_most=MOST_AT_ONCE)
-        seconds = self.lease if lease is None else _lease(lease)
+        seconds = as_lease(lease, self.lease)
         # Learn outside of the lock what can be learned; what is left is little.
-        with self._replica.learned():
+        with self._now():
             pass
-        with self._replica.writing() as call:
+        with self._replica.writing() as transaction:
             now = time.time()
+            replay = self._replica.replay
             # Who expires is written down: replay must not depend on the clock.
-            ledger = call.replay.ledger.expired(now)
-            if len(ledger.pending) < len(call.replay.ledger.pending):
-                gone = [each for each in call.replay.leases if _is_over(each, now)]
-                call.append(
-                    "expire",
-                    {
-                        "ids": [each.id for each in gone],
-                        "workers": [each.worker for each in gone],
-                        "by": now,
-                    },
-                )
+            gone = [each for each in replay.leases if _is_over(each, now)]
+            if gone:
+                names, workers = [each.id for each in gone], [each.worker for each in gone]
+                self._append(transaction, "expire", ids=names, workers=workers, by=now)
             # Under the lock no result can come in between: the choice rests on the whole log.
-            rule = as_rule(ledger.candidates, where, same, max_new, most_each)
-            asked = call.asked(n, ledger, rule)
-            ids = [each.id for each in asked]
+            before = self._replica.campaign(replay.ledger.expired(now))
+            rule = as_rule(before.ledger.candidates, where, same, max_new, most_each)
+            with interruptible():
+                after, ids = before.asked(n, rule=rule)
+                # What was just asked for is the last of what is pending.
+                asked = after.ledger.pending[-len(ids) :]
+                why = reasons(before, after.ledger, [each.position for each in asked], rule)
+            forecasts = [each.forecast for each in asked]
             until = now + seconds
-            call.append(
-                "ask",
-                {
-                    "ids": ids,
-                    "worker": self.worker,
-                    "until": until,
-                    "forecasts": [each.forecast for each in asked],
-                    "reasons": [each.reason for each in asked],
-                },
-            )
+            self._append(transaction, "ask", ids=ids, until=until, forecasts=forecasts, reasons=why)
         return ids
 
     def release(self, ids: Any) -> None:
@@ -276,10 +256,11 @@ class Study(Answers):
         ids : id or sequence of ids
             Of candidates that are pending.
         """
-        with self._replica.writing() as call:
-            positions, names = self._found(ids)
-            call.replay.ledger.check_pending(positions)
-            call.append("release", {"ids": names, "worker": self.worker})
+        with self._replica.writing() as transaction:
+            ledger = self._replica.replay.ledger
+            positions = ledger.candidates.positions(ids)
+            ledger.check_pending(positions)
+            self._append(transaction, "release", ids=ledger.names(positions))
 
     def renew(self, lease: float | None = None) -> None:
         """Renew the leases of this worker, from now on: what it asked for is still being tried.
@@ -289,17 +270,11 @@ class Study(Answers):
         lease : float, optional
             Seconds; those of the study where None.
         """
-        seconds = self.lease if lease is None else _lease(lease)
-        with self._replica.writing() as call:
+        seconds = as_lease(lease, self.lease)
+        with self._replica.writing() as transaction:
             # A worker that tries nothing writes nothing.
-            if any(each.worker == self.worker for each in call.replay.ledger.pending):
-                call.append(
-                    "renew",
-                    {
-                        "worker": self.worker,
-                        "until": time.time() + seconds,
-                    },
-                )
+            if any(each.worker == self.worker for each in self._replica.replay.ledger.pending):
+                self._append(transaction, "renew", until=time.time() + seconds)
 
     @property
     def pending(self) -> list[CandidateId]:
@@ -343,8 +318,8 @@ class Study(Answers):
             Of each result the number of the last event when it was suggested, 0 where that is not
             known. Files have it in their column "batch".
         """
-        with self._replica.writing() as call:
-            self._tell(call, ids, values, failed, noise, token, note, batch)
+        with self._replica.writing() as transaction:
+            self._tell(transaction, ids, values, failed, noise, token, note, batch)
 
     def correct(
         self, ids: Any, values: Any, *, noise: Any = None, note: str | None = None
@@ -365,8 +340,8 @@ class Study(Answers):
         list of Trial
             The results as they were before.
         """
-        with self._replica.writing() as call:
-            return self._correct(call, ids, values, noise, note)
+        with self._replica.writing() as transaction:
+            return self._correct(transaction, ids, values, noise, note)
 
     def revise(
         self,
@@ -384,17 +359,16 @@ class Study(Answers):
         noted : sequence of (Trial, str)
             Results of `history`, and the notes that they have from now on.
         """
-        with self._replica.writing() as call:
+        with self._replica.writing() as transaction:
             if told is not None:
-                self._tell(call, **told)
+                self._tell(transaction, **told)
             if corrected is not None:
-                self._correct(call, **corrected)
+                self._correct(transaction, **corrected)
             if noted:
-                ledger = call.replay.ledger
-                sources = [call.replay.sources[as_known(ledger, trial)] for trial, _ in noted]
+                replay = self._replica.replay
+                sources = [replay.sources[as_known(replay.ledger, trial)] for trial, _ in noted]
                 notes = [as_note(text) for _, text in noted]
-                payload = {"of": [list(each) for each in sources], "notes": notes}
-                call.append("note", {**payload, "worker": self.worker})
+                self._append(transaction, "note", of=sources, notes=notes)
 
     def undo(self, event: int | None = None, *, note: str | None = None) -> Event:
         """Take back a call, as if it had not been made. The log keeps the call and the undo.
@@ -420,17 +394,20 @@ class Study(Answers):
         StateError
             It cannot be taken back.
         """
-        with self._replica.writing() as call:
-            events = call.events()
+        with self._replica.writing() as transaction:
+            events = transaction.since(START)
             target = undoable(events, event)
-            payload = {
-                "event": target.number,
-                "kind": root_of(events, target).kind,
-                "worker": self.worker,
-                **_why(note),
-            }
-            check_left(call.replayed, events, payload)
-            call.append("undo", payload)
+            kind = root_of(events, target).kind
+            undo = self._append(
+                transaction, "undo", event=target.number, kind=kind, note=as_note(note)
+            )
+            try:
+                Replay.of([*events, undo], transaction.fetch).ledger.check_counts()
+            except (ArmsError, ObservationError) as error:
+                raise StateError(
+                    f"event {target.number} cannot be taken back while what came later needs it: "
+                    f"{error}"
+                ) from error
         return target
 
     @property
@@ -478,21 +455,19 @@ class Study(Answers):
         ids : sequence, optional
             For pools made of an array with ids.
         """
-        with self._replica.writing() as call:
-            before = call.replay.ledger.candidates.table("add to")
+        with self._replica.writing() as transaction:
+            before = self._replica.replay.ledger.candidates.table("add to")
             pool = before.add(table, ids=ids)
-            digest = call.keep(bytes_of(pool, -1))
-            call.append(
+            self._append(
+                transaction,
                 "add",
-                {
-                    "table": digest,
-                    "next_row": described(pool)["next_row"],
-                    "n": len(pool) - len(before),
-                },
+                table=transaction.keep(bytes_of(pool, -1)),
+                next_row=described(pool)["next_row"],
+                n=len(pool) - len(before),
             )
             results = pool.results[len(before.results) :]
             if results:
-                call.append("tell", _told(results, self.worker))
+                transaction.append("tell", _told(results, self.worker))
 
     def retire(self, ids: Any, *, note: str | None = None) -> None:
         """Retire candidates: they are neither asked for nor recommended any more.
@@ -506,10 +481,10 @@ class Study(Answers):
         note : str, optional
             Why.
         """
-        with self._replica.writing() as call:
-            call.replay.ledger.candidates.table("retire from")
-            names = self._found(ids)[1]
-            call.append("retire", {"ids": names, "worker": self.worker, **_why(note)})
+        with self._replica.writing() as transaction:
+            ledger = self._replica.replay.ledger
+            names = ledger.names(ledger.candidates.table("retire from").positions(ids))
+            self._append(transaction, "retire", ids=names, note=as_note(note))
 
     def restore(self, ids: Any, *, note: str | None = None) -> None:
         """Make retired candidates available again.
@@ -521,11 +496,11 @@ class Study(Answers):
         note : str, optional
             Why.
         """
-        with self._replica.writing() as call:
-            call.replay.ledger.candidates.table("restore to")
-            positions, names = self._found(ids)
-            call.replay.ledger.check_retired(positions)
-            call.append("restore", {"ids": names, "worker": self.worker, **_why(note)})
+        with self._replica.writing() as transaction:
+            ledger = self._replica.replay.ledger
+            positions = ledger.candidates.table("restore to").positions(ids)
+            ledger.check_retired(positions)
+            self._append(transaction, "restore", ids=ledger.names(positions), note=as_note(note))
 
     def retype(self, columns: Any, *, note: str | None = None) -> None:
         """Correct the types of columns. The model learns all results again.
@@ -537,16 +512,16 @@ class Study(Answers):
         note : str, optional
             Why.
         """
-        with self._replica.writing() as call:
-            before = call.replay.ledger.candidates.table("change columns of")
+        with self._replica.writing() as transaction:
+            replay = self._replica.replay
+            before = replay.ledger.candidates.table("change columns of")
             types = checked_types(columns)
             if not types:
                 raise ParameterError("columns must give a type for a column at least, got none")
-            written_as: dict[str, Any] = {"columns": written_types(types), "worker": self.worker}
             # Raises where a column cannot be so.
-            pool = retyped(before, types)
-            campaign_of(call.replay.settings, call.replay.with_prior(pool))
-            call.append("retype", {**written_as, **_why(note)})
+            campaign_of(replay.settings, replay.with_prior(retyped(before, types)))
+            why = as_note(note)
+            self._append(transaction, "retype", columns=written_types(types), note=why)
 
     # The study itself
 
@@ -607,9 +582,14 @@ class Study(Answers):
         done = f"{ledger.n_trials} results, {len(ledger.pending)} pending"
         return f"Study({self._store.shown!r}, {ledger.candidates!r}, {self.direction}, {done})"
 
+    def _append(self, transaction: Transaction, kind: str, /, **said: Any) -> Event:
+        """One more event by this worker, without what is None."""
+        payload = {name: value for name, value in said.items() if value is not None}
+        return transaction.append(kind, {**payload, "worker": self.worker})
+
     def _tell(
         self,
-        call: Call,
+        transaction: Transaction,
         ids: Any,
         values: Any,
         failed: Any = None,
@@ -619,62 +599,63 @@ class Study(Answers):
         batch: Any = None,
     ) -> None:
         """Append what was told, unless it was told before with this token."""
-        ledger, positions = call.replay.ledger.knowing(ids)
-        names = ledger.names(positions)
-        told = as_told(values, failed, len(names))
-        deviations = as_noise(noise, len(names))
+        ledger, positions = self._replica.replay.ledger.knowing(ids)
+        n = len(positions)
+        told = as_told(values, failed, n)
+        deviations = as_noise(noise, n)
         # Before check_once, which would refuse a repeated call as a second value.
-        if token is not None and _is_known(call.replay, _name(token, "token"), positions, told):
+        if token is not None and self._is_known(as_name(token, "token"), positions.tolist(), told):
             return
         ledger.check_once(positions, told)
-        # Entries that were not given are left out: such an event stays as it always was.
-        marked = {} if token is None else {"token": token}
-        exact = {} if noise is None else {"noise": deviations}
-        noted = as_notes(note, len(names))
-        remarks = {"notes": noted} if any(noted) else {}
-        batches = as_batches(batch, len(names))
-        suggested = {"batches": batches} if any(batches) else {}
-        call.append(
+        self._append(
+            transaction,
             "tell",
-            {
-                "ids": names,
-                "values": told,
-                "worker": self.worker,
-                **marked,
-                **exact,
-                **remarks,
-                **suggested,
-            },
+            ids=ledger.names(positions),
+            values=told,
+            token=token,
+            noise=None if noise is None else deviations,
+            notes=as_notes(note, n),
+            batches=as_batches(batch, n),
         )
+
+    def _is_known(self, token: str, positions: list[int], told: list[float | None]) -> bool:
+        """Whether this was told before with this token; ObservationError if something else was."""
+        replay = self._replica.replay
+        before = replay.tokens.get(token)
+        if before is not None and before != (positions, told):
+            results = replay.ledger.names(before[0]), before[1]
+            raise ObservationError(
+                f"token {token!r} came before with other results, {results}; give each result its "
+                "own"
+            )
+        return before is not None
 
     def _correct(
-        self, call: Call, ids: Any, values: Any, noise: Any = None, note: str | None = None
+        self,
+        transaction: Transaction,
+        ids: Any,
+        values: Any,
+        noise: Any = None,
+        note: str | None = None,
     ) -> list[Trial]:
         """Append other values of results; returns the results as they were."""
-        found = as_corrections(call.replay.ledger, ids, values, noise)
-        history = call.replay.history
-        before = [history[number] for number in found.trials.tolist()]
-        removed = [i for i, is_removed in enumerate(found.removed) if is_removed]
-        call.append(
+        replay = self._replica.replay
+        found = as_corrections(replay.ledger, ids, values, noise)
+        numbers = found.trials.tolist()
+        history = replay.history
+        before = [history[number] for number in numbers]
+        self._append(
+            transaction,
             "correct",
-            {
-                "of": [list(call.replay.sources[number]) for number in found.trials.tolist()],
-                "ids": [trial.id for trial in before],
-                "before": [trial.value for trial in before],
-                "values": found.values,
-                "worker": self.worker,
-                **({} if noise is None else {"noise": found.noise}),
-                **({"removed": removed} if removed else {}),
-                **_why(note),
-            },
+            of=[replay.sources[number] for number in numbers],
+            ids=[trial.id for trial in before],
+            before=[trial.value for trial in before],
+            values=found.values,
+            noise=None if noise is None else found.noise,
+            removed=[i for i, is_removed in enumerate(found.removed) if is_removed] or None,
+            note=as_note(note),
         )
         return before
-
-    def _found(self, ids: Any) -> tuple[Indices, list[CandidateId]]:
-        """Candidates by their ids: positions, and ids as Python ints and strings."""
-        ledger = self._replica.replay.ledger
-        positions = ledger.candidates.positions(ids)
-        return positions, ledger.names(positions)
 
 
 def _told(results: Sequence[TableResult], worker: str) -> dict[str, Any]:
@@ -684,46 +665,10 @@ def _told(results: Sequence[TableResult], worker: str) -> dict[str, Any]:
         "ids": [each.id for each in results],
         "values": [each.value for each in results],
         "worker": worker,
-        **({"notes": notes} if any(notes) else {}),
+        **({"notes": notes} if notes else {}),
     }
-
-
-def _why(note: str | None) -> dict[str, str]:
-    """The note of an event; nothing if nobody gave one."""
-    return {} if note is None else {"note": as_note(note)}
 
 
 def _is_over(lease: Lease, now: float) -> bool:
     """Whether the time of a lease has run out."""
     return lease.until is not None and lease.until <= now
-
-
-def _is_known(replay: Replay, token: str, positions: Indices, told: list[float | None]) -> bool:
-    """Whether this was told before with this token; ObservationError if something else was."""
-    before = replay.tokens.get(token)
-    if before is not None and before != (positions.tolist(), told):
-        results = replay.ledger.names(before[0]), before[1]
-        raise ObservationError(
-            f"token {token!r} came before with other results, {results}; give each result its own"
-        )
-    return before is not None
-
-
-def _worker(worker: Any) -> str:
-    return f"{socket.gethostname()}:{os.getpid()}" if worker is None else _name(worker, "worker")
-
-
-def _lease(lease: Any) -> float:
-    if lease is None:
-        return LEASE
-    wanted = f"a positive number of seconds below {LONGEST_LEASE:,}, ten years"
-    return real(lease, "lease", wanted, above=0, below=LONGEST_LEASE)
-
-
-def _name(name: Any, what: str) -> str:
-    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_TOKEN or not is_plain(name):
-        raise ParameterError(
-            f"{what} must be a string of 1 to {LONGEST_TOKEN} Unicode characters without NUL, got "
-            f"{name!a:.80}"
-        )
-    return name
