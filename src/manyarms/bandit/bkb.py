@@ -11,7 +11,7 @@ import numpy as np
 from manyarms.bandit.batches import BatchRule, GlobalRule
 from manyarms.bandit.policy import Policy
 from manyarms.checks import real, whole
-from manyarms.engine.base import Belief, HasInducing, Rule
+from manyarms.engine.base import Belief, Rule
 from manyarms.engine.confidence import Bayes, Constant, Promise, Radius
 from manyarms.engine.frozen import Engine, Inserted
 from manyarms.errors import ParameterError
@@ -138,8 +138,8 @@ class BKB(Policy):
     @property
     def inducing(self) -> Indices:
         """The arms of the table in W, in index order."""
-        belief = self._state.belief
-        keys = belief.keys if isinstance(belief, HasInducing) else np.zeros(0, dtype=np.intp)
+        # Other beliefs rest on no arms.
+        keys: Indices = getattr(self._state.belief, "keys", np.zeros(0, dtype=np.intp))
         return np.sort(keys[keys >= 0])
 
     @property

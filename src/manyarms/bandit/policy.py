@@ -235,8 +235,7 @@ class Policy:
         cached = self._scores_cache
         # Only scores of the state before can be brought forward by this step.
         if cached is not None:
-            taken = step._replace(batch=batch)
-            cached = (after, cached[1].after(taken)) if cached[0] is state else None
+            cached = (after, cached[1].after(step)) if cached[0] is state else None
         self._state = after
         self._scores_cache = cached
         self._supposed_cache = None  # what was supposed was supposed before this

@@ -1,11 +1,12 @@
 """What a belief is: what is known of f, as a frozen value that knows rows and no table."""
 
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from manyarms.engine.confidence import Evidence, Posterior
+from manyarms.engine.linalg import TINY
 from manyarms.kernels import Kernel
 from manyarms.typing import Array, Indices, Mask
 
@@ -32,21 +33,26 @@ class Batch:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @classmethod
+    def supposing(cls, rows: Array, diag: Array) -> "Batch":
+        """One more pull of each of these rows, which is supposed to give its mean."""
+        n = len(rows)
+        return cls(rows, diag, np.zeros(n), np.ones(n), np.full(n, -1), n, True)
+
     def part(self, some: slice | Mask) -> "Batch":
         """Some of them."""
-        return Batch(
-            self.rows[some],
-            self.diag[some],
-            self.rewards[some],
-            self.weights[some],
-            self.keys[some],
-            0,
-            self.supposed,
+        return replace(
+            self,
+            rows=self.rows[some],
+            diag=self.diag[some],
+            rewards=self.rewards[some],
+            weights=self.weights[some],
+            keys=self.keys[some],
+            n_observations=0,
         )
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """What was decided when a batch was observed. Given back, nothing is decided again."""
 
     # Positions in the batch of the rows that entered W, in order; of `Sampled`, the rows of S.
@@ -74,7 +80,6 @@ class Step(NamedTuple):
     record: Record
     change: Change | None = None  # None where scores are to be computed anew
     batch: Batch | None = None  # what was observed, for those who take the same step elsewhere
-    base: "Step | None" = None  # where rows have own parts: the step of what is beside them
 
 
 class Belief(Protocol):
@@ -92,14 +97,6 @@ class Belief(Protocol):
     def moments(self, rows: Array, diag: Array) -> tuple[Array, Array]: ...
 
 
-@runtime_checkable
-class HasInducing(Protocol):
-    """A belief that rests on inducing rows W."""
-
-    @property
-    def keys(self) -> Indices: ...  # (m,) numbers of the arms in W, −1 for rows given by value
-
-
 class Rule(Protocol):
     """How a belief is made."""
 
@@ -112,3 +109,15 @@ class Rule(Protocol):
         rng: np.random.Generator,
     ) -> Belief:
         """The belief before anything is observed; the generator is its own."""
+
+
+def observed_fading(belief: Any, batch: Batch) -> Step:
+    """After observations by a belief with a discount γ: the last one weighs ω, the one before it
+    γω, and so on; those of before have faded γ once for each."""
+    gamma = belief.discount
+    n = len(batch)
+    weights = belief.faded_weights(batch.weights, gamma ** np.arange(n - 1, -1, -1.0))
+    faded = replace(belief.faded(gamma**n), discount=1.0)
+    step: Step = faded.observed(replace(batch, weights=np.maximum(weights, TINY)))
+    after: Any = step.after
+    return Step(replace(after, discount=gamma), step.record)

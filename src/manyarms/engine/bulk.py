@@ -59,29 +59,30 @@ def observed_many(belief: "Frozen", batch: Batch, record: Record | None) -> Step
     absorb = _one_by_one if n <= SHORT or follows else _in_blocks
     step = absorb(belief, batch, told)
     n_observations = belief.n_observations + batch.n_observations
-    return step._replace(after=replace(cast("Frozen", step.after), n_observations=n_observations))
+    after = replace(cast("Frozen", step.after), n_observations=n_observations)
+    return step._replace(after=after, batch=batch)
 
 
 def _one_by_one(belief: "Frozen", batch: Batch, told: Mask | None) -> Step:
     """After some rows, each decided by itself; `told` says which enter, where that was decided
     before."""
     m = belief.m
-    sizes = []
-    changes = []
-    for i in range(len(batch)):
+    n = len(batch)
+    sizes = np.zeros(n, dtype=np.intp)
+    lowering = np.zeros((m + n, n))
+    surprise = np.zeros(n)
+    for i in range(n):
         one = slice(i, i + 1)
         record = None if told is None else Record(np.flatnonzero(told[one]), np.array([m]))
         with np.errstate(over="ignore", invalid="ignore"):
             step = belief.observed(batch.part(one), record)
         belief = cast("Frozen", step.after)
-        sizes.append(belief.m)
-        changes.append(cast(Change, step.change))
-    # A change says nothing of coordinates that came after it.
-    lowering = np.zeros((belief.m, len(changes)))
-    for i, (G, _) in enumerate(changes):
-        lowering[: len(G), i] = G[:, 0]
-    change = Change(lowering, np.concatenate([surprise for _, surprise in changes]))
-    return Step(belief, _record(m, np.array(sizes)), change)
+        change = cast(Change, step.change)
+        sizes[i] = belief.m
+        # A change says nothing of coordinates that come after it.
+        lowering[: belief.m, i] = change.lowering[:, 0]
+        surprise[i] = change.surprise[0]
+    return Step(belief, _record(m, sizes), Change(lowering[: belief.m], surprise))
 
 
 def _in_blocks(belief: "Frozen", batch: Batch, told: Mask | None) -> Step:
@@ -171,7 +172,7 @@ def _absorbed(belief: "Frozen", block: Batch, told: Mask | None) -> Step | None:
     owed = share @ np.where(out & (outside > smallest), outside, 0.0)
     paid = rule.tolerance * (factor.log_det - belief.factor.log_det)
     wrong = (np.square(pivots) <= smallest[entered]).any()
-    if told is None and (wrong or (owed > paid and rule.has_room(inducing.m))):
+    if told is None and (wrong or (owed > paid and rule.has_room(factor.C.n))):
         return None
     inducing.check_positive(block.rows, block.diag, z, outside)
     left_out = _left_out(

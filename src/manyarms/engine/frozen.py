@@ -23,22 +23,18 @@ has the statements and their proofs.
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite, log1p, sqrt
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from manyarms.checks import real, whole
-from manyarms.engine.base import Arms, Batch, Change, Record, Step
+from manyarms.engine.base import Arms, Batch, Change, Record, Step, observed_fading
 from manyarms.engine.bulk import SMALLEST, not_finite, observed_many
 from manyarms.engine.confidence import Evidence, Posterior
 from manyarms.engine.embedding import PSD_TOLERANCE, not_positive
 from manyarms.engine.growing import Factor, Stack, Triangle
 from manyarms.engine.leftout import LeftOut, largest_left_out
-from manyarms.engine.linalg import (
-    EPS,
-    TINY,
-    chunks,
-)
+from manyarms.engine.linalg import EPS, TINY, chunks
 from manyarms.engine.own import Owned
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
@@ -51,6 +47,9 @@ FEW = 8
 `kernels/distances.py`."""
 RECENT = 64
 """Rows whose embeddings are remembered."""
+NONE = np.zeros(0, dtype=np.intp)
+FIRST = np.zeros(1, dtype=np.intp)
+"""Positions of the rows that entered W: of one row these two."""
 
 
 @dataclass(frozen=True)
@@ -86,16 +85,12 @@ class Inserted:
         """The belief before anything is observed; it knows no table. Own parts are beside W."""
         d = arms.rows.shape[1]
         smooth, own_variance = without_own(kernel)
-        nothing = LeftOut.nothing(d)
-        base = Frozen(
-            self,
-            regularization,
-            noise,
-            Inducing.none(smooth, d),
-            Factor.prior(regularization),
-            np.zeros(0),
-            nothing,
+        factor = Factor.of(regularization, np.zeros((0, 0)))
+        inducing = Inducing(
+            smooth, Stack(np.zeros((0, d))), Stack(np.zeros(0, dtype=np.intp)), factor.C
         )
+        nothing = LeftOut.nothing(d)
+        base = Frozen(self, regularization, noise, inducing, factor, np.zeros(0), nothing)
         return Owned.prior(kernel, base, own_variance) if own_variance else base
 
     def pays(self, left_out: float, explained: float) -> bool:
@@ -124,31 +119,13 @@ class Inducing:
     _rows: Stack  # (m, d)
     _keys: Stack  # (m,)
     L: Triangle
-    _places: dict[bytes, int] = field(
-        default_factory=dict
-    )  # of rows; shared by all values, so checked when read
-    _recent_cache: dict[bytes, tuple[Triangle, "Embedded"]] = field(
-        default_factory=dict
-    )  # a cache, shared as well
-
-    @classmethod
-    def none(cls, kernel: Kernel, n_features: int) -> "Inducing":
-        """No rows yet."""
-        return cls(
-            kernel,
-            Stack(np.zeros((0, n_features))),
-            Stack(np.zeros(0, dtype=np.intp)),
-            Triangle.empty(),
-        )
+    # Of the rows by their bytes. All values share it, so what it says is checked.
+    _places: dict[bytes, int] = field(default_factory=dict)
+    _recent_cache: dict[bytes, Embedded] = field(default_factory=dict)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without what is only remembered.
         return Inducing, (self.kernel, self._rows, self._keys, self.L, self._places)
-
-    @property
-    def m(self) -> int:
-        """|W|."""
-        return self.L.n
 
     @property
     def rows(self) -> Array:
@@ -164,55 +141,53 @@ class Inducing:
         self, rows: Array, keys: Indices, z: Array, *, supposed: bool = False
     ) -> "Inducing":
         """With more rows (j, d). z are their rows of L, one behind the other; each ends with √r."""
+        m = self.L.n
         # What is only supposed is forgotten soon: it must not stay in a dictionary that all share.
         places = self._places.copy() if supposed else self._places
-        for i, row in enumerate(rows, start=self.m):
+        for i, row in enumerate(rows, start=m):
             places[row.tobytes()] = i
+        L = Triangle(m + len(rows), self.L.packed.appended(z))
         return Inducing(
-            self.kernel,
-            self._rows.appended(rows),
-            self._keys.appended(keys),
-            Triangle(self.m + len(rows), self.L.packed.appended(z)),
-            places,
-            self._recent_cache,
+            self.kernel, self._rows.appended(rows), self._keys.appended(keys), L, places
         )
 
     def place(self, row: Array) -> int:
         """Where a row is in W; −1 where it is not."""
-        place = self._places.get(row.tobytes(), self.m)
-        return place if place < self.m and np.array_equal(self.rows[place], row) else -1
+        m = self.L.n
+        place = self._places.get(row.tobytes(), m)
+        return place if place < m and np.array_equal(self.rows[place], row) else -1
 
-    def feature(self, row: Array, diag: float) -> "Embedded":
+    def feature(self, row: Array, diag: float) -> Embedded:
         """The embedding of one row (d,). An arm that is pulled again and again is embedded once
         while W stays as it is."""
+        recent = self._recent_cache
         key = row.tobytes()
-        known = self._recent_cache.get(key)
-        if known is not None and known[0] is self.L:
-            return known[1]
-        found = self._feature(row, diag)
-        if len(self._recent_cache) >= RECENT:
-            self._recent_cache.clear()
-        self._recent_cache[key] = (self.L, found)
+        found = recent.get(key)
+        if found is None:
+            if len(recent) == RECENT:
+                recent.clear()
+            found = recent[key] = self._feature(row, diag)
         return found
 
-    def _feature(self, row: Array, diag: float) -> "Embedded":
+    def _feature(self, row: Array, diag: float) -> Embedded:
+        L = self.L
+        if not L.n:
+            return Embedded(np.zeros(0), diag, 0.0, False)
         place = self.place(row)
         if place >= 0:
-            z = np.zeros(self.m)
-            z[: place + 1] = self.L.row(place)
+            z = np.zeros(L.n)
+            z[: place + 1] = L.row(place)
             return Embedded(z, 0.0, 0.0, True)
-        if not self.m:
-            return Embedded(np.zeros(0), diag, 0.0, False)
-        z = self.L.solve(self.kernel(self.rows, row[None])[:, 0])
+        z = L.solve(self.kernel(self.rows, row[None])[:, 0])
         r = diag - float(z @ z)
         if r < -PSD_TOLERANCE * diag:
             self.check_positive(row[None], np.array([diag]), z[None], np.array([r]))
-        return Embedded(z, max(r, 0.0), float(np.abs(self.L.solve_transposed(z)).sum()), False)
+        return Embedded(z, max(r, 0.0), float(np.abs(L.solve_transposed(z)).sum()), False)
 
     def features(self, rows: Array, diag: Array) -> tuple[Array, Array, Mask]:
         """Of rows (n, d): z (n, m), r (n,), in W (n,)."""
         in_W = np.zeros(len(rows), dtype=bool)
-        if not self.m:
+        if not self.L.n:
             return np.zeros((len(rows), 0)), diag.copy(), in_W
         K = self.kernel(self.rows, rows) if len(rows) <= FEW else self.kernel(rows, self.rows).T
         Z = self.L.solve(K).T
@@ -371,22 +346,17 @@ class Frozen:
 
     def observed(self, batch: Batch, record: Record | None = None) -> Step:
         """The belief after these observations; with a record, as was decided then."""
-        n = len(batch.rows)
-        if self.discount < 1.0 and n and not batch.supposed:
-            # Of n observations the last weighs ω, the one before it γω, and so on.
-            ages = np.arange(n - 1, -1, -1)
-            weights = np.maximum(batch.weights * self.discount**ages, TINY)
-            faded = replace(self.faded(self.discount**n), discount=1.0)
-            step = faded.observed(replace(batch, weights=weights), record)
-            after = cast(Frozen, step.after)
-            return Step(replace(after, discount=self.discount), step.record)
-        if n == 1:
+        if self.discount < 1.0 and len(batch.rows) and not batch.supposed:
+            return observed_fading(self, batch)
+        if len(batch.rows) == 1:
             return self._observed_one(batch, None if record is None else len(record.entered) > 0)
-        if not n:
-            return Step(self, Record.nothing(), Change(np.zeros((self.m, 0)), np.zeros(0)))
         with np.errstate(over="ignore"):
-            self._check_rounding(float((batch.weights * batch.diag).max()))
+            self._check_rounding(float((batch.weights * batch.diag).max(initial=0.0)))
         return observed_many(self, batch, record)
+
+    def faded_weights(self, weights: Array, gamma: float | Array) -> Array:
+        """What counts for γ times as much as these weights."""
+        return weights * gamma
 
     def faded(self, gamma: float) -> "Frozen":
         """The belief if all observations weighed γ times as much: Σ ωψψᵀ and Σ ωψy times γ.
@@ -402,8 +372,7 @@ class Frozen:
     def supposing(self, rows: Array, diag: Array) -> Step:
         """If each of these rows were pulled once more, and gave its mean: means stay, variances
         fall."""
-        n = len(rows)
-        return self.observed(Batch(rows, diag, np.zeros(n), np.ones(n), np.full(n, -1), n, True))
+        return self.observed(Batch.supposing(rows, diag))
 
     def _check_rounding(self, most: float) -> None:
         """Raise NumericalError where the evidence ωk(x, x)/λ of a row leaves float64 no digits."""
@@ -418,17 +387,16 @@ class Frozen:
         """After one observation. `told` says whether its row enters, where that was decided
         before."""
         lam = self.regularization
-        row = batch.rows[0]
+        inducing = self.inducing
+        factor = self.factor
+        left_out = self.left_out
+        w = self.w
         diag = float(batch.diag[0])
         weight = float(batch.weights[0])
         self._check_rounding(weight * diag)
         kappa2 = max(self.kappa2, diag)
-        inducing = self.inducing
-        factor = self.factor
-        w = self.w
-        left_out = self.left_out
 
-        z, r, spread, in_W = inducing.feature(row, diag)
+        z, r, spread, in_W = inducing.feature(batch.rows[0], diag)
         u = 0.0 if in_W else EPS * kappa2 * (1 + spread) ** 2  # r is right within 4u
         b, t, y, c = factor.half(z)
         q = float(c @ c + y @ y)  # zᵀV⁻¹z
@@ -442,11 +410,11 @@ class Frozen:
         if enters:
             # A new coordinate √r, in which V is λ: no score changes.
             more = sqrt(max(r, TINY))
-            z = np.concatenate((z, (more,)))
-            b = np.concatenate((b, (more / sqrt(lam),)))
-            c = np.concatenate((c, (more / sqrt(lam),)))
+            z = np.append(z, more)
+            b = np.append(b, more / sqrt(lam))
+            c = np.append(c, more / sqrt(lam))
             q += r / lam
-            w = np.concatenate((w, (0.0,)))
+            w = np.append(w, 0.0)
             inducing = inducing.appended(batch.rows, batch.keys, z, supposed=batch.supposed)
             factor = factor.grown()
         elif not in_W:
@@ -473,23 +441,22 @@ class Frozen:
             w = w + surprise * lowering
         if weight != 1.0:
             z, b, t = root * z, root * b, root * t
-        factor = factor.observed_one(z, b, t, pivot)
         after = Frozen(
             self.rule,
             lam,
             self.noise,
             inducing,
-            factor,
+            factor.observed_one(z, b, t, pivot),
             w,
             left_out,
             self.n_observations + batch.n_observations,
             self.trace + weight * diag / lam,
             kappa2,
             max(self.rounding_seen, u),
-            self.discount,
         )
-        record = Record(np.zeros(int(enters), dtype=np.intp), np.array([len(w)]))
-        return Step(after, record, Change(lowering[:, None], np.array([surprise])))
+        record = Record(FIRST if enters else NONE, np.array([len(w)]))
+        change = Change(lowering[:, None], np.array([surprise]))
+        return Step(after, record, change, batch)
 
 
 Engine = Frozen | Owned

@@ -31,6 +31,7 @@ SPARE_PLACES = 64
 WAITING = 64
 """Rows that wait at most. A fold of 64 costs 2.3 times a fold of one at m = 600 (LAPACK's
 tpqrt)."""
+NOTHING = np.zeros(0)
 
 
 class Stack:
@@ -54,28 +55,31 @@ class Stack:
     def __reduce__(self) -> tuple[type["Stack"], tuple[AnyArray]]:
         return Stack, (self.items,)  # without what is free in the buffer
 
-    def appended(self, more: AnyArray) -> "Stack":
-        """The stack with more items on it."""
-        if not len(more):
-            return self  # also where the items cannot be written to: those of a snapshot
+    def grown(self, k: int) -> "Stack":
+        """The stack with room for k more items, which are 0 until the caller writes them."""
         n = self.n
-        stop = n + len(more)
         grown = object.__new__(Stack)
+        grown.n = stop = n + k
         if self._written[0] == n and stop <= len(self._buffer):
             # Nobody has written behind what this value sees: go on in the same buffer.
             grown._buffer = self._buffer
             grown._written = self._written
         else:
             # Half as much again: n items are copied O(1) times each over all appends.
-            grown._buffer = np.empty(
-                (SPARE_PLACES + stop + n // 2, *self._buffer.shape[1:]), dtype=self._buffer.dtype
-            )
+            room = (SPARE_PLACES + stop + n // 2, *self._buffer.shape[1:])
+            grown._buffer = np.zeros(room, dtype=self._buffer.dtype)
             grown._buffer[:n] = self.items
             grown._written = [n]
-        grown._buffer[n:stop] = more
         grown._written[0] = stop
         grown.items = grown._buffer[:stop]
-        grown.n = stop
+        return grown
+
+    def appended(self, more: AnyArray) -> "Stack":
+        """The stack with more items on it."""
+        if not len(more):
+            return self  # also where the items cannot be written to: those of a snapshot
+        grown = self.grown(len(more))
+        grown.items[self.n :] = more
         return grown
 
 
@@ -89,24 +93,24 @@ class Triangle:
         self._upper_cache: Array | None = None
 
     @classmethod
-    def empty(cls) -> "Triangle":
-        """No rows yet."""
-        return cls(0, Stack(np.zeros(0)))
-
-    @classmethod
     def of(cls, lower: Array) -> "Triangle":
         """The lower triangle of a matrix (n, n)."""
         if not len(lower):
-            return cls.empty()
+            return cls(0, Stack(np.zeros(0)))
         upper = np.asfortranarray(lower.T)
         packed, _ = lapack.dtrttp(upper, uplo="U")
         made = cls(len(lower), Stack(packed))
         made._upper_cache = upper
         return made
 
-    def appended(self, row: Array) -> "Triangle":
-        """The matrix with one more row (n + 1,)."""
-        return Triangle(self.n + 1, self.packed.appended(row))
+    def appended(self, row: Array, last: float) -> "Triangle":
+        """The matrix with one more row: some numbers (≤ n,), then 0, and the last one."""
+        packed = self.packed.grown(self.n + 1)
+        items = packed.items
+        start = self.packed.n
+        items[start : start + len(row)] = row
+        items[-1] = last
+        return Triangle(self.n + 1, packed)
 
     def row(self, i: int) -> Array:
         """Row i up to its diagonal, (i + 1,)."""
@@ -132,12 +136,6 @@ class Triangle:
             self._upper_cache, _ = lapack.dtpttr(self.n, self.packed.items, uplo="U")
         return np.asarray(self._upper_cache)
 
-    @property
-    def diagonal(self) -> Array:
-        """(n,)."""
-        i = np.arange(self.n)
-        return np.asarray(self.packed.items[i * (i + 3) // 2])
-
     def solve(self, b: Array) -> Array:
         """T⁻¹b, b (n,) or (n, k)."""
         return self._solve(b, 1)
@@ -150,10 +148,9 @@ class Triangle:
         # BLAS reads columns: the packed rows of T are the packed columns of Tᵀ, hence `trans`.
         if not b.size:
             return np.zeros(b.shape)
-        if b.ndim == 1:
-            return np.asarray(blas.dtpsv(self.n, self.packed.items, b, trans=trans))
-        if b.shape[1] == 1:
-            return np.asarray(blas.dtpsv(self.n, self.packed.items, b[:, 0], trans=trans))[:, None]
+        if b.ndim == 1 or b.shape[1] == 1:
+            solved: Array = blas.dtpsv(self.n, self.packed.items, b.ravel(), trans=trans)
+            return solved if b.ndim == 1 else solved[:, None]
         return np.asarray(blas.dtrsm(1.0, self.upper, b, trans_a=trans))
 
     def transposed_product(self, x: Array) -> Array:
@@ -187,56 +184,34 @@ class Factor:
     regularization: float  # λ
     C: Triangle
     R: Triangle  # (J, J) of the rows waiting
-    _rows: Stack  # (J, 2, ≥ m) rows of B and the ψ themselves, zero beyond the coordinates of then
+    waiting: Stack  # (J, 2, ≥ m) rows of B and the ψ themselves, 0 beyond the coordinates of then
     log_det: float  # ln det(V/λ)
 
     @classmethod
-    def prior(cls, regularization: float) -> "Factor":
-        """No coordinates, nothing observed."""
-        return cls.of(regularization, Triangle.empty(), 0.0)
-
-    @classmethod
-    def of(cls, regularization: float, C: Triangle, log_det: float) -> "Factor":
+    def of(cls, regularization: float, C: Array) -> "Factor":
         """V = CCᵀ, nothing waiting."""
-        return cls(regularization, C, Triangle.empty(), _room(C.n + SPARE_PLACES), log_det)
-
-    @property
-    def m(self) -> int:
-        """Coordinates."""
-        return self.C.n
-
-    @property
-    def waiting(self) -> Array:
-        """B and Y as they are kept, (J, 2, ≥ m)."""
-        return self._rows.items
-
-    def beside(self, R: Triangle, waiting: Array) -> "Factor":
-        """The same C with rows waiting beside it, as `R` and `waiting` are of another."""
-        return Factor(self.regularization, self.C, R, Stack(waiting), self.log_det)
-
-    @property
-    def _B(self) -> Array:
-        return self._rows.items[:, 0, : self.m]
+        log_det = float(2 * np.log(np.diag(C) / np.sqrt(regularization)).sum())
+        waiting = Stack(np.zeros((0, 2, len(C) + SPARE_PLACES)))
+        return cls(regularization, Triangle.of(C), Triangle.of(C[:0, :0]), waiting, log_det)
 
     def grown(self) -> "Factor":
         """With one more coordinate, in which nothing was observed: V becomes blockdiag(V, λ)."""
-        row = np.zeros(self.m + 1)
-        row[-1] = np.sqrt(self.regularization)  # √λ: the corner λ of V as its factor's diagonal
-        rows = self._rows
-        width = rows.items.shape[2]
-        if self.m == width:
+        waiting = self.waiting
+        width = waiting.items.shape[2]
+        if self.C.n == width:
             # The rows that wait need one column more: twice as many, so that this is rare.
-            wider = np.zeros((rows.n, 2, 2 * width))
-            wider[:, :, :width] = rows.items
-            rows = Stack(wider)
-        return Factor(self.regularization, self.C.appended(row), self.R, rows, self.log_det)
+            wider = np.zeros((waiting.n, 2, 2 * width))
+            wider[:, :, :width] = waiting.items
+            waiting = Stack(wider)
+        C = self.C.appended(NOTHING, sqrt(self.regularization))
+        return Factor(self.regularization, C, self.R, waiting, self.log_det)
 
     def half(self, Z: Array) -> Half:
         """Of columns z (m, k), or of one (m,)."""
         b = self.C.solve(Z)
         if not self.R.n:
             return Half(b, b[:0], b[:0], b)
-        B = self._rows.items[:, 0, : self.C.n]
+        B = self.waiting.items[:, 0, : self.C.n]
         t = self.R.solve(B @ b)
         y = self.R.solve_transposed(t)
         return Half(b, t, y, b - B.T @ y)
@@ -245,7 +220,7 @@ class Factor:
         """√(xᵀVx) of x (m,)."""
         # xᵀC(I + BᵀB)Cᵀx.
         inside = self.C.transposed_product(x)
-        waiting = self._B @ inside
+        waiting = self.waiting.items[:, 0, : self.C.n] @ inside
         return float(np.sqrt(inside @ inside + waiting @ waiting))
 
     def observed_one(self, psi: Array, b: Array, t: Array, pivot: float) -> "Factor":
@@ -253,43 +228,38 @@ class Factor:
         if self.R.n == WAITING:
             return self.fold(psi[None]).with_coordinates()
         m = len(psi)
-        row = np.zeros((1, 2, self._rows.items.shape[2]))
-        row[0, 0, :m] = b
-        row[0, 1, :m] = psi
+        waiting = self.waiting.grown(1)
+        waiting.items[-1, 0, :m] = b
+        waiting.items[-1, 1, :m] = psi
         # Of M = I + BBᵀ, as Cholesky has it. With 1 + ψᵀV⁻¹ψ in its place, which is more accurate,
         # the errors of R would grow from row to row.
-        corner = sqrt(max(1.0, 1.0 + float(b @ b) - float(t @ t)))
-        R = self.R.appended(np.concatenate((t, (corner,))))
+        R = self.R.appended(t, sqrt(max(1.0, 1.0 + float(b @ b) - float(t @ t))))
         log_det = self.log_det + 2 * log(pivot)  # det(V + ψψᵀ) = det V·(1 + ψᵀV⁻¹ψ)
-        return Factor(self.regularization, self.C, R, self._rows.appended(row), log_det)
+        return Factor(self.regularization, self.C, R, waiting, log_det)
 
     @cached_property
     def folded(self) -> "Factor":
         """The same V with nothing waiting."""
-        return self.fold(np.zeros((0, self.m))).with_coordinates() if self.R.n else self
+        return self.fold(np.zeros((0, self.C.n))).with_coordinates() if self.R.n else self
 
     def fold(self, Y: Array) -> "Fold":
         """V + YᵀY for rows Y (k, m), nothing waiting."""
-        waiting = self._rows.items[:, 1, : self.m]
-        rows = np.empty((len(waiting) + len(Y), self.m), order="F")
-        rows[: len(waiting)] = waiting
-        rows[len(waiting) :] = Y
-        if not self.m:
+        m = self.C.n
+        rows = np.asfortranarray(np.vstack([self.waiting.items[:, 1, :m], Y]))
+        if not m:
             return Fold(self.regularization, np.zeros((0, 0)), rows, rows)
-        upper, V, T, _ = lapack.dtpqrt(0, min(self.m, PANEL), self.C.upper, rows, overwrite_b=1)
+        upper, V, T, _ = lapack.dtpqrt(0, min(m, PANEL), self.C.upper, rows, overwrite_b=1)
         return Fold(self.regularization, upper, V, T)
 
     def faded(self, gamma: float) -> "Factor":
         """γV + (1 − γ)λI, nothing waiting: the sum and its factor, O(m³)."""
-        m = self.m
+        m = self.C.n
         if not m:
             return self
-        rows = np.asfortranarray(np.vstack([self.C.upper, self._rows.items[:, 1, :m]]))
+        rows = np.asfortranarray(np.vstack([self.C.upper, self.waiting.items[:, 1, :m]]))
         V = blas.dsyrk(gamma, rows, trans=1, lower=1)  # γ(CCᵀ + Σψψᵀ), its lower triangle
         V[np.diag_indices(m)] += (1 - gamma) * self.regularization
-        C = cholesky(V)
-        log_det = float(2 * np.log(np.diag(C) / np.sqrt(self.regularization)).sum())
-        return Factor.of(self.regularization, Triangle.of(C), log_det)
+        return Factor.of(self.regularization, cholesky(V))
 
     @cached_property
     def trace_of_inverse(self) -> float:
@@ -332,15 +302,9 @@ class Fold(NamedTuple):
             upper[:m, m:] = beside
             upper[m:, m:] = corner
         upper *= np.where(np.diag(upper) < 0, -1.0, 1.0)[:, None]
-        diagonal = np.diag(upper)
-        if not np.isfinite(upper).all() or diagonal.min(initial=1.0) <= 0:
+        if not np.isfinite(upper).all() or np.diag(upper).min(initial=1.0) <= 0:
             raise NumericalError(
                 "the posterior matrix is not finite in float64; raise `regularization` or "
                 "rescale the kernel"
             )
-        log_det = float(2 * np.log(diagonal / np.sqrt(self.regularization)).sum())
-        return Factor.of(self.regularization, Triangle.of(upper.T), log_det)
-
-
-def _room(width: int) -> Stack:
-    return Stack(np.zeros((0, 2, width)))
+        return Factor.of(self.regularization, upper.T)

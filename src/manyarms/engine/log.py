@@ -24,12 +24,13 @@ class Log:
 
     def added(self, arms: Indices, sizes: Indices, weights: Array, rewards: Array) -> "Log":
         """The log with more entries, (n,) each."""
-        entries = np.empty((len(arms), 4))
+        rows = self.rows.grown(len(arms))
+        entries = rows.items[self.rows.n :]
         entries[:, 0] = arms
         entries[:, 1] = sizes
         entries[:, 2] = weights
         entries[:, 3] = rewards
-        return Log(self.rows.appended(entries))
+        return Log(rows)
 
     def __len__(self) -> int:
         return self.rows.n

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from manyarms.engine.base import Batch, Record, Step
+from manyarms.engine.base import Batch, Record, Step, observed_fading
 from manyarms.engine.confidence import Evidence, Posterior
 from manyarms.engine.growing import Stack
 from manyarms.engine.linalg import TINY, chunks
@@ -279,17 +279,8 @@ class Owned:
 
     def observed(self, batch: Batch, record: Record | None = None) -> Step:
         """The belief after these observations; with a record, as was decided then."""
-        if self.discount == 1.0 or batch.supposed or not len(batch):
-            return self._observed(batch, record)
-        # Of n observations the last weighs ω, the one before it as ω fades once, and so on.
-        n = len(batch)
-        gammas: Array = self.discount ** np.arange(n - 1, -1, -1.0)
-        weights = np.maximum(self._faded(batch.weights, gammas), TINY)
-        step = self.faded(self.discount**n)._observed(replace(batch, weights=weights), record)
-        return Step(step.after, step.record)
-
-    def _observed(self, batch: Batch, record: Record | None) -> Step:
-        """The same where nothing fades."""
+        if self.discount < 1.0 and len(batch) and not batch.supposed:
+            return observed_fading(self, batch)
         lam = self.regularization
         v = self.own_variance
         groups = Groups.of(batch.rows)
@@ -326,17 +317,16 @@ class Owned:
                 trace=self.trace + float(batch.weights @ batch.diag) / lam,
                 own_log_det=self.own_log_det + float(np.log1p(gained).sum()),
             )
-        return Step(after, groups.record_of(step.record), step.change, base=step)
+        return Step(after, groups.record_of(step.record), step.change, batch)
 
     def supposing(self, rows: Array, diag: Array) -> Step:
         """If each of these rows were pulled once more, and gave its mean: means stay, variances
         fall."""
-        n = len(rows)
-        return self.observed(Batch(rows, diag, np.zeros(n), np.ones(n), np.full(n, -1), n, True))
+        return self.observed(Batch.supposing(rows, diag))
 
     def faded(self, gamma: float) -> "Owned":
         """The belief if k's part of all rows weighed γ times as much: ω′ becomes γω′. O(m³)."""
-        weight = self._faded(self.tried.weight, gamma)
+        weight = self.faded_weights(self.tried.weight, gamma)
         faded = self.with_tried(self.base.faded(gamma), replace(self.tried, weight=weight))
         return replace(faded, trace=gamma * self.trace)
 
@@ -345,7 +335,7 @@ class Owned:
         log_det = float(np.log1p(self.own_variance / self.regularization * tried.weight).sum())
         return replace(self, base=base, tried=tried, own_log_det=log_det)
 
-    def _faded(self, weight: Array, gamma: float | Array) -> Array:
+    def faded_weights(self, weight: Array, gamma: float | Array) -> Array:
         """Ω whose ω′ = Ω/(1 + vΩ/λ) is γ times that of these weights."""
         lam = self.regularization
         return np.asarray(gamma * weight * (lam / (lam + (1 - gamma) * self.own_variance * weight)))

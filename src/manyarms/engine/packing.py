@@ -11,7 +11,7 @@ from math import isqrt
 import numpy as np
 
 from manyarms.engine.frozen import Engine, Frozen, Inducing
-from manyarms.engine.growing import Factor, Stack, Triangle
+from manyarms.engine.growing import SPARE_PLACES, Factor, Stack, Triangle
 from manyarms.engine.leftout import LeftOut
 from manyarms.engine.own import Owned, Tried
 from manyarms.typing import AnyArray, Array
@@ -70,7 +70,7 @@ def _packed(belief: Frozen) -> Arrays:
         "L": belief.L.packed.items,
         "C": factor.C.packed.items,
         "R": factor.R.packed.items,
-        "waiting": factor.waiting.ravel(),
+        "waiting": factor.waiting.items.ravel(),
         "w": belief.w,
         "keys": belief.keys,
         "left_out": left_out.kept.items.ravel(),
@@ -136,8 +136,8 @@ def _unpacked(prior: Frozen, arrays: Arrays, W: Array) -> Frozen:
 
 def _factor(regularization: float, arrays: Arrays, m: int, log_det: float) -> Factor:
     """The factor of V, with the rows that wait beside it."""
-    factor = Factor.of(regularization, Triangle(m, Stack(arrays["C"])), log_det)
-    if not arrays["R"].size:
-        return factor
+    C = Triangle(m, Stack(arrays["C"]))
     J = (isqrt(8 * arrays["R"].size + 1) - 1) // 2  # R is a triangle of J rows
-    return factor.beside(Triangle(J, Stack(arrays["R"])), arrays["waiting"].reshape(J, 2, -1))
+    width = len(arrays["waiting"]) // (2 * J) if J else m + SPARE_PLACES
+    waiting = Stack(arrays["waiting"].reshape(J, 2, width))
+    return Factor(regularization, C, Triangle(J, Stack(arrays["R"])), waiting, log_det)
