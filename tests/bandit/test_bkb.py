@@ -9,9 +9,7 @@ from problems import RKHSProblem, fingerprint, play
 
 import manyarms as ma
 from manyarms.engine.dictionary import inclusion_probability
-from manyarms.engine.sampled import DrawnScores
 from manyarms.errors import ObservationError, ParameterError
-from manyarms.search.scores import Upper
 
 KERNEL = ma.kernels.RBF(0.1)
 
@@ -200,8 +198,7 @@ def test_rows_by_value_are_the_arms_they_equal():
     assert (by_value.belief.keys == -1).all()
 
 
-def test_kept_kernel_columns_are_those_of_the_rows():
-    """Scores that follow many draws equal scores made anew, and the columns kept are few."""
+def test_scores_that_follow_many_draws_equal_scores_made_anew():
     problem = RKHSProblem(KERNEL, n_arms=2500, seed=3)
     policy = ma.BKB(problem.arms, KERNEL, regularization=0.3, rule=ma.Sampled(1.0), seed=3)
     for step in range(150):
@@ -215,24 +212,6 @@ def test_kept_kernel_columns_are_those_of_the_rows():
             ):
                 np.testing.assert_allclose(found[0], mean, atol=1e-9)
                 np.testing.assert_allclose(found[1], variance, rtol=1e-8)
-    assert set(policy._scores.columns) <= set(policy.belief.inducing)
-
-
-def test_scores_do_not_depend_on_whether_columns_are_kept():
-    problem = RKHSProblem(KERNEL, n_arms=2500, seed=3)
-    arms = problem.arms.astype(np.float32)
-    policy = ma.BKB(arms, KERNEL, regularization=0.3, rule=ma.Sampled(), seed=3)
-    streamed = DrawnScores(policy.belief, policy._scores.arms, {}, room=0)
-    for _ in range(40):
-        i = policy.choose()
-        assert i == [streamed.arg_max(Upper(policy.beta), None)] or not policy.log.pulled.size
-        before = policy.belief
-        batch = policy.batch_of(i, problem.f[i], None)
-        policy.observe(i, problem.f[i])
-        streamed = streamed.after(before.observed(batch))
-        np.testing.assert_allclose(streamed.moments()[1], policy.scores().variance, rtol=1e-9)
-    assert not streamed.columns
-    assert policy._scores.columns
 
 
 def test_the_norm_is_doubled_until_the_data_do_not_refute_it():

@@ -90,8 +90,8 @@ class Embedding:
 
     def check(self, X: Array, diag: Array, r: Array) -> None:
         """Raise KernelError where a residual r (n,) of rows is negative beyond rounding."""
-        worst = int(r.argmin())
-        if r[worst] < -PSD_TOLERANCE * diag.max():
+        worst = int(r.argmin()) if len(r) else 0
+        if r.min(initial=0.0) < -PSD_TOLERANCE * diag.max(initial=0.0):
             self(X[worst : worst + 1], diag[worst : worst + 1])
 
 

@@ -38,7 +38,7 @@ from manyarms.engine.dictionary import (
 from manyarms.engine.embedding import Embedding
 from manyarms.engine.history import History
 from manyarms.engine.leftout import largest_eigenvalue
-from manyarms.engine.linalg import check_finite, check_rounding, chunks, represented_below
+from manyarms.engine.linalg import check_finite, check_rounding, represented_below
 from manyarms.engine.ridge import Ridge, mean_norm
 from manyarms.kernels import Kernel
 from manyarms.lapack import blas
@@ -47,8 +47,6 @@ from manyarms.typing import Array, Indices, Mask
 
 LARGE = 500
 """Rows beyond which e stands for η: a larger matrix takes more than 50 ms for its eigenvalue."""
-ROOM = 1 << 26
-"""Numbers (512 MiB) that kept kernel columns may take. Beyond that every pass computes them."""
 ARMS = 1024
 """Arms scored at a time: their coordinates stay in cache."""
 
@@ -286,92 +284,55 @@ class Drawn:
         part outside the span of the dictionary, which no observation shrinks, and the part inside.
         Both are non-negative but for rounding.
         """
-        mean = np.empty(len(rows))
-        variance = np.empty(len(rows))
-        for some in chunks(len(rows), len(self.inducing)):
-            Z, r = self.embedding(rows[some], diag[some])
-            mean[some] = Z @ self.regression.w
-            inside = self.regression.leverage(Z)
-            variance[some] = np.maximum(r / self.regularization + inside, 0.0)
-        return mean, variance
-
-    def scores(self, arms: Arms) -> "DrawnScores":
-        """The scores of arms."""
-        return DrawnScores(self, arms, {})
-
-
-@dataclass(frozen=True)
-class DrawnScores(AllScored):
-    """Line 4: μ̃ and σ̃² of all arms for a dictionary. Kernel columns of rows that stay are
-    kept."""
-
-    belief: Drawn
-    arms: Arms
-    columns: dict[int, Array]  # k(arms, x) (A,) of rows x by their place
-    mean: Array | None = None  # of before what is supposed, which leaves means as they are
-    room: int = ROOM  # numbers that columns may take
-
-    @cached_property
-    def _moments(self) -> tuple[Array, Array]:
-        embedding = self.belief.embedding
-        regression = self.belief.regression
-        columns = self._all_columns()
-        n = len(self.arms.rows)
+        n = len(rows)
         mean = np.empty(n)
         outside = np.empty(n)
         inside = np.empty(n)
         for start in range(0, n, ARMS):
-            some = slice(start, min(start + ARMS, n))
-            if columns is None:
-                rows = self.arms.rows[some].astype(np.float64, copy=False)
-                Z = np.asfortranarray(self.belief.kernel(rows, embedding.inducing_rows))
-            else:
-                K = np.array([each[some] for each in columns])  # k_S(x) of every arm x
-                Z = K.reshape(len(columns), some.stop - some.start).T
-            _solve_rows(embedding.L, Z)  # z = L⁻¹k_S(x)
-            mean[some] = Z @ regression.w  # μ̃ = zᵀw
-            outside[some] = self.arms.diag[some] - np.einsum("ij,ij->i", Z, Z)  # r
-            _solve_rows(regression.C, Z)
+            some = slice(start, start + ARMS)
+            block = rows[some].astype(np.float64, copy=False)
+            Z = np.asfortranarray(self.kernel(block, self.embedding.inducing_rows))  # k_S(x)
+            _solve_rows(self.embedding.L, Z)  # z = L⁻¹k_S(x)
+            mean[some] = Z @ self.regression.w
+            outside[some] = diag[some] - np.einsum("ij,ij->i", Z, Z)  # r
+            _solve_rows(self.regression.C, Z)
             inside[some] = np.einsum("ij,ij->i", Z, Z)  # zᵀV⁻¹z
-        if n:
-            embedding.check(self.arms.rows, self.arms.diag, outside)
-        variance = np.maximum(outside, 0.0) / self.belief.regularization + inside  # σ̃²
+        self.embedding.check(rows, diag, outside)
+        return mean, np.maximum(outside, 0.0) / self.regularization + inside
+
+    def scores(self, arms: Arms) -> "DrawnScores":
+        """The scores of arms."""
+        return DrawnScores(self, arms)
+
+
+@dataclass(frozen=True)
+class DrawnScores(AllScored):
+    """Line 4: μ̃ and σ̃² of all arms for a dictionary."""
+
+    belief: Drawn
+    arms: Arms
+    mean: Array | None = None  # of before what is supposed, which leaves means as they are
+
+    @cached_property
+    def _moments(self) -> tuple[Array, Array]:
+        mean, variance = self.belief.moments(*self.arms)
         return mean if self.mean is None else self.mean, variance
 
-    def _all_columns(self) -> list[Array] | None:
-        """The kernel columns (A,) of the inducing rows; None where they take too much room."""
-        inducing = self.belief.inducing.tolist()
-        if len(self.arms.rows) * len(inducing) > self.room:
-            return None
-        missing = [i for i in inducing if i not in self.columns]
-        if missing:
-            rows = self.arms.rows.astype(np.float64, copy=False)
-            K = self.belief.kernel(rows, self.belief.seen.rows[missing])
-            self.columns.update((i, K[:, j].copy()) for j, i in enumerate(missing))
-        return [self.columns[i] for i in inducing]
+    def current(self) -> tuple[Array, Array]:
+        return self._moments
 
     def after(self, step: Step) -> "DrawnScores":
         if not isinstance(step.after, Drawn):
             raise TypeError(f"these scores follow a dictionary that is drawn, got {step.after!r}")
-        columns = self._columns_for(step.after)
-        return replace(self, belief=step.after, columns=columns, mean=None)
+        return DrawnScores(step.after, self.arms)
 
     def supposing(self, positions: Indices) -> "DrawnScores":
-        mean, _ = self._moments
         rows = self.arms.rows[positions].astype(np.float64, copy=False)
-        n = len(positions)
-        keys = np.full(n, -1)
-        batch = Batch(rows, self.arms.diag[positions], mean[positions], np.ones(n), keys, n)
+        mean, _ = self._moments
+        batch = replace(Batch.supposing(rows, self.arms.diag[positions]), rewards=mean[positions])
         told, at = self.belief._told(batch)
         belief = told.on(np.union1d(told.dictionary, at))  # what S did not represent, it does then
-        return replace(self, belief=belief, columns=self._columns_for(belief), mean=mean)
-
-    def _columns_for(self, belief: Drawn) -> dict[int, Array]:
-        """Those that scores at a later belief need: rows keep their places."""
-        return {i: self.columns[i] for i in belief.inducing.tolist() if i in self.columns}
-
-    def current(self) -> tuple[Array, Array]:
-        return self._moments
+        return DrawnScores(belief, self.arms, mean)
 
 
 def _solve_rows(L: Array, Z: Array) -> None:
