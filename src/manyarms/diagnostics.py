@@ -12,8 +12,8 @@ import numpy as np
 from manyarms.bandit.policy import Policy
 from manyarms.checks import as_rows, probability, real, whole
 from manyarms.engine.confidence import Evidence, Theory
-from manyarms.engine.covariance import ExactPosterior
 from manyarms.engine.dictionary import alpha_of
+from manyarms.engine.exact import ExactPosterior
 from manyarms.engine.frozen import Frozen
 from manyarms.engine.history import by_arm
 from manyarms.engine.sampled import Drawn

@@ -5,7 +5,7 @@ import pytest
 from problems import RKHSProblem, play
 
 import manyarms as ma
-from manyarms.engine.covariance import SPARE_ROWS
+from manyarms.engine.exact import SPARE_ROWS
 
 KERNEL = ma.kernels.RBF(0.2)
 

@@ -6,7 +6,7 @@ import pytest
 import manyarms as ma
 from manyarms.baselines.estimated import EstimatedNoise, lower_quantile
 from manyarms.campaign.fitting import Fixed, Summary, fit, likelihood
-from manyarms.engine.covariance import ExactPosterior
+from manyarms.engine.exact import ExactPosterior
 from manyarms.errors import ArmsError, ObservationError, ParameterError
 from manyarms.kernels import RBF
 

@@ -5,9 +5,9 @@ import pytest
 from oracles import dense
 
 import manyarms as ma
-from manyarms.engine.covariance import ExactPosterior
 from manyarms.engine.dictionary import Chance, draw_dictionary, inclusion_probability
 from manyarms.engine.embedding import Embedding
+from manyarms.engine.exact import ExactPosterior
 from manyarms.engine.linalg import (
     INVERTIBLE,
     cholesky,

@@ -14,8 +14,8 @@ from manyarms.diagnostics import (
     regret_bound,
     simple_regret,
 )
-from manyarms.engine.covariance import ExactPosterior
 from manyarms.engine.dictionary import inclusion_probability
+from manyarms.engine.exact import ExactPosterior
 
 RUNS = 100
 pytestmark = pytest.mark.slow

@@ -22,7 +22,7 @@ from manyarms.engine.dictionary import Chance
 from manyarms.engine.embedding import check_kernel
 from manyarms.engine.frozen import Engine, Inserted
 from manyarms.engine.growing import Stack
-from manyarms.engine.log import Log
+from manyarms.engine.history import Log
 from manyarms.errors import ArmsError, ParameterError, StateError
 from manyarms.kernels import as_kernel
 from manyarms.lapack import in_one_thread

@@ -39,8 +39,7 @@ from manyarms.engine.confidence import (
 from manyarms.engine.dictionary import Chance
 from manyarms.engine.embedding import check_kernel
 from manyarms.engine.frozen import Engine, Inserted
-from manyarms.engine.history import by_arm
-from manyarms.engine.log import Log
+from manyarms.engine.history import Log, by_arm
 from manyarms.errors import (
     ArmsError,
     ObservationError,

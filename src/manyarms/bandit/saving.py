@@ -13,7 +13,7 @@ import numpy as np
 
 from manyarms.bandit.policy import Policy, State
 from manyarms.engine.frozen import Engine
-from manyarms.engine.log import Log
+from manyarms.engine.history import Log
 from manyarms.engine.packing import NAMES, Arrays, packed, unpacked
 from manyarms.errors import KernelError, ParameterError, SavedStateError, StateError, shortened
 from manyarms.lapack import in_one_thread

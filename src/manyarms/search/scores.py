@@ -14,7 +14,7 @@ import numpy as np
 from manyarms.checks import LARGEST
 from manyarms.engine.base import Arms, Belief, Step
 from manyarms.engine.dictionary import Chance
-from manyarms.engine.log import Log
+from manyarms.engine.history import Log
 from manyarms.errors import KernelError, NumericalError
 from manyarms.kernels import Kernel
 from manyarms.kernels.objects import shown

@@ -22,7 +22,7 @@ from manyarms.campaign.trials import Results
 from manyarms.campaign.units import Warp
 from manyarms.engine.frozen import Engine
 from manyarms.engine.growing import Stack
-from manyarms.engine.log import Log
+from manyarms.engine.history import Log
 from manyarms.engine.packing import NAMES, Arrays, packed, unpacked
 from manyarms.typing import Array
 
