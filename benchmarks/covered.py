@@ -23,7 +23,8 @@ from summary import interval, of
 from threadpoolctl import threadpool_limits
 
 import manyarms as ma
-from manyarms.kernels.own import equal_rows, without_own
+from manyarms.equal import equal_rows
+from manyarms.kernels.base import without_own
 
 NOISE = 0.1  # ξ
 DELTA = 0.1

@@ -125,16 +125,7 @@ def as_rows(arms: "ArrayLike | str | Path | Checked", n_columns: int | None = No
     """
     if isinstance(arms, Checked):
         return arms.rows
-    X = _read(Path(arms)) if isinstance(arms, str | Path) else _array(arms)
-    if X.dtype.kind not in "fiub":
-        raise ArmsError(
-            f"arms must be real numbers, got dtype {X.dtype}; encode other columns as numbers first"
-        )
-    if X.ndim != 2:
-        raise ArmsError(
-            f"arms must have shape (n_arms, n_features), got {X.shape}; a single feature is "
-            "arms.reshape(-1, 1)"
-        )
+    X = table_of(_read(Path(arms)) if isinstance(arms, str | Path) else arms, "arms")
     if 0 in X.shape:
         raise ArmsError(f"arms must hold at least one arm and one feature, got shape {X.shape}")
     if n_columns is not None and X.shape[1] != n_columns:
@@ -154,28 +145,45 @@ def as_rows(arms: "ArrayLike | str | Path | Checked", n_columns: int | None = No
     return rows
 
 
-def _array(arms: Any) -> AnyArray:
-    if np.ma.is_masked(arms):
-        raise ArmsError("arms must not be masked; fill the masked values or leave the rows out")
+def table_of(given: Any, what: str) -> AnyArray:
+    """A rectangular table of real numbers, (n, d); an error calls it `what`."""
+    if np.ma.is_masked(given):
+        raise ArmsError(f"{what} must not be masked; fill the masked values or leave the rows out")
     try:
-        return np.asarray(arms)
+        X: AnyArray = np.asarray(given)
     except NO_ARRAY as error:
-        raise ArmsError(f"arms must be a rectangular table of numbers: {error}") from error
+        raise ArmsError(f"{what} must be a rectangular table of numbers: {error}") from error
+    if X.dtype.kind not in "fiub":
+        raise ArmsError(
+            f"{what} must be real numbers, got dtype {X.dtype}; encode other columns as numbers "
+            "first"
+        )
+    if X.ndim != 2:
+        raise ArmsError(
+            f"{what} must be a table, of shape (n_arms, n_features), got {X.shape}; a single "
+            f"feature is {what}.reshape(-1, 1)"
+        )
+    return X
+
+
+def mapped(path: Path) -> AnyArray:
+    """What a .npy file holds, of which only what is touched is read."""
+    if path.suffix != ".npy":
+        raise ArmsError(f"arms come from .npy or .parquet files, got {path}")
+    try:
+        array: AnyArray = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise ArmsError(f"cannot read {path}: {error.strerror or error}") from error
+    except Exception as error:  # NumPy evaluates the header as Python: anything may come of it
+        raise ArmsError(
+            f"cannot read {path}: it is no .npy file of numbers, or damaged ({error}); write it "
+            "again"
+        ) from error
+    return array
 
 
 def _read(path: Path) -> AnyArray:
-    if path.suffix == ".npy":
-        try:
-            mapped: AnyArray = np.load(path, mmap_mode="r", allow_pickle=False)
-        except Exception as error:  # NumPy evaluates the header as Python: anything may come of it
-            raise ArmsError(
-                f"cannot read {path}: it is no .npy file of numbers, or damaged ({error}); write "
-                "it again"
-            ) from error
-        return mapped
-    if path.suffix != ".parquet":
-        raise ArmsError(f"arms come from a .npy or a .parquet file, got {path}")
-    return read_parquet(path).to_numpy()
+    return read_parquet(path).to_numpy() if path.suffix == ".parquet" else mapped(path)
 
 
 def joined(context: Any, arms: ArrayLike) -> Array:
@@ -210,8 +218,4 @@ def joined(context: Any, arms: ArrayLike) -> Array:
         raise ArmsError(
             f"a context must be a flat sequence of finite numbers, got {context!r}"
         ) from error
-    c = shared.shape[1]
-    whole = np.empty((len(rows), c + rows.shape[1]))
-    whole[:, :c] = shared
-    whole[:, c:] = rows
-    return whole
+    return np.hstack([np.repeat(shared, len(rows), axis=0), rows], dtype=np.float64)

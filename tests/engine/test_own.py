@@ -15,9 +15,10 @@ from manyarms.engine.base import Arms, Batch, Record
 from manyarms.engine.frozen import Frozen
 from manyarms.engine.own import Owned, Tried
 from manyarms.engine.packing import packed, unpacked
+from manyarms.equal import equal_rows
 from manyarms.errors import NumericalError, SavedStateError
 from manyarms.kernels import RBF, Hamming, Matern, Own, Product
-from manyarms.kernels.own import equal_rows, without_own
+from manyarms.kernels.base import without_own
 
 
 def prior(kernel, d, regularization=0.01, **options):

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import scipy
 
+from manyarms.equal import equal_rows
 from manyarms.kernels import RBF, Hamming, Kernel, Linear, Matern, On, Own, Tanimoto
-from manyarms.kernels.own import equal_rows
 from manyarms.lapack import in_one_thread, lapack
 from manyarms.runtime.signals import load
 from manyarms.typing import Array, Indices

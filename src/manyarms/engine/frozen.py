@@ -38,7 +38,7 @@ from manyarms.engine.linalg import EPS, TINY, chunks
 from manyarms.engine.own import Owned
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
-from manyarms.kernels.own import without_own
+from manyarms.kernels.base import without_own
 from manyarms.lapack import blas, in_one_thread
 from manyarms.typing import Array, Indices, Mask
 

@@ -25,8 +25,8 @@ from manyarms.engine.base import Batch, Record, Step, observed_fading
 from manyarms.engine.confidence import Evidence, Posterior
 from manyarms.engine.growing import Stack
 from manyarms.engine.linalg import TINY, chunks
+from manyarms.equal import equal_rows
 from manyarms.kernels import Kernel
-from manyarms.kernels.own import equal_rows
 from manyarms.typing import Array, Indices
 
 if TYPE_CHECKING:

@@ -6,16 +6,13 @@ asked for. Kernels of objects (strings, graphs, sets, anything that a function o
 compares) take sequences of objects as arms.
 """
 
-from manyarms.kernels.adapters import FromCallable, FromObject, Pairwise, as_kernel
-from manyarms.kernels.base import Kernel, Product, Scaled, Sum
-from manyarms.kernels.columns import On, Unpacked
-from manyarms.kernels.discrete import Hamming, MinMax, Tanimoto, pack, unpack
+from manyarms.kernels.adapters import FromCallable, FromObject, On, Pairwise, as_kernel
+from manyarms.kernels.bags import Jaccard
+from manyarms.kernels.base import Kernel, Own, Product, Scaled, Sum
 from manyarms.kernels.graphs import Graph, WeisfeilerLehman
-from manyarms.kernels.linear import Linear, Polynomial
+from manyarms.kernels.inner import Linear, MinMax, Polynomial, Tanimoto, Unpacked, pack, unpack
 from manyarms.kernels.objects import ObjectKernel, OnObjects
-from manyarms.kernels.own import Own
-from manyarms.kernels.sets import Jaccard
-from manyarms.kernels.stationary import RBF, Matern
+from manyarms.kernels.stationary import RBF, Hamming, Matern
 from manyarms.kernels.strings import Mismatch, Spectrum
 
 __all__ = [

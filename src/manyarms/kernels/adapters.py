@@ -1,12 +1,14 @@
 """Kernels written elsewhere: scikit-learn objects, functions of two blocks, functions of two
-rows."""
+rows; and kernels of some of the columns, for tables with columns of different kinds."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from manyarms.checks import store, whole
 from manyarms.errors import KernelError, ManyArmsError, shortened
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.distances import as_blocks, row_blocks
@@ -33,7 +35,7 @@ class FromCallable(Kernel):
             raise KernelError(
                 f"{type(self).__name__} takes a function, got {shortened(function)}; {self.advice}"
             )
-        self.function = function
+        self.function: Any = function
 
     def __call__(self, X: Array, Y: Array) -> Array:
         X, Y = as_blocks(X, Y)
@@ -106,16 +108,12 @@ class FromObject(FromCallable):
         return isinstance(self.function, Kernel) and self.function.differentiable
 
     def gradient(self, X: Array, Y: Array, V: Array) -> Array:
-        kernel = self.function
-        if not isinstance(kernel, Kernel):
+        if not self.differentiable:
             return super().gradient(X, Y, V)
-        return self._checked(lambda: kernel.gradient(X, Y, V), X.shape)
+        return self._checked(lambda: self.function.gradient(X, Y, V), X.shape)
 
     def diag_gradient(self, X: Array) -> Array:
-        kernel = self.function
-        if not isinstance(kernel, Kernel):
-            return super().diag_gradient(X)
-        return self._checked(lambda: kernel.diag_gradient(X), X.shape)
+        return self._checked(lambda: self.function.diag_gradient(X), X.shape)
 
 
 class Pairwise(FromCallable):
@@ -164,3 +162,45 @@ def as_kernel(kernel: Any) -> Kernel:
             f"a function of two blocks of rows; got {kernel!r}"
         )
     return FromObject(kernel) if hasattr(kernel, "diag") else FromCallable(kernel)
+
+
+@dataclass(frozen=True)
+class On(Kernel):
+    """``kernel`` of the columns from ``start`` up to ``stop``.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        What the columns are compared by; also a scikit-learn kernel or a function of two blocks.
+    start, stop : int
+        The first column, and the one after the last.
+    """
+
+    kernel: Kernel
+    start: int
+    stop: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, Kernel):
+            store(self, kernel=as_kernel(self.kernel))
+        start = whole(self.start, "start", at_least=0, error=KernelError)
+        name = "stop (the column after the last)"
+        whole(self.stop, name, at_least=start + 1, error=KernelError)
+
+    def __call__(self, X: Array, Y: Array) -> Array:
+        X, Y = as_blocks(X, Y)
+        return self.kernel(self._some(X), self._some(Y))
+
+    def diag(self, X: Array) -> Array:
+        return self.kernel.diag(self._some(np.asarray(X)))
+
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        gradient = np.zeros(X.shape)  # other columns move nothing
+        some = self.kernel.gradient(self._some(X), self._some(Y), V)
+        gradient[:, self.start : self.stop] = some
+        return gradient
+
+    def _some(self, X: Array) -> Array:
+        if X.shape[1] < self.stop:
+            raise KernelError(f"{self!r} needs {self.stop} columns, the rows have {X.shape[1]}")
+        return X[:, self.start : self.stop]

@@ -1,23 +1,29 @@
 """Bags of numbers, some of them perhaps more than once: what strings, graphs and sets have in
-common.
+common; and the kernel of sets.
 
 With c_w(x) how often w is in the bag x, their kernels need Σ_w c_w(x) c_w(y).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-from manyarms.errors import ArmsError
+from manyarms.checks import is_whole, items_of
+from manyarms.errors import ArmsError, shortened
+from manyarms.kernels.objects import NUMBER_LIMIT, PADDING, ObjectKernel, checked
 from manyarms.typing import Array, Indices
 
-NUMBER_LIMIT = 2**52
-"""Numbers in a bag are below this: rows are float64, which holds such whole numbers exactly."""
 AT_ONCE = 1 << 22
 """Numbers held at a time: 32 MiB of int64."""
+HASHED_TYPES = str | bytes | int | float | None
+"""What can be hashed the same everywhere; tuples of such too."""
+MOST_COPIES = 10_000
+"""Of an element in a multiset: each is a number of the row."""
 
 Numbers = npt.NDArray[np.int64]
 
@@ -34,42 +40,27 @@ class Bags(NamedTuple):
         held = checked(rows, below) >= 0
         return cls(rows[held].astype(np.int64), ends_of(held.sum(axis=1)))
 
+    @property
+    def n(self) -> int:
+        """How many bags."""
+        return len(self.starts) - 1
+
+    def counts(self, words: Numbers) -> Any:
+        """c_w of each bag, for some words in ascending order, (n, w), sparse."""
+        # Other words get the weight 0, at whatever place they would stand.
+        at = np.minimum(np.searchsorted(words, self.numbers), len(words) - 1)
+        known = (words[at] == self.numbers).astype(np.float64)
+        return scipy.sparse.csr_array((known, at, self.starts), shape=(self.n, len(words)))
+
     def squares(self) -> Array:
-        """Σ_w c_w(x)², (n,): runs of equal numbers, each bag sorted."""
-        n = len(self.starts) - 1
-        total = np.zeros(n)
-        most = int(self.numbers.max(initial=0)) + 1
-        # A key is the bag times `most` plus the number: so many bags that it fits 64 bits.
-        step = 2**62 // most
-        for start in range(0, n, step):
-            bounds = self.starts[start : start + step + 1]
-            keys = (
-                np.repeat(np.arange(len(bounds) - 1) * most, np.diff(bounds))
-                + self.numbers[bounds[0] : bounds[-1]]
-            )
-            # Sorted, equal numbers of one bag are a run: its length is c_w(x).
-            keys.sort()
-            first = np.flatnonzero(np.diff(keys, prepend=-1))
-            counts = np.diff(first, append=len(keys))
-            total[start : start + step] = np.bincount(
-                keys[first] // most, np.square(counts), len(bounds) - 1
-            )
-        return total
-
-
-def checked(rows: Array, below: int = NUMBER_LIMIT) -> Array:
-    """Rows as an encoder makes them, whole numbers from −1 on and below some number, or
-    ArmsError."""
-    if rows.size and not (
-        rows.min() >= -1 and rows.max() < below and (np.floor(rows) == rows).all()
-    ):
-        bad = rows[~((rows >= -1) & (rows < below) & (np.floor(rows) == rows))]
-        raise ArmsError(
-            "rows of objects are those that kernel.encode(objects) gives, whole numbers from "
-            f"-1 to {below - 1}, got {bad[0]}; "
-            "encode the objects, or give them as a list"
-        )
-    return rows
+        """Σ_w c_w(x)², (n,)."""
+        words = np.unique(self.numbers)
+        bag = np.repeat(np.arange(self.n), np.diff(self.starts))
+        # A key for each pair of a bag and a word: how often it comes is c_w(x).
+        keys = bag * len(words) + np.searchsorted(words, self.numbers)
+        pairs, counts = np.unique(keys, return_counts=True)
+        of_bags = np.bincount(pairs // max(1, len(words)), np.square(counts), self.n)
+        return of_bags.astype(np.float64)
 
 
 def ends_of(sizes: npt.NDArray[np.integer[Any]]) -> Indices:
@@ -77,32 +68,15 @@ def ends_of(sizes: npt.NDArray[np.integer[Any]]) -> Indices:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
 
 
-class Counts:
-    """The counts c_w(y) of some bags, to be compared with those of many others; b·c_w(y) where
-    `scale` holds b (m,)."""
-
-    def __init__(self, Y: Bags, scale: Array | None = None, entries: int = AT_ONCE) -> None:
-        self._words, columns = np.unique(Y.numbers, return_inverse=True)
-        m = len(Y.starts) - 1
-        rows = np.repeat(np.arange(m), np.diff(Y.starts))
-        values = np.ones(len(rows)) if scale is None else scale[rows]
-        # A matrix with a row for each word, in which repeated entries add up to c_w(y).
-        counts: Any = scipy.sparse.csr_array((values, (columns, rows)), shape=(len(self._words), m))
-        # Dense while it is small: what comes of a product with it is dense in any case.
-        self._counts = counts.toarray() if len(self._words) * m <= entries else counts
-
-    def shared(self, X: Bags) -> Array:
-        """Σ_w c_w(x) c_w(y), (n, m)."""
-        if not len(self._words):
-            return np.zeros((len(X.starts) - 1, self._counts.shape[1]))
-        # Words of x that no y has get the weight 0, at whatever place they would stand.
-        at = np.minimum(np.searchsorted(self._words, X.numbers), len(self._words) - 1)
-        known = (self._words[at] == X.numbers).astype(np.float64)
-        ours: Any = scipy.sparse.csr_array(
-            (known, at, X.starts), shape=(len(X.starts) - 1, len(self._words))
-        )
-        K = ours @ self._counts
-        return np.asarray(K if isinstance(K, np.ndarray) else K.toarray())
+def shared(X: Bags, Y: Bags, scale: Array | None = None, entries: int = AT_ONCE) -> Array:
+    """Σ_w c_w(x) c_w(y), (n, m); b·c_w(y) for c_w(y) where `scale` holds b (m,)."""
+    words = np.unique(Y.numbers)
+    if not len(words):
+        return np.zeros((X.n, Y.n))
+    counts = Y.counts(words).T if scale is None else Y.counts(words).T * scale
+    # Dense while it is small: what comes of a product with it is dense in any case.
+    K = X.counts(words) @ (counts.toarray() if len(words) * Y.n <= entries else counts)
+    return np.asarray(K if isinstance(K, np.ndarray) else K.toarray())
 
 
 def cosines(X: Array, Y: Array, bags: Callable[[Array], Bags], entries: int = AT_ONCE) -> Array:
@@ -113,15 +87,98 @@ def cosines(X: Array, Y: Array, bags: Callable[[Array], Bags], entries: int = AT
     """
     theirs = bags(Y)
     sizes = theirs.squares()
-    counts = Counts(theirs, 1 / np.sqrt(np.maximum(sizes, 1)), entries)
     K = np.empty((len(X), len(Y)))
     # As many rows of X as have some `entries` numbers, if they are as large as those of Y.
     step = max(1, entries * len(Y) // max(1, len(theirs.numbers)))
     for start in range(0, len(X), step):
         ours = bags(X[start : start + step])
         size = ours.squares()
-        block = counts.shared(ours)
+        block = shared(ours, theirs, 1 / np.sqrt(np.maximum(sizes, 1)), entries)
         block /= np.sqrt(np.maximum(size, 1))[:, None]
         block[np.ix_(size == 0, sizes == 0)] = 1.0  # two empty bags are alike
         K[start : start + step] = block
     return K
+
+
+@dataclass(frozen=True)
+class Sets:
+    """A set's row is its elements, hashed to 52 bits; the j-th copy of an element of a multiset is
+    an element of its own."""
+
+    def encode(self, objects: Sequence[Any]) -> Array:
+        """The elements of each set, (n, most elements)."""
+        # 52 of the 64 bits, which float64 holds; sorted, so that equal sets have equal rows.
+        bags = [
+            sorted({number(element) >> 12 for element in _elements(each, i)})
+            for i, each in enumerate(objects)
+        ]
+        rows = np.full((len(bags), max(map(len, bags), default=1) or 1), PADDING)
+        for row, bag in zip(rows, bags, strict=True):
+            row[: len(bag)] = bag
+        return rows
+
+    def show(self, row: Array) -> str:
+        """The size is all that a row tells."""
+        return f"a set of {int((row != PADDING).sum())} elements"
+
+
+@dataclass(frozen=True)
+class Jaccard(ObjectKernel):
+    """k(x, y) = |x ∩ y|/|x ∪ y| of sets; of multisets Σ min/Σ max of their counts, the MinMax
+    kernel; 1 for two empty ones.
+
+    Arms are sets or other iterables, or mappings from elements to counts such as
+    `collections.Counter`. Elements are strings, numbers and tuples of such.
+    """
+
+    encoder = Sets()
+
+    def __call__(self, X: Array, Y: Array) -> Array:
+        X = np.asarray(X)
+        Y = np.asarray(Y)
+        K = shared(Bags.of(X), Bags.of(Y))  # |x ∩ y|: no element is twice in a row
+        union = (X >= 0).sum(axis=1)[:, None] + (Y >= 0).sum(axis=1) - K
+        return np.asarray(np.divide(K, union, out=np.ones_like(K), where=union > 0))
+
+
+def number(thing: Any) -> int:
+    """64 bits of a string, a number or a tuple of such; the same for what is equal, in every
+    process."""
+    if isinstance(thing, np.generic):
+        thing = thing.item()
+    if isinstance(thing, int) or (isinstance(thing, float) and thing.is_integer()):
+        thing = int(thing)  # 1 == 1.0 == True, and members of an IntEnum
+    elif isinstance(thing, str):
+        thing = str.__str__(thing)
+    if isinstance(thing, tuple):
+        thing = ("tuple", *map(number, thing))
+    elif not isinstance(thing, HASHED_TYPES):
+        raise ArmsError(
+            "labels and elements must be strings, numbers or tuples of such, got "
+            f"{shortened(thing)} of type "
+            f"{type(thing).__name__}; convert them"
+        )
+    # Python's own hash of a string differs from process to process.
+    return int.from_bytes(blake2b(repr(thing).encode(), digest_size=8).digest(), "little")
+
+
+def _elements(each: Any, at: int) -> Iterable[Any]:
+    elements = items_of(each)
+    if elements is None:
+        raise ArmsError(
+            f"arms must be sets, lists or counters of elements, got {shortened(each)} at {at}"
+        )
+    if not isinstance(each, Mapping):
+        return elements
+    for element, count in each.items():
+        if not (is_whole(count) or isinstance(count, bool)) or not 0 <= count <= MOST_COPIES:
+            raise ArmsError(
+                f"counts must be whole numbers from 0 to {MOST_COPIES:,}, got {shortened(count)} "
+                f"of {shortened(element)} at {at}"
+            )
+    # Copy 0 is the element itself: a set and a counter of ones have equal rows.
+    return [
+        ("copy", j, element) if j else element
+        for element, count in each.items()
+        for j in range(count)
+    ]

@@ -1,4 +1,5 @@
-"""What a kernel is, and the algebra on kernels: scaling by a constant, sums, products."""
+"""What a kernel is, and the algebra on kernels: scaling by a constant, sums, products, and a part
+of f that no other row tells of."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -8,14 +9,17 @@ from typing import Any
 import numpy as np
 
 from manyarms.checks import real, store
+from manyarms.equal import equal_rows
 from manyarms.errors import KernelError, shortened
+from manyarms.kernels.distances import as_blocks
 from manyarms.typing import Array
 
 
 class Kernel(ABC):
     """A covariance function k(x, y) of two rows, evaluated on blocks of rows.
 
-    A kernel of your own gives `__call__` and `diag`; `gradient` where a box is searched.
+    A kernel of your own gives `__call__` and `diag`; `gradient` where a box is searched. One that
+    is made of kernels has a gradient where all of them have.
     """
 
     @abstractmethod
@@ -29,7 +33,9 @@ class Kernel(ABC):
     @property
     def differentiable(self) -> bool:
         """`gradient` works."""
-        return False
+        parts = [part for part in vars(self).values() if isinstance(part, Kernel)]
+        has_gradient = type(self).gradient is not Kernel.gradient
+        return has_gradient and all(part.differentiable for part in parts)
 
     def gradient(self, X: Array, Y: Array, V: Array) -> Array:
         """Σ_j V_ij ∂k(x_i, y_j)/∂x_i for rows X (n, d), Y (m, d) and weights V (n, m), shape (n,
@@ -82,9 +88,8 @@ class Scaled(Kernel):
 
     def __post_init__(self) -> None:
         check_kernels(self, self.kernel)
-        expected = "a positive finite number"
-        constant = real(self.constant, "constant", expected, above=0, error=KernelError)
-        store(self, constant=constant)
+        wanted = "a positive finite number"
+        store(self, constant=real(self.constant, "constant", wanted, above=0, error=KernelError))
 
     def __call__(self, X: Array, Y: Array) -> Array:
         K = self.kernel(X, Y)
@@ -94,19 +99,22 @@ class Scaled(Kernel):
     def diag(self, X: Array) -> Array:
         return self.constant * self.kernel.diag(X)
 
-    @property
-    def differentiable(self) -> bool:
-        return self.kernel.differentiable
-
     def gradient(self, X: Array, Y: Array, V: Array) -> Array:
         return self.constant * self.kernel.gradient(X, Y, V)
 
-    def diag_gradient(self, X: Array) -> Array:
-        return self.constant * self.kernel.diag_gradient(X)
-
 
 @dataclass(frozen=True)
-class Sum(Kernel):
+class Pair(Kernel):
+    """A kernel made of two."""
+
+    first: Kernel
+    second: Kernel
+
+    def __post_init__(self) -> None:
+        check_kernels(self, self.first, self.second)
+
+
+class Sum(Pair):
     """k₁(x, y) + k₂(x, y), written ``first + second``.
 
     Parameters
@@ -114,12 +122,6 @@ class Sum(Kernel):
     first, second : Kernel
         k₁ and k₂.
     """
-
-    first: Kernel
-    second: Kernel
-
-    def __post_init__(self) -> None:
-        check_kernels(self, self.first, self.second)
 
     def __call__(self, X: Array, Y: Array) -> Array:
         K = self.first(X, Y)
@@ -129,16 +131,11 @@ class Sum(Kernel):
     def diag(self, X: Array) -> Array:
         return self.first.diag(X) + self.second.diag(X)
 
-    @property
-    def differentiable(self) -> bool:
-        return self.first.differentiable and self.second.differentiable
-
     def gradient(self, X: Array, Y: Array, V: Array) -> Array:
         return self.first.gradient(X, Y, V) + self.second.gradient(X, Y, V)
 
 
-@dataclass(frozen=True)
-class Product(Kernel):
+class Product(Pair):
     """k₁(x, y) · k₂(x, y), written ``first * second``.
 
     Parameters
@@ -146,12 +143,6 @@ class Product(Kernel):
     first, second : Kernel
         k₁ and k₂.
     """
-
-    first: Kernel
-    second: Kernel
-
-    def __post_init__(self) -> None:
-        check_kernels(self, self.first, self.second)
 
     def __call__(self, X: Array, Y: Array) -> Array:
         K = self.first(X, Y)
@@ -161,15 +152,47 @@ class Product(Kernel):
     def diag(self, X: Array) -> Array:
         return self.first.diag(X) * self.second.diag(X)
 
-    @property
-    def differentiable(self) -> bool:
-        return self.first.differentiable and self.second.differentiable
-
     def gradient(self, X: Array, Y: Array, V: Array) -> Array:
         # ∂(k₁k₂) = k₂∂k₁ + k₁∂k₂. By symmetry k(X, Y) is k(Y, X)ᵀ: X has few rows.
         first = self.first(Y, X).T
         second = self.second(Y, X).T
         return self.first.gradient(X, Y, V * second) + self.second.gradient(X, Y, V * first)
+
+
+@dataclass(frozen=True)
+class Own(Kernel):
+    """k(x, y) + v·[x = y].
+
+    A value of f then has a part that depends on its row alone, of variance v. Unlike noise it is
+    the same whenever the row is evaluated, so that evaluating a row twice tells it.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        k.
+    variance : float
+        v, not negative.
+    """
+
+    kernel: Kernel
+    variance: float
+
+    def __post_init__(self) -> None:
+        check_kernels(self, self.kernel)
+        wanted = "a finite variance, not negative"
+        store(self, variance=real(self.variance, "variance", wanted, at_least=0, error=KernelError))
+
+    def __call__(self, X: Array, Y: Array) -> Array:
+        X, Y = as_blocks(X, Y)
+        K = self.kernel(X, Y)
+        K[equal_rows(X, Y)] += self.variance
+        return K
+
+    def diag(self, X: Array) -> Array:
+        return self.kernel.diag(X) + self.variance
+
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        return self.kernel.gradient(X, Y, V)  # [x = y] is 0 almost everywhere
 
 
 def check_kernels(whole: Kernel, *parts: Any) -> None:
@@ -180,3 +203,22 @@ def check_kernels(whole: Kernel, *parts: Any) -> None:
                 f"{type(whole).__name__} takes kernels such as kernels.RBF(0.3), got "
                 f"{shortened(part)}; others go through manyarms.kernels.as_kernel"
             )
+
+
+def without_own(kernel: Kernel) -> tuple[Kernel, float]:
+    """k and v of a kernel that is k(x, y) + v·[x = y] as `Own`, its multiples and sums have it; v
+    is 0 for any other, products with `Own` included."""
+    # By the very class: one that inherits may compute something else.
+    if type(kernel) is Own:
+        inner, variance = without_own(kernel.kernel)
+        return inner, variance + kernel.variance
+    if type(kernel) is Scaled:
+        inner, variance = without_own(kernel.kernel)
+        if inner is not kernel.kernel:
+            return Scaled(inner, kernel.constant), kernel.constant * variance
+    if type(kernel) is Sum:
+        first, v = without_own(kernel.first)
+        second, w = without_own(kernel.second)
+        if first is not kernel.first or second is not kernel.second:
+            return Sum(first, second), v + w
+    return kernel, 0.0

@@ -8,9 +8,8 @@ import numpy as np
 
 from manyarms.checks import NO_ARRAY, whole
 from manyarms.errors import ArmsError, KernelError, shortened
-from manyarms.kernels.bags import Bags, checked, cosines
+from manyarms.kernels.bags import Bags, cosines, number
 from manyarms.kernels.objects import PADDING, ObjectKernel
-from manyarms.kernels.sets import number
 from manyarms.typing import AnyArray, Array, Indices
 
 
@@ -93,9 +92,6 @@ class WeisfeilerLehman(ObjectKernel):
 
     def __call__(self, X: Array, Y: Array) -> Array:
         return cosines(np.asarray(X), np.asarray(Y), Bags.of)
-
-    def diag(self, X: Array) -> Array:
-        return np.ones(len(checked(np.asarray(X))))
 
 
 def _union(objects: Sequence[Any]) -> tuple[Indices, AnyArray, Indices]:

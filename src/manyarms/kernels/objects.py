@@ -5,6 +5,7 @@ Policies work on rows. A kernel of objects has an encoder, which makes a row of 
 evaluated on such rows; sums, products and multiples of kernels with equal encoders have it too.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -18,6 +19,8 @@ from manyarms.typing import Array
 
 PADDING = -1.0
 """Fills rows up to the width of the longest: no code is negative."""
+NUMBER_LIMIT = 2**52
+"""Codes are below this: rows are float64, which holds such whole numbers exactly."""
 
 
 class Encoder(Protocol):
@@ -35,9 +38,9 @@ class ObjectKernel(Kernel):
     that are objects."""
 
     @property
+    @abstractmethod
     def encoder(self) -> Encoder:
         """What makes rows of objects."""
-        raise NotImplementedError
 
     def encode(self, objects: Sequence[Any]) -> Array:
         """A row for each object."""
@@ -47,6 +50,24 @@ class ObjectKernel(Kernel):
                 f"{self!r} takes a sequence of objects, such as a list, got {shortened(objects)}"
             )
         return self.encoder.encode(listed)
+
+    def diag(self, X: Array) -> Array:
+        return np.ones(len(checked(np.asarray(X))))
+
+
+def checked(rows: Array, below: int = NUMBER_LIMIT) -> Array:
+    """Rows as an encoder makes them, whole numbers from −1 on and below some number, or
+    ArmsError."""
+    if rows.size and not (
+        rows.min() >= -1 and rows.max() < below and (np.floor(rows) == rows).all()
+    ):
+        bad = rows[~((rows >= -1) & (rows < below) & (np.floor(rows) == rows))]
+        raise ArmsError(
+            "rows of objects are those that kernel.encode(objects) gives, whole numbers from "
+            f"-1 to {below - 1}, got {bad[0]}; "
+            "encode the objects, or give them as a list"
+        )
+    return rows
 
 
 class OnObjects(Pairwise, ObjectKernel):

@@ -1,4 +1,5 @@
-"""Kernels of the distance ρ = ‖(x − y)/ℓ‖, with one lengthscale ℓ or one per column."""
+"""Kernels of the differences x − y, with one lengthscale ℓ or one per column: of numbers by the
+distance ρ = ‖(x − y)/ℓ‖, of codes by the columns that differ."""
 
 from abc import abstractmethod
 
@@ -11,25 +12,26 @@ from manyarms.kernels.distances import (
     FEW_ROWS,
     ScaledPoints,
     as_blocks,
+    beside,
     by_blocks,
     few_squared_distances,
     namespace,
+    side_by_side,
 )
 from manyarms.typing import AnyArray, Array, ArrayLike
+
+LEVELS_BY_PRODUCT = 128
+"""Levels of all columns up to which codes are compared by a product of matrices."""
 
 
 def as_lengthscale(lengthscale: ArrayLike) -> Array:
     """One positive number, or one per column, read-only."""
     try:
         given: AnyArray = np.asarray(lengthscale)
-        if given.size and given.dtype.kind not in "fiu":
-            raise TypeError(f"of {given.dtype}")
-        scales = given.astype(np.float64)
-    except NO_ARRAY as error:
-        raise KernelError(
-            f"lengthscale must be one number or one per column, got {shortened(lengthscale)}"
-        ) from error
-    if scales.ndim > 1 or scales.size == 0 or not np.all(np.isfinite(scales) & (scales > 0)):
+    except NO_ARRAY:
+        given = np.array(None)  # no number: refused below
+    scales = given.astype(np.float64) if given.dtype.kind in "fiu" else np.zeros(0)
+    if scales.ndim > 1 or not scales.size or not np.all(np.isfinite(scales) & (scales > 0)):
         raise KernelError(
             f"lengthscale must be positive: one number, or one per column; got "
             f"{shortened(lengthscale)}"
@@ -43,52 +45,51 @@ def check_lengthscale(kernel: Kernel, lengthscale: Array, n_columns: int) -> Non
     if lengthscale.ndim == 1 and lengthscale.size != n_columns:
         raise KernelError(
             f"{kernel!r} has {lengthscale.size} lengthscales and the rows have {n_columns} "
-            "columns; "
-            "give one lengthscale, or one per column"
+            "columns; give one lengthscale, or one per column"
         )
 
 
-class Stationary(Kernel):
-    """k(x, y) = g(ρ²) with g(0) = 1."""
+class OfDifferences(Kernel):
+    """A kernel of (x − y)/ℓ with k(x, x) = 1."""
 
     def __init__(self, lengthscale: ArrayLike) -> None:
         self.lengthscale = as_lengthscale(lengthscale)
 
+    def diag(self, X: Array) -> Array:
+        return np.ones(len(X))
+
+    def diag_gradient(self, X: Array) -> Array:
+        return np.zeros(X.shape)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.lengthscale.tolist()})"
+
+
+class Stationary(OfDifferences):
+    """k(x, y) = g(ρ²) with g(0) = 1: a kernel is g, and its slope where it has a gradient."""
+
     @abstractmethod
-    def _of_squared_distance(self, D: Array) -> Array:
+    def g(self, D: Array) -> Array:
         """g(ρ²) elementwise, of an array that is given away."""
+
+    @abstractmethod
+    def slope(self, D: Array) -> Array:
+        """2g′(ρ²) elementwise."""
 
     def __call__(self, X: Array, Y: Array) -> Array:
         X, Y = as_blocks(X, Y)
         check_lengthscale(self, self.lengthscale, Y.shape[1])
         if isinstance(Y, np.ndarray) and len(Y) <= FEW_ROWS:
-            return self._of_squared_distance(few_squared_distances(X, Y, self.lengthscale))
+            return self.g(few_squared_distances(X, Y, self.lengthscale))
         points = ScaledPoints(X, Y, self.lengthscale)
         # The distances are never held as a whole.
-        return by_blocks(lambda some: self._of_squared_distance(points.of(some)), X, Y)
-
-    def diag(self, X: Array) -> Array:
-        return np.ones(len(X))
-
-    @property
-    def differentiable(self) -> bool:
-        return True
-
-    def _slope(self, D: Array) -> Array:
-        """2g′(ρ²) elementwise."""
-        raise NotImplementedError
+        return by_blocks(lambda some: self.g(points.of(some)), X, Y)
 
     def gradient(self, X: Array, Y: Array, V: Array) -> Array:
         check_lengthscale(self, self.lengthscale, Y.shape[1])
         # ∂g(ρ²)/∂x = 2g′(ρ²)(x − y)/ℓ², and Σ_j M_ij(x_i − y_j) is two products, not (n, m, d).
-        M = V * self._slope(few_squared_distances(Y, X, self.lengthscale).T)
+        M = V * self.slope(few_squared_distances(Y, X, self.lengthscale).T)
         return np.asarray((M.sum(axis=1)[:, None] * X - M @ Y) / np.square(self.lengthscale))
-
-    def diag_gradient(self, X: Array) -> Array:
-        return np.zeros(X.shape)  # k(x, x) = 1 everywhere
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.lengthscale.tolist()})"
 
 
 class RBF(Stationary):
@@ -100,13 +101,13 @@ class RBF(Stationary):
         ℓ, one for all columns or one each.
     """
 
-    def _of_squared_distance(self, D: Array) -> Array:
+    def g(self, D: Array) -> Array:
         D *= -0.5
         K: Array = namespace(D).exp(D)
         return K
 
-    def _slope(self, D: Array) -> Array:
-        return -np.exp(-0.5 * D)
+    def slope(self, D: Array) -> Array:
+        return -self.g(D)
 
 
 class Matern(Stationary):
@@ -131,7 +132,7 @@ class Matern(Stationary):
             )
         self.nu = nu
 
-    def _of_squared_distance(self, D: Array) -> Array:
+    def g(self, D: Array) -> Array:
         xp = namespace(D)
         D *= 2 * self.nu
         R = xp.sqrt(D)  # √(2ν)ρ, of which all three are functions
@@ -148,7 +149,7 @@ class Matern(Stationary):
     def differentiable(self) -> bool:
         return self.nu > 0.5
 
-    def _slope(self, D: Array) -> Array:
+    def slope(self, D: Array) -> Array:
         if not self.differentiable:
             raise KernelError(f"{self!r} has a kink at x = y and no gradient; use nu=1.5 or nu=2.5")
         # 2g′(ρ²): −3e^{−√3ρ} for ν = 3/2, −(5/3)(1 + √5ρ)e^{−√5ρ} for ν = 5/2; no 1/ρ is left.
@@ -157,3 +158,67 @@ class Matern(Stationary):
 
     def __repr__(self) -> str:
         return f"Matern({self.lengthscale.tolist()}, nu={self.nu})"
+
+
+class Hamming(OfDifferences):
+    """k(x, y) = exp(−Σ_j [x_j ≠ y_j]/ℓ_j) of rows of codes.
+
+    Parameters
+    ----------
+    lengthscale : float or array_like, (d,)
+        ℓ, one for all columns or one each.
+    """
+
+    def __call__(self, X: Array, Y: Array) -> Array:
+        X, Y = as_blocks(X, Y)
+        check_lengthscale(self, self.lengthscale, Y.shape[1])
+        exponents = _Exponents(Y, self.lengthscale)
+        exp = namespace(Y).exp
+        return by_blocks(lambda rows: exp(exponents.of(X[rows, :])), X, Y)
+
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        return np.zeros(X.shape)  # codes do not move by little
+
+
+class _Exponents:
+    """−Σ_j [x_j ≠ y_j]/ℓ_j for rows Y (m, d) of codes.
+
+    With a column for every level that y_j takes, 1 where x_j is that level and else 0, it is
+    Σ_j [x_j = y_j]/ℓ_j − Σ_j 1/ℓ_j, a product of matrices. Weights 1/ℓ_j on a grid of a power of
+    two have sums that are exact in any order, so that equal rows have exactly 0.
+    """
+
+    def __init__(self, Y: Array, lengthscale: Array) -> None:
+        xp = namespace(Y)
+        self._Y = Y
+        self._weights = np.broadcast_to(1.0 / lengthscale, Y.shape[1])
+        unique = getattr(xp, "unique_values", np.unique)  # NumPy 1 has no `unique_values`
+        levels = [unique(Y[:, c]) for c in range(Y.shape[1])]
+        columns = np.repeat(np.arange(len(levels)), [level.shape[0] for level in levels])
+        self._by_product = len(columns) <= LEVELS_BY_PRODUCT
+        if not self._by_product:
+            return
+        total = float(self._weights.sum())
+        grid = np.ldexp(1.0, int(np.frexp(total)[1]) - np.finfo(np.float64).nmant)
+        weights = np.rint(self._weights / grid) * grid
+        self._total = float(weights.sum())
+        self._columns = beside(columns, Y)
+        self._levels = side_by_side(*(level[None, :] for level in levels))
+        of_columns = beside(weights[columns], Y)[:, None]
+        is_level = xp.take(Y, self._columns, axis=1) == self._levels
+        self._equal = xp.where(is_level.T, of_columns, xp.zeros_like(of_columns))
+
+    def of(self, X: Array) -> Array:
+        """Of rows X (n, d), (n, m)."""
+        xp = namespace(X)
+        if self._by_product:
+            hot = xp.take(X, self._columns, axis=1)
+            hot = xp.where(hot == self._levels, xp.ones_like(hot), xp.zeros_like(hot))
+            exponents: Array = hot @ self._equal
+            exponents -= self._total
+            return exponents
+        exponents = xp.zeros_like(X[:, :1] * self._Y[:, 0])
+        for c, weight in enumerate(self._weights.tolist()):
+            differs = X[:, c, None] != self._Y[:, c]
+            exponents = xp.where(differs, exponents - weight, exponents)
+        return exponents

@@ -17,8 +17,8 @@ import numpy as np
 
 from manyarms.checks import whole
 from manyarms.errors import ArmsError, KernelError, shortened
-from manyarms.kernels.bags import NUMBER_LIMIT, Bags, Numbers, checked, cosines, ends_of
-from manyarms.kernels.objects import PADDING, ObjectKernel
+from manyarms.kernels.bags import Bags, Numbers, cosines, ends_of
+from manyarms.kernels.objects import NUMBER_LIMIT, PADDING, ObjectKernel, checked
 from manyarms.typing import Array
 
 LONGEST_WORD = 52
@@ -54,20 +54,16 @@ class Strings:
                 )
         longest = max(map(len, objects), default=1) or 1  # a row has one column at least
         rows = np.full((len(objects), longest), PADDING)
+        positions = {letter: position for position, letter in enumerate(self.alphabet)}
         for row, letters in zip(rows, objects, strict=True):
-            try:
-                row[: len(letters)] = [self._positions[letter] for letter in letters]
-            except KeyError as error:
+            unknown = [letter for letter in letters if letter not in positions]
+            if unknown:
                 raise ArmsError(
-                    f"strings must be of the letters {self.alphabet!r}, got {error.args[0]!r} "
-                    f"in {shortened(str(letters))}; "
-                    "correct it, or give a larger alphabet"
-                ) from error
+                    f"strings must be of the letters {self.alphabet!r}, got {unknown[0]!r} "
+                    f"in {shortened(str(letters))}; correct it, or give a larger alphabet"
+                )
+            row[: len(letters)] = [positions[letter] for letter in letters]
         return rows
-
-    @cached_property
-    def _positions(self) -> dict[str, int]:
-        return {letter: position for position, letter in enumerate(self.alphabet)}
 
     def show(self, row: Array) -> str:
         """The string."""

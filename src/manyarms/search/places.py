@@ -4,7 +4,7 @@ import numpy as np
 
 from manyarms.engine.frozen import Frozen
 from manyarms.engine.own import Owned
-from manyarms.kernels.own import equal_rows, row_keys
+from manyarms.equal import equal_rows, row_keys
 from manyarms.typing import AnyArray, Array, Indices, Mask
 
 BLOCK = 1 << 13

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from manyarms.errors import Advice, ArmsError
-from manyarms.kernels.discrete import BITS, pack
+from manyarms.kernels.inner import BITS, pack
 from manyarms.space.columns import Column, Feature
 from manyarms.space.values import Label, as_python
 from manyarms.typing import AnyArray, Array

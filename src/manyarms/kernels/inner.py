@@ -1,104 +1,78 @@
-"""Kernels of rows without a geometry: codes of categories, and sets of bits."""
+"""Kernels of the inner product xᵀy: linear ones, and those of bits and counts."""
+
+from dataclasses import dataclass
 
 import numpy as np
 
-from manyarms.checks import NO_ARRAY
-from manyarms.errors import ArmsError, KernelError
-from manyarms.kernels.base import Kernel
-from manyarms.kernels.distances import (
-    as_blocks,
-    beside,
-    by_blocks,
-    namespace,
-    row_blocks,
-    side_by_side,
-)
-from manyarms.kernels.stationary import as_lengthscale, check_lengthscale
-from manyarms.typing import AnyArray, Array, ArrayLike
+from manyarms.checks import real, store, table_of, whole
+from manyarms.errors import ArmsError, KernelError, shortened
+from manyarms.kernels.base import Kernel, check_kernels
+from manyarms.kernels.distances import as_blocks, namespace, row_blocks
+from manyarms.typing import Array, ArrayLike
 
 BITS = 52
 """Bits in a packed number: whole numbers of so many are exact in float64."""
 
 
-LEVELS_BY_PRODUCT = 128
-"""Levels of all columns up to which codes are compared by a product of matrices."""
-
-
-class Hamming(Kernel):
-    """k(x, y) = exp(−Σ_j [x_j ≠ y_j]/ℓ_j) of rows of codes.
+@dataclass(frozen=True)
+class Linear(Kernel):
+    """k(x, y) = xᵀy + c: linear bandits (OFUL, LinUCB).
 
     Parameters
     ----------
-    lengthscale : float or array_like, (d,)
-        ℓ, one for all columns or one each.
+    bias : float
+        c, the variance of a constant, 0 or more.
     """
 
-    def __init__(self, lengthscale: ArrayLike) -> None:
-        self.lengthscale = as_lengthscale(lengthscale)
+    bias: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check_bias(self)
 
     def __call__(self, X: Array, Y: Array) -> Array:
         X, Y = as_blocks(X, Y)
-        check_lengthscale(self, self.lengthscale, Y.shape[1])
-        exponents = _Exponents(Y, self.lengthscale)
-        exp = namespace(Y).exp
-        return by_blocks(lambda rows: exp(exponents.of(X[rows, :])), X, Y)
+        K = X @ Y.T
+        K += self.bias
+        return K
 
     def diag(self, X: Array) -> Array:
-        return np.ones(len(X))
-
-    @property
-    def differentiable(self) -> bool:
-        return True
+        return np.asarray(np.einsum("ij,ij->i", X, X) + self.bias)
 
     def gradient(self, X: Array, Y: Array, V: Array) -> Array:
-        return np.zeros(X.shape)  # codes do not move by little
-
-    def __repr__(self) -> str:
-        return f"Hamming({self.lengthscale.tolist()})"
+        return V @ Y
 
 
-class _Exponents:
-    """−Σ_j [x_j ≠ y_j]/ℓ_j for rows Y (m, d) of codes.
+@dataclass(frozen=True)
+class Polynomial(Kernel):
+    """k(x, y) = (xᵀy + c)ᵖ.
 
-    With a column for every level that y_j takes, 1 where x_j is that level and else 0, it is
-    Σ_j [x_j = y_j]/ℓ_j − Σ_j 1/ℓ_j, a product of matrices. Weights 1/ℓ_j on a grid of a power of
-    two have sums that are exact in any order, so that equal rows have exactly 0.
+    Parameters
+    ----------
+    degree : int
+        p, 1 or more.
+    bias : float
+        c, 0 or more.
     """
 
-    def __init__(self, Y: Array, lengthscale: Array) -> None:
-        xp = namespace(Y)
-        self._Y = Y
-        self._weights = np.broadcast_to(1.0 / lengthscale, Y.shape[1])
-        unique = getattr(xp, "unique_values", np.unique)  # NumPy 1 has no `unique_values`
-        levels = [unique(Y[:, c]) for c in range(Y.shape[1])]
-        columns = np.repeat(np.arange(len(levels)), [level.shape[0] for level in levels])
-        self._by_product = len(columns) <= LEVELS_BY_PRODUCT
-        if not self._by_product:
-            return
-        total = float(self._weights.sum())
-        grid = np.ldexp(1.0, int(np.frexp(total)[1]) - np.finfo(np.float64).nmant)
-        weights = np.rint(self._weights / grid) * grid
-        self._total = float(weights.sum())
-        self._columns = beside(columns, Y)
-        self._levels = side_by_side(*(level[None, :] for level in levels))
-        of_columns = beside(weights[columns], Y)[:, None]
-        is_level = xp.take(Y, self._columns, axis=1) == self._levels
-        self._equal = xp.where(is_level.T, of_columns, xp.zeros_like(of_columns))
+    degree: int = 2
+    bias: float = 1.0
 
-    def of(self, X: Array) -> Array:
-        """Of rows X (n, d), (n, m)."""
-        xp = namespace(X)
-        if self._by_product:
-            hot = xp.take(X, self._columns, axis=1)
-            hot = xp.where(hot == self._levels, xp.ones_like(hot), xp.zeros_like(hot))
-            exponents: Array = hot @ self._equal
-            exponents -= self._total
-            return exponents
-        exponents = xp.zeros_like(X[:, :1] * self._Y[:, 0])
-        for c, weight in enumerate(self._weights.tolist()):
-            differs = X[:, c, None] != self._Y[:, c]
-            exponents = xp.where(differs, exponents - weight, exponents)
-        return exponents
+    def __post_init__(self) -> None:
+        _check_bias(self)
+        store(self, degree=whole(self.degree, "degree", at_most=1000, error=KernelError))
+
+    def __call__(self, X: Array, Y: Array) -> Array:
+        K = Linear(self.bias)(X, Y)
+        K **= self.degree
+        return K
+
+    def diag(self, X: Array) -> Array:
+        return Linear(self.bias).diag(X) ** self.degree
+
+    def gradient(self, X: Array, Y: Array, V: Array) -> Array:
+        # ∂(xᵀy + c)ᵖ/∂x = p(xᵀy + c)ᵖ⁻¹y.
+        slope: Array = self.degree * Linear(self.bias)(X, Y) ** (self.degree - 1)
+        return (V * slope) @ Y
 
 
 class Tanimoto(Kernel):
@@ -165,6 +139,48 @@ class MinMax(Kernel):
         return "MinMax()"
 
 
+@dataclass(frozen=True)
+class Unpacked(Kernel):
+    """``kernel`` of rows whose last columns are bits that `pack` has packed, as 0 and 1.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        A kernel of rows in which the bits are columns of their own.
+    n_bits : tuple of int
+        How many bits each packed column of the table had.
+    """
+
+    kernel: Kernel
+    n_bits: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        check_kernels(self, self.kernel)
+        if not isinstance(self.n_bits, tuple) or not self.n_bits:
+            raise KernelError(
+                "n_bits must be a tuple, the bits of each packed column, got "
+                f"{shortened(self.n_bits)}"
+            )
+        for n in self.n_bits:
+            whole(n, "a number of n_bits", error=KernelError)
+
+    def __call__(self, X: Array, Y: Array) -> Array:
+        return self.kernel(self._rows(X), self._rows(Y))
+
+    def diag(self, X: Array) -> Array:
+        return self.kernel.diag(self._rows(X))
+
+    def _rows(self, X: Array) -> Array:
+        widths = [-(-b // BITS) for b in self.n_bits]  # ⌈b/BITS⌉
+        start = X.shape[1] - sum(widths)
+        ends = np.cumsum([start, *widths])
+        words = [
+            unpack(X[:, low:high], b)
+            for low, high, b in zip(ends, ends[1:], self.n_bits, strict=False)
+        ]
+        return np.hstack([X[:, :start], *words])
+
+
 def pack(bits: ArrayLike) -> Array:
     """Rows of 0 and 1 as whole numbers of 52 bits: exact in float64, 1/52 of the memory.
 
@@ -183,14 +199,16 @@ def pack(bits: ArrayLike) -> Array:
     ArmsError
         Something is neither 0 nor 1.
     """
-    bits = _rows_of_bits(bits)
-    n, b = bits.shape
+    rows_of_bits = table_of(bits, "bits")
+    n, b = rows_of_bits.shape
+    if not b:
+        raise ArmsError("bits must have a column at least, got none")
     width = -(-b // BITS)  # ⌈b/BITS⌉
     words = np.empty((n, width))
     powers = 2.0 ** np.arange(BITS)
     for rows in row_blocks(n, width):  # a float64 for each bit only of some rows at a time
         padded = np.zeros((rows.stop - rows.start, width * BITS))
-        padded[:, :b] = bits[rows]
+        padded[:, :b] = rows_of_bits[rows]
         other = (padded != 0) & (padded != 1)
         if other.any():
             raise ArmsError(
@@ -199,20 +217,6 @@ def pack(bits: ArrayLike) -> Array:
             )
         words[rows] = padded.reshape(-1, width, BITS) @ powers
     return words
-
-
-def _rows_of_bits(bits: ArrayLike) -> AnyArray:
-    if np.ma.is_masked(bits):
-        raise ArmsError("bits must not be masked; fill the masked ones or leave the rows out")
-    try:
-        array: AnyArray = np.asarray(bits)
-    except NO_ARRAY as error:
-        raise ArmsError(f"bits must be rows of 0 and 1, (n, b): {error}") from error
-    if array.ndim != 2 or not array.shape[1] or array.dtype.kind not in "fiub":
-        raise ArmsError(
-            f"bits must be rows of 0 and 1, (n, b), got {array.dtype} of shape {array.shape}"
-        )
-    return array
 
 
 def unpack(words: Array, n_bits: int) -> Array:
@@ -233,6 +237,11 @@ def unpack(words: Array, n_bits: int) -> Array:
     # Bit i of a number is what is left of it shifted by i, and'ed with 1.
     bits = words.astype(np.uint64)[:, :, None] >> np.arange(BITS, dtype=np.uint64) & np.uint64(1)
     return bits.reshape(len(words), -1)[:, :n_bits].astype(np.float64)
+
+
+def _check_bias(kernel: Linear | Polynomial) -> None:
+    wanted = "a non-negative finite number"
+    store(kernel, bias=real(kernel.bias, "bias", wanted, at_least=0, error=KernelError))
 
 
 def _shared(X: Array, Y: Array) -> Array:
