@@ -2,12 +2,12 @@
 is blank."""
 
 import re
-from typing import NamedTuple
 
 import polars as pl
 
 from manyarms.errors import ArmsError
 from manyarms.sheets.numerals import column_numbers, is_blank
+from manyarms.space.spelling import one_unit
 from manyarms.space.values import Label, first_true, is_text
 
 FAILURES = ("failed", "fail", "failure", "error", "crashed")
@@ -22,62 +22,45 @@ HALF_EMPTY = 1 / 3
 """Share of empty cells from which a column of numbers looks like one of results."""
 
 
-class TargetColumn(NamedTuple):
-    """A result for each row: its value (null: none) and whether the trial failed; and the unit."""
-
-    values: pl.Series
-    failed: pl.Series
-    unit: str
-
-
-def outcomes_in(series: pl.Series, decimal: str, label: Label) -> TargetColumn:
-    """The results in a column; ArmsError names the first cell that is none."""
-    if not is_text(series.dtype):
-        if not series.dtype.is_numeric() and series.null_count() < len(series):
-            raise ArmsError(
-                "the target {column!r} must hold {expected}, got {got}",
-                "name another column",
-                column=series.name,
-                expected="numbers, blanks, and the word failed",
-                got=series.dtype,
-            )
+def outcomes_in(
+    series: pl.Series, decimal: str, unit: str | None, label: Label
+) -> tuple[pl.DataFrame, str]:
+    """The results in a column: a `value` for each row, null where there is none, and whether the
+    trial `failed`; and their unit. ArmsError names the first cell that is no result."""
+    if is_text(series.dtype):
+        texts = series.cast(pl.String)
+        failed = _are_failures(texts)
+        written = column_numbers(texts.set(failed, None), decimal)
+        values = written.numbers
+        bad = first_true(values.is_null() & ~is_blank(texts) & ~failed)
+        unit = one_unit(texts, written.units, unit, label, "the target") if bad is None else unit
+    elif series.dtype.is_numeric() or series.null_count() == len(series):
         values = series.cast(pl.Float64).fill_nan(None)
         failed = pl.repeat(False, len(series), eager=True)
         bad = first_true(values.is_infinite().fill_null(False))
-        if bad is not None:
-            raise _no_outcome(series, bad, label)
-        return TargetColumn(values, failed, "")
-    texts = series.cast(pl.String)
-    failed = texts.str.strip_chars().str.to_lowercase().is_in(list(FAILURES)).fill_null(False)
-    written = column_numbers(texts.zip_with(~failed, pl.Series([None], dtype=pl.String)), decimal)
-    bad = first_true(written.numbers.is_null() & ~is_blank(texts) & ~failed)
-    if bad is not None:
-        raise _no_outcome(series, bad, label)
-    units = written.units.drop_nulls().unique(maintain_order=True).to_list()
-    others = [unit for unit in units if unit]
-    if len(others) > 1:
-        second = first_true((written.units == others[1]).fill_null(False))
+    else:
         raise ArmsError(
-            "the target {column!r} must have one unit, {expected}, got {got} in {place}",
-            "write all values in one unit",
+            "the target {column!r} must hold {expected}, got {got}",
+            "name another column",
             column=series.name,
-            expected=repr(others[0]),
-            got=texts[second or 0],
-            **label(second or 0),
+            expected="numbers, blanks, and the word failed",
+            got=series.dtype,
         )
-    return TargetColumn(written.numbers, failed, others[0] if others else "")
+    if bad is not None:
+        raise ArmsError(
+            "the target {column!r} must hold {expected}, got {got} in {place}",
+            "correct it",
+            "leave the cell blank until the value is known",
+            column=series.name,
+            expected="finite numbers, blanks, and the word failed",
+            got=series[bad],
+            **label(bad),
+        )
+    return pl.DataFrame({"value": values, "failed": failed}), unit or ""
 
 
-def _no_outcome(series: pl.Series, row: int, label: Label) -> ArmsError:
-    return ArmsError(
-        "the target {column!r} must hold {expected}, got {got} in {place}",
-        "correct it",
-        "leave the cell blank until the value is known",
-        column=series.name,
-        expected="finite numbers, blanks, and the word failed",
-        got=series[row],
-        **label(row),
-    )
+def _are_failures(texts: pl.Series) -> pl.Series:
+    return texts.str.strip_chars().str.to_lowercase().is_in(list(FAILURES)).fill_null(False)
 
 
 def outcome_rank(name: str) -> int:
@@ -95,8 +78,7 @@ def looks_like_outcome(series: pl.Series, decimal: str) -> bool:
     is_called_so = outcome_rank(series.name) < len(OUTCOME_NAMES)
     if is_text(series.dtype):
         texts = series.cast(pl.String)
-        is_failed = texts.str.strip_chars().str.to_lowercase().is_in(list(FAILURES))
-        known = texts.filter(~is_blank(texts) & ~is_failed.fill_null(False))
+        known = texts.filter(~is_blank(texts) & ~_are_failures(texts))
         are_numbers = not column_numbers(known, decimal).numbers.null_count()
         n_known = len(known)
     else:

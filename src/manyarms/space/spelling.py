@@ -3,7 +3,7 @@ that differ by case or blanks."""
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -69,13 +69,16 @@ def converted(
     units: Mapping[str, str],
     decimal: str,
     label: Label,
+    levels: Mapping[str, list[Any]] | None = None,
 ) -> Converted:
-    """The table with numbers in place of text in columns of numbers; `units` are those known
-    before."""
+    """The table with numbers in place of text in columns of numbers, and with one spelling for
+    levels that are to be merged; `units` and `levels` are those known before."""
     found = dict(units)
     columns: list[pl.Series] = []
     for series in frame:
         kind = declared.get(series.name)
+        if kind == MERGE:
+            columns.append(_merged(series, (levels or {}).get(series.name, [])))
         if not isinstance(series.dtype, pl.String | pl.Categorical):
             continue
         texts = series.cast(pl.String)
@@ -91,21 +94,6 @@ def converted(
     return Converted(frame.with_columns(columns), found)
 
 
-def as_meant(
-    frame: pl.DataFrame,
-    declared: Mapping[str, Declared],
-    units: Mapping[str, str],
-    decimal: str,
-    label: Label,
-) -> Converted:
-    """The table with numbers and merged levels in the columns that are declared so, the others as
-    they are."""
-    some = frame.select(name for name in declared if name in frame.columns)
-    found = converted(some, declared, units, decimal, label)
-    spelled = [merged(each, []) for each in found.frame if declared.get(each.name) == MERGE]
-    return Converted(frame.with_columns(found.frame).with_columns(spelled), found.units)
-
-
 def _numbers(
     texts: pl.Series, words: dict[str, float], unit: str | None, decimal: str, label: Label
 ) -> tuple[pl.Series, str]:
@@ -119,12 +107,8 @@ def _numbers(
     bad = first_true(written.numbers.is_null() & ~is_blank(texts) & ~is_word)
     if bad is not None:
         raise _unreadable(texts, bad, label)
-    return (
-        as_whole(written.numbers.zip_with(~is_word, by_word)),
-        _one_unit(
-            texts, written.units.zip_with(~is_word, pl.Series([None], dtype=pl.String)), unit, label
-        ),
-    )
+    numbers = as_whole(written.numbers.zip_with(~is_word, by_word))
+    return numbers, one_unit(texts, written.units, unit, label)
 
 
 def _offered(texts: pl.Series, decimal: str, label: Label) -> tuple[pl.Series, str] | None:
@@ -148,7 +132,7 @@ def _offered(texts: pl.Series, decimal: str, label: Label) -> tuple[pl.Series, s
     bad = first_true(written.numbers.is_null() & ~is_blank(texts))
     if bad is not None:
         raise _unreadable(texts, bad, label)
-    return as_whole(written.numbers), _one_unit(texts, written.units, None, label)
+    return as_whole(written.numbers), one_unit(texts, written.units, None, label)
 
 
 def _unreadable(texts: pl.Series, row: int, label: Label) -> ArmsError:
@@ -174,16 +158,19 @@ def _unreadable(texts: pl.Series, row: int, label: Label) -> ArmsError:
     )
 
 
-def _one_unit(texts: pl.Series, units: pl.Series, unit: str | None, label: Label) -> str:
+def one_unit(
+    texts: pl.Series, units: pl.Series, unit: str | None, label: Label, what: str = "column"
+) -> str:
     """The unit of a column; an error if the column has two."""
     there = units.filter((units != "").fill_null(False)).unique(maintain_order=True).to_list()
     first = unit or (there[0] if there else "")
     other = first_true(((units != "") & (units != first)).fill_null(False))
     if other is not None:
+        as_levels = Advice("make categories of them by {}", "columns", {texts.name: "categorical"})
         raise ArmsError(
-            "column {column!r} must have one unit, {expected}, got {got} in {place}",
-            "write all in one unit",
-            Advice("make categories of them by {}", "columns", {texts.name: "categorical"}),
+            f"{what} {{column!r}} must have one unit, {{expected}}, got {{got}} in {{place}}",
+            "write all values in one unit",
+            *([as_levels] if what == "column" else []),
             column=texts.name,
             expected=repr(first),
             got=texts[other],
@@ -222,7 +209,7 @@ def check_levels(texts: pl.Series, name: str) -> None:
     )
 
 
-def merged(texts: pl.Series, known: list[str]) -> pl.Series:
+def _merged(texts: pl.Series, known: list[str]) -> pl.Series:
     """Levels without blanks around them, and where they differ by case alone as the known one, else
     as the most frequent one."""
     plain = texts.cast(pl.String).str.strip_chars().str.replace_all(r"\s+", " ")

@@ -15,7 +15,7 @@ from manyarms.space.ids import as_objects, plain
 from manyarms.space.parts import Origin, first_parts, grown_parts, quoted
 from manyarms.space.pool import Pool
 from manyarms.space.reading import Declared
-from manyarms.space.spelling import as_meant
+from manyarms.space.spelling import converted
 from manyarms.space.values import Label
 from manyarms.typing import AnyArray
 
@@ -90,9 +90,10 @@ def retyped(pool: Pool, columns: Mapping[str, Declared]) -> Pool:
     tables: list[tuple[pl.DataFrame, AnyArray]] = []
     for table, start, stop in zip(parts.tables, [0, *stops], stops, strict=False):
         ids = parts.ids.array[start:stop]
-        meant = as_meant(table, columns, units, origin.decimal, _label(ids, start))
-        units |= meant.units
-        tables.append((meant.frame, ids))
+        some = table.select(name for name in columns if name in table.columns)
+        found = converted(some, columns, units, origin.decimal, _label(ids, start))
+        units |= found.units
+        tables.append((table.with_columns(found.frame), ids))
     origin = replace(origin, declared=declared, units=units, decided=decided)
     first, *others = tables
     made = first_parts(origin, *first, _label(first[1]), parts.next_row)

@@ -1,7 +1,7 @@
 """A table that a user gave, checked: its ids, its columns, its results, and the rows to leave
 out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from manyarms.errors import Advice, ArmsError, ParameterError
 from manyarms.sheets.forked import check_threads
 from manyarms.space.columns import Coded, Numeric, UnusedColumn
 from manyarms.space.ids import Ids, checked_ids, given_ids, not_unique, plain
-from manyarms.space.outcomes import TargetColumn, outcomes_in
+from manyarms.space.outcomes import outcomes_in
 from manyarms.space.parts import (
     Origin,
     Parts,
@@ -24,9 +24,9 @@ from manyarms.space.parts import (
     quoted,
 )
 from manyarms.space.reading import Declared, Levels
-from manyarms.space.spelling import MERGE, are_remarks, converted, is_remarks_name, merged
+from manyarms.space.spelling import MERGE, are_remarks, converted, is_remarks_name
 from manyarms.space.values import Label, Place, cleaned
-from manyarms.typing import AnyArray, Indices
+from manyarms.typing import AnyArray, Indices, Mask
 
 MISSING = ("error", "drop", "category")
 """What to do about a missing value: refuse it, leave the row out, or make it a level."""
@@ -35,28 +35,29 @@ ROWS_NAMED = 5
 
 
 class GivenTable(NamedTuple):
-    """A table, and what else is known about its rows."""
+    """The columns of a table of candidates, and what else is known about its rows."""
 
     frame: pl.DataFrame
     rows: Indices  # their numbers, for messages
     ids: pl.Series
-    outcomes: TargetColumn | None
+    outcomes: pl.DataFrame  # as `outcomes_in` has them
 
     def label(self, position: int) -> Place:
-        """How messages name a row before its id is checked."""
+        """How messages name a row."""
         place: Place = {"row": int(self.rows[position])}
         id = self.ids[position]
         return place if id is None or id == place["row"] else {**place, "id": id}
 
-    def some(self, kept: AnyArray) -> "GivenTable":
+    def some(self, kept: Mask) -> "GivenTable":
         """Some of the rows."""
         mask = pl.Series(kept)
-        outcomes = self.outcomes
-        if outcomes is not None:
-            outcomes = TargetColumn(
-                outcomes.values.filter(mask), outcomes.failed.filter(mask), outcomes.unit
-            )
+        outcomes = self.outcomes.filter(mask)
         return GivenTable(self.frame.filter(mask), self.rows[kept], self.ids.filter(mask), outcomes)
+
+    @property
+    def has_result(self) -> pl.Series:
+        """Which rows say what came out."""
+        return self.outcomes["failed"] | self.outcomes["value"].is_not_null()
 
 
 def new_parts(
@@ -74,26 +75,23 @@ def new_parts(
     """The parts of the first table of a pool; `rows` are the numbers of its rows in messages,
     counted from 0 unless given."""
     _check_options(frame, id, declared, missing, target)
-    rows = np.arange(len(frame)) if rows is None else rows
     origin = Origin(id, id is None and ids is None, missing, declared, levels, decimal, {}, target)
-    given = _given(frame, rows, origin, np.arange(len(frame)) if origin.numbered else ids)
-    candidates = given.frame.drop([] if id is None else id)
-    checked = [name for name in candidates.columns if _is_needed(candidates[name], origin)]
-    text = [name for name in candidates.columns if name not in levels]
-    found = converted(candidates.select(text), declared, {}, decimal, given.label)
-    candidates = candidates.with_columns(_merged(found.frame, declared, {}))
-    origin = replace(origin, units=found.units | _unit_of(target, given.outcomes))
-    given, notes = _without_gaps(given._replace(frame=candidates), missing, checked)
+    given, unit = _given(frame, rows, origin, ids, 0)
+    checked = [name for name in given.frame.columns if _is_needed(given.frame[name], origin)]
+    # Levels that the table lists are no text to be read.
+    text = given.frame.drop([name for name in levels if name in given.frame.columns])
+    found = converted(text, declared, {}, decimal, given.label)
+    origin = replace(origin, units=found.units | ({} if target is None else {target: unit}))
+    given = given._replace(frame=given.frame.with_columns(found.frame))
+    given, notes = _without_gaps(given, missing, checked)
     given, again = _without_repeats(given, target)
     named = checked_ids(given.ids, given.rows)
-    label = _label(given.rows, named, id)
-    parts = first_parts(origin, given.frame, named, label, len(frame))
-    _check_used(parts, label)
+    parts = first_parts(origin, given.frame, named, given.label, len(frame))
+    _check_used(parts)
     _check_repeats(parts, given.rows, again)
-    results = _results(given, named)
-    again, more = _without_copies(again, {(each.id, each.value) for each in results})
-    results += _results(again, again.ids.to_list())
-    return replace(parts, results=tuple(results), notes=(*notes, *more))
+    again, more = _without_copies(given, again)
+    results = (*_results(given), *_results(again))
+    return replace(parts, results=results, notes=(*notes, *more))
 
 
 def more_parts(
@@ -105,8 +103,7 @@ def more_parts(
     decimal: str | None = None,
 ) -> Parts:
     """The parts with another table of the same columns."""
-    origin = parts.origin
-    rows = np.arange(len(frame)) if rows is None else rows
+    origin = replace(parts.origin, decimal=decimal or parts.origin.decimal)
     frame = _with_unused(parts, frame)
     _check_columns(parts, frame)
     # Ids come from a column, from row numbers, or beside the table: always the same way.
@@ -115,27 +112,28 @@ def more_parts(
         raise ParameterError(
             "ids must be given for a pool made from an array with ids, and only then"
         )
-    next_row = parts.next_row + len(frame)  # rows left out have numbers too
-    ids = np.arange(parts.next_row, next_row) if origin.numbered else ids
-    given = _given(frame, rows, replace(origin, decimal=decimal or origin.decimal), ids)
-    unused = {c.name for c in parts.columns if isinstance(c, UnusedColumn) and c.constant is None}
-    checked = [column.name for column in parts.columns if column.name not in unused]
+    given, _ = _given(frame, rows, origin, ids, parts.next_row)
     candidates = given.frame.select(column.name for column in parts.columns)
-    known = {c.name: c.levels.drop_nulls().to_list() for c in parts.columns if isinstance(c, Coded)}
     # What the first table had as numbers must be numbers here; nothing else is looked at.
-    kinds: dict[str, Declared] = {
-        c.name: origin.declared.get(c.name, "number") if isinstance(c, Numeric) else "text"
-        for c in parts.columns
-    }
-    found = converted(candidates, kinds, origin.units, decimal or origin.decimal, given.label)
-    candidates = candidates.with_columns(_merged(found.frame, origin.declared, known))
-    given, notes = _without_gaps(given._replace(frame=candidates), origin.missing, checked)
+    kinds: dict[str, Declared] = {}
+    known: dict[str, list[Any]] = {}
+    checked: list[str] = []
+    for column in parts.columns:
+        kind = origin.declared.get(column.name)
+        kinds[column.name] = kind if kind == MERGE else "text"
+        if isinstance(column, Numeric):
+            kinds[column.name] = kind or "number"
+        if isinstance(column, Coded):
+            known[column.name] = column.levels.drop_nulls().to_list()
+        if not isinstance(column, UnusedColumn) or column.constant is not None:
+            checked.append(column.name)
+    found = converted(candidates, kinds, origin.units, origin.decimal, given.label, known)
+    given, notes = _without_gaps(given._replace(frame=found.frame), origin.missing, checked)
     named = checked_ids(given.ids, given.rows)
-    label = _label(given.rows, named, origin.id)
-    _check_new(parts.ids, named, label)
-    grown = grown_parts(parts, given.frame, named, label, next_row)
-    results = (*parts.results, *_results(given, named))
-    return replace(grown, results=results, notes=tuple(notes))
+    _check_new(parts.ids, named, given.label)
+    # Rows left out have numbers too.
+    grown = grown_parts(parts, given.frame, named, given.label, parts.next_row + len(frame))
+    return replace(grown, results=(*parts.results, *_results(given)), notes=tuple(notes))
 
 
 def _is_needed(values: pl.Series, origin: Origin) -> bool:
@@ -218,51 +216,31 @@ def _check_columns(parts: Parts, frame: pl.DataFrame) -> None:
 
 def _given(
     frame: pl.DataFrame,
-    rows: Indices,
+    rows: Indices | None,
     origin: Origin,
     ids: Sequence[Any] | AnyArray | None,
-) -> GivenTable:
-    """The table without its column of results, and with its ids."""
+    first: int,
+) -> tuple[GivenTable, str]:
+    """The table without its ids and results, which stand beside it, and the unit of these."""
     check_threads()
-    target = origin.target
-    names = [name for name in frame.columns if name not in (origin.id, target)]
-    if not names:
+    id, target = origin.id, origin.target
+    features = frame.drop([name for name in (id, target) if name in frame.columns])
+    if not features.width:
         raise ArmsError("a pool needs at least one column besides the id, got none")
     if not len(frame):
         raise ArmsError(
-            f"a pool needs at least one candidate, got a table of {counted(len(names), 'column')} "
-            "and no row"
+            f"a pool needs at least one candidate, got a table of "
+            f"{counted(features.width, 'column')} and no row"
         )
-    series = frame[origin.id] if origin.id is not None else given_ids(ids, len(frame))
-    given = GivenTable(frame, rows, series, None)
-    if target is None or target not in frame.columns:
-        return given
-    outcomes = outcomes_in(frame[target], origin.decimal, given.label)
-    unit = origin.units.get(target)
-    if unit and outcomes.unit not in ("", unit):
-        raise ArmsError(
-            "the target {column!r} must have one unit, {expected}, got {got}",
-            "write all values in one unit",
-            column=target,
-            expected=repr(unit),
-            got=outcomes.unit,
-        )
-    return given._replace(frame=frame.drop(target), outcomes=outcomes)
-
-
-def _unit_of(target: str | None, outcomes: TargetColumn | None) -> dict[str, str]:
-    return {} if target is None or outcomes is None else {target: outcomes.unit}
-
-
-def _merged(
-    frame: pl.DataFrame, declared: dict[str, Declared], known: dict[str, list[Any]]
-) -> pl.DataFrame:
-    """The table with one spelling for levels that were declared to be merged."""
-    return frame.with_columns(
-        merged(frame[name], known.get(name, []))
-        for name, kind in declared.items()
-        if kind == MERGE and name in frame.columns
-    )
+    if origin.numbered:
+        ids = np.arange(first, first + len(frame))
+    series = frame[id] if id is not None else given_ids(ids, len(frame))
+    rows = np.arange(len(frame)) if rows is None else rows
+    nothing = pl.Series(target or "", [None] * len(frame), dtype=pl.Float64)
+    told = frame[target] if target in frame.columns else nothing
+    given = GivenTable(features, rows, series, pl.DataFrame())
+    outcomes, unit = outcomes_in(told, origin.decimal, origin.units.get(target or ""), given.label)
+    return given._replace(outcomes=outcomes), unit
 
 
 def _without_gaps(
@@ -288,11 +266,8 @@ def _without_gaps(
     if kept.all():
         return given, []
     gone = given.rows[~kept]
-    with_results = (
-        given.outcomes is not None
-        and not given.outcomes.values.filter(pl.Series(~kept)).is_null().all()
-    )
-    lost = ", with their results" if with_results else ""
+    has_lost = given.outcomes["value"].filter(pl.Series(~kept)).is_not_null().any()
+    lost = ", with their results" if has_lost else ""
     return given.some(kept), [f"Left out {_listed(gone)}, which miss a value{lost}."]
 
 
@@ -320,44 +295,36 @@ def _check_repeats(parts: Parts, rows: Indices, again: GivenTable) -> None:
         raise not_unique(again.ids[place], [first, int(again.rows[place])], again.ids.name)
 
 
-def _without_copies(
-    again: GivenTable, known: set[tuple[Any, float | None]]
-) -> tuple[GivenTable, list[str]]:
+def _without_copies(given: GivenTable, again: GivenTable) -> tuple[GivenTable, list[str]]:
     """Without rows whose id and value came before, or that have no value; and what to say of
     both."""
-    if again.outcomes is None or not len(again.frame):
+    if not len(again.frame):
         return again, []
-    kept = []
-    for result in zip(again.ids, again.outcomes.values, again.outcomes.failed, strict=True):
-        id, value, failed = result
-        kept.append((failed or value is not None) and (id, value) not in known)
-        known.add((id, value))
-    mask = np.array(kept)
+    told = given.some(given.has_result.to_numpy())
+    both = pl.concat([told.outcomes, again.outcomes])["value"].to_frame()
+    both = both.with_columns(pl.concat([told.ids, again.ids]).alias("id"))
+    is_new = both.to_struct().is_first_distinct().tail(len(again.frame))
+    kept = (is_new & again.has_result).to_numpy()
     notes = []
-    if not mask.all():
-        gone = again.rows[~mask]
+    if not kept.all():
+        gone = again.rows[~kept]
         notes.append(f"Left out {_listed(gone)}: id, columns and value are those of a row above.")
-    if mask.any():
-        rows = again.rows[mask]
+    if kept.any():
         same = "id and columns are those of a row above"
-        notes.append(f"Took {_listed(rows)} as further trials: {same}.")
-    return again.some(mask), notes
+        notes.append(f"Took {_listed(again.rows[kept])} as further trials: {same}.")
+    return again.some(kept), notes
 
 
-def _results(given: GivenTable, ids: Iterable[Any]) -> list[TableResult]:
-    if given.outcomes is None:
-        return []
-    remarks = [name for name in given.frame.columns if is_remarks_name(name)]
-    notes = given.frame[remarks[0]].cast(pl.String) if remarks else [None] * len(given.frame)
-    told = zip(ids, given.outcomes.values, given.outcomes.failed, notes, strict=True)
-    return [
-        TableResult(plain(id), None if failed else value, note)
-        for id, value, failed, note in told
-        if failed or value is not None
-    ]
+def _results(given: GivenTable) -> list[TableResult]:
+    """What came out, of each row that says so."""
+    told = given.some(given.has_result.to_numpy())
+    remarks = next(filter(is_remarks_name, told.frame.columns), None)
+    notes = [None] * len(told.ids) if remarks is None else told.frame[remarks].cast(pl.String)
+    values = pl.select(pl.when(~told.outcomes["failed"]).then(told.outcomes["value"])).to_series()
+    return [TableResult(*each) for each in zip(told.ids, values, notes, strict=True)]
 
 
-def _check_used(parts: Parts, label: Label) -> None:
+def _check_used(parts: Parts) -> None:
     """Raise ArmsError if candidates that are the same to the model differ in unused text."""
     frame = parts.tables[0]
     for column in parts.columns:
@@ -389,15 +356,6 @@ def _listed(rows: Indices) -> str:
         ", …" if len(rows) > ROWS_NAMED else ""
     )
     return f"{counted(len(rows), 'row')} ({shown})"
-
-
-def _label(rows: Indices, ids: AnyArray, id: str | None) -> Label:
-    def label(position: int) -> Place:
-        row = int(rows[position])
-        name = plain(ids[position])
-        return {"row": row} if row == name and id is None else {"row": row, "id": name}
-
-    return label
 
 
 def _check_new(known: Ids, ids: AnyArray, label: Label) -> None:
