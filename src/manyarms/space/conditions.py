@@ -6,9 +6,10 @@ and evaluated here, column by column: nothing of it is ever run as Python.
 """
 
 import ast
-import math
 import re
+import sys
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,27 +27,14 @@ QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`([^`]*)`")
 Table = pl.DataFrame | Mapping[str, Any]
 
 
-class Numbers(NamedTuple):
-    """Numbers, one for each row or one for all rows, and the size of the terms they are made of."""
+class Value(NamedTuple):
+    """What a part of a condition is: for each row, or one value for all rows."""
 
-    values: Array
-    size: Array
-
-
-class Texts(NamedTuple):
-    """A column of text; for a literal, the text itself."""
-
-    column: str | None
-    values: Any  # a series, or a string
-
-
-class Truths(NamedTuple):
-    """True or false, for each row or for all rows."""
-
-    values: AnyArray
-
-
-Value = Numbers | Texts | Truths
+    kind: str  # "number", "text" or "truth"
+    values: Any  # arrays of numbers or truths; text: a series
+    size: AnyArray = np.array(0.0)  # of the terms that numbers are made of
+    column: str | None = None  # of which the part consists
+    empty: AnyArray = np.array(False)  # the rows of that column without a value
 
 
 def rows_where(columns: Table, text: str, levels: Mapping[str, Any] | None = None) -> Mask:
@@ -59,13 +47,14 @@ def rows_where(columns: Table, text: str, levels: Mapping[str, Any] | None = Non
     by_name = columns.to_dict() if isinstance(columns, pl.DataFrame) else columns
     n_rows = max((len(values) for values in by_name.values()), default=0)
     tree, names = _parsed(text)
+    condition = _Condition(by_name, names, text, levels or {})
     try:
         # What is divided by 0 is no number, and meets no comparison.
         with np.errstate(all="ignore"):
-            found = _Evaluation(by_name, names, text, levels or {}).value(tree.body)
+            found = condition.value(tree.body)
     except RecursionError:
         raise _wrong(text, "it is nested too deeply; make several conditions of it") from None
-    if not isinstance(found, Truths):
+    if found.kind != "truth":
         raise _wrong(text, "it must be true or false of each row, such as `temperature > 100`")
     return np.broadcast_to(found.values, n_rows).copy()
 
@@ -111,35 +100,33 @@ def _wrong(text: str, why: str) -> ArmsError:
     return ArmsError(f"cannot read the condition {text!r:.100}: {why}")
 
 
-class _Evaluation:
+class _Condition(NamedTuple):
     """One condition over one table."""
 
-    def __init__(
-        self,
-        columns: Mapping[str, Any],
-        names: dict[str, str],
-        text: str,
-        levels: Mapping[str, Any],
-    ) -> None:
-        self.columns = columns
-        self.levels = levels
-        self.names = names
-        self.text = text
+    columns: Mapping[str, Any]
+    names: dict[str, str]  # of columns that stood in backticks, by the words in their places
+    text: str
+    levels: Mapping[str, Any]
 
     def value(self, node: ast.expr) -> Value:
         """The value of a part of the condition."""
-        if isinstance(node, ast.Name):
-            return self.column(self.names.get(node.id, node.id))
-        if isinstance(node, ast.Constant):
-            return self.literal(node.value)
-        if isinstance(node, ast.BoolOp):
-            return self.joined(node)
-        if isinstance(node, ast.UnaryOp):
-            return self.one_sided(node)
-        if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
-            return self.computed(node)
-        if isinstance(node, ast.Compare):
-            return self.compared(node)
+        match node:
+            case ast.Name(id=name):
+                return self.column(self.names.get(name, name))
+            case ast.Constant(value=value):
+                return self.literal(value)
+            case ast.BoolOp(op=operator, values=parts):
+                join = np.logical_and if isinstance(operator, ast.And) else np.logical_or
+                return Value("truth", reduce(join, map(self.truths, parts)))
+            case ast.UnaryOp():
+                return self.one_sided(node)
+            case ast.BinOp() if type(node.op) in ARITHMETIC:
+                return self.computed(node)
+            case ast.Compare(left=left, ops=operators, comparators=others):
+                # 60 < temperature <= 80 is two comparisons, both of which must hold.
+                pairs = zip([left, *others], operators, others, strict=False)
+                found = [self.comparison(one, operator, other) for one, operator, other in pairs]
+                return Value("truth", reduce(np.logical_and, found))
         what = self.source(node)
         raise _wrong(
             self.text, f"{what!r:.60} is more than comparisons, and, or, not, in, and + - * /"
@@ -153,19 +140,19 @@ class _Evaluation:
         return words
 
     def column(self, name: str) -> Value:
-        if name.lower() in ("true", "false") and name not in self.columns:
-            return Truths(np.array(name.lower() == "true"))
         if name not in self.columns:
+            if name.lower() in ("true", "false"):
+                return Value("truth", np.array(name.lower() == "true"))
             raise self.unknown(name)
-        given = self.columns[name]
-        series = given if isinstance(given, pl.Series) else pl.Series(name, given)
+        series = pl.Series(name, self.columns[name])
+        known: dict[str, Any] = {"column": name, "empty": series.is_null().to_numpy()}
         if series.dtype == pl.Boolean:
-            return Truths(series.fill_null(False).to_numpy())
+            return Value("truth", series.fill_null(False).to_numpy(), **known)
         if is_text(series.dtype):
-            return Texts(name, series.cast(pl.String))
+            return Value("text", series.cast(pl.String), **known)
         if series.dtype.is_numeric():
             values = series.cast(pl.Float64).to_numpy()
-            return Numbers(values, np.abs(values))
+            return Value("number", values, np.abs(values), **known)
         raise ArmsError(
             "a condition needs numbers or text, and column {column!r} holds {got}",
             column=name,
@@ -173,158 +160,108 @@ class _Evaluation:
         )
 
     def unknown(self, name: str) -> ArmsError:
-        there = list(self.columns)
-        texts = [
-            column
-            for column in there
-            if is_text((series := pl.Series(self.columns[column])).dtype)
-            and bool((series.cast(pl.String) == name).any())
-        ]
-        if texts:
-            return _wrong(self.text, f"put text in quotes: {texts[0]} == '{name}'")
-        near = closest(name, there)
-        meant = f"did you mean {near!r}?" if near else f"those are {', '.join(map(repr, there))}"
+        for column, values in self.columns.items():
+            series = pl.Series(values)
+            if is_text(series.dtype) and (series.cast(pl.String) == name).any():
+                return _wrong(self.text, f"put text in quotes: {column} == '{name}'")
+        near = closest(name, list(self.columns))
+        there = ", ".join(map(repr, self.columns))
+        meant = f"did you mean {near!r}?" if near else f"those are {there}"
         return _wrong(self.text, f"there is no column {name!r}; {meant:.200}")
 
     def literal(self, value: Any) -> Value:
         if isinstance(value, bool):
-            return Truths(np.array(value))
+            return Value("truth", np.array(value))
         if isinstance(value, str):
-            return Texts(None, value)
-        if isinstance(value, int | float):
-            try:
-                number = float(value)
-            except OverflowError:
-                number = math.inf
-            if math.isfinite(number):
-                return Numbers(np.array(number), np.array(abs(number)))
+            return Value("text", pl.Series([value]))
+        if isinstance(value, int | float) and abs(value) <= sys.float_info.max:
+            return Value("number", np.array(float(value)), np.array(abs(float(value))))
         raise _wrong(self.text, f"{value!r:.40} is neither a finite number nor text")
-
-    def joined(self, node: ast.BoolOp) -> Truths:
-        parts = [self.truths(each) for each in node.values]
-        join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
-        found = parts[0]
-        for part in parts[1:]:
-            found = join(found, part)
-        return Truths(found)
 
     def truths(self, node: ast.expr) -> AnyArray:
         found = self.value(node)
-        if isinstance(found, Truths):
-            return found.values
-        raise _wrong(
-            self.text,
-            f"{self.source(node)!r:.60} is not true or false; compare it with something",
-        )
+        if found.kind != "truth":
+            what = self.source(node)
+            raise _wrong(self.text, f"{what!r:.60} is not true or false; compare it with something")
+        return np.asarray(found.values)
+
+    def numbers(self, node: ast.expr) -> Value:
+        found = self.value(node)
+        if found.kind == "text" and found.column is not None:
+            raise _wrong(self.text, f"column {found.column!r} holds text, and a number is needed")
+        if found.kind != "number":
+            raise _wrong(self.text, f"{self.source(node)!r:.60} is no number")
+        return found
 
     def one_sided(self, node: ast.UnaryOp) -> Value:
-        if isinstance(node.op, ast.Not):
-            return Truths(~self.truths(node.operand))
         if isinstance(node.op, ast.Invert):
             raise _wrong(self.text, "~ is not known here; write not")
+        if isinstance(node.op, ast.Not):
+            return Value("truth", ~self.truths(node.operand))
         number = self.numbers(node.operand)
-        return number._replace(values=-number.values) if isinstance(node.op, ast.USub) else number
+        is_minus = isinstance(node.op, ast.USub)
+        return Value("number", -number.values if is_minus else number.values, number.size)
 
-    def numbers(self, node: ast.expr) -> Numbers:
-        found = self.value(node)
-        if isinstance(found, Numbers):
-            return found
-        if isinstance(found, Texts) and found.column is not None:
-            raise _wrong(self.text, f"column {found.column!r} holds text, and a number is needed")
-        raise _wrong(self.text, f"{self.source(node)!r:.60} is no number")
-
-    def computed(self, node: ast.BinOp) -> Numbers:
+    def computed(self, node: ast.BinOp) -> Value:
         left = self.numbers(node.left)
         right = self.numbers(node.right)
         exact = ARITHMETIC[type(node.op)](left.values, right.values)
         values = np.where(np.isfinite(exact), exact, np.nan)
         # A sum is known up to the rounding of its largest term, a product up to its own.
-        if isinstance(node.op, ast.Add | ast.Sub):
-            return Numbers(values, np.maximum(left.size, right.size))
-        return Numbers(values, np.abs(values))
-
-    def compared(self, node: ast.Compare) -> Truths:
-        """60 < temperature <= 80 is two comparisons, both of which must hold."""
-        found: AnyArray = np.array(True)
-        left = node.left
-        for operator, right in zip(node.ops, node.comparators, strict=True):
-            found = found & self.comparison(left, operator, right)
-            left = right
-        return Truths(found)
+        is_sum = isinstance(node.op, ast.Add | ast.Sub)
+        return Value(
+            "number", values, np.maximum(left.size, right.size) if is_sum else np.abs(values)
+        )
 
     def comparison(self, left: ast.expr, operator: ast.cmpop, right: ast.expr) -> AnyArray:
         if isinstance(operator, ast.In | ast.NotIn):
             if not isinstance(right, ast.List | ast.Tuple | ast.Set) or not right.elts:
                 raise _wrong(self.text, "in takes a list, such as base in ['K2CO3', 'CsOAc']")
             parts = [self.comparison(left, ast.Eq(), each) for each in right.elts]
-            among: AnyArray = np.logical_or.reduce(parts)
-            if isinstance(operator, ast.In):
-                return among
-            return ~among & ~self.is_empty(left)
+            among: AnyArray = reduce(np.logical_or, parts)
+            is_in = isinstance(operator, ast.In)
+            return among if is_in else ~among & ~self.value(left).empty
         if type(operator) not in COMPARISONS:
             raise _wrong(self.text, "is and is not are not known here; write == and !=")
         one = self.value(left)
         other = self.value(right)
-        if isinstance(one, Numbers) and isinstance(other, Numbers):
+        if one.kind == other.kind == "number":
             return COMPARISONS[type(operator)](one, other)
-        if isinstance(operator, ast.Eq | ast.NotEq):
-            same = self.are_same(left, one, right, other)
-            if isinstance(operator, ast.Eq):
-                return same
-            return ~same & ~self.is_empty(left) & ~self.is_empty(right)
-        raise _wrong(self.text, f"only numbers are larger or smaller; {self.no_number(one, other)}")
+        # Why the two cannot be compared.
+        texts = [each.column for each in (one, other) if each.kind == "text" and each.column]
+        why = "numbers stand without quotes"
+        if texts:
+            why = f"column {texts[0]!r} holds text, which stands in quotes"
+        if not isinstance(operator, ast.Eq | ast.NotEq):
+            raise _wrong(self.text, f"only numbers are larger or smaller; {why}")
+        if one.kind != other.kind:
+            pair = f"{self.source(left)!r:.60} and {self.source(right)!r:.60}"
+            raise _wrong(self.text, f"{pair} cannot be equal; {why}")
+        self.check_level(one, other)
+        self.check_level(other, one)
+        same = one.values == other.values
+        same = same.fill_null(False).to_numpy() if one.kind == "text" else same
+        is_same = isinstance(operator, ast.Eq)
+        met: AnyArray = same if is_same else ~same
+        return met & ~one.empty & ~other.empty
 
-    def are_same(self, left: ast.expr, one: Value, right: ast.expr, other: Value) -> AnyArray:
-        if isinstance(one, Truths) and isinstance(other, Truths):
-            same: AnyArray = one.values == other.values
-            return same & ~self.is_empty(left) & ~self.is_empty(right)
-        if not (isinstance(one, Texts) and isinstance(other, Texts)):
-            raise _wrong(
-                self.text,
-                f"{self.source(left)!r:.60} and {self.source(right)!r:.60} cannot be equal; "
-                f"{self.no_number(one, other)}",
-            )
-        if one.column is None and other.column is None:
-            return np.array(one.values == other.values)
-        for texts, literal in ((one, other), (other, one)):
-            if literal.column is None and texts.column is not None:
-                self.check_level(texts.column, texts.values, literal.values)
-        series, against = (one, other) if one.column is not None else (other, one)
-        equal = (series.values == against.values).fill_null(False)
-        return np.asarray(equal.to_numpy())
-
-    def no_number(self, one: Value, other: Value) -> str:
-        """Why two values cannot be compared."""
-        for value in (one, other):
-            if isinstance(value, Texts) and value.column is not None:
-                return f"column {value.column!r} holds text, which stands in quotes"
-        return "numbers stand without quotes"
-
-    def check_level(self, column: str, values: pl.Series, level: str) -> None:
+    def check_level(self, texts: Value, literal: Value) -> None:
         """A level that no row has is a typing error, which would go unnoticed."""
-        known = pl.Series(self.levels[column]) if column in self.levels else values
-        if bool((known == level).any()):
+        if texts.kind != "text" or texts.column is None or literal.column is not None:
+            return
+        known = pl.Series(self.levels.get(texts.column, texts.values))
+        if (known == literal.values).any():
             return
         levels = sorted(known.drop_nulls().unique().to_list())
+        level = literal.values[0]
         near = closest(level, levels)
         meant = f"did you mean {near!r}?" if near else f"it holds {first_of(levels)}"
-        raise _wrong(self.text, f"no row has {level!r:.60} in column {column!r}; {meant}")
-
-    def is_empty(self, node: ast.expr) -> AnyArray:
-        """The rows without a value, if the part is a column and nothing else."""
-        if not isinstance(node, ast.Name):
-            return np.array(False)
-        name = self.names.get(node.id, node.id)
-        if name not in self.columns:
-            return np.array(False)
-        return pl.Series(self.columns[name]).is_null().to_numpy()
+        raise _wrong(self.text, f"no row has {level!r:.60} in column {texts.column!r}; {meant}")
 
 
-def _near(one: Numbers, other: Numbers) -> AnyArray:
-    near: AnyArray = np.abs(one.values - other.values) <= EQUAL_WITHIN * np.maximum(
-        one.size, other.size
-    )
-    return near
+def _near(one: Value, other: Value) -> AnyArray:
+    within = EQUAL_WITHIN * np.maximum(one.size, other.size)
+    return np.asarray(np.abs(one.values - other.values) <= within)
 
 
 ARITHMETIC: dict[type[ast.operator], Callable[[Array, Array], Array]] = {
@@ -334,7 +271,7 @@ ARITHMETIC: dict[type[ast.operator], Callable[[Array, Array], Array]] = {
     ast.Div: np.true_divide,
 }
 # NaN, an empty cell, is neither near nor above nor below anything.
-COMPARISONS: dict[type[ast.cmpop], Callable[[Numbers, Numbers], AnyArray]] = {
+COMPARISONS: dict[type[ast.cmpop], Callable[[Value, Value], AnyArray]] = {
     ast.Eq: _near,
     ast.NotEq: lambda one, other: (
         np.abs(one.values - other.values) > EQUAL_WITHIN * np.maximum(one.size, other.size)
