@@ -21,14 +21,12 @@ from rich.progress import (
 )
 
 from manyarms.campaign.predictions import Best
-from manyarms.campaign.settings import Direction
 from manyarms.campaign.trials import CandidateId, Trial, as_values
 from manyarms.checks import real, whole
 from manyarms.errors import ObservationError, ParameterError, StateError
 from manyarms.optimizer import Optimizer
 from manyarms.space.points import as_space
 from manyarms.space.pool import OBJECT
-from manyarms.typing import Seed
 
 POLL = 0.1
 """Seconds between two looks at what is running: Ctrl-C may be answered so much later."""
@@ -71,13 +69,11 @@ def maximize(
     arms: Any,
     *,
     budget: int,
-    direction: Direction = "maximize",
     tolerance: float | None = None,
     n_jobs: int = 1,
     executor: Executor | None = None,
     callbacks: Callable[[Optimizer], None] | Iterable[Callable[[Optimizer], None]] = (),
     progress: bool = True,
-    seed: Seed = 0,
     **options: Any,
 ) -> Result:
     """Find the candidate for which f is largest (or smallest) with at most `budget` evaluations.
@@ -94,8 +90,6 @@ def maximize(
         The candidates; with a kernel of objects (``kernel=``) a sequence of objects.
     budget : int
         Evaluations at most.
-    direction : str
-        "maximize" or "minimize".
     tolerance : float, optional
         Stop once `certificate` bounds the regret by this.
     n_jobs : int
@@ -107,10 +101,8 @@ def maximize(
         Called with the optimizer after every result.
     progress : bool
         Show a bar on standard error.
-    seed : int or numpy.random.Generator
-        For the random start.
     **options
-        Of `Optimizer`: kernel, noise, confidence, repeats, …
+        Of `Optimizer`: direction ("maximize" or "minimize"), kernel, noise, repeats, seed, …
 
     Returns
     -------
@@ -140,10 +132,10 @@ def maximize(
             f"{executor!r}"
         )
     space = as_space(arms, options.get("kernel"))
-    optimizer = Optimizer(space, direction=direction, seed=seed, **options)
+    optimizer = Optimizer(space, **options)
     evaluations = _Evaluations(f, _argument(arms, optimizer), n_jobs, executor)
     start = perf_counter()
-    with _bar(budget, progress, direction) as show:
+    with _bar(budget, progress, optimizer.direction) as show:
         ended = _search(optimizer, evaluations, budget, tolerance, show, callbacks)
     optimizer.release(optimizer.pending)  # what was interrupted may be asked for again
     history = optimizer.history
@@ -288,7 +280,7 @@ def _is_reached(optimizer: Optimizer, tolerance: float | None) -> bool:
 class _Bar:
     """A progress bar with the best value so far and a time estimate."""
 
-    def __init__(self, budget: int, direction: Direction) -> None:
+    def __init__(self, budget: int, direction: str) -> None:
         self._pick = max if direction == "maximize" else min
         self._best: float | None = None
         best = TextColumn("best {task.fields[best]}")
@@ -315,5 +307,5 @@ class _Bar:
         self._progress.update(self._task, advance=1, best=best)
 
 
-def _bar(budget: int, progress: bool, direction: Direction) -> Any:
+def _bar(budget: int, progress: bool, direction: str) -> Any:
     return _Bar(budget, direction) if progress else nullcontext(lambda value: None)

@@ -9,10 +9,12 @@ from manyarms.campaign.answers import Answers
 from manyarms.campaign.batching import as_rule
 from manyarms.campaign.campaign import Campaign, with_results
 from manyarms.campaign.ledger import Ledger
-from manyarms.campaign.settings import Direction
+from manyarms.campaign.prior import as_prior, with_prior
+from manyarms.campaign.settings import Direction, Settings, as_given
 from manyarms.campaign.trials import CandidateId, Trial
 from manyarms.checks import MOST_AT_ONCE, whole
 from manyarms.engine.confidence import Radius
+from manyarms.space.points import as_space
 from manyarms.typing import Seed
 
 
@@ -93,21 +95,23 @@ class Optimizer(Answers):
         seed: Seed = 0,
         **options: Any,
     ) -> None:
-        self._state = Campaign.begun(
-            pool,
-            direction=direction,
-            kernel=kernel,
-            noise=noise,
-            confidence=confidence,
-            repeats=repeats,
-            bounds=bounds,
-            policy=policy,
-            seed=seed,
-            options=options,
-            prior=prior,
-        )
+        arguments = {
+            "direction": direction,
+            "kernel": kernel,
+            "noise": noise,
+            "confidence": confidence,
+            "repeats": repeats,
+            "bounds": bounds,
+            "policy": policy,
+            "seed": seed,
+            **options,
+        }
+        space = as_space(pool, kernel)
+        if prior is not None:
+            space = with_prior(space, as_prior(prior, space, direction), kernel)
+        settings = Settings.of(space, as_given(arguments))
         self.direction = direction
-        self._state = with_results(self._state)
+        self._state = with_results(Campaign.begun(space, settings))
 
     # What comes next
 

@@ -10,13 +10,12 @@ from manyarms.campaign.batching import BatchConditions, sum_of_bounds
 from manyarms.campaign.corrections import as_corrections
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model, learn
-from manyarms.campaign.prior import as_prior, with_prior
 from manyarms.campaign.proposers import Proposer, proposer_of
-from manyarms.campaign.settings import as_most, as_settings, as_sign
+from manyarms.campaign.settings import Settings
 from manyarms.campaign.trials import FORECAST_WIDTH, CandidateId, Forecast, as_noise, as_told
 from manyarms.errors import StateError
 from manyarms.lapack import in_one_thread
-from manyarms.space.points import as_space
+from manyarms.space.points import Space
 
 
 @dataclass(frozen=True)
@@ -32,30 +31,9 @@ class Campaign:
         return proposer_of(self.ledger.candidates)
 
     @classmethod
-    def begun(
-        cls,
-        space: Any,
-        *,
-        direction: Any,
-        kernel: Any,
-        noise: Any,
-        confidence: Any,
-        repeats: Any,
-        bounds: Any,
-        policy: Any,
-        seed: Any,
-        options: dict[str, Any],
-        prior: Any = None,
-    ) -> "Campaign":
-        """A search in which nothing was asked for yet; the arguments are those of `Optimizer`."""
-        space = as_space(space, kernel)
-        if prior is not None:
-            results = as_prior(prior, space, direction)
-            space = with_prior(space, results, kernel)
-        settings = as_settings(
-            space, kernel, noise, confidence, repeats, bounds, policy, seed, options
-        )
-        ledger = Ledger.begun(space, settings.seed, as_sign(direction), as_most(repeats))
+    def begun(cls, space: Space, settings: Settings) -> "Campaign":
+        """A search in which nothing was asked for yet."""
+        ledger = Ledger.begun(space, settings.seed, settings.sign, settings.most)
         return cls(ledger, learn(settings, space.X, ledger.results))
 
     def knowing(self, ledger: Ledger) -> "Campaign":

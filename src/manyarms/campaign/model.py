@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from manyarms.bandit.policy import Prediction
-from manyarms.campaign.exploring import Exploration
-from manyarms.campaign.fitting import ARMS_OF_A_FIT, NOISE_PRIOR, Fit, Shape, Summary, fit
-from manyarms.campaign.schedule import TABLE, Plan, Schedule, elsewhere
+from manyarms.campaign.fitting import ARMS_OF_A_FIT, NOISE_PRIOR, Fit, Summary, fit
+from manyarms.campaign.schedule import Plan, elsewhere
+from manyarms.campaign.settings import Settings
 from manyarms.campaign.trials import ByArm, Results
 from manyarms.campaign.units import Warp
 from manyarms.checks import Checked
@@ -30,22 +30,6 @@ from manyarms.typing import Array, Indices, Mask
 LEAST_NOISE_VARIANCE = 1e-10
 """Variance of the noise of a reward, at least, as a share of k(x, x): smaller noise counts as this
 much, so that rounding stays harmless."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What does not change: how policies are made, and what is learned."""
-
-    shape: Shape
-    noise: float | None  # a standard deviation in the user's units; None: learned
-    learns: bool  # False: the kernel is given in the user's units, as is the noise
-    confidence: Radius
-    policy: Any  # of (arms, kernel, regularization=…, confidence=…, seed=…)
-    options: dict[str, Any]
-    seed: int
-    schedule: Schedule = TABLE
-    bounds: tuple[float, float] = (-np.inf, np.inf)  # of true values, in the user's units
-    exploration: Exploration | None = None
 
 
 class Size(NamedTuple):

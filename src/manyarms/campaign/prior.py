@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from manyarms.campaign.model import learn
-from manyarms.campaign.settings import as_settings, as_sign
+from manyarms.campaign.settings import Settings, as_given, as_sign
 from manyarms.campaign.trials import Results, Trial, as_items, as_values
 from manyarms.errors import ParameterError
 from manyarms.lapack import OneThread
@@ -120,7 +120,7 @@ def with_prior(space: Space, prior: PriorResults, kernel: Any) -> Pool:
     both = more_parts(numbered, prior.frame, None)
     values = prior.values[both.ids.array[len(pool) :] - len(pool)]  # `missing` may drop some
     arms, told = np.unique(both.arm_of[len(pool) :], return_inverse=True)
-    settings = as_settings(pool, kernel, None, None, "allow", None, None, 0, {})
+    settings = Settings.of(pool, as_given({"kernel": kernel}))
     results = Results.at_once(told, values, np.full(len(values), np.nan))
     policy = learn(settings, both.X[arms], results).policy
     with OneThread():

@@ -8,9 +8,9 @@ import numpy as np
 
 from manyarms.bandit.domain import DomainBKB, as_barred
 from manyarms.bandit.sweeps import WHOLE, leading
-from manyarms.campaign.exploring import Exploration
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model, Tabular
+from manyarms.campaign.settings import Exploration
 from manyarms.engine.confidence import Constant
 from manyarms.kernels import Kernel
 from manyarms.lapack import OneThread

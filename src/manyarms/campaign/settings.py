@@ -1,6 +1,12 @@
-"""What a user gave to an optimizer, checked: candidates, kernel, noise, repeats."""
+"""What a user says about a search, checked once, and what follows from it.
+
+An `Optimizer` takes it as arguments, a study writes it down (`study/spec`), the command line has
+options of the same names.
+"""
 
 import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -9,12 +15,10 @@ import numpy as np
 from manyarms.bandit.bkb import BKB
 from manyarms.bandit.domain import DomainBKB
 from manyarms.bandit.multistart import MultiStart
-from manyarms.campaign.exploring import Exploration
 from manyarms.campaign.fitting import Fixed, Mixed, Shape
-from manyarms.campaign.model import Settings
-from manyarms.campaign.schedule import BOX, LEVELS, TABLE
+from manyarms.campaign.schedule import BOX, LEVELS, TABLE, Schedule
 from manyarms.checks import LARGEST, LARGEST_SEED, real, whole
-from manyarms.engine.confidence import Constant, Growing
+from manyarms.engine.confidence import Constant, Growing, Radius
 from manyarms.errors import Advice, ParameterError
 from manyarms.kernels import Kernel, Linear, Tanimoto, Unpacked, as_kernel
 from manyarms.kernels.objects import encoder_of
@@ -33,6 +37,20 @@ MAXIMISER = MultiStart(raw=256, starts=2, steps=15)
 """Maximiser over a box that is no product of levels. It is cheaper and less thorough than that of
 `DomainBKB`; their regrets could not be told apart (docs/optimizer.md)."""
 
+UNTRIED_RADIUS = Growing(1.5)
+"""Radius of a suggestion that must be untried: 2.3 standard deviations after 10 results, 3.5 after
+200. With a smaller one, candidates unlike all tried ones lose to neighbours of good ones."""
+ARGUMENTS: dict[str, Any] = {
+    "direction": "maximize",
+    "kernel": None,
+    "noise": None,
+    "confidence": None,
+    "repeats": "allow",
+    "bounds": None,
+    "policy": None,
+    "seed": 0,
+}
+"""What a user may say about a search, and what holds where he says nothing (see `Optimizer`)."""
 LEARNED = ("matern", "rbf")
 """Kernels with a lengthscale for each column."""
 
@@ -76,66 +94,110 @@ def as_bounds(bounds: Any) -> tuple[float, float]:
     return least, largest
 
 
-def as_settings(
-    space: Space,
-    kernel: Any,
-    noise: Any,
-    confidence: Any,
-    repeats: Any,
-    bounds: Any,
-    policy: Any,
-    seed: Any,
-    options: dict[str, Any],
-) -> Settings:
-    """How the model is made, and what is learned."""
-    if noise is not None:
-        noise = real(
+@dataclass(frozen=True)
+class Exploration:
+    """How many suggestions are candidates that were never tried, and by which radius they are
+    chosen.
+
+    With a small radius most suggestions are of candidates known to be good. That costs little, and
+    finds no better ones once the model is sure of itself. So some suggestions are chosen among the
+    others, by a radius that grows. They are c·n^(2/3) of n: a falling share.
+    """
+
+    share: float = 3.0  # c; with 3 it is half of the first 200
+    radius: Radius = UNTRIED_RADIUS
+
+    def is_due(self, n: int) -> bool:
+        """Whether the suggestion after n others should be a candidate that was never tried."""
+        return int(self.share * (n + 1) ** (2 / 3)) > int(self.share * n ** (2 / 3))
+
+
+def as_given(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """What a user may say about a search, by name, with what he left out; the seed as a number.
+    What has no meaning here is an option of the policy."""
+    given = {name: arguments.get(name, default) for name, default in ARGUMENTS.items()}
+    given["seed"] = as_seed(given["seed"])
+    given["options"] = {name: each for name, each in arguments.items() if name not in ARGUMENTS}
+    return given
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What does not change while one searches: what the user said, checked, and what follows from
+    it over his space."""
+
+    given: dict[str, Any]  # as `as_given` has it, to be written down
+    sign: float  # of the values: 1 to maximise, −1 to minimise
+    most: float  # values of a candidate, at most
+    shape: Shape
+    noise: float | None  # a standard deviation in the user's units; None: learned
+    learns: bool  # False: the kernel is given in the user's units, as is the noise
+    confidence: Radius
+    policy: Any  # of (arms, kernel, regularization=…, confidence=…, seed=…)
+    options: dict[str, Any]
+    seed: int
+    schedule: Schedule
+    bounds: tuple[
+        float, float
+    ]  # of true values, in the user's units; infinite where there are none
+    exploration: Exploration | None
+
+    @classmethod
+    def of(cls, space: Space, given: dict[str, Any]) -> "Settings":
+        """The settings of a search over a space; ParameterError where one is out of its range."""
+        most = as_most(given["repeats"])
+        noise = _noise(given["noise"], most)
+        box = space.box
+        policy = given["policy"]
+        if policy is None:
+            policy = BKB if box is None else DomainBKB
+        options = given["options"]
+        _check_options(policy, options)
+        shape, is_fixed = _shape(given["kernel"], space)
+        learns = not (is_fixed and noise is not None)  # only then are units those of the values
+        confidence = given["confidence"]
+        explores = confidence is None and learns and getattr(policy, "makes", policy) is BKB
+        radius = TABLE_RADIUS if explores else PLAIN_TABLE_RADIUS
+        schedule = TABLE
+        made = policy
+        if box is not None:
+            radius = BOX_RADIUS
+            schedule = BOX if box.levels is None else LEVELS
+            made = partial(_over, box, policy)
+            if policy is DomainBKB and box.levels is None:
+                options = {"maximiser": MAXIMISER, **options}
+        return cls(
+            given,
+            as_sign(given["direction"]),
+            most,
+            shape,
             noise,
-            "noise",
-            "a standard deviation, not negative, in the units of the values",
-            at_least=0,
-            below=LARGEST,
+            learns,
+            radius if confidence is None else confidence,
+            made,
+            options,
+            given["seed"],
+            schedule,
+            as_bounds(given["bounds"]),
+            Exploration() if explores else None,
         )
-    box = space.box
-    if policy is None:
-        policy = BKB if box is None else DomainBKB
+
+
+def _noise(noise: Any, most: float) -> float | None:
+    """The standard deviation of values, None where it is to be learned."""
+    if noise is None:
+        return 0.0 if most == 1 else None  # who asks for each value once takes it for the true one
+    expected = "a standard deviation, not negative, in the units of the values"
+    return real(noise, "noise", expected, at_least=0, below=LARGEST)
+
+
+def _check_options(policy: Any, options: dict[str, Any]) -> None:
+    """Raise ParameterError if it is no policy, does not know an option, or needs one that is
+    missing."""
     if not callable(policy):
         raise ParameterError(
             f"policy must be BKB, GPUCB or another with their arguments, got {policy!r}"
         )
-    _check_options(policy, options)
-    schedule = TABLE
-    made = policy
-    if box is not None:
-        schedule = BOX if box.levels is None else LEVELS
-        made = partial(_over, box, policy)
-        if policy is DomainBKB and box.levels is None:
-            options = {"maximiser": MAXIMISER, **options}
-    shape, fixed = _shape(kernel, space)
-    learns = not (fixed and noise is not None)  # only then are units those of the values
-    if noise is None and as_most(repeats) == 1:
-        noise = 0.0  # who asks for each value once takes it for the true one
-    explores = confidence is None and learns and getattr(policy, "makes", policy) is BKB
-    if confidence is None:
-        confidence = TABLE_RADIUS if explores else PLAIN_TABLE_RADIUS if box is None else BOX_RADIUS
-    number = as_seed(seed)
-    limits = as_bounds(bounds)
-    return Settings(
-        shape,
-        noise,
-        learns,
-        confidence,
-        made,
-        options,
-        number,
-        schedule,
-        limits,
-        Exploration() if explores else None,
-    )
-
-
-def _check_options(policy: Any, options: dict[str, Any]) -> None:
-    """Raise ParameterError if a policy does not know an option, or needs one that is missing."""
     # What `model._policy` will pass; a call is only tried, nothing is made.
     given = {"regularization": 1.0, "confidence": None, "seed": 0, **options}
     try:

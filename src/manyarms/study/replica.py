@@ -20,7 +20,7 @@ from manyarms.runtime.signals import deferred, interruptible
 from manyarms.study.events import START, Head
 from manyarms.study.replay import Replay
 from manyarms.study.snapshot import digest_of, read, written
-from manyarms.study.spec import campaign_of, maker_of
+from manyarms.study.spec import maker_of, read_settings
 from manyarms.study.storage import EventStore, News, Transaction
 
 EVERY = 200
@@ -101,7 +101,8 @@ class Replica:
             replay = Replay.of(news.events, news.tables.__getitem__)
             # Of the last space: where types of columns were changed, a model has other features.
             maker = maker_of(self._policy, replay.settings["policy"])
-            model = campaign_of(replay.settings, replay.space, maker).model
+            settings = read_settings(replay.settings, replay.space, maker)
+            model = Campaign.begun(replay.space, settings).model
         with deferred():
             self.replay, self.head = replay, news.head
             self._model, self._kept = model, (0, 0)

@@ -14,7 +14,7 @@ from manyarms.bandit.batches import GlobalRule
 from manyarms.bandit.domain import DomainBKB
 from manyarms.bandit.multistart import MultiStart
 from manyarms.bandit.sweeps import Sweeps
-from manyarms.campaign.campaign import Campaign
+from manyarms.campaign.settings import ARGUMENTS, Settings
 from manyarms.engine.confidence import (
     Bayes,
     Certified,
@@ -148,22 +148,20 @@ def _read_column(column: dict[str, Any]) -> Side:
     return range
 
 
-def campaign_of(settings: dict[str, Any], space: Space, maker: Any = None) -> Campaign:
-    """The search with settings that were written, before anything was asked; `maker` makes the
-    policy that they name, in a way of its own."""
-    options = {name: read(value) for name, value in settings["options"].items()}
-    return Campaign.begun(
-        space,
-        direction=settings["direction"],
-        kernel=read(settings["kernel"]),
-        noise=settings["noise"],
-        confidence=read(settings["confidence"]),
-        repeats=settings["repeats"],
-        bounds=settings.get("bounds"),  # none in studies of earlier versions
-        policy=read_policy(settings["policy"]) if maker is None else maker,
-        seed=settings["seed"],
-        options=options,
-    )
+def written_settings(given: dict[str, Any], space: Space) -> dict[str, Any]:
+    """What a user said about a search (`campaign.settings.as_given`), for JSON."""
+    named = {**given, "policy": written_policy(given["policy"], space)}
+    options = {name: written(value, name) for name, value in given["options"].items()}
+    return {**{name: written(named[name], name) for name in ARGUMENTS}, "options": options}
+
+
+def read_settings(written: dict[str, Any], space: Space, maker: Any = None) -> Settings:
+    """The settings that `written_settings` wrote; `maker` makes the policy that they name, in a way
+    of its own."""
+    given = {name: read(written.get(name, default)) for name, default in ARGUMENTS.items()}
+    given["policy"] = read_policy(written["policy"]) if maker is None else maker
+    given["options"] = {name: read(value) for name, value in written["options"].items()}
+    return Settings.of(space, given)
 
 
 def written_policy(policy: Any, space: Space) -> str:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -22,10 +22,9 @@ from manyarms.campaign.corrections import as_corrections, as_known
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.prior import as_prior, with_prior
 from manyarms.campaign.reasons import reasons
-from manyarms.campaign.settings import Direction, as_seed
+from manyarms.campaign.settings import as_given
 from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
 from manyarms.checks import MOST_AT_ONCE, whole
-from manyarms.engine.confidence import Radius
 from manyarms.errors import ArmsError, ObservationError, ParameterError, StateError
 from manyarms.runtime.signals import interruptible
 from manyarms.space.deciding import checked_types
@@ -43,9 +42,8 @@ from manyarms.study.arguments import as_batches, as_lease, as_name, as_note, as_
 from manyarms.study.events import START, Event, root_of, undoable
 from manyarms.study.replay import Lease, Replay
 from manyarms.study.replica import Replica
-from manyarms.study.spec import campaign_of, maker_of, written, written_box, written_policy
+from manyarms.study.spec import maker_of, read_settings, written_box, written_settings
 from manyarms.study.storage import EventStore, Transaction
-from manyarms.typing import Seed
 
 
 class Study(Answers):
@@ -72,18 +70,10 @@ class Study(Answers):
         location: str | Path,
         pool: Any,
         *,
-        direction: Direction = "maximize",
-        kernel: Any = None,
-        noise: float | None = None,
-        confidence: Radius | None = None,
-        repeats: Literal["allow", "never"] | int = "allow",
-        bounds: tuple[float | None, float | None] | None = None,
-        policy: Any = None,
         prior: Any = None,
-        seed: Seed = 0,
         worker: str | None = None,
         lease: float | None = None,
-        **options: Any,
+        **settings: Any,
     ) -> "Study":
         """A new study in a file, or in a PostgreSQL database.
 
@@ -95,16 +85,17 @@ class Study(Answers):
             A file, or ``postgresql://user@host/database#name``.
         pool : Pool, path, table, array_like or Box
             The candidates. Levels of a box must be text or numbers.
-        direction, kernel, noise, confidence, repeats, bounds, policy, prior, seed
-            As for `Optimizer`. They must be such as can be written down: a kernel by name or of
-            `manyarms.kernels`, a radius of this package, `BKB`, `GPUCB` or a policy of
-            `manyarms.baselines`, over a box `DomainBKB` or `AdaBKB`. Of `cluster.OnShards` only
-            `BKB` is written: where a search runs is a matter of each process. The results of a
-            prior are stored with the study.
+        prior : Optimizer, Study or tuple, optional
+            As for `Optimizer`. Its results are stored with the study.
         worker, lease
             See `open`.
-        **options
-            Further arguments of the policy.
+        **settings
+            What else `Optimizer` takes: direction, kernel, noise, confidence, repeats, bounds,
+            policy, seed, and options of the policy. They must be such as can be written down: a
+            kernel by name or of `manyarms.kernels`, a radius of this package, `BKB`, `GPUCB` or a
+            policy of `manyarms.baselines`, over a box `DomainBKB` or `AdaBKB`. Of
+            `cluster.OnShards` only `BKB` is written: where a search runs is a matter of each
+            process.
 
         Returns
         -------
@@ -114,44 +105,36 @@ class Study(Answers):
         space = as_space(pool)
         store = EventStore(location)
         as_worker(worker), as_lease(lease)  # raise where one is wrong, before anything is written
-        settings: dict[str, Any] = {
-            "direction": direction,
-            "kernel": written(kernel, "kernel"),
-            "noise": written(noise, "noise"),
-            "confidence": written(confidence, "confidence"),
-            "repeats": written(repeats, "repeats"),
-            "bounds": written(bounds, "bounds"),
-            "policy": written_policy(policy, space),
-            "seed": as_seed(seed),
-            "options": {name: written(value, name) for name, value in options.items()},
-        }
+        given = as_given(settings)
+        stored = written_settings(given, space)
         tables: list[bytes] = []
         if prior is not None:
-            known = as_prior(prior, space, direction)
-            space = with_prior(space, known, kernel)
-            settings["prior"] = {"values": known.values.tolist()}
+            known = as_prior(prior, space, given["direction"])
+            space = with_prior(space, known, given["kernel"])
+            stored["prior"] = {"values": known.values.tolist()}
             tables.append(written_table(known.frame, np.arange(len(known.frame))))
         # Raises where a setting is wrong, or a result.
-        with_results(campaign_of(settings, space, maker_of(policy, settings["policy"])))
+        maker = maker_of(given["policy"], stored["policy"])
+        with_results(Campaign.begun(space, read_settings(stored, space, maker)))
         if space.box is not None:
-            settings["box"] = written_box(space.box)
+            stored["box"] = written_box(space.box)
         else:
             table = space.table("store")
-            settings["pool"] = described(table)
+            stored["pool"] = described(table)
             tables += tables_of(table)
 
         def fill(transaction: Transaction) -> None:
             kept = [transaction.keep(table) for table in tables]
             if prior is not None:
-                settings["prior"]["table"] = kept.pop(0)
+                stored["prior"]["table"] = kept.pop(0)
             if kept:
-                settings["pool"]["tables"] = kept
-            transaction.append("create", settings)
+                stored["pool"]["tables"] = kept
+            transaction.append("create", stored)
             if space.results:
                 transaction.append("tell", _told(space.results, as_worker(worker)))
 
         store.create(fill)
-        return cls(store, worker, lease, policy)
+        return cls(store, worker, lease, given["policy"])
 
     @classmethod
     def open(
@@ -519,7 +502,8 @@ class Study(Answers):
             if not types:
                 raise ParameterError("columns must give a type for a column at least, got none")
             # Raises where a column cannot be so.
-            campaign_of(replay.settings, replay.with_prior(retyped(before, types)))
+            space = replay.with_prior(retyped(before, types))
+            Campaign.begun(space, read_settings(replay.settings, space))
             why = as_note(note)
             self._append(transaction, "retype", columns=written_types(types), note=why)
 
