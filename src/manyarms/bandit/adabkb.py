@@ -50,7 +50,7 @@ was .008, .002 and .001 on Hartmann-3, .05, .03 and .01 on Hartmann-6, 2.5, 2.5 
 
 @dataclass(frozen=True)
 class Tree:
-    """The leaves that cover what was not dropped: records of `cell_type`."""
+    """The leaves that cover what was not dropped: records as of `whole_box`."""
 
     leaves: AnyArray  # (n,)
     norm: float  # F
@@ -61,20 +61,19 @@ class Tree:
     refuted: bool = False  # F is too small
 
 
-def cell_type(d: int) -> np.dtype[Any]:
-    """The record of a cell [low, high]. Cells of one depth have equal sides, because sides are cut
-    in turn."""
-    return np.dtype(
-        [
-            ("low", np.float64, (d,)),
-            ("high", np.float64, (d,)),
-            ("depth", np.intp),
-            # Bounds f at the centre: u(parent) + V_parent, and u(centre) at earlier times.
-            ("cap", np.float64),
-            # β̃σ̃ at the centre.
-            ("width", np.float64),
-        ]
-    )
+def whole_box(d: int) -> AnyArray:
+    """The first cell, as an array of one record. Cells of one depth have equal sides, because sides
+    are cut in turn."""
+    record = [
+        ("low", np.float64, (d,)),
+        ("high", np.float64, (d,)),
+        ("depth", np.intp),
+        # Bounds f at the centre: u(parent) + V_parent, and u(centre) at earlier times.
+        ("cap", np.float64),
+        # β̃σ̃ at the centre.
+        ("width", np.float64),
+    ]
+    return np.array([(np.zeros(d), np.ones(d), 0, np.inf, np.inf)], dtype=record)
 
 
 def centres(cells: AnyArray) -> Array:
@@ -158,7 +157,8 @@ class AdaBKB(DomainBKB):
         depth: int | None = None,
         seed: Seed = 0,
     ) -> None:
-        if not isinstance(domain, Box) or not all(_is_continuous(side) for side in domain.columns):
+        sides = getattr(domain, "columns", [None])
+        if not all(isinstance(side, Range) and not side.whole for side in sides):
             raise ParameterError(
                 f"AdaBKB takes a box of numbers, neither whole ones nor choices, got {domain!r}"
             )
@@ -185,7 +185,7 @@ class AdaBKB(DomainBKB):
         self.depth = 8 * domain.dimension if depth is None else whole(depth, "depth")
         self._reach = self._distances()
         fresh: Learned = self._state
-        self._state = Grown(fresh.policy, fresh.told, Tree(self._root(), norm))
+        self._state = Grown(fresh.policy, fresh.told, Tree(whole_box(self.domain.dimension), norm))
         self._split_cache: tuple[Grown, Tree, int] | None = None
 
     @property
@@ -221,7 +221,7 @@ class AdaBKB(DomainBKB):
         # Until a norm is found that the data do not refute, or F is given up.
         while True:
             if norm is not None and norm > tree.norm:
-                tree = Tree(self._root(), norm)
+                tree = Tree(whole_box(self.domain.dimension), norm)
                 # The new tree has no lower bound yet: all rows observed compete for it.
                 rows = state.distinct()[0]
             beta = self._radius(state.belief.evidence.of(np.inf, norm))
@@ -237,7 +237,7 @@ class AdaBKB(DomainBKB):
                 "The tree starts over, drops none and promises nothing; "
                 "give a larger norm, or a radius with double=True"
             )
-            tree = Tree(self._root(), tree.norm, refuted=True)
+            tree = Tree(whole_box(self.domain.dimension), tree.norm, refuted=True)
         # Said once: when it becomes so.
         if self._is_one(pruned) and not self._is_one(tree):
             _warn(
@@ -338,11 +338,6 @@ class AdaBKB(DomainBKB):
 
     # Cells
 
-    def _root(self) -> AnyArray:
-        d = self.domain.dimension
-        cell = (np.zeros(d), np.ones(d), 0, np.inf, np.inf)
-        return np.array([cell], dtype=cell_type(d))
-
     def _parts(self, leaf: Any, cap: float) -> AnyArray:
         """The children of a leaf, whose bound is `cap`."""
         parts = np.repeat(np.array([leaf]), self.children)
@@ -378,10 +373,6 @@ def _guess(belief: Engine) -> float:
 def _warn(message: str) -> None:
     """Say so where `observe` was called."""
     warnings.warn(message, NormWarning, stacklevel=5)
-
-
-def _is_continuous(side: Any) -> bool:
-    return isinstance(side, Range) and not side.whole
 
 
 def _falls(kernel: Kernel) -> bool:

@@ -53,7 +53,7 @@ class Points:
             at = {key: i for i, key in enumerate(self._keys(self.ids))}
         for i, key in enumerate(new):
             at[key] = len(self.ids) + i
-        more = [dict(zip(self.names, key, strict=True)) if self.box.named else key for key in new]
+        more = [self.box.point(key) for key in new]
         X = np.vstack([self.X, self.box.rows(new)])
         grown = Points(self.box, (*self.ids, *more), X, at)
         return grown, np.array([at[key] for key in keys], dtype=np.intp)
@@ -64,8 +64,7 @@ class Points:
         for key in self._keys(self.box.points(points)):
             position = self._position(key)
             if position is None:
-                point = dict(zip(self.names, key, strict=True)) if self.box.named else key
-                raise UnknownArmError(f"{point!r} was neither asked for nor told")
+                raise UnknownArmError(f"{self.box.point(key)!r} was neither asked for nor told")
             found.append(position)
         return np.array(found, dtype=np.intp)
 
