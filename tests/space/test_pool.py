@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from manyarms.equal import group
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
 from manyarms.kernels import unpack
-from manyarms.space.bits import Bits
+from manyarms.space.columns import Bits
 from manyarms.space.pool import Feature, Pool
 
 ROWS = [

@@ -12,14 +12,16 @@
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import polars as pl
 
 from manyarms.errors import Advice, ArmsError
 from manyarms.kernels.base import Kernel
+from manyarms.kernels.inner import BITS, pack
 from manyarms.kernels.objects import encoded
 from manyarms.space.values import (
     Label,
@@ -34,6 +36,8 @@ from manyarms.space.values import (
 )
 from manyarms.typing import AnyArray, Array
 
+ENTRIES_DECODED = 1 << 22
+"""Bits decoded at a time, a byte each: 4 MiB."""
 TYPES = (
     "number",
     "continuous",
@@ -79,11 +83,17 @@ class Column(ABC):
 
     name: str
     type: str
+    takes_missing: ClassVar[bool] = False  # whether a missing value may be a level
+
+    @abstractmethod
+    def features(self, start: int) -> tuple[Feature, ...]:
+        """What stands in the encoded columns from `start`: one feature for each lengthscale that is
+        learned."""
 
     @property
     def width(self) -> int:
         """How many encoded columns it has."""
-        return 1
+        return sum(feature.stop - feature.start for feature in self.features(0))
 
     @abstractmethod
     def encode(self, values: pl.Series, label: Label, out: Array) -> None:
@@ -93,18 +103,6 @@ class Column(ABC):
         """The column after more values were added: codes that exist stay the same."""
         return self
 
-    @abstractmethod
-    def feature(self, start: int) -> Feature:
-        """What stands in the encoded columns from `start`."""
-
-    def features(self, start: int) -> tuple[Feature, ...]:
-        """The features, one for each lengthscale that is learned."""
-        return (self.feature(start),)
-
-    def takes_missing(self) -> bool:
-        """Whether a missing value may be a level."""
-        return False
-
 
 @dataclass(frozen=True, eq=False)
 class UnusedColumn(Column):
@@ -112,18 +110,15 @@ class UnusedColumn(Column):
     holds a single value (`constant`, a tuple of that value)."""
 
     constant: tuple[Any] | None = None
+    takes_missing: ClassVar[bool] = True
 
-    @property
-    def width(self) -> int:
-        return 0
+    def features(self, start: int) -> tuple[Feature, ...]:
+        return ()
 
     def encode(self, values: pl.Series, label: Label, out: Array) -> None:
         """Nothing is encoded; a constant that changes is an error, because the features would not
         show it."""
-        # One look at the whole column, as a rule; only an error is searched for row by row.
-        if self.constant is None or (
-            values.n_unique() == 1 and as_python(values[0]) == self.constant[0]
-        ):
+        if self.constant is None:
             return
         for row, value in enumerate(values.to_list()):
             if value != self.constant[0]:
@@ -137,12 +132,6 @@ class UnusedColumn(Column):
                     got=value,
                     **label(row),
                 )
-
-    def feature(self, start: int) -> Feature:
-        raise NotImplementedError
-
-    def takes_missing(self) -> bool:
-        return True
 
     def why(self, is_declared: bool) -> str:
         """Why the column is not used."""
@@ -198,10 +187,9 @@ class Numeric(Column):
             )
         out[:, 0] = scaled
 
-    def feature(self, start: int) -> Feature:
-        return Feature(
-            self.name, "numeric", start, start + 1, self.type, low=self.low, high=self.high
-        )
+    def features(self, start: int) -> tuple[Feature, ...]:
+        low, high = self.low, self.high
+        return (Feature(self.name, "numeric", start, start + 1, self.type, low=low, high=high),)
 
 
 def _minus(numbers: AnyArray, low: float, scale: float) -> Array:
@@ -238,10 +226,9 @@ class Ordered(Column):
         # Evenly spaced: an order says nothing of distances.
         np.divide(found.to_numpy(), max(len(self.levels) - 1, 1), out=out[:, 0])
 
-    def feature(self, start: int) -> Feature:
-        return Feature(
-            self.name, "numeric", start, start + 1, "ordered", tuple(self.levels.to_list())
-        )
+    def features(self, start: int) -> tuple[Feature, ...]:
+        levels = tuple(self.levels.to_list())
+        return (Feature(self.name, "numeric", start, start + 1, "ordered", levels),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,15 +237,14 @@ class Coded(Column):
     level as soon as one was seen."""
 
     levels: pl.Series
+    takes_missing: ClassVar[bool] = True
 
     @classmethod
     def fit(cls, values: pl.Series, name: str, type: str, label: Label) -> "Coded":
         # Booleans have both levels from the start, so that False is 0 whatever comes first.
-        empty = pl.Series([], dtype=pl.Boolean if type == "boolean" else plain_type(values.dtype))
-        column = cls(name, type, empty)
-        return column.grown(pl.Series([False, True]) if type == "boolean" else values, label).grown(
-            values, label
-        )
+        known = [False, True] if type == "boolean" else []
+        dtype = pl.Boolean() if type == "boolean" else plain_type(values.dtype)
+        return cls(name, type, pl.Series(known, dtype=dtype)).grown(values, label)
 
     def _values(self, values: pl.Series, label: Label) -> pl.Series:
         if self.type == "boolean":
@@ -294,13 +280,9 @@ class Coded(Column):
             found = found.fill_null(float(first_true(self.levels.is_null()) or 0))
         out[:, 0] = found.to_numpy()
 
-    def feature(self, start: int) -> Feature:
-        return Feature(
-            self.name, "categorical", start, start + 1, self.type, tuple(self.levels.to_list())
-        )
-
-    def takes_missing(self) -> bool:
-        return True
+    def features(self, start: int) -> tuple[Feature, ...]:
+        levels = tuple(self.levels.to_list())
+        return (Feature(self.name, "categorical", start, start + 1, self.type, levels),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,12 +292,93 @@ class Objects(Column):
     kernel: Kernel
     size: int
 
-    @property
-    def width(self) -> int:
-        return self.size
-
     def encode(self, values: pl.Series, label: Label, out: Array) -> None:
         out[:] = encoded(values.to_list(), self.kernel, self.size)
 
-    def feature(self, start: int) -> Feature:
-        return Feature(self.name, "object", start, start + self.width, "object")
+    def features(self, start: int) -> tuple[Feature, ...]:
+        return (Feature(self.name, "object", start, start + self.size, "object"),)
+
+
+@dataclass(frozen=True, eq=False)
+class Bits(Column):
+    """Bits, packed (`kernels.pack`)."""
+
+    n_bits: int
+
+    @classmethod
+    def fit(cls, values: pl.Series, name: str, label: Label) -> "Bits":
+        n_bits = len(values.cast(pl.String)[0] if _are_texts(values) else values[0])
+        if not n_bits:
+            raise ArmsError(
+                "column {column!r} must hold {expected}, got none in {place}",
+                column=name,
+                expected="at least one bit",
+                **label(0),
+            )
+        return cls(name, "bits", n_bits)
+
+    def features(self, start: int) -> tuple[Feature, ...]:
+        stop = start - (-self.n_bits // BITS)
+        return (Feature(self.name, "bits", start, stop, "bits", n_bits=self.n_bits),)
+
+    def encode(self, values: pl.Series, label: Label, out: Array) -> None:
+        for start, bits in self.decoded(values, label):
+            out[start : start + len(bits)] = pack(bits)
+
+    def decoded(
+        self, values: pl.Series, label: Label, entries: int = ENTRIES_DECODED
+    ) -> Iterator[tuple[int, AnyArray]]:
+        """Blocks of rows of 0 and 1, of about so many entries, each with its first position."""
+        n_rows = max(1, entries // self.n_bits)
+        are_texts = _are_texts(values)
+        plain = values.cast(pl.String) if are_texts else _as_lists(values)
+        for start in range(0, len(values), n_rows):
+            block = plain.slice(start, n_rows)
+            # In bytes, which fill the rows below: a letter of several bytes is refused there.
+            lengths = (block.str.len_bytes() if are_texts else block.list.len()).to_numpy()
+            expected = f"{self.n_bits} of them as in the first row"
+            self._check(lengths == self.n_bits, start, values, expected, label)
+            # Strings of one length are one long string, whose bytes less "0" are the bits.
+            flat = (
+                np.frombuffer(block.str.join("").item().encode(), np.uint8) - ord("0")
+                if are_texts
+                else _entries(block)
+            )
+            bits = flat.reshape(len(block), self.n_bits)
+            # Bytes below "0" have wrapped round to large numbers: one comparison finds all.
+            self._check(bits.max(axis=1) <= 1, start, values, "0 and 1", label)
+            yield start, bits
+
+    def _check(
+        self, good: AnyArray, start: int, values: pl.Series, expected: str, label: Label
+    ) -> None:
+        if not good.all():
+            row = start + int(good.argmin())
+            raise ArmsError(
+                "column {column!r} is of bits and must hold {expected} in every row, got {got} "
+                "in {place}",
+                "correct it",
+                "put numbers into columns of their own",
+                Advice("leave the column out by {}", "columns", {self.name: "ignore"}),
+                column=self.name,
+                expected=expected,
+                got=as_python(values[row]),
+                **label(row),
+            )
+
+
+def _are_texts(values: pl.Series) -> bool:
+    return not isinstance(values.dtype, pl.List | pl.Array)
+
+
+def _as_lists(values: pl.Series) -> pl.Series:
+    return values.arr.to_list() if isinstance(values.dtype, pl.Array) else values
+
+
+def _entries(block: pl.Series) -> AnyArray:
+    """The entries of lists one after another, 2 for what is not a bit."""
+    entries = block.explode()
+    if not entries.dtype.is_numeric() and entries.dtype != pl.Boolean:
+        return np.full(len(entries), 2, np.uint8)
+    numbers = entries.cast(pl.Float64).fill_null(2.0).to_numpy()
+    return np.where((numbers == 0) | (numbers == 1), numbers, 2).astype(np.uint8)

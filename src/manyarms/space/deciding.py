@@ -9,8 +9,7 @@ import polars as pl
 from manyarms.checks import are_geometric, items_of
 from manyarms.errors import Advice, ArmsError, ParameterError
 from manyarms.sheets.reading import are_bits
-from manyarms.space.bits import Bits
-from manyarms.space.columns import TYPES, Coded, Column, Numeric, Ordered, UnusedColumn
+from manyarms.space.columns import TYPES, Bits, Coded, Column, Numeric, Ordered, UnusedColumn
 from manyarms.space.molecules import BY_DESCRIPTORS, SMILES, molecules_as
 from manyarms.space.reading import Declared
 from manyarms.space.spelling import (
@@ -45,13 +44,6 @@ WAYS = (MERGE, BY_DESCRIPTORS)
 """Types with an addition behind a colon."""
 
 
-def repeats(texts: pl.Series) -> bool:
-    """Whether strings are levels: there are few different ones, or at least half of the rows share
-    theirs with another row."""
-    # A level that no other row has teaches nothing about other rows: such text names or comments.
-    return texts.n_unique() <= LEVELS_AT_LEAST or 2 * int(texts.is_duplicated().sum()) >= len(texts)
-
-
 def checked_types(columns: Mapping[str, str | Sequence[Any]] | None) -> dict[str, Declared]:
     """The argument `columns`, its types checked."""
     if columns is None:
@@ -77,11 +69,9 @@ def _checked_type(name: str, declared: Any) -> Declared:
     if listed is None:
         raise _no_type(name, declared)
     levels = tuple(level.item() if isinstance(level, np.generic) else level for level in listed)
-    if (
-        not levels
-        or len(set(map(repr, levels))) < len(levels)
-        or not (_all_numbers(levels) or _all(levels, str))
-    ):
+    kinds = set(map(type, levels))
+    are_alike = kinds == {str} or kinds <= {int, float}
+    if not levels or len(set(map(repr, levels))) < len(levels) or not are_alike:
         raise ParameterError(
             "{option} of {column!r} must list distinct levels, all strings or all numbers; got "
             "{got}",
@@ -102,14 +92,6 @@ def _no_type(name: str, declared: Any) -> ParameterError:
     )
 
 
-def _all(values: Sequence[Any], kind: type) -> bool:
-    return all(isinstance(value, kind) for value in values)
-
-
-def _all_numbers(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-
-
 def decide(
     values: pl.Series,
     name: str,
@@ -124,31 +106,17 @@ def decide(
 
     Without a declaration a column that holds one value only is not encoded, unless `keep_constant`.
     """
-    dtype = values.dtype
+    known = values.drop_nulls()
     if declared == "ignore":
         return UnusedColumn(name, "ignore")
-    if declared is None and dtype.is_temporal():
-        raise date_error(
-            name, f"{dtype}", values.drop_nulls()[0] if values.null_count() < len(values) else None
-        )
-    if declared is None and not _can_be_typed(dtype):
-        raise ArmsError(
-            "column {column!r} must hold {expected}, got {got}",
-            "put its parts into columns of their own",
-            Advice("leave it out by {}", "columns", {name: "ignore"}),
-            column=name,
-            expected="numbers, booleans, strings or lists of bits",
-            got=dtype,
-        )
-    known = values.drop_nulls()
+    if declared is None:
+        _check_dtype(known, name)
     if not len(known):
         # An empty column: nothing to encode, and nothing to check in tables to come but that.
-        if declared in ("text", "categorical", None):
-            return (
-                UnusedColumn(name, "text")
-                if declared == "text"
-                else UnusedColumn(name, "ignore", (None,))
-            )
+        if declared == "text":
+            return UnusedColumn(name, "text")
+        if declared in ("categorical", None):
+            return UnusedColumn(name, "ignore", (None,))
         raise ArmsError(
             "column {column!r} is declared {expected} and holds no value at all",
             "fill it",
@@ -156,21 +124,33 @@ def decide(
             column=name,
             expected=repr(declared),
         )
-    # A declared type stands, even for a column of one value; a guess may be dropped below.
-    if declared is not None:
-        return _as_declared(
-            known, values, name, levels if levels and declared == "ordered" else declared, label
-        )
-    if not levels and are_remarks(values, missing):
-        return UnusedColumn(name, "text")
-    column = (
-        _as_declared(known, values, name, levels, label)
-        if levels
-        else _by_values(known, values, name, label)
-    )
-    if not keep_constant and _is_constant(column, values, label):
+    if levels and declared in ("ordered", None):
+        kind: Declared = levels
+    elif declared is not None:
+        kind = declared
+    else:
+        kind = "text" if are_remarks(values, missing) else _type_of(known, name)
+    column = _column_of(kind, known, values, name, label)
+    # A declared type stands, even for a column of one value; a guess may be dropped.
+    is_guess = declared is None and column.width and not keep_constant
+    if is_guess and _is_constant(column, values, label):
         return UnusedColumn(name, "ignore", (as_python(values[0]),))
     return column
+
+
+def _check_dtype(known: pl.Series, name: str) -> None:
+    """Raise ArmsError if nothing can be made of such values without a declaration."""
+    if known.dtype.is_temporal():
+        raise date_error(name, f"{known.dtype}", known[0] if len(known) else None)
+    if not _can_be_typed(known.dtype):
+        raise ArmsError(
+            "column {column!r} must hold {expected}, got {got}",
+            "put its parts into columns of their own",
+            Advice("leave it out by {}", "columns", {name: "ignore"}),
+            column=name,
+            expected="numbers, booleans, strings or lists of bits",
+            got=known.dtype,
+        )
 
 
 def _can_be_typed(dtype: pl.DataType) -> bool:
@@ -178,28 +158,24 @@ def _can_be_typed(dtype: pl.DataType) -> bool:
     return plain or isinstance(dtype, pl.Boolean | pl.List | pl.Array | pl.Null)
 
 
-def _by_values(known: pl.Series, values: pl.Series, name: str, label: Label) -> Column:
-    dtype = values.dtype
+def _type_of(known: pl.Series, name: str) -> str:
+    """The type that values have by themselves."""
+    dtype = known.dtype
     if dtype.is_numeric():
-        column = Numeric.fit(
-            known,
-            name,
-            "integer" if dtype.is_integer() else "continuous",
-            _known_label(values, label),
-        )
-        if column.low > 0 and are_geometric(_typical(known)):
-            return Numeric(name, "log", column.low, column.high)
-        return column
+        numbers = known.cast(pl.Float64)
+        is_positive = bool((numbers.is_finite() & (numbers > 0)).all())
+        if is_positive and are_geometric(_typical(numbers)):
+            return "log"
+        return "integer" if dtype.is_integer() else "continuous"
     if dtype == pl.Boolean:
-        return Coded.fit(values, name, "boolean", label)
+        return "boolean"
     if isinstance(dtype, pl.List | pl.Array):
-        return Bits.fit(known, name, _known_label(values, label))
-    return _of_strings(known.cast(pl.String), values, name, label)
+        return "bits"
+    return _type_of_strings(known.cast(pl.String), name)
 
 
-def _typical(known: pl.Series) -> Array:
+def _typical(numbers: pl.Series) -> Array:
     """The different numbers of a column, or quantiles of them if there are many."""
-    numbers = known.cast(pl.Float64)
     levels = numbers.unique().to_numpy()
     if len(levels) <= QUANTILES:
         return levels
@@ -208,18 +184,19 @@ def _typical(known: pl.Series) -> Array:
     return np.unique(np.quantile(numbers.to_numpy(), shares))
 
 
-def _of_strings(known: pl.Series, values: pl.Series, name: str, label: Label) -> Column:
+def _type_of_strings(known: pl.Series, name: str) -> str:
     # The most special type first: bits are strings, dates and booleans are levels otherwise.
     if are_bits(known):
-        return Bits.fit(known, name, _known_label(values, label))
+        return "bits"
     distinct = known.unique()
     if distinct.str.contains(DATE).all():
         raise date_error(name, "dates", known[0])
     if distinct.str.to_lowercase().is_in(["true", "false"]).all():
-        return Coded.fit(values, name, "boolean", label)
-    if repeats(known):
+        return "boolean"
+    # A level that no other row has teaches nothing about other rows: such text names or comments.
+    if len(distinct) <= LEVELS_AT_LEAST or 2 * int(known.is_duplicated().sum()) >= len(known):
         check_levels(known, name)
-        return Coded.fit(values, name, "categorical", label)
+        return "categorical"
     # Many different strings, most of which are numbers: some cell is not what it should be.
     numbers = known.str.strip_chars().cast(pl.Float64, strict=False)
     if 2 * numbers.null_count() < len(known):
@@ -233,49 +210,46 @@ def _of_strings(known: pl.Series, values: pl.Series, name: str, label: Label) ->
             column=name,
             got=other[0] if len(other) else known[0],
         )
-    return UnusedColumn(name, "text")
+    return "text"
 
 
-def _as_declared(
-    known: pl.Series, values: pl.Series, name: str, declared: Declared, label: Label
+def _column_of(
+    kind: Declared, known: pl.Series, values: pl.Series, name: str, label: Label
 ) -> Column:
-    if isinstance(declared, tuple):
-        return Ordered(name, "ordered", pl.Series(declared, dtype=_level_type(declared)))
-    way, declared = declared, str(plain_kind(declared))
-    if declared == "number":
-        as_numbers(known, name, declared, _known_label(values, label))  # raises where one is none
-        return _by_values(known, values, name, label)
-    if declared in NUMBER_TYPES:
-        return Numeric.fit(known, name, declared, _known_label(values, label))
-    nested = isinstance(values.dtype, pl.List | pl.Array) or not (
-        _can_be_typed(values.dtype) or values.dtype.is_temporal()
-    )
-    if nested and declared != "bits":
+    """The column of a type, or of levels in order."""
+    here = _known_label(values, label)
+    if isinstance(kind, tuple):
+        kinds = set(map(type, kind))
+        dtype = pl.String if str in kinds else pl.Int64 if kinds == {int} else pl.Float64
+        return Ordered(name, "ordered", pl.Series(kind, dtype=dtype))
+    way, kind = kind, str(plain_kind(kind))
+    if kind == "number":
+        as_numbers(known, name, kind, here)  # raises where one is none
+        return _column_of(_type_of(known, name), known, values, name, label)
+    if kind in NUMBER_TYPES:
+        return Numeric.fit(known, name, kind, here)
+    is_plain = _can_be_typed(values.dtype) and not isinstance(values.dtype, pl.List | pl.Array)
+    if kind != "bits" and not is_plain and not values.dtype.is_temporal():
         raise ArmsError(
-            f"column {{column!r}} holds {{got}}, which cannot be {declared}",
+            f"column {{column!r}} holds {{got}}, which cannot be {kind}",
             Advice("declare {} or bits", "columns", {name: "ignore"}),
             column=name,
             got=values.dtype,
         )
-    if declared == "ordered":
-        if not values.dtype.is_numeric():
-            # Alphabetical would be an order too, and hardly ever the right one.
-            levels = sorted(known.cast(pl.String).unique().to_list())
-            raise ParameterError(
-                "the order of column {column!r} is not known",
-                Advice("list its levels in order, {}", "columns", {name: first_of(levels)}),
-                column=name,
-            )
-        return Ordered(name, "ordered", like(known, plain_type(values.dtype)).unique().sort())
-    if declared in ("bits", SMILES):
-        here = _known_label(values, label)
-        is_bits_type = declared == "bits"
-        return Bits.fit(known, name, here) if is_bits_type else molecules_as(way, known, name, here)
-    return (
-        UnusedColumn(name, "text")
-        if declared == "text"
-        else Coded.fit(values, name, declared, label)
-    )
+    if kind == "ordered" and not values.dtype.is_numeric():
+        # Alphabetical would be an order too, and hardly ever the right one.
+        levels = sorted(known.cast(pl.String).unique().to_list())
+        raise ParameterError(
+            "the order of column {column!r} is not known",
+            Advice("list its levels in order, {}", "columns", {name: first_of(levels)}),
+            column=name,
+        )
+    if kind == "ordered":
+        return Ordered(name, kind, like(known, plain_type(values.dtype)).unique().sort())
+    if kind in ("bits", SMILES):
+        is_bits = kind == "bits"
+        return Bits.fit(known, name, here) if is_bits else molecules_as(way, known, name, here)
+    return UnusedColumn(name, kind) if kind == "text" else Coded.fit(values, name, kind, label)
 
 
 def _is_constant(column: Column, values: pl.Series, label: Label) -> bool:
@@ -292,12 +266,6 @@ def _is_constant(column: Column, values: pl.Series, label: Label) -> bool:
                 return False
         return True
     return values.n_unique() == 1
-
-
-def _level_type(levels: tuple[Any, ...]) -> pl.DataType:
-    if _all(levels, str):
-        return pl.String()
-    return pl.Int64() if _all(levels, int) else pl.Float64()
 
 
 def _known_label(values: pl.Series, label: Label) -> Label:

@@ -41,10 +41,6 @@ DESCRIPTORS = (
 class Fingerprints(Column):
     """Molecules as packed bits."""
 
-    @property
-    def width(self) -> int:
-        return -(-MORGAN_BITS // BITS)
-
     def encode(self, values: pl.Series, label: Label, out: Array) -> None:
         generator = _rdkit("Chem.rdFingerprintGenerator").GetMorganGenerator(
             radius=MORGAN_RADIUS, fpSize=MORGAN_BITS
@@ -53,8 +49,9 @@ class Fingerprints(Column):
         bits = np.array([generator.GetFingerprintAsNumPy(each) for each in molecules])
         out[:] = pack(bits.reshape(-1, MORGAN_BITS))[codes]
 
-    def feature(self, start: int) -> Feature:
-        return Feature(self.name, "bits", start, start + self.width, SMILES, n_bits=MORGAN_BITS)
+    def features(self, start: int) -> tuple[Feature, ...]:
+        stop = start - (-MORGAN_BITS // BITS)
+        return (Feature(self.name, "bits", start, stop, SMILES, n_bits=MORGAN_BITS),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,19 +67,12 @@ class Descriptors(Column):
         low, high = numbers.min(axis=0).tolist(), numbers.max(axis=0).tolist()
         return cls(name, BY_DESCRIPTORS, tuple(low), tuple(high))
 
-    @property
-    def width(self) -> int:
-        return len(DESCRIPTORS)
-
     def encode(self, values: pl.Series, label: Label, out: Array) -> None:
         numbers, codes = _described(values, self.name, label)
         low = np.array(self.low)
         # A descriptor that all molecules share has a range of 0: divided by 1, it is 0 everywhere.
         widths = np.array(self.high) - low
         out[:] = ((numbers - low) / np.where(widths > 0, widths, 1.0))[codes]
-
-    def feature(self, start: int) -> Feature:
-        raise NotImplementedError
 
     def features(self, start: int) -> tuple[Feature, ...]:
         """One feature for each descriptor."""

@@ -158,7 +158,7 @@ def _decided(
 def check_missing(column: Column, values: pl.Series, missing: str, label: Label) -> None:
     """Raise ArmsError if a value is missing in a column where a missing value is no level."""
     if not values.null_count() or (
-        column.takes_missing() and (missing == "category" or not column.width)
+        column.takes_missing and (missing == "category" or not column.width)
     ):
         return
     row = values.is_null().arg_max() or 0
