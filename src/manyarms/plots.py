@@ -52,7 +52,7 @@ def best_so_far(optimizer: Optimizer) -> "Figure":
     """
     trials, values = _told(optimizer)
     number = _numbers(trials)
-    ids = [trial.id for trial in trials]
+    ids = optimizer.pool.labels([trial.id for trial in trials])
     best = _best_so_far(optimizer, values)
     # Who had a value first: of equal keys a dict keeps the last, hence the reversed order.
     first = dict(zip(values[::-1].tolist(), ids[::-1], strict=True))
@@ -83,7 +83,13 @@ def best_so_far(optimizer: Optimizer) -> "Figure":
             "symbol": "x-thin",
             "line": {"color": ORANGE, "width": 2},
         }
-        _at_axis(figure, _numbers(failed), _texts([trial.id for trial in failed]), "failed", marker)
+        _at_axis(
+            figure,
+            _numbers(failed),
+            _texts(optimizer.pool.labels([trial.id for trial in failed])),
+            "failed",
+            marker,
+        )
     return figure
 
 
@@ -110,6 +116,7 @@ def regret(optimizer: Optimizer, best_value: float) -> "Figure":
         best_value, "best_value", "the best true value, a finite number in the units of the values"
     )
     trials, values = _told(optimizer)
+    ids = optimizer.pool.labels([trial.id for trial in trials])
     number = _numbers(trials)
     sign = 1.0 if optimizer.direction == "maximize" else -1.0
     # f(x⋆) − max f(x_s) and R_t/t, of values as told.
@@ -126,7 +133,7 @@ def regret(optimizer: Optimizer, best_value: float) -> "Figure":
         figure.add_scatter(
             x=number,
             y=np.where(loss > 0, loss, np.nan) if is_log else loss,
-            text=_texts([trial.id for trial in trials]),
+            text=_texts(ids),
             hovertemplate=f"{name}: %{{y:.4g}}<br>result %{{x}}: %{{text}}<extra></extra>",
             mode=_line(number),
             line={"color": color, "width": 2.5, "shape": shape},
@@ -136,7 +143,11 @@ def regret(optimizer: Optimizer, best_value: float) -> "Figure":
     if is_log and len(reached):
         marker = {"color": BLUE, "size": 11, "symbol": "star"}
         _at_axis(
-            figure, number[reached], _texts([trials[reached[0]].id]), "best value reached", marker
+            figure,
+            number[reached],
+            _texts(ids[reached[0] : reached[0] + 1]),
+            "best value reached",
+            marker,
         )
     return figure
 
@@ -164,7 +175,7 @@ def fit(optimizer: Optimizer, level: float = 0.95) -> "Figure":
         x=told,
         y=predicted.mean,
         error_y=_interval(predicted.mean, predicted.low, predicted.high, len(told)),
-        text=_texts(predicted.ids),
+        text=_texts(optimizer.pool.labels(predicted.ids)),
         customdata=np.column_stack([predicted.low, predicted.high, counts]),
         hovertemplate="%{text}<br>predicted: %{y:.5g}, %{customdata[0]:.5g} to %{customdata[1]:.5g}"
         "<br>mean of %{customdata[2]}: %{x:.5g}<extra></extra>",
@@ -274,11 +285,12 @@ def candidates(optimizer: Optimizer, k: int = 20, level: float = 0.95) -> "Figur
     top = optimizer.top(k, level)
     if not top:
         raise StateError("no candidate is left to show: all are retired or failed; add candidates")
+    labels = optimizer.pool.labels([each.id for each in top])
     rank = np.arange(1, len(top) + 1)
     # The range runs downwards, so that the best is on top.
     ticks = {
         "tickvals": rank,
-        "ticktext": _short([each.id for each in top]),
+        "ticktext": _short(labels),
         "range": [len(top) + 0.7, 0.3],
         "ticks": "",
     }
@@ -299,7 +311,7 @@ def candidates(optimizer: Optimizer, k: int = 20, level: float = 0.95) -> "Figur
                 x=mean[some],
                 y=rank[some],
                 error_x=_interval(mean[some], low[some], high[some], 0) | {"color": color},
-                text=_texts([top[i].id for i in np.flatnonzero(some)]),
+                text=_texts([labels[i] for i in np.flatnonzero(some)]),
                 customdata=np.column_stack([low, high, counts])[some],
                 hovertemplate="%{text}<br>%{x:.5g}, %{customdata[0]:.5g} to %{customdata[1]:.5g}"
                 "<br>values told: %{customdata[2]}<extra></extra>",

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import manyarms as ma
 from manyarms.cli.app import WORDS, on_the_command_line
 from manyarms.cli.commands import COMMANDS, app_for, function_of
-from manyarms.cli.pages import FIGURES
+from manyarms.cli.report import FIGURES
 from manyarms.study.copies import copied
 
 ROOT = Path(__file__).parents[2]

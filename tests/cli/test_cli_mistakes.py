@@ -8,7 +8,7 @@ import pytest
 from command_line import assert_one_line, manyarms, said
 
 import manyarms as ma
-from manyarms.cli.comparing import is_same
+from manyarms.cli.reading import is_same
 
 TABLE = "name,solvent,temperature,dose\n" + "".join(
     f"{solvent}-{t},{solvent},{t},{0.5 + t / 7:.5f}\n"

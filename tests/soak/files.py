@@ -26,7 +26,7 @@ import numpy as np
 import polars as pl
 
 import manyarms as ma
-from manyarms.cli.tables import results_in
+from manyarms.cli.reading import results_in
 from soak.common import PROCESSES
 
 TOKENS = [

@@ -107,12 +107,8 @@ class InputError(ManyArmsError):
 
 
 def opened(location: str, worker: str | None = None, lease: float | None = None) -> "Study":
-    """The study at a location; of a box, with numbers for ids."""
-    from manyarms.cli.boxes import numbered  # noqa: PLC0415  it needs this file
-
-    worker = me() if worker is None else worker
-    study: Study = numbered(manyarms.Study.open(location, worker=worker, lease=lease))
-    return study
+    """The study at a location."""
+    return manyarms.Study.open(location, worker=me() if worker is None else worker, lease=lease)
 
 
 def me() -> str:

@@ -1,5 +1,6 @@
-"""Which candidates there are: init, add, retire."""
+"""Which candidates there are: init, columns, add, retire, restore."""
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -8,17 +9,20 @@ from typing import Annotated, Any
 import typer
 
 from manyarms.cli.app import AsJson, Decimal, InputError, Note, StudyAt, Worker, me, opened
-from manyarms.cli.boxes import as_box, column_extents, column_types, refuse_box
-from manyarms.cli.columns import ColumnTypes, as_types, columns_table
-from manyarms.cli.levels import as_levels
-from manyarms.cli.output import ALREADY_DONE, answer, count, place, printable, table
-from manyarms.cli.tables import as_ids, id_name, level_lines, not_used, value_name
+from manyarms.cli.output import ALREADY_DONE, answer, asked, count, place, shown, table
+from manyarms.cli.tables import as_ids, id_name, level_lines, not_used
+from manyarms.cli.typed import ColumnTypes, as_box, as_levels, as_types
 from manyarms.sheets.reading import Sheet
 from manyarms.space.box import Box
 from manyarms.space.deciding import checked_types
 from manyarms.space.outcomes import looks_like_outcome, outcome_rank
+from manyarms.space.points import Points, Space
 from manyarms.space.pool import Pool, new_levels, pool_of, sheet_of
+from manyarms.space.sides import Choice, Range
 from manyarms.study import Study
+
+ROWS_WITH_EXAMPLES = 200
+"""Rows in which examples are looked for."""
 
 Ids = Annotated[
     list[str], typer.Argument(metavar="ID...", help="Ids of candidates.", show_default=False)
@@ -154,67 +158,6 @@ def init(
     """
     if minimize is None:
         raise InputError("say what to look for: --minimize or --maximize")
-    _check_source(study, pool, box, levels, more_levels)
-    of_tables = {"--id": id, "--target": target, "--missing": missing != "error" or None}
-    if pool is None:
-        _refuse("tables", of_tables | ({"--column": column} if box else {}))
-    if not levels:
-        _refuse("--levels", {"--where": where, "--exclude": exclude})
-    candidates: Pool | Box
-    types = as_types(column or [])
-    if box:
-        candidates = as_box(box)
-    elif levels:
-        listed = as_levels([*levels, *(more_levels or [])])
-        candidates = Pool.from_levels(listed, where=where, exclude=exclude, columns=types)
-    else:
-        candidates = _table(pool or Path(), id, target, checked_types(types), missing, decimal)
-    direction: Any = "minimize" if minimize else "maximize"
-    asked = int(repeats) if repeats.isdecimal() and repeats.isascii() else repeats  # not "²"
-    settings: dict[str, Any] = {
-        "direction": direction,
-        "kernel": kernel,
-        "noise": noise,
-        "repeats": asked,
-        "bounds": bounds,
-        "seed": seed,
-    }
-    Study.create(study, candidates, worker=me(), **settings).close()
-    data: dict[str, Any] = {"study": place(study), **settings}
-    told: list[str] = []
-    if isinstance(candidates, Box):
-        more, what, columns = _told_of_box(candidates)
-    else:
-        more, what, columns = _told_of_table(candidates)
-        told = [
-            *_told_of_results(candidates),
-            *candidates.notes,
-            *_told_of_molecules(candidates),
-            *not_used(candidates),
-        ]
-    # Advice is for people: it must not get into the output that a program reads.
-    if sys.stdout.isatty():
-        told.append(f"Next: manyarms suggest {place(study)} -n 8 -o next.csv")
-    named = value_name(candidates) if isinstance(candidates, Pool) and candidates.target else ""
-    looked_for = f"{direction} {named or 'the value'}"
-    answer(
-        data | more,
-        as_json,
-        f"{place(study)}: {what}; {looked_for}.",
-        columns,
-        *told,
-        kept=ALREADY_DONE,
-    )
-
-
-def _check_source(
-    study: str,
-    pool: Path | None,
-    box: list[str] | None,
-    levels: list[str] | None,
-    more_levels: list[str] | None,
-) -> None:
-    """InputError unless the candidates come from one place."""
     if (pool is not None) + bool(box) + bool(levels) != 1:
         raise InputError(
             "give --pool FILE, --levels NAME=LEVEL,… or --box NAME=LOW:HIGH, and one of them only"
@@ -223,6 +166,45 @@ def _check_source(
         raise InputError(f"unexpected {more_levels[0]!r}; see `manyarms init --help`")
     if levels and "=" in study and not study.startswith("postgresql"):
         raise InputError(f"give the path of the study first, then --levels; got {study[:80]!r}")
+    if pool is None:
+        of_tables = {"--id": id, "--target": target, "--missing": missing != "error"}
+        _refuse("tables", of_tables | ({"--column": column} if box else {}))
+    if not levels:
+        _refuse("--levels", {"--where": where, "--exclude": exclude})
+    types = as_types(column or [])
+    space: Space
+    if box:
+        space = Points.none(as_box(box))
+    elif levels:
+        factors = as_levels([*levels, *(more_levels or [])])
+        space = Pool.from_levels(factors, where=where, exclude=exclude, columns=types)
+    else:
+        declared = checked_types(types)
+        sheet = sheet_of(pool or Path(), id, declared, decimal)
+        outcome = _target(sheet, id, target, declared)
+        space = pool_of(sheet, id, declared, missing, outcome)
+    direction: Any = "minimize" if minimize else "maximize"
+    settings: dict[str, Any] = {
+        "direction": direction,
+        "kernel": kernel,
+        "noise": noise,
+        "repeats": int(repeats) if re.fullmatch("[0-9]+", repeats) else repeats,
+        "bounds": bounds,
+        "seed": seed,
+    }
+    Study.create(study, space, worker=me(), **settings).close()
+    more, what, remarks = _said_of(space)
+    # Advice is for people: it must not get into the output that a program reads.
+    if sys.stdout.isatty():
+        remarks.append(f"Next: manyarms suggest {place(study)} -n 8 -o next.csv")
+    answer(
+        {"study": place(study), **settings, **more},
+        as_json,
+        f"{place(study)}: {what}; {direction} {space.target or 'the value'}.",
+        columns_table(space),
+        *remarks,
+        kept=ALREADY_DONE,
+    )
 
 
 def _refuse(of: str, options: dict[str, Any]) -> None:
@@ -232,72 +214,46 @@ def _refuse(of: str, options: dict[str, Any]) -> None:
         raise InputError(f"{given[0]} is for {of}; leave it out here")
 
 
-def _told_of_box(box: Box) -> tuple[dict[str, Any], str, Any]:
-    """What init says of a box: as JSON, in words, and column by column."""
-    types = column_types(box)
-    values = column_extents(box)
-    columns = [[name, kind, values[name]] for name, kind in types.items()]
-    what = f"a box of {count(len(box.columns), 'column')}"
-    return {"columns": types, "values": values}, what, table(["column", "type", "values"], columns)
-
-
-def _told_of_table(pool: Pool) -> tuple[dict[str, Any], str, Any]:
-    """What init says of a table: as JSON, in words, and column by column."""
-    n_arms = len(pool.X)
+def _said_of(space: Space) -> tuple[dict[str, Any], str, list[str]]:
+    """What init says of the candidates: as JSON, in words, and remarks."""
+    if space.box is not None:
+        columns = {name: kind for name, kind, _ in _sides(space.box)}
+        values = {name: extent for name, _, extent in _sides(space.box)}
+        return (
+            {"columns": columns, "values": values},
+            f"a box of {count(len(columns), 'column')}",
+            [],
+        )
+    n_arms = len(space.X)
+    n_failed = sum(each.value is None for each in space.results)
     data = {
-        "candidates": len(pool),
+        "candidates": len(space),
         "distinct": n_arms,
-        "id": id_name(pool),
-        "columns": pool.columns,
-        "units": pool.units,
-        "target": pool.target,
-        "results": len(pool.results),
-        "not_used": pool.unused,
-        "decimal": pool.decimal,
-        "notes": list(pool.notes),
+        "id": id_name(space),
+        "columns": space.columns,
+        "units": space.units,
+        "target": space.target,
+        "results": len(space.results),
+        "not_used": space.unused,
+        "decimal": space.decimal,
+        "notes": list(space.notes),
     }
-    what = count(len(pool), "candidate")
-    if n_arms < len(pool):
+    what = count(len(space), "candidate")
+    if n_arms < len(space):
         what += f", {n_arms:,} of them with different features"
-    return data, what, columns_table(pool)
-
-
-def _told_of_molecules(pool: Pool) -> list[str]:
-    """What init says of columns that are called SMILES and are names to the model."""
-    return [
+    failed = f", {n_failed:,} of them failed" if n_failed else ""
+    told = f"{count(len(space.results), 'result')} in column {space.target!r}{failed}."
+    molecules = [
         f"Column {name!r} is names to the model; --column {shlex.quote(f'{name}=smiles')} compares "
         "molecules."
-        for name, kind in pool.columns.items()
+        for name, kind in space.columns.items()
         if "smiles" in name.casefold() and kind in ("categorical", "text")
     ]
-
-
-def _told_of_results(pool: Pool) -> list[str]:
-    """What init says of the results in a table."""
-    if pool.target is None:
-        return []
-    n_failed = sum(each.value is None for each in pool.results)
-    failed = f", {n_failed:,} of them failed" if n_failed else ""
-    return [f"{count(len(pool.results), 'result')} in column {pool.target!r}{failed}."]
-
-
-def _table(
-    path: Path,
-    id: str | None,
-    target: str | None,
-    types: dict[str, Any],
-    missing: str,
-    decimal: str | None,
-) -> Pool:
-    """The candidates in a file."""
-    sheet = sheet_of(path, id, types, decimal)
-    target = _target(sheet, id, target, types)
-    return pool_of(sheet, id, types, missing, target)
-
-
-def _ignoring(names: list[str]) -> str:
-    """Options that leave columns out."""
-    return "".join(f" --column {shlex.quote(f'{name}=ignore')}" for name in names)
+    return (
+        data,
+        what,
+        [*([told] if space.target else []), *space.notes, *molecules, *not_used(space)],
+    )
 
 
 def _target(sheet: Sheet, id: str | None, target: str | None, types: dict[str, Any]) -> str | None:
@@ -312,24 +268,21 @@ def _target(sheet: Sheet, id: str | None, target: str | None, types: dict[str, A
         return target
     # Yields before conversions: the first word of a list is what people mean as a rule.
     name = min(likely, key=outcome_rank)
-    others = [each for each in likely if each != name]
+    ignored = [shlex.quote(f"{each}=ignore") for each in likely if each != name]
     as_feature = shlex.quote(f"{name}=number")
     if target is not None:
-        ignored = shlex.quote(f"{name}=ignore")
         raise InputError(
             f"column {name!r} looks like an outcome beside the target {target!r}: repeat the "
-            f"command with --column {ignored}, or with --column {as_feature} where it is known "
-            "before a trial"
+            f"command with --column {shlex.quote(f'{name}=ignore')}, or with --column "
+            f"{as_feature} where it is known before a trial"
         )
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    said = asked(f"Is column {name!r} what came out of trials? [y/n]")
+    if said is None:
         raise InputError(
             f"column {name!r} looks like an outcome: repeat the command with --target "
-            f"{shlex.quote(name)}{_ignoring(others)}, or with --column {as_feature} where it is "
-            "known before a trial"
+            f"{' --column '.join([shlex.quote(name), *ignored])}, or with --column {as_feature} "
+            "where it is known before a trial"
         )
-    question = f"Is column {printable(name)!r} what came out of trials? [y/n] "
-    print(question, end="", file=sys.stderr, flush=True)
-    said = sys.stdin.readline().strip().lower()
     if said in ("y", "yes"):
         return _target(sheet, id, name, types)
     if said in ("n", "no"):
@@ -359,8 +312,7 @@ def add(
       manyarms add lab.db more-recipes.csv
     """
     with opened(study) as known:
-        refuse_box(known, "add to")
-        before = known.pool
+        before = known.pool.table("add to")
         n_results = known.n_results
         sheet = before.read(file, decimal=decimal)
         grown = before.add(sheet)  # for its notes: what others added meanwhile comes first
@@ -368,13 +320,16 @@ def add(
         total = len(known.pool)
         n_told = known.n_results - n_results
     added = len(grown) - len(before)
-    new = new_levels(before, grown)
-    said = f"Added {count(added, 'candidate')}; there are {total:,} now."
     results = [f"Told {count(n_told, 'result')} in column {before.target!r}."] if n_told else []
     answer(
-        {"added": added, "candidates": total, "told": n_told, "new_levels": new},
+        {
+            "added": added,
+            "candidates": total,
+            "told": n_told,
+            "new_levels": new_levels(before, grown),
+        },
         as_json,
-        said,
+        f"Added {count(added, 'candidate')}; there are {total:,} now.",
         *results,
         *grown.notes,
         *level_lines(before, grown),
@@ -398,12 +353,87 @@ def retire(
       manyarms retire lab.db toluene-80 toluene-90
     """
     with opened(study, worker) as known:
-        refuse_box(known, "retire from")
-        names = as_ids(known.pool, ids)
+        names = as_ids(known.pool.table("retire from"), ids)
         known.retire(names, note=note)
+    said = f"Retired {count(len(set(names)), 'candidate')}."
+    answer({"retired": names}, as_json, said, kept=ALREADY_DONE)
+
+
+def restore(
+    study: StudyAt,
+    ids: Ids,
+    note: Note = None,
+    worker: Worker = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make retired candidates available again.
+
+    [bold]Example:[/bold]
+      manyarms restore lab.db toluene-80
+    """
+    with opened(study, worker) as known:
+        names = as_ids(known.pool.table("restore to"), ids)
+        known.restore(names, note=note)
+    said = f"Restored {count(len(set(names)), 'candidate')}."
+    answer({"restored": names}, as_json, said, kept=ALREADY_DONE)
+
+
+def columns(
+    study: StudyAt,
+    column: ColumnTypes = None,
+    note: Note = None,
+    worker: Worker = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the columns of the candidates, or correct their types.
+
+    With --column, columns are of other types than was decided when the study was made. The model
+    learns all results anew.
+
+    [bold]Examples:[/bold]
+      manyarms columns lab.db
+      manyarms columns lab.db --column temperature=number --column plate=ignore
+    """
+    types = as_types(column or [])
+    with opened(study, worker) as known:
+        if types:
+            known.retype(types, note=note)
+        pool = known.pool
+    changed = [f"Changed {count(len(types), 'column')}; the model learns anew."] if types else []
     answer(
-        {"retired": names},
+        {"columns": pool.columns, "units": pool.units, "not_used": pool.unused},
         as_json,
-        f"Retired {count(len(set(names)), 'candidate')}.",
-        kept=ALREADY_DONE,
+        *changed,
+        columns_table(pool),
+        *not_used(pool),
+        kept=ALREADY_DONE if types else "",
     )
+
+
+def columns_table(pool: Space) -> str:
+    """The columns that are used, their types, and what stands in them."""
+    if pool.box is not None:
+        return table(["column", "type", "values"], _sides(pool.box))
+    rows = pool.rows(pool.ids[:ROWS_WITH_EXAMPLES])
+    found = []
+    for name, kind in pool.columns.items():
+        if name not in pool.unused:
+            different = list(dict.fromkeys(shown(row[name])[:20] for row in rows))
+            unit = f", in {pool.units[name]}" if name in pool.units else ""
+            found.append([name, f"{kind}{unit}", ", ".join(different[:3])])
+    return table(["column", "type", "such as"], found)
+
+
+def _sides(box: Box) -> list[tuple[str, str, str]]:
+    """The columns of a box: name, type and values, in words."""
+    found = []
+    for side in box.columns:
+        if isinstance(side, Range):
+            kind = "integer" if side.whole else "continuous"
+            values = f"{shown(side.low)} to {shown(side.high)}"
+        else:
+            kind = "choice" if isinstance(side, Choice) else "levels"
+            values = ", ".join(map(str, side.levels))
+        log = not isinstance(side, Choice) and side.log
+        found.append((side.name, f"{kind}, log scale" if log else kind, values))
+    return found

@@ -24,11 +24,11 @@ COMMANDS = {
     "Candidates": {
         "init": Command("candidates", "Make a study of a table of candidates, or of a box."),
         "columns": Command(
-            "columns", "Show the columns of the candidates, or correct their types."
+            "candidates", "Show the columns of the candidates, or correct their types."
         ),
         "add": Command("candidates", "Add candidates."),
         "retire": Command("candidates", "Retire candidates."),
-        "restore": Command("mistakes", "Make retired candidates available again."),
+        "restore": Command("candidates", "Make retired candidates available again."),
     },
     "Trials": {
         "suggest": Command("suggestions", "Say which candidates to try next."),
@@ -53,10 +53,10 @@ COMMANDS = {
             "List every result, oldest first: when, of which candidate, which value, by whom.",
         ),
         "predict": Command(
-            "predictions", "Estimate the values of candidates, by their ids or in a table."
+            "knowledge", "Estimate the values of candidates, by their ids or in a table."
         ),
-        "plot": Command("pages", "Draw a study."),
-        "report": Command("pages", "Write all that is known about a study to one page."),
+        "plot": Command("report", "Draw a study."),
+        "report": Command("report", "Write all that is known about a study to one page."),
     },
     "Files": {
         "export": Command("files", "Write a study to files."),

@@ -21,11 +21,11 @@ from manyarms.cli.app import (
     Yes,
     opened,
 )
-from manyarms.cli.boxes import numbered
 from manyarms.cli.knowledge import results_frame, results_of
 from manyarms.cli.output import ALREADY_DONE, answer, count, moment, new_file, place, table
-from manyarms.cli.recording import tell_rows
-from manyarms.cli.tables import Marks, extent, marks, results_in, rows_of, write_table
+from manyarms.cli.reading import results_in
+from manyarms.cli.results import record
+from manyarms.cli.tables import Marks, extent, marks, rows_of, save
 from manyarms.cli.telling import compared
 from manyarms.errors import StudyDamagedError
 from manyarms.sheets.workbooks import WRITTEN
@@ -87,9 +87,8 @@ def export(
             output.mkdir(parents=True, exist_ok=True)
             _write_study(known, files[0], force)
             _write_results(known, files[1], written_as, force)
-            with new_file(files[2], force) as draft:
-                candidates = rows_of(known.pool, known.pool.ids.tolist())
-                write_table(candidates, draft, files[2], written_as, known.pool)
+            candidates = rows_of(known.pool, known.pool.labels(known.pool.ids))
+            save(candidates, files[2], force, written_as, known.pool)
     answer(
         {"written": [str(file) for file in files]},
         as_json,
@@ -113,9 +112,8 @@ def _write_results(study: Study, path: Path, written_as: Marks, force: bool) -> 
     candidates = (
         rows_of(pool, [row["id"] for row in rows]).select(names) if rows else pl.DataFrame()
     )
-    with new_file(path, force) as draft:
-        whole = pl.concat([told, candidates], how="horizontal")
-        write_table(whole, draft, path, written_as, pool)
+    whole = pl.concat([told, candidates], how="horizontal")
+    save(whole, path, force, written_as, pool)
 
 
 def import_(
@@ -157,13 +155,13 @@ def import_(
     if file.suffix.lower() != ".json":
         with opened(study) as known:
             read = results_in(file, known.pool, value, noise, decimal)
-            tell_rows(known, compared(known, read.rows), read.n_empty, yes, as_json)
+            record(known, compared(known, read.rows), yes, as_json, n_empty=read.n_empty)
         return
     if not file.is_file():
         raise InputError(f"there is no file {file}; check the path")
     with create_from(study, read_copy(file)) as made:
         data = {"candidates": len(made.pool), "results": len(made.history), "events": made.n_events}
-        what = extent(numbered(made).pool)
+        what = extent(made.pool)
     answer(
         data,
         as_json,

@@ -1,46 +1,47 @@
 """What is known: status, top, history, predict."""
 
-from dataclasses import asdict
+from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import polars as pl
 import typer
 
 from manyarms.campaign.predictions import Best, Candidate
-from manyarms.cli.app import AsJson, Decimal, Force, Separator, StudyAt, opened
-from manyarms.cli.changes import changes_of, changes_table
+from manyarms.cli.app import AsJson, Decimal, Force, InputError, Separator, StudyAt, opened
+from manyarms.cli.mistakes import changes_of, listed_changes
 from manyarms.cli.output import (
     ALREADY_DONE,
     answer,
     clock,
     count,
     moment,
-    new_file,
+    note,
     percent,
     place,
     shown,
     table,
 )
+from manyarms.cli.reading import points_in
 from manyarms.cli.tables import (
-    Listed,
+    as_ids,
     beside,
-    check_output,
-    decimal_of,
     extent,
     free,
     goal,
     id_name,
+    level_lines,
     marks,
-    noise_name,
     not_used,
     note_name,
-    results_told,
-    unused,
+    save,
     value_name,
-    write_table,
 )
 from manyarms.errors import StateError
+from manyarms.sheets.reading import Sheet
+from manyarms.space.points import Space
+from manyarms.space.pool import Pool
 from manyarms.study import Study
 
 
@@ -66,6 +67,10 @@ RESULT = ["number", "id", "value", "noise", "time", "worker", "event", "note"]
 """What a result has."""
 OPTIONAL = ("noise", "note")
 """What few results have: such a column is left out where none has it."""
+ESTIMATE = ("estimate", "sd", "low", "high")
+"""What is predicted of a candidate: mean, standard deviation, and the ends of the interval."""
+FILES = (".csv", ".parquet", ".xlsx")
+"""Endings of words that are files, whether they are there or not."""
 
 
 def status(
@@ -92,48 +97,48 @@ def status(
       manyarms status lab.db --tolerance 2
     """
     with opened(study) as known:
-        data: dict[str, Any] = {"study": place(study), **state_of(known, level, tolerance)}
-        pool: Any = known.pool
+        state = state_of(known, level, tolerance)
+        pool = known.pool
         lines = [
-            f"{place(study)}: {goal(known)}; {extent(pool)}, "
-            f"{count(data['results'], 'result')}"
-            f" ({data['failed']:,} failed), {len(data['pending']):,} pending",
+            f"{place(study)}: {goal(known)}; {extent(pool)}, {count(state['results'], 'result')}"
+            f" ({state['failed']:,} failed), {len(state['pending']):,} pending",
             *not_used(pool),
         ]
-    if data["best"]:
+    if state["best"]:
+        header, recipe = recipe_of(pool, state["best"])
+        one = [f"  {name}: {shown(cell)}" for name, cell, *_ in recipe]
         lines += [
             "",
-            *best_lines(data["best"], level),
-            *recipe_lines(pool, data["best"]),
+            *best_lines(state["best"], level),
+            *(one if len(header) == 2 else ["", table(["", *header[1:]], recipe)]),
             "",
-            data["certificate"]["statement"],
-            *(["", *model_lines(data)] if verbose else []),
+            state["certificate"]["statement"],
+            *(["", *model_lines(state)] if verbose else []),
         ]
     else:
         lines.append("No values yet: manyarms suggest, then manyarms tell.")
-    names, columns = beside(pool, [each["id"] for each in data["pending"]])
-    pending = [
-        [each["id"], *cells, each["worker"], clock(each["until"])]
-        for each, cells in zip(data["pending"], columns, strict=True)
-    ]
-    listed = [table(["pending", *names, "worker", "until"], pending)] if pending else []
-    answer(data, as_json, "\n".join(lines), *(f"\n{part}" for part in listed))
+    if state["pending"]:
+        header, pending = pending_of(pool, state["pending"])
+        lines += ["", table(["pending", *header], pending)]
+    answer({"study": place(study), **state}, as_json, "\n".join(lines))
 
 
 def state_of(study: Study, level: float, tolerance: float | None) -> dict[str, Any]:
     """What `status` and `report` say of a study."""
+    pool = study.pool
+    leases = study.leases
     data: dict[str, Any] = {
         "direction": study.direction,
-        "candidates": len(study.pool),
-        "not_used": unused(study.pool),
+        "candidates": len(pool),
+        "not_used": dict(pool.unused),
         "results": study.n_results,
         "failed": study.n_failed,
         "best": None,
         "certificate": None,
         "model": None,
         "pending": [
-            {"id": each.id, "worker": each.worker, "until": moment(each.until)}
-            for each in study.leases
+            {"id": id, "worker": each.worker, "until": moment(each.until)}
+            for id, each in zip(pool.labels([each.id for each in leases]), leases, strict=True)
         ],
     }
     try:
@@ -142,7 +147,11 @@ def state_of(study: Study, level: float, tolerance: float | None) -> dict[str, A
         policy = study.policy
     except StateError:  # no values yet
         return data
-    data["best"] = {**plain_best(best), "columns": study.pool.row(best.recommended.id)}
+    pool = study.pool
+    (columns,) = pool.rows([best.recommended.id])
+    data["best"] = {**plain_best(best, pool), "columns": columns}
+    best_id, rival = _named(pool, certificate.id), _named(pool, certificate.rival)
+    certificate = replace(certificate, id=best_id, rival=rival)
     data["certificate"] = {
         **asdict(certificate),
         "reached": certificate.reached,
@@ -161,6 +170,16 @@ def state_of(study: Study, level: float, tolerance: float | None) -> dict[str, A
     return data
 
 
+def _named(pool: Space, id: Any) -> Any:
+    """A candidate for sentences: its id; of a point its number, if it has one, and its columns."""
+    if pool.box is None:
+        return id
+    (label,) = pool.labels([id])
+    (row,) = pool.rows([id])
+    cells = ", ".join(f"{name} {shown(value)}" for name, value in row.items())
+    return f"{label} ({cells})" if isinstance(label, int) else cells
+
+
 def model_lines(data: dict[str, Any]) -> list[str]:
     """What the model is like, for those who know its words."""
     model = data["model"]
@@ -172,15 +191,16 @@ def model_lines(data: dict[str, Any]) -> list[str]:
     ]
 
 
-def plain(candidate: Candidate) -> dict[str, Any]:
+def plain(candidate: Candidate, pool: Space) -> dict[str, Any]:
     """A candidate and what is known of it, for JSON."""
-    # HEADER names the fields of Candidate in their order.
-    return dict(zip(["id", *HEADER], asdict(candidate).values(), strict=True))
+    (label,) = pool.labels([candidate.id])
+    # HEADER names the other fields of Candidate in their order.
+    return dict(zip(["id", *HEADER], [label, *astuple(candidate)[1:]], strict=True))
 
 
-def plain_best(best: Best) -> dict[str, Any]:
+def plain_best(best: Best, pool: Space) -> dict[str, Any]:
     """The best candidate as measured and as recommended, for JSON."""
-    measured, recommended = plain(best.measured), plain(best.recommended)
+    measured, recommended = (plain(each, pool) for each in (best.measured, best.recommended))
     return {"measured": measured, "recommended": recommended, "why": best.why}
 
 
@@ -209,14 +229,22 @@ def _measured(candidate: dict[str, Any]) -> str:
     return f"measured {shown(candidate['measured'])} ({mean})"
 
 
-def recipe_lines(pool: Listed, best: dict[str, Any]) -> list[str]:
-    """The columns of the best candidates, one beside the other where there are two."""
+def recipe_of(pool: Space, best: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
+    """The columns of the best candidates, one beside the other where there are two: header and
+    rows."""
     ids = list(dict.fromkeys([best["measured"]["id"], best["recommended"]["id"]]))
     names, columns = beside(pool, ids)
-    rows = zip(names, *columns, strict=True)
-    if len(ids) == 1:
-        return [f"  {name}: {shown(cell)}" for name, cell in rows]
-    return ["", table(["", *map(str, ids)], rows)]
+    return ["column", *map(str, ids)], [*map(list, zip(names, *columns, strict=True))]
+
+
+def pending_of(pool: Space, pending: list[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:
+    """Who is trying what, with the columns of the candidates: header without the id, and rows."""
+    names, columns = beside(pool, [each["id"] for each in pending])
+    rows = [
+        [each["id"], *cells, each["worker"], clock(each["until"])]
+        for each, cells in zip(pending, columns, strict=True)
+    ]
+    return [*names, "worker", "until"], rows
 
 
 def top(
@@ -234,11 +262,11 @@ def top(
     [bold]Example:[/bold]
       manyarms top lab.db -k 20 -o best.csv
     """
-    written_as = marks(decimal, separator)
-    check_output(output)
+    written_as = marks(decimal, separator, output)
     with opened(study) as known:
-        rows = [plain(each) for each in known.top(k, level)]
+        found = known.top(k, level)
         pool = known.pool
+    rows = [plain(each, pool) for each in found]
     ids = [row["id"] for row in rows]
     if output is None:
         names, columns = beside(pool, ids)
@@ -248,11 +276,9 @@ def top(
     header = [id_name(pool), *(free(name, pool) for name in HEADER)]
     cells = [
         dict(zip(header, row.values(), strict=True)) | columns
-        for row, columns in zip(rows, pool.rows(ids), strict=True)
+        for row, columns in zip(rows, pool.rows(pool.ids_of(ids)), strict=True)
     ]
-    frame = pl.DataFrame(cells, infer_schema_length=None)
-    with new_file(output, force) as draft:
-        write_table(frame, draft, output, written_as, pool)
+    save(pl.DataFrame(cells, infer_schema_length=None), output, force, written_as, pool)
     answer(
         {"candidates": len(rows), "written": str(output)},
         as_json,
@@ -281,29 +307,19 @@ def history(
     [bold]Example:[/bold]
       manyarms history lab.db -o results.csv
     """
-    written_as = marks(decimal, separator)
-    check_output(output)
+    written_as = marks(decimal, separator, output)
     with opened(study) as known:
         rows = results_of(known)
         changes = changes_of(known)
         pool = known.pool
     rows = rows if last is None else rows[-last:]
     if output is None:
-        names = [name for name in RESULT if name not in OPTIONAL or has_any(rows, name)]
-        more, columns = beside(pool, [row["id"] for row in rows])
-        listed = (
-            [*(clock(row[name]) if name == "time" else row[name] for name in names), *cells]
-            for row, cells in zip(rows, columns, strict=True)
-        )
-        answer(
-            {"results": rows, "changes": changes},
-            as_json,
-            table([*names, *more], listed),
-            *([f"\nWhat was changed since:\n{changes_table(changes)}"] if changes else []),
-        )
+        said = [table(*listed(rows, pool))]
+        if changes:
+            said.append(f"\nWhat was changed since:\n{table(*listed_changes(changes))}")
+        answer({"results": rows, "changes": changes}, as_json, *said)
         return
-    with new_file(output, force) as draft:
-        write_table(results_frame(rows, pool, decimal), draft, output, written_as, pool)
+    save(results_frame(rows, pool, decimal), output, force, written_as, pool)
     answer(
         {"results": len(rows), "written": str(output)},
         as_json,
@@ -314,39 +330,199 @@ def history(
 
 def results_of(study: Study) -> list[dict[str, Any]]:
     """Every result told, with its time and who told it; a dict with the keys of RESULT each."""
-    told = [
-        (
-            trial.id,
-            "failed" if trial.failed else trial.value,
-            trial.noise,
-            moment(event.time),
-            event.payload["worker"],
-            event.number,
-            trial.note,
-        )
-        for event, trial in results_told(study)
+    events = list(study.events())
+    trials = study.history
+    found: list[dict[str, Any]] = []
+    for trial, label in zip(trials, study.pool.labels([each.id for each in trials]), strict=True):
+        # The event of number n is the nth; every result of a study has one.
+        event = events[(trial.event or 1) - 1]
+        value = "failed" if trial.failed else trial.value
+        told = moment(event.time), event.payload["worker"], event.number
+        row = (len(found) + 1, label, value, trial.noise, *told, trial.note)
+        found.append(dict(zip(RESULT, row, strict=True)))
+    return found
+
+
+def listed(rows: list[dict[str, Any]], pool: Space) -> tuple[list[str], list[list[Any]]]:
+    """Results with the columns of their candidates: header and rows."""
+    names = [name for name in RESULT if name not in OPTIONAL or _has_any(rows, name)]
+    more, columns = beside(pool, [row["id"] for row in rows])
+    return [*names, *more], [
+        [*(clock(row[name]) if name == "time" else row[name] for name in names), *cells]
+        for row, cells in zip(rows, columns, strict=True)
     ]
-    return [dict(zip(RESULT, (i + 1, *result), strict=True)) for i, result in enumerate(told)]
 
 
-def has_any(rows: list[dict[str, Any]], name: str) -> bool:
+def _has_any(rows: list[dict[str, Any]], name: str) -> bool:
     """Whether any of these results has a noise, or a note."""
     return any(row[name] is not None for row in rows)
 
 
-def results_frame(rows: list[dict[str, Any]], pool: Listed, decimal: str | None) -> pl.DataFrame:
+def results_frame(rows: list[dict[str, Any]], pool: Space, decimal: str | None) -> pl.DataFrame:
     """Results as a table; values are text, as some may be "failed"."""
-    columns = {
-        free("number", pool): [row["number"] for row in rows],
-        id_name(pool): [row["id"] for row in rows],
-        value_name(pool): [
-            str(row["value"]).replace(".", decimal_of(pool, decimal)) for row in rows
-        ],
-        **({noise_name(pool): [row["noise"] for row in rows]} if has_any(rows, "noise") else {}),
-        free("time", pool): [row["time"] for row in rows],
-        free("worker", pool): [row["worker"] for row in rows],
-        **({note_name(pool): [row["note"] for row in rows]} if has_any(rows, "note") else {}),
+    name_of = {
+        "number": free("number", pool),
+        "id": id_name(pool),
+        "value": value_name(pool),
+        "noise": free("noise", pool),
+        "time": free("time", pool),
+        "worker": free("worker", pool),
+        "note": note_name(pool),
     }
-    return pl.DataFrame(
-        columns, schema_overrides={value_name(pool): pl.String}, infer_schema_length=None
+    columns = {
+        name_of[key]: [row[key] for row in rows]
+        for key in name_of
+        if key not in OPTIONAL or _has_any(rows, key)
+    }
+    mark = decimal or pool.decimal
+    columns[name_of["value"]] = [str(row["value"]).replace(".", mark) for row in rows]
+    text = {name_of["value"]: pl.String}
+    return pl.DataFrame(columns, schema_overrides=text, infer_schema_length=None)
+
+
+def predict(
+    study: StudyAt,
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE|ID...",
+            help="A table of candidates, .csv, .xlsx or .parquet; or ids of candidates.",
+            show_default=False,
+        ),
+    ],
+    level: Level = 0.95,
+    output: Output = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate the values of candidates, by their ids or in a table.
+
+    Rows of a table whose id the study knows are looked up by it. Others are taken by their
+    features, and need the columns of the study's table; nothing is added to the study.
+
+    [bold]Examples:[/bold]
+      manyarms predict lab.db ethanol-80
+      manyarms predict lab.db other.csv -o estimates.csv
+    """
+    written_as = marks(decimal, separator, output)
+    with opened(study) as known:
+        file = _file(what)
+        if file is None:
+            rows = _predicted_ids(known, what, level)
+        elif known.pool.box is not None:
+            rows = _predicted_points(known, file, level, decimal)
+        else:
+            rows = _predicted_rows(known, file, level, decimal)
+        pool = known.pool
+    if output is None:
+        answer(
+            {"predictions": rows, "level": level},
+            as_json,
+            table(rows[0].keys() if rows else [], (row.values() for row in rows)),
+        )
+        return
+    frame = pl.DataFrame(rows, infer_schema_length=None)
+    frame = frame.rename({"id": id_name(pool)} if pool.box is None else {})
+    save(frame, output, force, written_as, pool)
+    answer(
+        {"predictions": len(rows), "written": str(output)},
+        as_json,
+        f"{count(len(rows), 'estimate')} in {output}.",
+        kept=ALREADY_DONE,
     )
+
+
+def _file(what: list[str]) -> Path | None:
+    """The table that is asked about; None where the words are ids."""
+    looks = [Path(text).is_file() or text.lower().endswith(FILES) for text in what]
+    if not any(looks):
+        return None
+    if len(what) > 1:
+        raise InputError("predict takes one file, or ids; give the rest in another command")
+    if not Path(what[0]).is_file():
+        raise InputError(f"there is no file {what[0]!r}; check the name")
+    return Path(what[0])
+
+
+def _predicted_ids(study: Study, texts: list[str], level: float) -> list[dict[str, Any]]:
+    """A row for each candidate, with its columns."""
+    pool = study.pool
+    ids = as_ids(pool, texts)
+    names, columns = beside(pool, ids)
+    header = ["id", *(free(each, pool) for each in ESTIMATE), *names]
+    _, *estimates = study.predict(pool.ids_of(ids), level)
+    return [
+        dict(zip(header, [id, *map(float, numbers), *cells], strict=True))
+        for id, cells, *numbers in zip(ids, columns, *estimates, strict=True)
+    ]
+
+
+def _predicted_points(
+    study: Study, file: Path, level: float, decimal: str | None
+) -> list[dict[str, Any]]:
+    """A row for each point in a file, which has their numbers or their columns."""
+    pool = study.pool
+    labels = points_in(file, pool, decimal)
+    points = pool.ids_of(labels)
+    header = [free(each, pool) for each in ESTIMATE]
+    _, *estimates = study.predict(points, level)
+    return [
+        {
+            id_name(pool): label if isinstance(label, int) else None,
+            **row,
+            **dict(zip(header, map(float, numbers), strict=True)),
+        }
+        for label, row, *numbers in zip(labels, pool.rows(points), *estimates, strict=True)
+    ]
+
+
+def _predicted_rows(
+    study: Study, file: Path, level: float, decimal: str | None
+) -> list[dict[str, Any]]:
+    """A row for each of a table, by its id where the study knows that, and else by its features."""
+    pool = study.pool
+    sheet = pool.read(file, decimal=decimal)
+    frame, name = sheet.frame, id_name(pool)
+    given: list[Any] = frame[name].to_list() if name in frame.columns else [None] * len(frame)
+    if pool.parts.ids.are_strings:
+        given = [None if id is None else pool.parts.ids.meant(id) or id for id in given]
+    there = set(pool.ids.tolist())
+    is_known = np.array([id in there for id in given], dtype=bool)
+    estimates = np.empty((len(given), len(ESTIMATE)))
+    if not is_known.all():
+        new = _with_features(pool, sheet.some(~is_known), file)
+        estimates[~is_known] = np.column_stack(study.predict_rows(new, level=level)[1:])
+    if is_known.any():
+        known = [id for id in given if id in there]
+        estimates[is_known] = np.column_stack(study.predict(known, level)[1:])
+    return [
+        {"id": number if id is None else id, **dict(zip(ESTIMATE, row, strict=True))}
+        for number, (id, row) in enumerate(zip(given, estimates.tolist(), strict=True))
+    ]
+
+
+def _with_features(pool: Pool, sheet: Sheet, file: Path) -> Sheet:
+    """Rows that the pool would take, checked before anything is learned and written down; levels
+    that it does not know are named."""
+    rows = sheet.frame
+    needed = [each for each in pool.names if each not in pool.unused]
+    expected = [*needed, *([pool.id_column] if pool.id_column else [])]
+    lacking = [each for each in expected if each not in rows.columns]
+    if lacking:
+        raise InputError(
+            f"{count(len(rows), 'row')} of {file} are not of this study, and lack the columns to "
+            "take them by their features, "
+            f"{', '.join(map(repr, lacking))[:200]}; add those, or check the ids"
+        )
+    sheet = sheet._replace(frame=rows.select(expected))
+    grown = pool.add(sheet)
+    # A pool may leave rows with missing values out; here each row needs its answer.
+    if len(grown) < len(pool) + len(rows):
+        raise InputError(
+            f"rows of {file} miss values, and this study leaves such rows out; fill them in"
+        )
+    for line in level_lines(pool, grown):
+        note(line)
+    return sheet

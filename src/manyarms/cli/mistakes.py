@@ -1,20 +1,24 @@
-"""What takes mistakes back: correct, undo, restore."""
+"""What takes mistakes back: correct, undo; and what was changed in a study, in words."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
-from manyarms.campaign.trials import FAILED, CandidateId, Trial
+from manyarms.campaign.trials import FAILED, Trial
 from manyarms.cli.app import AsJson, Decimal, InputError, Note, StudyAt, Worker, Yes, opened
-from manyarms.cli.boxes import refuse_box
-from manyarms.cli.candidates import Ids
-from manyarms.cli.changes import in_words, said_value
-from manyarms.cli.output import ALREADY_DONE, answer, clock, confirm, count, moment, place
-from manyarms.cli.tables import as_ids, as_noise, as_value, decimal_of, marks, unit_of
-from manyarms.study import Study
+from manyarms.cli.output import ALREADY_DONE, answer, clock, confirm, count, moment, place, shown
+from manyarms.cli.tables import as_ids, as_noise, as_value, marks, unit_of
+from manyarms.space.points import Space
+from manyarms.study import Event, Study
 
 NO_RESULT = "none"
 """What stands for no result in place of a value."""
+CHANGES = ("correct", "undo", "retire", "restore", "retype")
+"""The kinds of events that change what was told, or who is available."""
+LISTED = 4
+"""Candidates that a sentence names."""
+DONE_WITH = {"retire": "retired", "restore": "restored", "release": "released", "ask": "suggested"}
 
 
 def correct(
@@ -65,20 +69,19 @@ def correct(
         raise InputError(f"no such option: {strange[0]}; see `manyarms correct --help`")
     marks(decimal)
     with opened(study, worker) as known:
-        (name,) = as_ids(known.pool, [id])
-        mark = decimal_of(known.pool, decimal)
-        unit = unit_of(known.pool)
-        is_gone = value.strip() == NO_RESULT
-        new = None if is_gone else as_value(value, mark, f"{name!r}", unit)
+        pool = known.pool
+        (name,) = as_ids(pool, [id])
+        mark, unit = decimal or pool.decimal, unit_of(pool)
+        new = None if value.strip() == NO_RESULT else as_value(value, mark, f"{name!r}", unit)
         sd = as_noise(noise, mark, f"{name!r}")
         old = None if was is None else as_value(was, mark, f"--was of {name!r}", unit)
         trial = _trial(known, name, old)
+        before = said_value(trial.value)
         if new is FAILED and not trial.failed:
-            confirm(f"{name!r} has a value, {said_value(trial.value)}, as failed it has none", yes)
+            confirm(f"{name!r} has a value, {before}, as failed it has none", yes)
         known.correct([trial], [new], noise=sd, note=note)
         total = known.n_results
-    now = "no result" if new is None else said_value(None if new is FAILED else new)
-    before = said_value(trial.value)
+    now = "no result" if new is None else said_value(new)
     answer(
         {"id": name, "before": before, "now": now, "results": total},
         as_json,
@@ -87,28 +90,25 @@ def correct(
     )
 
 
-def _trial(study: Study, id: CandidateId, was: Any) -> Trial:
-    """The result that is meant."""
+def _trial(study: Study, label: Any, was: Any) -> Trial:
+    """The result that is meant; `was` is its value, None where that was not said."""
+    (id,) = study.pool.ids_of([label])
     trials = [trial for trial in study.history if trial.id == id]
     if not trials:
-        raise InputError(f"{id!r} has no result to correct; `manyarms tell` takes a new one")
+        raise InputError(f"{label!r} has no result to correct; `manyarms tell` takes a new one")
     listed = ", ".join(said_value(trial.value) for trial in trials[-5:])
     if was is None:
         if len(trials) > 1:
             raise InputError(
-                f"{id!r} has {len(trials)} results, {listed}; say which is wrong with --was VALUE"
+                f"{label!r} has {len(trials)} results, {listed}; say which is wrong with --was "
+                "VALUE"
             )
         return trials[0]
-    value = None if was is FAILED else was
-    meant = [trial for trial in trials if _is_shown_as(trial.value, value)]
+    # People copy a value as it is printed.
+    meant = [each for each in trials if said_value(each.value) == said_value(was)]
     if not meant:
-        raise InputError(f"{id!r} has no result {said_value(value)}; it has {listed}")
+        raise InputError(f"{label!r} has no result {said_value(was)}; it has {listed}")
     return meant[-1]
-
-
-def _is_shown_as(value: float | None, typed: float | None) -> bool:
-    """Whether a value is the one that was typed; people copy it as it is printed."""
-    return value == typed or said_value(value) == said_value(typed)
 
 
 def undo(
@@ -158,25 +158,71 @@ def undo(
     )
 
 
-def restore(
-    study: StudyAt,
-    ids: Ids,
-    note: Note = None,
-    worker: Worker = None,
-    as_json: AsJson = False,
-) -> None:
-    """Make retired candidates available again.
+def changes_of(study: Study) -> list[dict[str, Any]]:
+    """Every change, oldest first: event, time, worker, what was changed, and why."""
+    events = list(study.events())
+    pool = study.pool
+    return [
+        {
+            "event": event.number,
+            "time": moment(event.time),
+            "worker": event.payload.get("worker"),
+            "change": in_words(event, events, pool),
+            "note": event.payload.get("note"),
+        }
+        for event in events
+        if event.kind in CHANGES
+    ]
 
-    [bold]Example:[/bold]
-      manyarms restore lab.db toluene-80
-    """
-    with opened(study, worker) as known:
-        refuse_box(known, "restore to")
-        names = as_ids(known.pool, ids)
-        known.restore(names, note=note)
-    answer(
-        {"restored": names},
-        as_json,
-        f"Restored {count(len(set(names)), 'candidate')}.",
-        kept=ALREADY_DONE,
-    )
+
+def listed_changes(changes: list[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:
+    """The same for people: header and rows."""
+    rows = [[*(change | {"time": clock(change["time"])}).values()] for change in changes]
+    return list(changes[0]) if changes else [], rows
+
+
+def in_words(event: Event, events: Sequence[Event], pool: Space) -> str:
+    """What an event did."""
+    payload = event.payload
+    match event.kind:
+        case "undo":
+            target = events[payload["event"] - 1]
+            return f"took back event {target.number}: {in_words(target, events, pool)}"
+        case "add":
+            return f"added {count(payload['n'], 'candidate')}"
+        case "retype":
+            what = [
+                f"{name} {kind if isinstance(kind, str) else ', '.join(map(str, kind))}"
+                for name, kind in payload["columns"].items()
+            ]
+            done = "changed the types of columns:"
+        case "note":
+            done, what = "noted", payload["notes"]
+        case "tell":
+            labels = pool.labels(payload["ids"])
+            values = map(said_value, payload["values"])
+            done, what = (
+                "told",
+                [" ".join(map(str, pair)) for pair in zip(labels, values, strict=True)],
+            )
+        case "correct":
+            done, what = "corrected", _corrected(pool.labels(payload["ids"]), payload)
+        case kind:
+            done, what = DONE_WITH[kind], list(map(str, pool.labels(payload["ids"])))
+    more = len(what) - LISTED
+    return f"{done} {', '.join(what[:LISTED])}{f' and {more:,} more' if more > 0 else ''}"
+
+
+def _corrected(labels: list[Any], payload: dict[str, Any]) -> list[str]:
+    now = list(map(said_value, payload["values"]))
+    for i in payload.get("removed", ()):
+        now[i] = "no result"
+    return [
+        f"{label} from {said_value(old)} to {new}"
+        for label, old, new in zip(labels, payload["before"], now, strict=True)
+    ]
+
+
+def said_value(value: Any) -> str:
+    """A value, or that there was none."""
+    return "failed" if value is None or value is FAILED else shown(value)

@@ -23,7 +23,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from manyarms.campaign.trials import FAILED, CandidateId
+from manyarms.campaign.trials import FAILED
 from manyarms.cli.app import DONE, FAILING, INTERRUPTED, AsJson, InputError, StudyAt, me, opened
 from manyarms.cli.jobs import (
     Elsewhere,
@@ -56,7 +56,7 @@ class Pace(NamedTuple):
 class Attempt(NamedTuple):
     """A trial of a run: the candidate, a token that is its own, and its command."""
 
-    id: CandidateId
+    id: Any  # as people call the candidate
     token: str
     folder: Path
     job: Any  # a Job, or a RemoteJob
@@ -181,17 +181,18 @@ def _answer_run(study: Study, loop: "Loop", code: int, as_json: bool) -> None:
     data: dict[str, Any] = {
         "told": loop.n_told,
         "failed": loop.n_failed,
-        "results": len(study.history),
+        "results": study.n_results,
         "ended": loop.ended,
         "best": None,
     }
-    text = told(loop.n_told, loop.n_failed, len(study.history))
+    text = told(loop.n_told, loop.n_failed, study.n_results)
     if code != FAILING:
         text += f" Ended: {loop.ended}."
     if any(trial.value is not None for trial in study.history):
         best = study.best()
-        data["best"] = plain_best(best)
-        text += f" Recommended: {best.recommended.id}, {shown(best.recommended.mean)}."
+        data["best"] = plain_best(best, study.pool)
+        recommended = data["best"]["recommended"]
+        text += f" Recommended: {recommended['id']}, {shown(recommended['estimate'])}."
     answer(data, as_json, text, kept="the results are in the study")
     if code == FAILING:
         note(f"error: {loop.ended}")
@@ -263,7 +264,7 @@ class Loop:
             # What other runs are trying will be results too.
             left = (
                 budget
-                - len(self._study.history)
+                - self._study.n_results
                 - sum(each.worker.startswith(RUN) for each in self._study.leases)
             )
             if left <= 0:
@@ -272,15 +273,16 @@ class Loop:
         if not free:
             return ""
         try:
-            ids = self._study.ask(free)
+            asked = self._study.ask(free)
         except StateError:
             return "nothing is left to try"
-        for id, row in zip(ids, self._study.pool.rows(ids), strict=True):
+        pool = self._study.pool
+        for id, row in zip(pool.labels(asked), pool.rows(asked), strict=True):
             # One a trial: a result that is told again after an error counts once.
             token = f"run {uuid.uuid4().hex}"
             folder = self._folder / token[4:]
             folder.mkdir()
-            values = {**row, id_name(self._study.pool): id, "id": id}
+            values = {**row, id_name(pool): id, "id": id}
             job = self._start(self._terms, values, folder)
             self._running.append(Attempt(id, token, folder, job))
         return ""
@@ -320,7 +322,7 @@ class Loop:
         # No wait follows the last try: its error is raised.
         for wait in (*self._pace.patience, None):
             try:
-                self._study.tell([attempt.id], [told], token=attempt.token)
+                self._study.tell(self._study.pool.ids_of([attempt.id]), [told], token=attempt.token)
                 break
             except StudyStorageError:
                 if wait is None:

@@ -52,11 +52,19 @@ def confirm(fact: str, yes: bool) -> None:
     """Ask whether to go on; InputError where the answer is no, or nobody is there to give one."""
     if yes:
         return
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    said = asked(f"{fact}. Go on? [y/N]")
+    if said is None:
         raise InputError(f"{fact}; give --yes where that is meant")
-    print(f"{printable(fact)}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if said not in ("y", "yes"):
         raise InputError("nothing was written, as the answer was not yes")
+
+
+def asked(question: str) -> str | None:
+    """What somebody at the terminal answers, in small letters; None where nobody is there."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    print(f"{printable(question)} ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower()
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:

@@ -1,34 +1,59 @@
-"""The page of a report: one HTML file with the script of its figures inside. What users wrote is
-text, never markup: the template `report.html` escapes all it is given."""
+"""Pictures of a study: plot, report.
+
+The page of a report is one HTML file with the script of its figures inside. What users wrote is
+text, never markup: the template `report.html` escapes all it is given.
+"""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.resources import files
 from itertools import combinations
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
 
 from manyarms import plots
-from manyarms.campaign.insight import LEVELS_SHOWN, CrossValidated, Effect
-from manyarms.cli.changes import changes_of
+from manyarms.campaign.insight import LEVELS_SHOWN, Effect
+from manyarms.cli.app import AsJson, InputError, StudyAt, opened
 from manyarms.cli.knowledge import (
     HEADER,
-    OPTIONAL,
-    RESULT,
+    Level,
     best_lines,
-    has_any,
+    listed,
     model_lines,
+    pending_of,
     plain,
+    recipe_of,
     results_of,
     state_of,
 )
-from manyarms.cli.output import clock, count, moment, percent, shown
-from manyarms.cli.tables import beside, goal, not_used, unused
+from manyarms.cli.mistakes import changes_of, listed_changes
+from manyarms.cli.output import (
+    ALREADY_DONE,
+    answer,
+    clock,
+    count,
+    moment,
+    name_of,
+    new_file,
+    percent,
+    shown,
+)
+from manyarms.cli.tables import beside, goal, not_used
 from manyarms.errors import StateError
-from manyarms.study import Study
 
+FIGURES: dict[str, Callable[[Any], Any]] = {
+    "best": plots.best_so_far,
+    "top": plots.candidates,
+    "fit": plots.fit,
+    "slices": plots.slices,
+    "importance": plots.importance,
+}
+"""Figures by the word that asks for them."""
+PICTURES = (".png", ".svg", ".pdf", ".jpg", ".webp")
+"""Endings of files that Kaleido can write."""
 MOST_RESULTS = 5000
 """Results that are listed, the latest: a browser shows a table of so many rows at once."""
 UPRIGHT_COLUMNS = 9
@@ -39,16 +64,90 @@ SLICED = 3
 """Columns of which every two make a slice, those with the largest effects."""
 
 
-@dataclass(frozen=True)
-class _Table:
-    """A table of the page; columns of numbers are set to the right."""
+def plot(
+    study: StudyAt,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--output", help="File to write: .html; or .png, .svg, .pdf.", show_default=False
+        ),
+    ],
+    kind: Annotated[
+        str,
+        typer.Option(
+            help="best (values and the best so far), top (intervals), fit (each candidate as "
+            "predicted from all others), slices (two columns), importance (of the columns), "
+            "sketch (size of the model)."
+        ),
+    ] = "best",
+    as_json: AsJson = False,
+) -> None:
+    """Draw a study.
+
+    Pictures other than .html need Kaleido (pip install kaleido). A page is readable without
+    network.
+
+    [bold]Example:[/bold]
+      manyarms plot lab.db --kind top -o top.html
+    """
+    if kind not in FIGURES:
+        raise InputError(f"--kind must be one of {', '.join(FIGURES)}, got {kind!r}")
+    suffix = output.suffix.lower()
+    if suffix not in (".html", *PICTURES):
+        raise InputError(f"plot writes .html, {', '.join(PICTURES)}, got {output.name!r}")
+    with opened(study) as known, new_file(output, force=True) as draft:
+        figure = FIGURES[kind](known)
+        if suffix == ".html":
+            figure.write_html(draft, include_plotlyjs=True)
+        else:
+            try:
+                figure.write_image(draft, format=suffix[1:], scale=2)
+            except (ImportError, ValueError, RuntimeError) as error:
+                reason = str(error).strip().split("\n")[0]
+                raise StateError(
+                    f"{suffix} needs Kaleido and a browser ({reason}); pip install kaleido, or "
+                    "write .html"
+                ) from error
+    answer({"written": str(output)}, as_json, f"Wrote {output}.", kept=ALREADY_DONE)
+
+
+def report(
+    study: StudyAt,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Page to write, .html.")] = Path(
+        "report.html"
+    ),
+    k: Annotated[
+        int,
+        typer.Option("-k", "--number", min=1, max=1000, help="Candidates in the list of the best."),
+    ] = 20,
+    level: Level = 0.95,
+    as_json: AsJson = False,
+) -> None:
+    """Write all that is known about a study to one page.
+
+    The best candidate, what is pending, what each level of each column does, two columns at a time,
+    how well the model predicts, the list of the best, and all results. It is one file, readable in
+    any browser without network, and can be printed.
+
+    [bold]Example:[/bold]
+      manyarms report lab.db -o report.html
+    """
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"report writes a page, .html, got {output.name!r}")
+    with opened(study) as known, new_file(output, force=True) as draft:
+        draft.write_text(page(name_of(study), known, k, level), encoding="utf-8")
+    answer({"written": str(output)}, as_json, f"Wrote {output}.", kept=ALREADY_DONE)
+
+
+class _Table(NamedTuple):
+    """A table of the page."""
 
     header: Sequence[str]
-    rows: list[list[Any]]
+    rows: Sequence[Sequence[Any]]
 
-    @cached_property
+    @property
     def marks(self) -> list[Any]:
-        """The class of each column's cells."""
+        """How the cells of each column are set: numbers to the right, short ones on one line."""
         columns = list(zip(*self.rows, strict=True)) or [()] * len(self.header)
         return [_markup(_class(cells)) for cells in columns]
 
@@ -60,23 +159,25 @@ class _Table:
 
 def _class(cells: Sequence[Any]) -> str:
     """How the cells of a column are set."""
-    if _is_numeric(cells):
+    # Numbers, but for those that are missing or of a trial that failed.
+    there = [cell for cell in cells if cell not in (None, "failed")]
+    if there and all(isinstance(cell, int | float) for cell in there):
         return ' class="number"'
     return ' class="short"' if max((len(str(c)) for c in cells), default=0) <= UNBROKEN else ""
 
 
-def _is_numeric(cells: Sequence[Any]) -> bool:
-    """All are numbers, but for those that are missing or of a trial that failed."""
-    there = [cell for cell in cells if cell not in (None, "failed")]
-    return bool(there) and all(isinstance(cell, int | float) for cell in there)
-
-
-def page(name: str, study: Study, k: int, level: float) -> str:
+def page(name: str, study: Any, k: int, level: float) -> str:
     """All that is known of a study; `name` is what it is called."""
+    pool = study.pool
     state = state_of(study, level, None)
     results = results_of(study)
     last = results[-1] if results else None
-    known = _known(study, state, k, level) if state["best"] else {}
+    header, rows = listed(results[-MOST_RESULTS:], pool)
+    pending_header, pending = pending_of(pool, state["pending"])
+    model = state["model"]
+    title = "All results, the latest first"
+    if len(results) > MOST_RESULTS:
+        title = f"The latest {MOST_RESULTS:,} of {len(results):,} results"
     jinja2 = import_module("jinja2")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -85,83 +186,67 @@ def page(name: str, study: Study, k: int, level: float) -> str:
     template = environment.from_string(
         files("manyarms.cli").joinpath("report.html").read_text(encoding="utf-8")
     )
-    empty = dict.fromkeys(("best", "effects", "slices", "fit", "model"), ())
     written: str = template.render(
-        {
-            **empty,
-            "top": _Table([], []),
-            "name": name,
-            "script": import_module("plotly.offline").get_plotlyjs(),
-            "state": state,
-            "goal": goal(study),
-            "latest": f"latest result {clock(last['time'])} by {last['worker']}"
-            if last
-            else "no results yet",
-            "written": clock(moment(time.time())),
-            "not_used": not_used(study.pool),
-            "tiles": _tiles(state),
-            "pending": _pending(study, state["pending"]),
-            "progress": _drawn(plots.best_so_far, study),
-            "results": _results(study, results[-MOST_RESULTS:]),
-            "results_title": _results_title(len(results)),
-            "changes": _changes(study),
-            "columns": _columns(study),
-            "level": percent(level),
-            **known,
-        }
+        **dict.fromkeys(("best", "effects", "slices", "fit", "model"), ())
+        | {"top": _Table([], [])}
+        | (_known(study, state, k, level) if state["best"] else {}),
+        name=name,
+        script=import_module("plotly.offline").get_plotlyjs(),
+        state=state,
+        goal=goal(study),
+        latest=f"latest result {clock(last['time'])} by {last['worker']}"
+        if last
+        else "no results yet",
+        written=clock(moment(time.time())),
+        not_used=not_used(pool),
+        tiles={
+            "candidates": f"{state['candidates']:,}",
+            "results": f"{state['results']:,}",
+            "failed": f"{state['failed']:,}",
+            "pending": f"{len(pending):,}",
+            "noise (SD of a result)": shown(model["noise"]) if model else "–",
+        },
+        pending=_Table(["candidate", *pending_header], pending),
+        progress=_drawn(plots.best_so_far, study),
+        results=_Table(header, rows[::-1]),
+        results_title=title,
+        changes=_Table(*listed_changes(changes_of(study))),
+        columns=_Table(
+            ["column", "type", "by the model"],
+            [
+                [name, kind, f"NOT USED: {pool.unused[name]}" if name in pool.unused else "used"]
+                for name, kind in pool.columns.items()
+            ],
+        ),
+        level=percent(level),
     )
     return written
 
 
-def _known(study: Study, state: dict[str, Any], k: int, level: float) -> dict[str, Any]:
+def _known(study: Any, state: dict[str, Any], k: int, level: float) -> dict[str, Any]:
     """What there is once values were told."""
     effects = study.effects(level)
-    top = [plain(each) for each in study.top(k, level)]
+    found = study.top(k, level)
+    top = [plain(each, study.pool) for each in found]
     more, cells = beside(study.pool, [each["id"] for each in top])
     # Names of levels fit at the left better than below: the column with more of them goes there.
     largest = sorted(list(effects)[:SLICED], key=lambda name: len(effects[name]))
+    checked = study.left_out(level)
+    n = len(checked.measured)
     return {
         "best": best_lines(state["best"], level),
-        "recipe": _recipe(study, state["best"]),
+        "recipe": _Table(*recipe_of(study.pool, state["best"])),
         "top": _Table(
             ["id", *HEADER, *more],
             [[*row.values(), *rest] for row, rest in zip(top, cells, strict=True)],
         ),
         "effects": [_effect(*item) for item in effects.items()],
-        "slices": [
-            _html(plots.slices(study, x, y))  # type: ignore[arg-type]
-            for x, y in combinations(largest, 2)
-        ],
+        "slices": [_html(plots.slices(study, x, y)) for x, y in combinations(largest, 2)],
         "fit": _drawn(plots.fit, study),
-        "checked": _checked(study.left_out(level), level),
-        "model": model_lines(state),
-    }
-
-
-def _recipe(study: Study, best: dict[str, Any]) -> _Table:
-    """The columns of the best candidates, one beside the other where there are two."""
-    ids = list(dict.fromkeys([best["measured"]["id"], best["recommended"]["id"]]))
-    names, columns = beside(study.pool, ids)
-    return _Table(["column", *map(str, ids)], [*map(list, zip(names, *columns, strict=True))])
-
-
-def _checked(found: CrossValidated, level: float) -> str:
-    n = len(found.measured)
-    return (
-        f"{found.n_inside:,} of {count(n, 'measured candidate')} "
+        "checked": f"{checked.n_inside:,} of {count(n, 'measured candidate')} "
         f"{'lies' if n == 1 else 'lie'} inside the {percent(level)} interval that is predicted "
-        "without the results of that candidate."
-    )
-
-
-def _tiles(state: dict[str, Any]) -> dict[str, str]:
-    model = state["model"]
-    return {
-        "candidates": f"{state['candidates']:,}",
-        "results": f"{state['results']:,}",
-        "failed": f"{state['failed']:,}",
-        "pending": f"{len(state['pending']):,}",
-        "noise (SD of a result)": shown(model["noise"]) if model else "–",
+        "without the results of that candidate.",
+        "model": model_lines(state),
     }
 
 
@@ -190,48 +275,6 @@ def _effect(name: str, effects: list[Effect]) -> dict[str, Any]:
     full = len(effects) >= LEVELS_SHOWN
     more = f"The {LEVELS_SHOWN} levels with most results; there may be others." if full else ""
     return {"name": name, "rows": rows, "more": more}
-
-
-def _pending(study: Study, pending: Sequence[dict[str, Any]]) -> _Table:
-    names, columns = beside(study.pool, [each["id"] for each in pending])
-    rows = [
-        [each["id"], *cells, each["worker"], clock(each["until"])]
-        for each, cells in zip(pending, columns, strict=True)
-    ]
-    return _Table(["candidate", *names, "worker", "until"], rows)
-
-
-def _results(study: Study, results: list[dict[str, Any]]) -> _Table:
-    """Results with the columns of their candidates, the latest first."""
-    told = [name for name in RESULT if name not in OPTIONAL or has_any(results, name)]
-    names, columns = beside(study.pool, [row["id"] for row in results])
-    rows = [
-        [*(clock(row[name]) if name == "time" else row[name] for name in told), *cells]
-        for row, cells in zip(results, columns, strict=True)
-    ]
-    return _Table([*told, *names], rows[::-1])
-
-
-def _changes(study: Study) -> _Table:
-    """Corrections, and what was taken back, retired and restored."""
-    changes = changes_of(study)
-    header = list(changes[0]) if changes else []
-    return _Table(header, [[*(each | {"time": clock(each["time"])}).values()] for each in changes])
-
-
-def _results_title(n: int) -> str:
-    if n > MOST_RESULTS:
-        return f"The latest {MOST_RESULTS:,} of {n:,} results"
-    return "All results, the latest first"
-
-
-def _columns(study: Study) -> _Table:
-    aside = unused(study.pool)
-    rows = [
-        [name, kind, f"NOT USED: {aside[name]}" if name in aside else "used"]
-        for name, kind in study.pool.columns.items()
-    ]
-    return _Table(["column", "type", "by the model"], rows)
 
 
 def _drawn(draw: Any, study: Any) -> str:

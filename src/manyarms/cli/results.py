@@ -1,36 +1,24 @@
 """What came out: tell, failed, release."""
 
-from functools import partial
+import hashlib
+import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from manyarms.cli.app import (
-    AsJson,
-    Decimal,
-    InputError,
-    Note,
-    StudyAt,
-    Worker,
-    Yes,
-    opened,
-)
+from manyarms.campaign.trials import FAILED
+from manyarms.cli.app import AsJson, Decimal, InputError, Note, StudyAt, Worker, Yes, opened
 from manyarms.cli.candidates import Ids
-from manyarms.cli.output import ALREADY_DONE, answer, count
-from manyarms.cli.recording import check_failed, tell_rows
-from manyarms.cli.tables import (
-    Row,
-    as_ids,
-    as_noise,
-    as_value,
-    decimal_of,
-    marks,
-    results_in,
-    unit_of,
-)
-from manyarms.cli.telling import all_new, compared, replacing
+from manyarms.cli.mistakes import said_value
+from manyarms.cli.output import ALREADY_DONE, answer, confirm, count, shown, told
+from manyarms.cli.output import note as remark
+from manyarms.cli.reading import Row, results_in
+from manyarms.cli.tables import as_ids, as_noise, as_value, marks, unit_of
+from manyarms.cli.telling import Sorted, compared, replacing, results_by_label
 from manyarms.sheets.workbooks import READ
+from manyarms.study import Study
 
 
 def tell(
@@ -110,27 +98,25 @@ def tell(
     if again and replace:
         raise InputError("--again adds results and --replace takes their place; give one of them")
     with opened(study, worker) as known:
+        pool = known.pool
         if _are_files(what):
-            told = [results_in(Path(path), known.pool, value, noise, decimal) for path in what]
-            rows = [row for file in told for row in file.rows]
-            n_empty = sum(file.n_empty for file in told)
-            sort = all_new if again else partial(replacing if replace else compared, known)
-            tell_rows(known, sort(rows), n_empty, yes, as_json, note=note, is_token=not again)
+            files = [results_in(Path(path), pool, value, noise, decimal) for path in what]
+            rows = [row for file in files for row in file.rows]
+            n_empty = sum(file.n_empty for file in files)
+            sort = replacing if replace else compared
+            found = Sorted(rows, []) if again else sort(known, rows)
+            record(known, found, yes, as_json, n_empty=n_empty, note=note, is_token=not again)
             return
         if value is not None:
             raise InputError(
                 "--value names a column of files; of one candidate give the id and its value alone"
             )
-        (id,) = as_ids(known.pool, what[:1])
-        mark = decimal_of(known.pool, decimal)
-        row = Row(
-            id,
-            as_value(what[1], mark, f"{id!r}", unit_of(known.pool)),
-            batch=0,
-            noise=as_noise(noise, mark, f"{id!r}"),
-        )
-        found = replacing(known, [row]) if replace else all_new([row])
-        tell_rows(known, found, 0, yes, as_json, note=note, is_token=False)
+        (id,) = as_ids(pool, what[:1])
+        mark = decimal or pool.decimal
+        number = as_value(what[1], mark, f"{id!r}", unit_of(pool))
+        row = Row(id, number, noise=as_noise(noise, mark, f"{id!r}"))
+        found = replacing(known, [row]) if replace else Sorted([row], [])
+        record(known, found, yes, as_json, note=note, is_token=False)
 
 
 def _are_files(what: list[str]) -> bool:
@@ -164,7 +150,7 @@ def failed(
     with opened(study, worker) as known:
         names = as_ids(known.pool, ids)
         check_failed(known, names, yes)
-        known.tell(names, failed=True, note=note)
+        known.tell(known.pool.ids_of(names), failed=True, note=note)
     answer({"failed": names}, as_json, f"{count(len(names), 'trial')} failed.", kept=ALREADY_DONE)
 
 
@@ -189,12 +175,129 @@ def release(
     if everything == bool(ids):
         raise InputError("release takes ids, or --all")
     with opened(study, worker) as known:
-        names = known.pending if everything else as_ids(known.pool, ids or [])
+        pool = known.pool
+        names = pool.labels(known.pending) if everything else as_ids(pool, ids or [])
         if names:
-            known.release(names)
-    answer(
-        {"released": names},
-        as_json,
-        f"Released {count(len(names), 'candidate')}.",
-        kept=ALREADY_DONE,
-    )
+            known.release(pool.ids_of(names))
+    said = f"Released {count(len(names), 'candidate')}."
+    answer({"released": names}, as_json, said, kept=ALREADY_DONE)
+
+
+def record(
+    study: Study,
+    found: Sorted,
+    yes: bool,
+    as_json: bool,
+    *,
+    n_empty: int = 0,
+    note: str | None = None,
+    is_token: bool = True,
+) -> None:
+    """Tell the results of files, and correct those that have another value there, at once."""
+    new, corrections, n_known, n_stale, notes = found
+    written = [*new, *(each.row for each in corrections if each.row)]
+    check_failed(study, [row.id for row in written if row.value is FAILED], yes)
+    told_rows = {
+        "ids": study.pool.ids_of([row.id for row in new]),
+        "values": [row.value for row in new],
+        "noise": _noise_of(new),
+        "note": [row.note or note for row in new],
+        "batch": [row.batch for row in new],
+        # With --again the same rows are meant to count once more: no token may prevent it.
+        "token": _token(study, new) if is_token else None,
+    }
+    rows = [each.row for each in corrections]
+    corrected = {
+        "ids": [each.trial for each in corrections],
+        "values": [row.value if row else None for row in rows],
+        "noise": _noise_of(rows),
+        "note": note,
+    }
+    study.revise(told_rows if new else None, corrected if corrections else None, notes)
+    n_failed = sum(row.value is FAILED for row in new)
+    total = study.n_results
+    before = [
+        {
+            "id": each.id,
+            "before": said_value(each.trial.value),
+            "now": said_value(each.row.value) if each.row else "no result",
+        }
+        for each in corrections
+    ]
+    data = {
+        "told": len(new),
+        "failed": n_failed,
+        "corrected": before,
+        "noted": len(notes),
+        "known": n_known,
+        "empty": n_empty,
+        "results": total,
+    }
+    for n, what in (
+        (n_known, "that the study has; --again would count them as replicates"),
+        (
+            n_stale,
+            "with a value that was corrected in the study since; --replace would put it back",
+        ),
+        (n_empty, "without a value: not done yet"),
+    ):
+        if n:
+            remark(f"skipped {count(n, 'row')} {what}")
+    if notes:
+        remark(f"kept {count(len(notes), 'new note')}")
+    for sentence in _doubts(study, new):
+        remark(sentence)
+    lines = [f"Corrected {each['id']}: {each['before']} is now {each['now']}." for each in before]
+    only_corrected = corrections and not new
+    last = f"The study has {count(total, 'result')}."
+    lines.append(last if only_corrected else told(len(new), n_failed, total))
+    answer(data, as_json, *lines, kept=ALREADY_DONE)
+
+
+def _noise_of(rows: Sequence[Row | None]) -> list[float | None] | None:
+    """Nothing at all where no row has one: an event without noise stays as it always was."""
+    noise = [row.noise if row else None for row in rows]
+    return noise if any(sd is not None for sd in noise) else None
+
+
+def _doubts(study: Study, new: list[Row]) -> list[str]:
+    """What looks like a mistake in results that were just told."""
+    least, largest = study.settings["bounds"] or (None, None)
+    low = -math.inf if least is None else least
+    high = math.inf if largest is None else largest
+    out = [row for row in new if row.value is not FAILED and not low <= row.value <= high]
+    found = [
+        f"{row.id} has {shown(row.value)}, which is outside of the bounds {shown(low)} to "
+        f"{shown(high)}; a typo is mended by: manyarms correct STUDY {row.id} VALUE"
+        for row in out[:3]
+    ]
+    if len(new) == 1 and not new[0].batch:
+        n = len(results_by_label(study)[new[0].id])
+        if n > 1:
+            found.append(
+                f"{new[0].id} has {count(n, 'result')} now; if this one was to take the place of "
+                "another, undo it and tell it with --replace"
+            )
+    return found
+
+
+def check_failed(study: Study, ids: Sequence[Any], yes: bool) -> None:
+    """Ask whether candidates that have values failed: they are neither suggested nor recommended
+    any more."""
+    if not ids:  # the history of a long study takes a while to make
+        return
+    told_of = results_by_label(study)
+    values = {id: [trial.value for trial in told_of[id] if not trial.failed] for id in ids}
+    good = [id for id in ids if values[id]]
+    if good:
+        one = f"{good[0]!r} has a value, {shown(values[good[0]][-1])}"
+        more = f", and {count(len(good) - 1, 'other')} have values, too" if len(good) > 1 else ""
+        confirm(f"{one}{more}; as failed it is not suggested again", yes)
+
+
+def _token(study: Study, new: list[Row]) -> str:
+    """The same for the same new rows: two who tell a file at once tell it once."""
+    # How many results a candidate has counts: a row that is equal to one told before is another.
+    told_of = results_by_label(study)
+    text = "\n".join(f"{row.id!r} {row.value!r} {row.batch} {len(told_of[row.id])}" for row in new)
+    return f"file {hashlib.sha256(text.encode()).hexdigest()}"

@@ -1,12 +1,14 @@
 """What to try: suggest."""
 
 import re
+from collections import defaultdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
+import polars as pl
 import typer
 
-from manyarms.campaign.trials import CandidateId
 from manyarms.cli.app import (
     AsJson,
     Decimal,
@@ -18,12 +20,18 @@ from manyarms.cli.app import (
     opened,
 )
 from manyarms.cli.output import ALREADY_DONE, answer, count, new_file, note, place, table
-from manyarms.cli.sheets import FORECAST_COLUMNS, as_options, expected, leases_of, sheet
-from manyarms.cli.tables import check_output, decimal_of, free, marks, write_table
-from manyarms.study import Study
+from manyarms.cli.tables import free, marks, note_name, rows_of, value_name, write_table
+from manyarms.cli.typed import NUMBER
+from manyarms.space.points import Space
+from manyarms.study import Lease, Study
 
 MOST_EACH = 2
 """How often one candidate is in a batch at most: people at a bench seldom want more at once."""
+FORECAST_COLUMNS = ["predicted", "low", "high", "why"]
+"""What stands beside a suggestion: the result that is predicted, the interval that holds it with
+probability 95 %, and a reason."""
+DIGITS = 6
+"""Significant digits of predictions in files."""
 SECONDS_IN_UNIT = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 """Seconds in a unit of time."""
 
@@ -113,62 +121,173 @@ def suggest(
       manyarms suggest lab.db -n 8 --fix temperature=80 --max-new ligand=3
       manyarms suggest lab.db -n 8 --same temperature --where "solvent != 'DMF'"
     """
-    written_as = marks(decimal, separator)
-    check_output(output)
+    written_as = marks(decimal, separator, output)
     time = seconds(lease, "--lease")
     rules = {"where": where, "fix": fix, "same": same, "max_new": max_new}
     if again and any(rules.values()):
         raise InputError("--pending lists what was suggested; leave the rules for new ones out")
     with opened(study, worker) as known:
-        options = {} if again else as_options(known.pool, decimal_of(known.pool, decimal), **rules)
+        options = {} if again else as_options(known.pool, decimal or known.pool.decimal, **rules)
 
-        def ask() -> list[CandidateId]:
-            if again:
-                return known.pending
-            ids: list[CandidateId] = known.ask(n, lease=time, most_each=MOST_EACH, **options)
-            if len(ids) < n:
+        def ask() -> list[Lease]:
+            ids = (
+                known.pending if again else known.ask(n, lease=time, most_each=MOST_EACH, **options)
+            )
+            if len(ids) < n and not again:
                 note(f"only {count(len(ids), 'candidate')} may be suggested now, not {n:,}")
-            return ids
+            return _leases_of(known, ids)
 
         if output is None:
-            ids = ask()
             kept = (
                 f"the candidates are pending: manyarms suggest {place(study)} --pending lists them"
             )
-            _show(known, ids, as_json, "" if again else kept)
+            _show(known, ask(), as_json, "" if again else kept)
             return
         # Made ready first: where the file cannot be written, no candidate becomes pending.
         with new_file(output, force) as draft:
-            ids = ask()
-            if not ids:
+            asked = ask()
+            if not asked:
                 raise InputError("nothing is pending; leave --pending out for new candidates")
             try:
-                write_table(sheet(known, ids), draft, output, written_as, known.pool)
+                write_table(_sheet(known, asked), draft, output, written_as, known.pool)
             except BaseException:
                 if not again:
-                    known.release(ids)  # nobody would know of them
+                    known.release([each.id for each in asked])  # nobody would know of them
                 raise
         answer(
-            {"ids": ids, "written": str(output)},
+            {"ids": known.pool.labels([each.id for each in asked]), "written": str(output)},
             as_json,
-            f"{count(len(ids), 'candidate')} to try in {output}.",
+            f"{count(len(asked), 'candidate')} to try in {output}.",
             kept=ALREADY_DONE,
         )
 
 
-def _show(study: Study, ids: list[CandidateId], as_json: bool, kept: str) -> None:
+def _leases_of(study: Study, ids: list[Any]) -> list[Lease]:
+    """What is known of candidates that are pending, of each the newest one first."""
     pool = study.pool
-    rows = pool.rows(ids)
-    known = expected(study, leases_of(study, ids))
+    leases: dict[Any, list[Lease]] = defaultdict(list)
+    there = study.leases
+    for label, lease in zip(pool.labels([each.id for each in there]), there, strict=True):
+        leases[label].append(lease)
+    return [leases[label].pop() for label in reversed(pool.labels(ids))][::-1]
+
+
+def _show(study: Study, asked: list[Lease], as_json: bool, kept: str) -> None:
+    """Print candidates, what is expected of each, and why it was chosen."""
+    pool = study.pool
+    ids = [each.id for each in asked]
+    labels, cells, known = pool.labels(ids), pool.rows(ids), _expected(study, asked)
     data = [
-        {"id": id, "columns": row, **each} for id, row, each in zip(ids, rows, known, strict=True)
+        {"id": label, "columns": row, **each}
+        for label, row, each in zip(labels, cells, known, strict=True)
     ]
-    names = [*pool.names]
-    listed = table(
-        ["id", *names, *(free(name, pool) for name in FORECAST_COLUMNS)],
-        (
-            [id, *(row[name] for name in names), *each.values()]
-            for id, row, each in zip(ids, rows, known, strict=True)
-        ),
+    header = ["id", *pool.names, *(free(name, pool) for name in FORECAST_COLUMNS)]
+    rows = [
+        [label, *row.values(), *each.values()]
+        for label, row, each in zip(labels, cells, known, strict=True)
+    ]
+    answer(
+        {"candidates": data},
+        as_json,
+        table(header, rows) if asked else "Nothing is pending.",
+        kept=kept,
     )
-    answer({"candidates": data}, as_json, listed if ids else "Nothing is pending.", kept=kept)
+
+
+def _sheet(study: Study, asked: list[Lease]) -> pl.DataFrame:
+    """A table to fill in: candidates with their columns, what is expected, and empty cells."""
+    pool = study.pool
+    known = _expected(study, asked)
+    columns = [
+        pl.Series(
+            free(name, pool),
+            [each[name] for each in known],
+            dtype=pl.String if name == "why" else pl.Float64,
+        )
+        for name in FORECAST_COLUMNS
+    ]
+    # The event that asked for a candidate tells its results from those of another suggestion.
+    batch = pl.Series(free("batch", pool), [lease.event for lease in asked])
+    empty = [pl.lit(None, pl.String).alias(name(pool)) for name in (note_name, value_name)]
+    rows = rows_of(pool, pool.labels([each.id for each in asked]))
+    return rows.with_columns([*columns, batch, *empty])
+
+
+def _expected(study: Study, asked: list[Lease]) -> list[dict[str, Any]]:
+    """What is expected of candidates that are pending, by the names of FORECAST_COLUMNS."""
+    least, largest = study.settings["bounds"] or (None, None)
+    low = -np.inf if least is None else least
+    high = np.inf if largest is None else largest
+    found = []
+    for lease in asked:
+        ends = [
+            None if end is None else float(f"{min(max(end, low), high):.{DIGITS}g}")
+            for end in lease.forecast or (None, None, None)
+        ]
+        found.append(dict(zip(FORECAST_COLUMNS, (*ends, lease.reason), strict=True)))
+    return found
+
+
+def as_options(
+    pool: Space,
+    decimal: str,
+    where: list[str] | None,
+    fix: list[str] | None,
+    same: list[str] | None,
+    max_new: list[str] | None,
+) -> dict[str, Any]:
+    """The rules of a batch as `ask` takes them."""
+    limits = dict(_limit(text) for text in max_new or [])
+    for option, names in (("--same", same or []), ("--max-new", limits)):
+        for name in names:
+            _check_column(option, name, pool)
+    conditions = [*(where or []), *(_equal(pool, text, decimal) for text in fix or [])]
+    return {
+        "where": _all_of(pool, conditions),
+        "same": same or None,
+        "max_new": limits or None,
+    }
+
+
+def _all_of(pool: Space, conditions: list[str]) -> Any:
+    """Who meets all conditions; each is read for itself, so that an error names it."""
+    if not conditions or pool.box is not None:
+        return conditions[0] if conditions else None
+    return np.logical_and.reduce([pool.where(condition) for condition in conditions])
+
+
+def _equal(pool: Space, text: str, decimal: str) -> str:
+    """The condition of COLUMN=VALUE."""
+    name, value = _divided("--fix", text, "COLUMN=VALUE")
+    _check_column("--fix", name, pool)
+    plain = value.replace(",", ".") if "," in decimal else value
+    is_number = re.fullmatch(NUMBER, plain)
+    is_text = pool.box is None and pool.parts.tables[0][name].dtype == pl.String
+    if (is_number and not is_text) or value.lower() in ("true", "false"):
+        return f"`{name}` == {plain}"
+    quote = '"' if "'" in value else "'"
+    return f"`{name}` == {quote}{value}{quote}"
+
+
+def _check_column(option: str, name: str, pool: Space) -> None:
+    if name not in pool.names:
+        raise InputError(
+            f"{option}: there is no column {name!r}; those are "
+            f"{', '.join(map(repr, pool.names))[:300]}"
+        )
+
+
+def _limit(text: str) -> tuple[str, int]:
+    """The column and the number of COLUMN=K."""
+    name, number = _divided("--max-new", text, "COLUMN=K")
+    if not re.fullmatch(r"\d{1,6}", number) or int(number) < 1:
+        raise InputError(f"--max-new takes COLUMN=K with a whole number from 1, got {text[:80]!r}")
+    return name, int(number)
+
+
+def _divided(option: str, text: str, expected: str) -> tuple[str, str]:
+    # The last = divides, as the name of a column may have one itself.
+    name, is_there, value = text.rpartition("=")
+    if not is_there or not name.strip() or not value.strip():
+        raise InputError(f"{option} takes {expected}, got {text[:80]!r}")
+    return name.strip(), value.strip()

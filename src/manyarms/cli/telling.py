@@ -1,11 +1,11 @@
 """Rows of files against what a study has: which are new, known, or correct a result."""
 
 from collections import defaultdict
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from manyarms.campaign.trials import FAILED, CandidateId, Trial
-from manyarms.cli.boxes import NumberedPoints
-from manyarms.cli.tables import Row
+from manyarms.campaign.trials import FAILED, Trial
+from manyarms.cli.reading import Row
 from manyarms.study import Study
 from manyarms.study.events import taken_back
 
@@ -15,6 +15,7 @@ Pair = tuple[Trial, Row]
 class Correction(NamedTuple):
     """A result, and the row that says otherwise; None: no row has it, and it is taken back."""
 
+    id: Any
     trial: Trial
     row: Row | None
 
@@ -29,29 +30,20 @@ class Sorted(NamedTuple):
     notes: tuple[tuple[Trial, str], ...] = ()  # results whose rows have another note now
 
 
-def all_new(rows: list[Row]) -> Sorted:
-    """Every row is another trial."""
-    return Sorted(rows, [])
-
-
 def replacing(study: Study, rows: list[Row]) -> Sorted:
     """The rows take the place of all results that their candidates have: of those of the same
     batch, where a file says which."""
     new: list[Row] = []
     corrections: list[Correction] = []
     equal: list[Pair] = []
-    trials_of = _by_candidate(study)
+    trials_of = results_by_label(study)
     for (id, batch), mine in _by_suggestion(rows).items():
         same = [trial for trial in trials_of[id] if batch and trial.batch == batch]
         pairs, trials, rest = _paired(same or trials_of[id], mine)
         equal += pairs
-        n = max(len(trials), len(rest))
-        for trial, row in zip(_padded(trials, n), _padded(rest, n), strict=True):
-            if trial is None:
-                new.append(row)
-            else:
-                corrections.append(Correction(trial, row))
-    return Sorted(_in_order(rows, new), corrections, len(equal), 0, _new_notes(equal, corrections))
+        corrections += [Correction(id, *pair) for pair in zip_longest(trials, rest[: len(trials)])]
+        new += rest[len(trials) :]
+    return _sorted(rows, new, corrections, equal, 0)
 
 
 def compared(study: Study, rows: list[Row]) -> Sorted:
@@ -62,7 +54,7 @@ def compared(study: Study, rows: list[Row]) -> Sorted:
     corrections: list[Correction] = []
     equal: list[Pair] = []
     n_stale = 0
-    trials_of = _by_candidate(study)
+    trials_of = results_by_label(study)
     corrected = _corrected_values(study)
     for (id, batch), mine in _by_suggestion(rows).items():
         same = [trial for trial in trials_of[id] if trial.batch == batch or not batch]
@@ -80,16 +72,29 @@ def compared(study: Study, rows: list[Row]) -> Sorted:
         n_stale += len(stale)
         # Without a batch another value is another trial.
         others = others[len(stale) :] if batch else []
-        corrections += [Correction(*pair) for pair in zip(others, rest, strict=False)]
+        corrections += [Correction(id, *pair) for pair in zip(others, rest, strict=False)]
         new += rest[len(others) :]
-    notes = _new_notes(equal, corrections)
-    return Sorted(_in_order(rows, new), corrections, len(equal), n_stale, notes)
+    return _sorted(rows, new, corrections, equal, n_stale)
 
 
-def _new_notes(equal: list[Pair], corrections: list[Correction]) -> tuple[tuple[Trial, str], ...]:
-    """Results whose rows have another note than they were told with."""
-    pairs = [*equal, *((trial, row) for trial, row in corrections if row)]
-    return tuple((trial, row.note) for trial, row in pairs if row.note and row.note != trial.note)
+def _sorted(
+    rows: list[Row],
+    new: list[Row],
+    corrections: list[Correction],
+    equal: list[Pair],
+    n_stale: int,
+) -> Sorted:
+    """What was found of rows: those that are new in the order of the files, and notes that differ
+    from those that results were told with."""
+    place_of = {id(row): place for place, row in enumerate(rows)}  # equal rows are two
+    pairs = [*equal, *((each.trial, each.row) for each in corrections if each.row)]
+    return Sorted(
+        sorted(new, key=lambda row: place_of[id(row)]),
+        corrections,
+        len(equal),
+        n_stale,
+        tuple((trial, row.note) for trial, row in pairs if row.note and row.note != trial.note),
+    )
 
 
 def _said(value: Any) -> float | None:
@@ -97,10 +102,12 @@ def _said(value: Any) -> float | None:
     return None if value is FAILED else value
 
 
-def _by_candidate(study: Study) -> dict[CandidateId, list[Trial]]:
+def results_by_label(study: Study) -> dict[Any, list[Trial]]:
+    """The results of every candidate that has any, by its id as it is shown."""
+    trials = study.history
     found: dict[Any, list[Trial]] = defaultdict(list)
-    for trial in study.history:
-        found[trial.id].append(trial)
+    for label, trial in zip(study.pool.labels([each.id for each in trials]), trials, strict=True):
+        found[label].append(trial)
     return found
 
 
@@ -110,12 +117,6 @@ def _by_suggestion(rows: list[Row]) -> dict[tuple[Any, int], list[Row]]:
     for row in rows:
         found[row.id, row.batch].append(row)
     return found
-
-
-def _in_order(rows: list[Row], some: list[Row]) -> list[Row]:
-    """Some of the rows, in the order of the files."""
-    place_of = {id(row): place for place, row in enumerate(rows)}  # equal rows are two
-    return sorted(some, key=lambda row: place_of[id(row)])
 
 
 def _paired(trials: list[Trial], rows: list[Row]) -> tuple[list[Pair], list[Trial], list[Row]]:
@@ -133,23 +134,19 @@ def _paired(trials: list[Trial], rows: list[Row]) -> tuple[list[Pair], list[Tria
     return pairs, left, rest
 
 
-def _padded(items: list[Any], n: int) -> list[Any]:
-    return [*items, *[None] * (n - len(items))]
-
-
 def _corrected_values(study: Study) -> dict[tuple[Any, int], list[float | None]]:
     """By candidate and batch, values that results had before they were corrected."""
     events = list(study.events())
     void = taken_back(events)
-    pool: Any = study.pool
     found: dict[tuple[Any, int], list[float | None]] = defaultdict(list)
     for event in events:
-        if event.kind != "correct" or event.number in void:
-            continue
-        said = event.payload
-        ids = pool.numbers(said["ids"]) if isinstance(pool, NumberedPoints) else said["ids"]
-        for id, (number, place), value in zip(ids, said["of"], said["before"], strict=True):
-            told = events[number - 1].payload
-            batch = told["batches"][place] if "batches" in told else 0
-            found[id, batch].append(value)
+        if event.kind == "correct" and event.number not in void:
+            said = event.payload
+            labels = study.pool.labels(said["ids"])
+            for label, (number, place), value in zip(
+                labels, said["of"], said["before"], strict=True
+            ):
+                told = events[number - 1].payload
+                batch = told["batches"][place] if "batches" in told else 0
+                found[label, batch].append(value)
     return found

@@ -1,6 +1,7 @@
 """What is chosen among: the rows of a table, or the points of a box that are known so far."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Never
@@ -17,6 +18,15 @@ from manyarms.space.pool import Pool
 from manyarms.typing import Array, Indices
 
 
+class NewPoint(tuple[Any, ...]):
+    """The values of a point that has no number yet, in the order of the columns."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "new"
+
+
 @dataclass(frozen=True)
 class Points:
     """The points of a box that were asked for or told. Each point is an arm of its own, and its own
@@ -27,6 +37,7 @@ class Points:
     X: Array  # (n, d)
     _at: dict[tuple[Any, ...], int]  # shared by all that grew from one, so checked when read
 
+    id_column: ClassVar[None] = None
     kernel: ClassVar[None] = None
     expected: ClassVar[None] = None
     target: ClassVar[None] = None
@@ -34,6 +45,7 @@ class Points:
     results: ClassVar[tuple[()]] = ()
     units: ClassVar[Mapping[str, str]] = {}
     unused: ClassVar[Mapping[str, str]] = {}
+    words: ClassVar[Mapping[str, Mapping[str, float]]] = {}
     decimal: ClassVar[str] = "."
 
     @classmethod
@@ -67,6 +79,31 @@ class Points:
                 raise UnknownArmError(f"{self.box.point(key)!r} was neither asked for nor told")
             found.append(position)
         return np.array(found, dtype=np.intp)
+
+    def labels(self, points: Sequence[Any]) -> list[Any]:
+        """What people call these points: by numbers from 1, in the order in which they became
+        known; a `NewPoint` where one is not known."""
+        keys = self._keys(self.box.points(points))
+        at = [self._position(key) for key in keys]
+        return [
+            NewPoint(key) if position is None else position + 1
+            for key, position in zip(keys, at, strict=True)
+        ]
+
+    def ids_of(self, labels: Sequence[Any]) -> list[Point]:
+        """The points that people call so; UnknownArmError where there is no such number."""
+        found = []
+        for label in labels:
+            if isinstance(label, NewPoint):
+                found.append(self.box.point(label))
+                continue
+            text = str(label).strip()
+            number = int(text) if re.fullmatch(r"\d{1,18}", text, re.ASCII) else 0
+            if not 1 <= number <= len(self):
+                there = f"those known are 1 to {len(self)}" if len(self) else "none is known yet"
+                raise UnknownArmError(f"there is no point {label!r}; {there}", id=label)
+            found.append(self.ids[number - 1])
+        return found
 
     def _keys(self, points: Any) -> list[tuple[Any, ...]]:
         """The values of points, in the order of the columns."""

@@ -1,5 +1,6 @@
 """Candidates as a table: ids that stay, typed columns, encoded features."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
@@ -540,6 +541,47 @@ class Pool:
             An id names no candidate.
         """
         return self.parts.ids.positions(ids)
+
+    @property
+    def id_column(self) -> str | None:
+        """The column that the table had the ids in, None where rows are numbered."""
+        return self.parts.origin.id
+
+    def labels(self, ids: Sequence[Any]) -> list[Any]:
+        """What people call these candidates: by their ids.
+
+        Parameters
+        ----------
+        ids : sequence of ids
+            Of candidates.
+
+        Returns
+        -------
+        list
+            The same ids. Of a box they are numbers of points.
+        """
+        return list(ids)
+
+    def ids_of(self, labels: Sequence[Any]) -> list[Any]:
+        """The ids that people mean, whether there are such candidates or not.
+
+        Parameters
+        ----------
+        labels : sequence of str or int
+            Ids as they are typed, or as a spreadsheet changed them: it takes 001 for 1.
+
+        Returns
+        -------
+        list
+            In the type that ids of this pool have.
+        """
+        if self.parts.ids.are_strings:
+            return [self.parts.ids.meant(str(label)) or label for label in labels]
+        # So many digits always fit int64.
+        found = [
+            re.fullmatch(r"(-?\d{1,18})(\.0*)?", str(each).strip(), re.ASCII) for each in labels
+        ]
+        return [int(each[1]) if each else label for each, label in zip(found, labels, strict=True)]
 
     def known(self, ids: Any, *, checked: bool = False) -> "tuple[Pool, Indices]":
         """The pool itself, and the positions of these ids: no candidate comes by being named.
