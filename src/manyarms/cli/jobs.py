@@ -286,10 +286,10 @@ class Elsewhere:
     """Starts and ends commands on a Ray cluster, each as a task."""
 
     def __init__(self, address: str) -> None:
-        from manyarms.cluster import executor  # noqa: PLC0415  few runs need it
+        from manyarms.cluster import rays  # noqa: PLC0415  few runs need it
 
-        self._executor = executor.RayExecutor(address)
-        self._between = executor.CANCEL_AGAIN_AFTER
+        self._executor = rays.RayExecutor(address)
+        self._between = rays.CANCEL_AGAIN_AFTER
 
     def start(self, terms: Terms, values: Mapping[str, Any], folder: Path) -> RemoteJob:
         """A trial; it has a folder on the machine where it runs, and this one stays empty."""

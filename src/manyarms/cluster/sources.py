@@ -10,14 +10,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from manyarms.checks import as_rows
+from manyarms.checks import as_rows, mapped
 from manyarms.errors import ArmsError
 from manyarms.runtime.parquet import parquet_shapes, read_parquet
-from manyarms.typing import AnyArray, Array
+from manyarms.typing import Array
 
 FILE_ENDINGS = (".npy", ".parquet")
 
@@ -35,26 +35,31 @@ class Source(Protocol):
     def read(self, start: int, stop: int) -> Array:
         """The rows from `start` to `stop`, checked."""
 
+    def cut(self, start: int, stop: int) -> "Source":
+        """A source of these rows, that holds no others."""
+
 
 @dataclass(frozen=True)
 class ArraySource:
-    """The rows of an array that was checked."""
+    """The rows of an array that was checked, from the one of number `first` on."""
 
     rows: Array
+    first: int = 0
+
+    row_bytes: ClassVar[int] = 0  # they are there already
 
     @property
     def shape(self) -> tuple[int, int]:
         """(n, d)."""
         return self.rows.shape
 
-    @property
-    def row_bytes(self) -> int:
-        """They are there already."""
-        return 0
-
     def read(self, start: int, stop: int) -> Array:
         """A view."""
-        return self.rows[start:stop]
+        return self.rows[start - self.first : stop - self.first]
+
+    def cut(self, start: int, stop: int) -> "ArraySource":
+        """Some of them."""
+        return ArraySource(self.read(start, stop), start)
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,10 @@ class Files:
             raise ArmsError(
                 f"rows {start} to {stop - 1} of {self.files[0].path}: {error}"
             ) from error
+
+    def cut(self, start: int, stop: int) -> "Files":
+        """It holds no rows."""
+        return self
 
 
 def source_of(data: Any) -> Source:
@@ -180,7 +189,7 @@ def _looked_at(paths: list[str]) -> tuple[File, ...]:
 
 def _shape(path: Path) -> tuple[int, tuple[tuple[str, str], ...]]:
     """How many rows a .npy file has, and the number and type of each column."""
-    array = _mapped(path)
+    array = mapped(path)
     if array.ndim != 2:
         raise ArmsError(f"{path} must hold a table (n_arms, n_features), got {array.shape}")
     return len(array), tuple((str(i), str(array.dtype)) for i in range(array.shape[1]))
@@ -190,13 +199,11 @@ def _check_same(first: File, other: File) -> None:
     """Raise ArmsError where two files have different columns."""
     if first.columns == other.columns:
         return
-    theirs = dict(other.columns)
-    differing = [name for name, kind in first.columns if theirs.get(name) != kind]
     ours = dict(first.columns)
-    differing += [name for name, _ in other.columns if name not in ours]
+    theirs = dict(other.columns)
+    differing = [name for name in [*ours, *theirs] if ours.get(name) != theirs.get(name)]
     what = "they come in another order"
-    if differing:
-        name = differing[0]
+    for name in differing[:1]:
         what = f"{name!r} is {ours.get(name, 'missing')} and {theirs.get(name, 'missing')}"
     raise ArmsError(
         f"{first.path} and {other.path} have different columns: {what}; write them alike"
@@ -209,7 +216,7 @@ def _rows(file: File, first: int, last: int) -> Array:
         if path.suffix == ".parquet":
             array = read_parquet(path, first, last - first).to_numpy(order="c")
         else:
-            array = _mapped(path)[first:last]
+            array = mapped(path)[first:last]
             if is_url(file.path):
                 array = np.array(array)  # the copy of the file goes with this block
     if array.shape != (last - first, len(file.columns)):
@@ -218,18 +225,3 @@ def _rows(file: File, first: int, last: int) -> Array:
             f"were expected, got shape {array.shape}; divide the table anew"
         )
     return array
-
-
-def _mapped(path: Path) -> AnyArray:
-    if path.suffix != ".npy":
-        raise ArmsError(f"rows come from .npy or .parquet files, got {path.name}")
-    try:
-        mapped: AnyArray = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise ArmsError(f"cannot read {path}: {error.strerror or error}") from error
-    except Exception as error:  # NumPy evaluates the header as Python: anything may come of it
-        raise ArmsError(
-            f"cannot read {path}: it is no .npy file of numbers, or damaged ({error}); write it "
-            "again"
-        ) from error
-    return mapped

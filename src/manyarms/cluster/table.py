@@ -1,20 +1,21 @@
-"""A table whose rows are divided among shards: the `arms` of a policy."""
+"""A table whose rows are divided among shards: the `arms` of a policy, or of an `Optimizer`'s."""
 
+from itertools import pairwise
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 
+from manyarms.bandit.bkb import BKB
 from manyarms.checks import real, whole
-from manyarms.cluster.crews import Division, HereCrew
-from manyarms.cluster.rays import RayCrew
+from manyarms.cluster.crews import AllShards, HereCrew, Part, RayCrew
 from manyarms.cluster.sources import source_of
 from manyarms.engine.base import Belief
 from manyarms.engine.frozen import Engine
 from manyarms.errors import ParameterError, UnknownArmError
 from manyarms.kernels import Kernel
 from manyarms.search.scores import ArmScores
-from manyarms.search.shards import Crew, ShardedScores
+from manyarms.search.shards import ShardedScores
 from manyarms.search.tuning import Tuning
 from manyarms.typing import Array, Indices
 
@@ -84,8 +85,13 @@ class Sharded:
         if shards > n:
             raise ParameterError(f"shards must be at most the {n} rows of the table, got {shards}")
         self.shape = source.shape
-        parts = Division(source, np.linspace(0, n, shards + 1).astype(np.intp), memory)
-        self._crew: Crew = HereCrew(parts) if in_process else RayCrew(parts, address, cpus, seconds)
+        bounds = np.linspace(0, n, shards + 1).astype(int).tolist()
+        parts = [Part(source, start, stop, memory) for start, stop in pairwise(bounds)]
+        self._crew: AllShards
+        if in_process:
+            self._crew = HereCrew(parts)
+        else:
+            self._crew = RayCrew(parts, address, cpus, seconds)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -141,3 +147,63 @@ class _Diagonal:
     def __getitem__(self, numbers: Indices) -> Any:
         diag = self._kernel.diag(self._table[np.atleast_1d(np.asarray(numbers))])
         return diag if np.ndim(numbers) else diag[0]
+
+
+class OnShards:
+    """The `policy` of an `Optimizer` or a `Study` whose passes over a pool run on shards:
+    ``Optimizer(pool, policy=OnShards(8, address="auto"))``, and ``Study.open(path, policy=…)``.
+
+    The pool stays in this process: its names, its types, its encoded rows. A copy of the rows is
+    sent to the shards, once. A refit sends the new kernel and what is known. After `add`, the
+    search runs in this process until the next refit.
+
+    Parameters
+    ----------
+    shards : int
+        In how many parts.
+    **options
+        Of `Sharded`: address, in_process, cpus, memory, timeout.
+    """
+
+    makes = BKB  # so it gets the options of one
+
+    def __init__(self, shards: int = 2, **options: Any) -> None:
+        self._shards = shards
+        self._options = options
+        self._rows: Array | None = None
+        self._table: Sharded | None = None
+
+    def __call__(self, arms: Array, kernel: Any, **settings: Any) -> BKB:
+        """The policy over these rows.
+
+        Parameters
+        ----------
+        arms : ndarray, (A, d)
+            The rows of a pool.
+        kernel : Kernel
+            Learned, or given.
+        **settings
+            Of `BKB`.
+
+        Returns
+        -------
+        BKB
+            Its table is divided.
+        """
+        if not isinstance(arms, np.ndarray):
+            raise ParameterError(
+                f"OnShards divides the rows of a pool, got {arms!r:.200}; a box has no rows, leave "
+                "`policy` out"
+            )
+        if self._table is None or self._rows is not arms:
+            self.close()
+            self._table = Sharded(arms, min(self._shards, len(arms)), **self._options)
+            self._rows = arms
+        return BKB(self._table, kernel, **settings)
+
+    def close(self) -> None:
+        """End the shards."""
+        if self._table is not None:
+            self._table.close()
+        self._table = None
+        self._rows = None
