@@ -35,7 +35,7 @@ from tables import load
 
 import manyarms as ma
 from manyarms.campaign.fitting import Mixed, Summary, fit
-from manyarms.engine.embedding import Embedding
+from manyarms.engine.embedding import Inducing
 
 EXACT = 4096
 """Arms up to which a draw from the GP is exact."""
@@ -99,8 +99,8 @@ def gp(seed: int, n_arms=4_096, d=2, lengthscale=0.1, noise=0.1) -> Problem:
     rng, kernel = np.random.default_rng([seed, 1]), ma.kernels.RBF(lengthscale)
     arms = rng.random((n_arms, d))
     if n_arms <= EXACT:  # f = Zg has covariance ZZᵀ = K, but for residuals below 1e-9
-        embedding, _ = Embedding.fit(kernel, arms, 1e-9)
-        Z, _ = embedding(arms, kernel.diag(arms))
+        W, _ = Inducing.fit(kernel, arms, np.arange(n_arms), 1e-9)
+        Z, _, _ = W.features(arms, kernel.diag(arms))
         means = Z @ rng.standard_normal(Z.shape[1])
     else:
         W, phase = (

@@ -11,7 +11,7 @@ from systems import SYSTEMS, MissingSystemError, kernelised
 from variational import inducing_inputs
 
 import manyarms as ma
-from manyarms.engine.embedding import Embedding
+from manyarms.engine.embedding import Inducing
 from manyarms.engine.ridge import Ridge
 
 COMPARED = ("bkb", "algorithm1", "qff-ucb")
@@ -121,11 +121,12 @@ def variational(bandit: Problem, pulled: np.ndarray, rewards: np.ndarray) -> np.
     """The variance of the variational posterior at every arm."""
     X = bandit.arms[pulled]
     S = inducing_inputs(bandit.kernel, X, rewards, bandit.regularization, INDUCING)
-    embedding, _ = Embedding.fit(bandit.kernel, X[S], 1e-10)
-    Z, _ = embedding(X, bandit.kernel.diag(X))
-    ridge = Ridge.fit(Z, np.ones(len(X)), rewards, bandit.regularization)
-    Z, r = embedding(bandit.arms, bandit.kernel.diag(bandit.arms))
-    return np.maximum(r, 0.0) + bandit.regularization * ridge.leverage(Z)
+    W, _ = Inducing.fit(bandit.kernel, X[S], S, 1e-10)
+    Z, _, _ = W.features(X, bandit.kernel.diag(X))
+    prior = Ridge.prior(bandit.regularization, Z.shape[1])
+    ridge = prior.observed(Z, rewards, np.ones(len(X)))
+    Z, r, _ = W.features(bandit.arms, bandit.kernel.diag(bandit.arms))
+    return r + bandit.regularization * ridge.leverage(Z)
 
 
 def by_distance(ratio: np.ndarray, distance: np.ndarray) -> dict[str, float]:

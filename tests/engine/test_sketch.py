@@ -6,7 +6,7 @@ from oracles import dense
 
 import manyarms as ma
 from manyarms.engine.dictionary import Chance, draw_dictionary, inclusion_probability
-from manyarms.engine.embedding import Embedding
+from manyarms.engine.embedding import Inducing
 from manyarms.engine.exact import ExactPosterior
 from manyarms.engine.linalg import (
     INVERTIBLE,
@@ -126,9 +126,11 @@ class TestPosterior:
         policy = ma.BKB(arms, kernel, regularization=0.1, rule=ma.Sampled(), seed=0)
         policy.observe(pulls, rewards)
         belief = policy.belief.on(S)
-        embedding, kept = Embedding.fit(kernel, arms[S], 1e-14)
-        Z, _ = embedding(arms[U], kernel.diag(arms[U]))
-        np.testing.assert_allclose(Z[S[kept]], embedding.L, atol=1e-8)
+        W, kept = Inducing.fit(kernel, arms[S], S, 1e-14)
+        np.testing.assert_array_equal(W.keys, S[kept])
+        Z, _, in_W = W.features(arms[U], kernel.diag(arms[U]))
+        np.testing.assert_array_equal(np.flatnonzero(in_W), np.sort(S[kept]))
+        np.testing.assert_array_equal(Z[S[kept]], W.L.upper.T)
         mean, variance = belief.moments(arms, kernel.diag(arms))
         expected = dense.sketched(kernel, arms, S, pulls, rewards, 0.1, arms)
         np.testing.assert_allclose(mean, expected[0], rtol=1e-9, atol=1e-10)
@@ -178,7 +180,7 @@ class TestIndefiniteKernels:
     )
     def test_the_error_names_a_pair(self, function, words):
         with pytest.raises(KernelError, match=words) as caught:
-            Embedding.fit(ma.kernels.FromCallable(function), self.X, 1e-12)
+            Inducing.fit(ma.kernels.FromCallable(function), self.X, np.arange(3), 1e-12)
         assert "x = [" in str(caught.value)
         assert "y = [" in str(caught.value)
 
@@ -186,9 +188,9 @@ class TestIndefiniteKernels:
         kernel = ma.kernels.FromCallable(
             lambda X, Y: np.where(X == Y.T, 1.0, np.where(np.abs(X - Y.T) == 1, 0.9, -0.9))
         )
-        embedding, _ = Embedding.fit(kernel, self.X[:2], 1e-12)
+        W, _ = Inducing.fit(kernel, self.X[:2], np.arange(2), 1e-12)
         with pytest.raises(KernelError, match=r"x = \[2\.\].*such as y = \["):
-            embedding(self.X, np.ones(3))
+            W.features(self.X, np.ones(3))
 
 
 def arg_max(mean, variance, beta):

@@ -5,7 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
-from manyarms.engine.frozen import FEW, Engine
+from manyarms.engine.embedding import FEW
+from manyarms.engine.frozen import Engine
 from manyarms.engine.growing import Triangle
 from manyarms.engine.linalg import TINY, squares
 from manyarms.kernels import Kernel

@@ -21,7 +21,7 @@ from manyarms.bandit.checks import as_arms
 from manyarms.bandit.policy import Policy
 from manyarms.checks import whole
 from manyarms.engine.base import Arms
-from manyarms.engine.embedding import Embedding
+from manyarms.engine.embedding import Inducing
 from manyarms.engine.linalg import chunks, represented_below
 from manyarms.engine.linear import OnFeatures
 from manyarms.errors import ParameterError
@@ -95,7 +95,7 @@ class SoR(Policy):
 def inducing_of(policy: Policy) -> Indices:
     """The inducing arms of a policy on a fixed dictionary."""
     coordinates = policy.belief.feature_map  # type: ignore[attr-defined]
-    return np.asarray(coordinates.inducing.copy())
+    return np.sort(coordinates.inducing.keys)
 
 
 def on_dictionary(
@@ -117,28 +117,27 @@ def on_dictionary(
     # Before any pull: n_max = 1 pull of an arm.
     tolerance = represented_below(len(S), float(arms.diag[S].max()), regularization, 1.0)
     # Near-duplicates in S would only cost digits: pivots below the tolerance are left out.
-    embedding, kept = Embedding.fit(kernel, arms.rows[S], tolerance)
-    return Coordinates(embedding, np.sort(S[kept]), regularization, residual)
+    W, _ = Inducing.fit(kernel, arms.rows[S], S, tolerance)
+    return Coordinates(W, regularization, residual)
 
 
 @dataclass(frozen=True)
 class Coordinates:
     """φ(x) = z(x), and r(x)/λ where the residual counts."""
 
-    embedding: Embedding
-    inducing: Indices
+    inducing: Inducing
     regularization: float
     residual: bool  # whether r/λ counts in the variance
 
     def __call__(self, X: Array, diag: Array) -> tuple[Array, Array]:
-        m = len(self.inducing)
+        m = self.inducing.L.n
         Z = np.empty((len(X), m))
         outside = np.zeros(len(X))
         for some in chunks(len(X), m):
-            Z[some], r = self.embedding(X[some], diag[some])
+            Z[some], r, _ = self.inducing.features(X[some], diag[some])
             if self.residual:
                 # What DTC (Eq. 4) keeps of the prior variance, and SoR forgets.
-                outside[some] = np.maximum(r, 0.0) / self.regularization
+                outside[some] = r / self.regularization
         return Z, outside
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from manyarms.engine.base import Batch, Change, Record, Step
+from manyarms.engine.embedding import Inducing
 from manyarms.engine.growing import Fold
 from manyarms.engine.leftout import LeftOut, largest_left_out, of_upper
 from manyarms.engine.linalg import TINY, cholesky, solve_lower, squares
@@ -30,7 +31,7 @@ from manyarms.runtime.progress import Meter
 from manyarms.typing import Array, Indices, Mask
 
 if TYPE_CHECKING:
-    from manyarms.engine.frozen import Frozen, Inducing
+    from manyarms.engine.frozen import Frozen
 
 SHORT = 16
 """Rows that are taken one by one: a block is not faster."""
@@ -273,7 +274,7 @@ def _decided(
 
 def _left_out(
     belief: "Frozen",
-    inducing: "Inducing",
+    inducing: Inducing,
     left: Batch,
     coordinates: tuple[Array, Array, Array],
     sizes: Indices,

@@ -1,38 +1,63 @@
-"""The Nyström embedding z(x) = L⁻¹ k_S(x) and its residual r(x) = k(x, x) − ‖z(x)‖²."""
+"""W, and the embedding z(x) = L⁻¹k_W(x) of any row with its residual r(x) = k(x, x) − ‖z(x)‖²."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyarms.engine.linalg import EPS, cholesky, pivoted_cholesky, solve_lower, solve_transposed
+from manyarms.engine.growing import Stack, Triangle
+from manyarms.engine.linalg import EPS, cholesky, pivoted_cholesky
 from manyarms.errors import KernelError, NumericalError
 from manyarms.kernels import Kernel
 from manyarms.kernels.objects import shown
-from manyarms.typing import Array, Indices
+from manyarms.lapack import blas
+from manyarms.typing import Array, Indices, Mask
 
 PSD_TOLERANCE = 1e-6
 """Of κ². A residual below −1e-6·κ² is no rounding error, which is some 1e-13·κ² for m = 1,000, nor
 that of a kernel computed in float32 (1e-7): the kernel is not positive semi-definite."""
-ROUNDINGS = 10
-"""Rounding errors, of each of m terms, that a residual may be off by: ten times the usual bound."""
+FEW = 8
+"""Rows up to which a kernel of W and the rows is cheaper than one of the rows and W: see
+`kernels/distances.py`."""
+RECENT = 64
+"""Rows whose embeddings are remembered."""
+
+
+class Embedded(NamedTuple):
+    """The embedding of a row: of one that is in W as L has it, with r = 0 exactly."""
+
+    z: Array  # (m,)
+    r: float  # not negative
+    spread: float  # ‖L⁻ᵀz‖₁, by which rounding of r is magnified
+    known: bool  # the row is in W
 
 
 @dataclass(frozen=True)
-class Embedding:
-    """Projection on the span of the inducing rows.
+class Inducing:
+    """A value: W in the order in which its rows entered, and the factor LLᵀ = K_WW.
 
-    It is the paper's (K_S^{1/2})⁺ k_S(·) up to a rotation, on which nothing depends.
+    z is the paper's (K_S^{1/2})⁺k_S(·) up to a rotation, on which nothing depends.
     """
 
     kernel: Kernel
-    inducing_rows: Array  # (m, d)
-    L: Array  # (m, m)
+    _rows: Stack  # (m, d)
+    _keys: Stack  # (m,)
+    L: Triangle
+    # Of the rows by their bytes. All values share it, so what it says is checked.
+    _places: dict[bytes, int] = field(default_factory=dict)
+    _recent_cache: dict[bytes, Embedded] = field(default_factory=dict)
+
+    @classmethod
+    def none(cls, kernel: Kernel, d: int) -> "Inducing":
+        """No rows yet."""
+        keys = np.zeros(0, dtype=np.intp)
+        return cls(kernel, Stack(np.zeros((0, d))), Stack(keys), Triangle.of(np.zeros((0, 0))))
 
     @classmethod
     def fit(
-        cls, kernel: Kernel, rows: Array, tolerance: float | None
-    ) -> tuple["Embedding", Indices]:
-        """The embedding of a dictionary, and which of its rows it rests on.
+        cls, kernel: Kernel, rows: Array, keys: Indices, tolerance: float | None
+    ) -> tuple["Inducing", Indices]:
+        """W of a dictionary, largest residuals first, and which of its rows these are.
 
         They are those whose residual exceeds the tolerance.
         Without a tolerance all rows stay, the smallest pivots held at ε·κ². Dropping a
@@ -43,56 +68,112 @@ class Embedding:
         check_covariance(K, rows, kernel)
         kappa2 = float(np.diag(K).max())
         keep_all = tolerance is None and kappa2 > 0
-        L, kept, residual = pivoted_cholesky(
-            K, EPS * kappa2 if tolerance is None else tolerance, keep_all=keep_all
-        )
+        least = EPS * kappa2 if tolerance is None else tolerance
+        L, kept, residual = pivoted_cholesky(K, least, keep_all=keep_all)
         worst = int(residual.argmin())
         if residual[worst] < -PSD_TOLERANCE * kappa2:
-            raise not_positive(
-                kernel, rows[worst], residual[worst], rows[kept[np.abs(K[worst, kept]).argmax()]]
-            )
-        return cls(kernel, rows[kept], L), kept
+            near = rows[kept[np.abs(K[worst, kept]).argmax()]]
+            raise not_positive(kernel, rows[worst], residual[worst], near)
+        places = {row.tobytes(): i for i, row in enumerate(rows[kept])}
+        return cls(kernel, Stack(rows[kept]), Stack(keys[kept]), Triangle.of(L), places), kept
 
-    def __call__(self, X: Array, diag: Array) -> tuple[Array, Array]:
-        """z(x) (n, m) and r(x) = k(x, x) − ‖z(x)‖² (n,) for every row of X; `diag` holds k(x, x).
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without what is only remembered.
+        return Inducing, (self.kernel, self._rows, self._keys, self.L, self._places)
 
-        r is not negative but for rounding, which a small pivot ρ² magnifies by κ²/ρ². It is not
-        clamped: the error in z that makes r too small makes zᵀV⁻¹z too large by as much, up to the
-        bound ε·κ²·n_max/λ of the sum.
-        """
-        if not len(self.L):
-            return np.zeros((len(X), 0)), diag
-        Z = solve_lower(self.L, self.kernel(X, self.inducing_rows).T).T
+    @property
+    def rows(self) -> Array:
+        """(m, d)."""
+        return self._rows.items
+
+    @property
+    def keys(self) -> Indices:
+        """The numbers of the arms in W, (m,), −1 for rows given by value."""
+        return self._keys.items
+
+    def appended(
+        self, rows: Array, keys: Indices, z: Array, *, supposed: bool = False
+    ) -> "Inducing":
+        """With more rows (j, d). z are their rows of L, one behind the other; each ends with √r."""
+        m = self.L.n
+        # What is only supposed is forgotten soon: it must not stay in a dictionary that all share.
+        places = self._places.copy() if supposed else self._places
+        for i, row in enumerate(rows, start=m):
+            places[row.tobytes()] = i
+        L = Triangle(m + len(rows), self.L.packed.appended(z))
+        return Inducing(
+            self.kernel, self._rows.appended(rows), self._keys.appended(keys), L, places
+        )
+
+    def place(self, row: Array) -> int:
+        """Where a row is in W; −1 where it is not."""
+        m = self.L.n
+        place = self._places.get(row.tobytes(), m)
+        return place if place < m and np.array_equal(self.rows[place], row) else -1
+
+    def feature(self, row: Array, diag: float) -> Embedded:
+        """The embedding of one row (d,). An arm that is pulled again and again is embedded once
+        while W stays as it is."""
+        recent = self._recent_cache
+        key = row.tobytes()
+        found = recent.get(key)
+        if found is None:
+            if len(recent) == RECENT:
+                recent.clear()
+            found = recent[key] = self._feature(row, diag)
+        return found
+
+    def _feature(self, row: Array, diag: float) -> Embedded:
+        L = self.L
+        if not L.n:
+            return Embedded(np.zeros(0), diag, 0.0, False)
+        place = self.place(row)
+        if place >= 0:
+            z = np.zeros(L.n)
+            z[: place + 1] = L.row(place)
+            return Embedded(z, 0.0, 0.0, True)
+        z = L.solve(self.kernel(self.rows, row[None])[:, 0])
+        r = diag - float(z @ z)
+        if r < -PSD_TOLERANCE * diag:
+            self.check_positive(row[None], np.array([diag]), z[None], np.array([r]))
+        return Embedded(z, max(r, 0.0), float(np.abs(L.solve_transposed(z)).sum()), False)
+
+    def features(self, rows: Array, diag: Array) -> tuple[Array, Array, Mask]:
+        """Of rows (n, d): z (n, m), r (n,), in W (n,)."""
+        in_W = np.zeros(len(rows), dtype=bool)
+        if not self.L.n:
+            return np.zeros((len(rows), 0)), diag.copy(), in_W
+        K = self.kernel(self.rows, rows) if len(rows) <= FEW else self.kernel(rows, self.rows).T
+        Z = self.L.solve(K).T
         r = diag - np.einsum("ij,ij->i", Z, Z)
-        self._check_residual(X, diag, Z, r)
-        return Z, r
+        for i in [i for i, row in enumerate(rows) if row.tobytes() in self._places]:
+            place = self.place(rows[i])
+            if place >= 0:
+                in_W[i] = True
+                Z[i] = 0.0
+                Z[i, : place + 1] = self.L.row(place)
+        r[in_W] = 0.0
+        self.check_positive(rows, diag, Z, r)
+        return Z, np.maximum(r, 0.0), in_W
 
-    def _check_residual(self, X: Array, diag: Array, Z: Array, r: Array) -> None:
-        """Raise KernelError where the smallest residual is negative beyond rounding.
+    def rounding(self, z: Array, kappa2: float) -> Array:
+        """u of columns z (m, k), none of them of a row in W: L⁻ᵀz in float32, twice as fast and
+        right to some digits."""
+        spread = np.zeros(z.shape[1])
+        if z.size:
+            L = self.L.upper.astype(np.float32)
+            alpha = blas.strsm(1.0, L, z.astype(np.float32), overwrite_b=1)
+            spread = np.abs(alpha, out=alpha).sum(axis=0)
+        return np.asarray(EPS * kappa2 * np.square(1 + spread))
 
-        r = k(x, x) − 2aᵀk_S(x) + aᵀK_SS a with a = L⁻ᵀz. Each number k(y, y′) of this sum carries a
-        rounding error of ε√(k(y, y) k(y′, y′)), so that r carries ε(√k(x, x) + Σ|a_s|√k(s, s))².
-        Where inducing rows are far larger than x this is far more than ε·k(x, x).
-        """
-        worst = int(r.argmin())
-        kappa2 = diag.max()
-        magnified = ROUNDINGS * len(self.L) * EPS * kappa2 / np.square(np.diag(self.L).min())
-        allowed = (PSD_TOLERANCE + magnified) * kappa2
-        if r[worst] >= -allowed:
-            return
-        # Seldom: the sharper bound of the docstring costs a solution.
-        inducing = np.einsum("ij,ij->i", self.L, self.L)  # k(s, s), as LLᵀ = K_SS
-        a = solve_transposed(self.L, Z[worst].copy())
-        size = np.sqrt(diag[worst]) + np.abs(a) @ np.sqrt(inducing)
-        if r[worst] < -allowed - ROUNDINGS * len(self.L) * EPS * np.square(size):
-            against = self.inducing_rows[np.abs(self.L @ Z[worst]).argmax()]  # largest |k(x, s)|
-            raise not_positive(self.kernel, X[worst], r[worst], against)
-
-    def check(self, X: Array, diag: Array, r: Array) -> None:
-        """Raise KernelError where a residual r (n,) of rows is negative beyond rounding."""
-        worst = int(r.argmin()) if len(r) else 0
-        if r.min(initial=0.0) < -PSD_TOLERANCE * diag.max(initial=0.0):
-            self(X[worst : worst + 1], diag[worst : worst + 1])
+    def check_positive(self, rows: Array, diag: Array, Z: Array, r: Array) -> None:
+        """Raise KernelError where k(x, x) − ‖z‖² of a row is negative beyond rounding."""
+        for i in np.flatnonzero(r < -PSD_TOLERANCE * diag):
+            kappa2 = float(np.square(self.L.row(0)[0]) + diag[i])
+            rounding = self.rounding(Z[i][:, None], kappa2)[0]
+            if r[i] < -PSD_TOLERANCE * diag[i] - 100 * rounding:
+                near = np.abs(self.kernel(self.rows, rows[i : i + 1])[:, 0]).argmax()
+                raise not_positive(self.kernel, rows[i], r[i], self.rows[near])
 
 
 def ridged_factor(kernel: Kernel, rows: Array, ridge: Array) -> Array:
@@ -106,7 +187,8 @@ def ridged_factor(kernel: Kernel, rows: Array, ridge: Array) -> Array:
         return cholesky(T)
     except NumericalError:
         # A pivoted factorisation says which row is at fault, and raises where the kernel is.
-        Embedding.fit(kernel, rows, EPS * float(kernel.diag(rows).max()))
+        tolerance = EPS * float(kernel.diag(rows).max())
+        Inducing.fit(kernel, rows, np.arange(len(rows)), tolerance)
         raise
 
 

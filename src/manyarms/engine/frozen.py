@@ -20,10 +20,9 @@ Mannor and Meir 2004) and of sparse online Gaussian processes (Csató and Opper 
 has the statements and their proofs.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite, log1p, sqrt
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,22 +30,17 @@ from manyarms.checks import real, whole
 from manyarms.engine.base import Arms, Batch, Change, Record, Step, observed_fading
 from manyarms.engine.bulk import SMALLEST, not_finite, observed_many
 from manyarms.engine.confidence import Evidence, Posterior
-from manyarms.engine.embedding import PSD_TOLERANCE, not_positive
-from manyarms.engine.growing import Factor, Stack, Triangle
+from manyarms.engine.embedding import FEW, Inducing
+from manyarms.engine.growing import Factor, Triangle
 from manyarms.engine.leftout import LeftOut, largest_left_out
-from manyarms.engine.linalg import EPS, TINY, chunks
+from manyarms.engine.linalg import EPS, TINY, check_finite, cholesky, chunks
 from manyarms.engine.own import Owned
 from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.kernels.base import without_own
-from manyarms.lapack import blas, in_one_thread
-from manyarms.typing import Array, Indices, Mask
+from manyarms.lapack import in_one_thread
+from manyarms.typing import Array, Indices
 
-FEW = 8
-"""Rows up to which a kernel of W and the rows is cheaper than one of the rows and W: see
-`kernels/distances.py`."""
-RECENT = 64
-"""Rows whose embeddings are remembered."""
 NONE = np.zeros(0, dtype=np.intp)
 FIRST = np.zeros(1, dtype=np.intp)
 """Positions of the rows that entered W: of one row these two."""
@@ -83,14 +77,8 @@ class Inserted:
         rng: np.random.Generator,
     ) -> "Frozen | Owned":
         """The belief before anything is observed; it knows no table. Own parts are beside W."""
-        d = arms.rows.shape[1]
         smooth, own_variance = without_own(kernel)
-        factor = Factor.of(regularization, np.zeros((0, 0)))
-        inducing = Inducing(
-            smooth, Stack(np.zeros((0, d))), Stack(np.zeros(0, dtype=np.intp)), factor.C
-        )
-        nothing = LeftOut.nothing(d)
-        base = Frozen(self, regularization, noise, inducing, factor, np.zeros(0), nothing)
+        base = Frozen.prior(self, smooth, arms.rows.shape[1], regularization, noise)
         return Owned.prior(kernel, base, own_variance) if own_variance else base
 
     def pays(self, left_out: float, explained: float) -> bool:
@@ -100,126 +88,6 @@ class Inserted:
     def has_room(self, m: int) -> bool:
         """Whether W may have more than m rows."""
         return self.most is None or m < self.most
-
-
-class Embedded(NamedTuple):
-    """The embedding of a row: of one that is in W as L has it, with r = 0 exactly."""
-
-    z: Array  # (m,)
-    r: float  # not negative
-    spread: float  # ‖L⁻ᵀz‖₁, by which rounding of r is magnified
-    known: bool  # the row is in W
-
-
-@dataclass(frozen=True)
-class Inducing:
-    """A value: W in the order in which its rows entered, and the factor LLᵀ = K_WW."""
-
-    kernel: Kernel
-    _rows: Stack  # (m, d)
-    _keys: Stack  # (m,)
-    L: Triangle
-    # Of the rows by their bytes. All values share it, so what it says is checked.
-    _places: dict[bytes, int] = field(default_factory=dict)
-    _recent_cache: dict[bytes, Embedded] = field(default_factory=dict)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Without what is only remembered.
-        return Inducing, (self.kernel, self._rows, self._keys, self.L, self._places)
-
-    @property
-    def rows(self) -> Array:
-        """(m, d)."""
-        return self._rows.items
-
-    @property
-    def keys(self) -> Indices:
-        """The numbers of the arms in W, (m,), −1 for rows given by value."""
-        return self._keys.items
-
-    def appended(
-        self, rows: Array, keys: Indices, z: Array, *, supposed: bool = False
-    ) -> "Inducing":
-        """With more rows (j, d). z are their rows of L, one behind the other; each ends with √r."""
-        m = self.L.n
-        # What is only supposed is forgotten soon: it must not stay in a dictionary that all share.
-        places = self._places.copy() if supposed else self._places
-        for i, row in enumerate(rows, start=m):
-            places[row.tobytes()] = i
-        L = Triangle(m + len(rows), self.L.packed.appended(z))
-        return Inducing(
-            self.kernel, self._rows.appended(rows), self._keys.appended(keys), L, places
-        )
-
-    def place(self, row: Array) -> int:
-        """Where a row is in W; −1 where it is not."""
-        m = self.L.n
-        place = self._places.get(row.tobytes(), m)
-        return place if place < m and np.array_equal(self.rows[place], row) else -1
-
-    def feature(self, row: Array, diag: float) -> Embedded:
-        """The embedding of one row (d,). An arm that is pulled again and again is embedded once
-        while W stays as it is."""
-        recent = self._recent_cache
-        key = row.tobytes()
-        found = recent.get(key)
-        if found is None:
-            if len(recent) == RECENT:
-                recent.clear()
-            found = recent[key] = self._feature(row, diag)
-        return found
-
-    def _feature(self, row: Array, diag: float) -> Embedded:
-        L = self.L
-        if not L.n:
-            return Embedded(np.zeros(0), diag, 0.0, False)
-        place = self.place(row)
-        if place >= 0:
-            z = np.zeros(L.n)
-            z[: place + 1] = L.row(place)
-            return Embedded(z, 0.0, 0.0, True)
-        z = L.solve(self.kernel(self.rows, row[None])[:, 0])
-        r = diag - float(z @ z)
-        if r < -PSD_TOLERANCE * diag:
-            self.check_positive(row[None], np.array([diag]), z[None], np.array([r]))
-        return Embedded(z, max(r, 0.0), float(np.abs(L.solve_transposed(z)).sum()), False)
-
-    def features(self, rows: Array, diag: Array) -> tuple[Array, Array, Mask]:
-        """Of rows (n, d): z (n, m), r (n,), in W (n,)."""
-        in_W = np.zeros(len(rows), dtype=bool)
-        if not self.L.n:
-            return np.zeros((len(rows), 0)), diag.copy(), in_W
-        K = self.kernel(self.rows, rows) if len(rows) <= FEW else self.kernel(rows, self.rows).T
-        Z = self.L.solve(K).T
-        r = diag - np.einsum("ij,ij->i", Z, Z)
-        for i in [i for i, row in enumerate(rows) if row.tobytes() in self._places]:
-            place = self.place(rows[i])
-            if place >= 0:
-                in_W[i] = True
-                Z[i] = 0.0
-                Z[i, : place + 1] = self.L.row(place)
-        r[in_W] = 0.0
-        self.check_positive(rows, diag, Z, r)
-        return Z, np.maximum(r, 0.0), in_W
-
-    def rounding(self, z: Array, kappa2: float) -> Array:
-        """u of columns z (m, k), none of them of a row in W: L⁻ᵀz in float32, twice as fast and
-        right to some digits."""
-        spread = np.zeros(z.shape[1])
-        if z.size:
-            L = self.L.upper.astype(np.float32)
-            alpha = blas.strsm(1.0, L, z.astype(np.float32), overwrite_b=1)
-            spread = np.abs(alpha, out=alpha).sum(axis=0)
-        return np.asarray(EPS * kappa2 * np.square(1 + spread))
-
-    def check_positive(self, rows: Array, diag: Array, Z: Array, r: Array) -> None:
-        """Raise KernelError where k(x, x) − ‖z‖² of a row is negative beyond rounding."""
-        for i in np.flatnonzero(r < -PSD_TOLERANCE * diag):
-            kappa2 = float(np.square(self.L.row(0)[0]) + diag[i])
-            rounding = self.rounding(Z[i][:, None], kappa2)[0]
-            if r[i] < -PSD_TOLERANCE * diag[i] - 100 * rounding:
-                near = np.abs(self.kernel(self.rows, rows[i : i + 1])[:, 0]).argmax()
-                raise not_positive(self.kernel, rows[i], r[i], self.rows[near])
 
 
 @dataclass(frozen=True)
@@ -239,6 +107,26 @@ class Frozen:
     kappa2: float = 0.0  # the largest k(x, x) seen
     rounding_seen: float = 0.0  # the largest u of a row observed
     discount: float = 1.0  # γ: a weight is γω once another observation came
+
+    @classmethod
+    def prior(
+        cls, rule: Inserted, kernel: Kernel, d: int, regularization: float, noise: float
+    ) -> "Frozen":
+        """Before anything is observed."""
+        factor = Factor.of(regularization, np.zeros((0, 0)))
+        nothing = LeftOut.nothing(d)
+        W = Inducing.none(kernel, d)
+        return cls(rule, regularization, noise, W, factor, np.zeros(0), nothing)
+
+    def fitted(self, inducing: Inducing, Z: Array, counts: Array, sums: Array) -> "Frozen":
+        """The posterior with another W, given the embeddings (u, m) of all rows observed, their
+        weights n and their sums of rewards s, (u,) each."""
+        V = (Z * counts[:, None]).T @ Z  # Σ nzzᵀ, and λI
+        V[np.diag_indices_from(V)] += self.regularization
+        factor = Factor.of(self.regularization, cholesky(V))
+        w = factor.C.solve_transposed(factor.C.solve(Z.T @ sums))
+        check_finite(w)
+        return replace(self, inducing=inducing, factor=factor, w=w)
 
     @property
     def kernel(self) -> Kernel:
@@ -304,7 +192,7 @@ class Frozen:
             left_out=total,
             largest=self.left_out.bound,
             information=(log_det**0.5 + total**0.5) ** 2,  # |√ℓ − √ℓ_K| ≤ √e
-            mean=self._mean,
+            mean=self.mean_norm,
             dimension=self._dimension,
         )
 
@@ -315,7 +203,7 @@ class Frozen:
         return self.m - self.regularization * self.factor.trace_of_inverse + self.left_out.total
 
     @in_one_thread
-    def _mean(self) -> tuple[float, float]:
+    def mean_norm(self) -> tuple[float, float]:
         """‖μ̃‖ = ‖w‖, and σ̃ of ⟨f, μ̃/‖μ̃‖⟩ = √(wᵀV⁻¹w)/‖w‖."""
         norm = float(np.linalg.norm(self.w))
         return norm, float(np.sqrt(self.factor.half(self.w).quad)) / max(norm, TINY)

@@ -11,16 +11,13 @@ z_s[:m_t]ᵀz_t[:m_t].
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from manyarms.engine.embedding import Inducing
 from manyarms.engine.growing import Stack
 from manyarms.lapack import linalg
 from manyarms.typing import Array, Indices
-
-if TYPE_CHECKING:
-    from manyarms.engine.frozen import Inducing
 
 BLOCK = 256
 """Rows to a block: its Gram matrix takes 512 KiB, and its largest eigenvalue some milliseconds in
@@ -109,7 +106,7 @@ class LeftOut:
 
 
 def largest_left_out(
-    inducing: "Inducing", regularization: float, rows: Array, sizes: Indices, weights: Array
+    inducing: Inducing, regularization: float, rows: Array, sizes: Indices, weights: Array
 ) -> float:
     """λ_max(RRᵀ)/λ of rows left out."""
     kernel = inducing.kernel

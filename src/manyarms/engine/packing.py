@@ -10,7 +10,8 @@ from math import isqrt
 
 import numpy as np
 
-from manyarms.engine.frozen import Engine, Frozen, Inducing
+from manyarms.engine.embedding import Inducing
+from manyarms.engine.frozen import Engine, Frozen
 from manyarms.engine.growing import SPARE_PLACES, Factor, Stack, Triangle
 from manyarms.engine.leftout import LeftOut
 from manyarms.engine.own import Owned, Tried

@@ -47,15 +47,6 @@ class Ridge:
         C = np.asfortranarray(np.sqrt(regularization) * np.eye(m))
         return cls(regularization, C, np.zeros(m))
 
-    @classmethod
-    def fit(cls, features: Array, counts: Array, sums: Array, regularization: float) -> "Ridge":
-        """The regression on features (u, m), given the weight n and the reward sum s (u,) of
-        each."""
-        V = (features * counts[:, None]).T @ features  # Σ nφφᵀ, and λI
-        V[np.diag_indices_from(V)] += regularization
-        C = cholesky(V)
-        return cls(regularization, C, solve_lower(C, features.T @ sums))
-
     def observed(self, features: Array, rewards: Array, weights: Array) -> "Ridge":
         """The regression with these observations, (k, m) and (k,)."""
         roots = np.sqrt(weights)

@@ -35,20 +35,20 @@ from manyarms.engine.dictionary import (
     draw_dictionary,
     inclusion_probability,
 )
-from manyarms.engine.embedding import Embedding
+from manyarms.engine.embedding import PSD_TOLERANCE, Inducing
+from manyarms.engine.frozen import Frozen, Inserted
 from manyarms.engine.history import History
 from manyarms.engine.leftout import largest_eigenvalue
-from manyarms.engine.linalg import check_finite, check_rounding, represented_below
-from manyarms.engine.ridge import Ridge, mean_norm
+from manyarms.engine.linalg import check_rounding, represented_below
 from manyarms.kernels import Kernel
 from manyarms.lapack import blas
 from manyarms.search.scores import AllScored
 from manyarms.typing import Array, Indices, Mask
 
-LARGE = 500
-"""Rows beyond which e stands for η: a larger matrix takes more than 50 ms for its eigenvalue."""
 ARMS = 1024
 """Arms scored at a time: their coordinates stay in cache."""
+LARGE = 500
+"""Rows beyond which e stands for η: a larger matrix takes more than 50 ms for its eigenvalue."""
 
 
 class Candidates(NamedTuple):
@@ -82,11 +82,11 @@ class DrawRule:
         rng: np.random.Generator,
     ) -> "Drawn":
         """The belief before anything is observed; it knows no table."""
-        seen = History.none(arms.rows.shape[1])
-        embedding = Embedding(kernel, seen.rows, np.zeros((0, 0)))
-        regression = Ridge.prior(regularization, 0)
-        nothing = (seen.keys, seen.keys, embedding, regression, seen.sums, seen.sums, seen.sums)
-        return Drawn(self, kernel, regularization, noise, Chance.of(rng), seen, *nothing)
+        d = arms.rows.shape[1]
+        seen = History.none(d)
+        base = Frozen.prior(Inserted(), kernel, d, regularization, noise)
+        nothing = (seen.keys, seen.keys, seen.sums, seen.sums, seen.sums)
+        return Drawn(self, kernel, regularization, noise, base, Chance.of(rng), seen, *nothing)
 
     def inclusion(self, candidates: Candidates) -> Array:
         """Line 7: p̃ (u,) of rows of weight n."""
@@ -124,12 +124,11 @@ class Drawn:
     kernel: Kernel
     regularization: float  # λ
     noise: float  # ξ
+    base: Frozen  # the posterior on W = S, all rows projected on it
     chance: Chance
     seen: History  # u rows
     dictionary: Indices  # positions of S among the rows
     inducing: Indices  # S without rows that the others represent, in the order of the coordinates z
-    embedding: Embedding  # z, r
-    regression: Ridge  # on z: C, w
     residual: Array  # (u,) r
     variance: Array  # (u,) σ̃²
     inclusion: Array  # (u,) the probability of each row in the last draw
@@ -141,7 +140,7 @@ class Drawn:
     @property
     def keys(self) -> Indices:
         """The numbers of the inducing arms, (m,), −1 for rows given by value."""
-        return np.asarray(self.seen.keys[self.inducing])
+        return self.base.keys
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -154,11 +153,11 @@ class Drawn:
             self.guarantee,
             n_observations=self.seen.n_observations,
             trace=float(n @ self.seen.diag) / lam,
-            log_det=self.regression.log_det,
+            log_det=self.base.factor.log_det,
             left_out=float(n @ self.residual) / lam,
             largest=self._eta,
             information=self.information,
-            mean=lambda: mean_norm(self.regression),
+            mean=self.base.mean_norm,
             dimension=lambda: float(n @ self.variance),
             draws=self._draws,
         )
@@ -180,7 +179,7 @@ class Drawn:
             return 0.0
         rows = self.seen.rows[outside]
         roots = np.sqrt(self.seen.counts[outside])
-        Z, _ = self.embedding(rows, self.seen.diag[outside])
+        Z, _ = self.base.features(rows, self.seen.diag[outside])
         sizes = np.full(len(outside), Z.shape[1])
         K = self.kernel(rows, rows)
         return largest_eigenvalue(K, Z, sizes, roots) / self.regularization
@@ -257,48 +256,43 @@ class Drawn:
         if len(S) < len(seen.rows):
             kappa2 = float(seen.diag[S].max())
             tolerance = represented_below(len(S), kappa2, lam, float(seen.counts.max()))
-        embedding, kept = Embedding.fit(self.kernel, seen.rows[S], tolerance)
-        inducing = S[kept]
-        Z, r = embedding(seen.rows, seen.diag)
-        # A solve would give the embeddings of the inducing rows back only up to rounding over the
-        # smallest pivot.
-        Z[inducing] = embedding.L
-        r = np.maximum(r, 0.0)
-        r[inducing] = 0.0
-        regression = Ridge.fit(Z, seen.counts, seen.sums, lam)
-        check_finite(regression.w)
+        W, kept = Inducing.fit(self.kernel, seen.rows[S], seen.keys[S], tolerance)
+        Z, r, _ = W.features(seen.rows, seen.diag)
+        base = self.base.fitted(W, Z, seen.counts, seen.sums)
         return replace(
             self,
             dictionary=S,
-            inducing=inducing,
-            embedding=embedding,
-            regression=regression,
+            inducing=S[kept],
+            base=base,
             residual=r,
-            variance=r / lam + regression.leverage(Z),
+            variance=r / lam + base.factor.half(Z.T).quad,
         )
 
     def moments(self, rows: Array, diag: Array) -> tuple[Array, Array]:
-        """μ̃ = z(x)ᵀw and σ̃² = r(x)/λ + ‖C⁻¹z(x)‖² of rows, (n,) each: the paper's Eq. (4).
+        """μ̃ = z(x)ᵀw and σ̃² = r(x)/λ + z(x)ᵀV⁻¹z(x) of rows, (n,) each: the paper's Eq. (4).
 
         The paper writes σ̃² = (k(x, x) − zᵀZᵀZV⁻¹z)/λ. With ZᵀZ = V − λI that is r/λ + zᵀV⁻¹z: the
         part outside the span of the dictionary, which no observation shrinks, and the part inside.
-        Both are non-negative but for rounding.
         """
-        n = len(rows)
-        mean = np.empty(n)
-        outside = np.empty(n)
-        inside = np.empty(n)
-        for start in range(0, n, ARMS):
+        W = self.base.inducing
+        if not W.L.n:
+            return self.base.moments(rows, diag)
+        mean = np.empty(len(rows))
+        variance = np.empty(len(rows))
+        for start in range(0, len(rows), ARMS):
             some = slice(start, start + ARMS)
             block = rows[some].astype(np.float64, copy=False)
-            Z = np.asfortranarray(self.kernel(block, self.embedding.inducing_rows))  # k_S(x)
-            _solve_rows(self.embedding.L, Z)  # z = L⁻¹k_S(x)
-            mean[some] = Z @ self.regression.w
-            outside[some] = diag[some] - np.einsum("ij,ij->i", Z, Z)  # r
-            _solve_rows(self.regression.C, Z)
-            inside[some] = np.einsum("ij,ij->i", Z, Z)  # zᵀV⁻¹z
-        self.embedding.check(rows, diag, outside)
-        return mean, np.maximum(outside, 0.0) / self.regularization + inside
+            # Rows are solved for in place, z from the right: of all ways the fastest.
+            Z = np.asfortranarray(self.kernel(block, W.rows))
+            blas.dtrsm(1.0, W.L.upper, Z, side=1, overwrite_b=1)  # z = L⁻¹k_S(x)
+            mean[some] = Z @ self.base.w
+            r = diag[some] - np.einsum("ij,ij->i", Z, Z)
+            if (r < -PSD_TOLERANCE * diag[some]).any():
+                W.features(block, diag[some])  # raises where the kernel is at fault
+            blas.dtrsm(1.0, self.base.factor.C.upper, Z, side=1, overwrite_b=1)
+            inside = np.einsum("ij,ij->i", Z, Z)  # zᵀV⁻¹z
+            variance[some] = np.maximum(r, 0.0) / self.regularization + inside
+        return mean, variance
 
     def scores(self, arms: Arms) -> "DrawnScores":
         """The scores of arms."""
@@ -333,9 +327,3 @@ class DrawnScores(AllScored):
         told, at = self.belief._told(batch)
         belief = told.on(np.union1d(told.dictionary, at))  # what S did not represent, it does then
         return DrawnScores(belief, self.arms, mean)
-
-
-def _solve_rows(L: Array, Z: Array) -> None:
-    """L⁻¹z for every row z of Z (n, m), column-major, in place."""
-    if Z.size:
-        blas.dtrsm(1.0, L, Z, side=1, lower=1, trans_a=1, overwrite_b=1)
