@@ -11,8 +11,8 @@ from systems import SYSTEMS, MissingSystemError, kernelised
 from variational import inducing_inputs
 
 import manyarms as ma
+from manyarms.baselines.features import Ridge
 from manyarms.engine.embedding import Inducing
-from manyarms.engine.ridge import Ridge
 
 COMPARED = ("bkb", "algorithm1", "qff-ucb")
 FIXED = {

@@ -36,7 +36,6 @@ LAYERS = [
 # The exceptions, all of them: module and what it imports from above. docs/architecture.md gives the reasons.
 UPWARD = {
     ("manyarms.engine.exact", "manyarms.search.scores"),
-    ("manyarms.engine.linear", "manyarms.search.scores"),
     ("manyarms.engine.sampled", "manyarms.search.scores"),
 }
 

@@ -10,6 +10,7 @@ from scipy.stats import norm
 
 import manyarms as ma
 from manyarms.baselines import CBRAP, OFUL, QFF, RFF, SOFUL, fourier
+from manyarms.baselines.features import LinearScores, Ridge, SketchedRidge, mean_norm
 from manyarms.baselines.fourier import (
     ACCURACY,
     MOST_FEATURES,
@@ -21,8 +22,6 @@ from manyarms.baselines.fourier import (
 )
 from manyarms.baselines.linear import Sketched
 from manyarms.engine.base import Arms
-from manyarms.engine.linear import LinearScores
-from manyarms.engine.ridge import Ridge, SketchedRidge, mean_norm
 from manyarms.errors import KernelError, MemoryBudgetError, ObservationError, ParameterError
 from manyarms.kernels import RBF, Linear, Matern, On
 

@@ -17,10 +17,10 @@ import numpy as np
 import scipy
 
 from manyarms.bandit.policy import Policy
+from manyarms.baselines.features import OnFeatures
 from manyarms.baselines.linear import by_choice
 from manyarms.checks import whole
 from manyarms.engine.base import Arms
-from manyarms.engine.linear import OnFeatures
 from manyarms.errors import KernelError, MemoryBudgetError, ParameterError
 from manyarms.kernels import RBF, Kernel, Matern, On, Scaled, Sum
 from manyarms.kernels.stationary import Stationary

@@ -14,11 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from manyarms.bandit.policy import Policy
+from manyarms.baselines.features import FeatureMap, LinearScores, OnFeatures, SketchedRidge
 from manyarms.checks import whole
 from manyarms.engine.base import Arms
 from manyarms.engine.confidence import Constant, Evidence, Promise, Proofs, Radius
-from manyarms.engine.linear import FeatureMap, LinearScores, OnFeatures
-from manyarms.engine.ridge import SketchedRidge
 from manyarms.errors import ParameterError
 from manyarms.kernels import Kernel, Linear
 from manyarms.search.scores import TIE, Chooser, UpperBound, View, best_of

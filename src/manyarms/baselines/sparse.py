@@ -19,11 +19,11 @@ import numpy as np
 
 from manyarms.bandit.checks import as_arms
 from manyarms.bandit.policy import Policy
+from manyarms.baselines.features import OnFeatures
 from manyarms.checks import whole
 from manyarms.engine.base import Arms
 from manyarms.engine.embedding import Inducing
 from manyarms.engine.linalg import chunks, represented_below
-from manyarms.engine.linear import OnFeatures
 from manyarms.errors import ParameterError
 from manyarms.kernels import Kernel
 from manyarms.search.scores import ArmScores, UpperBound

@@ -106,22 +106,6 @@ def cholesky(V: Array) -> Array:
     return np.asarray(factor)
 
 
-def updated_cholesky(C: Array, Y: Array, B: Array) -> tuple[Array, Array]:
-    """The factor C′ of CCᵀ + YᵀY, Y (k, m), and C′⁻¹Cb for the columns b of B (m, n), in O(km(m +
-    n)) and stably.
-
-    [Cᵀ; Y] = Q [C′ᵀ; 0], so that Cb = [C, Yᵀ] [b; 0] = C′ times the first m rows of Qᵀ [b; 0].
-    """
-    if not len(C):
-        return C, B
-    R, V, T, _ = lapack.dtpqrt(0, min(len(C), PANEL), np.asfortranarray(C.T), np.asfortranarray(Y))
-    rest = np.zeros((len(Y), B.shape[1]), order="F")
-    rotated, _, _ = lapack.dtpmqrt(0, V, T, np.asfortranarray(B), rest, trans="T")
-    # QR leaves the signs of R's rows open; a Cholesky factor has a positive diagonal.
-    signs = np.where(np.diag(R) < 0, -1.0, 1.0)
-    return np.asfortranarray((signs[:, None] * R).T), signs[:, None] * rotated
-
-
 def lower_product(T: Array, B: Array, out: Array) -> None:
     """TB into `out` for T (n, m), n ≥ m, whose row i is zero beyond column i: for large m in about
     half the time of T @ B."""
