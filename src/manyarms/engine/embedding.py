@@ -133,7 +133,7 @@ class Inducing:
             z[: place + 1] = L.row(place)
             return Embedded(z, 0.0, 0.0, True)
         z = L.solve(self.kernel(self.rows, row[None])[:, 0])
-        r = diag - float(z @ z)
+        r = diag - float(z.dot(z))
         if r < -PSD_TOLERANCE * diag:
             self.check_positive(row[None], np.array([diag]), z[None], np.array([r]))
         return Embedded(z, max(r, 0.0), float(np.abs(L.solve_transposed(z)).sum()), False)

@@ -287,7 +287,7 @@ class Frozen:
         z, r, spread, in_W = inducing.feature(batch.rows[0], diag)
         u = 0.0 if in_W else EPS * kappa2 * (1 + spread) ** 2  # r is right within 4u
         b, t, y, c = factor.half(z)
-        q = float(c @ c + y @ y)  # zᵀV⁻¹z
+        q = float(c.dot(c)) + float(y.dot(y))  # zᵀV⁻¹z
         enters = told
         if enters is None:
             # A supposed pull of a row that is left out would leave r as it is, and the same row
@@ -323,7 +323,7 @@ class Frozen:
         lowering = factor.C.solve_transposed(c) * (root / pivot)
         surprise = 0.0
         if not batch.supposed:
-            surprise = root * (float(batch.rewards[0]) - float(z @ w)) / pivot
+            surprise = root * (float(batch.rewards[0]) - float(z.dot(w))) / pivot
             if not isfinite(surprise):
                 raise not_finite()
             w = w + surprise * lowering

@@ -233,7 +233,7 @@ class Factor:
         waiting.items[-1, 1, :m] = psi
         # Of M = I + BBᵀ, as Cholesky has it. With 1 + ψᵀV⁻¹ψ in its place, which is more accurate,
         # the errors of R would grow from row to row.
-        R = self.R.appended(t, sqrt(max(1.0, 1.0 + float(b @ b) - float(t @ t))))
+        R = self.R.appended(t, sqrt(max(1.0, 1.0 + float(b.dot(b)) - float(t.dot(t)))))
         log_det = self.log_det + 2 * log(pivot)  # det(V + ψψᵀ) = det V·(1 + ψᵀV⁻¹ψ)
         return Factor(self.regularization, self.C, R, waiting, log_det)
 
