@@ -24,7 +24,8 @@ REPEATS = 3
 """Different values that must have been repeated, each exactly, before values count as exact."""
 UNREPEATED = 64
 """Results, none of them repeated, up to which values are taken as they are and the best one
-measured is recommended: with so few the model recommends no better (docs/optimizer.md)."""
+measured is recommended: with so few the model recommends no better
+(docs/experiments/defaults.md)."""
 
 Forecasts = Sequence[Forecast | None]
 
@@ -53,7 +54,7 @@ class Outcomes:
     tells: Stack  # (t,) the number of the `tell` that brought it, never falling
     known: Stack  # (t,) results there were when it was asked for, −1 where nobody asked
     taken: Stack  # positions of retired candidates
-    is_changed: bool = False  # a result was taken back, or has another value than was told
+    is_changed: bool = False  # a result was corrected, or taken back
     has_grown: bool = False  # candidates were added to known results
 
     @classmethod
@@ -158,7 +159,7 @@ class Outcomes:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The candidates, what became of each, and which are being tried."""
+    """The candidates, the results told of each, and which are being tried."""
 
     candidates: Space
     outcomes: Outcomes

@@ -20,7 +20,7 @@ from manyarms.typing import Array, Indices, Mask
 
 TABLE_START = 4
 """Results of candidates drawn at random, or by a prior, before the model of a table chooses. More
-random ones cost more than they teach (docs/optimizer.md)."""
+random ones cost more than they teach (docs/experiments/defaults.md)."""
 BOX_START = 8
 """Results of random points before the model of a box chooses: it has no table to look at."""
 CHANCE = 1e-3

@@ -28,14 +28,14 @@ from manyarms.space.pool import EXPECTED
 from manyarms.typing import Array
 
 TABLE_RADIUS = Constant(2.0)
-"""Radius over a table with `Exploration`: chosen by benchmark, see docs/optimizer.md."""
+"""Radius over a table with `Exploration`: chosen by benchmark, see docs/experiments/defaults.md."""
 PLAIN_TABLE_RADIUS = Growing(1.3, most=3.0)
 """Radius over a table without `Exploration`: kernel and noise are given, or another policy is."""
 BOX_RADIUS = Constant(2.0)
-"""Radius over a box: chosen by benchmark, see docs/optimizer.md."""
+"""Radius over a box: chosen by benchmark, see docs/experiments/defaults.md."""
 MAXIMISER = MultiStart(raw=256, starts=2, steps=15)
 """Maximiser over a box that is no product of levels. It is cheaper and less thorough than that of
-`DomainBKB`; their regrets could not be told apart (docs/optimizer.md)."""
+`DomainBKB`; their regrets could not be told apart (docs/experiments/defaults.md)."""
 
 UNTRIED_RADIUS = Growing(1.5)
 """Radius of a suggestion that must be untried: 2.3 standard deviations after 10 results, 3.5 after

@@ -4,8 +4,8 @@ Values of the better half keep their distances. The worse half goes by logarithm
 training that is a million times worse than the median must not drown the differences that matter.
 Ranks, as in the half-rank warp of Vizier's Gaussian process bandit (Song et al. 2024), would bound
 them as well, but stretch what lies close together: where most values differ by noise alone, noise
-would fill the scale (docs/optimizer.md). The map is strictly increasing and piecewise linear, so
-predictions are mapped back.
+would fill the scale (docs/experiments/defaults.md). The map is strictly increasing and piecewise
+linear, so predictions are mapped back.
 
 No answer is ever infinite or NaN, because values are at most 1e100 in size (`numbers.LARGEST`) and
 units are made so that rewards, their noise and the slopes of the map stay moderate: every unit
