@@ -1,5 +1,10 @@
 """CSV files as spreadsheets write them: plain or gzipped, in any usual encoding and with any usual
-separator; and what is wrong with other files."""
+separator; and what is wrong with other files.
+
+A spreadsheet runs text that begins with = + - or @, and a tab or a return before it does not help.
+Such text is written with an apostrophe in front, which shows it as text, and is read without it.
+Text that already has apostrophes there gets another one, so what is written is read back unchanged.
+"""
 
 import codecs
 import csv
@@ -7,16 +12,13 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import polars as pl
 
 from manyarms.errors import Advice, ArmsError
-from manyarms.sheets.forked import check_threads
-from manyarms.sheets.formulas import marked
 
 SEPARATORS = ",;\t|"
 """What may separate the columns of a CSV file; of equally likely separators the first one wins."""
@@ -40,83 +42,22 @@ MOST_UNPACKED = 1 << 30
 BYTES_AT_ONCE = 1 << 20
 """Bytes unpacked at a time."""
 
+FORMULA = r"^'*[=+\-@\t\r]"
+"""Text that a spreadsheet would run, or that would be taken for a formula when read."""
+MARKED = r"^'+[=+\-@\t\r]"
+NUMBER_START = r"^[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?$"
+"""A number, which may begin like a formula."""
+
 Source = Path | bytes
 """A plain file, or the text that a file held when unpacked or converted to UTF-8."""
 
 
 class Cells(NamedTuple):
-    """The cells of a sheet as text, and how it is laid out."""
+    """The cells of a sheet as text, its header in the first row, and how it is laid out."""
 
     frame: pl.DataFrame
-    first_row: int  # the number of the row below the header, as spreadsheets count
+    header_row: int  # its number, as spreadsheets count
     separator: str
-
-
-@dataclass(frozen=True)
-class CsvFile:
-    """A file, and how it is laid out."""
-
-    path: Path
-    source: Source
-    separator: str
-    first_row: int
-
-    def read(self) -> Cells:
-        """All cells. Lines may be longer than the header by empty fields."""
-        check_threads()
-        try:
-            frame = self._frame(truncate_ragged_lines=False)
-        except UNREADABLE as error:
-            is_long = self.long_line(lambda surplus: True) is not None
-            if not is_long or self.long_line(lambda surplus: any(map(str.strip, surplus))):
-                raise self._unreadable(error) from error
-            try:
-                frame = self._frame(truncate_ragged_lines=True)
-            except UNREADABLE as other:
-                raise self._unreadable(other) from other
-        return Cells(frame, self.first_row, self.separator)
-
-    def _frame(self, **options: Any) -> pl.DataFrame:
-        # All as text: "0101" read as a number has lost its zeros.
-        return pl.read_csv(
-            self.source, separator=self.separator, infer_schema=False, glob=False, **options
-        )
-
-    def _unreadable(self, error: BaseException) -> ArmsError:
-        """What is wrong with the file, and what to do about it."""
-        long = None if isinstance(error, OSError) else self.long_line(lambda surplus: True)
-        if long is not None:
-            names = "1 column" if long.n_names == 1 else f"{long.n_names} columns"
-            return ArmsError(
-                f"cannot read {self.path}: its header names {names}, got {long.n_fields} fields in "
-                f"line {long.number}",
-                "quote fields that hold the separator",
-                *(["delete the lines above the header"] if long.n_names == 1 else []),
-            )
-        by_frame = Advice("read it into a data frame for {}", "Pool.from_frame")
-        said = f"cannot read {self.path}: {said_by(error)}"
-        return ArmsError(said, "check what it holds", by_frame)
-
-    def long_line(self, is_wanted: Callable[[list[str]], bool]) -> "LongLine | None":
-        """The first line that has more fields than the header, with a wanted surplus."""
-        with _opened(self.source) as file:
-            lines = csv.reader(file, delimiter=self.separator)
-            try:
-                n = len(next(lines, []))
-                for row in lines:
-                    if len(row) > n and is_wanted(row[n:]):
-                        return LongLine(n, len(row), lines.line_num + self.first_row - 2)
-            except csv.Error:  # a quote that is not closed
-                pass
-        return None
-
-
-class LongLine(NamedTuple):
-    """A line with more fields than the header has names, and its number in the file."""
-
-    n_names: int
-    n_fields: int
-    number: int
 
 
 def read_csv(path: Path) -> Cells:
@@ -141,16 +82,85 @@ def read_csv(path: Path) -> Cells:
     # Every other part of the header is inside quotes.
     bare = "".join(header.split('"')[::2])
     separator = separator or max(SEPARATORS, key=bare.count)
-    return CsvFile(path, source, separator, first_row=2 + n_above).read()
+    try:
+        try:
+            frame = _read(source, separator, truncate_ragged_lines=False)
+        except UNREADABLE as error:
+            is_file = not isinstance(error, OSError)
+            if not (is_file and _has_long_lines(path, source, separator, n_above)):
+                raise
+            frame = _read(source, separator, truncate_ragged_lines=True)
+    except UNREADABLE as error:
+        by_frame = Advice("read it into a data frame for {}", "Pool.from_frame")
+        said = f"cannot read {path}: {said_by(error)}"
+        raise ArmsError(said, "check what it holds", by_frame) from error
+    return Cells(frame, 1 + n_above, separator)
+
+
+def _read(source: Source, separator: str, *, truncate_ragged_lines: bool) -> pl.DataFrame:
+    # All as text: "0101" read as a number has lost its zeros.
+    return pl.read_csv(
+        source,
+        has_header=False,
+        separator=separator,
+        infer_schema=False,
+        glob=False,
+        truncate_ragged_lines=truncate_ragged_lines,
+    )
+
+
+def _has_long_lines(path: Path, source: Source, separator: str, n_above: int) -> bool:
+    """Whether lines are longer than the header by empty fields; ArmsError if one has more fields
+    that are filled."""
+    is_long = False
+    with _opened(source) as file:
+        lines = csv.reader(file, delimiter=separator)
+        try:
+            n = len(next(lines, []))
+            for row in lines:
+                is_long = is_long or len(row) > n
+                if any(map(str.strip, row[n:])):
+                    names = "1 column" if n == 1 else f"{n} columns"
+                    raise ArmsError(
+                        f"cannot read {path}: its header names {names}, got {len(row)} fields in "
+                        f"line {lines.line_num + n_above}",
+                        "quote fields that hold the separator",
+                        *(["delete the lines above the header"] if n == 1 else []),
+                    )
+        except csv.Error:  # a quote that is not closed
+            pass
+    return is_long
 
 
 def write_csv(frame: pl.DataFrame, path: Path, separator: str, decimal: str) -> None:
     """A CSV file in which no text is a formula; with a decimal comma it is one for spreadsheets,
     which want a mark that it is UTF-8."""
     has_commas = decimal == ","
-    marked(without_lists(frame)).write_csv(
+    _marked(without_lists(frame)).write_csv(
         path, separator=separator, decimal_comma=has_commas, include_bom=has_commas
     )
+
+
+def _marked(frame: pl.DataFrame) -> pl.DataFrame:
+    """A table to write: names and cells of text that look like a formula get an apostrophe."""
+    text = pl.col(pl.String)
+    # -5 begins like a formula and is a number, which a spreadsheet may take as it is.
+    is_formula = text.str.contains(FORMULA) & ~text.str.contains(NUMBER_START)
+    cells = pl.when(is_formula).then(pl.lit("'") + text).otherwise(text).name.keep()
+    names = {name: f"'{name}" for name in frame.columns if re.match(FORMULA, name)}
+    return frame.with_columns(cells).rename(names)
+
+
+def unmarked(frame: pl.DataFrame) -> pl.DataFrame:
+    """The cells of a table as they were before `_marked`."""
+    text = pl.col(pl.String)
+    cells = pl.when(text.str.contains(MARKED)).then(text.str.slice(1)).otherwise(text).name.keep()
+    return frame.with_columns(cells)
+
+
+def unmarked_name(name: str) -> str:
+    """The name of a column as it was before `_marked`."""
+    return name[1:] if re.match(MARKED, name) else name
 
 
 def without_lists(frame: pl.DataFrame) -> pl.DataFrame:
@@ -233,12 +243,10 @@ def _as_utf8(path: Path, source: Source) -> Source:
 
 
 def _is_utf8(source: Source) -> bool:
-    decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        with _binary(source) as file:
-            while piece := file.read(BYTES_AT_ONCE):
-                decoder.decode(piece)
-        decoder.decode(b"", final=True)
+        with _opened(source) as file:
+            while file.read(BYTES_AT_ONCE):
+                pass
     except UnicodeDecodeError:
         return False
     return True

@@ -1,7 +1,6 @@
 """The table in a file as people keep it, a CSV file, a workbook or a Parquet file: with types, and
 with the numbers of its rows."""
 
-import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,9 +9,8 @@ import polars as pl
 
 from manyarms.errors import ArmsError, ParameterError
 from manyarms.runtime.parquet import is_parquet, read_parquet
-from manyarms.sheets.csvfiles import Cells, check_file, read_csv
+from manyarms.sheets.csvfiles import Cells, check_file, read_csv, unmarked, unmarked_name
 from manyarms.sheets.forked import check_threads
-from manyarms.sheets.formulas import unmarked, unmarked_name
 from manyarms.sheets.numerals import DECIMALS, as_whole, column_numbers, decimal_in, is_blank
 from manyarms.sheets.workbooks import is_workbook, read_workbook, sheet_in
 from manyarms.typing import Indices, Mask
@@ -23,8 +21,6 @@ MOST_DIGITS = 18
 """Digits of a whole number that always fits 64 bits."""
 NUMBER_CELL = r"^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?$"
 """A cell of a workbook that holds a number, as text."""
-DUPLICATE = re.compile(r"(.*)_duplicated_\d+", re.DOTALL)
-"""What polars calls the second of two columns of one name."""
 
 
 class Sheet(NamedTuple):
@@ -51,9 +47,9 @@ def read_sheet(
         raise ParameterError(
             '{option} must be "." or ",", got {got}', option="decimal", got=decimal
         )
+    check_threads()
     if is_parquet(path):
         check_file(path)
-        check_threads()
         frame = read_parquet(path)
         return Sheet(frame, np.arange(len(frame)), decimal or ".")
     book, name = sheet_in(path)
@@ -76,15 +72,14 @@ def _typed(
 ) -> Sheet:
     """The cells with types, without empty rows; `numbers` are those that have a decimal point
     whatever mark people use."""
-    named = _names_of(path, cells.frame)
-    frame = cells.frame.select(pl.col(column).alias(name) for column, name in named.items())
+    frame = _named(path, cells)
     columns = [name for name in frame.columns if name not in texts and name != id]
     searched = [name for name in columns if name not in kept]
     # A cell of blanks is as empty as one without; spreadsheets leave whole rows of them.
     filled = pl.when(pl.col(searched).str.strip_chars() != "").then(pl.col(searched))
     frame = frame.with_columns(filled.name.keep())
     is_filled = frame.select(pl.any_horizontal(pl.all().is_not_null())).to_series()
-    rows = cells.first_row + np.flatnonzero(is_filled.to_numpy())
+    rows = cells.header_row + 1 + np.flatnonzero(is_filled.to_numpy())
     frame = frame.filter(is_filled)
     if decimal is None:
         unclear = [frame[each] for each in searched if _plain(frame[each], ".") is None]
@@ -171,30 +166,28 @@ def are_bits(texts: pl.Series) -> bool:
     )
 
 
-def _names_of(path: Path, frame: pl.DataFrame) -> dict[str, str]:
-    """The names of columns, without blanks around them and without the apostrophe of formulas, by
-    those that polars has. An empty column without a name is left out."""
-    named: dict[str, str] = {}
-    for place, column in enumerate(frame.columns):
-        if "\0" in column:
+def _named(path: Path, cells: Cells) -> pl.DataFrame:
+    """The cells below the header, with the names in it: without blanks around them and without the
+    apostrophe of formulas. An empty column without a name is left out."""
+    below = cells.frame.slice(1)
+    columns: dict[str, pl.Series] = {}
+    for place, cell in enumerate(cells.frame.row(0)):
+        name = unmarked_name((cell or "").strip())
+        series = below.to_series(place).alias(name)
+        if "\0" in name:
             raise ArmsError(f"cannot read {path}: it is no text, got bytes of 0 in the header")
-        twice = DUPLICATE.fullmatch(column)
-        bare = column.strip() if twice is None else twice[1].strip()
-        if bare and twice is not None and twice[1] in frame.columns:
-            raise ArmsError(f"{path} must name its columns differently, got {twice[1]!r} twice")
-        name = unmarked_name(column.strip()) if bare else ""
-        if name in named.values():
+        if name in columns:
             raise ArmsError(
                 f"{path} must name its columns differently, also without blanks around names and "
-                "the apostrophe before = + - and @; rename one"
+                f"the apostrophe before = + - and @, got {name!r} twice; rename one"
             )
         if name:
-            named[column] = name
-        elif frame[column].null_count() < len(frame):
+            columns[name] = series
+        elif series.null_count() < len(series):
             # Nobody knows what these values are.
-            value = frame[column].drop_nulls()[0]
             raise ArmsError(
-                f"{path} must name every column that has values, got {value:.40} in column "
-                f"{place + 1}, which has no name; name it, or empty it"
+                f"{path} must name every column that has values, got "
+                f"{series.drop_nulls()[0]:.40} in column {place + 1}, which has no name; name it, "
+                "or empty it"
             )
-    return named
+    return pl.DataFrame(columns)

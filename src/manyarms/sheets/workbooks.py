@@ -8,7 +8,6 @@ import polars as pl
 
 from manyarms.errors import ArmsError
 from manyarms.sheets.csvfiles import Cells, said_by, without_lists
-from manyarms.sheets.forked import check_threads
 
 READ = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 """Endings of the names of workbooks that can be read."""
@@ -34,7 +33,6 @@ def read_workbook(path: Path, name: str | None = None) -> Cells:
     """A sheet of a workbook, by its name, or the first one that has a header and a row below it.
     The header is its first row with cells."""
     fastexcel = _needed("fastexcel", path)
-    check_threads()
     try:
         book = fastexcel.read_excel(path)
         names = book.sheet_names
@@ -45,9 +43,12 @@ def read_workbook(path: Path, name: str | None = None) -> Cells:
         for each in names if name is None else [name]:
             # From the first row on, whether empty or not, so that rows keep their numbers.
             sheet = book.load_sheet(each, header_row=None, skip_rows=0, dtypes="string")
-            cells = _below_header(sheet.to_polars())
-            if cells is not None and (len(cells.frame) or name is not None):
-                return cells
+            cells = sheet.to_polars()
+            is_filled = cells.select(pl.any_horizontal(pl.all().str.strip_chars() != ""))
+            filled = is_filled.to_series().arg_true().to_list() if cells.width else []
+            place = filled[0] if filled else len(cells)
+            if filled and (place + 1 < len(cells) or name is not None):
+                return Cells(cells.slice(place), place + 1, ",")
     except (OSError, ValueError, fastexcel.FastExcelError) as error:
         if isinstance(error, ArmsError):
             raise
@@ -55,25 +56,6 @@ def read_workbook(path: Path, name: str | None = None) -> Cells:
             f"cannot read {path}: {said_by(error).splitlines()[0]:.200}; save it as .xlsx or CSV"
         ) from error
     raise ArmsError(f"cannot read {path}: it needs a sheet with a header and a row below it")
-
-
-def _below_header(cells: pl.DataFrame) -> Cells | None:
-    filled = [row for row in range(len(cells)) if any(map(_filled, cells.row(row)))]
-    if not filled:
-        return None
-    place = filled[0]
-    names: list[str] = []
-    for index, name in enumerate(cells.row(place)):
-        # Named as polars names those of CSV files, so that both are checked alike.
-        plain = name or ""
-        names.append(plain if plain not in names else f"{plain}_duplicated_{index}")
-    below = cells.slice(place + 1)
-    below.columns = names
-    return Cells(below, place + 2, ",")
-
-
-def _filled(cell: str | None) -> bool:
-    return cell is not None and bool(cell.strip())
 
 
 def write_workbook(frame: pl.DataFrame, path: Path, mixed: str = "") -> None:
