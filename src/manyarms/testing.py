@@ -12,10 +12,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from manyarms.errors import StudyDamagedError, StudyError, StudyVersionError
 from manyarms.study.events import START, Event
-from manyarms.study.storage import FORMAT, EventStore, Transaction
+from manyarms.study.places import store_at
+from manyarms.study.store import FORMAT, Store, Transaction
 
 LONG = 30.0
 """Seconds after which whoever still waits hangs."""
@@ -36,7 +38,7 @@ def keeps_what_was_written(location: Where) -> None:
     with store.writing() as transaction:
         written = transaction.append("tell", payload, 1e9 / 7)
     store.close()
-    for reader in (store, EventStore(location)):
+    for reader in (store, store_at(location)):
         reader.check()
         _expect(_events(reader)[1:] == [written], "an event comes back as it was written")
         reader.close()
@@ -45,7 +47,7 @@ def keeps_what_was_written(location: Where) -> None:
 def is_made_once(location: Where) -> None:
     """A study is made where nothing is, and never in place of another."""
     with _raises(StudyError, "there is nothing to open"):
-        EventStore(location).check()
+        store_at(location).check()
     store = _made(location)
     with _raises(StudyError, "there is a study already"):
         _made(location)
@@ -55,14 +57,14 @@ def is_made_once(location: Where) -> None:
 
 def undoes_what_fails(location: Where) -> None:
     """A call that ends in an error has written nothing, and has let go of the lock."""
-    store, other = _made(location), EventStore(location)
+    store, other = _made(location), store_at(location)
     with suppress(ZeroDivisionError), store.writing() as transaction:
         _renew(transaction, "failed")
         transaction.keep(b"table")
         raise ZeroDivisionError
     with _raises(StudyError, "a wrong statement is a typed error"), store.writing() as transaction:
         _renew(transaction, "failed")
-        transaction._connection.execute("SELECT number FROM nowhere")
+        store.execute("SELECT number FROM nowhere")
     _append(other, "first")
     _append(store, "second")
     _expect(_workers(store) == ["first", "second"], "what failed left nothing behind")
@@ -118,12 +120,12 @@ def keeps_bytes(location: Where) -> None:
 def notices_what_changed(location: Where) -> None:
     """An event that was changed behind the log's back is damage; a format of later is said."""
     store = _made(location)
-    with store.writing() as transaction:
-        transaction._connection.execute("UPDATE events SET record = ?", ('{"a":1}',))
+    with store.writing():
+        store.execute("UPDATE events SET record = ?", ('{"a":1}',))
     with _raises(StudyDamagedError, "an event that was changed is damage"):
         _events(store)
-    with store.writing() as transaction:
-        transaction._connection.execute("UPDATE manyarms SET version = ?", (FORMAT + 1,))
+    with store.writing():
+        store.execute("UPDATE manyarms SET version = ?", (FORMAT + 1,))
     with _raises(StudyVersionError, "a later format is said"):
         store.check()
     store.close()
@@ -163,15 +165,15 @@ CHECKS: tuple[Callable[[Where], None], ...] = (
 """All of them."""
 
 
-def _made(location: Where) -> EventStore:
+def _made(location: Where) -> Store[Any]:
     """A place with one event."""
-    store = EventStore(location)
+    store = store_at(location)
     settings = {"direction": "maximize", "seed": 0, "options": {}}
     store.create(lambda transaction: transaction.append("create", settings, 0.0))
     return store
 
 
-def _append(store: EventStore, worker: str) -> None:
+def _append(store: Store[Any], worker: str) -> None:
     with store.writing() as transaction:
         _renew(transaction, worker)
 
@@ -180,12 +182,12 @@ def _renew(transaction: Transaction, worker: str) -> None:
     transaction.append("renew", {"worker": worker, "until": 0.0})
 
 
-def _workers(store: EventStore) -> list[str]:
+def _workers(store: Store[Any]) -> list[str]:
     """Who has written after the first event."""
     return [event.payload["worker"] for event in _events(store)[1:]]
 
 
-def _events(store: EventStore) -> list[Event]:
+def _events(store: Store[Any]) -> list[Event]:
     with store.reading() as transaction:
         return transaction.since(START)
 
@@ -194,7 +196,7 @@ def _begun(location: Where, worker: str) -> threading.Thread:
     """Another writer, with a connection of its own."""
 
     def write() -> None:
-        store = EventStore(location)
+        store = store_at(location)
         _append(store, worker)
         store.close()
 

@@ -48,7 +48,8 @@ def test_a_writer_that_dies_with_the_lock(where):
 @pytest.mark.soak
 def test_a_file_cut_off_is_noticed(path):
     found = damage.cuts(path, 200)
-    assert found == (200, 0)
+    assert sum(found) == 200
+    assert found.right < 50  # cuts in the last page, where that is one of the snapshot
 
 
 @pytest.mark.soak
@@ -77,7 +78,7 @@ def test_a_disk_that_is_full_or_fails():
 @pytest.mark.parametrize("took_place", [True, False])
 def test_a_commit_whose_answer_is_lost(where, monkeypatch, took_place):
     study = ma.Study.create(at(where, f"answer_{took_place}".lower()), pool())
-    connection = study._store._connection
+    connection = study._store
     commit = connection.commit
     if isinstance(where, Path):
         connection_lost = sqlite3.OperationalError("the answer is lost")
@@ -186,7 +187,7 @@ def test_wal_is_not_used(path):
         connection.execute("PRAGMA journal_mode=WAL")
     connection.close()
     study.tell(0, [1.0])
-    assert study._store._connection.execute("PRAGMA journal_mode").fetchone() == ("truncate",)
+    assert study._store.execute("PRAGMA journal_mode").fetchone() == ("truncate",)
 
 
 # Memory

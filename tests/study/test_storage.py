@@ -100,8 +100,8 @@ def test_who_waits_for_a_lock_can_be_interrupted(where):
     holder = ma.Study.open(location)
     script = f"""
 import signal, sys, warnings, manyarms as ma
-from manyarms.study import database
-database.PATIENCE = 0.2
+from manyarms.study import store
+store.PATIENCE = 0.2
 study = ma.Study.open({str(location)!r})
 print("ready", flush=True)
 try:

@@ -27,7 +27,7 @@ from manyarms.errors import (
 )
 from manyarms.study.copies import read_copy
 from manyarms.study.salvage import salvage
-from manyarms.study.storage import FORMAT
+from manyarms.study.store import FORMAT
 
 X = np.random.default_rng(0).random((60, 2))
 X.setflags(write=False)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from manyarms.errors import StudyDamagedError, StudyError
 from manyarms.study.events import NO_PREDECESSOR, Event, row_of
-from manyarms.study.storage import CARRY_OVER, EventStore, Transaction
+from manyarms.study.places import store_at
+from manyarms.study.store import CARRY_OVER, Transaction
 from manyarms.study.study import Study
 
 FORMAT = "manyarms study, format 3"
@@ -85,7 +86,7 @@ def create_from(location: str | Path, copy: Copy) -> Study:
         for event in copy.events:
             transaction.append(event.kind, event.payload, event.time)
 
-    EventStore(location).create(fill)
+    store_at(location).create(fill)
     return Study.open(location)
 
 

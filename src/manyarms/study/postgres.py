@@ -9,8 +9,8 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from manyarms.errors import StudyDamagedError, StudyError
-from manyarms.study.database import Database, refused
 from manyarms.study.events import SALVAGE
+from manyarms.study.store import Store, refused
 
 LOCKED_BY = """
 SELECT activity.application_name, activity.pid
@@ -24,8 +24,8 @@ LOCK_TIMEOUT = 2000
 again."""
 
 
-class PostgresServer(Database[psycopg.Connection[Any]]):
-    """A connection to a database."""
+class PostgresStore(Store[psycopg.Connection[Any]]):
+    """A study in a schema of a database."""
 
     errors = (psycopg.Error, UnicodeDecodeError)
     types: Mapping[str, str] = {"number": "BIGINT", "bytes": "BYTEA"}
@@ -37,7 +37,7 @@ class PostgresServer(Database[psycopg.Connection[Any]]):
             if is_new:
                 self.execute("SET LOCAL lock_timeout = 0")
                 # Quoted as it may be a word of SQL; it has small letters, digits and _ only.
-                self.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._place.schema}"')
+                self.execute(f'CREATE SCHEMA IF NOT EXISTS "{self.place.schema}"')
             elif lock:
                 self.execute("SELECT number FROM head FOR UPDATE")
             else:
@@ -55,7 +55,7 @@ class PostgresServer(Database[psycopg.Connection[Any]]):
     def tables(self) -> set[str]:
         """The names of the tables there are."""
         named = "SELECT tablename FROM pg_tables WHERE schemaname = ?"
-        return {name for (name,) in self.execute(named, (self._place.schema,))}
+        return {name for (name,) in self.execute(named, (self.place.schema,))}
 
     def holder(self) -> str:
         """Who holds the lock."""
@@ -69,19 +69,19 @@ class PostgresServer(Database[psycopg.Connection[Any]]):
 
     def typed(self, error: Exception) -> StudyError:
         """What an error of the server or the driver means for a study."""
-        shown = self._place.shown
-        said = self._place.without_secrets(str(error)).strip()
+        shown = self.place.shown
+        said = self.place.without_secrets(str(error)).strip()
         what = said.splitlines()[0] if said else type(error).__name__
         if isinstance(error, UnicodeDecodeError):  # text that no one wrote
             return StudyDamagedError(f"{shown} is damaged: {what}", "go back to a copy", SALVAGE)
         if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
             return StudyError(f"{shown} could not be used: {what}", "check the options in its URL")
-        return refused(self._place, what)
+        return refused(self.place, what)
 
     def connected(self) -> psycopg.Connection[Any]:
         """A new connection."""
         options = {
-            "search_path": self._place.schema,
+            "search_path": self.place.schema,
             "synchronous_commit": "on",
             "lock_timeout": LOCK_TIMEOUT,
         }
@@ -91,4 +91,4 @@ class PostgresServer(Database[psycopg.Connection[Any]]):
             "application_name": f"manyarms, {socket.gethostname()}:{os.getpid()}",
         }
         # Checked against what the server's library knows: `autocommit` in a URL is no option of it.
-        return psycopg.connect(make_conninfo("", **{**(self._place.server or {}), **own}))
+        return psycopg.connect(make_conninfo("", **{**(self.place.server or {}), **own}))

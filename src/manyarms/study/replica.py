@@ -21,7 +21,7 @@ from manyarms.study.events import START, Head
 from manyarms.study.replay import Replay
 from manyarms.study.snapshot import digest_of, read, written
 from manyarms.study.spec import maker_of, read_settings
-from manyarms.study.storage import EventStore, News, Transaction
+from manyarms.study.store import News, Store, Transaction
 
 EVERY = 200
 """Results from one snapshot to the next, at most; a fit has one of its own. With |W| = 1,000 a
@@ -31,7 +31,7 @@ snapshot takes 8 MB."""
 class Replica:
     """What a study object holds of its log; for one thread at a time."""
 
-    def __init__(self, store: EventStore, policy: Any = None) -> None:
+    def __init__(self, store: Store[Any], policy: Any = None) -> None:
         self._store, self._lock = store, threading.RLock()
         self._policy = policy
         self.replay: Replay
@@ -39,8 +39,7 @@ class Replica:
         self._model: Model
         self._kept: tuple[int, int]  # results of the last snapshot, and of its last fit
         self.snapshot_every = EVERY
-        with self.current():
-            pass
+        self.current()
 
     # Transactions
 
@@ -50,14 +49,13 @@ class Replica:
         with self._lock, self._store.reading() as transaction:
             yield transaction
 
-    @contextmanager
-    def current(self) -> Iterator[Replay]:
+    def current(self) -> Replay:
         """What the log says, up to date."""
         with self._lock:
             with self._store.reading() as transaction:
                 news = transaction.news(self.head)
             self._take_in(news)  # afterwards, so that no writer waits for it
-            yield self.replay
+            return self.replay
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
@@ -75,10 +73,10 @@ class Replica:
     def learned(self) -> Iterator[Campaign]:
         """The search, its model up to date."""
         with self._lock:
-            with self.current():
-                if not self._model.n_results:
-                    self._resume()
-                yield self.campaign()
+            self.current()
+            if not self._model.n_results:
+                self._resume()
+            yield self.campaign()
             # A snapshot only saves time: where nothing can be written, there is none.
             with suppress(StudyStorageError):
                 self._keep()

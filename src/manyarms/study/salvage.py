@@ -8,7 +8,6 @@ candidates, the first event.
 import hashlib
 import sqlite3
 import tempfile
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,9 @@ from typing import Any
 
 from manyarms.errors import ManyArmsError, StudyDamagedError, StudyError, StudyVersionError
 from manyarms.study.events import NO_PREDECESSOR, Event, Head, read
+from manyarms.study.places import store_at
 from manyarms.study.replay import Fetch, Replay
-from manyarms.study.storage import CARRY_OVER, FORMAT, EventStore, Transaction
+from manyarms.study.store import CARRY_OVER, FORMAT, Transaction
 
 LONGEST_GAP = 1000
 """Events in a row that cannot be read, after which none is looked for, unless the file says how
@@ -25,7 +25,6 @@ many there are: several pages of a file may be damaged together."""
 NOTHING = {"ids": [], "workers": [], "by": 0.0}
 """What stands where an event was lost or left out: nobody's lease expired."""
 EVENT = "SELECT number, kind, time, record, digest FROM events WHERE number = ?"
-"""One at a time: a damaged page stops a longer query, and nothing behind it would be read."""
 
 
 @dataclass(frozen=True)
@@ -60,25 +59,25 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
         if journal.is_file():
             Path(f"{copy}-journal").write_bytes(journal.read_bytes())
         with closing(sqlite3.connect(copy)) as connection:
-            events, lost = _whole(connection)
-            if _is_old(connection):
+            rows = _rows(connection)
+            events = _whole(rows)
+            if _answer(connection, "SELECT version FROM manyarms") in range(1, FORMAT):
                 raise StudyVersionError(
                     f"{damaged} was written by an earlier version, which can salvage it; "
                     f"{CARRY_OVER}"
                 )
-            tables: dict[str, bytes] = {}
-
-            def fetch(digest: str) -> bytes:
-                tables[digest] = _blob(connection, digest)
-                return tables[digest]
-
             if not events or events[0].kind != "create":
                 raise StudyDamagedError(
                     f"of {damaged} the first event, with the settings, is lost: nothing can be "
                     "saved"
                 )
+            tables: dict[str, bytes] = {}
+
+            def fetch(digest: str) -> bytes:
+                tables[digest] = _table(connection, digest)
+                return tables[digest]
+
             good, replay = _fitting(events, fetch)
-    lost += len(events) - len(good)
 
     def fill(transaction: Transaction) -> None:
         for table in tables.values():
@@ -89,10 +88,10 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
                 transaction.append("expire", NOTHING, event.time)
             transaction.append(event.kind, event.payload, event.time)
 
-    store = EventStore(new)
+    store = store_at(new)
     store.create(fill)
     store.close()
-    return Salvaged(len(good), replay.ledger.n_trials, lost)
+    return Salvaged(len(good), replay.ledger.n_trials, len(rows) - len(good))
 
 
 def _padded(data: bytes) -> bytes:
@@ -104,70 +103,55 @@ def _padded(data: bytes) -> bytes:
     return data if size > 64 * max(1, len(data)) else data.ljust(size, b"\0")
 
 
-def _whole(connection: sqlite3.Connection) -> tuple[list[Event], int]:
-    """The events that are whole, and the number of those that are not."""
+def _rows(connection: sqlite3.Connection) -> list[Any]:
+    """The rows of all events, None for one that cannot be read."""
+    said = (
+        _answer(connection, "SELECT number FROM head"),
+        _answer(connection, "SELECT max(number) FROM events"),
+    )
+    rows: list[Any] = []
+    last = 0  # the last one that can be read
+    while len(rows) - last < LONGEST_GAP:
+        row = None
+        # One at a time: a damaged page stops a longer query, and nothing behind it would be read.
+        with suppress(sqlite3.Error, ValueError, OverflowError):
+            row = connection.execute(EVENT, (len(rows) + 1,)).fetchone()
+        rows.append(row)
+        last = len(rows) if row is not None else last
+    known = [number for number in said if isinstance(number, int) and number <= len(rows)]
+    return rows[: max([last, *known])]
+
+
+def _whole(rows: list[Any]) -> list[Event]:
+    """The events that are whole."""
     events: list[Event] = []
-    lost, before = 0, NO_PREDECESSOR
-    for number, row in _rows(connection):
-        digest = row[4] if row is not None else None
+    before = NO_PREDECESSOR
+    for number, row in enumerate(rows):
         # Checked against the digest that stands before it, right or wrong: what follows a damaged
         # event is whole all the same.
-        try:
-            found = read([row], Head(number - 1, before))[0] if row is not None else []
-        except (StudyDamagedError, ValueError, TypeError):
-            found = []
-        events += found
-        lost += not found
-        before = digest if isinstance(digest, str) else ""
-    return events, lost
+        with suppress(StudyDamagedError, ValueError, TypeError):
+            events += read([row], Head(number, before))[0]
+        before = row[4] if row is not None and isinstance(row[4], str) else ""
+    return events
 
 
-def _is_old(connection: sqlite3.Connection) -> bool:
-    """Whether the file was written by an earlier version."""
-    try:
-        (version,) = connection.execute("SELECT version FROM manyarms").fetchone()
-    except (sqlite3.Error, TypeError, ValueError):
-        return False
-    return isinstance(version, int) and 0 < version < FORMAT
+def _answer(connection: sqlite3.Connection, select: str) -> Any:
+    """The first answer of a query, None where there is none."""
+    with suppress(sqlite3.Error, TypeError, ValueError):
+        return connection.execute(select).fetchone()[0]
+    return None
 
 
-def _rows(connection: sqlite3.Connection) -> Iterator[tuple[int, Any]]:
-    """Event by event, None where one cannot be read."""
-    last = 0
-    for select in ("SELECT number FROM head", "SELECT max(number) FROM events"):
-        with suppress(sqlite3.Error, TypeError, ValueError):
-            last = max(last, int(connection.execute(select).fetchone()[0]))
-    number = missing = 0
-    waiting: list[tuple[int, Any]] = []  # unreadable ones, which count if another follows
-    while missing < LONGEST_GAP:
-        number += 1
-        row = None
-        with suppress(sqlite3.Error, ValueError, OverflowError):
-            row = connection.execute(EVENT, (number,)).fetchone()
-        if row is None:
-            missing += 1
-            waiting.append((number, None))
-            continue
-        yield from waiting
-        yield number, row
-        waiting, missing = [], 0
-    yield from (pair for pair in waiting if pair[0] <= last <= number)
-
-
-def _blob(connection: sqlite3.Connection, digest: str) -> bytes:
+def _table(connection: sqlite3.Connection, digest: str) -> bytes:
     """A stored table; StudyDamagedError where it is not as it was."""
-    try:
-        rows = connection.execute(
-            "SELECT data FROM blobs WHERE digest = ? ORDER BY part", (digest,)
-        ).fetchall()
-        data = b"".join(row[0] for row in rows)
-    except (sqlite3.Error, TypeError) as error:
-        raise StudyDamagedError(f"a table of candidates cannot be read: {error}") from error
-    if hashlib.sha256(data).hexdigest() != digest:
-        raise StudyDamagedError(
-            "a table of candidates is lost: without the candidates nothing can be saved"
-        )
-    return data
+    select = "SELECT data FROM blobs WHERE digest = ? ORDER BY part"
+    with suppress(sqlite3.Error, TypeError):
+        data = b"".join(row[0] for row in connection.execute(select, (digest,)))
+        if hashlib.sha256(data).hexdigest() == digest:
+            return data
+    raise StudyDamagedError(
+        "a table of candidates is lost: without the candidates nothing can be saved"
+    )
 
 
 def _fitting(events: list[Event], fetch: Fetch) -> tuple[list[Event], Replay]:

@@ -28,7 +28,7 @@ from manyarms.typing import Array
 
 FORMAT = 1
 """Of snapshots. Those of another are not read."""
-TYPES = {**NAMES, "W": "<f8", "log": "<f8", "last": "<f8", "thorough": "<f8"}
+TYPES = {**NAMES, "W": "<f8", "log": "<f8"}
 """The arrays of a snapshot and their types."""
 
 
@@ -50,13 +50,16 @@ def written(model: Model, digest: str) -> bytes | None:
         return None  # two models, and soon one again
     arrays: Arrays = {**packed(policy.belief), "W": policy.belief.W.ravel()}
     arrays["log"] = policy.log.rows.items.ravel() if type(policy) is BKB else np.zeros(0)
-    arrays |= {"last": _numbers(model.last), "thorough": _numbers(model.thorough)}
+    head = {
+        "digest": digest,
+        "norm": policy.evidence.norm,
+        "sizes": [int(arrays[name].size) for name in TYPES],
+        "fits": [_numbers(model.last), _numbers(model.thorough)],
+    }
     if not all(np.isfinite(array).all() for array in arrays.values()):
         return None
-    sizes = [int(arrays[name].size) for name in TYPES]
-    head = {"digest": digest, "norm": policy.evidence.norm, "sizes": sizes}
     parts = [arrays[name].astype(dtype).tobytes() for name, dtype in TYPES.items()]
-    return b"".join([json.dumps(head, allow_nan=False).encode(), b"\n", *parts])
+    return b"".join([json.dumps(head).encode(), b"\n", *parts])
 
 
 def read(data: bytes, digest: str, prior: Model, arms: Array, results: Results) -> Model | None:
@@ -72,15 +75,23 @@ def read(data: bytes, digest: str, prior: Model, arms: Array, results: Results) 
         for (name, dtype), size in zip(TYPES.items(), head["sizes"], strict=True):
             arrays[name] = np.frombuffer(rest, dtype=dtype, count=size, offset=start)
             start += arrays[name].nbytes
-        return _read(arrays, head["norm"], prior, arms, results)
+        last, thorough = map(_fit, head["fits"])
+        return _made(arrays, head["norm"], last, thorough, prior, arms, results)
     except (LookupError, TypeError, ValueError):
         return None
 
 
-def _read(arrays: Arrays, norm: float | None, prior: Model, arms: Array, results: Results) -> Model:
+def _made(
+    arrays: Arrays,
+    norm: float | None,
+    last: Fitted | None,
+    thorough: Fitted | None,
+    prior: Model,
+    arms: Array,
+    results: Results,
+) -> Model:
     settings = prior.settings
     plan = Plan().after(results, settings.schedule) if settings.learns else Plan()
-    last, thorough = _fit(arrays["last"]), _fit(arrays["thorough"])
     model = made(settings, arms, plan, last, thorough)
     policy = model.policy
     W = arrays["W"].reshape(-1, arms.shape[1])
@@ -95,23 +106,21 @@ def _read(arrays: Arrays, norm: float | None, prior: Model, arms: Array, results
     return Model(settings, arms, policy, results, plan, thorough, last)
 
 
-def _numbers(fitted: Fitted | None) -> Array:
-    """A fit as numbers: how many parameters, how many knots, and all of them."""
+def _numbers(fitted: Fitted | None) -> list[Any] | None:
+    """A fit for JSON, which has every digit of a float."""
     if fitted is None:
-        return np.zeros(0)
-    found, warp = fitted
-    sizes = [len(found.theta), len(warp.values)]
-    fit = [found.scale, found.noise, found.mean, found.loss, warp.floor]
-    return np.concatenate([sizes, fit, found.theta, warp.values, warp.rewards])
-
-
-def _fit(numbers: Array) -> Fitted | None:
-    """The fit of these numbers."""
-    if not len(numbers):
         return None
-    p, k = numbers[:2].astype(int).tolist()
-    scale, noise, mean, loss, floor = numbers[2:7].tolist()
-    theta, values, rewards = np.split(numbers[7:], [p, p + k])
-    if len(rewards) != k:
-        raise ValueError(f"{len(rewards)} rewards for {k} knots")
-    return Fitted(Fit(theta, scale, noise, mean, loss), Warp(values, rewards, floor))
+    found, warp = fitted
+    fit = [found.theta.tolist(), found.scale, found.noise, found.mean, found.loss]
+    return [*fit, warp.values.tolist(), warp.rewards.tolist(), warp.floor]
+
+
+def _fit(numbers: list[Any] | None) -> Fitted | None:
+    """The fit that was written."""
+    if numbers is None:
+        return None
+    theta, scale, noise, mean, loss, values, rewards, floor = numbers
+    if len(values) != len(rewards):
+        raise ValueError(f"{len(rewards)} rewards for {len(values)} knots")
+    found = Fit(np.array(theta, dtype=np.float64), scale, noise, mean, loss)
+    return Fitted(found, Warp(np.array(values), np.array(rewards), floor))

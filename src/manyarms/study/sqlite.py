@@ -9,75 +9,54 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 from urllib.parse import quote
 
 from manyarms.errors import Advice, StudyDamagedError, StudyError
-from manyarms.study.database import Database, IsFirst, foreign, refused
 from manyarms.study.events import SALVAGE
-from manyarms.study.location import Location
+from manyarms.study.store import IsFirst, Store, foreign, refused
 from manyarms.study.waiting import in_line, process_with_lock
 
 OWN = 0o600
 """The rights of a study's file: only its owner reads and writes it."""
+NOWHERE = "nowhere"
+"""The identity of a file that is not there."""
 
 
-class SQLiteFile(Database[sqlite3.Connection]):
-    """A connection to a file."""
+class SQLiteStore(Store[sqlite3.Connection]):
+    """A study in a file."""
 
     errors = (sqlite3.Error, UnicodeDecodeError)
     types: Mapping[str, str] = {"number": "INTEGER", "bytes": "BLOB"}
 
-    def __init__(self, place: Location) -> None:
-        super().__init__(place)
-        self._path = place.path
-        self._first: tuple[int, int] | None = None  # device and inode of what was opened first
-
     def make(self) -> None:
         """An empty file that only its owner may read; SQLite gives its journal the same rights."""
-        path = self._path
+        path = self.place.path
         try:
             if _size(path) and not _size(_journal(path)):
                 raise StudyError(
-                    f"there is a file {self._place.shown} already",
+                    f"there is a file {self.place.shown} already",
                     Advice("open it with {}", "Study.open"),
                     "give another path",
                 )
             if not path.parent.is_dir():
                 raise StudyError(f"there is no directory {path.parent}", "make it first")
-            if path.is_file():  # empty, or of a creation that was interrupted
-                if not _size(path):
-                    path.chmod(OWN)
-            else:
+            if not path.is_file():
                 # O_EXCL: of two who create at once one is refused, and a link is not followed.
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWN))
+            elif not _size(path):
+                path.chmod(OWN)
         except OSError as error:
-            raise refused(self._place, error.strerror or str(error)) from error
+            raise refused(self.place, error.strerror or str(error)) from error
 
-    def find(self) -> None:
-        """Raise StudyError unless there is a file with something in it."""
+    def identity(self) -> object:
+        """The file that the path leads to: device and inode."""
         try:
-            is_there = self._path.is_file()
-            is_empty = is_there and not _size(self._path)
-        except OSError as error:
-            raise refused(self._place, error.strerror or str(error)) from error
-        if not is_there:
-            raise StudyError(
-                f"there is no study {self._place.shown}",
-                Advice("make one with {}", "Study.create"),
-                "check the path",
-            )
-        if is_empty:
-            raise StudyError(
-                f"{self._place.shown} is empty, its creation was interrupted",
-                Advice("make it again with {}", "Study.create"),
-            )
-
-    def is_same(self) -> bool:
-        """Whether the file is the one that was opened first."""
-        found = _identity(self._path)
-        self._first = self._first or found
-        return found == self._first
+            found = self.place.path.stat()
+        except OSError:
+            return NOWHERE
+        return (found.st_dev, found.st_ino) if S_ISREG(found.st_mode) else NOWHERE
 
     def begin(self, lock: bool, is_new: bool) -> None:
         """Begin a transaction; raises an error for which `is_busy` is true where others hold the
@@ -103,11 +82,11 @@ class SQLiteFile(Database[sqlite3.Connection]):
 
     def in_line(self) -> AbstractContextManager[IsFirst | None]:
         """Stand in line with other writers, as SQLite has no queue of its own."""
-        return in_line(_journal(self._path))
+        return in_line(_journal(self.place.path))
 
     def holder(self) -> str:
         """Who holds the lock."""
-        return process_with_lock(self._path)
+        return process_with_lock(self.place.path)
 
     def is_busy(self, error: Exception) -> bool:
         """Whether others hold the lock."""
@@ -119,20 +98,26 @@ class SQLiteFile(Database[sqlite3.Connection]):
         what = str(error).strip() or type(error).__name__
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
             return StudyError(
-                f"{self._place.shown} is not a study of manyarms: {what}", "check the path"
+                f"{self.place.shown} is not a study of manyarms: {what}", "check the path"
             )
         if _is_damage(error):
             return StudyDamagedError(
-                f"{self._place.shown} is damaged: {what}", "go back to a copy", SALVAGE
+                f"{self.place.shown} is damaged: {what}", "go back to a copy", SALVAGE
             )
-        return refused(self._place, what)
+        return refused(self.place, what)
 
     def connected(self) -> sqlite3.Connection:
         """A new connection, unless the file is one of another program."""
+        if self.identity() == NOWHERE:
+            raise StudyError(
+                f"there is no study {self.place.shown}",
+                Advice("make one with {}", "Study.create"),
+                "check the path",
+            )
         # rw: a file that was removed is not made anew, empty. SQLite itself waits for no lock, as
         # `wait` does that; and Python's module begins no transaction unasked.
         connection = sqlite3.connect(
-            f"file:{quote(str(self._path))}?mode=rw",
+            f"file:{quote(str(self.place.path))}?mode=rw",
             uri=True,
             timeout=0,
             isolation_level=None,
@@ -141,7 +126,7 @@ class SQLiteFile(Database[sqlite3.Connection]):
         try:
             tables = _tables(connection)
             if tables and "manyarms" not in tables:
-                raise foreign(self._place)
+                raise foreign(self.place, tables)
             connection.execute("PRAGMA journal_mode=TRUNCATE")
             connection.execute("PRAGMA synchronous=FULL")
             # What does not fit the cache would go to the file before the commit, which would have
@@ -169,15 +154,6 @@ def _is_damage(error: Exception) -> bool:
         return True
     code = getattr(error, "sqlite_errorcode", None)
     return code is None or code & 0xFF in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT)
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    """The file that a path leads to: device and inode, 0 where there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return 0, 0
-    return found.st_dev, found.st_ino
 
 
 def _journal(path: Path) -> Path:

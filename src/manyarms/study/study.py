@@ -40,10 +40,11 @@ from manyarms.space.stored import (
 )
 from manyarms.study.arguments import as_batches, as_lease, as_name, as_note, as_notes, as_worker
 from manyarms.study.events import START, Event, root_of, undoable
+from manyarms.study.places import store_at
 from manyarms.study.replay import Lease, Replay
 from manyarms.study.replica import Replica
 from manyarms.study.spec import maker_of, read_settings, written_box, written_settings
-from manyarms.study.storage import EventStore, Transaction
+from manyarms.study.store import Store, Transaction
 
 
 class Study(Answers):
@@ -57,7 +58,7 @@ class Study(Answers):
     """
 
     def __init__(
-        self, store: EventStore, worker: str | None, lease: float | None, policy: Any = None
+        self, store: Store[Any], worker: str | None, lease: float | None, policy: Any = None
     ) -> None:
         self.worker = as_worker(worker)
         self.lease = as_lease(lease)
@@ -103,7 +104,7 @@ class Study(Answers):
             It is on disk.
         """
         space = as_space(pool)
-        store = EventStore(location)
+        store = store_at(location)
         as_worker(worker), as_lease(lease)  # raise where one is wrong, before anything is written
         given = as_given(settings)
         stored = written_settings(given, space)
@@ -172,7 +173,7 @@ class Study(Answers):
         StudyVersionError
             It was written by another version.
         """
-        store = EventStore(location)
+        store = store_at(location)
         store.check()
         return cls(store, worker, lease, policy)
 
@@ -269,8 +270,7 @@ class Study(Answers):
     def leases(self) -> list[Lease]:
         """Who is trying which candidate, and until when."""
         now = time.time()
-        with self._replica.current() as replay:
-            return [each for each in replay.leases if not _is_over(each, now)]
+        return [each for each in self._replica.current().leases if not _is_over(each, now)]
 
     # What came back
 
@@ -397,27 +397,24 @@ class Study(Answers):
     def history(self) -> list[Trial]:
         """Every result that counts, oldest first: with corrections, and without results taken
         back."""
-        with self._replica.current() as replay:
-            return replay.history
+        return self._replica.current().history
 
     @property
     def n_results(self) -> int:
         """How many results were told, failed trials included."""
-        with self._replica.current() as replay:
-            return replay.ledger.n_trials
+        return self._books().n_trials
 
     @property
     def n_failed(self) -> int:
         """How many of the results are failed trials."""
-        with self._replica.current() as replay:
-            return replay.ledger.n_trials - replay.ledger.n_values
+        ledger = self._books()
+        return ledger.n_trials - ledger.n_values
 
     def _now(self) -> AbstractContextManager[Campaign]:
         return self._replica.learned()
 
     def _books(self) -> Ledger:
-        with self._replica.current() as replay:
-            return replay.ledger
+        return self._replica.current().ledger
 
     @property
     def snapshot_bytes(self) -> int:
@@ -523,13 +520,13 @@ class Study(Answers):
     @property
     def location(self) -> str:
         """The path or URL."""
-        return self._store.location
+        return self._store.place.text
 
     @property
     def n_events(self) -> int:
         """How many entries the log has."""
-        with self._replica.current():
-            return self._replica.head.number
+        self._replica.current()
+        return self._replica.head.number
 
     def events(self) -> Iterator[Event]:
         """The log from its first entry, read and checked anew; StudyDamagedError where it is not
@@ -564,7 +561,9 @@ class Study(Answers):
     def __repr__(self) -> str:
         ledger = self._replica.replay.ledger
         done = f"{ledger.n_trials} results, {len(ledger.pending)} pending"
-        return f"Study({self._store.shown!r}, {ledger.candidates!r}, {self.direction}, {done})"
+        return (
+            f"Study({self._store.place.shown!r}, {ledger.candidates!r}, {self.direction}, {done})"
+        )
 
     def _append(self, transaction: Transaction, kind: str, /, **said: Any) -> Event:
         """One more event by this worker, without what is None."""

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from manyarms.study.database import IsFirst
+from manyarms.study.store import IsFirst
 
 if sys.platform == "linux":
     import fcntl
