@@ -413,7 +413,7 @@ def test_progress_is_shown_after_seconds_on_a_terminal(monkeypatch, capsys):
     with Meter("results", 100) as progress:
         progress.at(1)
         assert not capsys.readouterr().err
-        progress._last -= 10.0  # as if seconds had passed
+        progress._start -= 10.0  # as if seconds had passed
         progress.at(50)
     assert "learned 50 of 100 results" in capsys.readouterr().err
 

@@ -2,15 +2,10 @@
 
 import sys
 from time import perf_counter
-from types import TracebackType
+from typing import Any
 
 SHOWN_AFTER = 2.0
 """Seconds of work before anything is shown: nobody wonders during a shorter wait."""
-BETWEEN = 0.2
-"""Seconds between two updates of the line: often enough to be seen to move, and too seldom to cost
-time."""
-WIDTH = 70
-"""Columns of the line: it fits a terminal of 80, and as many blanks wipe it out."""
 
 
 class Meter:
@@ -22,32 +17,32 @@ class Meter:
     def __init__(self, what: str, total: int) -> None:
         self._what = what
         self._total = total
-        self._shown = False
+        self._bar: Any = None  # Rich's, once it is shown
+        self._start = perf_counter()
 
     def __enter__(self) -> "Meter":
-        self._start = perf_counter()
-        # As if a line had been written so that the next is due after SHOWN_AFTER seconds.
-        self._last = self._start + SHOWN_AFTER - BETWEEN
         return self
 
     def at(self, done: int) -> None:
-        """Say that `done` of the total are done; the line is written if one is due."""
-        now = perf_counter()
-        if now - self._last < BETWEEN or not sys.stderr.isatty():
-            return
-        left = (now - self._start) * (self._total - done) / max(1, done)  # at the pace so far
-        text = f"learned {done:,} of {self._total:,} {self._what}, about {left:.0f} s left"
-        sys.stderr.write(f"\r{text:<{WIDTH}}")
-        sys.stderr.flush()
-        self._shown = True
-        self._last = now
+        """Say that `done` of the total are done."""
+        late = perf_counter() - self._start > SHOWN_AFTER
+        if self._bar is None and late and sys.stderr.isatty():
+            self._bar = _bar(self._what, self._total)
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=done)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._shown:
-            sys.stderr.write(f"\r{'':<{WIDTH}}\r")
-            sys.stderr.flush()
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def _bar(what: str, total: int) -> Any:
+    from rich.console import Console  # noqa: PLC0415  little work takes seconds
+    from rich.progress import Progress, TimeRemainingColumn  # noqa: PLC0415
+
+    words = f"learned {{task.completed:,.0f}} of {{task.total:,.0f}} {what}, left:"
+    console = Console(stderr=True)
+    bar = Progress(words, TimeRemainingColumn(), console=console, transient=True)
+    bar.add_task(what, total=total)
+    bar.start()
+    return bar
