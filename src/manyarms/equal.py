@@ -1,4 +1,4 @@
-"""Rows that are equal, found by hashes: those of one table, and those given by value again."""
+"""Rows that are equal: those of one table, of two blocks, and those given by value again."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -11,8 +11,6 @@ ENTRIES_HASHED = 1 << 20
 """Entries hashed, or compared, at a time: 8 MiB, beside which the copies of a step are small."""
 FASTER_THAN_SORTING = 20_000
 """Comparisons of numbers up to which comparing every two rows is faster than sorting them."""
-ROWS_HASHED = 1 << 16
-"""Rows turned into float64 and hashed at a time: a table of float32 is not copied as a whole."""
 
 
 def group(rows: Array, hashes: AnyArray | None = None) -> tuple[Indices, Indices]:
@@ -90,66 +88,28 @@ def _weights(columns: int) -> AnyArray:
 
 
 @dataclass(frozen=True)
-class Index:
-    """Hashes of rows in ascending order, and the row of each; of equal rows the first counts."""
-
-    hashes: AnyArray  # (n,) uint64
-    order: Indices  # (n,)
-
-    @classmethod
-    def of(cls, rows: Array) -> "Index":
-        """An index of all rows: 16 bytes each, about half a second for a million."""
-        starts = range(0, len(rows), ROWS_HASHED)
-        parts = [_hashes(rows[start : start + ROWS_HASHED]) for start in starts]
-        hashes = np.concatenate([np.zeros(0, dtype=np.uint64), *parts])
-        order = np.argsort(hashes, kind="stable")
-        return cls(hashes[order], order)
-
-    def find(self, wanted: Array, rows: Array) -> Indices:
-        """Which of the indexed rows each of the wanted ones equals, −1 where none."""
-        found = np.full(len(wanted), -1, dtype=np.intp)
-        hashes = _hashes(wanted)
-        first = np.searchsorted(self.hashes, hashes, side="left")
-        last = np.searchsorted(self.hashes, hashes, side="right")
-        # Equal hashes are next to each other; which of their rows is the same is looked at.
-        for j in np.flatnonzero(first < last):
-            candidates = self.order[first[j] : last[j]]
-            found[j] = next((i for i in candidates if np.array_equal(rows[i], wanted[j])), -1)
-        return found
-
-    def with_more(self, rows: Array) -> "Index":
-        """The index with these rows behind the others."""
-        hashes = _hashes(rows)
-        at = np.searchsorted(self.hashes, hashes, side="right")
-        new = len(self.order) + np.arange(len(rows))
-        first = np.argsort(hashes, kind="stable")  # several may go to one place: in their own order
-        return Index(
-            np.insert(self.hashes, at[first], hashes[first]),
-            np.insert(self.order, at[first], new[first]),
-        )
-
-
-@dataclass(frozen=True)
 class Rows:
-    """Rows (n, d) with k(x, x) (n,), and an index that is made when a row is looked for."""
+    """Rows (n, d) with k(x, x) (n,), found by their bytes."""
 
     rows: Array
     diag: Array
 
     @cached_property
-    def index(self) -> Index:
-        """Where rows of given content are."""
-        return Index.of(self.rows)
+    def places(self) -> dict[bytes, int]:
+        """Where rows of given content are, of equal ones the first: a second for a million."""
+        places: dict[bytes, int] = {}
+        for i, row in enumerate(self.rows):
+            places.setdefault(_content(row), i)
+        return places
 
     def find(self, wanted: Array) -> Indices:
         """Which of these each of the wanted rows equals, −1 where none."""
-        return self.index.find(wanted, self.rows) if len(self.rows) else np.full(len(wanted), -1)
+        found = [self.places.get(_content(row), -1) for row in wanted]
+        return np.array(found, dtype=np.intp)
 
     def with_more(self, rows: Array, diag: Array) -> "Rows":
-        """These and others, which are not among them."""
-        grown = Rows(np.vstack([self.rows, rows]), np.concatenate([self.diag, diag]))
-        grown.__dict__["index"] = self.index.with_more(rows)  # what the cached property would make
-        return grown
+        """These and others."""
+        return Rows(np.vstack([self.rows, rows]), np.concatenate([self.diag, diag]))
 
 
 @dataclass(frozen=True)
@@ -196,5 +156,5 @@ class Catalogue:
         return self.seen.rows[n:], self.seen.diag[n:]
 
 
-def _hashes(rows: Array) -> AnyArray:
-    return hashes_of(rows.astype(np.float64) + 0.0)  # −0 is 0
+def _content(row: AnyArray) -> bytes:
+    return (row.astype(np.float64) + 0.0).tobytes()  # −0 is 0

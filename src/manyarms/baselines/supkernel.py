@@ -79,7 +79,7 @@ def n_levels(horizon: int) -> int:
 
 
 @dataclass(frozen=True)
-class Levels:
+class LevelRule:
     """The rule of the belief: T, and the radius of which widths are made."""
 
     horizon: int
@@ -109,7 +109,7 @@ class Levels:
 class LevelledBelief(ExactBelief):
     """What all observations say, exactly, and what those of each level do."""
 
-    rule: Levels
+    rule: LevelRule
     limits: Array  # (S,) κ2⁻ˢ, s from 1
     levels: tuple[ExactBelief, ...]  # the posterior given Ψ_s, s from 0
 
@@ -244,7 +244,7 @@ class SupKernelUCB(Policy):
                 "SupKernelUCB needs a radius that does not look at rewards: "
                 f"pass double=False and a bound on the norm, got {confidence!r}"
             )
-        rule = Levels(whole(horizon, "horizon"), confidence)
+        rule = LevelRule(whole(horizon, "horizon"), confidence)
         super().__init__(
             arms, kernel, rule=rule, chooser=Elimination(), confidence=confidence, **options
         )

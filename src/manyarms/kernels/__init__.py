@@ -7,9 +7,8 @@ compares) take sequences of objects as arms.
 """
 
 from manyarms.kernels.adapters import FromCallable, FromObject, On, Pairwise, as_kernel
-from manyarms.kernels.bags import Jaccard
+from manyarms.kernels.bags import Graph, Jaccard, WeisfeilerLehman
 from manyarms.kernels.base import Kernel, Own, Product, Scaled, Sum
-from manyarms.kernels.graphs import Graph, WeisfeilerLehman
 from manyarms.kernels.inner import Linear, MinMax, Polynomial, Tanimoto, Unpacked, pack, unpack
 from manyarms.kernels.objects import ObjectKernel, OnObjects
 from manyarms.kernels.stationary import RBF, Hamming, Matern

@@ -3,7 +3,6 @@
 import ctypes
 import gc
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,33 +42,18 @@ def half_the_memory(total: Callable[[], float] | None = None) -> float:
     The other half is for the caller's own data, and for other programs.
     """
     if total is None:
-        systems = {"darwin": macos_memory, "win32": windows_memory}
-        total = systems.get(sys.platform, linux_memory)
+        total = windows_memory if sys.platform == "win32" else posix_memory
     try:
         return 0.5 * total()
     except (OSError, AttributeError, ValueError):
         return 0.5 * ASSUMED
 
 
-def linux_memory(root: Path = Path("/")) -> float:
+def posix_memory(limit: Path = Path("/sys/fs/cgroup/memory.max")) -> float:
     """Bytes of the machine, or the limit of the control group (a container) where it is less."""
-    kilobytes = re.search(r"MemTotal:\s*(\d+)", (root / "proc/meminfo").read_text())
-    if kilobytes is None:
-        raise ValueError("/proc/meminfo has no line MemTotal")
-    total = 1024.0 * int(kilobytes[1])
-    limit = root / "sys/fs/cgroup/memory.max"  # control groups, version 2
+    total = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     text = limit.read_text().strip() if limit.exists() else "max"
     return total if text == "max" else min(total, float(text))
-
-
-def macos_memory(system: Any = None) -> float:
-    """Bytes of the machine; `system` is the C library."""
-    total = ctypes.c_uint64()
-    size = ctypes.c_size_t(ctypes.sizeof(total))
-    system = system or ctypes.CDLL(None)
-    if system.sysctlbyname(b"hw.memsize", ctypes.byref(total), ctypes.byref(size), None, 0):
-        raise OSError("the system does not tell its memory")
-    return float(total.value)
 
 
 def windows_memory(system: Any = None) -> float:

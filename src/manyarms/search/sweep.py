@@ -37,7 +37,7 @@ CODES: dict[tuple[type[Kernel], float | None, bool | None], int] = {
 """Kernels by class, ν and whether bits are packed, as `_sweep.c` numbers them."""
 
 
-class Factor(NamedTuple):
+class KernelFactor(NamedTuple):
     """A kernel of the columns from `start` to `stop` (None: to the last), and its kind."""
 
     kind: int
@@ -66,7 +66,7 @@ class Columns:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self._constant = 1.0
-        self._factors: list[Factor] = []
+        self._factors: list[KernelFactor] = []
         self._formulas: dict[int, Formula | None] = {}
         self.compiled = COMPILED and self._covers(kernel, 0, None)
 
@@ -105,7 +105,7 @@ class Columns:
         code = CODES.get((kind, nu, packed))
         if code is None:
             return False
-        self._factors.append(Factor(code, kernel, start, stop))
+        self._factors.append(KernelFactor(code, kernel, start, stop))
         return True
 
     def _formula(self, d: int) -> Formula | None:
