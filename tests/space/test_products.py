@@ -379,14 +379,12 @@ def test_a_maximiser_of_a_study_is_written_down(tmp_path):
         assert study.ask()
 
 
-def test_numbers_that_an_earlier_version_stored_as_names_stay_names():
-    (column,) = read_box([{"name": "x", "levels": [1, 2, 4]}]).columns
-    assert isinstance(column, Choice)
+def test_levels_that_are_stored_are_numbers_again():
     box = Box(x=[1, 2, 4], y=[0, 0.5, 1])
     columns = written_box(box)
     assert columns == [
-        {"name": "x", "numbers": [1, 2, 4], "scale": "log"},
-        {"name": "y", "numbers": [0, 0.5, 1]},
+        {"name": "x", "levels": [1, 2, 4]},
+        {"name": "y", "levels": [0, 0.5, 1]},
     ]
     assert read_box(json.loads(json.dumps(columns))).columns == box.columns
     assert all(isinstance(column, NumericLevels) for column in box.columns)

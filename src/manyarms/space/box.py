@@ -60,22 +60,12 @@ class Box:
                 "a box takes either an array of bounds (d, 2) or columns by name: Box(x=(0.0, "
                 "1.0), …)"
             )
+        self.named = bounds is None
         given = (
-            [_column(name, value) for name, value in columns.items()]
-            if bounds is None
-            else _ranges(bounds)
+            _ranges(bounds)
+            if bounds is not None
+            else [_column(name, value) for name, value in columns.items()]
         )
-        self._set(given, named=bounds is None)
-
-    @classmethod
-    def of(cls, columns: Sequence[Side]) -> "Box":
-        """The box of columns with names, as `Box.columns` has them."""
-        box = cls.__new__(cls)
-        box._set(columns, named=True)
-        return box
-
-    def _set(self, given: Sequence[Side], named: bool) -> None:
-        self.named = named
         self.columns: tuple[Side, ...] = tuple(given)
         # Numbers first, then choices, each in the order given: False sorts before True.
         order = sorted(range(len(given)), key=lambda i: isinstance(given[i], Choice))
@@ -283,7 +273,7 @@ class Box:
         return np.array(moved).reshape(-1, self.dimension)
 
     def __repr__(self) -> str:
-        return f"Box({', '.join(map(str, self.columns))})"
+        return f"Box({', '.join(f'{column.name}={column.given}' for column in self.columns)})"
 
 
 def finite_rows(rows: ArrayLike, dimension: int) -> Array:

@@ -119,8 +119,10 @@ class Range:
         kind = "log" if self.log else "integer" if self.whole else "continuous"
         return _numeric(self.name, at, kind, self.low, self.high)
 
-    def __str__(self) -> str:
-        return f"{self.name}={(self.low, self.high, *['log'] * self.log)}"
+    @property
+    def given(self) -> tuple[Any, ...]:
+        """What `Box` makes this column of."""
+        return (self.low, self.high, "log") if self.log else (self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -190,8 +192,10 @@ class Levels(ABC):
         """How many levels there are."""
         return len(self.levels)
 
-    def __str__(self) -> str:
-        return f"{self.name}={list(self.levels)}"
+    @property
+    def given(self) -> list[Any]:
+        """What `Box` makes this column of."""
+        return list(self.levels)
 
 
 class Choice(Levels):

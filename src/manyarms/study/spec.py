@@ -31,7 +31,6 @@ from manyarms.kernels import Kernel
 from manyarms.search.tuning import Tuning
 from manyarms.space.box import Box
 from manyarms.space.points import Space
-from manyarms.space.sides import Choice, NumericLevels, Side
 
 OPTION_TYPES = (  # beside kernels: radii, rules and what else an option may be
     Bayes,
@@ -105,8 +104,13 @@ def read(spec: Any) -> Any:
 
 
 def written_box(box: Box) -> list[dict[str, Any]]:
-    """A box for JSON, column by column; those without names have none."""
-    columns = [_written_column(column, box.named) for column in box.columns]
+    """A box for JSON, column by column."""
+    columns: list[dict[str, Any]] = [
+        {"levels" if isinstance(column.given, list) else "range": [*column.given]}
+        for column in box.columns
+    ]
+    if box.named:
+        columns = [{"name": name} | column for name, column in zip(box.names, columns, strict=True)]
     try:
         same = repr(read_box(json.loads(json.dumps(columns, allow_nan=False)))) == repr(box)
         repr(box).encode()
@@ -119,33 +123,11 @@ def written_box(box: Box) -> list[dict[str, Any]]:
     return columns
 
 
-def _written_column(column: Side, named: bool) -> dict[str, Any]:
-    name = {"name": column.name} if named else {}
-    if isinstance(column, Choice):
-        return {**name, "levels": list(column.levels)}
-    scale = {"scale": "log"} if column.log else {}
-    if isinstance(column, NumericLevels):
-        return {**name, "numbers": list(column.levels), **scale}
-    return {**name, "range": [column.low, column.high], **scale}
-
-
 def read_box(columns: list[dict[str, Any]]) -> Box:
     """The box that `written_box` wrote."""
     if "name" not in columns[0]:
         return Box([column["range"] for column in columns])
-    return Box.of([_read_column(column) for column in columns])
-
-
-def _read_column(column: dict[str, Any]) -> Side:
-    name = column["name"]
-    if "levels" in column:
-        return Choice(name, tuple(column["levels"]))  # of numbers too, in earlier versions
-    if "numbers" in column:
-        return NumericLevels(name, tuple(column["numbers"]), log="scale" in column)
-    (range,) = Box(
-        **{name: (*column["range"], *([column["scale"]] if "scale" in column else []))}
-    ).columns
-    return range
+    return Box(**{each["name"]: each.get("levels") or tuple(each["range"]) for each in columns})
 
 
 def written_settings(given: dict[str, Any], space: Space) -> dict[str, Any]:
