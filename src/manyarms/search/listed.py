@@ -37,6 +37,11 @@ SAMPLE = 1 << 15
 """Arms that tell about how many others have a larger bound."""
 LARGE_PART = 4
 """One in so many arms on the list is no list."""
+AHEAD = 128
+"""One in so many arms is looked at for the picks of a batch to come: a look at the bounds of all
+takes about as long as their embeddings, m some hundred."""
+BLOCK = 1 << 15
+"""Arms that are scored at a time."""
 
 
 def moved(before: Frozen, now: Frozen) -> float:
@@ -76,13 +81,17 @@ class Listed:
         made._start(belief, dense.mean.copy(), dense.variance.copy(), dense.slack, 0.0)
         return made
 
-    def supposing(self) -> "Listed":
+    def supposing(self, belief: Engine) -> "Listed":
         """The same, which goes on by itself with pulls that are only supposed."""
         made = copy(self)
         made.places = copy(self.places)
         made._list = self._list.copy()
         made._is_listed = self._is_listed.copy()
         made._is_supposed = True
+        # Supposed pulls do not move the means: D is put into them once.
+        made._mean = self._mean + self._away * np.sqrt(self._variance)
+        made._variance = self._variance.copy()
+        made._then = belief.base
         made._others = {}
         return made
 
@@ -133,75 +142,124 @@ class Listed:
         if not isinstance(acquisition, Rising):
             return np.arange(len(self)) if shut is None else np.flatnonzero(~shut), -np.inf
         self._join(belief, self.places.positions)
+        joined = self._join_supposed if self._is_supposed else self._join_more
+        while True:
+            closed = None if shut is None else shut[self._numbers]
+            near, least = self._list.near(belief, acquisition, closed)
+            if least >= self._others.get(acquisition, np.inf):
+                return np.sort(self._numbers[near]), least
+            beside = joined(belief, acquisition, shut, least)
+            if beside is not None:
+                return np.sort(np.concatenate([self._numbers[near], beside])), least
+
+    def _join_more(
+        self, belief: Engine, acquisition: Rising, shut: Mask | None, least: float
+    ) -> Indices | None:
+        """Put arms on the list that reach a value, or make the bounds anew. Where that is done, or
+        cannot be, those that the list lacks."""
+        closed = self._is_listed if shut is None else self._is_listed | shut
+        if least > -np.inf:
+            more, _ = self._reaching(acquisition, closed, least)
+        else:
+            foremost = self._foremost(acquisition, closed, self._shortlist)
+            more, _ = self._reaching(acquisition, closed, foremost)
+            more = more[: self._shortlist]
+        if not len(more):
+            return NONE
         n = len(self)
         room = min(JOINING * n // max(1, belief.base.m), n // (2 * LARGE_PART))
         room = max(self._shortlist, room)
-        while True:
-            near, least = self._list.near(
-                belief, acquisition, None if shut is None else shut[self._numbers]
-            )
-            if least >= self._others.get(acquisition, np.inf):
-                break
-            # For the picks to come more arms join than this one needs, of those that are shut too.
-            ahead = self._is_supposed and (
-                shut is None or np.count_nonzero(shut & ~self._is_listed) <= self._shortlist
-            )
-            closed = self._is_listed if ahead or shut is None else self._is_listed | shut
-            target = least
-            if ahead or not len(near):
-                foremost = self._foremost(acquisition, closed)
-                if foremost is None:
-                    break
-                target = min(least, foremost) if len(near) else foremost
-            some, values = self._reaching(acquisition, closed, target)
-            if ahead and len(some) <= min(room, self._longest - len(self._numbers)):
-                self._join(belief, some)
-                self._others[acquisition] = target
-                continue
-            if shut is not None:
-                open_ = ~shut[some]
-                some, values = some[open_], values[open_]
-            needed = some[values >= least] if len(near) else some[: self._shortlist]
-            if not len(needed):
-                break
-            is_fresh = self._then is self.belief
-            is_full = len(self._numbers) + min(len(needed), room) > self._longest and len(near)
-            if is_full and is_fresh:
-                return np.sort(np.concatenate([self._numbers[near], needed])), least
-            if is_full or (len(needed) > room and not is_fresh):
-                self.compute(belief)
-                self._join(belief, self.places.positions)
-            else:
-                self._join(belief, needed[:room])
-        return np.sort(self._numbers[near]), least
+        is_fresh = self._then is self.belief
+        is_full = self._is_full(min(len(more), room)) and least > -np.inf
+        if is_full and is_fresh:
+            return more
+        if is_full or (len(more) > room and not is_fresh):
+            self.compute(belief)
+            self._join(belief, self.places.positions)
+        else:
+            self._join(belief, more[:room])
+        return None
+
+    def _join_supposed(
+        self, belief: Engine, acquisition: Rising, shut: Mask | None, least: float
+    ) -> Indices | None:
+        """The same where pulls are only supposed: arms are scored, and these scores are bounds.
+        Only those that still reach the value join, and those that later picks may need."""
+        # Few that are shut join as well, so that what is said of all others is close.
+        is_open = shut is None or np.count_nonzero(shut & ~self._is_listed) <= self._shortlist
+        closed = self._is_listed if is_open else self._is_listed | np.asarray(shut)
+        ahead = max(self._shortlist, len(self) // AHEAD)
+        target = self._foremost(acquisition, closed, ahead)
+        if least > -np.inf:
+            target = min(target, least)
+        some, _ = self._reaching(acquisition, closed, target)
+        if not len(some):
+            return NONE
+        self._score(belief, some)
+        deviation = np.sqrt(self._variance[some] + self._more)
+        values, ties = acquisition(self._mean[some], deviation)
+        more = some[values + 8 * ties >= target]
+        if least > -np.inf and self._is_full(len(more)):
+            more = some[values + 8 * ties >= least]
+            return more if shut is None else more[~shut[more]]
+        self._join(belief, more)
+        if is_open:
+            self._others[acquisition] = target
+        return None
+
+    def _score(self, belief: Engine, positions: Indices) -> None:
+        """The scores of some arms become their bounds."""
+        size = int(max(self._shortlist, min(BLOCK, self._room / (8 * max(1, belief.base.m)))))
+        for start in range(0, len(positions), size):
+            some = positions[start : start + size]
+            rows = np.asarray(self.arms.rows[some], dtype=np.float64)
+            scores = Dense(Arms(rows, self.arms.diag[some]), belief.base.kernel)
+            scores.compute(belief)
+            self._mean[some] = scores.mean
+            self._variance[some] = scores.variance
+
+    def _is_full(self, more: int) -> bool:
+        """Whether so many more arms are too many for the list."""
+        m = 0 if self.belief is None else self.belief.m
+        most = min(len(self) / LARGE_PART, self._room / (8 * max(1, m)))
+        return len(self._numbers) + more > max(self._shortlist, most)
 
     @property
-    def _longest(self) -> float:
-        """Arms that a list may have."""
-        m = 0 if self.belief is None else self.belief.m
-        return max(self._shortlist, min(len(self) / LARGE_PART, self._room / (8 * max(1, m))))
+    def _away(self) -> float:
+        """D since the bounds were made."""
+        now = self.belief
+        return 0.0 if now is None or now is self._then else moved(self._then, now)
 
     def _reaching(self, acquisition: Rising, closed: Mask, least: float) -> tuple[Indices, Array]:
         """Arms that are not closed and may reach a value, and bounds on theirs, largest first."""
-        base = self.belief
-        away = 0.0 if base is None or base is self._then else moved(self._then, base)
+        if least == np.inf:
+            return NONE, np.zeros(0)
         some, values = reaching(
-            self._mean, self._variance, closed, acquisition, least, self._more, self._largest, away
+            self._mean,
+            self._variance,
+            closed,
+            acquisition,
+            least,
+            self._more,
+            self._largest,
+            self._away,
         )
         order = np.argsort(-values, kind="stable")
         return some[order], values[order]
 
-    def _foremost(self, acquisition: Rising, closed: Mask) -> float | None:
-        """A value that an arm or more may reach of those that are not closed, and about as many as
-        join a list at a time; None where all are closed."""
+    def _foremost(self, acquisition: Rising, closed: Mask, size: int) -> float:
+        """A value that an arm or more may reach of those that are not closed, and about so many;
+        infinite where all are closed."""
         at, _, _ = peak(self._mean, self._variance, closed, acquisition.beta, self._more)
         if at < 0:
-            return None
+            return np.inf
         step = max(1, len(self) // SAMPLE)
         some = np.append(np.arange(0, len(self), step), at)
         some = some[~closed[some]]
-        values, _ = acquisition(self._mean[some], np.sqrt(self._variance[some] + self._more))
-        n = min(len(values), self._shortlist // step + 1)
+        variance = self._variance[some]
+        mean = self._mean[some] + self._away * np.sqrt(variance)
+        values, _ = acquisition(mean, np.sqrt(variance + self._more))
+        n = min(len(values), size // step + 1)
         return float(min(np.partition(values, -n)[-n], values[-1]))
 
     def _join(self, belief: Engine, positions: Indices) -> None:

@@ -103,7 +103,7 @@ class Table:
         made = Table(self.arms, self.room, replace(self.tuning, device=None), self.stats)
         made.is_supposed = True
         if isinstance(core, Listed):
-            made._core = core.supposing()
+            made._core = core.supposing(belief)
         elif len(core) <= FEW:
             made._core = core.copy()
         else:
