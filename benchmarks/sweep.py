@@ -90,7 +90,6 @@ def others(seconds: float) -> None:
         for name, compiled, by_numpy, arguments, numbers in (
             ("step, m = 40", sweep.step, sweep.step_in_numpy, same, M),
             ("step, m = 39 to 40", sweep.step, sweep.step_in_numpy, grown, M),
-            ("squares, m = 40", sweep.squares, sweep.squares_in_numpy, (Z,), M),
             ("peak", sweep.peak, sweep.peak_in_numpy, (mean, variance, shut, 2.0, 0.0), 2),
             ("reach", sweep.reach, sweep.reach_in_numpy, (mean, variance, shut, need, 64.0), 2),
         ):

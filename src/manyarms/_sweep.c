@@ -277,7 +277,7 @@ CLONES static int fill(const Columns *job)
     return 1;
 }
 
-/* ---- step, squares, peak, reach -------------------------------------------------------------- */
+/* ---- step, peak, reach ----------------------------------------------------------------------- */
 
 typedef struct {
     Size n, p, m, k, ld;
@@ -355,16 +355,6 @@ CLONES static void bring(const Step *job)
             }
         }
         for (Size i = 0; i < b; i++) variance[i] = variance[i] < 0.0 ? 0.0 : variance[i];
-    }
-}
-
-CLONES static void add_squares(In Z, Size ld, Size m, Size n, Out sums)
-{
-    memset(sums, 0, n * sizeof(double));
-    for (Size start = 0; start < n; start += FAR) {
-        Size stop = n - start < FAR ? n : start + FAR;
-        for (Size c = 0; c < m; c++)
-            for (Size i = start; i < stop; i++) sums[i] += Z[c * ld + i] * Z[c * ld + i];
     }
 }
 
@@ -607,21 +597,6 @@ static PyObject *step(PyObject *module, PyObject *const *args, Size count)
     Py_RETURN_NONE;
 }
 
-static PyObject *squares(PyObject *module, PyObject *const *args, Size count)
-{
-    Held held;
-    Py_buffer *Z, *sums;
-    held.count = 0;
-    if (!is_count(count, 2)) return NULL;
-    if (!(Z = hold(&held, args[0], "Z", "d", READ | SPACED, ANY, ANY)) ||
-        !(sums = hold(&held, args[1], "sums", "d", WRITE, VECTOR, Z->shape[1])))
-        return give_back(&held, NULL);
-    Size m = Z->shape[0], n = Z->shape[1];
-    LOOPS(m * n, add_squares(Z->buf, apart(Z), m, n, sums->buf));
-    give_back(&held, NULL);
-    Py_RETURN_NONE;
-}
-
 /* The first three arguments of peak and reach: mean, variance, and shut or None. */
 static int hold_arms(Held *held, PyObject *const *args, const Py_buffer **mean,
                      const Py_buffer **variance, const unsigned char **shut)
@@ -675,7 +650,7 @@ static PyObject *reach(PyObject *module, PyObject *const *args, Size count)
 #define FUNCTION(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
 
 static PyMethodDef functions[] = {
-    FUNCTION(columns), FUNCTION(step), FUNCTION(squares), FUNCTION(peak), FUNCTION(reach), {NULL},
+    FUNCTION(columns), FUNCTION(step), FUNCTION(peak), FUNCTION(reach), {NULL},
 };
 
 static PyModuleDef_Slot slots[] = {{0, NULL}};

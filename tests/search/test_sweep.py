@@ -397,13 +397,6 @@ def test_steps_in_threads_are_the_same():
         assert (found == expected).all()
 
 
-@compiled
-@given(m=st.integers(0, 20), n=st.integers(0, 2100))
-def test_squares_are_those_of_numpy(m, n):
-    Z = np.random.default_rng(m + n).normal(size=(m, n + 5))[:, 2 : n + 2]
-    np.testing.assert_allclose(sweep.squares(Z), sweep.squares_in_numpy(Z), rtol=1e-14)
-
-
 # ---- peak and reach -------------------------------------------------------------------------------
 
 numbers = st.floats(-3, 3).map(lambda x: round(4 * x) / 4)  # many ties
@@ -562,8 +555,6 @@ def test_other_arguments_that_do_not_fit():
     refused(sweep.peak, {**ARMS, "beta": 2.0})
     refused(sweep.reach, {**ARMS, "need": np.zeros(0), "scale": 1.0})
     refused(sweep.reach, {**ARMS, "need": np.zeros(3, dtype=int), "scale": 1.0})
-    refused(sweep.squares, {"Z": np.zeros((3, 4), dtype=int)})
-    refused(sweep.squares, {"Z": np.zeros((3, 4)).T})
 
 
 COLUMNS = {
@@ -684,9 +675,7 @@ def results(module):
     upper = module.peak(mean, variance, None, 2.0, 0.1)
     places = np.zeros(5003, dtype=np.intp)
     found = module.reach(mean, variance, None, np.array([1.0, 0.5]), 1.0, places)
-    sums = np.empty(5003)
-    module.squares(Z, sums)
-    return [x.tobytes() for x in (out, far, Z, mean, variance, places, sums)] + [upper, found]
+    return [x.tobytes() for x in (out, far, Z, mean, variance, places)] + [upper, found]
 
 
 @compiled

@@ -4,7 +4,8 @@ variance."""
 from dataclasses import replace
 from math import nextafter
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from time import perf_counter
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -15,11 +16,23 @@ from manyarms.engine.base import Belief, Rule
 from manyarms.engine.confidence import Bayes, Constant, Promise, Radius
 from manyarms.engine.frozen import Engine, Inserted
 from manyarms.errors import ParameterError
+from manyarms.kernels import RBF
 from manyarms.lapack import in_one_thread
-from manyarms.search.estimate import Estimate, estimate
+from manyarms.search import PER_ARM
 from manyarms.search.scores import RowsElsewhere, UpperBound
 from manyarms.search.tuning import Tuning
 from manyarms.typing import ArrayLike, Indices, Seed
+
+TRIAL = 40_000
+"""Arms whose pass is timed, at most: more than are done as one chunk, so that all cores work."""
+
+
+class Estimate(NamedTuple):
+    """Bytes beside the table of arms, and seconds of a pass, on this machine."""
+
+    least_bytes: float  # the smallest `memory` that works: bounds of all arms, and a list
+    bytes: float  # with the embeddings of all arms kept
+    seconds: float  # of a pass over all arms that computes their embeddings
 
 
 @runtime_checkable
@@ -186,8 +199,19 @@ class BKB(Policy):
         Estimate
             Bytes and seconds.
         """
-        return estimate(
-            whole(n_arms, "n_arms", at_most=10**15),
-            whole(n_features, "n_features", at_most=10**5),
-            whole(m, "m", at_most=10**5),
-        )
+        n_arms = whole(n_arms, "n_arms", at_most=10**15)
+        n_features = whole(n_features, "n_features", at_most=10**5)
+        m = whole(m, "m", at_most=10**5)
+        rows = np.random.default_rng(0).random((max(m, min(n_arms, TRIAL)), n_features))
+        # Tolerance 0, and a lengthscale short of the typical distance: nearly all m rows enter W.
+        kernel = RBF(np.sqrt(n_features) / 4)
+        policy = BKB(rows, kernel, rule=Inserted(0.0), tuning=Tuning(rough=m), memory=1e18)
+        policy.observe(np.arange(m), np.zeros(m))
+        spent = []
+        for _ in range(2):  # the first warms up
+            again = policy.resumed(policy._state)
+            start = perf_counter()
+            again.choose()
+            spent.append(perf_counter() - start)
+        least = PER_ARM * n_arms + 8 * m**2
+        return Estimate(least, least + 8 * m * n_arms, min(spent) * n_arms / len(rows))

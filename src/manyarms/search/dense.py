@@ -168,11 +168,10 @@ class Dense:
         own = belief.own_variance / belief.regularization
         least = -np.inf
         tried = self.places.positions
-        closed = shut
         upper = np.zeros(0)
+        # Own parts may have raised those tried, or lowered them: they are looked at by themselves.
+        closed = self.places.and_shut(shut)
         if len(tried):
-            # Own parts may have raised them, or lowered them: they are looked at by themselves.
-            closed = self.places.mask if shut is None else self.places.mask | shut
             mean, variance = self._of_tried(belief)
             upper, _ = acquisition(mean, np.sqrt(variance + slack))
             if shut is not None:

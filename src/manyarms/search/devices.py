@@ -100,28 +100,21 @@ def device_of(name: str) -> Device:
 
 
 def tried(xp: Any, where: Any, name: str) -> Device:
-    """The device, once it has added two numbers in float64."""
-    # Namespaces raise what comes, AssertionError too.
-    try:
-        _added(xp, xp.float32, where)
-    except Exception as error:
-        raise _not_usable(name, error) from error
-    try:
-        found = _added(xp, xp.float64, where)
-    except Exception as error:
-        raise ParameterError(
-            f"device={name!r} has no float64, which scores need: use another device, or leave "
-            f"`device` out ({_first_line(error)})"
-        ) from error
-    return Device(xp, where, str(found))
-
-
-def _added(xp: Any, dtype: Any, where: Any) -> Any:
-    """The device on which 1 + 1 was computed, and brought back."""
-    two = 1 + xp.ones(1, dtype=dtype, device=where)
-    if float(two[0]) != 2.0:
-        raise ArithmeticError(f"1 + 1 is {float(two[0])} there")
-    return two.device
+    """The device, once it has added two numbers in float32, and in float64."""
+    for dtype in (xp.float32, xp.float64):
+        # Namespaces raise what comes, AssertionError too.
+        try:
+            two = 1 + xp.ones(1, dtype=dtype, device=where)
+            if float(two[0]) != 2.0:
+                raise ArithmeticError(f"1 + 1 is {float(two[0])} there")
+        except Exception as error:
+            if dtype is xp.float32:
+                raise _not_usable(name, error) from error
+            raise ParameterError(
+                f"device={name!r} has no float64, which scores need: use another device, or leave "
+                f"`device` out ({_first_line(error)})"
+            ) from error
+    return Device(xp, where, str(two.device))
 
 
 def _not_usable(name: str, error: Exception) -> ParameterError:

@@ -23,27 +23,30 @@ class Places:
         self._n_found = 0  # tried rows looked for so far
         self.positions: Indices = np.zeros(0, dtype=np.intp)  # of arms
         self.places: Indices = np.zeros(0, dtype=np.intp)  # among the rows tried
-        self.mask: Mask = np.zeros(0, dtype=bool)  # of arms; only where some were tried
 
     def find(self, belief: Frozen | Owned, *, anew: bool = False) -> None:
         """Find the rows that a belief has tried since the last one."""
         if isinstance(belief, Frozen):
             return
-        if anew and self._n_found:
+        if anew:
             self._n_found = 0
-            self.positions = self.places = np.zeros(0, dtype=np.intp)
-            self.mask = np.zeros(0, dtype=bool)
+            self.positions = self.positions[:0]
+            self.places = self.places[:0]
         tried = belief.tried.rows
         new = tried[self._n_found :]
-        if not len(new):
-            return
-        arms, which = self._equal_to(new)
-        mask = self.mask.copy() if len(self.mask) else np.zeros(len(self._rows), dtype=bool)
-        mask[arms] = True
-        self.mask = mask  # copies of this object share the one before
-        self.positions = np.concatenate([self.positions, arms])
-        self.places = np.concatenate([self.places, which + self._n_found])
-        self._n_found = len(tried)
+        if len(new):
+            arms, which = self._equal_to(new)
+            self.positions = np.concatenate([self.positions, arms])
+            self.places = np.concatenate([self.places, which + self._n_found])
+            self._n_found = len(tried)
+
+    def and_shut(self, shut: Mask | None) -> Mask | None:
+        """These arms and those that are shut, as a mask; None where there are none."""
+        if not len(self.positions):
+            return shut
+        closed = np.zeros(len(self._rows), dtype=bool) if shut is None else shut.copy()
+        closed[self.positions] = True
+        return closed
 
     def _equal_to(self, rows: Array) -> tuple[Indices, Indices]:
         """All pairs of an arm and one of some rows that are equal."""

@@ -203,11 +203,6 @@ def reach_in_numpy(
     return np.flatnonzero(reaches)
 
 
-def squares_in_numpy(Z: Array) -> Array:
-    """Σ over rows of Z², (n,)."""
-    return np.asarray(np.einsum("mn,mn->n", Z, Z))
-
-
 def _reach(
     mean: Array, variance: Array, shut: Mask | AnyArray | None, need: Array, scale: float
 ) -> Indices:
@@ -215,13 +210,6 @@ def _reach(
     return places[: _sweep.reach(mean, variance, shut, need, scale, places)].copy()
 
 
-def _squares(Z: Array) -> Array:
-    sums = np.empty(Z.shape[1])
-    _sweep.squares(Z, sums)
-    return sums
-
-
 step = _sweep.step if COMPILED else step_in_numpy
 peak = _sweep.peak if COMPILED else peak_in_numpy
 reach = _reach if COMPILED else reach_in_numpy
-squares = _squares if COMPILED else squares_in_numpy
