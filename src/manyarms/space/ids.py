@@ -48,7 +48,12 @@ class Ids:
     def positions(self, ids: Any) -> Indices:
         """The positions of one id, or of several."""
         if self.are_strings:
-            return self._positions_of_strings(_several(ids))
+            strings = _several(ids)
+            index = self._index
+            for id in strings:
+                if not isinstance(id, str) or id not in index:
+                    raise self._unknown(id)
+            return np.array([index[id] for id in strings], dtype=np.intp)
         numbers = self._whole_numbers(ids)
         ordered, order = self._ordered
         # Bisection, 8 bytes an id; a dictionary of a million numbers would take 100 MB.
@@ -78,13 +83,6 @@ class Ids:
                 found[number] = None if number in found else id
         return found
 
-    def _positions_of_strings(self, ids: list[Any]) -> Indices:
-        index = self._index
-        for id in ids:
-            if not isinstance(id, str) or id not in index:
-                raise self._unknown(id)
-        return np.array([index[id] for id in ids], dtype=np.intp)
-
     def _whole_numbers(self, ids: Any) -> AnyArray:
         if isinstance(ids, np.ndarray) and ids.ndim == 1 and ids.dtype.kind == "i":
             return ids
@@ -111,32 +109,22 @@ class Ids:
         return self.array[order], order
 
     def _unknown(self, id: Any) -> UnknownArmError:
-        strings = self.are_strings
         example = plain(self.array[0])
-        expected = "strings" if strings else "whole numbers"
-        if isinstance(id, str) == strings and (strings or is_whole(id)):
-            near = closest(id, self.array) if strings else None
-            known = (
-                f"did you mean {near!r}?"
-                if near is not None
-                else f"ids are {expected} such as {example!r}"
-            )
-            return UnknownArmError("no candidate has the id {id!r}", known, id=plain(id))
-        meant = _in_other_type(id, strings)
-        hint = (
-            f"did you mean {meant!r}?"
-            if meant is not None and self._has(meant)
-            else f"give one such as {example!r}"
-        )
+        expected = "strings" if self.are_strings else "whole numbers"
+        if isinstance(id, str) if self.are_strings else is_whole(id):
+            near = closest(id, self.array) if self.are_strings else None
+            known = f"ids are {expected} such as {example!r}"
+            advice = known if near is None else f"did you mean {near!r}?"
+            return UnknownArmError("no candidate has the id {id!r}", advice, id=plain(id))
+        # The id as a string or as a number, whichever it should have been.
+        meant = str(id) if self.are_strings else _as_whole(id)
+        is_known = meant in self._index if self.are_strings else (self.array == meant).any()
         return UnknownArmError(
             f"the ids of this pool are {{expected}}, got {{id!r}} of type {type(id).__name__}",
-            hint,
+            f"did you mean {meant!r}?" if is_known else f"give one such as {example!r}",
             expected=expected,
             id=plain(id),
         )
-
-    def _has(self, id: Any) -> bool:
-        return id in self._index if isinstance(id, str) else bool((self.array == id).any())
 
 
 def _as_number(id: str) -> float | None:
@@ -204,16 +192,13 @@ def not_unique(id: Any, rows: Sequence[Any] | Indices, column: str) -> ArmsError
 
 def _several(ids: Any) -> list[Any]:
     """One id or several as a list."""
+    one = [ids[()] if isinstance(ids, np.ndarray) else ids]
     several = items_of(ids)
-    if several is not None:
-        return several
-    return [ids[()] if isinstance(ids, np.ndarray) else ids]
+    return one if several is None else several
 
 
-def _in_other_type(id: Any, strings: bool) -> str | int | None:
-    """The id as a number or as a string, whichever it should have been."""
-    if strings:
-        return str(id)
+def _as_whole(id: Any) -> int | None:
+    """What is written as a whole number."""
     try:
         number = float(id)
     except (TypeError, ValueError, OverflowError):

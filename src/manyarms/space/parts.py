@@ -73,6 +73,12 @@ class Parts:
         """Columns of X that follow from the others, which stand behind them: 0 or 1."""
         return int(self.expected is not None)
 
+    @property
+    def ids_of_tables(self) -> list[AnyArray]:
+        """The ids of each table."""
+        ends = np.cumsum([len(table) for table in self.tables])
+        return np.split(self.ids.array, ends[:-1])
+
     def completed(self, rows: Array) -> Array:
         """Encoded rows with what a prior expects of them in front."""
         return rows if self.expected is None else np.column_stack([self.expected(rows), rows])

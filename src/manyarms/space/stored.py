@@ -4,9 +4,8 @@ the same pool again."""
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import polars as pl
 
 from manyarms.errors import ArmsError, ParameterError
@@ -22,6 +21,13 @@ from manyarms.typing import AnyArray
 BY_VALUES = ("continuous", "log", "integer", "boolean", "categorical", "text", "bits")
 """Types that a column may get from its values alone."""
 JSON_TYPES = (str, int, float, bool, type(None))
+
+
+class Stored(NamedTuple):
+    """A table and its ids."""
+
+    frame: pl.DataFrame
+    ids: AnyArray
 
 
 def described(pool: Pool) -> dict[str, Any]:
@@ -83,23 +89,25 @@ def retyped(pool: Pool, columns: Mapping[str, Declared]) -> Pool:
     parts = pool.parts
     origin = parts.origin
     decided = {name: kind for name, kind in _decided(pool).items() if name not in columns}
-    declared = {**origin.declared, **columns}
     units = {name: unit for name, unit in origin.units.items() if name not in columns}
-    sizes = [len(table) for table in parts.tables]
-    stops = np.cumsum(sizes).tolist()
-    tables: list[tuple[pl.DataFrame, AnyArray]] = []
-    for table, start, stop in zip(parts.tables, [0, *stops], stops, strict=False):
-        ids = parts.ids.array[start:stop]
+    tables: list[Stored] = []
+    for table, ids in zip(parts.tables, parts.ids_of_tables, strict=True):
         some = table.select(name for name in columns if name in table.columns)
-        found = converted(some, columns, units, origin.decimal, _label(ids, start))
+        found = converted(some, columns, units, origin.decimal, _label(ids))
         units |= found.units
-        tables.append((table.with_columns(found.frame), ids))
+        tables.append(Stored(table.with_columns(found.frame), ids))
+    declared = {**origin.declared, **columns}
     origin = replace(origin, declared=declared, units=units, decided=decided)
-    first, *others = tables
-    made = first_parts(origin, *first, _label(first[1]), parts.next_row)
-    for frame, ids in others:
-        made = grown_parts(made, frame, ids, _label(ids), parts.next_row)
-    return Pool(made)
+    return _made(origin, tables, parts.next_row)
+
+
+def _made(origin: Origin, tables: list[Stored], next_row: int) -> Pool:
+    """The pool of tables, the first of which decides what columns are."""
+    frame, ids = tables[0]
+    parts = first_parts(origin, frame, ids, _label(ids), next_row)
+    for frame, ids in tables[1:]:
+        parts = grown_parts(parts, frame, ids, _label(ids), next_row)
+    return Pool(parts)
 
 
 def bytes_of(pool: Pool, index: int) -> bytes:
@@ -108,28 +116,26 @@ def bytes_of(pool: Pool, index: int) -> bytes:
         raise ParameterError(
             f"a pool of objects cannot be stored, got {pool!r}; search it with an Optimizer"
         )
-    check_threads()
-    sizes = [len(frame) for frame in pool.parts.tables]
-    start = sum(sizes[:index])
-    frame = pool.parts.tables[index]
-    ids = pool.ids[start : start + len(frame)]
-    return written_table(frame, ids)
+    return written_table(pool.parts.tables[index], pool.parts.ids_of_tables[index])
 
 
 def written_table(frame: pl.DataFrame, ids: AnyArray) -> bytes:
     """A table as a Parquet file with the ids in the first column."""
-    for column in frame:
-        if isinstance(column.dtype, pl.Object):
-            raise ArmsError(
-                "column {column!r} holds objects, which cannot be stored",
-                "make numbers or text of them",
-                "take the column out of the table",
-                column=column.name,
-            )
-    # Ids are not columns of a pool's tables; here they are the first, whatever its name.
-    named = pl.Series(_free(frame), ids.tolist() if ids.dtype == object else ids)
+    check_threads()
+    objects = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Object)]
+    if objects:
+        raise ArmsError(
+            "column {column!r} holds objects, which cannot be stored",
+            "make numbers or text of them",
+            "take the column out of the table",
+            column=objects[0],
+        )
+    # Ids are not columns of a pool's tables; here they are the first, by a name that none has.
+    name = "id"
+    while name in frame.columns:
+        name += "_"
     file = io.BytesIO()
-    frame.select(named, pl.all()).write_parquet(file)
+    frame.select(pl.Series(name, ids.tolist()), pl.all()).write_parquet(file)
     return file.getvalue()
 
 
@@ -140,25 +146,18 @@ def tables_of(pool: Pool) -> list[bytes]:
 
 def stored_pool(description: dict[str, Any], tables: Sequence[bytes]) -> Pool:
     """The pool made from the answers of `described` and `tables_of`."""
-    declared = read_types(description["declared"])
-    levels = {name: tuple(values) for name, values in description["levels"].items()}
     origin = Origin(
         description["id"],
         description["numbered"],
         description["missing"],
-        declared,
-        levels,
-        # Earlier versions wrote no more.
-        description.get("decimal", "."),
-        description.get("units", {}),
-        description.get("target"),
-        description.get("decided", {}),
+        read_types(description["declared"]),
+        {name: tuple(values) for name, values in description["levels"].items()},
+        description["decimal"],
+        description["units"],
+        description["target"],
+        description["decided"],
     )
-    frame, ids = read_table(tables[0])
-    pool = Pool(first_parts(origin, frame, ids, _label(ids), description["next_row"]))
-    for table in tables[1:]:
-        pool = with_table(pool, table, description["next_row"])
-    return pool
+    return _made(origin, [read_table(table) for table in tables], description["next_row"])
 
 
 def with_table(pool: Pool, table: bytes, next_row: int) -> Pool:
@@ -167,7 +166,7 @@ def with_table(pool: Pool, table: bytes, next_row: int) -> Pool:
     return Pool(grown_parts(pool.parts, frame, ids, _label(ids), next_row))
 
 
-def read_table(table: bytes) -> tuple[pl.DataFrame, AnyArray]:
+def read_table(table: bytes) -> Stored:
     """A table in the format of `written_table`."""
     check_threads()
     try:
@@ -175,18 +174,9 @@ def read_table(table: bytes) -> tuple[pl.DataFrame, AnyArray]:
     except pl.exceptions.PolarsError as error:
         raise ArmsError(f"a stored table cannot be read: {error}") from error
     named = frame.to_series(0)
-    if named.dtype == pl.Int64:
-        return frame[:, 1:], named.to_numpy().copy()
-    return frame[:, 1:], as_objects(named.to_list())
+    is_number = named.dtype == pl.Int64
+    return Stored(frame[:, 1:], named.to_numpy().copy() if is_number else as_objects(named))
 
 
-def _free(frame: pl.DataFrame) -> str:
-    """A name that no column has."""
-    name = "id"
-    while name in frame.columns:
-        name += "_"
-    return name
-
-
-def _label(ids: AnyArray, start: int = 0) -> Label:
-    return lambda position: {"row": start + position, "id": plain(ids[position])}
+def _label(ids: AnyArray) -> Label:
+    return lambda position: {"row": position, "id": plain(ids[position])}
