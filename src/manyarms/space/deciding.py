@@ -56,18 +56,20 @@ def checked_types(columns: Mapping[str, str | Sequence[Any]] | None) -> dict[str
 
 
 def _checked_type(name: str, declared: Any) -> Declared:
-    if isinstance(declared, str):
-        kind = plain_kind(declared)
-        # Behind a colon stand words of a number, or one of the ways that a type has.
-        if kind not in TYPES or (
-            declared != kind and kind not in NUMBER_TYPES and declared not in WAYS
-        ):
-            raise _no_type(name, declared)
+    # Behind a colon stand words of a number, or one of the ways that a type has.
+    kind = plain_kind(declared) if isinstance(declared, str) else None
+    if kind in TYPES and (declared == kind or kind in NUMBER_TYPES or declared in WAYS):
         words_of(declared)
-        return declared
+        return str(declared)
     listed = items_of(declared) if isinstance(declared, Sequence | np.ndarray | pl.Series) else None
-    if listed is None:
-        raise _no_type(name, declared)
+    if listed is None or isinstance(declared, str):
+        raise ParameterError(
+            "{option} of {column!r} must be {expected}; got {got}",
+            option="columns",
+            column=name,
+            expected=f"one of {', '.join(TYPES)}, or a list of levels in order",
+            got=declared,
+        )
     levels = tuple(level.item() if isinstance(level, np.generic) else level for level in listed)
     kinds = set(map(type, levels))
     are_alike = kinds == {str} or kinds <= {int, float}
@@ -80,16 +82,6 @@ def _checked_type(name: str, declared: Any) -> Declared:
             got=list(levels),
         )
     return levels
-
-
-def _no_type(name: str, declared: Any) -> ParameterError:
-    return ParameterError(
-        "{option} of {column!r} must be {expected}; got {got}",
-        option="columns",
-        column=name,
-        expected=f"one of {', '.join(TYPES)}, or a list of levels in order",
-        got=declared,
-    )
 
 
 def decide(
@@ -133,7 +125,7 @@ def decide(
     column = _column_of(kind, known, values, name, label)
     # A declared type stands, even for a column of one value; a guess may be dropped.
     is_guess = declared is None and column.width and not keep_constant
-    if is_guess and _is_constant(column, values, label):
+    if is_guess and values.n_unique() == 1 and len(known) == len(values):
         return UnusedColumn(name, "ignore", (as_python(values[0]),))
     return column
 
@@ -250,22 +242,6 @@ def _column_of(
         is_bits = kind == "bits"
         return Bits.fit(known, name, here) if is_bits else molecules_as(way, known, name, here)
     return UnusedColumn(name, kind) if kind == "text" else Coded.fit(values, name, kind, label)
-
-
-def _is_constant(column: Column, values: pl.Series, label: Label) -> bool:
-    if values.null_count():
-        return False
-    if isinstance(column, Numeric):
-        return column.low == column.high
-    if isinstance(column, Bits):
-        # Block by block: unpacked, all bits at once may not fit.
-        first = None
-        for _, bits in column.decoded(values, label):
-            first = bits[0] if first is None else first
-            if (bits != first).any():
-                return False
-        return True
-    return values.n_unique() == 1
 
 
 def _known_label(values: pl.Series, label: Label) -> Label:
