@@ -21,9 +21,9 @@ from bandits import ackley
 
 import manyarms as ma
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "bandit"))
 
-from test_tree import PROBLEMS, covers, on_hartmann, run, searched
+from test_adabkb import PROBLEMS, covers, on_hartmann, run, searched
 
 DEVIATION = 0.7105
 """Of Ackley's function in five dimensions, on the box below."""

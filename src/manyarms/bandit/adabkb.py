@@ -265,13 +265,13 @@ class AdaBKB(DomainBKB):
         if tree.refuted:
             inside = _guess(belief) * self._reach
             enough = np.full(len(inside), beta)  # σ̃ ≤ 1
-            most = self.children * self.domain.dimension  # a cell, and its sides cut in turn
+            limit = self.children * self.domain.dimension  # a cell, and its sides cut in turn
         else:
             inside = enough = tree.norm * self._reach
-            most = SPLITS
+            limit = SPLITS
         # Room for all cells that may come, so that a split copies nothing.
         n = len(tree.leaves)
-        room = np.empty(n + most * (self.children - 1), dtype=tree.leaves.dtype)
+        room = np.empty(n + limit * (self.children - 1), dtype=tree.leaves.dtype)
         room[:n] = tree.leaves
         index = np.full(len(room), -np.inf)
         index[:n] = room["cap"][:n] + inside[room["depth"][:n]]
@@ -281,7 +281,7 @@ class AdaBKB(DomainBKB):
             leaf = room[at]
             depth = leaf["depth"]
             # Pull where β̃σ̃(c) > V: f(c) is known less well than what the cell hides. Else split.
-            if n_split == most or leaf["width"] > enough[depth] or depth >= self.depth:
+            if n_split == limit or leaf["width"] > enough[depth] or depth >= self.depth:
                 n_cells = tree.n_cells + n_split * self.children
                 return replace(tree, leaves=room[:n].copy(), n_cells=n_cells), at
             # One child takes the place of the leaf, the others come behind all.

@@ -81,9 +81,9 @@ class Sweeps:
         x = X[[best]]
         value = values[best]
         m = max(1, len(score.belief.W))
-        most = min(WORK / m**2, NUMBERS_AT_ONCE / box.dimension)
+        limit = min(WORK / m**2, NUMBERS_AT_ONCE / box.dimension)
         for _ in range(MOST_ROUNDS):
-            pairs = _pairs(codes, x[0], most)
+            pairs = _pairs(codes, x[0], limit)
             scores = score(pairs)
             if not len(pairs) or not scores.max() > value:
                 break
@@ -93,8 +93,8 @@ class Sweeps:
     def _starts(self, score: Score, box: Box, n_levels: int, rng: np.random.Generator) -> Array:
         m = max(1, len(score.belief.W))
         at_a_time = max(1.0, box.dimension / CALLS_IN_A_ROUND)
-        most = WORK / (n_levels * m**2 * at_a_time)
-        n = min(self.starts, max(1, int(most)))
+        limit = WORK / (n_levels * m**2 * at_a_time)
+        n = min(self.starts, max(1, int(limit)))
         n_drawn = max(1, self.raw // 2)
         far = box.sample(n_drawn, rng)
         good = score.incumbents(max(1, n // 2))
@@ -168,11 +168,11 @@ def _swept(score: Score, codes: _Codes, X: Array, rng: np.random.Generator) -> t
     return X, values
 
 
-def _pairs(codes: _Codes, x: Array, most: float) -> Array:
+def _pairs(codes: _Codes, x: Array, limit: float) -> Array:
     """The row (d,) with every two factors changed, (n, d); none where there would be too many."""
     # Factors rise: of two changes of different factors, the first is the one of the lower factor.
     differ = codes.factors[:, None] < codes.factors
-    if differ.sum() > most:
+    if differ.sum() > limit:
         return np.zeros((0, len(x)))
     first, second = np.nonzero(differ)
     rows = np.repeat(x[None], len(first), axis=0)
