@@ -320,7 +320,7 @@ class Policy:
         else:
             X = self._given(arms)
             k = len(X)
-            rows = self._rows_of(pending)
+            rows = self.rows_of(pending)
             waiting = np.arange(k, k + len(rows))
             barred = as_excluded(exclude, k)
             if len(rows):
@@ -701,7 +701,7 @@ class Policy:
             self._check_kernel(X, self._diagonal(X))
         return X
 
-    def _rows_of(self, arms: ArrayLike) -> Array:
+    def rows_of(self, arms: ArrayLike) -> Array:
         """Rows of arms by number or by value."""
         if is_rows(arms):
             return self._given(arms)

@@ -40,26 +40,19 @@ import scipy
 
 from manyarms.bandit.checks import as_arms, as_rewards, as_weights, is_rows
 from manyarms.bandit.policy import Policy
-from manyarms.checks import as_rows, real
+from manyarms.checks import real
 from manyarms.engine.base import Batch
 from manyarms.engine.history import History, by_arm
 from manyarms.engine.linalg import TINY
 from manyarms.errors import ParameterError
-from manyarms.kernels.objects import encoded
 from manyarms.lapack import in_one_thread
 from manyarms.typing import Array, ArrayLike, Indices
 
-REMADE_AFTER = float(np.sqrt(2))
-"""Factor by which an estimate has to move before the policy is made anew: its λ, a variance, is
-then wrong by a factor of two."""
 GROWTH = 1.2
 """The noise is estimated when there are so many times more observations than at the last time. An
 estimate predicts all rows observed; all those of a run cost 1/(1 − 1/1.2) = 6 times the last."""
 DELTA = 0.05
 """δ: the probability that some bound of a run is below the truth, where `EstimatedNoise` holds."""
-LEAST_VARIANCE_SHARE = 1e-10
-"""Variance of the noise, in units of k(x, x), below which it counts as this much: as for
-`Optimizer` (docs/theory.md, "Numerics")."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +68,9 @@ class Replicates:
         self, policy: Policy, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None
     ) -> "Replicates":
         """With the observations of one call, which the policy has checked."""
-        if is_rows(arms):
-            rows = as_rows(encoded(arms, policy.kernel, policy.n_features)).astype(np.float64)
-            keys = np.full(len(rows), -1)
-        else:
-            keys = as_arms(arms, policy.n_arms)
-            rows = policy.arms[keys].astype(np.float64, copy=False)
+        rows = policy.rows_of(arms)
         n = len(rows)
+        keys = np.full(n, -1) if is_rows(arms) else as_arms(arms, policy.n_arms)
         values = as_rewards(rewards, n)
         told = (rows, policy.kernel.diag(rows), values, as_weights(noise, n, 1.0), keys, n)
         if noise is not None:
@@ -192,7 +181,8 @@ class EstimatedNoise:
             new = replace(new, n_estimated=n, n_estimates=k)
             estimate = estimated_noise(policy, told, delta)
             factor = 1.0 if estimate is None else max(estimate / old.noise, old.noise / estimate)
-            if estimate is not None and factor > REMADE_AFTER:
+            # λ, a variance, is wrong by a factor of two then.
+            if estimate is not None and factor > np.sqrt(2):
                 new = replace(new, policy=self._made_anew(estimate, told), noise=estimate)
         self._state = new  # the only assignment: an error above has changed nothing
 
@@ -232,9 +222,9 @@ def estimated_noise(policy: Policy, told: Replicates, delta: float) -> float | N
         return None
     # The smaller of two bounds fails where either does: each has half of δ.
     bounds = sums[usable] / lower_quantile(freedoms[usable], delta / 2)
-    return float(
-        np.sqrt(max(float(bounds.min()), LEAST_VARIANCE_SHARE * float(history.diag.max())))
-    )
+    # In units of k(x, x), as for `Optimizer` (docs/theory.md, "Numerics").
+    least = 1e-10 * float(history.diag.max())
+    return float(np.sqrt(max(float(bounds.min()), least)))
 
 
 def lower_quantile(freedom: Array, delta: float) -> Array:

@@ -32,12 +32,6 @@ MOST_FEATURES = 1 << 12
 ACCURACY = 1e-4
 """Largest error of a column's kernel (k(x, x) = 1), over the span of the arms, of the nodes QFF
 takes by default. The error falls exponentially with n, so that less would cost few nodes more."""
-LAGS = 256
-"""Distances τ at which the error of a column's kernel is measured: it is smooth in τ."""
-FEATURE_COPIES = 2.5
-"""Arrays (A, m) that exist at once while features of all arms are made: measured peak memory."""
-FACTOR_COPIES = 5.0
-"""Arrays (m, m) that exist at once while an arm is observed: measured peak memory."""
 
 
 class RFF(Policy):
@@ -177,10 +171,9 @@ def grid(sizes: list[int]) -> tuple[Array, Array]:
 def kernel_error(n: int, span: float) -> float:
     """max |Σ p_j cos ω_jτ − exp(−τ²/2)| over 0 ≤ τ ≤ span."""
     nodes, weights = quadrature(n)
-    lags = np.linspace(0.0, span, LAGS)
-    return float(
-        np.abs(np.cos(np.outer(lags, nodes)) @ weights - np.exp(-np.square(lags) / 2)).max()
-    )
+    lags = np.linspace(0.0, span, 256)  # the error is smooth in τ
+    approximate = np.cos(np.outer(lags, nodes)) @ weights
+    return float(np.abs(approximate - np.exp(-np.square(lags) / 2)).max())
 
 
 def nodes_for(span: float) -> int:
@@ -238,7 +231,8 @@ def check_memory(n_arms: int, m: int, allowed: float | None = None) -> None:
     """
     features = 8.0 * n_arms * m  # bytes of float64
     factor = 8.0 * m * m
-    peak = FEATURE_COPIES * features + FACTOR_COPIES * factor
+    # Measured: arrays (A, m) while features are made, arrays (m, m) while an arm is observed.
+    peak = 2.5 * features + 5.0 * factor
     allowed = half_the_memory() if allowed is None else allowed
     if peak > allowed:
         raise MemoryBudgetError(

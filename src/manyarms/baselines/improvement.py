@@ -38,9 +38,6 @@ NO_SPREAD = 1e-100
 """Deviation that stands for 0, in units of the incumbent and of the radius: u stays finite."""
 LOG_ROOT_TAU = 0.5 * log(2 * np.pi)
 """ln √2π: ln φ(u) = −u²/2 − ln √2π."""
-DEEP_TAIL = -1e3
-"""u below which 1 + uΦ(u)/φ(u) is u⁻²: the next term of its expansion, 3u⁻⁴, is 3e-6 of it there,
-and the difference from 1 has lost six digits."""
 FAR = 40.0
 """|u| up to which ln h is inverted by a table."""
 KNOTS = 256
@@ -88,7 +85,8 @@ def log_gain(u: Array) -> Array:
     body = np.maximum(u, -1.0)
     # Φ(u)/φ(u) = √(π/2) erfcx(−u/√2), the scaled function, which does not underflow.
     ratio = sqrt(np.pi / 2) * special.erfcx(-tail / sqrt(2))
-    left = np.where(tail > DEEP_TAIL, 1 + tail * ratio, tail**-2.0)
+    # At −1000 the next term, 3u⁻⁴, is 3e-6 of u⁻², and the difference from 1 has lost six digits.
+    left = np.where(tail > -1e3, 1 + tail * ratio, tail**-2.0)
     far = -0.5 * np.square(tail) - LOG_ROOT_TAU + np.log(left)
     with np.errstate(under="ignore"):
         # φ(40) is 0 in float64 already; a larger u would overflow its square.

@@ -23,10 +23,6 @@ from manyarms.errors import ParameterError
 from manyarms.lapack import in_one_thread
 from manyarms.typing import ArrayLike, Indices
 
-LEAST_VARIANCE = 1e-6
-"""σ̃², in leverage units, that a quota takes a smaller one for: an epoch has at most 1e6·(C² − 1)
-evaluations, and ends."""
-
 
 @dataclass(frozen=True)
 class MiniMetaState:
@@ -139,6 +135,7 @@ class MiniMeta:
         policy = self._state.policy
         row = policy.arms[arm : arm + 1].astype(np.float64, copy=False)
         _, variance = policy.belief.moments(row, policy.kernel.diag(row))
-        # B pulls of one arm divide its variance by 1 + Bσ̃², which must not exceed C².
-        quota = (self.threshold**2 - 1) / max(variance[0], LEAST_VARIANCE)
+        # B pulls of one arm divide its variance by 1 + Bσ̃², which must not exceed C². An epoch
+        # ends: it has at most 1e6·(C² − 1) evaluations.
+        quota = (self.threshold**2 - 1) / max(variance[0], 1e-6)
         return max(1.0, float(np.floor(quota)))

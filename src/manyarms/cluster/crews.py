@@ -18,9 +18,6 @@ from manyarms.search.shards import MOST_TRIES, Lost, News, Question, Shard
 from manyarms.search.work import limit_threads
 from manyarms.typing import Array, Indices
 
-MOST_FETCHED = 4096
-"""Rows of arms that the driver remembers: those chosen, and those asked for."""
-
 
 @dataclass(frozen=True)
 class Part:
@@ -76,8 +73,8 @@ class AllShards(ABC):
         self.surely("check", dict.fromkeys(range(len(self.known)), (kernel, regularization)))
 
     def learned(self, numbers: Indices, rows: Array) -> None:
-        """Remember rows."""
-        if len(self._rows) + len(numbers) > MOST_FETCHED:
+        """Remember rows: those of arms chosen, and those asked for, some thousands at most."""
+        if len(self._rows) + len(numbers) > 4096:
             self._rows.clear()
         self._rows.update(zip(numbers.tolist(), rows, strict=True))
 

@@ -10,8 +10,6 @@ from typing import Any, ClassVar
 
 from manyarms.errors import ClusterError, ParameterError
 
-REACH = 5.0
-"""Seconds to reach an address."""
 RAY_TOKEN = secrets.token_hex(32)
 """Of every Ray that this process starts: Ray reads it once."""
 ENVIRONMENT = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_USAGE_STATS_ENABLED")
@@ -96,7 +94,7 @@ def _reach(ray: Any, address: str) -> None:
         if "://" in address or not (host and port.isdigit()):
             raise ClusterError(f'a cluster\'s address is "auto" or "host:port", got {address!r}')
         try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=REACH).close()
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5.0).close()
         except (OSError, OverflowError) as error:
             raise ClusterError(
                 f"there is no Ray at {address}: {error}; is `ray start --head` running there, and "

@@ -19,8 +19,6 @@ from manyarms.errors import ArmsError
 from manyarms.runtime.parquet import parquet_shapes, read_parquet
 from manyarms.typing import Array
 
-FILE_ENDINGS = (".npy", ".parquet")
-
 
 class Source(Protocol):
     """Rows of a table, (n, d)."""
@@ -142,7 +140,7 @@ def _expanded(text: str) -> list[str]:
         return sorted(filesystem.unstrip_protocol(each) for each in filesystem.glob(there))
     path = Path(text)
     if path.is_dir():
-        return sorted(str(each) for each in path.iterdir() if each.suffix in FILE_ENDINGS)
+        return sorted(str(each) for each in path.iterdir() if each.suffix in (".npy", ".parquet"))
     return [text] if path.exists() else sorted(glob(text))
 
 

@@ -29,13 +29,6 @@ LARGEST_COORDINATE = 1e150
 FEW_ROWS = 8
 """Rows of Y up to which subtracting is cheaper than splitting."""
 
-LEAST_EXPONENT = -1000
-"""Of the grid: its inverse fits float64."""
-
-NEAR = 2.0
-"""‖x − y‖² in squared units of the grid below which a pair is subtracted: there the parts x_lo may
-be all of the distance, and cancel."""
-
 
 def namespace(X: Any) -> Any:
     """The functions for an array, by the array API standard (https://data-apis.org/array-api): on a
@@ -102,7 +95,8 @@ class ScaledPoints:
             raise _overflow(lengthscale)
         # d · (2 · 2^bits)² ≤ 2⁵³ keeps every partial sum of the integer part exact.
         bits = (51 - ceil(log2(max(1, X.shape[1])))) // 2
-        exponent = max(frexp(spread)[1] - bits, LEAST_EXPONENT) if spread > 0 else 0
+        # From 2^−1000 on the inverse of the grid fits float64.
+        exponent = max(frexp(spread)[1] - bits, -1000) if spread > 0 else 0
         # In units of the grid, 2^exponent, whole numbers are multiples of it: x_hi = round(x).
         self._unit = ldexp(1.0, 2 * exponent)
         self._X = X * ldexp(1.0, -exponent)
@@ -128,7 +122,8 @@ class ScaledPoints:
         D = side_by_side(twice_hi, _dots(hi, hi), ones) @ self._Y_integer
         rest = 2 * _dots(hi, lo) + _dots(lo, lo)
         D += side_by_side(twice_hi, -2 * lo, rest, ones) @ self._Y_rest
-        near = D < NEAR
+        # Where ‖x − y‖² < 2 in units of the grid, the parts x_lo may be all of it, and cancel.
+        near = D < 2.0
         if xp.any(near):
             (at,) = xp.nonzero(xp.reshape(near, (-1,)))
             i = at // D.shape[1]

@@ -20,9 +20,6 @@ from manyarms.kernels.distances import (
 )
 from manyarms.typing import AnyArray, Array, ArrayLike
 
-LEVELS_BY_PRODUCT = 128
-"""Levels of all columns up to which codes are compared by a product of matrices."""
-
 
 def as_lengthscale(lengthscale: ArrayLike) -> Array:
     """One positive number, or one per column, read-only."""
@@ -195,7 +192,7 @@ class _Exponents:
         unique = getattr(xp, "unique_values", np.unique)  # NumPy 1 has no `unique_values`
         levels = [unique(Y[:, c]) for c in range(Y.shape[1])]
         columns = np.repeat(np.arange(len(levels)), [level.shape[0] for level in levels])
-        self._by_product = len(columns) <= LEVELS_BY_PRODUCT
+        self._by_product = len(columns) <= 128  # beyond, columns are compared one by one
         if not self._by_product:
             return
         total = float(self._weights.sum())

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 MAGIC, ENCRYPTED = b"PAR1", b"PARE"
 """How files begin and end."""
-SHORTEST = 12
-"""Bytes: the mark, the length of the metadata, and the mark again."""
 READER = """
 import json, sys
 sources, target, first, n, path, memory = json.loads(sys.argv[1])
@@ -109,7 +107,8 @@ def _check_ends(path: Path) -> None:
     if first == last[4:] == ENCRYPTED:
         raise ArmsError(f"cannot read {path}: it is encrypted; write it without encryption")
     length = int.from_bytes(last[:4], "little")
-    if first != MAGIC or last[4:] != MAGIC or size < SHORTEST or length > size - SHORTEST:
+    marks = 12  # bytes: the mark, the length of the metadata, and the mark again
+    if first != MAGIC or last[4:] != MAGIC or size < marks or length > size - marks:
         raise ArmsError(
             f"cannot read {path}: it is no Parquet file, or a part of one; write or copy it again"
         )

@@ -19,20 +19,8 @@ from typing import Any
 
 Handler = Callable[[int, FrameType | None], Any]
 
-SIGNAL_NAMES = [
-    "INT",
-    "TERM",
-    "HUP",
-    "QUIT",
-    "BREAK",
-    "ALRM",
-    "VTALRM",
-    "PROF",
-    "USR1",
-    "USR2",
-    "XCPU",
-]
-SIGNALS = [getattr(signal, f"SIG{name}") for name in SIGNAL_NAMES if hasattr(signal, f"SIG{name}")]
+_NAMES = ("INT", "TERM", "HUP", "QUIT", "BREAK", "ALRM", "VTALRM", "PROF", "USR1", "USR2", "XCPU")
+SIGNALS = [getattr(signal, f"SIG{name}") for name in _NAMES if hasattr(signal, f"SIG{name}")]
 """Those for which people install handlers that raise."""
 
 
