@@ -229,7 +229,7 @@ class Policy:
         norm = state.norm
         # A guess of ‖f‖ that these results refute is doubled before the next radius.
         if norm is not None:
-            norm = updated_norm(self.confidence, step.after.evidence.of(self._counted(), norm))
+            norm = updated_norm(self.confidence, step.after.evidence.of(self.n_arms or 1, norm))
         after = State(step.after, log, state.n_observations + batch.n_observations, norm)
         cached = self._scores_cache
         # Only scores of the state before can be brought forward by this step.
@@ -532,14 +532,14 @@ class Policy:
     @in_one_thread
     def beta(self) -> float:
         """β̃, the radius of the scores now."""
-        return self._radius(self._counted())
+        return self._radius(self.n_arms or 1)
 
     @property
     @in_one_thread
     def evidence(self) -> Evidence:
         """What the radius is a function of, now; `evidence.norm` is the current guess of ‖f‖ where
         it is doubled."""
-        return self._state.belief.evidence.of(self._counted(), self._state.norm)
+        return self._state.belief.evidence.of(self.n_arms or 1, self._state.norm)
 
     @property
     def belief(self) -> Belief:
@@ -670,15 +670,12 @@ class Policy:
     def confidence_is_valid(self) -> None:
         """Raise ParameterError where the radius is not for such a belief, or is no radius."""
         try:
-            self._radius(self._counted())
+            self._radius(self.n_arms or 1)
         except (TypeError, AttributeError) as error:
             raise ParameterError(
                 "confidence must be a radius such as Constant(2.0), or a function of Evidence, got "
                 f"{shortened(self.confidence)}: {error}"
             ) from error
-
-    def _counted(self) -> float:
-        return self.n_arms or 1
 
     def _numbers(self, arms: ArrayLike) -> Indices:
         """Arms by number, checked."""

@@ -6,9 +6,7 @@ portions. It is as large as the policy, O(m²), and what is pending; so is its f
 """
 
 import os
-import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from manyarms.errors import (
     shortened,
 )
 from manyarms.kernels.objects import encoded, encoder_of
+from manyarms.runtime.files import in_place_of
 from manyarms.typing import Array, ArrayLike, Indices
 
 Request = str | int
@@ -237,24 +236,15 @@ class Stream:
         """
         data = written(self.policy, self._waiting)
         target = as_place(path)
-        beside: str | None = None
         try:
-            # A new file of a random name that only its owner may read: no link is followed.
-            number, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
-            with open(number, "wb") as file:
+            with in_place_of(target) as draft, open(draft, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(beside, target)
-            beside = None
         except OSError as error:
             raise SavedStateError(
                 f"cannot write {target}: {error.strerror}; what was there is as it was"
             ) from error
-        finally:
-            if beside is not None:
-                with suppress(OSError):
-                    os.unlink(beside)
 
     @classmethod
     def load(cls, path: str | Path, policy: Policy, *, remembered: int = 100_000) -> "Stream":

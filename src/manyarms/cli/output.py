@@ -2,19 +2,18 @@
 
 import json
 import math
-import os
 import shutil
 import sys
-import tempfile
 import unicodedata
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from manyarms.cli.app import InputError, check_written, write
 from manyarms.errors import StudyStorageError
+from manyarms.runtime.files import in_place_of
 from manyarms.study.location import as_location
 
 EARLIEST, LATEST = 86_400.0, 253_402_000_000.0
@@ -184,22 +183,11 @@ def new_file(path: Path, force: bool) -> Iterator[Path]:
         )
     if not path.absolute().parent.is_dir():
         raise InputError(f"there is no directory {path.absolute().parent}; make it first")
-    # Written beside its place and moved there in one step: nobody sees half a file.
-    draft: Path | None = None
     try:
-        # Made new, under a name that nobody can guess: no link that someone put there is followed.
-        handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", dir=path.absolute().parent)
-        os.close(handle)
-        draft = Path(name)
-        yield draft
-        draft.replace(path)
+        with in_place_of(path) as draft:
+            yield draft
     except OSError as error:
         what = error.strerror or str(error)
         raise StudyStorageError(
             f"{path} could not be written: {what}; nothing was, repair that and repeat the command"
         ) from error
-    finally:
-        # After an error no draft may stay behind; after the move there is none.
-        if draft is not None:
-            with suppress(OSError):
-                draft.unlink(missing_ok=True)
