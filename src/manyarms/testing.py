@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from manyarms.errors import StudyDamagedError, StudyError, StudyVersionError
 from manyarms.study.events import START, Event
@@ -165,7 +164,7 @@ CHECKS: tuple[Callable[[Where], None], ...] = (
 """All of them."""
 
 
-def _made(location: Where) -> Store[Any]:
+def _made(location: Where) -> Store:
     """A place with one event."""
     store = store_at(location)
     settings = {"direction": "maximize", "seed": 0, "options": {}}
@@ -173,7 +172,7 @@ def _made(location: Where) -> Store[Any]:
     return store
 
 
-def _append(store: Store[Any], worker: str) -> None:
+def _append(store: Store, worker: str) -> None:
     with store.writing() as transaction:
         _renew(transaction, worker)
 
@@ -182,12 +181,12 @@ def _renew(transaction: Transaction, worker: str) -> None:
     transaction.append("renew", {"worker": worker, "until": 0.0})
 
 
-def _workers(store: Store[Any]) -> list[str]:
+def _workers(store: Store) -> list[str]:
     """Who has written after the first event."""
     return [event.payload["worker"] for event in _events(store)[1:]]
 
 
-def _events(store: Store[Any]) -> list[Event]:
+def _events(store: Store) -> list[Event]:
     with store.reading() as transaction:
         return transaction.since(START)
 

@@ -95,5 +95,5 @@ def _end(events: list[Event]) -> str:
     digest = NO_PREDECESSOR
     for event in events:
         event.check()
-        digest = row_of(event, digest).digest
+        digest = row_of(event, digest)[-1]
     return digest

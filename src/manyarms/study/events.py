@@ -140,16 +140,6 @@ def _wrong(kind: str, payload: Any) -> str | None:
 # The chain
 
 
-class StoredEvent(NamedTuple):
-    """An event as it is stored; `record` is its JSON."""
-
-    number: int
-    kind: str
-    time: float
-    record: str
-    digest: str
-
-
 class Head(NamedTuple):
     """The number of the last event, and its digest."""
 
@@ -161,12 +151,13 @@ START = Head(0, NO_PREDECESSOR)
 """Before the first event."""
 
 
-def row_of(event: Event, before: str) -> StoredEvent:
-    """The row of an event, given the digest of its predecessor."""
+def row_of(event: Event, before: str) -> tuple[int, str, float, str, str]:
+    """An event as it is stored, given the digest of its predecessor: number, kind, time, record as
+    JSON, and digest."""
     number, kind, time = event.number, event.kind, event.time
     # NaN is not JSON; a value that is none is written as null.
     record = json.dumps(event.payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return StoredEvent(number, kind, time, record, _digest(before, number, kind, time, record))
+    return number, kind, time, record, _digest(before, number, kind, time, record)
 
 
 def _digest(before: str, number: int, kind: str, time: float, record: str) -> str:

@@ -1,7 +1,6 @@
 """The stores of studies, by their locations."""
 
 from pathlib import Path
-from typing import Any
 
 from manyarms.errors import StudyError
 from manyarms.study.location import as_location
@@ -9,7 +8,7 @@ from manyarms.study.sqlite import SQLiteStore
 from manyarms.study.store import Store
 
 
-def store_at(location: str | Path) -> Store[Any]:
+def store_at(location: str | Path) -> Store:
     """The store at the path of a file, or at the URL of a PostgreSQL database."""
     place = as_location(location)
     if place.server is None:

@@ -24,7 +24,7 @@ LOCK_TIMEOUT = 2000
 again."""
 
 
-class PostgresStore(Store[psycopg.Connection[Any]]):
+class PostgresStore(Store):
     """A study in a schema of a database."""
 
     errors = (psycopg.Error, UnicodeDecodeError)
@@ -48,7 +48,7 @@ class PostgresStore(Store[psycopg.Connection[Any]]):
             self.here().rollback()
             raise
 
-    def execute(self, statement: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
         """Run a statement, with a value for each ? in it."""
         return self.here().execute(statement.replace("?", "%s").encode(), values)
 

@@ -31,7 +31,7 @@ snapshot takes 8 MB."""
 class Replica:
     """What a study object holds of its log; for one thread at a time."""
 
-    def __init__(self, store: Store[Any], policy: Any = None) -> None:
+    def __init__(self, store: Store, policy: Any = None) -> None:
         self._store, self._lock = store, threading.RLock()
         self._policy = policy
         self.replay: Replay

@@ -24,7 +24,7 @@ NOWHERE = "nowhere"
 """The identity of a file that is not there."""
 
 
-class SQLiteStore(Store[sqlite3.Connection]):
+class SQLiteStore(Store):
     """A study in a file."""
 
     errors = (sqlite3.Error, UnicodeDecodeError)
@@ -72,7 +72,7 @@ class SQLiteStore(Store[sqlite3.Connection]):
             connection.rollback()
             raise
 
-    def execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
         """Run a statement, with a value for each ? in it."""
         return self.here().execute(statement, values)
 

@@ -14,7 +14,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 from manyarms.errors import (
     Advice,
@@ -78,7 +78,7 @@ class News(NamedTuple):
 class Transaction:
     """What may be read and written between begin and commit."""
 
-    def __init__(self, store: "Store[Any]") -> None:
+    def __init__(self, store: "Store") -> None:
         self._store, self._execute = store, store.execute
         found = self._execute(_HEAD).fetchall()
         # SQLite keeps any type in any column: a damaged head may be text.
@@ -123,7 +123,7 @@ class Transaction:
         event.check()
         row = row_of(event, self.head.digest)
         self._execute(_APPEND, row)
-        self.head = Head(row.number, row.digest)
+        self.head = Head(event.number, row[-1])
         self._execute(_MOVE, self.head)
         return event
 
@@ -194,26 +194,15 @@ class Transaction:
         return None if found is None else self._stored(str(found[0]))
 
 
-class Connection(Protocol):
-    """What connections of `sqlite3` and of psycopg have in common."""
-
-    def commit(self) -> None:
-        """End the transaction."""
-
-    def close(self) -> None:
-        """Let go of it, which rolls back what was begun."""
-
-
-C = TypeVar("C", bound=Connection)
 IsFirst = Callable[[], bool]
 """Says whether it is one's turn."""
 
-_INHERITED: list[Connection] = []
+_INHERITED: list[Any] = []
 """Connections of the process that this one is a fork of. They are never closed here: that would
 end what the parent is writing."""
 
 
-class Store(ABC, Generic[C]):
+class Store(ABC):
     """A place for one study. Its connection is made when it is needed, in every process anew."""
 
     errors: tuple[type[Exception], ...]
@@ -223,8 +212,8 @@ class Store(ABC, Generic[C]):
 
     def __init__(self, place: Location) -> None:
         self.place = place
-        self._connection: C | None = None
-        self._letting_go: weakref.finalize[..., Store[C]] | None = None
+        self._connection: Any = None
+        self._letting_go: weakref.finalize[..., Store] | None = None
         self._process = 0
         self._first: object = None  # what `identity` said first
         self._is_replaced = False
@@ -232,8 +221,9 @@ class Store(ABC, Generic[C]):
     # What a place must have
 
     @abstractmethod
-    def connected(self) -> C:
-        """A new connection, which begins no transaction of itself."""
+    def connected(self) -> Any:
+        """A new connection, which begins no transaction of itself; it has `commit` and `close`,
+        which rolls back what was begun."""
 
     @abstractmethod
     def begin(self, lock: bool, is_new: bool) -> None:
@@ -263,7 +253,7 @@ class Store(ABC, Generic[C]):
 
     # What it may have
 
-    def make(self) -> None:
+    def make(self) -> None:  # noqa: B027  most places need nothing
         """Prepare the place for a new study, where `begin` does not."""
 
     def identity(self) -> object:
@@ -432,7 +422,7 @@ class Store(ABC, Generic[C]):
             stacklevel=2,
         )
 
-    def here(self) -> C:
+    def here(self) -> Any:
         """The connection of this process: none survives a fork."""
         if self._connection is None or self._process != os.getpid():
             self._let_go()
@@ -469,7 +459,7 @@ def foreign(place: Location, tables: set[str]) -> StudyError:
     )
 
 
-def _close(connection: Connection, process: int) -> None:
+def _close(connection: Any, process: int) -> None:
     """Close a connection, in the process that made it."""
     if process == os.getpid():
         connection.close()

@@ -58,7 +58,7 @@ class Study(Answers):
     """
 
     def __init__(
-        self, store: Store[Any], worker: str | None, lease: float | None, policy: Any = None
+        self, store: Store, worker: str | None, lease: float | None, policy: Any = None
     ) -> None:
         self.worker = as_worker(worker)
         self.lease = as_lease(lease)
