@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from extras import needs
-from soak import damage, drift, kills, writers
+from soak import damage, drift, kills, together, writers
 from soak.common import at, pool
 
 import manyarms as ma
@@ -38,6 +38,15 @@ def test_a_kill_loses_nothing(where):
 @pytest.mark.soak
 def test_a_crowd_of_writers(where):
     writers.writers(where, 16, 200 if isinstance(where, Path) else 20)
+
+
+@pytest.mark.parametrize(
+    ("processes", "steps"),
+    [(2, 30), *(pytest.param(n, 500, marks=pytest.mark.slow) for n in (2, 8))],
+)
+def test_processes_that_ask_and_tell_have_one_model(where, processes, steps):
+    """Bit by bit that of a process that reads the log afterwards."""
+    assert together.together(where, processes, steps) >= steps
 
 
 @pytest.mark.soak

@@ -1,5 +1,6 @@
 """Durable studies: the same choices as an optimizer, from the log alone, for several processes, and no silent damage."""
 
+import hashlib
 import json
 import re
 import shutil
@@ -26,6 +27,7 @@ from manyarms.errors import (
     UnknownArmError,
 )
 from manyarms.study.copies import read_copy
+from manyarms.study.events import KINDS
 from manyarms.study.salvage import salvage
 from manyarms.study.store import FORMAT
 
@@ -338,6 +340,51 @@ def test_a_damaged_log_is_noticed(path, statement, whole):
         ma.Study.open(path)
     assert caught.value.whole == whole
     assert "\n" not in str(caught.value)
+
+
+TOLD = {"ids": [1], "values": [1.0], "worker": "w"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        ("insert", {"arms": [1]}),
+        ("tell", []),
+        ("tell", {"ids": [1], "values": [1.0]}),
+        ("tell", {**TOLD, "values": [1.0, 2.0]}),
+        ("tell", {**TOLD, "values": ["1.0"]}),
+        ("tell", {**TOLD, "values": [10**400]}),
+        ("tell", {**TOLD, "values": [float("nan")]}),
+        ("tell", {**TOLD, "values": 1.0}),
+        ("tell", {**TOLD, "ids": [None]}),
+        ("tell", {**TOLD, "noise": [[]]}),
+        ("tell", {**TOLD, "token": 7}),
+        ("renew", {"worker": "w", "until": "tomorrow"}),
+        ("note", {"of": [[1]], "notes": ["a"], "worker": "w"}),
+        ("undo", {"event": True, "kind": "tell", "worker": "w"}),
+        ("add", {"table": 1, "next_row": 5, "n": 1}),
+    ],
+)
+def test_an_event_that_is_not_as_its_kind_has_it_is_refused(path, kind, payload):
+    """Written by a call, or by another program whose digests are right."""
+    assert len(KINDS) <= 13
+    with ma.Study.open(small(path)) as study:
+        with pytest.raises(StudyDamagedError), study._store.writing() as transaction:
+            transaction.append(kind, payload)
+        assert study.verify() == 6
+    record = json.dumps(payload)
+    with sqlite3.connect(path) as connection:
+        ((before,),) = connection.execute("SELECT digest FROM head")
+        text = f"{before}\n7\n{kind}\n0.0\n{record}"
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        connection.execute(
+            "INSERT INTO events VALUES (?, ?, ?, ?, ?)", (7, kind, 0.0, record, digest)
+        )
+        connection.execute("UPDATE head SET number = 7, digest = ?", (digest,))
+    connection.close()
+    with pytest.raises(StudyDamagedError) as caught:
+        ma.Study.open(path)
+    assert caught.value.whole == 6
 
 
 def test_what_is_not_a_study_is_said_to_be_none(folder):
