@@ -75,7 +75,8 @@ def hashes_of(rows: Array) -> AnyArray:
         mixed ^= mixed >> np.uint64(29)
         mixed *= np.uint64(0xBF58476D1CE4E5B9)
         mixed ^= mixed >> np.uint64(32)
-        hashes[start : start + step] = mixed @ weights
+        mixed *= weights
+        hashes[start : start + step] = mixed.sum(axis=1)
     return hashes
 
 

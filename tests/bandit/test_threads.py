@@ -190,7 +190,9 @@ def test_domains(domain):
         "__call__": lambda u: u(rows),
         "both": lambda u: u.both(rows),
         "gradient": lambda u: u.gradient(rows),
+        "improved": lambda u: u.improved(rows, u(rows), rows[:, None]),
         "incumbents": lambda u: u.incumbents(2),
+        "top": lambda u: u.top(rows, 2),
     }
     check(make, domain_calls)
     check(lambda: make().evidence, EVIDENCE)

@@ -154,7 +154,8 @@ class Settings:
         options = given["options"]
         _check_options(policy, options)
         shape, is_fixed = _shape(given["kernel"], space)
-        learns = not (is_fixed and noise is not None)  # only then are units those of the values
+        # Only where kernel and noise are given are the units those of the values.
+        learns = not (is_fixed and given["noise"] is not None)
         confidence = given["confidence"]
         explores = confidence is None and learns and getattr(policy, "makes", policy) is BKB
         radius = TABLE_RADIUS if explores else PLAIN_TABLE_RADIUS
