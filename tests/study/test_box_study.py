@@ -44,15 +44,15 @@ def value(point):
 def impatient(searcher):
     """The same, which takes 5 results without progress for a stall."""
 
-    def hasty(model):
-        schedule = replace(model.settings.schedule, patience=5)
-        return replace(model, settings=replace(model.settings, schedule=schedule))
+    def hasty(settings):
+        return replace(settings, schedule=replace(settings.schedule, patience=5))
 
     if isinstance(searcher, ma.Optimizer):
         state = searcher._state
-        searcher._state = replace(state, model=hasty(state.model))
+        model = replace(state.model, settings=hasty(state.model.settings))
+        searcher._state = replace(state, model=model)
     else:
-        searcher._replica._model = hasty(searcher._replica._model)
+        searcher._replica._settings = hasty(searcher._replica._settings)
     return searcher
 
 

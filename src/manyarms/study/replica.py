@@ -14,6 +14,7 @@ from typing import Any
 from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model, learn
+from manyarms.campaign.settings import Settings
 from manyarms.errors import StudyStorageError
 from manyarms.runtime.machine import uncollected
 from manyarms.runtime.signals import deferred, interruptible
@@ -27,6 +28,10 @@ EVERY = 200
 """Results from one snapshot to the next, at most; a fit has one of its own. With |W| = 1,000 a
 snapshot takes 8 MB."""
 
+FIRST = 20
+"""Results from which a fit has a snapshot: to load SciPy's optimiser and fit once more costs the
+next command .2 s, more than to write and read a snapshot as small as that."""
+
 
 class Replica:
     """What a study object holds of its log; for one thread at a time."""
@@ -36,7 +41,8 @@ class Replica:
         self._policy = policy
         self.replay: Replay
         self.head: Head = START  # of what is read
-        self._model: Model
+        self._settings: Settings
+        self._model: Model | None = None  # made when somebody asks: a result is told without one
         self._kept: tuple[int, int]  # results of the last snapshot, and of its last fit
         self.snapshot_every = EVERY
         self.current()
@@ -74,12 +80,13 @@ class Replica:
         """The search, its model up to date."""
         with self._lock:
             self.current()
-            if not self._model.n_results:
+            if self._model is None or not self._model.n_results:
                 self._resume()
-            yield self.campaign()
+            campaign = self.campaign()
+            yield campaign
             # A snapshot only saves time: where nothing can be written, there is none.
             with suppress(StudyStorageError):
-                self._keep()
+                self._keep(campaign.model)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -100,10 +107,9 @@ class Replica:
             # Of the last space: where types of columns were changed, a model has other features.
             maker = maker_of(self._policy, replay.settings["policy"])
             settings = read_settings(replay.settings, replay.space, maker)
-            model = Campaign.begun(replay.space, settings).model
         with deferred():
             self.replay, self.head = replay, news.head
-            self._model, self._kept = model, (0, 0)
+            self._settings, self._model, self._kept = settings, None, (0, 0)
 
     # The model
 
@@ -113,32 +119,33 @@ class Replica:
         ledger = ledger or self.replay.ledger
         rows, results = ledger.candidates.X, ledger.results
         with interruptible():
-            self._model = learn(self._model.settings, rows, results, self._model)
+            self._model = learn(self._settings, rows, results, self._model)
         return Campaign(ledger, self._model)
 
     def _resume(self) -> None:
         """Begin with the snapshot of the most results that are still there."""
         ledger = self.replay.ledger
         rows, results = ledger.candidates.X, ledger.results
+        nothing = self._model or learn(self._settings, rows, results.at(slice(0)))
+        self._model = nothing
         with self._store.reading() as transaction:
             for n in transaction.snapshots():
                 data = transaction.snapshot(n) if n <= results.n else None
                 known = results.at(slice(n))
                 digest = digest_of(self.replay.settings, rows, known)
-                found = data and read(data, digest, self._model, rows, known)
+                found = data and read(data, digest, nothing, rows, known)
                 if found:
                     self._model = found
                     self._kept = n, found.plan.fitted
                     return
 
-    def _keep(self) -> None:
+    def _keep(self, model: Model) -> None:
         """Keep the model for those who open the study, where that is due."""
-        model = self._model
         n, fitted = self._kept
         # After a fit the snapshot before it is of little use: nobody goes on from it.
-        if model.n_results < n + self.snapshot_every and (
-            model.plan.fitted == fitted or model.n_results < self.snapshot_every
-        ):
+        first = min(FIRST, self.snapshot_every)
+        is_fitted_anew = model.plan.fitted != fitted and model.n_results >= first
+        if model.n_results < n + self.snapshot_every and not is_fitted_anew:
             return
         data = written(model, digest_of(self.replay.settings, model.arms, model.results))
         if data is not None:
