@@ -68,6 +68,9 @@ StudyAt = Annotated[
         show_default=False,
     ),
 ]
+Ids = Annotated[
+    list[str], typer.Argument(metavar="ID...", help="Ids of candidates.", show_default=False)
+]
 AsJson = Annotated[bool, typer.Option("--json", metavar="", help="Print the answer as JSON.")]
 Decimal = Annotated[
     str | None,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from manyarms.cli.app import AsJson, Decimal, InputError, Note, StudyAt, Worker, me, opened
+from manyarms.cli.app import AsJson, Decimal, Ids, InputError, Note, StudyAt, Worker, me, opened
 from manyarms.cli.output import ALREADY_DONE, answer, asked, count, place, shown, table
 from manyarms.cli.tables import as_ids, id_name, level_lines, not_used
 from manyarms.cli.typed import ColumnTypes, as_box, as_levels, as_types
@@ -23,10 +23,6 @@ from manyarms.study import Study
 
 ROWS_WITH_EXAMPLES = 200
 """Rows in which examples are looked for."""
-
-Ids = Annotated[
-    list[str], typer.Argument(metavar="ID...", help="Ids of candidates.", show_default=False)
-]
 
 
 def init(

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from manyarms.campaign.trials import FAILED
-from manyarms.cli.app import AsJson, Decimal, InputError, Note, StudyAt, Worker, Yes, opened
-from manyarms.cli.candidates import Ids
+from manyarms.cli.app import AsJson, Decimal, Ids, InputError, Note, StudyAt, Worker, Yes, opened
 from manyarms.cli.mistakes import said_value
 from manyarms.cli.output import ALREADY_DONE, answer, confirm, count, shown, told
 from manyarms.cli.output import note as remark

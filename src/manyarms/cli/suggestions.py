@@ -127,13 +127,14 @@ def suggest(
     if again and any(rules.values()):
         raise InputError("--pending lists what was suggested; leave the rules for new ones out")
     with opened(study, worker) as known:
-        options = {} if again else as_options(known.pool, decimal or known.pool.decimal, **rules)
+        pool = known.pool
+        options = {} if again else as_options(pool, decimal or pool.decimal, **rules)
 
         def ask() -> list[Lease]:
-            ids = (
-                known.pending if again else known.ask(n, lease=time, most_each=MOST_EACH, **options)
-            )
-            if len(ids) < n and not again:
+            if again:
+                return known.leases
+            ids = known.ask(n, lease=time, most_each=MOST_EACH, **options)
+            if len(ids) < n:
                 note(f"only {count(len(ids), 'candidate')} may be suggested now, not {n:,}")
             return _leases_of(known, ids)
 
@@ -149,24 +150,20 @@ def suggest(
             if not asked:
                 raise InputError("nothing is pending; leave --pending out for new candidates")
             try:
-                write_table(_sheet(known, asked), draft, output, written_as, known.pool)
+                write_table(_sheet(known, asked), draft, output, written_as, pool)
             except BaseException:
                 if not again:
                     known.release([each.id for each in asked])  # nobody would know of them
                 raise
-        answer(
-            {"ids": known.pool.labels([each.id for each in asked]), "written": str(output)},
-            as_json,
-            f"{count(len(asked), 'candidate')} to try in {output}.",
-            kept=ALREADY_DONE,
-        )
+        ids = known.pool.labels([each.id for each in asked])
+        said = f"{count(len(asked), 'candidate')} to try in {output}."
+        answer({"ids": ids, "written": str(output)}, as_json, said, kept=ALREADY_DONE)
 
 
 def _leases_of(study: Study, ids: list[Any]) -> list[Lease]:
-    """What is known of candidates that are pending, of each the newest one first."""
-    pool = study.pool
-    leases: dict[Any, list[Lease]] = defaultdict(list)
-    there = study.leases
+    """What is known of candidates that were just asked for: of each id the newest."""
+    pool, there = study.pool, study.leases
+    leases = defaultdict(list)
     for label, lease in zip(pool.labels([each.id for each in there]), there, strict=True):
         leases[label].append(lease)
     return [leases[label].pop() for label in reversed(pool.labels(ids))][::-1]
@@ -197,20 +194,14 @@ def _show(study: Study, asked: list[Lease], as_json: bool, kept: str) -> None:
 def _sheet(study: Study, asked: list[Lease]) -> pl.DataFrame:
     """A table to fill in: candidates with their columns, what is expected, and empty cells."""
     pool = study.pool
-    known = _expected(study, asked)
-    columns = [
-        pl.Series(
-            free(name, pool),
-            [each[name] for each in known],
-            dtype=pl.String if name == "why" else pl.Float64,
-        )
-        for name in FORECAST_COLUMNS
-    ]
+    types = dict.fromkeys(FORECAST_COLUMNS, pl.Float64) | {"why": pl.String}
+    forecast = pl.DataFrame(_expected(study, asked), schema=types)
     # The event that asked for a candidate tells its results from those of another suggestion.
     batch = pl.Series(free("batch", pool), [lease.event for lease in asked])
     empty = [pl.lit(None, pl.String).alias(name(pool)) for name in (note_name, value_name)]
     rows = rows_of(pool, pool.labels([each.id for each in asked]))
-    return rows.with_columns([*columns, batch, *empty])
+    named = forecast.rename(lambda name: free(name, pool))
+    return rows.with_columns([*named, batch, *empty])
 
 
 def _expected(study: Study, asked: list[Lease]) -> list[dict[str, Any]]:
