@@ -1,7 +1,6 @@
-"""Rows that are equal: those of one table, of two blocks, and those given by value again."""
+"""Rows that are equal: those of one table, and those of two blocks."""
 
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -86,76 +85,3 @@ def _weights(columns: int) -> AnyArray:
     return np.asarray(
         np.random.default_rng(0).integers(0, 2**64, columns, dtype=np.uint64) | np.uint64(1)
     )
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows (n, d) with k(x, x) (n,), found by their bytes."""
-
-    rows: Array
-    diag: Array
-
-    @cached_property
-    def places(self) -> dict[bytes, int]:
-        """Where rows of given content are, of equal ones the first: a second for a million."""
-        places: dict[bytes, int] = {}
-        for i, row in enumerate(self.rows):
-            places.setdefault(_content(row), i)
-        return places
-
-    def find(self, wanted: Array) -> Indices:
-        """Which of these each of the wanted rows equals, −1 where none."""
-        found = [self.places.get(_content(row), -1) for row in wanted]
-        return np.array(found, dtype=np.intp)
-
-    def with_more(self, rows: Array, diag: Array) -> "Rows":
-        """These and others."""
-        return Rows(np.vstack([self.rows, rows]), np.concatenate([self.diag, diag]))
-
-
-@dataclass(frozen=True)
-class Catalogue:
-    """Numbers of arms: those of a table first, then every other row that was given by value, once.
-
-    A value: with more rows it is another one.
-    """
-
-    table: Rows
-    seen: Rows
-
-    @classmethod
-    def over(cls, rows: Array, diag: Array) -> "Catalogue":
-        """Of a table, (A, d), with k(x, x) (A,)."""
-        return cls(Rows(rows, diag), Rows(np.zeros((0, rows.shape[1])), np.zeros(0)))
-
-    def numbered(self, rows: Array, diag: Array, keys: Indices) -> tuple["Catalogue", Indices]:
-        """The catalogue that knows all these rows, and their numbers (n,).
-
-        `keys` has the numbers of arms of the table, −1 for rows given by value.
-        """
-        if (keys >= 0).all():
-            return self, keys
-        n_table = len(self.table.diag)
-        # Looked for in the table, then among the rows seen; what is in neither gets new numbers.
-        numbers = keys.copy()
-        for known, start in ((self.table, 0), (self.seen, n_table)):
-            at = np.flatnonzero(numbers < 0)
-            found = known.find(rows[at])
-            numbers[at] = np.where(found >= 0, start + found, -1)
-        new = np.flatnonzero(numbers < 0)
-        if not len(new):
-            return self, numbers
-        distinct, first, which = np.unique(
-            rows[new], axis=0, return_index=True, return_inverse=True
-        )
-        numbers[new] = n_table + len(self.seen.diag) + which.ravel()
-        return replace(self, seen=self.seen.with_more(distinct, diag[new[first]])), numbers
-
-    def since(self, before: "Catalogue") -> tuple[Array, Array]:
-        """The rows given by value that an earlier catalogue does not know, with k(x, x)."""
-        n = len(before.seen.diag)
-        return self.seen.rows[n:], self.seen.diag[n:]
-
-
-def _content(row: AnyArray) -> bytes:
-    return (row.astype(np.float64) + 0.0).tobytes()  # −0 is 0

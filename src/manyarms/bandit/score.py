@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from manyarms.engine.embedding import FEW
+from manyarms.engine.embedding import columns
 from manyarms.engine.frozen import Engine
 from manyarms.engine.growing import Triangle
 from manyarms.engine.linalg import TINY, squares
@@ -105,9 +105,7 @@ class Score:
         base = belief.base
         lam = base.regularization
         diag = base.kernel.diag(X)
-        # As in `Frozen.features`: a kernel with few rows on its right is faster.
-        few = len(X) <= FEW
-        Z = base.L.solve(base.kernel(base.W, X) if few else base.kernel(X, base.W).T)
+        Z = base.L.solve(columns(base.kernel, base.W, X))
         half = self._C.solve(Z)
         left_out = np.maximum(diag - squares(Z), 0.0)  # r(x)
         least = ROUNDED_VARIANCE * np.maximum(diag, TINY / ROUNDED_VARIANCE)

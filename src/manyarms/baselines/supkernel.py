@@ -15,7 +15,7 @@ rewards in Ψ_s are independent, so that a radius of order √ln(AT) is enough w
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -102,7 +102,10 @@ class LevelRule:
         prior = Exact().prior(kernel, arms, regularization, noise, rng)
         S = n_levels(self.horizon)
         limits = np.sqrt(arms.diag.max()) * 2.0 ** -np.arange(1, S + 1)  # κ2⁻ˢ
-        return LevelledBelief(**vars(prior), rule=self, limits=limits, levels=(prior,) * S)
+        n_arms = len(arms.rows)
+        return LevelledBelief(
+            **vars(prior), rule=self, n_arms=n_arms, limits=limits, levels=(prior,) * S
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,14 +113,14 @@ class LevelledBelief(ExactBelief):
     """What all observations say, exactly, and what those of each level do."""
 
     rule: LevelRule
+    n_arms: int
     limits: Array  # (S,) κ2⁻ˢ, s from 1
     levels: tuple[ExactBelief, ...]  # the posterior given Ψ_s, s from 0
 
     @property
     def beta(self) -> float:
         """The radius of the widths."""
-        n_arms = len(self.catalogue.table.diag)
-        return float(self.rule.confidence(self.evidence.of(n_arms, None)))
+        return float(self.rule.confidence(self.evidence.of(self.n_arms, None)))
 
     def level_of(self, variances: Array) -> Indices:
         """The level (from 0) that a pull joins, −1 where the arm is known well enough at all.
@@ -131,7 +134,8 @@ class LevelledBelief(ExactBelief):
     def observed(self, batch: Batch, record: Record | None = None) -> Step:
         """Each arm joins the first level at which it is wide: the record's sizes, from 1 on."""
         if record is None:
-            joined = self.level_of(np.array([_variance(level, batch) for level in self.levels]))
+            moments = [level.moments(batch.rows, batch.diag) for level in self.levels]
+            joined = self.level_of(np.array([variance for _, variance in moments]))
         else:
             joined = record.sizes - 1
         levels = list(self.levels)
@@ -147,13 +151,6 @@ class LevelledBelief(ExactBelief):
         return LevelScores(**vars(super().scores(arms)), belief=self, levels=levels)
 
 
-def _variance(belief: ExactBelief, batch: Batch) -> Array:
-    """σ² of the rows of a batch, (n,)."""
-    if (batch.keys >= 0).all():
-        return np.asarray(belief.covariance.variance[batch.keys])
-    return belief.scores(Arms(batch.rows, batch.diag)).current()[1]
-
-
 @dataclass(frozen=True, kw_only=True)
 class LevelScores(ExactScores):
     """Scores of arms given all observations, and on each level."""
@@ -161,7 +158,16 @@ class LevelScores(ExactScores):
     belief: LevelledBelief
     levels: tuple[ExactScores, ...]
 
-    def supposing(self, positions: Indices) -> "LevelScores":
+    def after(self, step: Step) -> Self:
+        """At the belief after one more step, on each level."""
+        after = super().after(step)
+        if not isinstance(step.after, LevelledBelief):
+            raise TypeError(f"these scores follow levels, got {step.after!r}")
+        followed = zip(self.levels, step.after.levels, strict=True)
+        levels = tuple(level.at(belief.posterior) for level, belief in followed)
+        return replace(after, belief=step.after, levels=levels)
+
+    def supposing(self, positions: Indices) -> Self:
         """If these arms were pulled once more each, each joining its own level."""
         levels = list(self.levels)
         # One after another: what the first joins may be narrow enough for the second.
@@ -171,8 +177,7 @@ class LevelScores(ExactScores):
             s = int(self.belief.level_of(variances)[0])
             if s >= 0:
                 levels[s] = levels[s].supposing(at)
-        covariance = self.covariance.supposing(positions)
-        return replace(self, covariance=covariance, levels=tuple(levels))
+        return replace(super().supposing(positions), levels=tuple(levels))
 
 
 @dataclass(frozen=True)

@@ -143,8 +143,7 @@ class Inducing:
         in_W = np.zeros(len(rows), dtype=bool)
         if not self.L.n:
             return np.zeros((len(rows), 0)), diag.copy(), in_W
-        K = self.kernel(self.rows, rows) if len(rows) <= FEW else self.kernel(rows, self.rows).T
-        Z = self.L.solve(K).T
+        Z = self.L.solve(columns(self.kernel, self.rows, rows)).T
         r = diag - np.einsum("ij,ij->i", Z, Z)
         for i in [i for i, row in enumerate(rows) if row.tobytes() in self._places]:
             place = self.place(rows[i])
@@ -174,6 +173,11 @@ class Inducing:
             if r[i] < -PSD_TOLERANCE * diag[i] - 100 * rounding:
                 near = np.abs(self.kernel(self.rows, rows[i : i + 1])[:, 0]).argmax()
                 raise not_positive(self.kernel, rows[i], r[i], self.rows[near])
+
+
+def columns(kernel: Kernel, W: Array, X: Array) -> Array:
+    """k_W(x) of rows X (n, d), as columns (m, n)."""
+    return kernel(W, X) if len(X) <= FEW else kernel(X, W).T
 
 
 def ridged_factor(kernel: Kernel, rows: Array, ridge: Array) -> Array:
