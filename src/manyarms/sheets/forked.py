@@ -31,14 +31,14 @@ def check_threads() -> None:
 @cache
 def _can_read(process: int) -> bool:
     """Whether this process can read a table; a thread tries it, and is left behind if it cannot."""
-    is_read = threading.Event()
-
-    def attempt() -> None:
-        file = io.BytesIO()
-        pl.DataFrame({"": [0]}).write_parquet(file)
-        pl.read_parquet(io.BytesIO(file.getvalue()))
-        is_read.set()
-
     # A daemon: a thread that never ends must not keep the process from ending.
-    threading.Thread(target=attempt, daemon=True).start()
-    return is_read.wait(CHILD_TIMEOUT)
+    thread = threading.Thread(target=_use_tables, daemon=True)
+    thread.start()
+    thread.join(CHILD_TIMEOUT)
+    return not thread.is_alive()
+
+
+def _use_tables() -> None:
+    file = io.BytesIO()
+    pl.DataFrame({"": [0]}).write_parquet(file)
+    pl.read_parquet(io.BytesIO(file.getvalue()))

@@ -1,5 +1,6 @@
-"""Tables from Parquet files, data frames, dicts and arrays, all as one kind of data frame."""
+"""Tables from data frames, dicts, arrays, and levels to be combined: all become data frames."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -14,6 +15,7 @@ from manyarms.checks import NO_ARRAY, items_of
 from manyarms.errors import ArmsError, ParameterError, shortened
 from manyarms.sheets.csvfiles import said_by
 from manyarms.sheets.forked import check_threads
+from manyarms.space.conditions import rows_where
 from manyarms.typing import ArrayLike
 
 Levels = tuple[Any, ...]
@@ -33,6 +35,12 @@ MIXABLE_TYPES = {bool, int, float, str}
 """Python types that may be mixed in one column: polars converts them, or refuses the column."""
 COLUMN_TYPES = (*MIXABLE_TYPES, bytes, list, Decimal, date, time, timedelta)
 """Types of values that a column can have; a value of any other type is an object."""
+MOST_COMBINED = 100_000_000
+"""Combinations that are tested against conditions, at most: this takes about half a minute."""
+MOST_ROWS = 5_000_000
+"""Candidates that are listed, at most. Search more of them as a box, which lists none."""
+COMBINATIONS_AT_ONCE = 1 << 20
+"""Combinations that are made at a time: they take some tens of megabytes."""
 
 
 def as_path(path: Any) -> Path:
@@ -210,3 +218,69 @@ def read_array(X: ArrayLike, names: Sequence[str] | None) -> pl.DataFrame:
     return pl.DataFrame(
         [pl.Series(name, np.ascontiguousarray(array[:, j])) for j, name in enumerate(strings)]
     )
+
+
+def combined(
+    levels: Mapping[str, Sequence[Any]], where: str | None = None, exclude: str | None = None
+) -> pl.DataFrame:
+    """The table of combinations, the levels of the last factor changing fastest."""
+    columns = _factors(levels)
+    sizes = [len(column) for column in columns.values()]
+    n = math.prod(sizes)
+    if n > MOST_COMBINED:
+        raise ParameterError(
+            f"levels must have at most {MOST_COMBINED:,} combinations, got {n:,}; use a Box, which "
+            "lists none of them"
+        )
+    blocks: list[pl.DataFrame] = []
+    n_rows = 0
+    for start in range(0, n, COMBINATIONS_AT_ONCE):
+        # The number of a combination has a digit for each factor.
+        digits = np.unravel_index(np.arange(start, min(start + COMBINATIONS_AT_ONCE, n)), sizes)
+        block = pl.DataFrame(
+            [column.gather(at) for column, at in zip(columns.values(), digits, strict=True)]
+        )
+        kept = np.ones(len(block), dtype=bool)
+        if where is not None:
+            kept &= rows_where(block, where, columns)
+        if exclude is not None:
+            kept &= ~rows_where(block, exclude, columns)
+        blocks.append(block.filter(kept))
+        n_rows += len(blocks[-1])
+        if n_rows > MOST_ROWS:
+            raise ParameterError(
+                f"at most {MOST_ROWS:,} combinations can be listed, got more; leave more of them "
+                "out, or use a Box, which lists none"
+            )
+    if not n_rows:
+        raise ArmsError(
+            f"no combination of {n:,} is left; check the conditions: all of them exclude it"
+        )
+    return pl.concat(blocks)
+
+
+def _factors(levels: Any) -> dict[str, pl.Series]:
+    if not isinstance(levels, Mapping) or not levels:
+        raise ParameterError(
+            "levels must map names to levels, such as {'base': ['K2CO3', 'CsOAc']}, got "
+            f"{levels!r:.80}"
+        )
+    columns = {}
+    for name, given in levels.items():
+        listed = None if isinstance(given, str) else items_of(given)
+        if not isinstance(name, str) or not listed:
+            raise ParameterError(
+                "levels of {column!r} must be a list of at least one, got {got}",
+                column=str(name),
+                got=given,
+            )
+        series = as_series(name, listed)
+        twice = series.filter(series.is_duplicated())
+        if len(twice) or series.null_count():
+            raise ParameterError(
+                "levels of {column!r} must be different and none empty, got {got} twice or empty",
+                column=name,
+                got=twice[0] if len(twice) else None,
+            )
+        columns[name] = series
+    return columns

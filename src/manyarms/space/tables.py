@@ -251,15 +251,14 @@ def _without_gaps(
     frame = given.frame
     if missing != "drop":
         return given, []
-    kept = given.ids.is_not_null().to_numpy()
-    columns = {name: cleaned(frame[name]) for name in checked}
-    for values in columns.values():
-        kept = kept & values.is_not_null().to_numpy()
+    values = {name: cleaned(frame[name]) for name in checked}
+    needed = [given.ids, *values.values()]
+    kept = np.logical_and.reduce([each.is_not_null().to_numpy() for each in needed])
     if not kept.any():
-        worst = max(columns, key=lambda name: columns[name].null_count())
+        worst = max(checked, key=lambda name: values[name].null_count())
         raise ArmsError(
             "every row misses a value, none is left: column {column!r} misses "
-            f"{columns[worst].null_count():,} of {len(frame):,}",
+            f"{values[worst].null_count():,} of {len(frame):,}",
             Advice("leave it out by {}", "columns", {worst: "ignore"}),
             column=worst,
         )
@@ -273,13 +272,9 @@ def _without_gaps(
 
 def _without_repeats(given: GivenTable, target: str | None) -> tuple[GivenTable, GivenTable]:
     """The first row of each id, and the others: where there is a target, they may be replicates."""
-    nothing = given.some(np.zeros(len(given.frame), dtype=bool))
-    if target is None:
-        return given, nothing
-    twice = ~given.ids.is_first_distinct() & given.ids.is_not_null()
-    if not twice.any():
-        return given, nothing
-    return given.some((~twice).to_numpy()), given.some(twice.to_numpy())
+    is_again = ~given.ids.is_first_distinct() & given.ids.is_not_null()
+    twice = is_again.to_numpy() & (target is not None)
+    return given.some(~twice), given.some(twice)
 
 
 def _check_repeats(parts: Parts, rows: Indices, again: GivenTable) -> None:

@@ -41,45 +41,31 @@ def as_numbers(values: pl.Series, name: str, type: str, label: Label) -> AnyArra
     """The values as int64, uint64 or float64: finite, whole for the type "integer", positive for
     "log"."""
     dtype = values.dtype
-    plain = pl.Int64() if dtype == pl.Boolean else plain_type(dtype)
-    numbers = (
-        values.cast(plain).to_numpy()
-        if plain in (pl.Int64, pl.UInt64)
-        else _floats(values, name, label)
-    )
-    # The first of three demands that is not met makes the message.
-    bad = ~np.isfinite(numbers)
-    expected = "finite numbers"
-    if not bad.any() and type == "integer" and numbers.dtype.kind == "f":
-        bad = numbers != np.round(numbers)
-        expected = "whole numbers"
-    if not bad.any() and type == "log":
-        bad = numbers <= 0
-        expected = "numbers above 0 as its type is log"
-    if bad.any():
-        row = int(bad.argmax())
-        raise wrong_value(name, expected, values[row], label(row))
-    return numbers
-
-
-def _floats(values: pl.Series, name: str, label: Label) -> AnyArray:
-    if is_text(values.dtype):
+    if is_text(dtype):
         numbers = values.cast(pl.String).str.strip_chars().cast(pl.Float64, strict=False)
-        bad = first_true(numbers.is_null())
-        if bad is not None:
-            raise wrong_value(name, "numbers", values[bad], label(bad))
-        return numbers.to_numpy()
-    if values.dtype.is_temporal():
-        raise date_error(name, f"{values.dtype}", values[0])
-    if not values.dtype.is_numeric():
+    elif dtype.is_temporal():
+        raise date_error(name, f"{dtype}", values[0])
+    elif dtype.is_numeric() or dtype == pl.Boolean:
+        plain = pl.Int64() if dtype == pl.Boolean else plain_type(dtype)
+        numbers = values.cast(plain if plain in (pl.Int64, pl.UInt64) else pl.Float64)
+    else:
         raise ArmsError(
             "column {column!r} must hold {expected}, got {got}",
             "put its parts into columns of their own",
             column=name,
             expected="numbers",
-            got=values.dtype,
+            got=dtype,
         )
-    return values.cast(pl.Float64).to_numpy()
+    demands = {"numbers": numbers.is_not_null(), "finite numbers": numbers.is_finite()}
+    if type == "integer":
+        demands["whole numbers"] = numbers == numbers.round()
+    if type == "log":
+        demands["numbers above 0 as its type is log"] = numbers > 0
+    for expected, is_met in demands.items():
+        bad = first_true(~is_met)
+        if bad is not None:
+            raise wrong_value(name, expected, values[bad], label(bad))
+    return numbers.to_numpy()
 
 
 def as_booleans(values: pl.Series, name: str, label: Label) -> pl.Series:
