@@ -116,25 +116,20 @@ def _as_typed(texts: pl.Series, is_searched: bool, decimal: str) -> pl.Series:
 
 def _plain(texts: pl.Series, decimal: str) -> pl.Series | None:
     """Truth values, or numbers without units and without marks between thousands."""
-    n_missing = texts.null_count()
-    if n_missing == len(texts):
-        return None
-    lower = texts.drop_nulls().head(1).str.to_lowercase()[0]
-    if lower in ("true", "false"):
-        truths = texts.str.to_lowercase()
-        are_truths = truths.is_in(["true", "false"]).all()
-        return truths == "true" if are_truths else None
+    truths = texts.str.to_lowercase().replace_strict(
+        ["true", "false"], [True, False], default=None, return_dtype=pl.Boolean
+    )
+    plain = texts
     if decimal == ",":
-        if texts.str.contains(".", literal=True).any():
-            return None
-        texts = texts.str.replace(",", ".", literal=True)
-    whole = texts.cast(pl.Int64, strict=False)
-    if whole.null_count() == n_missing:
-        return whole
-    numbers = texts.cast(pl.Float64, strict=False)
+        has_point = texts.str.contains(".", literal=True)
+        plain = texts.str.replace(",", ".", literal=True).set(has_point, None)
+    numbers = plain.cast(pl.Float64, strict=False)
     # Only this spelling is a number everywhere: others are words for a missing one.
-    is_word = numbers.is_nan() & (texts != "NaN")
-    return numbers if numbers.null_count() == n_missing and not is_word.any() else None
+    numbers = numbers.set(numbers.is_nan() & (texts != "NaN"), None)
+    for found in (truths, plain.cast(pl.Int64, strict=False), numbers):
+        if found.null_count() == texts.null_count() < len(texts):
+            return found
+    return None
 
 
 def _numbers_in(texts: pl.Series, decimal: str) -> pl.Series:

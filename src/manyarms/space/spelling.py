@@ -82,15 +82,13 @@ def converted(
         if not isinstance(series.dtype, pl.String | pl.Categorical):
             continue
         texts = series.cast(pl.String)
-        if plain_kind(kind) in NUMBER_TYPES or series.name in units:
+        are_numbers = plain_kind(kind) in NUMBER_TYPES or series.name in units
+        if kind is None and not is_remarks_name(series.name):
+            are_numbers = are_numbers or _are_numbers(texts, decimal)
+        if are_numbers:
             numbers, unit = _numbers(texts, words_of(kind), found.get(series.name), decimal, label)
             found[series.name] = unit
             columns.append(numbers)
-        elif kind is None and not is_remarks_name(series.name):
-            offered = _offered(texts, decimal, label)
-            if offered is not None:
-                found[series.name] = offered[1]
-                columns.append(offered[0])
     return Converted(frame.with_columns(columns), found)
 
 
@@ -111,28 +109,22 @@ def _numbers(
     return numbers, one_unit(texts, written.units, unit, label)
 
 
-def _offered(texts: pl.Series, decimal: str, label: Label) -> tuple[pl.Series, str] | None:
-    """Numbers, and their unit, where all texts are such; None where they are something else, and an
-    error where most are numbers and some are not."""
-    # Levels are few as a rule, and rows many: all rows are looked at only where there are numbers.
+def _are_numbers(texts: pl.Series, decimal: str) -> bool:
+    """Whether texts are meant as numbers that have to be read: most of them are numbers, and some
+    have a unit or are none."""
+    # Levels are few as a rule, and rows many.
     levels = texts.unique()
     distinct = levels.filter(~is_blank(levels))
     # A digit begins every number: most columns of text have none, and are done with.
-    if not len(distinct) or not distinct.str.contains(r"^\s*[+\-−]?[.,]?\d").any():
-        return None
+    if not distinct.str.contains(r"^\s*[+\-−]?[.,]?\d").any():
+        return False
     read = [read_numbers(distinct, mark) for mark in DECIMALS]
     n_numbers = int((read[0].numbers.is_not_null() | read[1].numbers.is_not_null()).sum())
     with_units = any((each.units != "").fill_null(False).any() for each in read)
     are_clear = not column_numbers(distinct, decimal).numbers.null_count()
     # A unit says that a number is meant; without one, half of the levels may be names.
     are_few = 2 * n_numbers < len(distinct) + (0 if with_units else 1)
-    if are_few or (are_clear and not with_units):
-        return None
-    written = column_numbers(texts, decimal)
-    bad = first_true(written.numbers.is_null() & ~is_blank(texts))
-    if bad is not None:
-        raise _unreadable(texts, bad, label)
-    return as_whole(written.numbers), one_unit(texts, written.units, None, label)
+    return not are_few and (with_units or not are_clear)
 
 
 def _unreadable(texts: pl.Series, row: int, label: Label) -> ArmsError:
