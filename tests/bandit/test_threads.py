@@ -28,7 +28,7 @@ Calls = dict[str, Callable[[Any], Any]]
 ALGEBRA = {"blas", "dot", "lapack", "linalg", "matmul", "scipy"}
 """Names by which the source calls BLAS and LAPACK, beside the operator @."""
 
-WHOLE = "groups.py"
+WHOLE = "equal.py"
 """It multiplies whole numbers, which BLAS does not."""
 
 
@@ -122,6 +122,7 @@ POLICY: Calls = {
     "over": lambda policy: policy.over(np.vstack([ARMS, ROWS])),
     "predict": lambda policy: policy.predict(ROWS),
     "resumed": lambda policy: policy.resumed(policy._state),
+    "rows_of": lambda policy: policy.rows_of([1, 2]),
     "surest": lambda policy: policy.surest(np.arange(80)),
 }
 
