@@ -6,8 +6,6 @@ The rule is that of Batch-BKB (Calandriello, Carratino, Lazaric, Valko, Rosasco;
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from manyarms.checks import real
 from manyarms.search.scores import ArmScores
 from manyarms.typing import Indices
@@ -54,15 +52,12 @@ class _Sum:
     def __init__(self, threshold: float, scores: ArmScores) -> None:
         self._threshold = threshold
         self._scores = scores
-        self._variance: dict[int, float] = {}  # of arms in the batch, many of them more than once
         self._shrunk = 1.0
 
     def goes_on(self, positions: Indices) -> bool:
-        new = [arm for arm in positions.tolist() if arm not in self._variance]
-        if new:
+        if len(positions):
             # The bound below is of variances as the batch began; supposed ones are smaller.
-            _, variance = self._scores.moments(np.array(new))
-            self._variance.update(zip(new, variance.tolist(), strict=True))
-        # 1 + Σσ̃²(x_s) bounds by how much any variance has shrunk (Batch-BKB, ICML 2020).
-        self._shrunk += sum(self._variance[arm] for arm in positions.tolist())
+            _, variance = self._scores.moments(positions)
+            # 1 + Σσ̃²(x_s) bounds by how much any variance has shrunk (Batch-BKB, ICML 2020).
+            self._shrunk += float(variance.sum())
         return self._shrunk <= self._threshold

@@ -52,7 +52,7 @@ from manyarms.kernels import Kernel, as_kernel
 from manyarms.kernels.objects import encoded, encoder_of
 from manyarms.lapack import in_one_thread
 from manyarms.runtime.machine import half_the_memory
-from manyarms.search import check_memory, scores_of
+from manyarms.search import check_memory, offered, scores_of
 from manyarms.search.devices import check_device
 from manyarms.search.scores import (
     TIE,
@@ -75,8 +75,6 @@ SHARE_OF_ALL = 4
 anyway."""
 SCORED_FIRST = 64
 """Arms of largest mean that are scored first when the largest lower bound is looked for."""
-ONCE = Tuning(rough=0, quick=1 << 24)
-"""How rows are searched that are offered once."""
 
 
 class Prediction(NamedTuple):
@@ -332,8 +330,7 @@ class Policy:
             # The log is of arms of the table, and numbers mean other rows here.
             log = Log()
             diag = self._diagonal(X)
-            # Rows that are offered once are scored once: bounds of all, and a list, cost less.
-            scores = self._scored(Arms(X, diag), ONCE)
+            scores = offered(self._state.belief, Arms(X, diag), self.memory, self.stats)
         chosen: list[int] = []
         if not n_observations and not len(waiting):
             chosen.append(_next_allowed(first, k, barred))  # Alg. 1, line 1
@@ -651,12 +648,9 @@ class Policy:
         cached = self._scores_cache
         if cached is None or cached[0] is not state:
             arms = Arms(self.arms, self._diag)
-            cached = self._scores_cache = (state, self._scored(arms, self.tuning))
+            scores = scores_of(state.belief, arms, self.memory, self.tuning, self.stats)
+            cached = self._scores_cache = (state, scores)
         return cached[1]
-
-    def _scored(self, arms: Arms, tuning: Tuning) -> ArmScores:
-        """Scores of some arms at the belief of now."""
-        return scores_of(self._state.belief, arms, self.memory, tuning, self.stats)
 
     def _radius(self, n_arms: float) -> float:
         beta = self.confidence(self._state.belief.evidence.of(n_arms, self._state.norm))

@@ -5,12 +5,16 @@ from manyarms.engine.base import Arms, Belief
 from manyarms.engine.frozen import Engine
 from manyarms.errors import MemoryBudgetError
 from manyarms.search.scores import ArmScores, KeepsScores, RowsElsewhere
-from manyarms.search.table import Table, TableScores
+from manyarms.search.table import FEW, Table, TableScores
 from manyarms.search.tuning import Tuning
 from manyarms.search.work import Stats
 
 PER_ARM = 64
 """Bytes an arm takes beside its row and its embedding: means, variances, lists."""
+
+
+ONCE = Tuning(rough=0, quick=0)
+"""Many rows that are offered once: bounds of all, and a list, cost less than their embeddings."""
 
 
 def check_memory(n_arms: int, memory: float) -> None:
@@ -34,3 +38,11 @@ def scores_of(belief: Belief, arms: Arms, memory: float, tuning: Tuning, stats: 
     if isinstance(arms.rows, RowsElsewhere):
         return arms.rows.scores_at(belief, tuning)
     return TableScores(Table(arms, memory - PER_ARM * len(arms.rows), tuning, stats), belief)
+
+
+def offered(belief: Belief, arms: Arms, memory: float, stats: Stats) -> ArmScores:
+    """The scores of rows that are offered once."""
+    if len(arms.rows) <= FEW:
+        return scores_of(belief, arms, memory, Tuning(), stats)
+    scores = scores_of(belief, arms, memory, ONCE, stats)
+    return scores.apart() if isinstance(scores, TableScores) else scores

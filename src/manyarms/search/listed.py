@@ -40,6 +40,8 @@ LARGE_PART = 4
 AHEAD = 128
 """One in so many arms is looked at for the picks of a batch to come: a look at the bounds of all
 takes about as long as their embeddings, m some hundred."""
+SPARE = 128
+"""Arms that join for the picks to come."""
 BLOCK = 1 << 15
 """Arms that are scored at a time."""
 
@@ -196,15 +198,20 @@ class Listed:
         if not len(some):
             return NONE
         self._score(belief, some)
-        deviation = np.sqrt(self._variance[some] + self._more)
-        values, ties = acquisition(self._mean[some], deviation)
-        more = some[values + 8 * ties >= target]
-        if least > -np.inf and self._is_full(len(more)):
-            more = some[values + 8 * ties >= least]
-            return more if shut is None else more[~shut[more]]
-        self._join(belief, more)
+        values, ties = acquisition(self._mean[some], np.sqrt(self._variance[some] + self._more))
+        order = np.argsort(-values, kind="stable")
+        some = some[order]
+        values = values[order]
+        n_needed = 0
+        if least > -np.inf:
+            n_needed = int(np.count_nonzero(values + 8 * ties[order] >= least))
+            if self._is_full(n_needed):
+                more = some[:n_needed]
+                return more if shut is None else more[~shut[more]]
+        n_more = max(n_needed, SPARE)
+        self._join(belief, some[:n_more])
         if is_open:
-            self._others[acquisition] = target
+            self._others[acquisition] = max([target, *values[n_more : n_more + 1]])
         return None
 
     def _score(self, belief: Engine, positions: Indices) -> None:
