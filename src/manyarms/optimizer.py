@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from typing import Any, Literal
 
 from manyarms.campaign.answers import Answers
 from manyarms.campaign.batching import as_rule
-from manyarms.campaign.campaign import Campaign, with_results
+from manyarms.campaign.campaign import Campaign
+from manyarms.campaign.corrections import as_corrections
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.prior import as_prior, with_prior
+from manyarms.campaign.proposing import propose
 from manyarms.campaign.settings import Direction, Settings, as_given
 from manyarms.campaign.trials import CandidateId, Trial
 from manyarms.checks import MOST_AT_ONCE, whole
@@ -111,7 +112,7 @@ class Optimizer(Answers):
             space = with_prior(space, as_prior(prior, space, direction), kernel)
         settings = Settings.of(space, as_given(arguments))
         self.direction = direction
-        self._state = with_results(Campaign.begun(space, settings))
+        self._state = Campaign.begun(space, settings).with_results()
 
     # What comes next
 
@@ -153,9 +154,11 @@ class Optimizer(Answers):
             No candidate is left.
         """
         n = whole(n, "n", at_most=MOST_AT_ONCE)
-        rule = as_rule(self._state.ledger.candidates, where, same, max_new, most_each)
-        self._state, ids = self._state.asked(n, rule=rule)
-        return ids
+        ledger = self._state.ledger
+        rule = as_rule(ledger.candidates, where, same, max_new, most_each)
+        after = propose(self._state, n, rule)
+        self._state = self._state.knowing(after)
+        return after.names(after.waiting[len(ledger.pending) :])
 
     def release(self, ids: Any) -> None:
         """These candidates are not being tried after all.
@@ -168,7 +171,7 @@ class Optimizer(Answers):
         ledger = self._state.ledger
         positions = ledger.candidates.positions(ids)
         ledger.check_pending(positions)  # releasing what is not pending is likely a mistake
-        self._state = replace(self._state, ledger=ledger.released(positions))
+        self._state = self._state.knowing(ledger.released(positions))
 
     @property
     def pending(self) -> list[CandidateId]:
@@ -228,7 +231,9 @@ class Optimizer(Answers):
         StateError
             A candidate has no result.
         """
-        self._state = self._state.corrected(ids, values, noise)
+        ledger = self._state.ledger
+        corrections = as_corrections(ledger, ids, values, noise)
+        self._state = self._state.learned(corrections.applied(ledger))
 
     @property
     def history(self) -> list[Trial]:
@@ -254,8 +259,10 @@ class Optimizer(Answers):
         ids : sequence, optional
             For pools made of an array with ids.
         """
-        added = self._state.added(table, ids)
-        self._state = with_results(added, len(self.pool.results))
+        ledger = self._state.ledger
+        pool = ledger.candidates.table("add to")
+        added = self._state.learned(ledger.added(pool.add(table, ids=ids)))
+        self._state = added.with_results(len(pool.results))
 
     def retire(self, ids: Any) -> None:
         """These candidates are no longer available: not asked for, not recommended.
@@ -267,7 +274,9 @@ class Optimizer(Answers):
         ids : id or sequence of ids
             Of candidates.
         """
-        self._state = self._state.retired(ids)
+        ledger = self._state.ledger
+        positions = ledger.candidates.table("retire from").positions(ids)
+        self._state = self._state.knowing(ledger.retired(positions))
 
     def restore(self, ids: Any) -> None:
         """These candidates, which were retired, are available again.
@@ -277,7 +286,10 @@ class Optimizer(Answers):
         ids : id or sequence of ids
             Of candidates that are retired.
         """
-        self._state = self._state.restored(ids)
+        ledger = self._state.ledger
+        positions = ledger.candidates.table("restore to").positions(ids)
+        ledger.check_retired(positions)
+        self._state = self._state.knowing(ledger.restored(positions))
 
     def __repr__(self) -> str:
         ledger = self._state.ledger

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import manyarms as ma
+from manyarms.campaign.proposing import chooser
 from manyarms.errors import ArmsError, ObservationError, ParameterError, StateError
 
 MIXED = {"lr": (1e-4, 1e-1, "log"), "units": (8, 512), "act": ["relu", "tanh", "gelu"]}
@@ -148,14 +149,13 @@ def test_a_run_that_stalls_searches_elsewhere_for_a_while():
     for n in range(1, 101):
         (point,) = optimizer.ask()
         optimizer.tell(point, -((point[0] - 0.3) ** 2) - (point[1] - 0.6) ** 2)
-        model, proposer = optimizer._state.model, optimizer._state.proposer
-        chooser = proposer.chooser(optimizer._state.ledger, model)
+        model, chooses = optimizer._state.model, chooser(optimizer._state)
         assert model.n_results == n
         searches.append(model.elsewhere)
         if model.elsewhere is None:
-            assert chooser is model
+            assert chooses is model
         else:
-            assert chooser.n_results == n - model.plan.elsewhere
+            assert chooses.n_results == n - model.plan.elsewhere
     began = [i for i in range(1, 100) if searches[i] and not searches[i - 1]]
     ended = [i for i in range(1, 100) if searches[i - 1] and not searches[i]]
     assert began
@@ -175,8 +175,7 @@ def test_a_search_elsewhere_does_not_learn_what_was_pending_when_it_began():
     optimizer.tell(late, [1.0, 2.0])
     optimizer.tell(optimizer.ask(), 3.0)
     model = optimizer._state.model
-    chooser = optimizer._state.proposer.chooser(optimizer._state.ledger, model)
-    assert (model.n_results, chooser.n_results) == (n + 3, 1)
+    assert (model.n_results, chooser(optimizer._state).n_results) == (n + 3, 1)
 
 
 def test_results_that_were_not_asked_for_do_not_stall_a_run():
@@ -265,9 +264,8 @@ def test_what_a_failure_counts_as():
         """What the model expects of the points, and what it does where it chooses."""
         state = optimizer._state
         assert state.model.elsewhere is None
-        chooser = state.proposer.chooser(state.ledger, state.model)
         mean, std = state.model.policy.predict(points)
-        return chooser.policy.predict(points).mean, mean, std
+        return chooser(state).policy.predict(points).mean, mean, std
 
     values = [-trial.value for trial in optimizer.history]
     worst = optimizer._state.model.warp.reward(np.array(values)).min()

@@ -168,7 +168,6 @@ class Ledger:
     sign: float  # of the values: 1 to maximise, −1 to minimise
     most: float  # values of a candidate, at most
     pending: tuple[Pending, ...] = ()
-    only: Mask | None = None  # (n,) others may not be tried now
 
     @classmethod
     def begun(cls, candidates: Space, seed: int, sign: float, most: float) -> "Ledger":
@@ -282,7 +281,6 @@ class Ledger:
             self.sign,
             self.most,
             pending,
-            self.only,
         )
 
     def retired(self, positions: Indices) -> "Ledger":
@@ -392,9 +390,16 @@ class Ledger:
     def is_open(self) -> Mask:
         """(n,) whether a candidate may be tried now, for the first time or again."""
         is_open = ~self.outcomes.out
-        if self.only is not None:
-            is_open &= self.only
         return is_open if np.isinf(self.most) else is_open & (self.tries < self.most)
+
+    def arms_without(self, candidates: Mask) -> Mask:
+        """(A,) the arms that hold none of these candidates, a mask (n,)."""
+        space = self.candidates
+        if len(space.X) == len(space):  # each candidate is an arm
+            return ~candidates
+        without = np.ones(len(space.X), dtype=bool)
+        without[space.arm_of[candidates]] = False
+        return without
 
     @property
     def n_trials(self) -> int:

@@ -114,6 +114,16 @@ class Model:
         shape = self.settings.shape
         return shape.kernel(self.fitted.theta if self.fitted else shape.prior[0])
 
+    @property
+    def is_drawing(self) -> bool:
+        """Whether it has too few results to choose by: candidates are drawn at random."""
+        return self.settings.learns and self.n_results < self.settings.schedule.start
+
+    @property
+    def worst(self) -> float:
+        """The least reward there is."""
+        return float(self.warp.reward(self.results.values).min())
+
     def begins(self, arms: Array, results: Results) -> bool:
         """Whether it is of the first of these results, at the same rows."""
         tried = self.results.arms
@@ -165,6 +175,23 @@ class Model:
             return self.policy.surest(arms)
         mean, std = self.predict(arms)
         return int(arms[np.argmax(mean - self.radius * std)])
+
+    def leading(self, k: int, gone: Mask) -> Indices:
+        """The k arms of largest posterior mean outside the mask `gone`, best first."""
+        if isinstance(self.policy, Tabular):
+            return self.policy.leading(k, exclude=gone)
+        means = self.predict(np.arange(len(self.arms))).mean
+        order = np.argsort(np.where(gone, np.inf, -means), kind="stable")
+        return np.asarray(order[: min(k, int((~gone).sum()))])
+
+    def highest(self, width: float, gone: Mask) -> int:
+        """The arm of largest upper bound, μ̃ + width·sd, outside the mask `gone`, however the policy
+        chooses."""
+        if isinstance(self.policy, Tabular):
+            beta = width * float(np.sqrt(self.regularization))
+            return self.policy.highest(exclude=gone, beta=beta)
+        mean, std = self.predict(np.arange(len(self.arms)))
+        return int(np.argmax(np.where(gone, -np.inf, mean + width * std)))
 
     def interval(self, arms: Indices, width: float) -> tuple[Array, Array, Array]:
         """Middle and ends of μ̃ ± width·sd at some arms, as signed values."""

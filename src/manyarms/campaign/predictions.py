@@ -7,15 +7,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from manyarms.bandit.sweeps import WHOLE
+from manyarms.campaign.boxes import best_rows, rival_rows
 from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.certificate import SHARE_TRUE, Certificate, TrackRecord, accuracy, promise
-from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.trials import CandidateId
 from manyarms.checks import real, whole
 from manyarms.errors import Advice, StateError
 from manyarms.lapack import in_one_thread
 from manyarms.space.pool import EXPECTED
 from manyarms.typing import Array, Indices, Mask
+
+POINTS = 10_000
+"""Points that count as all others in a statement about a box, which may have infinitely many: as
+many as a grid of ten levels in four dimensions."""
 
 
 @dataclass(frozen=True)
@@ -105,26 +110,20 @@ def top(campaign: Campaign, k: int, level: float) -> list[Candidate]:
     """The k candidates with the best posterior mean, tried or not."""
     k = whole(k, "k")
     _check_told(campaign)
-    # Over a product of levels the best ones may be points that were not known before.
-    campaign = campaign.knowing(campaign.proposer.with_leading(campaign.ledger, campaign.model, k))
+    box = campaign.ledger.candidates.box
+    if box is not None:  # the best ones may be points that were not known before
+        rows = best_rows(box, campaign.ledger, campaign.model, k)
+        campaign = campaign.with_points(box.decode(rows))
     ledger = campaign.ledger
-    gone = _gone(ledger, ledger.outcomes.out)
-    if gone.all():
+    available = ~ledger.outcomes.out
+    if not available.any():
         return []
-    arms = campaign.proposer.leading(ledger, campaign.model, k, gone)
     # An arm may stand for several candidates: k arms have k candidates at least.
     found: list[int] = []
-    for arm in arms.tolist():
+    for arm in campaign.model.leading(k, ledger.arms_without(available)).tolist():
         members = ledger.candidates.members(arm)
-        found.extend(members[~ledger.outcomes.out[members]].tolist())
+        found.extend(members[available[members]].tolist())
     return _candidates(campaign, found[:k], level)
-
-
-def _gone(ledger: Ledger, out: Mask) -> Mask:
-    """(A,) the arms of which all candidates are in the mask (n,) of those that are out."""
-    gone = np.ones(len(ledger.candidates.X), dtype=bool)
-    gone[ledger.candidates.arm_of[~out]] = False
-    return gone
 
 
 @in_one_thread
@@ -150,22 +149,25 @@ def certificate(campaign: Campaign, tolerance: float | None) -> Certificate:
         expected = "a non-negative regret, in the units of the values"
         tolerance = real(tolerance, "tolerance", expected, at_least=0)
     best = recommended_at(campaign)
+    ledger = campaign.ledger
+    box = ledger.candidates.box
     # While some candidates have no value, another value of one that has says nothing of them.
-    scored = campaign.ledger.scored(first=campaign.proposer.has_untried(campaign.ledger))
-    record = TrackRecord.of(*scored, campaign.ledger.sign)
-    no_rivals = _no_rivals(campaign, best)
-    n_others = campaign.proposer.n_others(no_rivals)
+    outcomes = ledger.outcomes
+    n_known = int((outcomes.out | (outcomes.counts > 0)).sum())
+    record = TrackRecord.of(*ledger.scored(first=n_known < ledger.candidates.size), ledger.sign)
+    gone = _no_rivals(campaign, best)
+    n_others = int((~gone).sum() if box is None else min(POINTS, box.size - int(gone.sum())))
     probability, reason = _promise(campaign, n_others)
     earned = record.width(n_others) if probability is None else campaign.model.radius
     width = campaign.model.radius if earned is None else earned
 
-    # Over a box the rival may be a point that was not known before.
-    found = campaign.knowing(
-        campaign.proposer.with_rivals(campaign.ledger, campaign.model, width, no_rivals)
-    )
-    gone = _no_rivals(found, best)
+    found = campaign
+    if box is not None:  # the rival may be a point that was not known before
+        rows = rival_rows(box, campaign.model.policy, width, ledger.candidates.X[gone])
+        found = campaign.with_points(box.decode(rows))
+        gone = _no_rivals(found, best)
     arm = int(found.ledger.candidates.arm_of[best])
-    rival = arm if gone.all() else found.proposer.rival(found.ledger, found.model, width, gone)
+    rival = arm if gone.all() else found.model.highest(width, gone)
     # No candidate is above the rival's upper bound, nor the recommended one below its lower bound.
     mean, low, high = _intervals(found, np.array([arm, rival]), width)
     if _is_exact(campaign):
@@ -200,8 +202,11 @@ def _promise(campaign: Campaign, n_others: int) -> tuple[float | None, str]:
     if not n_others:
         return 1.0, "there is no other one left to try"
     probability, reason = promise(campaign.model, campaign.ledger.outcomes)
-    doubt = campaign.proposer.doubt
-    return (None, doubt) if probability is not None and doubt else (probability, reason)
+    box = campaign.ledger.candidates.box
+    if probability is not None and box is not None and box.size > WHOLE:
+        why = "over a box the rival comes from a search that may miss the largest upper bound"
+        return None, why
+    return probability, reason
 
 
 def _intervals(campaign: Campaign, arms: Indices, width: float) -> tuple[Array, Array, Array]:
@@ -312,7 +317,7 @@ def _out(campaign: Campaign) -> Mask:
 
 def _no_rivals(campaign: Campaign, best: int) -> Mask:
     """(A,) arms that hold no candidate that may be better than the recommended one."""
-    gone = _gone(campaign.ledger, _out(campaign))
+    gone = campaign.ledger.arms_without(~_out(campaign))
     if not _is_exact(campaign):
         gone[campaign.ledger.candidates.arm_of[best]] = True
     return gone

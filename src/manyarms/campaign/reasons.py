@@ -5,16 +5,13 @@ What is said of one is the first of these that is true.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from manyarms.campaign.batching import BatchConditions
+from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.ledger import Ledger
 from manyarms.typing import Indices, Mask
-
-if TYPE_CHECKING:
-    from manyarms.campaign.campaign import Campaign
 
 RANDOM = "random start"
 """The model has too few results to choose by."""
@@ -41,19 +38,17 @@ LEADING = 200
 good."""
 
 
-def reasons(
-    before: "Campaign", after: Ledger, positions: Sequence[int], rule: BatchConditions | None = None
-) -> list[str]:
-    """Why each of these candidates was asked for, in turn, by the search as it was before."""
-    forecasts = [each.forecast for each in after.pending[len(after.pending) - len(positions) :]]
+def reasons(before: Campaign, after: Ledger, rule: BatchConditions | None = None) -> list[str]:
+    """Why each of the candidates that books have and those of before had not was asked for."""
+    asked = after.pending[len(before.ledger.pending) :]
     start = RANDOM if after.candidates.expected is None else BY_PRIOR
-    if all(forecast is None for forecast in forecasts):
-        return [start] * len(positions)
-    known = _Known(before, positions, rule)
+    if all(each.forecast is None for each in asked):
+        return [start] * len(asked)
+    known = _Known(before, [each.position for each in asked], rule)
     found = []
-    for position, forecast in zip(positions, forecasts, strict=True):
-        found.append(start if forecast is None else known.reason(position))
-        known.picked.append(position)
+    for each in asked:
+        found.append(start if each.forecast is None else known.reason(each.position))
+        known.picked.append(each.position)
     return found
 
 
@@ -61,7 +56,7 @@ class _Known:
     """What the reasons of one batch are based on."""
 
     def __init__(
-        self, campaign: "Campaign", positions: Sequence[int], rule: BatchConditions | None
+        self, campaign: Campaign, positions: Sequence[int], rule: BatchConditions | None
     ) -> None:
         self.ledger = campaign.ledger
         self.model = campaign.model
@@ -75,10 +70,9 @@ class _Known:
         if rule is not None:
             is_open &= rule.with_level_of(positions[0]).only
         if is_open.any():
-            gone = np.ones(len(self.ledger.candidates.X), dtype=bool)
-            gone[self.ledger.candidates.arm_of[is_open]] = False
+            gone = self.ledger.arms_without(is_open)
             k = min(LEADING + len(positions), int((~gone).sum()))
-            self.leading = campaign.proposer.leading(self.ledger, self.model, k, gone)
+            self.leading = self.model.leading(k, gone)
 
     def reason(self, position: int) -> str:
         """Of the candidate that comes after those picked."""

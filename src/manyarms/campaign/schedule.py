@@ -30,6 +30,7 @@ improvement, so that it takes a smaller share of a longer run."""
 class Schedule:
     """When a model is fitted anew, and in which units."""
 
+    start: int  # results of candidates drawn at random, or by a prior, before the model chooses
     growth: float  # a fit comes when there are so many times more results than at the last
     thorough: float  # the same of fits that look for a kernel everywhere, not near the last such
     least_noise: float = LEAST_NOISE_SHARE  # variance of rewards
@@ -38,12 +39,14 @@ class Schedule:
     patience: int | None = None  # results without a gain before a search elsewhere; None: no such
 
 
-TABLE = Schedule(growth=1.2, thorough=1.0)
-"""Of a table: every fit looks everywhere."""
-LEVELS = Schedule(growth=1.05, thorough=1.2, least_noise=1e-6, noises=10.0, by_value=True)
-"""Of a box that is a product of levels, which is searched from many starts anyway. Near a maximum
-differences are small parts of a unit, so the noise may be smaller. A unit has ten standard
-deviations of it at least, while that is less than the standard deviation of all means."""
+TABLE = Schedule(start=4, growth=1.2, thorough=1.0)
+"""Of a table: every fit looks everywhere. More random candidates cost more than they teach
+(docs/experiments/defaults.md)."""
+LEVELS = Schedule(start=8, growth=1.05, thorough=1.2, least_noise=1e-6, noises=10.0, by_value=True)
+"""Of a box that is a product of levels, which is searched from many starts anyway. It has no table
+to look at, so it begins with more random points. Near a maximum differences are small parts of a
+unit, so the noise may be smaller. A unit has ten standard deviations of it at least, while that is
+less than the standard deviation of all means."""
 BOX = Schedule(**{**vars(LEVELS), "patience": STALLED})
 """Of other boxes."""
 

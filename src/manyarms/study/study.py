@@ -17,10 +17,11 @@ import numpy as np
 
 from manyarms.campaign.answers import Answers
 from manyarms.campaign.batching import as_rule
-from manyarms.campaign.campaign import Campaign, with_results
+from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.corrections import as_corrections, as_known
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.prior import as_prior, with_prior
+from manyarms.campaign.proposing import propose
 from manyarms.campaign.reasons import reasons
 from manyarms.campaign.settings import as_given
 from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told
@@ -116,7 +117,7 @@ class Study(Answers):
             tables.append(written_table(known.frame, np.arange(len(known.frame))))
         # Raises where a setting is wrong, or a result.
         maker = maker_of(given["policy"], stored["policy"])
-        with_results(Campaign.begun(space, read_settings(stored, space, maker)))
+        Campaign.begun(space, read_settings(stored, space, maker)).with_results()
         if space.box is not None:
             stored["box"] = written_box(space.box)
         else:
@@ -223,10 +224,11 @@ class Study(Answers):
             before = self._replica.campaign(replay.ledger.expired(now))
             rule = as_rule(before.ledger.candidates, where, same, max_new, most_each)
             with interruptible():
-                after, ids = before.asked(n, rule=rule)
-                # What was just asked for is the last of what is pending.
-                asked = after.ledger.pending[-len(ids) :]
-                why = reasons(before, after.ledger, [each.position for each in asked], rule)
+                after = propose(before, n, rule)
+                why = reasons(before, after, rule)
+            # What was just asked for is the last of what is pending.
+            asked = after.pending[len(before.ledger.pending) :]
+            ids = after.names([each.position for each in asked])
             forecasts = [each.forecast for each in asked]
             until = now + seconds
             self._append(transaction, "ask", ids=ids, until=until, forecasts=forecasts, reasons=why)
