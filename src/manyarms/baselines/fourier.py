@@ -205,18 +205,17 @@ class Term:
 
 def terms_of(kernel: Kernel, n_columns: int, allowed: tuple[type[Stationary], ...]) -> list[Term]:
     """The summands of a kernel of so many columns; KernelError where one is of another type."""
-    if isinstance(kernel, Sum):
-        first = terms_of(kernel.first, n_columns, allowed)
-        return first + terms_of(kernel.second, n_columns, allowed)
-    if isinstance(kernel, Scaled):
-        inner = terms_of(kernel.kernel, n_columns, allowed)
-        return [replace(term, constant=kernel.constant * term.constant) for term in inner]
-    if isinstance(kernel, On):
-        inner = terms_of(kernel.kernel, kernel.stop - kernel.start, allowed)
-        shift = kernel.start
-        return [replace(term, start=term.start + shift, stop=term.stop + shift) for term in inner]
     if isinstance(kernel, allowed):
         return [Term(1.0, kernel, 0, n_columns)]
+    match kernel:
+        case Sum(first, second):
+            return terms_of(first, n_columns, allowed) + terms_of(second, n_columns, allowed)
+        case Scaled(inner, c):
+            terms = terms_of(inner, n_columns, allowed)
+            return [replace(term, constant=c * term.constant) for term in terms]
+        case On(inner, at, end):
+            terms = terms_of(inner, end - at, allowed)
+            return [replace(term, start=term.start + at, stop=term.stop + at) for term in terms]
     names = " or ".join(each.__name__ for each in allowed)
     raise KernelError(
         f"Fourier features need {names} kernels of manyarms, multiples and sums of them, or such "

@@ -34,8 +34,6 @@ from manyarms.lapack import special
 from manyarms.search.scores import TIE, Rising, Upper, View
 from manyarms.typing import Array, TableLike
 
-NO_SPREAD = 1e-100
-"""Deviation that stands for 0, in units of the incumbent and of the radius: u stays finite."""
 LOG_ROOT_TAU = 0.5 * log(2 * np.pi)
 """ln √2π: ln φ(u) = −u²/2 − ln √2π."""
 FAR = 40.0
@@ -57,12 +55,8 @@ class Improvement(Rising):
     incumbent: float
     beta: float
 
-    @property
-    def _floor(self) -> float:
-        return max(NO_SPREAD * (abs(self.incumbent) + self.beta), TINY)
-
     def __call__(self, mean: Array, deviation: Array) -> tuple[Array, Array]:
-        spread = np.maximum(self.beta * deviation, self._floor)
+        spread = _spread(self.beta, deviation, self.incumbent)
         u = (mean - self.incumbent) / spread
         # ln EI falls like −u²/2 in the tail, and its rounding error grows with it.
         ties = TIE * (1 + np.square(np.minimum(u, 0.0)))
@@ -70,8 +64,13 @@ class Improvement(Rising):
 
     def needed(self, value: float, deviation: Array) -> Array:
         """The incumbent and as many deviations as ln h(u) = value − ln β̃σ̃ takes, a knot less."""
-        spread = np.maximum(self.beta * deviation, self._floor)
+        spread = _spread(self.beta, deviation, self.incumbent)
         return self.incumbent + spread * _inverse(value - np.log(spread))
+
+
+def _spread(beta: float, deviation: Array, incumbent: float) -> Array:
+    """β̃σ̃, not so small that u would be beyond float64."""
+    return np.maximum(beta * deviation, max(1e-100 * (abs(incumbent) + beta), TINY))
 
 
 def log_gain(u: Array) -> Array:
@@ -158,12 +157,10 @@ class ProbabilityOfImprovement:
     def pick(self, view: View) -> int:
         best = incumbent(view)
         margin = self.margin * np.sqrt(view.regularization)
-        floor = max(NO_SPREAD * (abs(best) + view.beta), TINY)
 
         def acquisition(mean: Array, deviation: Array) -> tuple[Array, Array]:
-            gain = mean - best
             # PI = Φ(u), which increases with u.
-            u = (gain - margin) / np.maximum(view.beta * deviation, floor)
+            u = (mean - best - margin) / _spread(view.beta, deviation, best)
             return u, TIE * (1 + np.abs(u))
 
         return view.scores.arg_max(acquisition, view.barred)

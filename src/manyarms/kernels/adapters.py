@@ -33,7 +33,9 @@ class FromCallable(Kernel):
     def __init__(self, function: Callable[[Array, Array], Any]) -> None:
         if isinstance(function, type) or not callable(function):
             raise KernelError(
-                f"{type(self).__name__} takes a function, got {shortened(function)}; {self.advice}"
+                "kernel must be a manyarms kernel such as kernels.RBF(0.3), a scikit-learn kernel "
+                f"object or a function of two blocks of rows, got {shortened(function)}; "
+                f"{self.advice}"
             )
         self.function: Any = function
 
@@ -155,12 +157,6 @@ def as_kernel(kernel: Any) -> Kernel:
     # The package's own kernels need no check; what others wrote is checked at every call.
     if isinstance(kernel, Kernel) and type(kernel).__module__.startswith("manyarms."):
         return kernel
-    if isinstance(kernel, type) or not callable(kernel):
-        raise KernelError(
-            "kernel must be a manyarms kernel such as kernels.RBF(0.3), a scikit-learn kernel "
-            "object or "
-            f"a function of two blocks of rows; got {kernel!r}"
-        )
     return FromObject(kernel) if hasattr(kernel, "diag") else FromCallable(kernel)
 
 
