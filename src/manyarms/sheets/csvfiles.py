@@ -24,7 +24,6 @@ SEPARATORS = ",;\t|"
 """What may separate the columns of a CSV file; of equally likely separators the first one wins."""
 UNREADABLE = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """What polars raises if it cannot read a file."""
-GZIP = b"\x1f\x8b"
 OTHER_FILES = {
     b"PK\x03\x04": "a workbook or another archive; give a workbook a name that ends in .xlsx, or "
     "save the sheet as CSV",
@@ -45,8 +44,6 @@ BYTES_AT_ONCE = 1 << 20
 FORMULA = r"^'*[=+\-@\t\r]"
 """Text that a spreadsheet would run, or that would be taken for a formula when read."""
 MARKED = r"^'+[=+\-@\t\r]"
-NUMBER_START = r"^[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?$"
-"""A number, which may begin like a formula."""
 
 Source = Path | bytes
 """A plain file, or the text that a file held when unpacked or converted to UTF-8."""
@@ -145,7 +142,8 @@ def _marked(frame: pl.DataFrame) -> pl.DataFrame:
     """A table to write: names and cells of text that look like a formula get an apostrophe."""
     text = pl.col(pl.String)
     # -5 begins like a formula and is a number, which a spreadsheet may take as it is.
-    is_formula = text.str.contains(FORMULA) & ~text.str.contains(NUMBER_START)
+    number = r"^[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?$"
+    is_formula = text.str.contains(FORMULA) & ~text.str.contains(number)
     cells = pl.when(is_formula).then(pl.lit("'") + text).otherwise(text).name.keep()
     names = {name: f"'{name}" for name in frame.columns if re.match(FORMULA, name)}
     return frame.with_columns(cells).rename(names)
@@ -193,7 +191,7 @@ def _unpacked(path: Path) -> Source:
         for mark, what in OTHER_FILES.items():
             if start.startswith(mark):
                 raise ArmsError(f"cannot read {path}: it is {what}")
-        if not start.startswith(GZIP):
+        if not start.startswith(b"\x1f\x8b"):  # gzip
             return path
         # Twice through the file, so that one that holds too much takes no memory.
         size = 0

@@ -10,8 +10,6 @@ import polars as pl
 
 from manyarms.errors import ArmsError
 
-CHILD_TIMEOUT = 5.0
-"""Seconds that a child has to read a table of one number: it takes milliseconds, or never ends."""
 PROCESS = os.getpid()
 """The process that imported this module; any other one is a fork of it."""
 
@@ -34,7 +32,7 @@ def _can_read(process: int) -> bool:
     # A daemon: a thread that never ends must not keep the process from ending.
     thread = threading.Thread(target=_use_tables, daemon=True)
     thread.start()
-    thread.join(CHILD_TIMEOUT)
+    thread.join(5.0)  # seconds; it takes milliseconds, or never ends
     return not thread.is_alive()
 
 

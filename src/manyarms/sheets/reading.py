@@ -15,10 +15,6 @@ from manyarms.sheets.numerals import DECIMALS, as_whole, column_numbers, decimal
 from manyarms.sheets.workbooks import is_workbook, read_workbook, sheet_in
 from manyarms.typing import Indices, Mask
 
-SHORTEST_BITS = 8
-"""Strings of 0 and 1 this long or longer are bits; shorter ones are codes such as "01"."""
-MOST_DIGITS = 18
-"""Digits of a whole number that always fits 64 bits."""
 NUMBER_CELL = r"^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?$"
 """A cell of a workbook that holds a number, as text."""
 
@@ -105,7 +101,7 @@ def _as_typed(texts: pl.Series, is_searched: bool, decimal: str) -> pl.Series:
     known = texts.drop_nulls()
     # Of 0 and 1 alone, but a number: only if none begins with 0 and all fit 18 digits.
     if are_bits(known) and (
-        not is_searched or len(known[0]) > MOST_DIGITS or known.str.starts_with("0").any()
+        not is_searched or len(known[0]) > 18 or known.str.starts_with("0").any()
     ):
         return texts
     plain = _plain(texts, decimal)
@@ -155,7 +151,7 @@ def are_bits(texts: pl.Series) -> bool:
     lengths = texts.str.len_bytes()
     return (
         len(texts) > 0
-        and lengths[0] >= SHORTEST_BITS
+        and lengths[0] >= 8  # shorter ones are codes, such as "01"
         and lengths.n_unique() == 1
         and bool(texts.str.contains("^[01]+$").all())
     )

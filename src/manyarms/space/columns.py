@@ -36,8 +36,6 @@ from manyarms.space.values import (
 )
 from manyarms.typing import AnyArray, Array
 
-ENTRIES_DECODED = 1 << 22
-"""Bits decoded at a time, a byte each: 4 MiB."""
 TYPES = (
     "number",
     "continuous",
@@ -326,10 +324,10 @@ class Bits(Column):
             out[start : start + len(bits)] = pack(bits)
 
     def decoded(
-        self, values: pl.Series, label: Label, entries: int = ENTRIES_DECODED
+        self, values: pl.Series, label: Label, entries: int = 1 << 22
     ) -> Iterator[tuple[int, AnyArray]]:
         """Blocks of rows of 0 and 1, of about so many entries, each with its first position."""
-        n_rows = max(1, entries // self.n_bits)
+        n_rows = max(1, entries // self.n_bits)  # an entry is a byte: 4 MiB
         are_texts = _are_texts(values)
         plain = values.cast(pl.String) if are_texts else _as_lists(values)
         for start in range(0, len(values), n_rows):

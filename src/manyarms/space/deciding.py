@@ -35,13 +35,6 @@ from manyarms.typing import Array
 QUANTILES = 64
 """Different numbers of a column, up to which each is a level; of a column with more, so many
 quantiles describe how they are spread."""
-LEVELS_AT_LEAST = 50
-"""Different strings up to which text is a category: a table so small lists each on purpose."""
-DATE = r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$"
-
-
-WAYS = (MERGE, BY_DESCRIPTORS)
-"""Types with an addition behind a colon."""
 
 
 def checked_types(columns: Mapping[str, str | Sequence[Any]] | None) -> dict[str, Declared]:
@@ -58,7 +51,9 @@ def checked_types(columns: Mapping[str, str | Sequence[Any]] | None) -> dict[str
 def _checked_type(name: str, declared: Any) -> Declared:
     # Behind a colon stand words of a number, or one of the ways that a type has.
     kind = plain_kind(declared) if isinstance(declared, str) else None
-    if kind in TYPES and (declared == kind or kind in NUMBER_TYPES or declared in WAYS):
+    if kind in TYPES and (
+        declared == kind or kind in NUMBER_TYPES or declared in (MERGE, BY_DESCRIPTORS)
+    ):
         words_of(declared)
         return str(declared)
     listed = items_of(declared) if isinstance(declared, Sequence | np.ndarray | pl.Series) else None
@@ -181,12 +176,13 @@ def _type_of_strings(known: pl.Series, name: str) -> str:
     if are_bits(known):
         return "bits"
     distinct = known.unique()
-    if distinct.str.contains(DATE).all():
+    if distinct.str.contains(r"^\d{4}-\d{1,2}-\d{1,2}([T ].*)?$").all():
         raise date_error(name, "dates", known[0])
     if distinct.str.to_lowercase().is_in(["true", "false"]).all():
         return "boolean"
     # A level that no other row has teaches nothing about other rows: such text names or comments.
-    if len(distinct) <= LEVELS_AT_LEAST or 2 * int(known.is_duplicated().sum()) >= len(known):
+    # But a table so small that it has 50 different ones at most lists each on purpose.
+    if len(distinct) <= 50 or 2 * int(known.is_duplicated().sum()) >= len(known):
         check_levels(known, name)
         return "categorical"
     # Many different strings, most of which are numbers: some cell is not what it should be.

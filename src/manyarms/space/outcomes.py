@@ -18,8 +18,6 @@ OUTCOME_NAMES = (
     "accuracy",
 )
 """Words in the names of columns of results, the most likely word first."""
-HALF_EMPTY = 1 / 3
-"""Share of empty cells from which a column of numbers looks like one of results."""
 
 
 def outcomes_in(
@@ -86,5 +84,5 @@ def looks_like_outcome(series: pl.Series, decimal: str) -> bool:
         n_known = len(series) - series.null_count()
     if not are_numbers:
         return False
-    is_half_empty = 0 < n_known <= (1 - HALF_EMPTY) * len(series)
-    return is_called_so or is_half_empty
+    # A column of numbers looks like results if a third of its cells, or more, are empty.
+    return is_called_so or 0 < 3 * n_known <= 2 * len(series)

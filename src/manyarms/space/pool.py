@@ -44,7 +44,6 @@ OBJECT = "object"
 """The only column of a pool of objects."""
 EXPECTED = "prior"
 """Name and type of the feature that says what a prior makes one expect."""
-_PLURAL = {"ignore": "ignored"}
 
 
 class Pool:
@@ -701,7 +700,7 @@ class Pool:
     def __repr__(self) -> str:
         types = list(self.columns.values())
         counts = ", ".join(
-            f"{types.count(kind)} {_PLURAL.get(kind, kind)}"
+            f"{types.count(kind)} {'ignored' if kind == 'ignore' else kind}"
             for kind in (*TYPES, BY_DESCRIPTORS, OBJECT)
             if kind in types
         )

@@ -26,12 +26,6 @@ MERGE = "categorical:merge"
 """The type of columns in which levels count as one if they differ only by case or blanks."""
 
 
-ROOM_TEMPERATURE = ("rt", "r.t.", "room temperature", "ambient")
-"""Words for a temperature of about 25 °C."""
-REMARKS = ("note", "notes", "comment", "comments", "remark", "remarks")
-"""Names of columns of remarks, in any case."""
-
-
 class Converted(NamedTuple):
     """A table with numbers for text, and the units that its columns of numbers have."""
 
@@ -131,7 +125,9 @@ def _unreadable(texts: pl.Series, row: int, label: Label) -> ArmsError:
     word = texts[row].strip()
     is_word = re.fullmatch(r"[^\W\d_]+([ .][^\W\d_]*)*", word[:20]) is not None
     name = texts.name
-    number = "25" if word.casefold() in ROOM_TEMPERATURE else "…"
+    # Room temperature is about 25 °C.
+    is_room = word.casefold() in ("rt", "r.t.", "room temperature", "ambient")
+    number = "25" if is_room else "…"
     meant = (
         [Advice("say what it stands for by {}", "columns", {name: f"number:{word}={number}"})]
         if is_word
@@ -182,7 +178,8 @@ def are_remarks(values: pl.Series, missing: str) -> bool:
 
 def is_remarks_name(name: str) -> bool:
     """Whether a column has the name of a column of remarks."""
-    return name.strip().casefold() in REMARKS
+    remarks = ("note", "notes", "comment", "comments", "remark", "remarks")
+    return name.strip().casefold() in remarks
 
 
 def check_levels(texts: pl.Series, name: str) -> None:

@@ -20,7 +20,6 @@ from manyarms.typing import AnyArray
 
 BY_VALUES = ("continuous", "log", "integer", "boolean", "categorical", "text", "bits")
 """Types that a column may get from its values alone."""
-JSON_TYPES = (str, int, float, bool, type(None))
 
 
 class Stored(NamedTuple):
@@ -37,7 +36,7 @@ def described(pool: Pool) -> dict[str, Any]:
     levels = {name: list(values) for name, values in origin.levels.items()}
     # A type is a string: its letters pass, too.
     for values in [*declared.values(), *levels.values()]:
-        if not all(isinstance(value, JSON_TYPES) for value in values):
+        if not all(isinstance(value, str | int | float | bool | None) for value in values):
             raise ParameterError(
                 f"levels of a pool that is stored must be strings or numbers, got {values!r}"
             )

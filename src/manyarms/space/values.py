@@ -23,13 +23,6 @@ Label = Callable[[int], Place]
 
 WHOLE_TYPES = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
 """Types whose values all fit int64."""
-TRUE = ["true", "t", "yes", "y", "1"]
-"""Words for True in a column that is declared boolean, in any case."""
-FALSE = ["false", "f", "no", "n", "0"]
-"""Words for False in such a column."""
-SIMILARITY_NEEDED = 60
-"""Percent of the letters of two texts that must agree in order for one to be suggested for the
-other: two letters of "base" may be swapped, and of "yes" and "no" neither suggests the other."""
 
 
 def cleaned(values: pl.Series) -> pl.Series:
@@ -73,8 +66,8 @@ def as_booleans(values: pl.Series, name: str, label: Label) -> pl.Series:
         return values
     if is_text(values.dtype):
         texts = values.cast(pl.String).str.strip_chars().str.to_lowercase()
-        true = texts.is_in(TRUE)
-        false = texts.is_in(FALSE)
+        true = texts.is_in(["true", "t", "yes", "y", "1"])
+        false = texts.is_in(["false", "f", "no", "n", "0"])
     elif values.dtype.is_numeric():
         true = values == 1
         false = values == 0
@@ -138,11 +131,10 @@ def as_python(value: Any) -> Any:
 
 def closest(text: str, known: Iterable[str]) -> str | None:
     """The known text that is most similar to a mistyped one; None if none is similar."""
-    # Imported here, as only a mistake needs it.
-    rapidfuzz = import_module("rapidfuzz")
-    found = rapidfuzz.process.extractOne(
-        text, known, scorer=rapidfuzz.fuzz.ratio, score_cutoff=SIMILARITY_NEEDED
-    )
+    rapidfuzz = import_module("rapidfuzz")  # only a mistake needs it
+    # 60 percent of the letters must agree in order: two letters of "base" may be swapped, and of
+    # "yes" and "no" neither suggests the other.
+    found = rapidfuzz.process.extractOne(text, known, scorer=rapidfuzz.fuzz.ratio, score_cutoff=60)
     return None if found is None else str(found[0])
 
 
