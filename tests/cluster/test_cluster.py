@@ -14,6 +14,7 @@ import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -28,6 +29,7 @@ from soak import shards
 import manyarms as ma
 from manyarms.cli.jobs import Elsewhere, Terms
 from manyarms.cluster import OnShards, RayExecutor, Sharded
+from manyarms.cluster.rays import RayConnection
 from manyarms.errors import (
     ArmsError,
     ClusterError,
@@ -521,6 +523,24 @@ def test_only_who_has_the_token_can_use_a_ray_started_here(ray, tmp_path):
     )
     assert done.returncode
     assert "token" in done.stderr
+
+
+def test_a_ray_that_does_not_start_leaves_the_environment_as_it_was(monkeypatch):
+    def fails(**options):
+        raise OSError("no room")
+
+    asked = SimpleNamespace(is_initialized=lambda: False, shutdown=lambda: None, __version__="2.0")
+    asked.init = fails
+    monkeypatch.setitem(sys.modules, "ray", asked)
+    monkeypatch.setattr(RayConnection, "_users", set())
+    monkeypatch.setattr(RayConnection, "_before", {})
+    before = dict(os.environ)
+    with pytest.raises(ClusterError, match="does not start here: no room"):
+        RayExecutor()
+    asked.init = lambda **options: None  # it starts, and turns no tokens on
+    with pytest.raises(ClusterError, match=r"Ray 2\.0 has no tokens.*install a newer one"):
+        RayExecutor()
+    assert dict(os.environ) == before
 
 
 def test_functions_run_as_tasks_of_ray(ray):

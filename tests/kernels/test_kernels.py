@@ -14,6 +14,7 @@ from manyarms.kernels import (
     FromCallable,
     FromObject,
     Hamming,
+    Kernel,
     Linear,
     Matern,
     On,
@@ -204,6 +205,26 @@ def test_algebra_reads_as_written():
 def test_what_cannot_be_a_kernel_is_a_typed_error(build):
     with pytest.raises(KernelError):
         build()
+
+
+def test_a_kernel_with_a_gradient_of_its_own_is_differentiable():
+    class Squared(Kernel):
+        def __call__(self, X, Y):
+            return np.square(X @ Y.T)
+
+        def diag(self, X):
+            return np.square(np.square(X).sum(axis=1))
+
+    class Differentiable(Squared):
+        def gradient(self, X, Y, V):
+            return 2 * (V * (X @ Y.T)) @ Y
+
+    for made in (lambda k: k, as_kernel, lambda k: 2.0 * k, lambda k: Own(k, 1.0) + RBF(1.0)):
+        assert made(Differentiable()).differentiable
+        assert not made(Squared()).differentiable
+    X = np.random.default_rng(0).random((4, 3))
+    expected = 4 * np.square(X).sum(axis=1)[:, None] * X
+    np.testing.assert_allclose((3.0 * Differentiable()).diag_gradient(X), 3 * expected)
 
 
 def test_some_columns_of_a_function():

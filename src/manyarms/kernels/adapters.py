@@ -14,10 +14,6 @@ from manyarms.kernels.base import Kernel
 from manyarms.kernels.distances import as_blocks, row_blocks
 from manyarms.typing import AnyArray, Array
 
-DIAGONAL_BLOCK = 32
-"""Rows evaluated together when a function of two blocks is asked for its diagonal. A larger block
-throws more entries away, a smaller one needs more calls."""
-
 
 class FromCallable(Kernel):
     """A function of two blocks of rows.
@@ -51,9 +47,11 @@ class FromCallable(Kernel):
 
     def diag(self, X: Array) -> Array:
         diag = np.empty(len(X))
-        for start in range(0, len(X), DIAGONAL_BLOCK):
-            some = X[start : start + DIAGONAL_BLOCK]
-            diag[start : start + DIAGONAL_BLOCK] = np.diag(self(some, some))
+        # Of a larger block more entries are thrown away, of smaller ones there are more calls.
+        step = 32
+        for start in range(0, len(X), step):
+            some = X[start : start + step]
+            diag[start : start + step] = np.diag(self(some, some))
         return diag
 
     def _block(self, X: Array, Y: Array) -> Any:
@@ -100,10 +98,9 @@ class FromObject(FromCallable):
         super().__init__(kernel)
         if not callable(getattr(kernel, "diag", None)):
             raise KernelError(f"{shortened(kernel)} has no method diag; {self.advice}")
-        self._diag = kernel.diag
 
     def diag(self, X: Array) -> Array:
-        return self._checked(lambda: self._diag(X), (len(X),))
+        return self._checked(lambda: self.function.diag(X), (len(X),))
 
     @property
     def differentiable(self) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from manyarms.checks import Checked, items_of
 from manyarms.errors import ArmsError, KernelError, shortened
 from manyarms.kernels.adapters import FromObject, Pairwise
-from manyarms.kernels.base import Kernel, Product, Scaled, Sum
+from manyarms.kernels.base import Kernel, Pair, Scaled
 from manyarms.typing import Array
 
 PADDING = -1.0
@@ -58,14 +58,12 @@ class ObjectKernel(Kernel):
 def checked(rows: Array, below: int = NUMBER_LIMIT) -> Array:
     """Rows as an encoder makes them, whole numbers from −1 on and below some number, or
     ArmsError."""
-    if rows.size and not (
-        rows.min() >= -1 and rows.max() < below and (np.floor(rows) == rows).all()
-    ):
-        bad = rows[~((rows >= -1) & (rows < below) & (np.floor(rows) == rows))]
+    is_code = (rows >= -1) & (rows < below) & (np.floor(rows) == rows)
+    if not is_code.all():
         raise ArmsError(
             "rows of objects are those that kernel.encode(objects) gives, whole numbers from "
-            f"-1 to {below - 1}, got {bad[0]}; "
-            "encode the objects, or give them as a list"
+            f"-1 to {below - 1}, got {rows[~is_code][0]}; encode the objects, or give them as a "
+            "list"
         )
     return rows
 
@@ -114,9 +112,8 @@ class Numbered:
         for each in objects:
             if self._numbers.setdefault(id(each), len(self._objects)) == len(self._objects):
                 self._objects.append(each)
-        return np.array([[self._numbers[id(each)]] for each in objects], dtype=np.float64).reshape(
-            -1, 1
-        )
+        numbers = [self._numbers[id(each)] for each in objects]
+        return np.array(numbers, dtype=np.float64).reshape(-1, 1)
 
     def __getitem__(self, row: Array) -> Any:
         if len(row) != 1 or not 0 <= row[0] < len(self._objects) or row[0] != int(row[0]):
@@ -138,7 +135,7 @@ def encoder_of(kernel: Kernel) -> Encoder | None:
             return kernel.encoder
         case Scaled(kernel=inner) | FromObject(function=Kernel() as inner):
             return encoder_of(inner)
-        case Sum(first, second) | Product(first, second):
+        case Pair(first, second):
             one = encoder_of(first)
             if one != encoder_of(second):
                 raise KernelError(
