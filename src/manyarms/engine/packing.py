@@ -11,7 +11,7 @@ from math import isqrt
 import numpy as np
 
 from manyarms.engine.embedding import Inducing
-from manyarms.engine.frozen import Engine, Frozen
+from manyarms.engine.frozen import Engine
 from manyarms.engine.growing import SPARE_PLACES, Factor, Stack, Triangle
 from manyarms.engine.leftout import LeftOut
 from manyarms.engine.own import Owned, Tried
@@ -37,45 +37,35 @@ NAMES = {
 
 def packed(belief: Engine) -> Arrays:
     """The arrays of a belief as they are, each of one dimension."""
-    nothing = np.zeros(0)
-    own: Arrays = {"tried": nothing, "tried_weight": nothing, "tried_mean": nothing}
-    own["own_trace"] = nothing
-    if isinstance(belief, Owned):
-        tried = belief.tried
-        own = {
-            "tried": tried.rows.ravel(),
-            "tried_weight": tried.weight,
-            "tried_mean": tried.mean,
-            "own_trace": np.array([belief.trace]),
-        }
-    return {**_packed(belief.base), **own}
-
-
-def _packed(belief: Frozen) -> Arrays:
-    """The arrays of a belief of frozen features."""
-    left_out = belief.left_out
-    factor = belief.factor
+    base = belief.base
+    factor = base.factor
+    left_out = base.left_out
     counters = [
         factor.log_det,
-        belief.n_observations,
-        belief.trace,
-        belief.kappa2,
-        belief.rounding_seen,
+        base.n_observations,
+        base.trace,
+        base.kappa2,
+        base.rounding_seen,
         left_out.total,
         left_out.settled,
         left_out.block,
         left_out.since,
         left_out.rounding,
     ]
+    tried = Tried.none(0) if belief.tried is None else belief.tried
     return {
-        "L": belief.L.packed.items,
+        "L": base.L.packed.items,
         "C": factor.C.packed.items,
         "R": factor.R.packed.items,
         "waiting": factor.waiting.items.ravel(),
-        "w": belief.w,
-        "keys": belief.keys,
+        "w": base.w,
+        "keys": base.keys,
         "left_out": left_out.kept.items.ravel(),
         "counters": np.array(counters),
+        "tried": tried.rows.ravel(),
+        "tried_weight": tried.weight,
+        "tried_mean": tried.mean,
+        "own_trace": np.array([belief.trace] if isinstance(belief, Owned) else []),
     }
 
 
@@ -85,47 +75,39 @@ def unpacked(prior: Engine, arrays: Arrays, W: Array) -> Engine:
 
     ValueError where the arrays do not fit together.
     """
-    base = _unpacked(prior.base, arrays, W)
-    weight = arrays["tried_weight"]
-    u = len(weight)
-    is_owned = isinstance(prior, Owned)
-    sizes = {"tried": u * W.shape[1], "tried_mean": u, "own_trace": int(is_owned)}
-    wrong = [name for name, size in sizes.items() if arrays[name].shape != (size,)]
-    if wrong or (u and not is_owned):
-        raise ValueError(
-            f"{u} rows that were tried have {arrays['tried'].size} numbers, their own parts fit no "
-            f"belief of {prior.kernel!r} over {W.shape[1]} columns"
-        )
-    if not isinstance(prior, Owned):
-        return base
-    rows = arrays["tried"].reshape(-1, W.shape[1])
-    tried = Tried.of(rows, weight, arrays["tried_mean"])
-    return replace(prior.with_tried(base, tried), trace=float(arrays["own_trace"][0]))
-
-
-def _unpacked(prior: Frozen, arrays: Arrays, W: Array) -> Frozen:
-    """The same of frozen features."""
     m, d = W.shape
+    is_owned = isinstance(prior, Owned)
+    u = len(arrays["tried_weight"]) if is_owned else 0
     sizes = {"L": m * (m + 1) // 2, "C": m * (m + 1) // 2, "w": m, "keys": m, "counters": 10}
-    wrong = [name for name, size in sizes.items() if arrays[name].shape != (size,)]
-    if wrong:
-        raise ValueError(
-            f"{wrong[0]} has {arrays[wrong[0]].size} numbers, {sizes[wrong[0]]} belong to {m} "
-            "inducing arms"
-        )
+    sizes |= {"tried": u * d, "tried_weight": u, "tried_mean": u, "own_trace": int(is_owned)}
+    for name, size in sizes.items():
+        if arrays[name].shape != (size,):
+            raise ValueError(
+                f"{name} has {arrays[name].size} numbers, {size} belong to {m} inducing arms and "
+                f"{u} rows that were tried, of {prior.kernel!r} over {d} columns"
+            )
     counters = arrays["counters"].tolist()
     log_det, n_observations, trace, kappa2, rounding_seen = counters[:5]
     inducing = Inducing(
-        prior.kernel,
+        prior.base.kernel,
         Stack(W),
         Stack(arrays["keys"].astype(np.intp)),
         Triangle(m, Stack(arrays["L"])),
         {row.tobytes(): i for i, row in enumerate(W)},
     )
-    return replace(
-        prior,
+    J = (isqrt(8 * arrays["R"].size + 1) - 1) // 2  # R is a triangle of J rows
+    width = len(arrays["waiting"]) // (2 * J) if J else m + SPARE_PLACES
+    factor = Factor(
+        prior.regularization,
+        Triangle(m, Stack(arrays["C"])),
+        Triangle(J, Stack(arrays["R"])),
+        Stack(arrays["waiting"].reshape(J, 2, width)),
+        log_det,
+    )
+    base = replace(
+        prior.base,
         inducing=inducing,
-        factor=_factor(prior.regularization, arrays, m, log_det),
+        factor=factor,
         w=arrays["w"],
         left_out=LeftOut(Stack(arrays["left_out"].reshape(-1, d + 2)), *counters[5:]),
         n_observations=int(n_observations),
@@ -133,12 +115,7 @@ def _unpacked(prior: Frozen, arrays: Arrays, W: Array) -> Frozen:
         kappa2=kappa2,
         rounding_seen=rounding_seen,
     )
-
-
-def _factor(regularization: float, arrays: Arrays, m: int, log_det: float) -> Factor:
-    """The factor of V, with the rows that wait beside it."""
-    C = Triangle(m, Stack(arrays["C"]))
-    J = (isqrt(8 * arrays["R"].size + 1) - 1) // 2  # R is a triangle of J rows
-    width = len(arrays["waiting"]) // (2 * J) if J else m + SPARE_PLACES
-    waiting = Stack(arrays["waiting"].reshape(J, 2, width))
-    return Factor(regularization, C, Triangle(J, Stack(arrays["R"])), waiting, log_det)
+    if not isinstance(prior, Owned):
+        return base
+    tried = Tried.of(arrays["tried"].reshape(u, d), arrays["tried_weight"], arrays["tried_mean"])
+    return replace(prior.with_tried(base, tried), trace=float(arrays["own_trace"][0]))
