@@ -332,7 +332,7 @@ class LinearBelief:
         features, outside = self.feature_map(np.repeat(rows, 2, axis=0), np.repeat(diag, 2))
         return features[:1], outside[:1]
 
-    def observed(self, batch: Batch, record: Record | None = None) -> Step:
+    def observed(self, batch: Batch) -> Step:
         """The belief after these observations. There is nothing to decide."""
         features, outside = self.features(batch.rows, batch.diag)
         squares = np.einsum("ij,ij->i", features, features)

@@ -131,13 +131,10 @@ class LevelledBelief(ExactBelief):
         wide = self.beta * np.sqrt(variances) > self.limits[:, None]
         return np.where(wide.any(axis=0), wide.argmax(axis=0), -1)
 
-    def observed(self, batch: Batch, record: Record | None = None) -> Step:
+    def observed(self, batch: Batch) -> Step:
         """Each arm joins the first level at which it is wide: the record's sizes, from 1 on."""
-        if record is None:
-            moments = [level.moments(batch.rows, batch.diag) for level in self.levels]
-            joined = self.level_of(np.array([variance for _, variance in moments]))
-        else:
-            joined = record.sizes - 1
+        moments = [level.moments(batch.rows, batch.diag) for level in self.levels]
+        joined = self.level_of(np.array([variance for _, variance in moments]))
         levels = list(self.levels)
         for s in np.unique(joined[joined >= 0]).tolist():
             own = batch.part(joined == s)  # Ψ_s grows by these only

@@ -166,7 +166,7 @@ class ExactBelief:
             dimension=lambda: float(seen.counts @ self.moments(seen.rows, seen.diag)[1]),
         )
 
-    def observed(self, batch: Batch, record: Record | None = None) -> Step:
+    def observed(self, batch: Batch) -> Step:
         """The step to the belief after these observations."""
         return Step(self.conditioned(batch), Record.nothing(len(batch)))
 

@@ -1,7 +1,7 @@
 """What was observed, as values, so that nothing is ever half done: sufficient statistics of rows,
 and one entry an observation."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -94,8 +94,8 @@ def by_arm(arms: Indices, rewards: Array, weights: Array) -> tuple[Indices, Arra
         return distinct, np.bincount(at, weights * rewards) / total, total
 
 
-def _no_entries() -> Stack:
-    return Stack(np.zeros((0, 4)))
+NO_ENTRIES = Stack(np.zeros((0, 4)))
+"""Of a log in which nothing is."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Log:
     frozen features is."""
 
     # (n, 4), a row for each observation; numbers of arms are exact in float64.
-    rows: Stack = field(default_factory=_no_entries)
+    rows: Stack = NO_ENTRIES
 
     def added(self, arms: Indices, sizes: Indices, weights: Array, rewards: Array) -> "Log":
         """The log with more entries, (n,) each."""

@@ -30,7 +30,7 @@ from manyarms.kernels import Kernel
 from manyarms.typing import Array, Indices
 
 if TYPE_CHECKING:
-    from manyarms.engine.frozen import Frozen, Inserted
+    from manyarms.engine.frozen import Frozen
 
 ROWS = 1 << 16
 """Rows whose bytes are looked up at a time."""
@@ -152,11 +152,6 @@ class Owned:
     def prior(cls, kernel: Kernel, base: "Frozen", own_variance: float) -> "Owned":
         """Before anything is observed."""
         return cls(kernel, base, own_variance, Tried.none(base.W.shape[1]))
-
-    @property
-    def rule(self) -> "Inserted":
-        """Which rows enter W."""
-        return self.base.rule
 
     @property
     def regularization(self) -> float:

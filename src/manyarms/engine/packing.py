@@ -84,7 +84,7 @@ def unpacked(prior: Engine, arrays: Arrays, W: Array) -> Engine:
         if arrays[name].shape != (size,):
             raise ValueError(
                 f"{name} has {arrays[name].size} numbers, {size} belong to {m} inducing arms and "
-                f"{u} rows that were tried, of {prior.kernel!r} over {d} columns"
+                f"the own parts of {u} rows, of {prior.kernel!r} over {d} columns"
             )
     counters = arrays["counters"].tolist()
     log_det, n_observations, trace, kappa2, rounding_seen = counters[:5]

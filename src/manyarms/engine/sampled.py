@@ -38,7 +38,7 @@ from manyarms.engine.dictionary import (
 from manyarms.engine.embedding import PSD_TOLERANCE, Inducing
 from manyarms.engine.frozen import Frozen, Inserted
 from manyarms.engine.history import History
-from manyarms.engine.leftout import largest_eigenvalue
+from manyarms.engine.leftout import largest_left_out
 from manyarms.engine.linalg import check_rounding, represented_below
 from manyarms.kernels import Kernel
 from manyarms.lapack import blas
@@ -177,17 +177,14 @@ class Drawn:
             return self.evidence.left_out
         if not len(outside):
             return 0.0
-        rows = self.seen.rows[outside]
-        roots = np.sqrt(self.seen.counts[outside])
-        Z, _ = self.base.features(rows, self.seen.diag[outside])
-        sizes = np.full(len(outside), Z.shape[1])
-        K = self.kernel(rows, rows)
-        return largest_eigenvalue(K, Z, sizes, roots) / self.regularization
+        sizes = np.full(len(outside), self.base.m)
+        told = (self.seen.rows[outside], sizes, self.seen.counts[outside])
+        return largest_left_out(self.base.inducing, self.regularization, *told)
 
     # Lines 6 to 9: `observed` and `_drawn`
 
-    def observed(self, batch: Batch, record: Record | None = None) -> Step:
-        """The belief after these observations, on a new dictionary, or on that of the record.
+    def observed(self, batch: Batch) -> Step:
+        """The belief after these observations, on a new dictionary.
 
         The record holds S as positions among all rows observed so far, in the order of their first
         observation.
@@ -196,7 +193,7 @@ class Drawn:
         fresh = np.bincount(at, batch.weights, len(told.variance)).astype(np.float64)
         alpha = alpha_of(self.rule.epsilon)
         more = float(np.log1p(alpha * batch.weights * told.variance[at]).sum())
-        after = replace(told._drawn(fresh, record), information=self.information + more)
+        after = replace(told._drawn(fresh), information=self.information + more)
         sizes = np.full(len(batch), len(after.inducing))
         return Step(after, Record(after.dictionary, sizes))
 
@@ -212,9 +209,9 @@ class Drawn:
         if not n:
             return made
         made = replace(made, phases=(*self.phases, (self.rule.oversampling, n)))
-        return made._drawn(np.zeros(len(self.variance)), None)
+        return made._drawn(np.zeros(len(self.variance)))
 
-    def _drawn(self, fresh: Array, record: Record | None) -> "Drawn":
+    def _drawn(self, fresh: Array) -> "Drawn":
         """On the next dictionary, `fresh` (u,) being the weight that came in since the last."""
         inside = np.isin(np.arange(len(fresh)), self.dictionary)
         rows = Candidates(self.variance, self.seen.counts, fresh, self.inclusion, inside)
@@ -224,8 +221,6 @@ class Drawn:
         probability = self.rule.draws(rows, inclusion)
         # Lines 8 and 9: S_{t+1} holds the rows with q_{t+1,i} = 1.
         S, chance = draw_dictionary(probability, self.chance)
-        if record is not None:
-            S = record.entered
         return replace(self, chance=chance, inclusion=inclusion).on(S)
 
     def _told(self, batch: Batch) -> tuple["Drawn", Indices]:
