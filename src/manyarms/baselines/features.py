@@ -336,7 +336,7 @@ class LinearBelief:
         """The belief after these observations. There is nothing to decide."""
         features, outside = self.features(batch.rows, batch.diag)
         squares = np.einsum("ij,ij->i", features, features)
-        check_rounding(self.regularization, squares, batch.weights)
+        check_rounding(self.regularization, float(squares.max()) * float(batch.weights.max()))
         regression = self.regression.observed(features, batch.rewards, batch.weights)
         check_finite(regression.w)
         after = replace(

@@ -73,10 +73,9 @@ def _one_by_one(belief: "Frozen", batch: Batch, told: Mask | None) -> Step:
     lowering = np.zeros((m + n, n))
     surprise = np.zeros(n)
     for i in range(n):
-        one = slice(i, i + 1)
-        record = None if told is None else Record(np.flatnonzero(told[one]), np.array([m]))
         with np.errstate(over="ignore", invalid="ignore"):
-            step = belief.observed(batch.part(one), record)
+            enters = None if told is None else bool(told[i])
+            step = belief.observed_one(batch.part(slice(i, i + 1)), enters)
         belief = cast("Frozen", step.after)
         change = cast(Change, step.change)
         sizes[i] = belief.m

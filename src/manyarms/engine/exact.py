@@ -175,7 +175,7 @@ class ExactBelief:
         seen, places = self.history.added(
             batch.rows, batch.diag, batch.rewards, batch.weights, batch.keys, batch.n_observations
         )
-        check_rounding(self.regularization, seen.diag, seen.counts)
+        check_rounding(self.regularization, float(seen.diag.max()) * float(seen.counts.max()))
         posterior = self.posterior
         information = self.information
         with np.errstate(over="ignore", invalid="ignore"):

@@ -33,9 +33,8 @@ from manyarms.engine.confidence import Evidence, Posterior
 from manyarms.engine.embedding import FEW, Inducing
 from manyarms.engine.growing import Factor, Triangle
 from manyarms.engine.leftout import LeftOut, largest_left_out
-from manyarms.engine.linalg import EPS, TINY, check_finite, cholesky, chunks
+from manyarms.engine.linalg import EPS, TINY, check_finite, check_rounding, cholesky, chunks
 from manyarms.engine.own import Owned
-from manyarms.errors import NumericalError
 from manyarms.kernels import Kernel
 from manyarms.kernels.base import without_own
 from manyarms.lapack import in_one_thread
@@ -237,9 +236,10 @@ class Frozen:
         if self.discount < 1.0 and len(batch.rows) and not batch.supposed:
             return observed_fading(self, batch)
         if len(batch.rows) == 1:
-            return self._observed_one(batch, None if record is None else len(record.entered) > 0)
+            return self.observed_one(batch, None if record is None else len(record.entered) > 0)
         with np.errstate(over="ignore"):
-            self._check_rounding(float((batch.weights * batch.diag).max(initial=0.0)))
+            most = float((batch.weights * batch.diag).max(initial=0.0))
+        check_rounding(self.regularization, most)
         return observed_many(self, batch, record)
 
     def faded_weights(self, weights: Array, gamma: float | Array) -> Array:
@@ -262,16 +262,7 @@ class Frozen:
         fall."""
         return self.observed(Batch.supposing(rows, diag))
 
-    def _check_rounding(self, most: float) -> None:
-        """Raise NumericalError where the evidence ωk(x, x)/λ of a row leaves float64 no digits."""
-        if self.regularization <= EPS * most:
-            raise NumericalError(
-                f"λ = {self.regularization:.3g} is below the rounding of k(x, x) times the "
-                f"weight of an arm, {most:.3g}: "
-                "raise `regularization`, give a larger `noise`, or divide the columns by their size"
-            )
-
-    def _observed_one(self, batch: Batch, told: bool | None) -> Step:
+    def observed_one(self, batch: Batch, told: bool | None) -> Step:
         """After one observation. `told` says whether its row enters, where that was decided
         before."""
         lam = self.regularization
@@ -281,7 +272,7 @@ class Frozen:
         w = self.w
         diag = float(batch.diag[0])
         weight = float(batch.weights[0])
-        self._check_rounding(weight * diag)
+        check_rounding(lam, weight * diag)
         kappa2 = max(self.kappa2, diag)
 
         z, r, spread, in_W = inducing.feature(batch.rows[0], diag)
@@ -341,6 +332,7 @@ class Frozen:
             self.trace + weight * diag / lam,
             kappa2,
             max(self.rounding_seen, u),
+            self.discount,
         )
         record = Record(FIRST if enters else NONE, np.array([len(w)]))
         change = Change(lowering[:, None], np.array([surprise]))

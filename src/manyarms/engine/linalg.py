@@ -31,17 +31,14 @@ def chunks(n_rows: int, m: int) -> list[slice]:
     return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
-def check_rounding(regularization: float, diag: Array, counts: Array) -> None:
-    """Raise NumericalError where an arm's evidence n·κ²/λ leaves float64 no digits; k(x, x) and n
-    of all arms pulled."""
-    kappa2 = float(diag.max())
-    most = float(counts.max())
-    # K + λN⁻¹ in float64 has the error ε·κ²; λ/n below it is lost.
-    if regularization <= EPS * kappa2 * most:
+def check_rounding(regularization: float, evidence: float) -> None:
+    """Raise NumericalError where the largest evidence ωk(x, x) of a row leaves λ no digits in
+    float64: a sum of both has the error ε·ωk(x, x)."""
+    if regularization <= EPS * evidence:
         raise NumericalError(
-            f"λ = {regularization:.3g} is below the rounding of k(x, x) = {kappa2:.3g} times "
-            f"the weight {most:.3g} "
-            "of an arm: raise `regularization`, or give a larger `noise`"
+            f"λ = {regularization:.3g} is below the rounding of k(x, x) times the weight of an "
+            f"arm, {evidence:.3g}: "
+            "raise `regularization`, give a larger `noise`, or divide the columns by their size"
         )
 
 

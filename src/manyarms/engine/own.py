@@ -17,7 +17,7 @@ W or not, and W is as large as k asks for. docs/theory.md has the statements and
 
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from manyarms.engine.base import Batch, Record, Step, observed_fading
 from manyarms.engine.confidence import Evidence, Posterior
 from manyarms.engine.growing import Stack
 from manyarms.engine.linalg import TINY, chunks
-from manyarms.equal import equal_rows
+from manyarms.equal import equal_rows, group
 from manyarms.kernels import Kernel
 from manyarms.typing import Array, Indices
 
@@ -36,39 +36,8 @@ ROWS = 1 << 16
 """Rows whose bytes are looked up at a time."""
 
 
-class Groups(NamedTuple):
-    """Which rows of a batch are equal: groups in the order in which their first rows come."""
-
-    which: Indices  # (n,) the group of each row
-    first: Indices  # (g,) the first row of each
-
-    @classmethod
-    def of(cls, rows: Array) -> "Groups":
-        """Of rows (n, d)."""
-        if len(rows) == 1:
-            return ONE_ROW
-        numbers: dict[bytes, int] = {}
-        which = [numbers.setdefault(key, len(numbers)) for key in _keys(rows)]
-        return cls(np.array(which, dtype=np.intp), np.unique(which, return_index=True)[1])
-
-    @property
-    def are_rows(self) -> bool:
-        """No two rows are equal."""
-        return len(self.first) == len(self.which)
-
-    def record_of(self, record: Record) -> Record:
-        """What was decided of the groups, as of the rows."""
-        if self.are_rows:
-            return record
-        return Record(self.first[record.entered], record.sizes[self.which])
-
-    def decided(self, record: Record) -> Record:
-        """What was decided of the rows, as of the groups."""
-        return Record(self.which[record.entered], record.sizes)
-
-
-ONE_ROW = Groups(np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp))
-"""Most batches."""
+ONE_ROW = (np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp))
+"""The groups of equal rows in most batches."""
 
 
 @dataclass(frozen=True)
@@ -278,41 +247,49 @@ class Owned:
             return observed_fading(self, batch)
         lam = self.regularization
         v = self.own_variance
-        groups = Groups.of(batch.rows)
+        n = len(batch)
+        # Groups of equal rows: the first row of each, and for each row its group.
+        first, which = ONE_ROW if n == 1 else group(batch.rows + 0.0)
+        repeats = len(first) < n
         rows = batch.rows
         weight = batch.weights
         mean = batch.rewards
         with np.errstate(over="ignore", invalid="ignore"):
-            if not groups.are_rows:
+            if repeats:
                 # What comes of one row counts as one: its own part adds the weights up.
-                rows = rows[groups.first]
-                weight = np.bincount(groups.which, weight).astype(np.float64)
-                mean = np.bincount(groups.which, batch.weights * mean) / weight
+                rows = rows[first]
+                weight = np.bincount(which, weight).astype(np.float64)
+                mean = np.bincount(which, batch.weights * mean) / weight
             places = self.tried.places(rows)
             before, old = self.tried.at(places)
             total, kept, shrunk = self._shares(before)
-            gained = v * weight / total
             part = Batch(
                 rows,
                 self.base.kernel.diag(rows),
                 mean + v * before / lam * (mean - old),  # y′
                 kept * weight * (lam / (lam + v * (before + weight))),  # Δω′
-                batch.keys[groups.first],
+                batch.keys[first],
                 batch.n_observations,
                 batch.supposed,
             )
-            step = self.base.observed(part, None if record is None else groups.decided(record))
+            told = None if record is None else Record(which[record.entered], record.sizes)
+            step = self.base.observed(part, told)
             if batch.supposed:
                 # Each gives its mean, so that means stay.
                 mean = kept * self.base.moments(rows, part.diag)[0] + shrunk * old
-            after = replace(
-                self,
-                base=cast("Frozen", step.after),
-                tried=self.tried.observed(rows, places, weight, mean),
-                trace=self.trace + float(batch.weights @ batch.diag) / lam,
-                own_log_det=self.own_log_det + float(np.log1p(gained).sum()),
+            after = Owned(
+                self.kernel,
+                cast("Frozen", step.after),
+                v,
+                self.tried.observed(rows, places, weight, mean),
+                self.trace + float(batch.weights @ batch.diag) / lam,
+                self.own_log_det + float(np.log1p(v * weight / total).sum()),
+                self.discount,
             )
-        return Step(after, groups.record_of(step.record), step.change, batch)
+        record = step.record
+        if repeats:
+            record = Record(first[record.entered], record.sizes[which])
+        return Step(after, record, step.change, batch)
 
     def supposing(self, rows: Array, diag: Array) -> Step:
         """If each of these rows were pulled once more, and gave its mean: means stay, variances

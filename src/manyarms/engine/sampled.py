@@ -233,7 +233,7 @@ class Drawn:
             batch.keys,
             batch.n_observations,
         )
-        check_rounding(self.regularization, seen.diag, seen.counts)
+        check_rounding(self.regularization, float(seen.diag.max()) * float(seen.counts.max()))
         u = len(self.variance)
         _, more = self.moments(seen.rows[u:], seen.diag[u:])
         variance = np.concatenate([self.variance, more])
