@@ -73,21 +73,15 @@ def write_workbook(frame: pl.DataFrame, path: Path, mixed: str = "") -> None:
             if series.name == mixed and series.dtype == pl.String:
                 numbers = series.str.replace(",", ".", literal=True).cast(pl.Float64, strict=False)
                 cells = [text if n is None else n for text, n in zip(cells, numbers, strict=True)]
-            for row, value in enumerate(cells, start=1):
-                _write_cell(sheet, row, column, value)
+            sheet.write_column(1, column, map(_as_cell, cells))
         sheet.freeze_panes(1, 0)
         sheet.autofit()
 
 
-def _write_cell(sheet: Any, row: int, column: int, value: Any) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool):
-        sheet.write_boolean(row, column, value)
-    elif isinstance(value, int | float) and abs(value) < 1e15:  # float64 has so many digits
-        sheet.write_number(row, column, value)
-    else:
-        sheet.write_string(row, column, str(value))
+def _as_cell(value: Any) -> Any:
+    """A truth value, or a number that float64 holds exactly, as it is; else its text."""
+    is_number = isinstance(value, int | float) and abs(value) < 1e15
+    return value if value is None or is_number else str(value)
 
 
 def _needed(library: str, path: Path) -> Any:

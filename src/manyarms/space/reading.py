@@ -57,18 +57,12 @@ def read_frame(frame: Any) -> tuple[pl.DataFrame, dict[str, Levels], dict[str, D
 
     check_threads()
     try:
-        native = nw.from_native(frame)
-    except TypeError as error:
-        raise ArmsError(
-            f"cannot read a table from {type(frame).__name__}; give a data frame, a list of dicts, "
-            "an array, or the path of a "
-            ".csv or .parquet file"
-        ) from error
-    except FOREIGN as error:
-        raise ArmsError(
-            f"cannot read a table from {type(frame).__name__}: {said_by(error)}"
-        ) from error
-    try:
+        native = nw.from_native(frame, pass_through=True)
+        if not isinstance(native, nw.DataFrame | nw.LazyFrame):
+            raise ArmsError(
+                f"cannot read a table from {type(frame).__name__}; give a data frame, a list of "
+                "dicts, an array, or the path of a .csv or .parquet file"
+            )
         eager = native.collect("polars") if isinstance(native, nw.LazyFrame) else native
         levels = {
             str(name): tuple(dtype.categories)
