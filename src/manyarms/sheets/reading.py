@@ -70,62 +70,67 @@ def _typed(
     whatever mark people use."""
     frame = _named(path, cells)
     columns = [name for name in frame.columns if name not in texts and name != id]
-    searched = [name for name in columns if name not in kept]
-    # A cell of blanks is as empty as one without; spreadsheets leave whole rows of them.
-    filled = pl.when(pl.col(searched).str.strip_chars() != "").then(pl.col(searched))
-    frame = frame.with_columns(filled.name.keep())
-    is_filled = frame.select(pl.any_horizontal(pl.all().is_not_null())).to_series()
-    rows = cells.header_row + 1 + np.flatnonzero(is_filled.to_numpy())
-    frame = frame.filter(is_filled)
+    found = _with_plain(frame, columns, decimal or ".", numbers)
+    searched = [each for each in columns if each not in kept and found[each].dtype == pl.String]
     if decimal is None:
-        unclear = [frame[each] for each in searched if _plain(frame[each], ".") is None]
+        unclear = [found[each] for each in searched]
         if numbers is not None:
             unclear = [each.filter(~each.str.contains(numbers)) for each in unclear]
         decimal = decimal_in(unclear, cells.separator)
+        found = _with_plain(frame, columns, decimal, numbers) if decimal == "," else found
+        searched = [each for each in columns if each not in kept and found[each].dtype == pl.String]
+    # A cell of blanks is as empty as one without; spreadsheets leave whole rows of them.
+    filled = pl.when(pl.col(searched).str.strip_chars() != "").then(pl.col(searched))
+    found = found.with_columns(filled.name.keep())
+    is_filled = found.select(pl.any_horizontal(pl.all().is_not_null())).to_series()
+    rows = cells.header_row + 1 + np.flatnonzero(is_filled.to_numpy())
+    found = found.filter(is_filled)
+    found = found.with_columns(_numbers_in(found[each], decimal) for each in searched)
+    # Ids are numbers only if each, written back, is the same text: "007" and "1.0" stay strings.
+    if (
+        id in found.columns
+        and id not in texts
+        and found[id].str.contains(r"^(0|-?[1-9]\d{0,17})$").all()
+    ):
+        found = found.with_columns(pl.col(id).cast(pl.Int64))
+    return Sheet(found, rows, decimal)
+
+
+def _with_plain(
+    frame: pl.DataFrame, columns: list[str], decimal: str, numbers: str | None
+) -> pl.DataFrame:
+    """The table with types for columns that are truth values or plain numbers throughout."""
     if decimal == "," and numbers is not None:
         cell = pl.col(columns)
         with_commas = cell.str.replace(".", ",", literal=True)
         frame = frame.with_columns(
             pl.when(cell.str.contains(numbers)).then(with_commas).otherwise(cell).name.keep()
         )
-    found = [_as_typed(frame[each], each in searched, decimal) for each in columns]
-    # Ids are numbers only if each, written back, is the same text: "007" and "1.0" stay strings.
-    if id in frame.columns and id not in texts:
-        are_plain = frame[id].str.contains(r"^(0|-?[1-9]\d{0,17})$").all()
-        found += [frame[id].cast(pl.Int64)] if are_plain else []
-    return Sheet(frame.with_columns(found), rows, decimal)
+    return frame.with_columns(_plain(frame[each], decimal) for each in columns)
 
 
-def _as_typed(texts: pl.Series, is_searched: bool, decimal: str) -> pl.Series:
-    """A column as truth values or numbers, where all of it is; else as it is."""
+def _plain(texts: pl.Series, decimal: str) -> pl.Series:
+    """Truth values, or numbers without units and without marks between thousands; else the
+    texts."""
     known = texts.drop_nulls()
-    # Of 0 and 1 alone, but a number: only if none begins with 0 and all fit 18 digits.
-    if are_bits(known) and (
-        not is_searched or len(known[0]) > 18 or known.str.starts_with("0").any()
-    ):
+    if not len(known) or are_bits(known):
         return texts
-    plain = _plain(texts, decimal)
-    if plain is not None:
-        return plain
-    return _numbers_in(texts, decimal) if is_searched else texts
-
-
-def _plain(texts: pl.Series, decimal: str) -> pl.Series | None:
-    """Truth values, or numbers without units and without marks between thousands."""
-    truths = texts.str.to_lowercase().replace_strict(
-        ["true", "false"], [True, False], default=None, return_dtype=pl.Boolean
-    )
+    if known[0].lower() in ("true", "false"):
+        truths = texts.str.to_lowercase().replace_strict(
+            ["true", "false"], [True, False], default=None, return_dtype=pl.Boolean
+        )
+        return truths if truths.null_count() == texts.null_count() else texts
     plain = texts
     if decimal == ",":
         has_point = texts.str.contains(".", literal=True)
         plain = texts.str.replace(",", ".", literal=True).set(has_point, None)
+    whole = plain.cast(pl.Int64, strict=False)
+    if whole.null_count() == texts.null_count():
+        return whole
     numbers = plain.cast(pl.Float64, strict=False)
     # Only this spelling is a number everywhere: others are words for a missing one.
     numbers = numbers.set(numbers.is_nan() & (texts != "NaN"), None)
-    for found in (truths, plain.cast(pl.Int64, strict=False), numbers):
-        if found.null_count() == texts.null_count() < len(texts):
-            return found
-    return None
+    return numbers if numbers.null_count() == texts.null_count() else texts
 
 
 def _numbers_in(texts: pl.Series, decimal: str) -> pl.Series:
@@ -135,9 +140,12 @@ def _numbers_in(texts: pl.Series, decimal: str) -> pl.Series:
     written = column_numbers(distinct, decimal)
     if not len(distinct) or written.numbers.null_count() or (written.units != "").any():
         return texts
+    known = texts.filter(~is_blank(texts))
+    # Of 0 and 1 alone, but a number: only if none begins with 0 and all fit 18 digits.
+    if are_bits(texts.drop_nulls()) and (len(known[0]) > 18 or known.str.starts_with("0").any()):
+        return texts
     # Whole numbers stay whole: float64 may round those of more than 15 digits.
     whole = texts.str.strip_chars().cast(pl.Int64, strict=False)
-    known = texts.filter(~is_blank(texts))
     if len(whole) - whole.null_count() == len(known):
         return whole
     numbers = column_numbers(texts, decimal).numbers
