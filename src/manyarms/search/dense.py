@@ -137,6 +137,10 @@ class Dense:
         subtracted = 8 * EPS * (1 + self._n_steps + base.m) * self.largest
         return subtracted + 32 * base.rounding_seen / base.regularization
 
+    def bounds(self) -> tuple[Array, Array, float]:
+        """μ̃ and σ̃² of the part of f that arms share, new arrays, and the slack of the latter."""
+        return self.mean.copy(), self.variance.copy(), self.slack
+
     def current(self, belief: Engine) -> tuple[Array, Array]:
         """μ̃ and σ̃² of all arms with own parts, right but for rounding: new arrays."""
         mean = self.mean.copy()

@@ -68,55 +68,48 @@ class Listed:
         self._room = room  # bytes that embeddings may take
         self._stats = stats
         self._is_supposed = False  # pulls that come are only supposed
+        self._error = 0.0  # of the means, at most; it is in them
 
     def __len__(self) -> int:
         return len(self.arms.diag)
 
     @classmethod
     def beside(
-        cls, dense: Dense, belief: Engine, shortlist: int, room: float, stats: Stats
+        cls, core: "Dense | Listed", belief: Engine, shortlist: int, room: float, stats: Stats
     ) -> "Listed":
-        """For pulls that are only supposed: the bounds are the scores of now."""
-        made = cls(dense.arms, shortlist, room - 8.0 * len(dense) * belief.base.m, stats)
-        made.places = copy(dense.places)
+        """For pulls that are only supposed: the bounds are those of now."""
+        made = cls(core.arms, shortlist, room, stats)
+        made.places = copy(core.places)
         made._is_supposed = True
-        made._start(belief, dense.mean.copy(), dense.variance.copy(), dense.slack, 0.0)
+        made._start(belief, *core.bounds())
         return made
 
-    def supposing(self, belief: Engine) -> "Listed":
-        """The same, which goes on by itself with pulls that are only supposed."""
-        made = copy(self)
-        made.places = copy(self.places)
-        made._list = self._list.copy()
-        made._is_listed = self._is_listed.copy()
-        made._is_supposed = True
-        # Supposed pulls do not move the means: D is put into them once.
-        made._mean = self._mean + self._away * np.sqrt(self._variance)
-        made._variance = self._variance.copy()
-        made._then = belief.base
-        made._others = {}
-        return made
+    def bounds(self) -> tuple[Array, Array, float]:
+        """What μ̃ and σ̃² of the part of f that arms share do not exceed, the latter but for a slack:
+        new arrays."""
+        mean = self._mean + self._away * np.sqrt(self._variance)
+        variance = self._variance.copy()
+        mean[self._numbers], variance[self._numbers], slack = self._list.bounds()
+        return mean, variance, max(slack, self._slack)
 
     def compute(self, belief: Engine) -> None:
         """Bounds of all arms, and an empty list."""
         self.belief = None
         self._stats.count("bounds")
         base = belief.base
-        mean, variance, error = bounds(self.arms, base)
-        mean += error
+        mean, variance, self._error = bounds(self.arms, base)
+        mean += self._error
         self.places.find(belief, anew=True)
-        self._start(belief, mean, variance, 32 * base.rounding_seen / base.regularization, error)
+        self._start(belief, mean, variance, 32 * base.rounding_seen / base.regularization)
 
-    def _start(
-        self, belief: Engine, mean: Array, variance: Array, slack: float, error: float
-    ) -> None:
+    def _start(self, belief: Engine, mean: Array, variance: Array, slack: float) -> None:
         """From bounds on the part of f that arms share: on variances but for a slack."""
         base = belief.base
         self._then = base
         self._mean = mean
-        self._error = error  # of the means, at most; it is in them
         self._variance = variance
         self._largest = float(variance.max(initial=0.0))
+        self._slack = slack
         self._more = slack + belief.own_variance / belief.regularization  # of rows never tried
         self._is_listed = np.zeros(len(self), dtype=bool)
         self._numbers = NONE

@@ -102,12 +102,12 @@ class Table:
         core = self.at(belief)
         made = Table(self.arms, self.room, replace(self.tuning, device=None), self.stats)
         made.is_supposed = True
-        if isinstance(core, Listed):
-            made._core = core.supposing(belief)
-        elif len(core) <= FEW:
+        if isinstance(core, Dense) and len(core) <= FEW:
             made._core = core.copy()
         else:
-            made._core = Listed.beside(core, belief, self.tuning.shortlist, self.room, self.stats)
+            used = 8.0 * len(core) * belief.m if isinstance(core, Dense) else 0.0
+            room = self.room - used
+            made._core = Listed.beside(core, belief, self.tuning.shortlist, room, self.stats)
         return made
 
 
