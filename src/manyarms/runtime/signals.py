@@ -17,6 +17,8 @@ from importlib import import_module
 from types import FrameType
 from typing import Any
 
+from manyarms.runtime.machine import uncollected
+
 Handler = Callable[[int, FrameType | None], Any]
 
 _NAMES = ("INT", "TERM", "HUP", "QUIT", "BREAK", "ALRM", "VTALRM", "PROF", "USR1", "USR2", "XCPU")
@@ -146,6 +148,6 @@ def load(*modules: str) -> None:
     For parts of SciPy that few calls need: it would load them at their first use.
     """
     if not all(name in sys.modules for name in modules):
-        with deferred():
+        with deferred(), uncollected():
             for name in modules:
                 import_module(name)
