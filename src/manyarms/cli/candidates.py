@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from manyarms.cli.app import AsJson, Decimal, Ids, InputError, Note, StudyAt, Worker, me, opened
-from manyarms.cli.output import ALREADY_DONE, answer, asked, count, place, shown, table
-from manyarms.cli.tables import as_ids, id_name, level_lines, not_used
+from manyarms.cli.app import Decimal, Ids, InputError, Note, StudyAt, Worker, me, opened
+from manyarms.cli.output import ALREADY_DONE, Answer, asked, count, shown, table
+from manyarms.cli.tables import as_ids, id_name, level_lines, not_used, place
 from manyarms.cli.typed import ColumnTypes, as_box, as_levels, as_types
 from manyarms.sheets.reading import Sheet
 from manyarms.space.box import Box
@@ -132,8 +132,7 @@ def init(
     ] = None,
     seed: Annotated[int, typer.Option(help="Of the random start and the sketch.")] = 0,
     decimal: Decimal = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Make a study of a table of candidates, or of a box.
 
     The table is kept in the study. Columns of numbers, categories and bits are features; their
@@ -193,9 +192,8 @@ def init(
     # Advice is for people: it must not get into the output that a program reads.
     if sys.stdout.isatty():
         remarks.append(f"Next: manyarms suggest {place(study)} -n 8 -o next.csv")
-    answer(
+    return Answer.of(
         {"study": place(study), **settings, **more},
-        as_json,
         f"{place(study)}: {what}; {direction} {space.target or 'the value'}.",
         columns_table(space),
         *remarks,
@@ -296,8 +294,7 @@ def add(
         ),
     ],
     decimal: Decimal = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Add candidates.
 
     The file has the same columns as the table that the study was made of, in any order, and ids
@@ -317,14 +314,13 @@ def add(
         n_told = known.n_results - n_results
     added = len(grown) - len(before)
     results = [f"Told {count(n_told, 'result')} in column {before.target!r}."] if n_told else []
-    answer(
+    return Answer.of(
         {
             "added": added,
             "candidates": total,
             "told": n_told,
             "new_levels": new_levels(before, grown),
         },
-        as_json,
         f"Added {count(added, 'candidate')}; there are {total:,} now.",
         *results,
         *grown.notes,
@@ -338,8 +334,7 @@ def retire(
     ids: Ids,
     note: Note = None,
     worker: Worker = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Retire candidates.
 
     They are neither suggested nor recommended any more. What they taught stays. manyarms restore
@@ -352,7 +347,7 @@ def retire(
         names = as_ids(known.pool.table("retire from"), ids)
         known.retire(names, note=note)
     said = f"Retired {count(len(set(names)), 'candidate')}."
-    answer({"retired": names}, as_json, said, kept=ALREADY_DONE)
+    return Answer.of({"retired": names}, said, kept=ALREADY_DONE)
 
 
 def restore(
@@ -360,8 +355,7 @@ def restore(
     ids: Ids,
     note: Note = None,
     worker: Worker = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Make retired candidates available again.
 
     [bold]Example:[/bold]
@@ -371,7 +365,7 @@ def restore(
         names = as_ids(known.pool.table("restore to"), ids)
         known.restore(names, note=note)
     said = f"Restored {count(len(set(names)), 'candidate')}."
-    answer({"restored": names}, as_json, said, kept=ALREADY_DONE)
+    return Answer.of({"restored": names}, said, kept=ALREADY_DONE)
 
 
 def columns(
@@ -379,8 +373,7 @@ def columns(
     column: ColumnTypes = None,
     note: Note = None,
     worker: Worker = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Show the columns of the candidates, or correct their types.
 
     With --column, columns are of other types than was decided when the study was made. The model
@@ -396,9 +389,8 @@ def columns(
             known.retype(types, note=note)
         pool = known.pool
     changed = [f"Changed {count(len(types), 'column')}; the model learns anew."] if types else []
-    answer(
+    return Answer.of(
         {"columns": pool.columns, "units": pool.units, "not_used": pool.unused},
-        as_json,
         *changed,
         columns_table(pool),
         *not_used(pool),

@@ -4,13 +4,15 @@ the list of commands appears at once."""
 import gc
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import typer
 
-from manyarms.cli.app import new_app, run_app
+from manyarms.cli.app import AsJson, new_app, run_app
+from manyarms.cli.output import Answer, give
 from manyarms.runtime.machine import uncollected
 
 
@@ -96,7 +98,7 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
             function: Any = _not_called
             help = command.summary
             if name == called:
-                function = function_of(name, command)
+                function = _printing(function_of(name, command))
                 help = _help(function)
             app.command(
                 name,
@@ -114,6 +116,23 @@ def function_of(name: str, command: Command) -> Any:
     with uncollected():
         file = import_module(f"manyarms.cli.{command.file}")
     return getattr(file, "import_" if name == "import" else name)
+
+
+def _printing(function: Callable[..., Answer]) -> Callable[..., int]:
+    """The command with the option --json, which prints its answer and returns the exit code."""
+
+    @wraps(function)
+    def printing(*, as_json: bool, **options: Any) -> int:
+        return give(function(**options), as_json)
+
+    # Typer reads options from both.
+    kind = inspect.Parameter.KEYWORD_ONLY
+    option = inspect.Parameter("as_json", kind, default=False, annotation=AsJson)
+    found = inspect.signature(function)
+    command: Any = printing
+    command.__signature__ = found.replace(parameters=[*found.parameters.values(), option])
+    command.__annotations__ = {**function.__annotations__, "as_json": AsJson}
+    return printing
 
 
 def _help(function: Any) -> str:

@@ -11,8 +11,6 @@ import typer
 
 from manyarms.cli.app import (
     DAMAGED,
-    DONE,
-    AsJson,
     Decimal,
     Force,
     InputError,
@@ -22,10 +20,10 @@ from manyarms.cli.app import (
     opened,
 )
 from manyarms.cli.knowledge import results_frame, results_of
-from manyarms.cli.output import ALREADY_DONE, answer, count, moment, new_file, place, table
+from manyarms.cli.output import ALREADY_DONE, Answer, count, moment, new_file, table
 from manyarms.cli.reading import results_in
 from manyarms.cli.results import record
-from manyarms.cli.tables import Marks, extent, marks, rows_of, save
+from manyarms.cli.tables import Marks, extent, marks, place, rows_of, save
 from manyarms.cli.telling import compared
 from manyarms.errors import StudyDamagedError
 from manyarms.sheets.workbooks import WRITTEN
@@ -48,8 +46,7 @@ def export(
     separator: Separator = None,
     decimal: Decimal = None,
     force: Force = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Write a study to files.
 
     .json: everything, the table of candidates included; manyarms import makes the same study of it.
@@ -89,9 +86,8 @@ def export(
             _write_results(known, files[1], written_as, force)
             candidates = rows_of(known.pool, known.pool.labels(known.pool.ids))
             save(candidates, files[2], force, written_as, known.pool)
-    answer(
+    return Answer.of(
         {"written": [str(file) for file in files]},
-        as_json,
         f"Wrote {', '.join(map(str, files))}.",
         kept=ALREADY_DONE,
     )
@@ -140,8 +136,7 @@ def import_(
     ] = None,
     decimal: Decimal = None,
     yes: Yes = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Make a study of an export, or take the results of a CSV file into one.
 
     A .json file makes a new study. A CSV file is told to a study that is there, as by manyarms
@@ -155,16 +150,14 @@ def import_(
     if file.suffix.lower() != ".json":
         with opened(study) as known:
             read = results_in(file, known.pool, value, noise, decimal)
-            record(known, compared(known, read.rows), yes, as_json, n_empty=read.n_empty)
-        return
+            return record(known, compared(known, read.rows), yes, n_empty=read.n_empty)
     if not file.is_file():
         raise InputError(f"there is no file {file}; check the path")
     with create_from(study, read_copy(file)) as made:
         data = {"candidates": len(made.pool), "results": len(made.history), "events": made.n_events}
         what = extent(made.pool)
-    answer(
+    return Answer.of(
         data,
-        as_json,
         f"{place(study)}: {what}, {count(data['results'], 'result')}.",
         kept=ALREADY_DONE,
     )
@@ -178,8 +171,7 @@ def doctor(
             help="Write what is whole to a new study here.", metavar="NEW", show_default=False
         ),
     ] = None,
-    as_json: AsJson = False,
-) -> int:
+) -> Answer:
     """Check a study, and say what can be saved.
 
     Reads every event and every table and compares them with their digests. Exit code 3 where
@@ -194,7 +186,7 @@ def doctor(
             known.verify()
             events = list(known.events())
     except StudyDamagedError as error:
-        return _operate(study, error.problem, salvage, as_json)
+        return _operate(study, error.problem, salvage)
     if salvage is not None:
         raise InputError(
             f"{place(study)} is whole, there is nothing to salvage; `manyarms export` makes a copy"
@@ -214,11 +206,10 @@ def doctor(
     text = (
         f"Whole: {count(len(events), 'event')}, {count(results, 'result')}, from {first} to {last}."
     )
-    answer(data, as_json, text, table(["event", "times"], kinds.items()))
-    return DONE
+    return Answer.of(data, text, table(["event", "times"], kinds.items()))
 
 
-def _operate(study: str, problem: str, new: str | None, as_json: bool) -> int:
+def _operate(study: str, problem: str, new: str | None) -> Answer:
     """Say what can be saved of a damaged study, and save it where a new one is asked for."""
     # Salvage reads a file of SQLite past the damage; a server gives no such file.
     if "://" in study:
@@ -238,5 +229,6 @@ def _operate(study: str, problem: str, new: str | None, as_json: bool) -> int:
     text = (
         f"Saved to {place(new)}: {what}." if new else f"Can be saved, with --salvage NEW: {what}."
     )
-    answer(data, as_json, f"Damaged: {problem}.\n{text}", kept=ALREADY_DONE if new else "")
-    return DAMAGED
+    return Answer.of(
+        data, f"Damaged: {problem}.\n{text}", kept=ALREADY_DONE if new else "", code=DAMAGED
+    )

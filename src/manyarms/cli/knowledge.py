@@ -9,17 +9,16 @@ import polars as pl
 import typer
 
 from manyarms.campaign.predictions import Best, Candidate
-from manyarms.cli.app import AsJson, Decimal, Force, InputError, Separator, StudyAt, opened
+from manyarms.cli.app import Decimal, Force, InputError, Separator, StudyAt, opened
 from manyarms.cli.mistakes import changes_of, listed_changes
 from manyarms.cli.output import (
     ALREADY_DONE,
-    answer,
+    Answer,
     clock,
     count,
     moment,
     note,
     percent,
-    place,
     shown,
     table,
 )
@@ -35,6 +34,7 @@ from manyarms.cli.tables import (
     marks,
     not_used,
     note_name,
+    place,
     save,
     value_name,
 )
@@ -86,8 +86,7 @@ def status(
     verbose: Annotated[
         bool, typer.Option("--verbose", metavar="", help="Say what the model is like, too.")
     ] = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Show how a study stands.
 
     The best candidate as measured and as recommended, how much better another one may be, which
@@ -120,7 +119,7 @@ def status(
     if state["pending"]:
         header, pending = pending_of(pool, state["pending"])
         lines += ["", table(["pending", *header], pending)]
-    answer({"study": place(study), **state}, as_json, "\n".join(lines))
+    return Answer.of({"study": place(study), **state}, "\n".join(lines))
 
 
 def state_of(study: Study, level: float, tolerance: float | None) -> dict[str, Any]:
@@ -255,8 +254,7 @@ def top(
     separator: Separator = None,
     decimal: Decimal = None,
     force: Force = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """List the candidates with the best estimates, tried or not.
 
     [bold]Example:[/bold]
@@ -271,17 +269,16 @@ def top(
     if output is None:
         names, columns = beside(pool, ids)
         listed = ([*row.values(), *cells] for row, cells in zip(rows, columns, strict=True))
-        answer({"top": rows, "level": level}, as_json, table(["id", *HEADER, *names], listed))
-        return
+        return Answer.of({"top": rows, "level": level}, table(["id", *HEADER, *names], listed))
+        return None
     header = [id_name(pool), *(free(name, pool) for name in HEADER)]
     cells = [
         dict(zip(header, row.values(), strict=True)) | columns
         for row, columns in zip(rows, pool.rows(pool.ids_of(ids)), strict=True)
     ]
     save(pl.DataFrame(cells, infer_schema_length=None), output, force, written_as, pool)
-    answer(
+    return Answer.of(
         {"candidates": len(rows), "written": str(output)},
-        as_json,
         f"The best {count(len(rows), 'candidate')} by estimate in {output}.",
         kept=ALREADY_DONE,
     )
@@ -297,8 +294,7 @@ def history(
     separator: Separator = None,
     decimal: Decimal = None,
     force: Force = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """List every result, oldest first: when, of which candidate, which value, by whom.
 
     Below it stands what was changed: corrections, what was taken back, retired and restored, by
@@ -317,12 +313,11 @@ def history(
         said = [table(*listed(rows, pool))]
         if changes:
             said.append(f"\nWhat was changed since:\n{table(*listed_changes(changes))}")
-        answer({"results": rows, "changes": changes}, as_json, *said)
-        return
+        return Answer.of({"results": rows, "changes": changes}, *said)
+        return None
     save(results_frame(rows, pool, decimal), output, force, written_as, pool)
-    answer(
+    return Answer.of(
         {"results": len(rows), "written": str(output)},
-        as_json,
         f"{count(len(rows), 'result')} in {output}.",
         kept=ALREADY_DONE,
     )
@@ -395,8 +390,7 @@ def predict(
     separator: Separator = None,
     decimal: Decimal = None,
     force: Force = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Estimate the values of candidates, by their ids or in a table.
 
     Rows of a table whose id the study knows are looked up by it. Others are taken by their
@@ -417,18 +411,16 @@ def predict(
             rows = _predicted_rows(known, file, level, decimal)
         pool = known.pool
     if output is None:
-        answer(
+        return Answer.of(
             {"predictions": rows, "level": level},
-            as_json,
             table(rows[0].keys() if rows else [], (row.values() for row in rows)),
         )
-        return
+        return None
     frame = pl.DataFrame(rows, infer_schema_length=None)
     frame = frame.rename({"id": id_name(pool)} if pool.box is None else {})
     save(frame, output, force, written_as, pool)
-    answer(
+    return Answer.of(
         {"predictions": len(rows), "written": str(output)},
-        as_json,
         f"{count(len(rows), 'estimate')} in {output}.",
         kept=ALREADY_DONE,
     )

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from manyarms.campaign.trials import FAILED, Trial
-from manyarms.cli.app import AsJson, Decimal, InputError, Note, StudyAt, Worker, Yes, opened
-from manyarms.cli.output import ALREADY_DONE, answer, clock, confirm, count, moment, place, shown
-from manyarms.cli.tables import as_ids, as_noise, as_value, marks, unit_of
+from manyarms.cli.app import Decimal, InputError, Note, StudyAt, Worker, Yes, opened
+from manyarms.cli.output import ALREADY_DONE, Answer, clock, confirm, count, moment, shown
+from manyarms.cli.tables import as_ids, as_noise, as_value, marks, place, unit_of
 from manyarms.space.points import Space
 from manyarms.study import Event, Study
 
@@ -52,8 +52,7 @@ def correct(
     yes: Yes = False,
     decimal: Decimal = None,
     worker: Worker = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Correct a result.
 
     The new value replaces the one that the candidate has, and the model learns all results again.
@@ -82,9 +81,8 @@ def correct(
         known.correct([trial], [new], noise=sd, note=note)
         total = known.n_results
     now = "no result" if new is None else said_value(new)
-    answer(
+    return Answer.of(
         {"id": name, "before": before, "now": now, "results": total},
-        as_json,
         f"Corrected {name}: {before} is now {now}. The study has {count(total, 'result')}.",
         kept=ALREADY_DONE,
     )
@@ -121,8 +119,7 @@ def undo(
     ] = None,
     note: Note = None,
     worker: Worker = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Take back the last call, or an event by its number.
 
     A suggest, tell, failed, correct, release, retire, restore or add is then as if it had not been
@@ -142,7 +139,7 @@ def undo(
         what = in_words(taken, events, before)
         total = known.n_results
     number = events[-1].number
-    answer(
+    return Answer.of(
         {
             "undone": taken.number,
             "kind": taken.kind,
@@ -150,7 +147,6 @@ def undo(
             "event": number,
             "results": total,
         },
-        as_json,
         f"Took back event {taken.number} of {clock(moment(taken.time))}: {what}.",
         f"The study has {count(total, 'result')}. Take this back with: "
         f"manyarms undo {place(study)} {number}",

@@ -24,7 +24,7 @@ from rich.progress import (
 )
 
 from manyarms.campaign.trials import FAILED
-from manyarms.cli.app import DONE, FAILING, INTERRUPTED, AsJson, InputError, StudyAt, me, opened
+from manyarms.cli.app import DONE, FAILING, INTERRUPTED, InputError, StudyAt, me, opened
 from manyarms.cli.jobs import (
     Elsewhere,
     Job,
@@ -35,7 +35,7 @@ from manyarms.cli.jobs import (
     stop,
 )
 from manyarms.cli.knowledge import plain_best
-from manyarms.cli.output import answer, note, printable, shown, told
+from manyarms.cli.output import Answer, note, printable, shown, told
 from manyarms.cli.suggestions import seconds
 from manyarms.cli.tables import id_name
 from manyarms.errors import ObservationError, StateError, StudyStorageError
@@ -110,8 +110,7 @@ def run(
             show_default="this machine",
         ),
     ] = None,
-    as_json: AsJson = False,
-) -> int:
+) -> Answer:
     """Run a command for one candidate after another, and tell what it prints.
 
     {column} stands for a value of the candidate, {id} for its id; {{ and }} for braces. No shell is
@@ -139,8 +138,7 @@ def run(
         ):
             loop = Loop(known, terms, Path(folder), max_failures, show, elsewhere=elsewhere)
             code = loop.until(jobs, budget)
-        _answer_run(known, loop, code, as_json)
-    return code
+        return _said(known, loop, code)
 
 
 @contextmanager
@@ -176,7 +174,7 @@ def _check_names(command: list[str], names: list[str]) -> None:
         )
 
 
-def _answer_run(study: Study, loop: "Loop", code: int, as_json: bool) -> None:
+def _said(study: Study, loop: "Loop", code: int) -> Answer:
     """Say what a run told, why it ended, and what is best now."""
     data: dict[str, Any] = {
         "told": loop.n_told,
@@ -193,9 +191,9 @@ def _answer_run(study: Study, loop: "Loop", code: int, as_json: bool) -> None:
         data["best"] = plain_best(best, study.pool)
         recommended = data["best"]["recommended"]
         text += f" Recommended: {recommended['id']}, {shown(recommended['estimate'])}."
-    answer(data, as_json, text, kept="the results are in the study")
     if code == FAILING:
         note(f"error: {loop.ended}")
+    return Answer.of(data, text, kept="the results are in the study", code=code)
 
 
 class Loop:

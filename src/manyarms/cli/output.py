@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from manyarms.cli.app import InputError, check_written, write
+from manyarms.cli.app import DONE, InputError, check_written, write
 from manyarms.errors import StudyStorageError
 from manyarms.runtime.files import in_place_of
-from manyarms.study.location import as_location
 
 EARLIEST, LATEST = 86_400.0, 253_402_000_000.0
 """The second day of 1970 and one of the last of the year 9999: a clock of any zone has a date."""
@@ -24,22 +23,37 @@ ALREADY_DONE = "what the command was to do is done, do not repeat it"
 """What a warning says where the answer of a command that has written is lost."""
 
 
-def answer(data: dict[str, Any], as_json: bool, *shown: str, kept: str = "") -> None:
-    """The answer of a command: `data` as JSON, or what is shown to people.
+class Answer(NamedTuple):
+    """What a command says, as JSON and to people, and its exit code."""
+
+    data: dict[str, Any]
+    shown: tuple[str, ...]
+    kept: str  # what a warning says where this cannot be written, of a command that has written
+    code: int
+
+    @classmethod
+    def of(cls, data: dict[str, Any], *shown: str, kept: str = "", code: int = DONE) -> "Answer":
+        """Data, and lines for people."""
+        return cls(data, shown, kept, code)
+
+
+def give(answer: Answer, as_json: bool) -> int:
+    """Print the answer of a command; returns the exit code.
 
     Where it cannot be written that is an error, unless the command has `kept` something, a result
     or a file: a script that takes an error for a failure would do so twice.
     """
     text = (
-        json.dumps(_plain(data), ensure_ascii=False, indent=2, default=str)
+        json.dumps(_plain(answer.data), ensure_ascii=False, indent=2, default=str)
         if as_json
-        else "\n".join(map(printable, shown))
+        else "\n".join(map(printable, answer.shown))
     )
     problem = write(sys.stdout, text)
-    if not kept:
+    if not answer.kept:
         check_written(problem)
     elif problem:
-        note(f"warning: standard output could not be written: {problem}; {kept}")
+        note(f"warning: standard output could not be written: {problem}; {answer.kept}")
+    return answer.code
 
 
 def note(text: str) -> None:
@@ -145,16 +159,6 @@ def moment(time: float | None) -> str | None:
 def clock(moment: str | None) -> str:
     """A `moment` as it stands on the screen: to the minute."""
     return "no end" if moment is None else moment[: len("2026-12-31 23:59")]
-
-
-def place(location: str) -> str:
-    """Where a study is, without the password of a URL."""
-    return as_location(location).shown
-
-
-def name_of(location: str) -> str:
-    """What a study is called, wherever it is."""
-    return as_location(location).name
 
 
 def count(number: int, noun: str) -> str:

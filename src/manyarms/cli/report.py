@@ -16,7 +16,7 @@ import typer
 
 from manyarms import plots
 from manyarms.campaign.insight import LEVELS_SHOWN, Effect
-from manyarms.cli.app import AsJson, InputError, StudyAt, opened
+from manyarms.cli.app import InputError, StudyAt, opened
 from manyarms.cli.knowledge import (
     HEADER,
     Level,
@@ -30,18 +30,8 @@ from manyarms.cli.knowledge import (
     state_of,
 )
 from manyarms.cli.mistakes import changes_of, listed_changes
-from manyarms.cli.output import (
-    ALREADY_DONE,
-    answer,
-    clock,
-    count,
-    moment,
-    name_of,
-    new_file,
-    percent,
-    shown,
-)
-from manyarms.cli.tables import beside, goal, not_used
+from manyarms.cli.output import ALREADY_DONE, Answer, clock, count, moment, new_file, percent, shown
+from manyarms.cli.tables import beside, goal, name_of, not_used
 from manyarms.errors import StateError
 
 FIGURES: dict[str, Callable[[Any], Any]] = {
@@ -80,8 +70,7 @@ def plot(
             "sketch (size of the model)."
         ),
     ] = "best",
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Draw a study.
 
     Pictures other than .html need Kaleido (pip install kaleido). A page is readable without
@@ -108,7 +97,7 @@ def plot(
                     f"{suffix} needs Kaleido and a browser ({reason}); pip install kaleido, or "
                     "write .html"
                 ) from error
-    answer({"written": str(output)}, as_json, f"Wrote {output}.", kept=ALREADY_DONE)
+    return Answer.of({"written": str(output)}, f"Wrote {output}.", kept=ALREADY_DONE)
 
 
 def report(
@@ -121,8 +110,7 @@ def report(
         typer.Option("-k", "--number", min=1, max=1000, help="Candidates in the list of the best."),
     ] = 20,
     level: Level = 0.95,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Write all that is known about a study to one page.
 
     The best candidate, what is pending, what each level of each column does, two columns at a time,
@@ -136,7 +124,7 @@ def report(
         raise InputError(f"report writes a page, .html, got {output.name!r}")
     with opened(study) as known, new_file(output, force=True) as draft:
         draft.write_text(page(name_of(study), known, k, level), encoding="utf-8")
-    answer({"written": str(output)}, as_json, f"Wrote {output}.", kept=ALREADY_DONE)
+    return Answer.of({"written": str(output)}, f"Wrote {output}.", kept=ALREADY_DONE)
 
 
 class _Table(NamedTuple):

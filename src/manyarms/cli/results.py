@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from manyarms.campaign.trials import FAILED
-from manyarms.cli.app import AsJson, Decimal, Ids, InputError, Note, StudyAt, Worker, Yes, opened
+from manyarms.cli.app import Decimal, Ids, InputError, Note, StudyAt, Worker, Yes, opened
 from manyarms.cli.mistakes import said_value
-from manyarms.cli.output import ALREADY_DONE, answer, confirm, count, shown, told
+from manyarms.cli.output import ALREADY_DONE, Answer, confirm, count, shown, told
 from manyarms.cli.output import note as remark
 from manyarms.cli.reading import Row, results_in
 from manyarms.cli.tables import as_ids, as_noise, as_value, marks, unit_of
@@ -65,8 +65,7 @@ def tell(
     yes: Yes = False,
     decimal: Decimal = None,
     worker: Worker = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Tell results.
 
     A file needs the columns of ids and of values; others are passed over. A row whose value is
@@ -104,8 +103,7 @@ def tell(
             n_empty = sum(file.n_empty for file in files)
             sort = replacing if replace else compared
             found = Sorted(rows, []) if again else sort(known, rows)
-            record(known, found, yes, as_json, n_empty=n_empty, note=note, is_token=not again)
-            return
+            return record(known, found, yes, n_empty=n_empty, note=note, is_token=not again)
         if value is not None:
             raise InputError(
                 "--value names a column of files; of one candidate give the id and its value alone"
@@ -115,7 +113,7 @@ def tell(
         number = as_value(what[1], mark, f"{id!r}", unit_of(pool))
         row = Row(id, number, noise=as_noise(noise, mark, f"{id!r}"))
         found = replacing(known, [row]) if replace else Sorted([row], [])
-        record(known, found, yes, as_json, note=note, is_token=False)
+        return record(known, found, yes, note=note, is_token=False)
 
 
 def _are_files(what: list[str]) -> bool:
@@ -136,8 +134,7 @@ def failed(
     note: Note = None,
     yes: Yes = False,
     worker: Worker = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Tell that trials failed and gave no value.
 
     A candidate that failed teaches the model nothing. It is not suggested again, unless a value is
@@ -150,7 +147,7 @@ def failed(
         names = as_ids(known.pool, ids)
         check_failed(known, names, yes)
         known.tell(known.pool.ids_of(names), failed=True, note=note)
-    answer({"failed": names}, as_json, f"{count(len(names), 'trial')} failed.", kept=ALREADY_DONE)
+    return Answer.of({"failed": names}, f"{count(len(names), 'trial')} failed.", kept=ALREADY_DONE)
 
 
 def release(
@@ -163,8 +160,7 @@ def release(
         bool, typer.Option("--all", metavar="", help="All that is pending, whoever asked for it.")
     ] = False,
     worker: Worker = None,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Give back candidates that are pending and will not be tried now.
 
     [bold]Examples:[/bold]
@@ -179,19 +175,18 @@ def release(
         if names:
             known.release(pool.ids_of(names))
     said = f"Released {count(len(names), 'candidate')}."
-    answer({"released": names}, as_json, said, kept=ALREADY_DONE)
+    return Answer.of({"released": names}, said, kept=ALREADY_DONE)
 
 
 def record(
     study: Study,
     found: Sorted,
     yes: bool,
-    as_json: bool,
     *,
     n_empty: int = 0,
     note: str | None = None,
     is_token: bool = True,
-) -> None:
+) -> Answer:
     """Tell the results of files, and correct those that have another value there, at once."""
     new, corrections, n_known, n_stale, notes = found
     written = [*new, *(each.row for each in corrections if each.row)]
@@ -250,7 +245,7 @@ def record(
     only_corrected = corrections and not new
     last = f"The study has {count(total, 'result')}."
     lines.append(last if only_corrected else told(len(new), n_failed, total))
-    answer(data, as_json, *lines, kept=ALREADY_DONE)
+    return Answer.of(data, *lines, kept=ALREADY_DONE)
 
 
 def _noise_of(rows: Sequence[Row | None]) -> list[float | None] | None:

@@ -10,7 +10,6 @@ import polars as pl
 import typer
 
 from manyarms.cli.app import (
-    AsJson,
     Decimal,
     Force,
     InputError,
@@ -19,8 +18,8 @@ from manyarms.cli.app import (
     Worker,
     opened,
 )
-from manyarms.cli.output import ALREADY_DONE, answer, count, new_file, note, place, table
-from manyarms.cli.tables import free, marks, note_name, rows_of, value_name, write_table
+from manyarms.cli.output import ALREADY_DONE, Answer, count, new_file, note, table
+from manyarms.cli.tables import free, marks, note_name, place, rows_of, value_name, write_table
 from manyarms.cli.typed import NUMBER
 from manyarms.space.points import Space
 from manyarms.study import Lease, Study
@@ -106,8 +105,7 @@ def suggest(
     separator: Separator = None,
     decimal: Decimal = None,
     force: Force = False,
-    as_json: AsJson = False,
-) -> None:
+) -> Answer:
     """Say which candidates to try next.
 
     Beside each stands what is predicted of its result, with an interval, and why it was chosen.
@@ -142,8 +140,7 @@ def suggest(
             kept = (
                 f"the candidates are pending: manyarms suggest {place(study)} --pending lists them"
             )
-            _show(known, ask(), as_json, "" if again else kept)
-            return
+            return _show(known, ask(), "" if again else kept)
         # Made ready first: where the file cannot be written, no candidate becomes pending.
         with new_file(output, force) as draft:
             asked = ask()
@@ -157,7 +154,7 @@ def suggest(
                 raise
         ids = known.pool.labels([each.id for each in asked])
         said = f"{count(len(asked), 'candidate')} to try in {output}."
-        answer({"ids": ids, "written": str(output)}, as_json, said, kept=ALREADY_DONE)
+        return Answer.of({"ids": ids, "written": str(output)}, said, kept=ALREADY_DONE)
 
 
 def _leases_of(study: Study, ids: list[Any]) -> list[Lease]:
@@ -169,7 +166,7 @@ def _leases_of(study: Study, ids: list[Any]) -> list[Lease]:
     return [leases[label].pop() for label in reversed(pool.labels(ids))][::-1]
 
 
-def _show(study: Study, asked: list[Lease], as_json: bool, kept: str) -> None:
+def _show(study: Study, asked: list[Lease], kept: str) -> Answer:
     """Print candidates, what is expected of each, and why it was chosen."""
     pool = study.pool
     ids = [each.id for each in asked]
@@ -183,9 +180,8 @@ def _show(study: Study, asked: list[Lease], as_json: bool, kept: str) -> None:
         [label, *row.values(), *each.values()]
         for label, row, each in zip(labels, cells, known, strict=True)
     ]
-    answer(
+    return Answer.of(
         {"candidates": data},
-        as_json,
         table(header, rows) if asked else "Nothing is pending.",
         kept=kept,
     )

@@ -18,6 +18,7 @@ from manyarms.space.outcomes import FAILURES
 from manyarms.space.points import Space
 from manyarms.space.pool import Pool, new_levels
 from manyarms.study import Study
+from manyarms.study.location import as_location
 
 
 def id_name(pool: Space) -> str:
@@ -49,6 +50,16 @@ def unit_of(pool: Space) -> str:
         return ""
     in_name = re.search(r"[(\[/]\s*([^()\[\]]+?)\s*[)\]]?$", pool.target)
     return pool.units.get(pool.target) or (in_name[1] if in_name else "")
+
+
+def place(location: str) -> str:
+    """Where a study is, without the password of a URL."""
+    return as_location(location).shown
+
+
+def name_of(location: str) -> str:
+    """What a study is called, wherever it is."""
+    return as_location(location).name
 
 
 def goal(study: Study) -> str:
