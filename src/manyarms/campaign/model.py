@@ -8,6 +8,7 @@ them. A model of the first results goes on from there, and is the same, bit by b
 learns all from nothing.
 """
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -139,13 +140,21 @@ class Model:
             return None
         return replace(self, arms=arms, policy=self.policy.over(Checked(arms)))
 
-    def observed(self, results: Results, start: int, stop: int) -> "Model":
-        """After these of all results, in one step and in the same units."""
-        new = results.at(slice(start, stop))
+    def observed(self, results: Results, ends: Sequence[int]) -> "Model":
+        """After more of all results, in the same units: one step up to each of these ends."""
+        if not len(ends):
+            return self
+        known = self.n_results
+        new = results.at(slice(known, ends[-1]))
         arms: Any = self.arms[new.arms] if self.settings.schedule.by_value else new.arms
+        rewards = self.warp.reward(new.values)
         policy = copy(self.policy)  # states are values: the original stays as it was
-        policy.observe(arms, self.warp.reward(new.values), **self.noises(policy, new.noise))
-        return replace(self, policy=policy, results=results.at(slice(stop)))
+        start = 0
+        for end in ends:
+            step = slice(start, end - known)
+            policy.observe(arms[step], rewards[step], **self.noises(policy, new.noise[step]))
+            start = end - known
+        return replace(self, policy=policy, results=results.at(slice(ends[-1])))
 
     def noises(self, policy: Any, noise: Array) -> dict[str, Any]:
         """What `observe` is told of the noise of rewards: the policy's own where a result came
@@ -246,10 +255,7 @@ def learn(settings: Settings, arms: Array, results: Results, before: Model | Non
         model = before.going_on(arms)
     if model is None:
         model = _begun(settings, arms, results, plan, before)
-    start = model.n_results
-    for stop in results.ends[results.ends > start].tolist():
-        model = model.observed(results, start, stop)
-        start = stop
+    model = model.observed(results, results.ends[results.ends > model.n_results].tolist())
     other = None
     if plan.elsewhere is not None:
         other = before.elsewhere if before else None
@@ -273,7 +279,7 @@ def _begun(
     last = thorough
     if n > plan.thorough:
         last = _fitted(settings, arms, results.at(slice(n)), near=thorough)
-    return made(settings, arms, plan, last, thorough).observed(results, 0, n)
+    return made(settings, arms, plan, last, thorough).observed(results, [n])
 
 
 def made(
