@@ -130,8 +130,8 @@ def _has_long_lines(path: Path, source: Source, separator: str, n_above: int) ->
 
 
 def write_csv(frame: pl.DataFrame, path: Path, separator: str, decimal: str) -> None:
-    """A CSV file in which no text is a formula; with a decimal comma it is one for spreadsheets,
-    which want a mark that it is UTF-8."""
+    """Write a CSV file in which no text is a formula. One with decimal commas is for spreadsheets,
+    which need a mark that it is UTF-8."""
     has_commas = decimal == ","
     _marked(without_lists(frame)).write_csv(
         path, separator=separator, decimal_comma=has_commas, include_bom=has_commas

@@ -105,8 +105,8 @@ class Written(NamedTuple):
 
 
 def read_numbers(texts: pl.Series, decimal: str) -> Written:
-    """Texts as numbers of a notation; blanks and apostrophes divide thousands, as does the mark
-    that is not the decimal one."""
+    """Texts as numbers with this decimal mark. Blanks, apostrophes and the other mark may divide
+    thousands."""
     plain = _plain(texts)
     parts = pl.select(plain.str.extract_groups(_pattern(decimal))).to_series()
     number = parts.struct.field("number")
@@ -139,8 +139,8 @@ def is_blank(texts: pl.Series) -> pl.Series:
 
 
 def column_numbers(texts: pl.Series, decimal: str) -> Written:
-    """Texts of one column as numbers: with this decimal mark, or where some are none with the other
-    one, if all are numbers then."""
+    """One column of text as numbers, with this decimal mark. If that cannot read all of them
+    and the other mark can, the other mark is used."""
     written = read_numbers(texts, decimal)
     is_known = ~is_blank(texts)
     if not (written.numbers.is_null() & is_known).any():
@@ -169,7 +169,7 @@ def decimal_in(columns: Iterable[pl.Series], separator: str) -> str:
         # Only a column of numbers says anything: "1,4-dioxane" is a name.
         as_comma = read_numbers(known, ",").numbers
         as_point = read_numbers(known, ".").numbers
-        if 2 * max(_n_known(as_comma), _n_known(as_point)) < len(known):
+        if 2 * max(as_comma.count(), as_point.count()) < len(known):
             continue
         if (as_comma.is_not_null() & as_point.is_null()).any():
             return ","
@@ -189,10 +189,6 @@ def decimal_in(columns: Iterable[pl.Series], separator: str) -> str:
             column=name,
         )
     return "."
-
-
-def _n_known(values: pl.Series) -> int:
-    return len(values) - values.null_count()
 
 
 def _as(text: str, decimal: str) -> str:

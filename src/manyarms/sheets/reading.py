@@ -66,8 +66,8 @@ def _typed(
     decimal: str | None,
     numbers: str | None = None,
 ) -> Sheet:
-    """The cells with types, without empty rows; `numbers` are those that have a decimal point
-    whatever mark people use."""
+    """The cells with types, without empty rows. `numbers` is the pattern of cells that are
+    numbers in the file itself: these have a decimal point, whatever mark people use."""
     frame = _named(path, cells)
     columns = [name for name in frame.columns if name not in texts and name != id]
     found = _with_plain(frame, columns, decimal or ".", numbers)
@@ -146,7 +146,7 @@ def _numbers_in(texts: pl.Series, decimal: str) -> pl.Series:
         return texts
     # Whole numbers stay whole: float64 may round those of more than 15 digits.
     whole = texts.str.strip_chars().cast(pl.Int64, strict=False)
-    if len(whole) - whole.null_count() == len(known):
+    if whole.count() == len(known):
         return whole
     numbers = column_numbers(texts, decimal).numbers
     # 1,200 is whole, and 80.0 was written as a number that need not be.

@@ -1,4 +1,4 @@
-"""Which type a column is of: as declared, else by its values."""
+"""The type of each column: as declared, or else as its values suggest."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,8 +33,8 @@ from manyarms.space.values import (
 from manyarms.typing import Array
 
 QUANTILES = 64
-"""Different numbers of a column, up to which each is a level; of a column with more, so many
-quantiles describe how they are spread."""
+"""A column of at most so many different numbers is described by all of them, and one with more by
+so many quantiles."""
 
 
 def checked_types(columns: Mapping[str, str | Sequence[Any]] | None) -> dict[str, Declared]:

@@ -1,5 +1,4 @@
-"""The column of a table that says what came out: results where it is filled, nothing yet where it
-is blank."""
+"""The column of a table that holds results. A candidate whose cell is blank has none yet."""
 
 import re
 
@@ -81,7 +80,7 @@ def looks_like_outcome(series: pl.Series, decimal: str) -> bool:
         n_known = len(known)
     else:
         are_numbers = series.dtype.is_numeric() or series.dtype == pl.Null
-        n_known = len(series) - series.null_count()
+        n_known = series.count()
     if not are_numbers:
         return False
     # A column of numbers looks like results if a third of its cells, or more, are empty.

@@ -1,5 +1,5 @@
-"""What a pool is made of: tables as they came, columns as decided on the first, rows encoded by
-them, equal ones grouped."""
+"""What a pool is made of: its tables as they came, the columns that the first table decided, and
+the encoded rows. Equal rows are one arm."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -70,7 +70,7 @@ class Parts:
 
     @property
     def n_expected(self) -> int:
-        """Columns of X that follow from the others, which stand behind them: 0 or 1."""
+        """How many columns a prior adds in front of X: 0 or 1."""
         return int(self.expected is not None)
 
     @property
@@ -87,7 +87,7 @@ class Parts:
 def first_parts(
     origin: Origin, frame: pl.DataFrame, ids: AnyArray, label: Label, next_row: int
 ) -> Parts:
-    """The parts of the first table, without its ids and the rows to leave out."""
+    """The parts that the first table makes. It has neither its ids nor rows that are left out."""
     levels = {
         n: tuple(dtype.categories)
         for n, dtype in frame.schema.items()
@@ -104,7 +104,7 @@ def first_parts(
 def grown_parts(
     parts: Parts, frame: pl.DataFrame, ids: AnyArray, label: Label, next_row: int
 ) -> Parts:
-    """The parts with one more table, without its ids and the rows to leave out."""
+    """The parts with one more table. It has neither its ids nor rows that are left out."""
     columns = []
     for column in parts.columns:
         values = cleaned(frame[column.name])

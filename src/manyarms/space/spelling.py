@@ -1,5 +1,5 @@
-"""Columns of text, as they were meant: numbers with a unit, words that stand for numbers, levels
-that differ by case or blanks."""
+"""What text in a column means: numbers with a unit, words that stand for numbers, and levels that
+differ by case or blanks only."""
 
 import re
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class Converted(NamedTuple):
 
 
 def plain_kind(declared: Declared | None) -> Declared | None:
-    """A declared type without what is said about its words."""
+    """A declared type without the part behind the colon."""
     return declared.partition(":")[0] if isinstance(declared, str) else declared
 
 
@@ -104,8 +104,8 @@ def _numbers(
 
 
 def _are_numbers(texts: pl.Series, decimal: str) -> bool:
-    """Whether texts are meant as numbers that have to be read: most of them are numbers, and some
-    have a unit or are none."""
+    """Whether a column of text is meant as numbers: most of its texts are numbers, and some have a
+    unit or cannot be read."""
     # Levels are few as a rule, and rows many.
     levels = texts.unique()
     distinct = levels.filter(~is_blank(levels))
@@ -168,8 +168,8 @@ def one_unit(
 
 
 def are_remarks(values: pl.Series, missing: str) -> bool:
-    """Whether text is remarks on some rows: it is called so, or most cells are empty and that is no
-    level."""
+    """Whether text is remarks on some of the rows: the column has such a name, or more than half of
+    its cells are empty and that is no level."""
     if not is_text(values.dtype):
         return False
     is_mostly_empty = 2 * values.null_count() > len(values) and missing != "category"
@@ -199,8 +199,8 @@ def check_levels(texts: pl.Series, name: str) -> None:
 
 
 def _merged(texts: pl.Series, known: list[str]) -> pl.Series:
-    """Levels without blanks around them, and where they differ by case alone as the known one, else
-    as the most frequent one."""
+    """One spelling for each level: without blanks around it, and in the case of the known level, or
+    else of the most frequent one."""
     plain = texts.cast(pl.String).str.strip_chars().str.replace_all(r"\s+", " ")
     counts = plain.drop_nulls().value_counts(sort=True)
     listed = [*known, *counts.sort("count", plain.name, descending=[True, False])[plain.name]]

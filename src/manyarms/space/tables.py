@@ -1,5 +1,4 @@
-"""A table that a user gave, checked: its ids, its columns, its results, and the rows to leave
-out."""
+"""Checks of the tables that users give: ids, columns, results, and which rows are left out."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -221,7 +220,7 @@ def _given(
     ids: Sequence[Any] | AnyArray | None,
     first: int,
 ) -> tuple[GivenTable, str]:
-    """The table without its ids and results, which stand beside it, and the unit of these."""
+    """The features of a table, its ids and its results; and the unit of the results."""
     check_threads()
     id, target = origin.id, origin.target
     features = frame.drop([name for name in (id, target) if name in frame.columns])
@@ -246,8 +245,8 @@ def _given(
 def _without_gaps(
     given: GivenTable, missing: str, checked: list[str]
 ) -> tuple[GivenTable, list[str]]:
-    """The table without rows that miss a value, if those are to be left out; and what to say about
-    them."""
+    """Leave out the rows that miss a value, where `missing` asks for that. Returns what is left,
+    and a note about the others."""
     frame = given.frame
     if missing != "drop":
         return given, []
@@ -271,7 +270,7 @@ def _without_gaps(
 
 
 def _without_repeats(given: GivenTable, target: str | None) -> tuple[GivenTable, GivenTable]:
-    """The first row of each id, and the others: where there is a target, they may be replicates."""
+    """Divide a table with results into the first row of each id, and rows that repeat an id."""
     is_again = ~given.ids.is_first_distinct() & given.ids.is_not_null()
     twice = is_again.to_numpy() & (target is not None)
     return given.some(~twice), given.some(twice)
@@ -291,8 +290,8 @@ def _check_repeats(parts: Parts, rows: Indices, again: GivenTable) -> None:
 
 
 def _without_copies(given: GivenTable, again: GivenTable) -> tuple[GivenTable, list[str]]:
-    """Without rows whose id and value came before, or that have no value; and what to say of
-    both."""
+    """Leave out repeated rows that have no value, or a value that the same id has above. Returns
+    the others, which are further trials, and notes about both."""
     if not len(again.frame):
         return again, []
     told = given.some(given.has_result.to_numpy())
