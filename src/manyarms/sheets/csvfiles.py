@@ -71,8 +71,7 @@ def read_csv(path: Path) -> Cells:
                 break
             n_above += 1
         else:
-            # Nothing but empty lines: what polars says about that is right.
-            n_above = 0
+            raise _unreadable(path, "empty CSV")
     if n_above:
         text = source if isinstance(source, bytes) else source.read_bytes()
         source = text.split(b"\n", n_above)[-1]
@@ -88,10 +87,15 @@ def read_csv(path: Path) -> Cells:
                 raise
             frame = _read(source, separator, truncate_ragged_lines=True)
     except UNREADABLE as error:
-        by_frame = Advice("read it into a data frame for {}", "Pool.from_frame")
-        said = f"cannot read {path}: {said_by(error)}"
-        raise ArmsError(said, "check what it holds", by_frame) from error
+        # Columns have numbers only: their names are in the first row.
+        said = re.sub(r"'column_\d+' \(column number (\d+)\)", r"\1", said_by(error))
+        raise _unreadable(path, said) from error
     return Cells(frame, 1 + n_above, separator)
+
+
+def _unreadable(path: Path, why: str) -> ArmsError:
+    by_frame = Advice("read it into a data frame for {}", "Pool.from_frame")
+    return ArmsError(f"cannot read {path}: {why}", "check what it holds", by_frame)
 
 
 def _read(source: Source, separator: str, *, truncate_ragged_lines: bool) -> pl.DataFrame:
