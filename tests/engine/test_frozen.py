@@ -535,7 +535,7 @@ def test_blocks_bound_the_largest_eigenvalue():
         e = np.square(parts[at]).sum(axis=1)
         rows = at[:, None].astype(float)
         left_out = left_out.with_rows(
-            rows, np.zeros(len(at), int), np.ones(len(at)), e, 0 * e, largest
+            rows, np.zeros(len(at), int), np.ones(len(at)), float(e.sum()), 0.0, largest
         )
         seen = parts[: at[-1] + 1]
         assert (

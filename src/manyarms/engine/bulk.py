@@ -289,7 +289,8 @@ def _left_out(
     if len(left) < TOGETHER // 4:
         # They wait for others.
         largest = partial(largest_left_out, inducing, belief.regularization)
-        return made.with_rows(left.rows, sizes, left.weights, e, rounding, largest)
+        out = (float(e.sum()), float(rounding.sum()))
+        return made.with_rows(left.rows, sizes, left.weights, *out, largest)
     Z, zeta, frozen = coordinates
     for start in range(0, len(left), TOGETHER):
         some = slice(start, start + TOGETHER)

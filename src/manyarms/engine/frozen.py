@@ -297,14 +297,10 @@ class Frozen:
             inducing = inducing.appended(batch.rows, batch.keys, z, supposed=batch.supposed)
             factor = factor.grown()
         elif not in_W:
-            share = batch.weights / lam
+            share = weight / lam
+            largest = partial(largest_left_out, inducing, lam)
             left_out = left_out.with_rows(
-                batch.rows,
-                np.array([len(w)]),
-                batch.weights,
-                share * r,
-                share * 4 * u,
-                partial(largest_left_out, inducing, lam),
+                batch.rows, len(w), weight, share * r, share * 4 * u, largest
             )
 
         # V gains ωzzᵀ; with g = V⁻¹z and a = 1 + ωq: w += ωg(y − zᵀw)/a, and σ̃² falls by

@@ -136,22 +136,21 @@ class Triangle:
             self._upper_cache, _ = lapack.dtpttr(self.n, self.packed.items, uplo="U")
         return np.asarray(self._upper_cache)
 
-    def solve(self, b: Array) -> Array:
-        """T⁻¹b, b (n,) or (n, k)."""
-        return self._solve(b, 1)
+    def solve(self, b: Array, trans: int = 1) -> Array:
+        """T⁻¹b, b (n,) or (n, k); T⁻ᵀb where `trans` is 0.
 
-    def solve_transposed(self, b: Array) -> Array:
-        """T⁻ᵀb, b (n,) or (n, k)."""
-        return self._solve(b, 0)
-
-    def _solve(self, b: Array, trans: int) -> Array:
-        # BLAS reads columns: the packed rows of T are the packed columns of Tᵀ, hence `trans`.
+        BLAS reads columns: the packed rows of T are the packed columns of Tᵀ, hence `trans`.
+        """
         if not b.size:
             return np.zeros(b.shape)
         if b.ndim == 1 or b.shape[1] == 1:
             solved: Array = blas.dtpsv(self.n, self.packed.items, b.ravel(), trans=trans)
             return solved if b.ndim == 1 else solved[:, None]
         return np.asarray(blas.dtrsm(1.0, self.upper, b, trans_a=trans))
+
+    def solve_transposed(self, b: Array) -> Array:
+        """T⁻ᵀb, b (n,) or (n, k)."""
+        return self.solve(b, 0)
 
     def transposed_product(self, x: Array) -> Array:
         """Tᵀx, x (n,)."""

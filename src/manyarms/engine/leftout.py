@@ -53,23 +53,27 @@ class LeftOut:
     def with_rows(
         self,
         rows: Array,
-        sizes: Indices,
-        weights: Array,
-        left_out: Array,
-        rounding: Array,
+        sizes: Indices | int,
+        weights: Array | float,
+        left_out: float,
+        rounding: float,
         largest: LargestEigenvalue,
     ) -> "LeftOut":
-        """After these rows (k, d): each leaves out so much of e, and counts for so much more by
+        """After these rows (k, d), which leave out so much of e, and count for so much more by
         rounding."""
-        by_rounding = float(rounding.sum())
-        e = float(left_out.sum()) + by_rounding
+        kept = self.kept.grown(len(rows))
+        more = kept.items[self.kept.n :]
+        more[:, :-2] = rows
+        more[:, -2] = sizes
+        more[:, -1] = weights
+        e = left_out + rounding
         made = LeftOut(
-            self.kept.appended(np.column_stack([rows, sizes, weights])),
+            kept,
             self.total + e,
             self.settled,
             self.block,
             self.since + e,
-            self.rounding + by_rounding,
+            self.rounding + rounding,
         )
         doubling = FIRST
         while doubling <= self.kept.n:
