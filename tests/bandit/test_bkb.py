@@ -8,6 +8,7 @@ from oracles import dense
 from problems import RKHSProblem, fingerprint, play
 
 import manyarms as ma
+from manyarms.engine import sampled
 from manyarms.engine.dictionary import inclusion_probability
 from manyarms.errors import ObservationError, ParameterError
 
@@ -198,7 +199,8 @@ def test_rows_by_value_are_the_arms_they_equal():
     assert (by_value.belief.keys == -1).all()
 
 
-def test_scores_that_follow_many_draws_equal_scores_made_anew():
+def test_kept_kernel_columns_are_those_of_the_rows():
+    """Scores that follow many draws equal scores made anew, and the columns kept are few."""
     problem = RKHSProblem(KERNEL, n_arms=2500, seed=3)
     policy = ma.BKB(problem.arms, KERNEL, regularization=0.3, rule=ma.Sampled(1.0), seed=3)
     for step in range(150):
@@ -212,6 +214,27 @@ def test_scores_that_follow_many_draws_equal_scores_made_anew():
             ):
                 np.testing.assert_allclose(found[0], mean, atol=1e-9)
                 np.testing.assert_allclose(found[1], variance, rtol=1e-8)
+    assert set(policy._scores.columns) == set(policy.belief.inducing.tolist())
+
+
+def test_scores_do_not_depend_on_whether_columns_are_kept(monkeypatch):
+    problem = RKHSProblem(KERNEL, n_arms=2500, seed=3)
+    arms = problem.arms.astype(np.float32)
+    made = [ma.BKB(arms, KERNEL, regularization=0.3, rule=ma.Sampled(), seed=3) for _ in range(2)]
+    keeps, streams = made
+    for _ in range(40):
+        i = keeps.choose()
+        keeps.observe(i, problem.f[i])
+        expected = keeps.scores()
+        with monkeypatch.context() as patch:
+            patch.setattr(sampled, "ROOM", 0)
+            assert streams.choose() == i
+            streams.observe(i, problem.f[i])
+            found = streams.scores()
+        np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-9)
+        np.testing.assert_allclose(found.mean, expected.mean, atol=1e-9)
+    assert not streams._scores.columns
+    assert keeps._scores.columns
 
 
 def test_the_norm_is_doubled_until_the_data_do_not_refute_it():

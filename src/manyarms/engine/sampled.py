@@ -19,7 +19,7 @@ Symbols: rows X_U (u, d) that were observed, with weights n and weighted reward 
 factor of K_SS; z(x) = L⁻¹k_S(x); r(x) = k(x, x) − ‖z(x)‖²; V = Σ n zzᵀ + λI = CCᵀ; w = V⁻¹ Σ s z.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
@@ -45,6 +45,8 @@ from manyarms.lapack import blas
 from manyarms.search.scores import AllScored
 from manyarms.typing import Array, Indices, Mask
 
+ROOM = 1 << 26
+"""Numbers (512 MiB) that kept kernel columns may take. Beyond that every pass computes them."""
 ARMS = 1024
 """Arms scored at a time: their coordinates stay in cache."""
 LARGE = 500
@@ -263,11 +265,14 @@ class Drawn:
             variance=r / lam + base.factor.half(Z.T).quad,
         )
 
-    def moments(self, rows: Array, diag: Array) -> tuple[Array, Array]:
+    def moments(
+        self, rows: Array, diag: Array, columns: list[Array] | None = None
+    ) -> tuple[Array, Array]:
         """μ̃ = z(x)ᵀw and σ̃² = r(x)/λ + z(x)ᵀV⁻¹z(x) of rows, (n,) each: the paper's Eq. (4).
 
         The paper writes σ̃² = (k(x, x) − zᵀZᵀZV⁻¹z)/λ. With ZᵀZ = V − λI that is r/λ + zᵀV⁻¹z: the
         part outside the span of the dictionary, which no observation shrinks, and the part inside.
+        `columns` are those of k_S, (n,) each, where they are known.
         """
         W = self.base.inducing
         if not W.L.n:
@@ -276,14 +281,17 @@ class Drawn:
         variance = np.empty(len(rows))
         for start in range(0, len(rows), ARMS):
             some = slice(start, start + ARMS)
-            block = rows[some].astype(np.float64, copy=False)
+            if columns is None:
+                block = rows[some].astype(np.float64, copy=False)
+                Z = np.asfortranarray(self.kernel(block, W.rows))
+            else:
+                Z = np.array([column[some] for column in columns]).T
             # Rows are solved for in place, z from the right: of all ways the fastest.
-            Z = np.asfortranarray(self.kernel(block, W.rows))
             blas.dtrsm(1.0, W.L.upper, Z, side=1, overwrite_b=1)  # z = L⁻¹k_S(x)
             mean[some] = Z @ self.base.w
             r = diag[some] - np.einsum("ij,ij->i", Z, Z)
             if (r < -PSD_TOLERANCE * diag[some]).any():
-                W.features(block, diag[some])  # raises where the kernel is at fault
+                self.base.features(rows[some].astype(np.float64), diag[some])  # raises KernelError
             blas.dtrsm(1.0, self.base.factor.C.upper, Z, side=1, overwrite_b=1)
             inside = np.einsum("ij,ij->i", Z, Z)  # zᵀV⁻¹z
             variance[some] = np.maximum(r, 0.0) / self.regularization + inside
@@ -296,15 +304,30 @@ class Drawn:
 
 @dataclass(frozen=True)
 class DrawnScores(AllScored):
-    """Line 4: μ̃ and σ̃² of all arms for a dictionary."""
+    """Line 4: μ̃ and σ̃² of all arms for a dictionary. Kernel columns of rows that stay are
+    kept."""
 
     belief: Drawn
     arms: Arms
     mean: Array | None = None  # of before what is supposed, which leaves means as they are
+    known: dict[int, Array] = field(default_factory=dict)  # k(arms, x) (A,) of rows x by place
+
+    @cached_property
+    def columns(self) -> dict[int, Array]:
+        """Kernel columns of S; none where they take too much room."""
+        rows = self.arms.rows.astype(np.float64, copy=False)
+        S = self.belief.inducing.tolist()
+        if len(rows) * len(S) > ROOM:
+            return {}
+        missing = [i for i in S if i not in self.known]
+        K = self.belief.kernel(rows, self.belief.seen.rows[missing]) if missing else rows
+        new = {i: K[:, j].copy() for j, i in enumerate(missing)}
+        return {i: self.known[i] if i in self.known else new[i] for i in S}
 
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
-        mean, variance = self.belief.moments(*self.arms)
+        columns = list(self.columns.values()) or None
+        mean, variance = self.belief.moments(*self.arms, columns)
         return mean if self.mean is None else self.mean, variance
 
     def current(self) -> tuple[Array, Array]:
@@ -313,7 +336,7 @@ class DrawnScores(AllScored):
     def after(self, step: Step) -> "DrawnScores":
         if not isinstance(step.after, Drawn):
             raise TypeError(f"these scores follow a dictionary that is drawn, got {step.after!r}")
-        return DrawnScores(step.after, self.arms)
+        return DrawnScores(step.after, self.arms, None, self.columns)
 
     def supposing(self, positions: Indices) -> "DrawnScores":
         rows = self.arms.rows[positions].astype(np.float64, copy=False)
@@ -321,4 +344,4 @@ class DrawnScores(AllScored):
         batch = replace(Batch.supposing(rows, self.arms.diag[positions]), rewards=mean[positions])
         told, at = self.belief._told(batch)
         belief = told.on(np.union1d(told.dictionary, at))  # what S did not represent, it does then
-        return DrawnScores(belief, self.arms, mean)
+        return DrawnScores(belief, self.arms, mean, self.columns)
