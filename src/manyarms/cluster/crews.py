@@ -1,7 +1,6 @@
 """The shards of a table, in this process or as actors of Ray: how they are made and called."""
 
 import os
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
@@ -11,12 +10,11 @@ import numpy as np
 from manyarms.cluster.rays import RayConnection, said
 from manyarms.cluster.sources import Source
 from manyarms.errors import ArmsError, ClusterError, MemoryBudgetError
-from manyarms.kernels import Kernel
 from manyarms.runtime.machine import half_the_memory
 from manyarms.search import PER_ARM
-from manyarms.search.shards import MOST_TRIES, Lost, News, Question, Shard
+from manyarms.search.shards import MOST_TRIES, Crew, Lost, Shard
 from manyarms.search.work import limit_threads
-from manyarms.typing import Array, Indices
+from manyarms.typing import Indices
 
 
 @dataclass(frozen=True)
@@ -47,66 +45,16 @@ class Part:
         return replace(self, source=self.source.cut(self.start, self.stop))
 
 
-class AllShards(ABC):
-    """All shards of a table, and the rows that were fetched from them."""
-
-    def __init__(self, parts: list[Part]) -> None:
-        self.bounds = np.array([0, *(part.stop for part in parts)], dtype=np.intp)
-        self.known: list[int | None] = [None] * len(parts)
-        self._rows: dict[int, Array] = {}
-
-    @abstractmethod
-    def call(self, method: str, asked: dict[int, tuple[Any, ...]]) -> dict[int, Any]:
-        """What a method of some shards returns for these arguments; of one that was lost,
-        `Lost`."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End all shards."""
-
-    def ask(self, asked: dict[int, tuple[News, Question]]) -> dict[int, Any]:
-        """The answers of some shards."""
-        return self.call("ask", asked)
-
-    def check(self, kernel: Kernel, regularization: float) -> None:
-        """Raise KernelError or NumericalError where k(x, x) of a row cannot be used."""
-        self.surely("check", dict.fromkeys(range(len(self.known)), (kernel, regularization)))
-
-    def learned(self, numbers: Indices, rows: Array) -> None:
-        """Remember rows: those of arms chosen, and those asked for, some thousands at most."""
-        if len(self._rows) + len(numbers) > 4096:
-            self._rows.clear()
-        self._rows.update(zip(numbers.tolist(), rows, strict=True))
-
-    def rows(self, numbers: Indices) -> Array:
-        """Rows by number, those that are not known from their shards."""
-        unknown = np.array(sorted(set(numbers.tolist()) - self._rows.keys()), dtype=np.intp)
-        owner = np.searchsorted(self.bounds, unknown, side="right") - 1
-        asked = {i: (unknown[owner == i],) for i in np.unique(owner).tolist()}
-        found = dict(self._rows)
-        for i, rows in self.surely("some", asked).items():
-            found.update(zip(asked[i][0].tolist(), rows, strict=True))
-            self.learned(asked[i][0], rows)
-        return np.array([found[number] for number in numbers.tolist()])
-
-    def surely(self, method: str, asked: dict[int, tuple[Any, ...]]) -> dict[int, Any]:
-        """The answers of shards that need to know nothing for them: one that was lost is asked
-        again."""
-        left = asked
-        answers: dict[int, Any] = {}
-        for _ in range(MOST_TRIES):
-            answers |= self.call(method, left)
-            left = {i: asked[i] for i in left if isinstance(answers[i], Lost)}
-            if not left:
-                return answers
-        raise answers[min(left)].error(min(left))
+def bounds_of(parts: list[Part]) -> Indices:
+    """Where parts begin, and where the last ends."""
+    return np.array([0, *(part.stop for part in parts)], dtype=np.intp)
 
 
-class HereCrew(AllShards):
+class HereCrew(Crew):
     """Shards of this process, one after the other: each uses all cores for its passes."""
 
     def __init__(self, parts: list[Part]) -> None:
-        super().__init__(parts)
+        super().__init__(bounds_of(parts))
         self._shards = [part.shard(len(parts)) for part in parts]
 
     def call(self, method: str, asked: dict[int, tuple[Any, ...]]) -> dict[int, Any]:
@@ -150,12 +98,12 @@ class Host:
         return os.getpid()
 
 
-class RayCrew(AllShards):
+class RayCrew(Crew):
     """Shards that are actors of Ray. Where one dies, Ray makes it again from its part, and repeats
     the call: a shard that does not know the scores it is asked about says so."""
 
     def __init__(self, parts: list[Part], address: str | None, cpus: int, timeout: float) -> None:
-        super().__init__(parts)
+        super().__init__(bounds_of(parts))
         self._connection = RayConnection(address)
         self._ray = self._connection.ray
         self._timeout = timeout

@@ -8,14 +8,14 @@ import numpy as np
 
 from manyarms.bandit.bkb import BKB
 from manyarms.checks import real, whole
-from manyarms.cluster.crews import AllShards, HereCrew, Part, RayCrew
+from manyarms.cluster.crews import HereCrew, Part, RayCrew
 from manyarms.cluster.sources import source_of
 from manyarms.engine.base import Belief
 from manyarms.engine.frozen import Engine
 from manyarms.errors import ParameterError, UnknownArmError
 from manyarms.kernels import Kernel
 from manyarms.search.scores import ArmScores
-from manyarms.search.shards import ShardedScores
+from manyarms.search.shards import Crew, ShardedScores
 from manyarms.search.tuning import Tuning
 from manyarms.typing import Array, Indices
 
@@ -87,7 +87,7 @@ class Sharded:
         self.shape = source.shape
         bounds = np.linspace(0, n, shards + 1).astype(int).tolist()
         parts = [Part(source, start, stop, memory) for start, stop in pairwise(bounds)]
-        self._crew: AllShards
+        self._crew: Crew
         if in_process:
             self._crew = HereCrew(parts)
         else:

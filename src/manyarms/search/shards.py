@@ -16,13 +16,14 @@ every row that was tried where rows have own parts. It is a pure function of its
 was sent, so one that died is made again and answers the same.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from itertools import count, pairwise
 from operator import methodcaller
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from zlib import compress, decompress
 
 import numpy as np
@@ -61,7 +62,7 @@ class Taken(NamedTuple):
     record: Record
 
 
-class News(NamedTuple):
+class Update(NamedTuple):
     """How a shard comes from what it has to the scores that it is asked about."""
 
     start: int  # scores that it has had
@@ -130,7 +131,7 @@ class Shard:
         # Of the last step that was supposed, and of the last one that was not, with their ids.
         self._last: dict[bool, tuple[int, TableScores]] = {}
 
-    def ask(self, news: News, question: Question) -> Any:
+    def ask(self, news: Update, question: Question) -> Any:
         """Follow the news, then answer; `Lost` where the news go on from other scores."""
         with OneThread():
             scores = self._followed(news)
@@ -148,7 +149,7 @@ class Shard:
         """Raise KernelError or NumericalError where k(x, x) of a row cannot be used."""
         diagonal(kernel, self.rows, regularization)
 
-    def _followed(self, news: News) -> TableScores | None:
+    def _followed(self, news: Update) -> TableScores | None:
         """The scores that the news lead to."""
         if news.belief is not None:
             diag = diagonal(news.belief.kernel, self.rows, news.belief.regularization)
@@ -179,26 +180,62 @@ def digest_of(rows: Array) -> str:
 # The driver
 
 
-class Crew(Protocol):
-    """All shards of a table, wherever they are."""
+class Crew(ABC):
+    """All shards of a table, wherever they are, and the rows that were fetched from them."""
 
-    bounds: Indices  # (n_shards + 1,): shard i has the rows from bounds[i] to bounds[i + 1]
-    known: list[int | None]  # of each shard the last real scores that it has, if it has any
+    def __init__(self, bounds: Indices) -> None:
+        self.bounds = (
+            bounds  # (n_shards + 1,): shard i has the rows from bounds[i] to bounds[i + 1]
+        )
+        # Of each shard the last real scores that it has, if it has any.
+        self.known: list[int | None] = [None] * (len(bounds) - 1)
+        self._rows: dict[int, Array] = {}
 
-    def ask(self, asked: dict[int, tuple[News, Question]]) -> dict[int, Any]:
-        """The answers of some shards; of one that died, `Lost`."""
+    @abstractmethod
+    def call(self, method: str, asked: dict[int, tuple[Any, ...]]) -> dict[int, Any]:
+        """What a method of some shards returns for these arguments; of one that was lost,
+        `Lost`."""
 
-    def learned(self, numbers: Indices, rows: Array) -> None:
-        """Rows that came with an answer, and will be asked for."""
+    @abstractmethod
+    def close(self) -> None:
+        """End all shards."""
 
-    def rows(self, numbers: Indices) -> Array:
-        """Rows by number, (n, d)."""
+    def ask(self, asked: dict[int, tuple[Update, Question]]) -> dict[int, Any]:
+        """The answers of some shards."""
+        return self.call("ask", asked)
 
     def check(self, kernel: Kernel, regularization: float) -> None:
         """Raise KernelError or NumericalError where k(x, x) of a row cannot be used."""
+        self.surely("check", dict.fromkeys(range(len(self.known)), (kernel, regularization)))
 
-    def close(self) -> None:
-        """End all shards."""
+    def learned(self, numbers: Indices, rows: Array) -> None:
+        """Remember rows: those of arms chosen, and those asked for, some thousands at most."""
+        if len(self._rows) + len(numbers) > 4096:
+            self._rows.clear()
+        self._rows.update(zip(numbers.tolist(), rows, strict=True))
+
+    def rows(self, numbers: Indices) -> Array:
+        """Rows by number, those that are not known from their shards."""
+        unknown = np.array(sorted(set(numbers.tolist()) - self._rows.keys()), dtype=np.intp)
+        owner = np.searchsorted(self.bounds, unknown, side="right") - 1
+        asked = {i: (unknown[owner == i],) for i in np.unique(owner).tolist()}
+        found = dict(self._rows)
+        for i, rows in self.surely("some", asked).items():
+            found.update(zip(asked[i][0].tolist(), rows, strict=True))
+            self.learned(asked[i][0], rows)
+        return np.array([found[number] for number in numbers.tolist()])
+
+    def surely(self, method: str, asked: dict[int, tuple[Any, ...]]) -> dict[int, Any]:
+        """The answers of shards that need to know nothing for them: one that was lost is asked
+        again."""
+        left = asked
+        answers: dict[int, Any] = {}
+        for _ in range(MOST_TRIES):
+            answers |= self.call(method, left)
+            left = {i: asked[i] for i in left if isinstance(answers[i], Lost)}
+            if not left:
+                return answers
+        raise answers[min(left)].error(min(left))
 
 
 @dataclass(frozen=True)
@@ -291,10 +328,10 @@ class ShardedScores:
                 return [answers[i] for i in questions]
         raise answers[min(left)].error(min(left))
 
-    def _news(self, known: int | None) -> News:
+    def _news(self, known: int | None) -> Update:
         """What a shard needs that was at these scores last: the steps since then, or everything."""
         ids = [*(taken.before for taken in self.news), self.id]
         if known in ids:
             steps = self.news[ids.index(known) :] + self.supposed
-            return News(known, steps, self.tuning)
-        return News(self.id, self.supposed, self.tuning, self.real)
+            return Update(known, steps, self.tuning)
+        return Update(self.id, self.supposed, self.tuning, self.real)
