@@ -1,9 +1,9 @@
 """The whole loop in one call: ask, evaluate, tell, until the budget is spent or the certificate
 says that it is enough."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -14,7 +14,6 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -135,7 +134,8 @@ def maximize(
     optimizer = Optimizer(space, **options)
     evaluations = _Evaluations(f, _argument(arms, optimizer), n_jobs, executor)
     start = perf_counter()
-    with _bar(budget, progress, optimizer.direction) as show:
+    silent = nullcontext(lambda value: None)
+    with _bar(budget, optimizer.direction) if progress else silent as show:
         ended = _search(optimizer, evaluations, budget, tolerance, show, callbacks)
     optimizer.release(optimizer.pending)  # what was interrupted may be asked for again
     history = optimizer.history
@@ -277,35 +277,29 @@ def _is_reached(optimizer: Optimizer, tolerance: float | None) -> bool:
     return bool(optimizer.certificate(tolerance).reached)
 
 
-class _Bar:
-    """A progress bar with the best value so far and a time estimate."""
+@contextmanager
+def _bar(budget: int, direction: str) -> Iterator[Callable[[Any], None]]:
+    """A progress bar with the best value so far and a time estimate; a function that takes one more
+    value, or FAILED."""
+    pick = max if direction == "maximize" else min
+    best: float | None = None
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("best {task.fields[best]}"),
+    )
+    # On standard error: what a program prints stays its own.
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("search", total=budget, best="?")
 
-    def __init__(self, budget: int, direction: str) -> None:
-        self._pick = max if direction == "maximize" else min
-        self._best: float | None = None
-        best = TextColumn("best {task.fields[best]}")
-        # On standard error: what a program prints stays its own.
-        times = TimeElapsedColumn(), TimeRemainingColumn()
-        self._progress = Progress(
-            BarColumn(), MofNCompleteColumn(), *times, best, console=Console(stderr=True)
-        )
-        self._task: TaskID = self._progress.add_task("search", total=budget, best="?")
+        def show(value: Any) -> None:
+            nonlocal best
+            (number,) = as_values(value, 1)
+            if number is not None:
+                best = number if best is None else pick(best, number)
+                bar.update(task, best=f"{best:.5g}")
+            bar.advance(task)
 
-    def __enter__(self) -> Callable[[Any], None]:
-        self._progress.start()
-        return self._show
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def _show(self, value: Any) -> None:
-        """One more value, or FAILED."""
-        (number,) = as_values(value, 1)
-        if number is not None:
-            self._best = number if self._best is None else self._pick(self._best, number)
-        best = "?" if self._best is None else f"{self._best:.5g}"
-        self._progress.update(self._task, advance=1, best=best)
-
-
-def _bar(budget: int, progress: bool, direction: str) -> Any:
-    return _Bar(budget, direction) if progress else nullcontext(lambda value: None)
+        yield show

@@ -7,8 +7,7 @@ from typing import Any, Literal
 from manyarms.campaign.answers import Answers
 from manyarms.campaign.batching import as_rule
 from manyarms.campaign.campaign import Campaign
-from manyarms.campaign.corrections import as_corrections
-from manyarms.campaign.ledger import Ledger
+from manyarms.campaign.ledger import Ledger, as_corrections
 from manyarms.campaign.prior import as_prior, with_prior
 from manyarms.campaign.proposing import propose
 from manyarms.campaign.settings import Direction, Settings, as_given
@@ -233,7 +232,7 @@ class Optimizer(Answers):
         """
         ledger = self._state.ledger
         corrections = as_corrections(ledger, ids, values, noise)
-        self._state = self._state.learned(corrections.applied(ledger))
+        self._state = self._state.learned(ledger.corrected(corrections))
 
     @property
     def history(self) -> list[Trial]:

@@ -13,19 +13,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyarms.campaign.trials import CandidateId, Forecast, Results, Trial
+from manyarms.campaign.trials import (
+    FAILED,
+    CandidateId,
+    Forecast,
+    Outcomes,
+    Results,
+    Trial,
+    as_items,
+    as_noise,
+    as_values,
+)
 from manyarms.engine.growing import Stack
 from manyarms.errors import Advice, ObservationError, StateError
 from manyarms.space.ids import plain
 from manyarms.space.points import Space
 from manyarms.typing import Array, Indices, Mask
 
-REPEATS = 3
-"""Different values that must have been repeated, each exactly, before values count as exact."""
-UNREPEATED = 64
-"""Results, none of them repeated, up to which values are taken as they are and the best one
-measured is recommended: with so few the model recommends no better
-(docs/experiments/defaults.md)."""
+SHOWN = 5
+"""Values of a candidate that a message lists."""
 
 Forecasts = Sequence[Forecast | None]
 
@@ -42,119 +48,13 @@ class Pending(NamedTuple):
     known: int = 0  # results told before, failures included
 
 
-@dataclass(frozen=True)
-class Outcomes:
-    """What became of n candidates: every result, in the order told, and the retired candidates."""
+class Corrections(NamedTuple):
+    """New values for some results, one entry each."""
 
-    n: int
-    tried: Stack  # (t,) position of the candidate of each result
-    values: Stack  # (t,) NaN where the trial failed
-    noise: Stack  # (t,) standard deviations, NaN where none was told
-    forecasts: Stack  # (t, 3) mean, low and high, NaN where there was none
-    tells: Stack  # (t,) the number of the `tell` that brought it, never falling
-    known: Stack  # (t,) results there were when it was asked for, −1 where nobody asked
-    taken: Stack  # positions of retired candidates
-    is_changed: bool = False  # a result was corrected, or taken back
-    has_grown: bool = False  # candidates were added to known results
-
-    @classmethod
-    def none(cls, n: int) -> "Outcomes":
-        """The outcomes before anything was tried."""
-        positions = Stack(np.zeros(0, dtype=np.intp))
-        numbers = Stack(np.zeros(0))
-        forecasts = Stack(np.zeros((0, 3)))
-        return cls(n, positions, numbers, numbers, forecasts, positions, positions, positions)
-
-    @cached_property
-    def has_value(self) -> Mask:
-        """(t,) whether each result has a value."""
-        return ~np.isnan(self.values.items)
-
-    @cached_property
-    def with_value(self) -> Indices:
-        """The numbers of the results that have a value."""
-        return np.flatnonzero(self.has_value)
-
-    @cached_property
-    def counts(self) -> Indices:
-        """(n,) how many values each candidate has."""
-        return np.bincount(self.tried.items[self.has_value], minlength=self.n)
-
-    @cached_property
-    def again(self) -> Array:
-        """Repeated values, one a candidate, each value once; with NaN if the repeats of any
-        candidate disagree."""
-        at = self.with_value
-        tried = self.tried.items[at]
-        values = self.values.items[at]
-        candidates, first, counts = np.unique(tried, return_index=True, return_counts=True)
-        firsts = np.full(self.n, np.nan)
-        firsts[candidates] = values[first]
-        differ = values != firsts[tried]
-        firsts[tried[differ]] = np.nan
-        return np.unique(firsts[candidates[counts > 1]])
-
-    @property
-    def repeat_exactly(self) -> bool:
-        """Whether results are exact, as far as repeats show it: the repeats of every candidate
-        agree, and candidates with REPEATS different values were repeated. Fewer different values
-        may agree by chance: 0 and 1, or the end of a scale."""
-        return len(self.again) >= REPEATS and not np.isnan(self.again).any()
-
-    @property
-    def may_be_exact(self) -> bool:
-        """Whether nothing says that values have noise: no repeats disagree, and either a value
-        was repeated or there are few results."""
-        n_values = len(self.with_value)
-        return not np.isnan(self.again).any() and (len(self.again) > 0 or n_values <= UNREPEATED)
-
-    @cached_property
-    def failed(self) -> Mask:
-        """(n,) whether the last result of the candidate was a failure: a later value lifts it."""
-        mask = np.zeros(self.n, dtype=bool)
-        mask[self.tried.items] = ~self.has_value  # of several results the last one is kept
-        return mask
-
-    @cached_property
-    def retired(self) -> Mask:
-        """(n,) whether the candidate was retired."""
-        mask = np.zeros(self.n, dtype=bool)
-        mask[self.taken.items] = True
-        return mask
-
-    @cached_property
-    def out(self) -> Mask:
-        """(n,) whether the candidate was retired or failed."""
-        return self.retired | self.failed
-
-    def changed(
-        self, trials: Indices, values: Sequence[float | None], noise: Sequence[float | None]
-    ) -> "Outcomes":
-        """These outcomes with other values for some results. A result keeps its noise unless
-        another is given."""
-        new_values = self.values.items.copy()
-        new_values[trials] = np.array(values, dtype=np.float64)
-        new_noise = self.noise.items.copy()
-        given = np.array(noise, dtype=np.float64)
-        new_noise[trials] = np.where(np.isnan(given), new_noise[trials], given)
-        return replace(self, values=Stack(new_values), noise=Stack(new_noise), is_changed=True)
-
-    def without(self, trials: Indices) -> "Outcomes":
-        """These outcomes without some results."""
-        kept = np.ones(self.tried.n, dtype=bool)
-        kept[trials] = False
-        # How many of the first k results are left, for each k; −1 stays −1.
-        left = np.concatenate([[0], np.cumsum(kept), [-1]])
-        return replace(
-            self,
-            tried=Stack(self.tried.items[kept]),
-            values=Stack(self.values.items[kept]),
-            noise=Stack(self.noise.items[kept]),
-            forecasts=Stack(self.forecasts.items[kept]),
-            tells=Stack(self.tells.items[kept]),
-            known=Stack(left[self.known.items[kept]]),
-            is_changed=True,
-        )
+    trials: Indices  # their numbers
+    values: list[float | None]  # None: it failed
+    noise: list[float | None]  # None: as it was
+    removed: list[bool]  # it was not told at all: the value does not count
 
 
 @dataclass(frozen=True)
@@ -296,19 +196,17 @@ class Ledger:
         left = Stack(taken[~np.isin(taken, positions)])
         return replace(self, outcomes=replace(self.outcomes, taken=left))
 
-    def corrected(
-        self, trials: Indices, values: Sequence[float | None], noise: Sequence[float | None]
-    ) -> "Ledger":
-        """These results, by their numbers, with new values; None says that the trial failed."""
-        return replace(self, outcomes=self.outcomes.changed(trials, values, noise))
-
-    def without(self, trials: Indices) -> "Ledger":
-        """The books without these results, given by their numbers."""
+    def corrected(self, corrections: Corrections) -> "Ledger":
+        """The books with other values for some results, or without them."""
+        gone = corrections.trials[np.array(corrections.removed, dtype=bool)]
+        changed = self.outcomes.changed(
+            corrections.trials, corrections.values, corrections.noise
+        ).without(gone)
         pending = tuple(
-            each._replace(known=each.known - int((trials < each.known).sum()))
+            each._replace(known=each.known - int((gone < each.known).sum()))
             for each in self.pending
         )
-        return replace(self, outcomes=self.outcomes.without(trials), pending=pending)
+        return replace(self, outcomes=changed, pending=pending)
 
     def added(self, candidates: Space) -> "Ledger":
         """The books of a table that has grown; nothing is known about the new candidates."""
@@ -467,6 +365,60 @@ class Ledger:
             whole: list[CandidateId] = ids[np.fromiter(positions, dtype=np.intp)].tolist()
             return whole
         return [copy(plain(ids[position])) for position in positions]
+
+
+def as_corrections(ledger: Ledger, which: Any, values: Any, noise: Any) -> Corrections:
+    """The arguments of `correct`: ids or results, and for each its new value, FAILED, or None for a
+    result that is taken back."""
+    trials = _trials(ledger, which)
+    n = len(trials)
+    if len(set(trials)) < n:
+        raise ObservationError("a result was given twice; correct each once")
+    items = as_items(values)
+    removed = [item is None for item in items]
+    told = as_values([FAILED if item is None else item for item in items], n)
+    found = Corrections(np.array(trials, dtype=np.intp), told, as_noise(noise, n), removed)
+    ledger.corrected(found).check_counts()
+    return found
+
+
+def _trials(ledger: Ledger, which: Any) -> list[int]:
+    """The numbers of the results that are meant: those given, or the only result of each candidate
+    given."""
+    if isinstance(which, Trial):
+        return [as_known(ledger, which)]
+    if isinstance(which, Sequence) and any(isinstance(each, Trial) for each in which):
+        return [number for each in which for number in _trials(ledger, each)]
+    positions = ledger.candidates.positions(which)
+    return [_only(ledger, position) for position in positions.tolist()]
+
+
+def _only(ledger: Ledger, position: int) -> int:
+    """The number of the only result of a candidate."""
+    found = ledger.results_of(position)
+    if len(found) == 1:
+        return int(found[0])
+    (name,) = ledger.names([position])
+    if not len(found):
+        raise StateError(f"{name!r} has no result that could be corrected; tell() takes a new one")
+    values = ledger.outcomes.values.items[found].tolist()
+    listed = ", ".join("failed" if np.isnan(value) else f"{value!r}" for value in values[-SHOWN:])
+    raise ObservationError(
+        f"{name!r} has {len(found)} results, the last ones {listed}; give the Trial of `history` "
+        "that is meant in place of the id"
+    )
+
+
+def as_known(ledger: Ledger, trial: Trial) -> int:
+    """The number of a result in the books; StateError if it is no longer there."""
+    outcomes = ledger.outcomes
+    if 0 <= trial.number < ledger.n_trials:
+        (name,) = ledger.names(outcomes.tried.items[[trial.number]])
+        value = float(outcomes.values.items[trial.number])
+        is_same = trial.failed if np.isnan(value) else trial.value == value
+        if name == trial.id and is_same:
+            return trial.number
+    raise StateError(f"{trial} is not a result any more; read `history` again")
 
 
 def _or_none(number: float) -> float | None:

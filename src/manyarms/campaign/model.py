@@ -11,11 +11,11 @@ learns all from nothing.
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyarms.bandit.policy import Prediction
+from manyarms.bandit.policy import Policy, Prediction
 from manyarms.campaign.fitting import ARMS_OF_A_FIT, NOISE_PRIOR, Fit, Summary, fit
 from manyarms.campaign.schedule import Plan, elsewhere
 from manyarms.campaign.settings import Settings
@@ -46,34 +46,6 @@ class Fitted(NamedTuple):
 
     found: Fit
     warp: Warp  # from signed values to rewards, centred
-
-
-@runtime_checkable
-class Tabular(Protocol):
-    """A policy over a table that can go on over a table that grew."""
-
-    @property
-    def belief(self) -> Any:
-        """What is known of f."""
-
-    @property
-    def arms(self) -> Any:
-        """The rows of the table."""
-
-    def predict(self, *, arms: Indices) -> Prediction:
-        """Posterior mean and standard deviation of f at some arms."""
-
-    def highest(self, *, exclude: Mask, beta: float) -> int:
-        """The arm of largest upper bound with this radius that is not excluded."""
-
-    def leading(self, k: int, *, exclude: Mask) -> Indices:
-        """The k arms of largest posterior mean that are not excluded, best first."""
-
-    def surest(self, arms: Indices) -> int:
-        """Of some arms, the one of largest lower bound."""
-
-    def over(self, arms: Checked) -> "Tabular":
-        """The same policy over another table."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +106,7 @@ class Model:
 
     def going_on(self, arms: Array) -> "Model | None":
         """The same over a table that may have grown; None where its policy is bound to its own."""
-        if self.settings.schedule.by_value or len(arms) == len(self.arms):
+        if self.settings.box or len(arms) == len(self.arms):
             return replace(self, arms=arms)
         if not goes_on(self.policy):
             return None
@@ -146,7 +118,7 @@ class Model:
             return self
         known = self.n_results
         new = results.at(slice(known, ends[-1]))
-        arms: Any = self.arms[new.arms] if self.settings.schedule.by_value else new.arms
+        arms: Any = self.arms[new.arms] if self.settings.box else new.arms
         rewards = self.warp.reward(new.values)
         policy = copy(self.policy)  # states are values: the original stays as it was
         start = 0
@@ -173,21 +145,21 @@ class Model:
     def predict(self, arms: Indices) -> Prediction:
         """Mean and standard deviation of the rewards of some arms."""
         # Rows may be predicted that are not in the table of the policy (`predict_rows`).
-        if isinstance(self.policy, Tabular) and len(self.policy.arms) == len(self.arms):
+        if isinstance(self.policy, Policy) and len(self.policy.arms) == len(self.arms):
             return self.policy.predict(arms=arms)
         predicted: Prediction = self.policy.predict(self.arms[arms])
         return predicted
 
     def surest(self, arms: Indices) -> int:
         """Of some arms, the one of largest lower bound."""
-        if isinstance(self.policy, Tabular):
+        if isinstance(self.policy, Policy):
             return self.policy.surest(arms)
         mean, std = self.predict(arms)
         return int(arms[np.argmax(mean - self.radius * std)])
 
     def leading(self, k: int, gone: Mask) -> Indices:
         """The k arms of largest posterior mean outside the mask `gone`, best first."""
-        if isinstance(self.policy, Tabular):
+        if isinstance(self.policy, Policy):
             return self.policy.leading(k, exclude=gone)
         means = self.predict(np.arange(len(self.arms))).mean
         order = np.argsort(np.where(gone, np.inf, -means), kind="stable")
@@ -196,7 +168,7 @@ class Model:
     def highest(self, width: float, gone: Mask) -> int:
         """The arm of largest upper bound, μ̃ + width·sd, outside the mask `gone`, however the policy
         chooses."""
-        if isinstance(self.policy, Tabular):
+        if isinstance(self.policy, Policy):
             beta = width * float(np.sqrt(self.regularization))
             return self.policy.highest(exclude=gone, beta=beta)
         mean, std = self.predict(np.arange(len(self.arms)))
@@ -232,7 +204,7 @@ class Model:
 def goes_on(policy: Any) -> bool:
     """Whether a policy goes on over a table that grew as it is: W does not depend on the table, but
     some beliefs do."""
-    return isinstance(policy, Tabular) and not isinstance(policy.belief, KeepsScores)
+    return isinstance(policy, Policy) and not isinstance(policy.belief, KeepsScores)
 
 
 NO_RESULTS = Results.at_once(np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0))
@@ -367,8 +339,10 @@ def _policy(
         options["noise"] = float(
             np.sqrt(regularization)
         )  # λ is the user's, ξ is that of the values all the same
-    takes_checked = isinstance(settings.policy, type) and hasattr(settings.policy, "over")
-    return settings.policy(Checked(arms) if takes_checked else arms, kernel, **options)
+    make = settings.policy
+    takes_checked = isinstance(make, type) and issubclass(make, Policy)
+    where = settings.box or (Checked(arms) if takes_checked else arms)
+    return make(where, kernel, **options)
 
 
 def _radius(settings: Settings, variance: float) -> Radius:

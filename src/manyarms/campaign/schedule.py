@@ -35,14 +35,13 @@ class Schedule:
     thorough: float  # the same of fits that look for a kernel everywhere, not near the last such
     least_noise: float = LEAST_NOISE_SHARE  # variance of rewards
     noises: float = 0.0  # standard deviations of the noise in a unit, at least
-    by_value: bool = False  # the policy takes arms as rows, not as numbers
     patience: int | None = None  # results without a gain before a search elsewhere; None: no such
 
 
 TABLE = Schedule(start=4, growth=1.2, thorough=1.0)
 """Of a table: every fit looks everywhere. More random candidates cost more than they teach
 (docs/experiments/defaults.md)."""
-LEVELS = Schedule(start=8, growth=1.05, thorough=1.2, least_noise=1e-6, noises=10.0, by_value=True)
+LEVELS = Schedule(start=8, growth=1.05, thorough=1.2, least_noise=1e-6, noises=10.0)
 """Of a box that is a product of levels, which is searched from many starts anyway. It has no table
 to look at, so it begins with more random points. Near a maximum differences are small parts of a
 unit, so the noise may be smaller. A unit has ten standard deviations of it at least, while that is

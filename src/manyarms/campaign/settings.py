@@ -7,7 +7,6 @@ options of the same names.
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +24,6 @@ from manyarms.kernels.objects import encoder_of
 from manyarms.space.box import Box
 from manyarms.space.points import Space
 from manyarms.space.pool import EXPECTED
-from manyarms.typing import Array
 
 TABLE_RADIUS = Constant(2.0)
 """Radius over a table with `Exploration`: chosen by benchmark, see docs/experiments/defaults.md."""
@@ -133,7 +131,7 @@ class Settings:
     noise: float | None  # a standard deviation in the user's units; None: learned
     learns: bool  # False: the kernel is given in the user's units, as is the noise
     confidence: Radius
-    policy: Any  # of (arms, kernel, regularization=…, confidence=…, seed=…)
+    policy: Any  # of (arms or box, kernel, regularization=…, confidence=…, seed=…)
     options: dict[str, Any]
     seed: int
     schedule: Schedule
@@ -141,6 +139,7 @@ class Settings:
         float, float
     ]  # of true values, in the user's units; infinite where there are none
     exploration: Exploration | None
+    box: Box | None  # where points come from; None of a table
 
     @classmethod
     def of(cls, space: Space, given: dict[str, Any]) -> "Settings":
@@ -160,11 +159,9 @@ class Settings:
         explores = confidence is None and learns and getattr(policy, "makes", policy) is BKB
         radius = TABLE_RADIUS if explores else PLAIN_TABLE_RADIUS
         schedule = TABLE
-        made = policy
         if box is not None:
             radius = BOX_RADIUS
             schedule = BOX if box.levels is None else LEVELS
-            made = partial(_over, box, policy)
             if policy is DomainBKB and box.levels is None:
                 options = {"maximiser": MAXIMISER, **options}
         return cls(
@@ -175,12 +172,13 @@ class Settings:
             noise,
             learns,
             radius if confidence is None else confidence,
-            made,
+            policy,
             options,
             given["seed"],
             schedule,
             as_bounds(given["bounds"]),
             Exploration() if explores else None,
+            box,
         )
 
 
@@ -210,11 +208,6 @@ def _check_options(policy: Any, options: dict[str, Any]) -> None:
         raise ParameterError(
             f"policy must be BKB, GPUCB or another with their arguments, got {policy!r}"
         ) from error
-
-
-def _over(box: Box, policy: Any, _: Array, kernel: Any, **settings: Any) -> Any:
-    """The policy over a box, whatever the table."""
-    return policy(box, kernel, **settings)
 
 
 def as_seed(seed: Any) -> int:

@@ -1,12 +1,14 @@
 """What was asked and what came back: one entry for every result, in the order told."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from manyarms.checks import LARGEST
+from manyarms.engine.growing import Stack
 from manyarms.errors import Advice, ObservationError, shortened
 from manyarms.typing import Array, Indices, Mask
 
@@ -14,6 +16,12 @@ CandidateId = int | str | tuple[Any, ...] | dict[str, Any]
 """Of a pool an id; of a box the point itself."""
 LEAST_DEVIATION = 1e-100
 """Standard deviation of a noise that was told, at least: its inverse square is finite."""
+REPEATS = 3
+"""Different values that must have been repeated, each exactly, before values count as exact."""
+UNREPEATED = 64
+"""Results, none of them repeated, up to which values are taken as they are and the best one
+measured is recommended: with so few the model recommends no better
+(docs/experiments/defaults.md)."""
 NO_VALUE = Advice("tell {} for a trial that gave none", "manyarms.FAILED")
 
 
@@ -78,6 +86,121 @@ class ByArm(NamedTuple):
     total: Array  # (u,) their weights: how many, or the sum of the inverse squares of their noise
     means: Array  # (u,) of values
     at: Indices  # (n,) which of these each result is of
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What became of n candidates: every result, in the order told, and the retired candidates."""
+
+    n: int
+    tried: Stack  # (t,) position of the candidate of each result
+    values: Stack  # (t,) NaN where the trial failed
+    noise: Stack  # (t,) standard deviations, NaN where none was told
+    forecasts: Stack  # (t, 3) mean, low and high, NaN where there was none
+    tells: Stack  # (t,) the number of the `tell` that brought it, never falling
+    known: Stack  # (t,) results there were when it was asked for, −1 where nobody asked
+    taken: Stack  # positions of retired candidates
+    is_changed: bool = False  # a result was corrected, or taken back
+    has_grown: bool = False  # candidates were added to known results
+
+    @classmethod
+    def none(cls, n: int) -> "Outcomes":
+        """The outcomes before anything was tried."""
+        positions = Stack(np.zeros(0, dtype=np.intp))
+        numbers = Stack(np.zeros(0))
+        forecasts = Stack(np.zeros((0, 3)))
+        return cls(n, positions, numbers, numbers, forecasts, positions, positions, positions)
+
+    @cached_property
+    def has_value(self) -> Mask:
+        """(t,) whether each result has a value."""
+        return ~np.isnan(self.values.items)
+
+    @cached_property
+    def with_value(self) -> Indices:
+        """The numbers of the results that have a value."""
+        return np.flatnonzero(self.has_value)
+
+    @cached_property
+    def counts(self) -> Indices:
+        """(n,) how many values each candidate has."""
+        return np.bincount(self.tried.items[self.has_value], minlength=self.n)
+
+    @cached_property
+    def again(self) -> Array:
+        """Repeated values, one a candidate, each value once; with NaN if the repeats of any
+        candidate disagree."""
+        at = self.with_value
+        tried = self.tried.items[at]
+        values = self.values.items[at]
+        candidates, first, counts = np.unique(tried, return_index=True, return_counts=True)
+        firsts = np.full(self.n, np.nan)
+        firsts[candidates] = values[first]
+        differ = values != firsts[tried]
+        firsts[tried[differ]] = np.nan
+        return np.unique(firsts[candidates[counts > 1]])
+
+    @property
+    def repeat_exactly(self) -> bool:
+        """Whether results are exact, as far as repeats show it: the repeats of every candidate
+        agree, and candidates with REPEATS different values were repeated. Fewer different values
+        may agree by chance: 0 and 1, or the end of a scale."""
+        return len(self.again) >= REPEATS and not np.isnan(self.again).any()
+
+    @property
+    def may_be_exact(self) -> bool:
+        """Whether nothing says that values have noise: no repeats disagree, and either a value
+        was repeated or there are few results."""
+        n_values = len(self.with_value)
+        return not np.isnan(self.again).any() and (len(self.again) > 0 or n_values <= UNREPEATED)
+
+    @cached_property
+    def failed(self) -> Mask:
+        """(n,) whether the last result of the candidate was a failure: a later value lifts it."""
+        mask = np.zeros(self.n, dtype=bool)
+        mask[self.tried.items] = ~self.has_value  # of several results the last one is kept
+        return mask
+
+    @cached_property
+    def retired(self) -> Mask:
+        """(n,) whether the candidate was retired."""
+        mask = np.zeros(self.n, dtype=bool)
+        mask[self.taken.items] = True
+        return mask
+
+    @cached_property
+    def out(self) -> Mask:
+        """(n,) whether the candidate was retired or failed."""
+        return self.retired | self.failed
+
+    def changed(
+        self, trials: Indices, values: Sequence[float | None], noise: Sequence[float | None]
+    ) -> "Outcomes":
+        """These outcomes with other values for some results. A result keeps its noise unless
+        another is given."""
+        new_values = self.values.items.copy()
+        new_values[trials] = np.array(values, dtype=np.float64)
+        new_noise = self.noise.items.copy()
+        given = np.array(noise, dtype=np.float64)
+        new_noise[trials] = np.where(np.isnan(given), new_noise[trials], given)
+        return replace(self, values=Stack(new_values), noise=Stack(new_noise), is_changed=True)
+
+    def without(self, trials: Indices) -> "Outcomes":
+        """These outcomes without some results."""
+        kept = np.ones(self.tried.n, dtype=bool)
+        kept[trials] = False
+        # How many of the first k results are left, for each k; −1 stays −1.
+        left = np.concatenate([[0], np.cumsum(kept), [-1]])
+        return replace(
+            self,
+            tried=Stack(self.tried.items[kept]),
+            values=Stack(self.values.items[kept]),
+            noise=Stack(self.noise.items[kept]),
+            forecasts=Stack(self.forecasts.items[kept]),
+            tells=Stack(self.tells.items[kept]),
+            known=Stack(left[self.known.items[kept]]),
+            is_changed=True,
+        )
 
 
 class _Failed:

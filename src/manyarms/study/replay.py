@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.campaign.corrections import Corrections
-from manyarms.campaign.ledger import Ledger, Pending
+from manyarms.campaign.ledger import Corrections, Ledger, Pending
 from manyarms.campaign.prior import PriorResults, with_prior
 from manyarms.campaign.settings import as_most, as_sign
 from manyarms.campaign.trials import CandidateId, Forecast, Trial
@@ -202,7 +201,7 @@ class Replay:
             [noise[i] for i in known],
             removed,
         )
-        self.ledger = corrections.applied(self.ledger)
+        self.ledger = self.ledger.corrected(corrections)
         gone = {sources[i] for i, is_removed in zip(known, removed, strict=True) if is_removed}
         self.sources = [source for source in self.sources if source not in gone]
 

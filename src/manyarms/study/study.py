@@ -18,8 +18,7 @@ import numpy as np
 from manyarms.campaign.answers import Answers
 from manyarms.campaign.batching import as_rule
 from manyarms.campaign.campaign import Campaign
-from manyarms.campaign.corrections import as_corrections, as_known
-from manyarms.campaign.ledger import Ledger
+from manyarms.campaign.ledger import Ledger, as_corrections, as_known
 from manyarms.campaign.prior import as_prior, with_prior
 from manyarms.campaign.proposing import propose
 from manyarms.campaign.reasons import reasons
