@@ -89,6 +89,14 @@ def test_points_stand_beside_their_numbers_in_every_table(oven):
     assert "temperature" in (oven / "report.html").read_text()
 
 
+def test_what_only_tables_have_is_refused_in_words_of_the_command_line(oven):
+    for line in ("add oven.db next.csv", "retire oven.db 1", "columns oven.db --column fan=text"):
+        refused = manyarms(*line.split(), code=2)
+        assert_one_line(refused)
+        assert "`manyarms tell` takes any point of it" in refused.err
+    assert "continuous, log scale" in manyarms("columns", "oven.db").out
+
+
 def test_points_that_were_never_suggested_get_numbers_too(oven):
     (oven / "own.csv").write_text("temperature,time,trays,fan,value\n60,10,3,on,1.5\n")
     assert "Told 1 result;" in manyarms("tell", "oven.db", "own.csv").out
@@ -260,6 +268,12 @@ def test_a_product_of_levels(folder, monkeypatch):
     assert new
     assert all(len(id) == len(PRODUCT) for id in new)
     assert "\nnew " in manyarms("top", "lab.db", "-k", 30).out
+    # In a file it has no id; its columns say which it is.
+    manyarms("top", "lab.db", "-k", 30, "-o", "best.csv")
+    rows = manyarms("predict", "lab.db", "best.csv", "--json").data["predictions"]
+    assert [row["id"] for row in rows] == [
+        None if each["id"] in new else each["id"] for each in top
+    ]
     assert "temperature" in manyarms("status", "lab.db").out
     manyarms("predict", "lab.db", "more.csv", "-o", "estimates.csv")
     with open("wrong.csv", "w") as file:

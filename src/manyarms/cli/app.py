@@ -147,12 +147,10 @@ def _let_go(stream: TextIO) -> None:
 def _open_streams() -> None:
     """Put something in the place of streams that were closed, as by `manyarms tell … >&-`. A file
     that is opened later would have their numbers."""
-    if sys.stdin is None:
-        sys.stdin = open(os.devnull)  # noqa: SIM115  open until the exit, like all three
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull)  # noqa: SIM115  to write into what is only read is an error
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    # To write into what is only read is an error.
+    for name, mode in (("stdin", "r"), ("stdout", "r"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  open until the exit
 
 
 def check_written(problem: str) -> None:

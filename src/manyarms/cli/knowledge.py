@@ -40,7 +40,7 @@ from manyarms.cli.tables import (
 )
 from manyarms.errors import StateError
 from manyarms.sheets.reading import Sheet
-from manyarms.space.points import Space
+from manyarms.space.points import NewPoint, Space
 from manyarms.space.pool import Pool
 from manyarms.study import Study
 
@@ -273,7 +273,7 @@ def top(
         return None
     header = [id_name(pool), *(free(name, pool) for name in HEADER)]
     cells = [
-        dict(zip(header, row.values(), strict=True)) | columns
+        dict(zip(header, [_numbered(row["id"]), *list(row.values())[1:]], strict=True)) | columns
         for row, columns in zip(rows, pool.rows(pool.ids_of(ids)), strict=True)
     ]
     save(pl.DataFrame(cells, infer_schema_length=None), output, force, written_as, pool)
@@ -451,6 +451,11 @@ def _predicted_ids(study: Study, texts: list[str], level: float) -> list[dict[st
     ]
 
 
+def _numbered(label: Any) -> Any:
+    """An id as files have it: nothing for a point without a number, which its columns name."""
+    return None if isinstance(label, NewPoint) else label
+
+
 def _predicted_points(
     study: Study, file: Path, level: float, decimal: str | None
 ) -> list[dict[str, Any]]:
@@ -462,7 +467,7 @@ def _predicted_points(
     _, *estimates = study.predict(points, level)
     return [
         {
-            id_name(pool): label if isinstance(label, int) else None,
+            id_name(pool): _numbered(label),
             **row,
             **dict(zip(header, map(float, numbers), strict=True)),
         }

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Never
 
 import numpy as np
 
-from manyarms.errors import ParameterError, UnknownArmError
+from manyarms.errors import Advice, ParameterError, UnknownArmError
 from manyarms.kernels.base import Kernel
 from manyarms.kernels.objects import encoder_of
 from manyarms.runtime.parquet import is_parquet
@@ -122,8 +122,10 @@ class Points:
     def table(self, what: str) -> Never:
         """A box has no table: ParameterError."""
         raise ParameterError(
-            f"a box has no list of candidates to {what}; predict() and tell() take any point of "
-            "it, and a point told as failed is not asked for again"
+            f"a box has no list of candidates to {what}",
+            Advice(
+                "{} takes any point of it, and one that failed is not asked for again", "tell()"
+            ),
         )
 
     def completed(self, rows: Array) -> Array:

@@ -27,7 +27,9 @@ WHOLE_TYPES = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UI
 
 def cleaned(values: pl.Series) -> pl.Series:
     """The values with NaN as null: either is a missing value."""
-    return values.fill_nan(None) if values.dtype.is_float() else values
+    # Looked for first: `fill_nan` makes and runs a query, which few columns need.
+    has_nan = values.dtype.is_float() and values.is_nan().any()
+    return values.fill_nan(None) if has_nan else values
 
 
 def as_numbers(values: pl.Series, name: str, type: str, label: Label) -> AnyArray:
