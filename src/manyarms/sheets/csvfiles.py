@@ -55,6 +55,7 @@ class Cells(NamedTuple):
     frame: pl.DataFrame
     header_row: int  # its number, as spreadsheets count
     separator: str
+    number: str | None = None  # pattern of cells with a decimal point whatever mark people use
 
 
 def read_csv(path: Path) -> Cells:

@@ -15,9 +15,6 @@ from manyarms.sheets.numerals import DECIMALS, as_whole, column_numbers, decimal
 from manyarms.sheets.workbooks import is_workbook, read_workbook, sheet_in
 from manyarms.typing import Indices, Mask
 
-NUMBER_CELL = r"^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?$"
-"""A cell of a workbook that holds a number, as text."""
-
 
 class Sheet(NamedTuple):
     """A table that was read."""
@@ -50,61 +47,42 @@ def read_sheet(
         return Sheet(frame, np.arange(len(frame)), decimal or ".")
     book, name = sheet_in(path)
     check_file(book)
-    if is_workbook(book):
-        sheet = _typed(path, read_workbook(book, name), id, texts, kept, decimal, NUMBER_CELL)
-    else:
-        sheet = _typed(path, read_csv(path), id, texts, kept, decimal)
-    return sheet._replace(frame=unmarked(sheet.frame))
-
-
-def _typed(
-    path: Path,
-    cells: Cells,
-    id: str | None,
-    texts: set[str],
-    kept: set[str],
-    decimal: str | None,
-    numbers: str | None = None,
-) -> Sheet:
-    """The cells with types, without empty rows. `numbers` is the pattern of cells that are
-    numbers in the file itself: these have a decimal point, whatever mark people use."""
+    cells = read_workbook(book, name) if is_workbook(book) else read_csv(path)
     frame = _named(path, cells)
-    columns = [name for name in frame.columns if name not in texts and name != id]
-    found = _with_plain(frame, columns, decimal or ".", numbers)
-    searched = [each for each in columns if each not in kept and found[each].dtype == pl.String]
+    typed = [name for name in frame.columns if name not in texts and name != id]
+    searched = [name for name in typed if name not in kept]
+    found = _with_plain(frame, typed, decimal or ".", cells.number)
     if decimal is None:
-        unclear = [found[each] for each in searched]
-        if numbers is not None:
-            unclear = [each.filter(~each.str.contains(numbers)) for each in unclear]
+        unclear = found.select(searched).select(pl.col(pl.String))
+        if cells.number is not None:
+            # Cells of text alone say which mark people use.
+            is_text = ~pl.all().str.contains(cells.number)
+            unclear = unclear.with_columns(pl.when(is_text).then(pl.all()).name.keep())
         decimal = decimal_in(unclear, cells.separator)
-        found = _with_plain(frame, columns, decimal, numbers) if decimal == "," else found
-        searched = [each for each in columns if each not in kept and found[each].dtype == pl.String]
+        found = _with_plain(frame, typed, ",", cells.number) if decimal == "," else found
     # A cell of blanks is as empty as one without; spreadsheets leave whole rows of them.
-    filled = pl.when(pl.col(searched).str.strip_chars() != "").then(pl.col(searched))
-    found = found.with_columns(filled.name.keep())
+    left = pl.col(found.select(searched).select(pl.col(pl.String)).columns)
+    found = found.with_columns(pl.when(left.str.strip_chars() != "").then(left).name.keep())
     is_filled = found.select(pl.any_horizontal(pl.all().is_not_null())).to_series()
     rows = cells.header_row + 1 + np.flatnonzero(is_filled.to_numpy())
     found = found.filter(is_filled)
-    found = found.with_columns(_numbers_in(found[each], decimal) for each in searched)
+    found = found.with_columns(_numbers_in(each, decimal) for each in found.select(left))
     # Ids are numbers only if each, written back, is the same text: "007" and "1.0" stay strings.
-    if (
-        id in found.columns
-        and id not in texts
-        and found[id].str.contains(r"^(0|-?[1-9]\d{0,17})$").all()
-    ):
-        found = found.with_columns(pl.col(id).cast(pl.Int64))
-    return Sheet(found, rows, decimal)
+    if id is not None and id in found.columns and id not in texts:
+        are_plain = found[id].str.contains(r"^(0|-?[1-9]\d{0,17})$").all()
+        found = found.with_columns(pl.col(id).cast(pl.Int64)) if are_plain else found
+    return Sheet(unmarked(found), rows, decimal)
 
 
 def _with_plain(
-    frame: pl.DataFrame, columns: list[str], decimal: str, numbers: str | None
+    frame: pl.DataFrame, columns: list[str], decimal: str, number: str | None
 ) -> pl.DataFrame:
     """The table with types for columns that are truth values or plain numbers throughout."""
-    if decimal == "," and numbers is not None:
+    if decimal == "," and number is not None:
         cell = pl.col(columns)
         with_commas = cell.str.replace(".", ",", literal=True)
         frame = frame.with_columns(
-            pl.when(cell.str.contains(numbers)).then(with_commas).otherwise(cell).name.keep()
+            pl.when(cell.str.contains(number)).then(with_commas).otherwise(cell).name.keep()
         )
     return frame.with_columns(_plain(frame[each], decimal) for each in columns)
 

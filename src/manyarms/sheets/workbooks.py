@@ -13,6 +13,8 @@ READ = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 """Endings of the names of workbooks that can be read."""
 WRITTEN = ".xlsx"
 """Ending of the names of workbooks that can be written."""
+NUMBER = r"^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?$"
+"""A cell that holds a number, as text: it has a point, whatever the spreadsheet shows."""
 
 
 def is_workbook(path: Path) -> bool:
@@ -48,7 +50,7 @@ def read_workbook(path: Path, name: str | None = None) -> Cells:
             filled = is_filled.to_series().arg_true().to_list() if cells.width else []
             place = filled[0] if filled else len(cells)
             if filled and (place + 1 < len(cells) or name is not None):
-                return Cells(cells.slice(place), place + 1, ",")
+                return Cells(cells.slice(place), place + 1, ",", NUMBER)
     except (OSError, ValueError, fastexcel.FastExcelError) as error:
         if isinstance(error, ArmsError):
             raise
