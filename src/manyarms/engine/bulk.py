@@ -25,8 +25,7 @@ from manyarms.engine.base import Batch, Change, Record, Step
 from manyarms.engine.embedding import Inducing
 from manyarms.engine.growing import Fold
 from manyarms.engine.leftout import LeftOut, largest_left_out, of_upper
-from manyarms.engine.linalg import TINY, cholesky, solve_lower, squares
-from manyarms.errors import NumericalError
+from manyarms.engine.linalg import TINY, check_finite, cholesky, solve_lower, squares
 from manyarms.runtime.progress import Meter
 from manyarms.typing import Array, Indices, Mask
 
@@ -110,8 +109,7 @@ def _in_blocks(belief: "Frozen", batch: Batch, told: Mask | None) -> Step:
             sizes[some] = step.record.sizes
             start = stop
             progress.at(start)
-    if not np.isfinite(belief.w).all():
-        raise not_finite()
+    check_finite(belief.w)
     return Step(belief, _record(m, sizes))
 
 
@@ -302,8 +300,3 @@ def _left_out(
         eigenvalue = of_upper(G * np.outer(roots, roots))
         made = made.with_block(float(e[some].sum()) + by_rounding, eigenvalue + by_rounding)
     return made
-
-
-def not_finite() -> NumericalError:
-    """What to say of rewards that are too large."""
-    return NumericalError("the posterior mean is not finite in float64; rescale the rewards")

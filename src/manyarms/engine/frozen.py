@@ -28,7 +28,7 @@ import numpy as np
 
 from manyarms.checks import real, whole
 from manyarms.engine.base import Arms, Batch, Change, Record, Step, observed_fading
-from manyarms.engine.bulk import SMALLEST, not_finite, observed_many
+from manyarms.engine.bulk import SMALLEST, observed_many
 from manyarms.engine.confidence import Evidence, Posterior
 from manyarms.engine.embedding import FEW, Inducing
 from manyarms.engine.growing import Factor, Triangle
@@ -311,8 +311,8 @@ class Frozen:
         surprise = 0.0
         if not batch.supposed:
             surprise = root * (float(batch.rewards[0]) - float(z.dot(w))) / pivot
-            if not isfinite(surprise):
-                raise not_finite()
+            if not isfinite(surprise):  # the test takes a tenth of what the check does
+                check_finite(surprise)
             w = w + surprise * lowering
         if weight != 1.0:
             z, b, t = root * z, root * b, root * t

@@ -42,7 +42,7 @@ def check_rounding(regularization: float, evidence: float) -> None:
         )
 
 
-def check_finite(found: Array) -> None:
+def check_finite(found: Array | float) -> None:
     """Raise NumericalError unless a posterior mean, or what it is made of, is finite."""
     if not np.isfinite(found).all():
         raise NumericalError("the posterior mean is not finite in float64; rescale the rewards")
