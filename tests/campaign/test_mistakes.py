@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import manyarms as ma
 from manyarms.errors import ObservationError, ParameterError, StateError, UnknownArmError
-from manyarms.study.copies import copied, create_from
+from manyarms.study.copies import exported, imported
 from manyarms.study.salvage import salvage
 
 X = np.random.default_rng(0).random((40, 2))
@@ -406,7 +406,8 @@ def test_copies_and_salvage_have_the_corrections(folder):
     study.tell(5, 1.0)
     study.undo()
     study.retire(6)
-    copy = create_from(folder / "copy.db", copied(study))
+    (folder / "study.json").write_text(exported(study))
+    copy = imported(folder / "copy.db", folder / "study.json")
     assert_alike(copy, study)
     saved = salvage(folder / "study.db", folder / "saved.db")
     again = ma.Study.open(folder / "saved.db")

@@ -22,7 +22,7 @@ import manyarms as ma
 from manyarms.cli.app import WORDS, on_the_command_line
 from manyarms.cli.commands import COMMANDS, app_for, function_of
 from manyarms.cli.report import FIGURES
-from manyarms.study.copies import copied
+from manyarms.study.copies import exported
 
 ROOT = Path(__file__).parents[2]
 NAMES = [name for commands in COMMANDS.values() for name in commands]
@@ -555,7 +555,7 @@ def test_an_export_makes_the_same_study(lab):
     twin = lab.parent / "twin.db"
     manyarms("import", twin, lab.parent / "all" / "study.json")
     with ma.Study.open(lab) as mine, ma.Study.open(twin) as other:
-        assert copied(mine) == copied(other)
+        assert exported(mine) == exported(other)
         assert mine.ask(3) == other.ask(3)
     fresh = lab.parent / "fresh.db"
     manyarms(

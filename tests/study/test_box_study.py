@@ -18,8 +18,7 @@ from manyarms.errors import (
     StudyDamagedError,
     UnknownArmError,
 )
-from manyarms.study.copies import copied as copy_of
-from manyarms.study.copies import create_from, read_copy, written_copy
+from manyarms.study.copies import exported, imported
 from manyarms.study.salvage import salvage
 from manyarms.study.spec import read_box, written_box
 
@@ -282,9 +281,9 @@ def test_pictures_copies_and_salvage(path, tmp_path):
     assert study.verify() == study.n_events
     for draw in (plots.best_so_far, plots.candidates, plots.fit, plots.importance):
         assert draw(study).data
-    exported = tmp_path / "study.json"
-    exported.write_text(written_copy(copy_of(study)))
-    other = create_from(tmp_path / "copy.db", read_copy(exported))
+    file = tmp_path / "study.json"
+    file.write_text(exported(study))
+    other = imported(tmp_path / "copy.db", file)
     assert other.history == study.history
     assert other.best() == study.best()
     assert other.pending == study.pending

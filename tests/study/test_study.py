@@ -26,7 +26,7 @@ from manyarms.errors import (
     StudyVersionError,
     UnknownArmError,
 )
-from manyarms.study.copies import read_copy
+from manyarms.study.copies import imported
 from manyarms.study.events import KINDS
 from manyarms.study.salvage import salvage
 from manyarms.study.store import FORMAT
@@ -428,7 +428,7 @@ def test_a_study_of_an_earlier_format_says_how_its_results_carry_over(path, vers
     for call in (
         lambda: ma.Study.open(path),
         lambda: salvage(path, tmp_path / "new.db"),
-        lambda: read_copy(exported),
+        lambda: imported(tmp_path / "new.db", exported),
     ):
         with pytest.raises(StudyError, match=r"its results carry over.*init --target"):
             call()

@@ -28,7 +28,7 @@ from manyarms.cli.telling import compared
 from manyarms.errors import StudyDamagedError
 from manyarms.sheets.workbooks import WRITTEN
 from manyarms.study import Study
-from manyarms.study.copies import copied, create_from, read_copy, written_copy
+from manyarms.study.copies import exported, imported
 from manyarms.study.salvage import salvage as save_whole_events
 
 
@@ -95,7 +95,7 @@ def export(
 
 def _write_study(study: Study, path: Path, force: bool) -> None:
     with new_file(path, force) as draft:
-        draft.write_text(written_copy(copied(study)), encoding="utf-8")
+        draft.write_text(exported(study), encoding="utf-8")
 
 
 def _write_results(study: Study, path: Path, written_as: Marks, force: bool) -> None:
@@ -153,7 +153,7 @@ def import_(
             return record(known, compared(known, read.rows), yes, n_empty=read.n_empty)
     if not file.is_file():
         raise InputError(f"there is no file {file}; check the path")
-    with create_from(study, read_copy(file)) as made:
+    with imported(study, file) as made:
         data = {"candidates": len(made.pool), "results": len(made.history), "events": made.n_events}
         what = extent(made.pool)
     return Answer.of(

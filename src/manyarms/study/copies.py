@@ -5,7 +5,7 @@ import base64
 import hashlib
 import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from manyarms.errors import StudyDamagedError, StudyError
 from manyarms.study.events import NO_PREDECESSOR, Event, row_of
@@ -16,78 +16,68 @@ from manyarms.study.study import Study
 FORMAT = "manyarms study, format 3"
 
 
-class Copy(NamedTuple):
-    """All that a study is made of."""
-
-    events: list[Event]
-    tables: dict[str, bytes]  # by digest
-
-
-def copied(study: Study) -> Copy:
-    """A study, read and checked."""
-    return Copy(list(study.events()), study.tables())
-
-
-def written_copy(copy: Copy) -> str:
-    """A copy as JSON; tables as base64 of their Parquet. The digest at its end is that of the chain
-    of events."""
-    events = [
-        {"kind": each.kind, "time": each.time, "payload": each.payload} for each in copy.events
-    ]
-    tables = {digest: base64.b64encode(table).decode() for digest, table in copy.tables.items()}
-    parts = {
+def exported(study: Study) -> str:
+    """A study as JSON; tables as base64 of their Parquet. The digest at its end is that of the
+    chain of events."""
+    events = list(study.events())
+    parts: dict[str, Any] = {
         "format": FORMAT,
-        "events": events,
-        "tables": tables,
-        "digest": _end(copy.events),
+        "events": [
+            {"kind": each.kind, "time": each.time, "payload": each.payload} for each in events
+        ],
+        "tables": {
+            digest: base64.b64encode(table).decode() for digest, table in study.tables().items()
+        },
+        "digest": _end(events),
     }
     return json.dumps(parts, ensure_ascii=False, allow_nan=False)
 
 
-def read_copy(path: Path) -> Copy:
-    """The copy that `written_copy` wrote to a file; StudyError where it is none, or was changed
-    since."""
+def imported(location: str | Path, file: Path) -> Study:
+    """A new study of a file that `exported` wrote, with the same log; StudyError where it is none,
+    or was changed since."""
+    events, tables = _read(file)
+
+    def fill(transaction: Transaction) -> None:
+        for table in tables:
+            transaction.keep(table)
+        for event in events:
+            transaction.append(event.kind, event.payload, event.time)
+
+    store_at(location).create(fill)
+    return Study.open(location)
+
+
+def _read(file: Path) -> tuple[list[Event], list[bytes]]:
+    """The events and the tables in a file."""
     try:
-        read = json.loads(path.read_bytes())
+        read = json.loads(file.read_bytes())
         if read["format"] != FORMAT:
             raise StudyError(
-                f"{path} must be an export of this version ({FORMAT}), got {read['format']!r:.80}; "
+                f"{file} must be an export of this version ({FORMAT}), got {read['format']!r:.80}; "
                 f"{CARRY_OVER}"
             )
         events = [
             Event(i + 1, each["kind"], each["time"], each["payload"])
             for i, each in enumerate(read["events"])
         ]
-        tables = {digest: base64.b64decode(table) for digest, table in read["tables"].items()}
-        digests = {hashlib.sha256(table).hexdigest() for table in tables.values()}
-        needed = {digest for event in events for digest in event.tables}
+        tables = [base64.b64decode(table) for table in read["tables"].values()]
+        digests = {hashlib.sha256(table).hexdigest() for table in tables}
         # The end of the chain is a digest of every event before it.
-        as_written = _end(events) == read["digest"] and needed == set(tables) == digests
+        as_written = _end(events) == read["digest"]
+        as_written &= {digest for event in events for digest in event.tables} == digests
     except StudyDamagedError:
         as_written = False
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise StudyError(
-            f"{path} is not an export of a study ({type(error).__name__}: {error}); check the file"
+            f"{file} is not an export of a study ({type(error).__name__}: {error}); check the file"
         ) from error
     if not as_written or not events:
         raise StudyError(
-            f"{path} is not as it was written; export the study again, or tell its results from a "
+            f"{file} is not as it was written; export the study again, or tell its results from a "
             "CSV file"
         )
-    return Copy(events, tables)
-
-
-def create_from(location: str | Path, copy: Copy) -> Study:
-    """A new study of a copy, with the same log."""
-
-    def fill(transaction: Transaction) -> None:
-        for table in copy.tables.values():
-            transaction.keep(table)
-        for event in copy.events:
-            transaction.append(event.kind, event.payload, event.time)
-
-    store_at(location).create(fill)
-    return Study.open(location)
+    return events, tables
 
 
 def _end(events: list[Event]) -> str:

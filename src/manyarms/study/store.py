@@ -54,6 +54,7 @@ KEPT = 3
 _HEAD = "SELECT number, digest FROM head"
 _SINCE = "SELECT number, kind, time, record, digest FROM events WHERE number > ? ORDER BY number"
 _APPEND = "INSERT INTO events (number, kind, time, record, digest) VALUES (?, ?, ?, ?, ?)"
+_FORGET = "DELETE FROM blobs WHERE digest IN (SELECT digest FROM snapshots WHERE number = ?)"
 _MOVE = "UPDATE head SET number = ?, digest = ?"
 
 
@@ -119,7 +120,8 @@ class Transaction:
 
     def append(self, kind: str, payload: dict[str, Any], when: float | None = None) -> Event:
         """One more event, of now unless another time is given."""
-        event = Event(self.head.number + 1, kind, when or time.time(), payload)
+        now = time.time() if when is None else when
+        event = Event(self.head.number + 1, kind, now, payload)
         event.check()
         row = row_of(event, self.head.digest)
         self._execute(_APPEND, row)
@@ -165,15 +167,11 @@ class Transaction:
         level = number.bit_length()
         gone = [each for each, size in sizes.items() if not level - KEPT < size < level]
         for each in gone:
-            self._forget(each)
+            # Bytes first: without the row nothing would say which they are.
+            self._execute(_FORGET, (each,))
+            self._execute("DELETE FROM snapshots WHERE number = ?", (each,))
         insert = "INSERT INTO snapshots (number, digest) VALUES (?, ?)"
         self._execute(insert, (number, self.keep(data)))
-
-    def _forget(self, number: int) -> None:
-        # Bytes first: without the row nothing would say which they are.
-        delete = "DELETE FROM blobs WHERE digest IN (SELECT digest FROM snapshots WHERE number = ?)"
-        self._execute(delete, (number,))
-        self._execute("DELETE FROM snapshots WHERE number = ?", (number,))
 
     def snapshots(self) -> list[int]:
         """The numbers of results of those that are kept, the largest first."""
