@@ -140,7 +140,7 @@ def _reals(values: Any, n: int, name: str, advice: str) -> Array:
         )
     reals = array if array.dtype == np.float64 else _in_float64(array)
     fits = np.abs(reals) <= LARGEST  # not so of NaN
-    if not fits.all():
+    if np.count_nonzero(fits) < n:
         at = int(np.argmin(fits))
         if np.isfinite(reals[at]):
             advice = "use other units"

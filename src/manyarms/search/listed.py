@@ -24,6 +24,7 @@ from manyarms.engine.base import Arms
 from manyarms.engine.frozen import Engine, Frozen
 from manyarms.search.bounds import bounds
 from manyarms.search.dense import NONE, Changes, Dense, reaching
+from manyarms.search.embeddings import InMemory
 from manyarms.search.places import Places
 from manyarms.search.scores import Acquisition, Rising
 from manyarms.search.sweep import peak
@@ -40,7 +41,7 @@ LARGE_PART = 4
 AHEAD = 128
 """One in so many arms is looked at for the picks of a batch to come: a look at the bounds of all
 takes about as long as their embeddings, m some hundred."""
-SPARE = 128
+SPARE = 512
 """Arms that join for the picks to come."""
 BLOCK = 1 << 15
 """Arms that are scored at a time."""
@@ -183,10 +184,11 @@ class Listed:
         # Few that are shut join as well, so that what is said of all others is close.
         is_open = shut is None or np.count_nonzero(shut & ~self._is_listed) <= self._shortlist
         closed = self._is_listed if is_open else self._is_listed | np.asarray(shut)
-        ahead = max(self._shortlist, len(self) // AHEAD)
-        target = self._foremost(acquisition, closed, ahead)
-        if least > -np.inf:
-            target = min(target, least)
+        target = least
+        if is_open or least == -np.inf:
+            ahead = max(self._shortlist, len(self) // AHEAD)
+            foremost = self._foremost(acquisition, closed, ahead)
+            target = min(least, foremost) if least > -np.inf else foremost
         some, _ = self._reaching(acquisition, closed, target)
         if not len(some):
             return NONE
@@ -201,6 +203,8 @@ class Listed:
             if self._is_full(n_needed):
                 more = some[:n_needed]
                 return more if shut is None else more[~shut[more]]
+            if not (n_needed or is_open):
+                return NONE
         n_more = max(n_needed, SPARE)
         self._join(belief, some[:n_more])
         if is_open:
@@ -213,10 +217,13 @@ class Listed:
         for start in range(0, len(positions), size):
             some = positions[start : start + size]
             rows = np.asarray(self.arms.rows[some], dtype=np.float64)
-            scores = Dense(Arms(rows, self.arms.diag[some]), belief.base.kernel)
-            scores.compute(belief)
-            self._mean[some] = scores.mean
-            self._variance[some] = scores.variance
+            mean = np.empty(len(some))
+            variance = np.empty(len(some))
+            z = InMemory(belief.base.kernel)
+            z.extend(Arms(rows, self.arms.diag[some]))
+            z.embed(belief.base, mean, variance)
+            self._mean[some] = mean
+            self._variance[some] = variance
 
     def _is_full(self, more: int) -> bool:
         """Whether so many more arms are too many for the list."""
