@@ -11,7 +11,7 @@ from manyarms.campaign.ledger import Ledger, as_corrections
 from manyarms.campaign.prior import as_prior, with_prior
 from manyarms.campaign.proposing import propose
 from manyarms.campaign.settings import Direction, Settings, as_given
-from manyarms.campaign.trials import CandidateId, Trial
+from manyarms.campaign.trials import CandidateId
 from manyarms.checks import MOST_AT_ONCE, whole
 from manyarms.engine.confidence import Radius
 from manyarms.space.points import as_space
@@ -110,7 +110,6 @@ class Optimizer(Answers):
         if prior is not None:
             space = with_prior(space, as_prior(prior, space, direction), kernel)
         settings = Settings.of(space, as_given(arguments))
-        self.direction = direction
         self._state = Campaign.begun(space, settings).with_results()
 
     # What comes next
@@ -233,11 +232,6 @@ class Optimizer(Answers):
         ledger = self._state.ledger
         corrections = as_corrections(ledger, ids, values, noise)
         self._state = self._state.learned(ledger.corrected(corrections))
-
-    @property
-    def history(self) -> list[Trial]:
-        """Every result told, oldest first."""
-        return self._state.ledger.history
 
     def _now(self) -> AbstractContextManager[Campaign]:
         return nullcontext(self._state)

@@ -11,6 +11,7 @@ from manyarms.campaign.insight import CrossValidated, Effect, Slice
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Size
 from manyarms.campaign.predictions import Best, Candidate, Predictions
+from manyarms.campaign.trials import Trial
 from manyarms.space.box import Box
 
 
@@ -208,6 +209,16 @@ class Answers(ABC):
         """Results, inducing arms and effective dimension."""
         with self._now() as campaign:
             return campaign.model.size
+
+    @property
+    def history(self) -> list[Trial]:
+        """Every result that counts, oldest first."""
+        return self._books().history
+
+    @property
+    def direction(self) -> str:
+        """ "maximize" or "minimize"."""
+        return "maximize" if self._books().sign > 0 else "minimize"
 
     @property
     def pool(self) -> Any:

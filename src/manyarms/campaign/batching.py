@@ -104,16 +104,16 @@ def _mask(pool: Pool, where: Any) -> Mask:
     if isinstance(where, str):
         return pool.where(where)
     items = items_of(where)
-    if items is None or len(items) != len(pool) or not all(map(_is_truth, items)):
+    if (
+        items is None
+        or len(items) != len(pool)
+        or not all(isinstance(item, bool | np.bool_) for item in items)
+    ):
         raise ParameterError(
             f"where must be a condition such as 'temperature == 80', or a truth for each of the "
             f"{len(pool):,} candidates, got {shortened(where)}"
         )
     return np.array(items, dtype=bool)
-
-
-def _is_truth(item: Any) -> bool:
-    return isinstance(item, bool | np.bool_)
 
 
 def _codes(pool: Pool, names: Sequence[Any], option: str) -> Indices:

@@ -12,14 +12,15 @@ noise, and expects about the same of all.
 """
 
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
+from manyarms.campaign.answers import Answers
 from manyarms.campaign.model import learn
 from manyarms.campaign.settings import Settings, as_given, as_sign
-from manyarms.campaign.trials import Results, Trial, as_items, as_values
+from manyarms.campaign.trials import Results, as_items, as_values
 from manyarms.errors import ParameterError
 from manyarms.lapack import OneThread
 from manyarms.space.ids import Ids
@@ -28,23 +29,6 @@ from manyarms.space.pool import Pool, frame_of
 from manyarms.space.reading import read_dicts
 from manyarms.space.tables import more_parts
 from manyarms.typing import Array
-
-
-@runtime_checkable
-class Known(Protocol):
-    """What an `Optimizer` and a `Study` have in common."""
-
-    @property
-    def pool(self) -> Any:
-        """The candidates."""
-
-    @property
-    def direction(self) -> str:
-        """Whether large values are good."""
-
-    @property
-    def history(self) -> list[Trial]:
-        """The results."""
 
 
 class PriorResults(NamedTuple):
@@ -66,7 +50,7 @@ def as_prior(prior: Any, space: Space, direction: Any) -> PriorResults:
             f"prior must be left out for a pool that has one already, got one for {space!r}; make "
             "a pool of its table, and give both results as one prior"
         )
-    if isinstance(prior, Known):
+    if isinstance(prior, Answers):
         sign = as_sign(prior.direction)
         frame, values = _of_search(prior)
     else:
@@ -82,7 +66,7 @@ def as_prior(prior: Any, space: Space, direction: Any) -> PriorResults:
     return PriorResults(frame.filter(pl.Series(kept)), sign * numbers)
 
 
-def _of_search(prior: Known) -> tuple[pl.DataFrame, list[float | None]]:
+def _of_search(prior: Answers) -> tuple[pl.DataFrame, list[float | None]]:
     """Rows and values of an `Optimizer` or a `Study`."""
     if prior.pool.box is not None or prior.pool.kernel is not None:
         raise ParameterError(

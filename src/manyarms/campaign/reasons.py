@@ -11,7 +11,7 @@ import numpy as np
 from manyarms.campaign.batching import BatchConditions
 from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.ledger import Ledger
-from manyarms.typing import Indices, Mask
+from manyarms.typing import Indices
 
 RANDOM = "random start"
 """The model has too few results to choose by."""
@@ -109,7 +109,7 @@ class _Known:
     def _new_level(self, arm: int) -> str:
         """A level of the arm that no result has."""
         candidates = self.ledger.candidates
-        tried = candidates.arm_of[np.flatnonzero(self._has_value)]
+        tried = candidates.arm_of[self.ledger.outcomes.counts > 0]
         for feature in candidates.features:
             if feature.kind != "categorical":
                 continue
@@ -117,7 +117,3 @@ class _Known:
             if not (candidates.X[tried, feature.start] == code).any():
                 return f"{feature.name} {feature.levels[int(code)]}"
         return ""
-
-    @property
-    def _has_value(self) -> Mask:
-        return np.asarray(self.ledger.outcomes.counts > 0)
