@@ -30,7 +30,17 @@ from manyarms.search.scores import ArmScores, UpperBound
 from manyarms.typing import Array, ArrayLike, Indices, TableLike
 
 
-class DTC(Policy):
+class OnDictionary(Policy):
+    """A policy on inducing arms that stay as they are."""
+
+    @property
+    def inducing(self) -> Indices:
+        """The arms the posterior rests on, in index order: S without those the others represent."""
+        coordinates = self.belief.feature_map  # type: ignore[attr-defined]
+        return np.sort(coordinates.inducing.keys)
+
+
+class DTC(OnDictionary):
     """UCB on a fixed dictionary with the DTC variance, that of BKB: a step is O(A m).
 
     An arm that S does not represent keeps its r/λ however often it is pulled, so it may be pulled
@@ -56,13 +66,8 @@ class DTC(Policy):
         rule = OnFeatures(made, guarantee="certified")
         super().__init__(arms, kernel, rule=rule, chooser=UpperBound(), batches=OneArm(), **options)
 
-    @property
-    def inducing(self) -> Indices:
-        """The arms the posterior rests on, in index order: S without those the others represent."""
-        return inducing_of(self)
 
-
-class SoR(Policy):
+class SoR(OnDictionary):
     """UCB on a fixed dictionary with the variance of the GP whose kernel is zᵀz (Silverman 1985).
 
     Far from S both mean and variance vanish, whatever was observed: arms there are never explored
@@ -85,17 +90,6 @@ class SoR(Policy):
     ) -> None:
         rule = OnFeatures(partial(on_dictionary, inducing, False))
         super().__init__(arms, kernel, rule=rule, chooser=UpperBound(), batches=OneArm(), **options)
-
-    @property
-    def inducing(self) -> Indices:
-        """The arms the posterior rests on, in index order: S without those the others represent."""
-        return inducing_of(self)
-
-
-def inducing_of(policy: Policy) -> Indices:
-    """The inducing arms of a policy on a fixed dictionary."""
-    coordinates = policy.belief.feature_map  # type: ignore[attr-defined]
-    return np.sort(coordinates.inducing.keys)
 
 
 def on_dictionary(
