@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(manyarms.__version__)
         return 0
     if is_process:
-        gc.disable()  # until the command is loaded
+        gc.disable()  # until the command begins
     from manyarms.cli.commands import program  # noqa: PLC0415
 
     return program(arguments, is_process=is_process)

@@ -76,20 +76,10 @@ NEGATIVE_VALUES = ("tell", "correct")
 
 def program(arguments: Sequence[str], *, is_process: bool = False) -> int:
     """Run a command; returns the exit code. An error is one line on stderr."""
-
-    def made() -> typer.Typer:
-        app = app_for(arguments)
-        if is_process:
-            # What was loaded stays to the end. The garbage collector need not search it, which
-            # takes a fifth of a short command.
-            gc.freeze()
-            gc.enable()
-        return app
-
-    return run_app(made, arguments)
+    return run_app(lambda: app_for(arguments, is_process=is_process), arguments)
 
 
-def app_for(arguments: Sequence[str]) -> typer.Typer:
+def app_for(arguments: Sequence[str], *, is_process: bool = False) -> typer.Typer:
     """The program with the command that is called; of the others it knows the summary."""
     called = next((word for word in arguments if not word.startswith("-")), "")  # after --help, say
     app = new_app()
@@ -98,7 +88,7 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
             function: Any = _not_called
             help = command.summary
             if name == called:
-                function = _printing(function_of(name, command))
+                function = _printing(function_of(name, command), is_process)
                 help = _help(function)
             app.command(
                 name,
@@ -118,11 +108,16 @@ def function_of(name: str, command: Command) -> Any:
     return getattr(file, "import_" if name == "import" else name)
 
 
-def _printing(function: Callable[..., Answer]) -> Callable[..., int]:
+def _printing(function: Callable[..., Answer], is_process: bool) -> Callable[..., int]:
     """The command with the option --json, which prints its answer and returns the exit code."""
 
     @wraps(function)
     def printing(*, as_json: bool, **options: Any) -> int:
+        if is_process:
+            # What was loaded stays to the end. The garbage collector need not search it, which
+            # takes a fifth of a short command.
+            gc.freeze()
+            gc.enable()
         return give(function(**options), as_json)
 
     # Typer reads options from both.
