@@ -19,6 +19,7 @@ import manyarms as ma
 from manyarms.cli import main
 from manyarms.cli.tables import not_used
 from manyarms.errors import ArmsError, ParameterError, UnknownArmError
+from manyarms.sheets.csvfiles import write_csv
 from manyarms.sheets.numerals import decimal_in, number_in
 from manyarms.sheets.reading import read_sheet
 from manyarms.sheets.workbooks import write_workbook
@@ -813,3 +814,30 @@ def test_a_new_level_is_named_by_predict_and_columns_that_are_not_used_may_lack(
     assert ma.Study.open(lab).pool.row("x") == {"base": "d", "t": 20, "lot": 7, "note": None}
     wrong = said("predict", lab, written(folder / "w.csv", "name,base,t\nr1,b,30\ny,d,warm\n"))
     assert "got 'warm' in row 3 (id 'y')" in wrong.err
+
+
+@pytest.mark.parametrize("types", [{}, {"dry": "categorical", "n": "categorical"}, {"n": "text"}])
+def test_the_same_sheet_is_the_same_table_in_both_kinds_of_files(tmp_path, types):
+    needs("excel", "fastexcel")
+    needs("excel", "xlsxwriter")
+    frame = pl.DataFrame(
+        {
+            "name": ["007", "008", "010"],
+            "n": [3, 1, 2],
+            "x": [0.5, None, 2.25],
+            "dry": [True, False, True],
+            "bits": ["00110011", "01010101", "11110000"],
+            "t": ["80 °C", "1,200 °C", "25 °C"],
+            "base": ["a", " b", "=1+1"],
+        }
+    )
+    write_csv(frame, tmp_path / "t.csv", ",", ".")
+    write_workbook(frame, tmp_path / "t.xlsx")
+    pools = [
+        Pool.from_csv(tmp_path / name, id="name", columns=types, missing="drop", decimal=".")
+        for name in ("t.csv", "t.xlsx")
+    ]
+    assert pools[0].columns == pools[1].columns
+    assert pools[0].rows(pools[0].ids) == pools[1].rows(pools[1].ids)
+    assert np.array_equal(pools[0].X, pools[1].X)
+    assert pools[0].ids.tolist() == pools[1].ids.tolist() == ["007", "010"]
