@@ -1,10 +1,12 @@
 """Steps and whole runs beside the least that they could cost: processor seconds, as ratios.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/floors.py [steps runs mixed] [--arms 500 2000 20000 …]
+    OPENBLAS_NUM_THREADS=1 python benchmarks/floors.py [steps runs passes distinct long mixed] [--arms 500 2000 …]
 
 `steps`: microseconds of a choice and an observation with few inducing arms. `runs`: a policy beside
 the same algorithm in forty lines of NumPy, dense over all arms, which checks nothing, holds V as an
-inverse and lets rounding grow. `mixed`: 10⁶ candidates of 20 columns, where the floor is the passes
+inverse and lets rounding grow. `passes`: a first choice beside kernel columns of all arms and one
+product of matrices. `distinct`: beside exact `GPUCB`, where nearly every arm tried enters W. `long`:
+an optimizer over 62,208 configurations. `mixed`: 10⁶ candidates of 20 columns, where the floor is the passes
 over all of them that cannot be saved: kernel columns and one product after each refit, and a sweep a
 step, as `benchmarks/sweep.py` times them.
 """
@@ -15,8 +17,10 @@ from time import process_time
 
 import million
 import numpy as np
+import tables
 
 import manyarms as ma
+from manyarms.search.sweep import Columns
 from manyarms.typing import Array
 
 LAMBDA = 0.01
@@ -156,6 +160,91 @@ def print_runs(sizes: list[int]) -> None:
                 )
 
 
+def print_passes(n: int) -> None:
+    """The first choice among n arms, over kernel columns and one product."""
+    rng = np.random.default_rng(0)
+    X = rng.random((n, 6))
+    kernel = ma.kernels.Matern(1.0, nu=2.5)
+    print("| W | columns and product s | first choice s | ratio |\n|---|---|---|---|")
+    for m in (40, 128, 512):
+        some = rng.choice(n, m, replace=False)
+        rewards = rng.normal(size=m)
+        spent = []
+        for _ in range(3):
+            policy = ma.BKB(X, kernel, regularization=LAMBDA, rule=ma.Inserted(1e-9), seed=0)
+            policy.observe(some, rewards)
+            start = process_time()
+            policy.choose()
+            spent.append(process_time() - start)
+        bottom = min(floor(X, kernel, X[policy.inducing]) for _ in range(3))
+        top = min(spent)
+        print(
+            f"| {policy.inducing.size} | {bottom:.3f} | {top:.3f} | {top / bottom:.2f} |",
+            flush=True,
+        )
+
+
+def floor(X: Array, kernel: ma.kernels.Kernel, W: Array, width: int = 4096) -> float:
+    """Seconds of kernel columns and one product of m² numbers an arm."""
+    W = np.ascontiguousarray(W)
+    square = np.random.default_rng(0).random((len(W), len(W)))
+    columns = Columns(kernel)
+    start = process_time()
+    for first in range(0, len(X), width):
+        rows = X[first : first + width]
+        K = np.empty((len(W), len(rows)))
+        columns.into(K, rows, W)
+        square @ K
+    return process_time() - start
+
+
+def print_distinct() -> None:
+    """Whole runs of 500 steps beside exact GP-UCB, where nearly every arm tried enters W."""
+    print("| arms | kernel | GPUCB s | BKB s | ratio | W |\n|---|---|---|---|---|---|")
+    kernels = {
+        "Matérn-3/2 .1, d = 3": ma.kernels.Matern(0.1, nu=1.5),
+        "RBF .15, d = 3": ma.kernels.RBF(0.15),
+    }
+    for n in (2000, 20_000):
+        for name, kernel in kernels.items():
+            X, f, norm = problem(n, 3, kernel, 0)
+            radius = ma.Certified(norm, NOISE, DELTA)
+            spent: dict[str, list[float]] = {"GPUCB": [], "BKB": []}
+            for _ in range(3):
+                for make in (ma.GPUCB, ma.BKB):
+                    policy = make(X, kernel, regularization=LAMBDA, confidence=radius, seed=0)
+                    start = process_time()
+                    for _ in range(500):
+                        i = policy.choose()
+                        policy.observe(i, f[i])
+                    spent[make.__name__].append(process_time() - start)
+            exact, sketched = (float(np.median(each)) for each in spent.values())
+            print(
+                f"| {n:,} | {name} | {exact:.3g} | {sketched:.3g} | {sketched / exact:.2f} | "
+                f"{len(policy.inducing)} |",
+                flush=True,
+            )
+
+
+def print_long(steps: int = 1000) -> None:
+    """An optimizer over the configurations of a neural network."""
+    table = tables.load("protein_structure")
+    rng = np.random.default_rng(0)
+    opt = ma.Optimizer(ma.Pool.from_frame(table.frame, columns=table.columns), seed=0)
+    spent = []
+    for _ in range(steps):
+        start = process_time()
+        (id,) = opt.ask()
+        asked = process_time() - start
+        value = table.draw(int(id), rng)
+        start = process_time()
+        opt.tell(id, ma.FAILED if value is None else value)
+        spent.append(process_time() - start + asked)
+    late = float(np.median(spent[steps // 2 :]))
+    print(f"| {steps:,} steps over {len(table):,} candidates | {sum(spent):.1f} s |")
+    print(f"| a step of the second half, median | {1e3 * late:.1f} ms |", flush=True)
+
+
 def print_mixed() -> None:
     """A million candidates of twenty columns, with an optimizer that learns."""
     rng = np.random.default_rng(0)
@@ -191,13 +280,21 @@ def print_mixed() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="*", default=["steps", "runs", "mixed"])
+    parser.add_argument(
+        "what", nargs="*", default=["steps", "runs", "passes", "distinct", "long", "mixed"]
+    )
     parser.add_argument("--arms", nargs="+", type=int)
     options = parser.parse_args()
     if "steps" in options.what:
         print_steps(options.arms or [500, 2000])
     if "runs" in options.what:
         print_runs(options.arms or [500, 2000, 20_000, 200_000, 1_000_000])
+    if "passes" in options.what:
+        print_passes(300_000)
+    if "distinct" in options.what:
+        print_distinct()
+    if "long" in options.what:
+        print_long()
     if "mixed" in options.what:
         print_mixed()
 

@@ -21,7 +21,7 @@ from soak.common import PROCESSES, at, place, pool, start
 
 def together(where: str | Path, processes: int, steps: int) -> int:
     """Results; AssertionError where a process has another model than the log."""
-    location = at(where, f"together{processes}")
+    location = at(where, f"together{processes}x{steps}")
     ma.Study.create(location, pool(), seed=1).close()
     pipes = [PROCESSES.Pipe() for _ in range(processes)]
     share = -(-steps // processes)
