@@ -15,6 +15,7 @@ import numpy as np
 
 from manyarms.bandit.batches import BatchRule, GlobalRule
 from manyarms.bandit.checks import (
+    NO_ARMS,
     as_arms,
     as_excluded,
     as_generator,
@@ -75,6 +76,10 @@ SHARE_OF_ALL = 4
 anyway."""
 SCORED_FIRST = 64
 """Arms of largest mean that are scored first when the largest lower bound is looked for."""
+
+
+NOTHING: tuple[int, ...] = ()
+"""No arms. This very object needs no check: most calls have no other."""
 
 
 class Prediction(NamedTuple):
@@ -270,8 +275,8 @@ class Policy:
         n: int | None = 1,
         *,
         arms: ArrayLike | None = None,
-        pending: ArrayLike = (),
-        exclude: ArrayLike = (),
+        pending: ArrayLike = NOTHING,
+        exclude: ArrayLike = NOTHING,
         beta: float | None = None,
     ) -> Indices:
         """The arms to pull next. Asked again before an `observe`, it answers the same.
@@ -304,14 +309,16 @@ class Policy:
         """
         if beta is not None:
             beta = real(beta, "beta", "a finite non-negative radius", at_least=0)
-        size = None if n is None else whole(n, "n", at_most=MOST_AT_ONCE)
+        size = n
+        if n is not None and not (type(n) is int and 0 < n <= MOST_AT_ONCE):
+            size = whole(n, "n", at_most=MOST_AT_ONCE)
         log = self._state.log
         n_observations = self._state.n_observations
         if arms is None:
             self._check_table()
             k = len(self.arms)
-            waiting = as_arms(pending, k)
-            barred = as_excluded(exclude, k)
+            waiting = NO_ARMS if pending is NOTHING else as_arms(pending, k)
+            barred = None if exclude is NOTHING else as_excluded(exclude, k)
             first = self._first_arm
             diag = self._diag
             scores = self._scores

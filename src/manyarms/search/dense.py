@@ -173,9 +173,10 @@ class Dense:
         least = -np.inf
         tried = self.places.positions
         upper = np.zeros(0)
-        # Own parts may have raised those tried, or lowered them: they are looked at by themselves.
-        closed = self.places.and_shut(shut)
+        closed = shut
         if len(tried):
+            # Own parts may have raised them, or lowered them: they are looked at by themselves.
+            closed = self.places.and_shut(shut)
             mean, variance = self._of_tried(belief)
             upper, _ = acquisition(mean, np.sqrt(variance + slack))
             if shut is not None:

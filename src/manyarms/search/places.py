@@ -40,10 +40,8 @@ class Places:
             self.places = np.concatenate([self.places, which + self._n_found])
             self._n_found = len(tried)
 
-    def and_shut(self, shut: Mask | None) -> Mask | None:
-        """These arms and those that are shut, as a mask; None where there are none."""
-        if not len(self.positions):
-            return shut
+    def and_shut(self, shut: Mask | None) -> Mask:
+        """These arms and those that are shut, as a mask."""
         closed = np.zeros(len(self._rows), dtype=bool) if shut is None else shut.copy()
         closed[self.positions] = True
         return closed
