@@ -279,6 +279,16 @@ def test_a_wrong_place_is_refused(location, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_process_that_goes_to_another_directory_keeps_its_file(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder)
+    study = ma.Study.create("study.db", pool())
+    study.close()
+    monkeypatch.chdir(tmp_path)
+    study.tell(0, [1.0])
+    assert len(ma.Study.open(folder / "study.db").history) == 1
+    assert not (tmp_path / "study.db").exists()
+
+
 @pytest.mark.parametrize("name", ["\ud800", "a\0b", "x" * 201, "", None, ["w"], b"w"])
 def test_a_wrong_token_or_worker_is_refused(path, name):
     study = ma.Study.create(path, np.eye(3))

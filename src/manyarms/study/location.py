@@ -44,11 +44,7 @@ class Location:
     server: Mapping[str, str] | None = None  # how PostgreSQL is reached; None: a file
     schema: str = SCHEMA
     secrets: frozenset[str] = frozenset()  # the password, and all that follows a ?
-
-    @property
-    def path(self) -> Path:
-        """Of a file."""
-        return Path(self.text).absolute()
+    path: Path = Path()  # of a file, whatever directory the process goes to later
 
     @property
     def name(self) -> str:
@@ -74,7 +70,7 @@ def as_location(location: Any) -> Location:
             f"{LOCATIONS}, 1 to {LONGEST_LOCATION:,} Unicode characters without NUL; got {got}"
         )
     if not is_url:
-        return Location(text, text)
+        return Location(text, text, path=Path(text).absolute())
     address, mark, name = text.rpartition("#")
     schema = name if mark and name else SCHEMA
     found = _understood(address if mark else text)

@@ -45,7 +45,8 @@ class Replica:
         self._model: Model | None = None  # made when somebody asks: a result is told without one
         self._kept: tuple[int, int]  # results of the last snapshot, and of its last fit
         self.snapshot_every = EVERY
-        self.current()
+        with uncollected():
+            self.current()
 
     # Transactions
 
@@ -102,11 +103,10 @@ class Replica:
             with deferred():
                 self.replay, self.head = replay, news.head
             return
-        with uncollected():
-            replay = Replay.of(news.events, news.tables.__getitem__)
-            # Of the last space: where types of columns were changed, a model has other features.
-            maker = maker_of(self._policy, replay.settings["policy"])
-            settings = read_settings(replay.settings, replay.space, maker)
+        replay = Replay.of(news.events, news.tables.__getitem__)
+        # Of the last space: where types of columns were changed, a model has other features.
+        maker = maker_of(self._policy, replay.settings["policy"])
+        settings = read_settings(replay.settings, replay.space, maker)
         with deferred():
             self.replay, self.head = replay, news.head
             self._settings, self._model, self._kept = settings, None, (0, 0)

@@ -74,7 +74,7 @@ class SQLiteStore(Store):
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
         """Run a statement, with a value for each ? in it."""
-        return self.here().execute(statement, values)
+        return self._connection.execute(statement, values)
 
     def tables(self) -> set[str]:
         """The names of the tables there are."""

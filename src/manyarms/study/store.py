@@ -23,7 +23,6 @@ from manyarms.errors import (
     StudyStorageError,
     StudyVersionError,
 )
-from manyarms.runtime.machine import uncollected
 from manyarms.runtime.signals import deferred, interruptible
 from manyarms.study.events import START, TAKING_BACK, Event, Head, damaged, read, row_of
 from manyarms.study.location import Location
@@ -107,10 +106,9 @@ class Transaction:
     def news(self, head: Head) -> News:
         """All that is needed to follow the log from a head on, without this transaction; all of the
         log, where some of it was taken back since."""
-        with uncollected():
-            events = self.since(head)
-            if head != START and any(event.kind in TAKING_BACK for event in events):
-                events = self.since(START)
+        events = self.since(head)
+        if head != START and any(event.kind in TAKING_BACK for event in events):
+            events = self.since(START)
         return News(events, self.tables(events), self.head)
 
     def tables(self, events: Iterable[Event]) -> dict[str, bytes]:
