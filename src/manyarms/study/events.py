@@ -125,16 +125,18 @@ def _wrong(kind: str, payload: Any) -> str | None:
     missing = [name for name in KINDS[kind] if name not in payload]
     if missing:
         return f"has no {missing[0]!r}"
-    lists = {} if kind == "create" else {name: payload[name] for name in payload.keys() & EACH}
-    wrong = [name for name in payload.keys() & ENTRIES if not ENTRIES[name](payload[name])]
-    for name, items in lists.items():
-        if not isinstance(items, list) or not all(map(EACH[name], items)):
-            wrong.append(name)
-    if wrong:
-        return f"has a wrong {min(wrong)!r}"
-    if len({len(items) for items in lists.values()}) > 1:
-        return "has lists of different lengths"
-    return None
+    lengths = set()
+    for name, value in payload.items():
+        if name in ENTRIES:
+            is_right = ENTRIES[name](value)
+        elif name in EACH and kind != "create":
+            is_right = isinstance(value, list) and all(map(EACH[name], value))
+            lengths.add(len(value) if is_right else 0)
+        else:
+            continue  # a setting, which is checked where it is read
+        if not is_right:
+            return f"has a wrong {name!r}"
+    return "has lists of different lengths" if len(lengths) > 1 else None
 
 
 # The chain
