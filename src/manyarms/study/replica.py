@@ -67,11 +67,9 @@ class Replica:
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
         """A transaction that appends, after what is in the log is taken in."""
-        with self._lock:
+        with self._lock, deferred():
             with self._store.writing() as transaction:
-                news = transaction.news(self.head)
-                with interruptible():
-                    self._take_in(news)
+                self._take_in(transaction.news(self.head))
                 yield transaction
                 news = transaction.news(self.head)
             self._take_in(news)
@@ -103,7 +101,8 @@ class Replica:
             with deferred():
                 self.replay, self.head = replay, news.head
             return
-        replay = Replay.of(news.events, news.tables.__getitem__)
+        with interruptible():
+            replay = Replay.of(news.events, news.tables.__getitem__)
         # Of the last space: where types of columns were changed, a model has other features.
         maker = maker_of(self._policy, replay.settings["policy"])
         settings = read_settings(replay.settings, replay.space, maker)
