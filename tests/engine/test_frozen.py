@@ -461,10 +461,10 @@ def test_stack_and_triangle_are_values(sizes, seed):
     T = np.tril(rng.random((9, 9))) + 9 * np.eye(9)
     triangle = Triangle.of(np.zeros((0, 0)))
     for i in range(9):
-        triangle = triangle.appended(T[i, :i], T[i, i])
+        triangle = triangle.with_row(T[i, :i], T[i, i])
     b = rng.random((9, 3))
     np.testing.assert_allclose(triangle.upper.T, T)
-    np.testing.assert_allclose(Triangle.of(T).packed.items, triangle.packed.items)
+    np.testing.assert_allclose(Triangle.of(T).items, triangle.items)
     np.testing.assert_allclose(T @ triangle.solve(b), b)
     np.testing.assert_allclose(T @ triangle.solve(b[:, 0]), b[:, 0])
     np.testing.assert_allclose(T.T @ triangle.solve_transposed(b), b)

@@ -48,7 +48,7 @@ def _zero() -> tuple[float, float]:
     return 0.0, 0.0
 
 
-@dataclass(frozen=True)
+@dataclass
 class Evidence:
     """What a radius may depend on, after t observations.
 

@@ -32,7 +32,7 @@ class Embedded(NamedTuple):
     known: bool  # the row is in W
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Inducing:
     """A value: W in the order in which its rows entered, and the factor LLᵀ = K_WW.
 
@@ -46,6 +46,10 @@ class Inducing:
     # Of the rows by their bytes. All values share it, so what it says is checked.
     _places: dict[bytes, int] = field(default_factory=dict)
     _recent_cache: dict[bytes, Embedded] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.rows = self._rows.items  # (m, d)
+        self.keys = self._keys.items  # numbers of the arms in W, (m,), −1 for rows given by value
 
     @classmethod
     def none(cls, kernel: Kernel, d: int) -> "Inducing":
@@ -81,16 +85,6 @@ class Inducing:
         # Without what is only remembered.
         return Inducing, (self.kernel, self._rows, self._keys, self.L, self._places)
 
-    @property
-    def rows(self) -> Array:
-        """(m, d)."""
-        return self._rows.items
-
-    @property
-    def keys(self) -> Indices:
-        """The numbers of the arms in W, (m,), −1 for rows given by value."""
-        return self._keys.items
-
     def appended(
         self, rows: Array, keys: Indices, z: Array, *, supposed: bool = False
     ) -> "Inducing":
@@ -100,7 +94,7 @@ class Inducing:
         places = self._places.copy() if supposed else self._places
         for i, row in enumerate(rows, start=m):
             places[row.tobytes()] = i
-        L = Triangle(m + len(rows), self.L.packed.appended(z))
+        L = self.L.with_rows(z, len(rows))
         return Inducing(
             self.kernel, self._rows.appended(rows), self._keys.appended(keys), L, places
         )
@@ -108,8 +102,9 @@ class Inducing:
     def place(self, row: Array) -> int:
         """Where a row is in W; −1 where it is not."""
         m = self.L.n
-        place = self._places.get(row.tobytes(), m)
-        return place if place < m and np.array_equal(self.rows[place], row) else -1
+        key = row.tobytes()
+        place = self._places.get(key, m)
+        return place if place < m and self.rows[place].tobytes() == key else -1
 
     def feature(self, row: Array, diag: float) -> Embedded:
         """The embedding of one row (d,). An arm that is pulled again and again is embedded once

@@ -98,7 +98,7 @@ class ExactPosterior:
         after = replace(
             self,
             rows=self.rows.appended(row[None]),
-            G=self.G.appended(e, scale),
+            G=self.G.with_row(e, scale),
             rewards=self.rewards.appended(np.array([[surprise, ridge]])),
         )
         return after, max(left, 0.0) / self.regularization

@@ -23,6 +23,7 @@ has the statements and their proofs.
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite, log1p, sqrt
+from typing import ClassVar
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from manyarms.engine.base import Arms, Batch, Change, Record, Step, observed_fad
 from manyarms.engine.bulk import SMALLEST, observed_many
 from manyarms.engine.confidence import Evidence, Posterior
 from manyarms.engine.embedding import FEW, Inducing
-from manyarms.engine.growing import Factor, Triangle
+from manyarms.engine.growing import Factor, longer
 from manyarms.engine.leftout import LeftOut, largest_left_out
 from manyarms.engine.linalg import EPS, TINY, check_finite, check_rounding, cholesky, chunks
 from manyarms.engine.own import Owned
@@ -89,10 +90,10 @@ class Inserted:
         return self.most is None or m < self.most
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Frozen:
-    """What is known of f. Successive values share buffers: an observation costs O(m²) and copies
-    O(m)."""
+    """What is known of f: a value. Successive ones share buffers: an observation costs O(m²) and
+    copies O(m)."""
 
     rule: Inserted
     regularization: float  # λ
@@ -106,6 +107,17 @@ class Frozen:
     kappa2: float = 0.0  # the largest k(x, x) seen
     rounding_seen: float = 0.0  # the largest u of a row observed
     discount: float = 1.0  # γ: a weight is γω once another observation came
+    own_variance: ClassVar[float] = 0.0  # what a row has of its own: nothing
+    tried: ClassVar[None] = None  # rows whose own parts are known
+
+    def __post_init__(self) -> None:
+        self.kernel = self.inducing.kernel
+        self.m = len(self.w)  # |W|
+        self.W = self.inducing.rows  # (m, d), in the order in which they entered
+        self.L = self.inducing.L  # the factor of K_WW
+        self.keys = self.inducing.keys  # numbers of the arms in W, (m,), −1 for rows by value
+        # Statements 1 and 2 of docs/theory.md; nothing where observations fade.
+        self.guarantee: Posterior = "certified" if self.discount == 1.0 else "none"
 
     @classmethod
     def prior(
@@ -128,53 +140,13 @@ class Frozen:
         return replace(self, inducing=inducing, factor=factor, w=w)
 
     @property
-    def kernel(self) -> Kernel:
-        """k."""
-        return self.inducing.kernel
-
-    @property
     def base(self) -> "Frozen":
         """Itself: there is nothing beside it, as own parts are beside that of an `Owned`."""
         return self
 
-    @property
-    def own_variance(self) -> float:
-        """What a row has of its own: nothing."""
-        return 0.0
-
-    @property
-    def tried(self) -> None:
-        """Rows whose own parts are known: none."""
-        return None
-
     def corrected(self, mean: Array, variance: Array, places: Indices) -> tuple[Array, Array]:
         """μ̃ and σ̃² of those of the base: the same."""
         return mean, variance
-
-    @property
-    def guarantee(self) -> Posterior:
-        """Statements 1 and 2 of docs/theory.md; nothing where observations fade."""
-        return "certified" if self.discount == 1.0 else "none"
-
-    @property
-    def m(self) -> int:
-        """|W|."""
-        return len(self.w)
-
-    @property
-    def W(self) -> Array:
-        """The inducing rows, (m, d), in the order in which they entered."""
-        return self.inducing.rows
-
-    @property
-    def L(self) -> Triangle:
-        """The factor of K_WW."""
-        return self.inducing.L
-
-    @property
-    def keys(self) -> Indices:
-        """The numbers of the arms in W, (m,), −1 for rows given by value."""
-        return self.inducing.keys
 
     @property
     def evidence(self) -> Evidence:
@@ -272,7 +244,8 @@ class Frozen:
         w = self.w
         diag = float(batch.diag[0])
         weight = float(batch.weights[0])
-        check_rounding(lam, weight * diag)
+        if lam <= EPS * (weight * diag):
+            check_rounding(lam, weight * diag)
         kappa2 = max(self.kappa2, diag)
 
         z, r, spread, in_W = inducing.feature(batch.rows[0], diag)
@@ -283,17 +256,17 @@ class Frozen:
         if enters is None:
             # A supposed pull of a row that is left out would leave r as it is, and the same row
             # would be chosen again and again: as many again as `most` may enter for a while.
-            room = self.rule.has_room(len(w) // 2 if batch.supposed else len(w))
-            can = r > max(SMALLEST * diag, 100 * u) and room
+            m = len(w) // 2 if batch.supposed else len(w)
+            can = r > max(SMALLEST * diag, 100 * u) and self.rule.has_room(m)
             enters = can and not self.rule.pays(weight * r / lam, weight * q)
         if enters:
             # A new coordinate √r, in which V is λ: no score changes.
             more = sqrt(max(r, TINY))
-            z = np.append(z, more)
-            b = np.append(b, more / sqrt(lam))
-            c = np.append(c, more / sqrt(lam))
+            z = longer(z, more)
+            b = longer(b, more / sqrt(lam))
+            c = longer(c, more / sqrt(lam))
             q += r / lam
-            w = np.append(w, 0.0)
+            w = longer(w, 0.0)
             inducing = inducing.appended(batch.rows, batch.keys, z, supposed=batch.supposed)
             factor = factor.grown()
         elif not in_W:

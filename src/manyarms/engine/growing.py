@@ -17,7 +17,7 @@ observation explains most of b.)
 from dataclasses import dataclass
 from functools import cached_property
 from math import log, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -32,6 +32,14 @@ WAITING = 64
 """Rows that wait at most. A fold of 64 costs 2.3 times a fold of one at m = 600 (LAPACK's
 tpqrt)."""
 NOTHING = np.zeros(0)
+
+
+def longer(x: Array, last: float) -> Array:
+    """x (n,) with one more number. `np.append` takes four times as long."""
+    made = np.empty(len(x) + 1)
+    made[:-1] = x
+    made[-1] = last
+    return made
 
 
 class Stack:
@@ -55,10 +63,10 @@ class Stack:
     def __reduce__(self) -> tuple[type["Stack"], tuple[AnyArray]]:
         return Stack, (self.items,)  # without what is free in the buffer
 
-    def grown(self, k: int) -> "Stack":
+    def grown(self, k: int) -> Self:
         """The stack with room for k more items, which are 0 until the caller writes them."""
-        n = self.n
-        grown = object.__new__(Stack)
+        n = len(self.items)
+        grown = object.__new__(type(self))
         grown.n = stop = n + k
         if self._written[0] == n and stop <= len(self._buffer):
             # Nobody has written behind what this value sees: go on in the same buffer.
@@ -74,7 +82,7 @@ class Stack:
         grown.items = grown._buffer[:stop]
         return grown
 
-    def appended(self, more: AnyArray) -> "Stack":
+    def appended(self, more: AnyArray) -> Self:
         """The stack with more items on it."""
         if not len(more):
             return self  # also where the items cannot be written to: those of a snapshot
@@ -83,39 +91,53 @@ class Stack:
         return grown
 
 
-class Triangle:
+class Triangle(Stack):
     """A lower triangular matrix T (n, n) that grows by rows. Its rows lie one behind the other:
-    packed storage."""
+    packed storage, n(n + 1)/2 items."""
 
-    def __init__(self, n: int, packed: Stack) -> None:
+    __slots__ = ("_upper_cache",)
+
+    def __init__(self, n: int, packed: Array) -> None:
+        super().__init__(packed)
         self.n = n
-        self.packed = packed  # n(n + 1)/2 numbers
         self._upper_cache: Array | None = None
+
+    def __reduce__(self) -> tuple[type["Stack"], tuple[Any, ...]]:
+        return Triangle, (self.n, self.items)
 
     @classmethod
     def of(cls, lower: Array) -> "Triangle":
         """The lower triangle of a matrix (n, n)."""
         if not len(lower):
-            return cls(0, Stack(np.zeros(0)))
+            return cls(0, np.zeros(0))
         upper = np.asfortranarray(lower.T)
         packed, _ = lapack.dtrttp(upper, uplo="U")
-        made = cls(len(lower), Stack(packed))
+        made = cls(len(lower), packed)
         made._upper_cache = upper
         return made
 
-    def appended(self, row: Array, last: float) -> "Triangle":
+    def with_rows(self, rows: Array, k: int) -> "Triangle":
+        """The matrix with k more rows, one behind the other."""
+        grown = self.grown(len(rows))
+        grown.items[len(self.items) :] = rows
+        grown.n = self.n + k
+        grown._upper_cache = None
+        return grown
+
+    def with_row(self, row: Array, last: float) -> "Triangle":
         """The matrix with one more row: some numbers (≤ n,), then 0, and the last one."""
-        packed = self.packed.grown(self.n + 1)
-        items = packed.items
-        start = self.packed.n
-        items[start : start + len(row)] = row
-        items[-1] = last
-        return Triangle(self.n + 1, packed)
+        grown = self.grown(self.n + 1)
+        start = len(self.items)
+        grown.items[start : start + len(row)] = row
+        grown.items[-1] = last
+        grown.n = self.n + 1
+        grown._upper_cache = None
+        return grown
 
     def row(self, i: int) -> Array:
         """Row i up to its diagonal, (i + 1,)."""
         start = i * (i + 1) // 2
-        return self.packed.items[start : start + i + 1]
+        return self.items[start : start + i + 1]
 
     def last_rows(self, p: int) -> tuple[Array, Array]:
         """The rows from p on: what stands before column p (n − p, p), and the triangle behind it (n
@@ -133,7 +155,7 @@ class Triangle:
     def upper(self) -> Array:
         """Tᵀ as a full matrix (n, n), column-major."""
         if self._upper_cache is None:
-            self._upper_cache, _ = lapack.dtpttr(self.n, self.packed.items, uplo="U")
+            self._upper_cache, _ = lapack.dtpttr(self.n, self.items, uplo="U")
         return np.asarray(self._upper_cache)
 
     def solve(self, b: Array, trans: int = 1) -> Array:
@@ -143,9 +165,11 @@ class Triangle:
         """
         if not b.size:
             return np.zeros(b.shape)
-        if b.ndim == 1 or b.shape[1] == 1:
-            solved: Array = blas.dtpsv(self.n, self.packed.items, b.ravel(), trans=trans)
-            return solved if b.ndim == 1 else solved[:, None]
+        if b.ndim == 1:
+            solved: Array = blas.dtpsv(self.n, self.items, b, trans=trans)
+            return solved
+        if b.shape[1] == 1:
+            return self.solve(b.ravel(), trans)[:, None]
         return np.asarray(blas.dtrsm(1.0, self.upper, b, trans_a=trans))
 
     def solve_transposed(self, b: Array) -> Array:
@@ -154,7 +178,7 @@ class Triangle:
 
     def transposed_product(self, x: Array) -> Array:
         """Tᵀx, x (n,)."""
-        return np.asarray(blas.dtpmv(self.n, self.packed.items, x)) if self.n else x
+        return np.asarray(blas.dtpmv(self.n, self.items, x)) if self.n else x
 
 
 class Half(NamedTuple):
@@ -176,7 +200,7 @@ class Half(NamedTuple):
         return np.asarray(self.c.T @ self.c + self.y.T @ self.y)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Factor:
     """A value: V of some moment, (m, m)."""
 
@@ -202,7 +226,7 @@ class Factor:
             wider = np.zeros((waiting.n, 2, 2 * width))
             wider[:, :, :width] = waiting.items
             waiting = Stack(wider)
-        C = self.C.appended(NOTHING, sqrt(self.regularization))
+        C = self.C.with_row(NOTHING, sqrt(self.regularization))
         return Factor(self.regularization, C, self.R, waiting, self.log_det)
 
     def half(self, Z: Array) -> Half:
@@ -232,7 +256,7 @@ class Factor:
         waiting.items[-1, 1, :m] = psi
         # Of M = I + BBᵀ, as Cholesky has it. With 1 + ψᵀV⁻¹ψ in its place, which is more accurate,
         # the errors of R would grow from row to row.
-        R = self.R.appended(t, sqrt(max(1.0, 1.0 + float(b.dot(b)) - float(t.dot(t)))))
+        R = self.R.with_row(t, sqrt(max(1.0, 1.0 + float(b.dot(b)) - float(t.dot(t)))))
         log_det = self.log_det + 2 * log(pivot)  # det(V + ψψᵀ) = det V·(1 + ψᵀV⁻¹ψ)
         return Factor(self.regularization, self.C, R, waiting, log_det)
 

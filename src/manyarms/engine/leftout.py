@@ -30,7 +30,7 @@ LargestEigenvalue = Callable[[Array, Indices, Array], float]
 """Of rows, sizes and weights: λ_max(RRᵀ)/λ."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class LeftOut:
     """A value. Only the rows of the last block are kept."""
 

@@ -40,7 +40,7 @@ ONE_ROW = (np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp))
 """The groups of equal rows in most batches."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Tried:
     """A value: rows that were observed, and what their own parts are told by."""
 
@@ -105,7 +105,7 @@ class Tried:
         return Tried(total, means, self._rows.appended(more), known)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Owned:
     """What is known of f, where each row has a part of its own."""
 
@@ -117,45 +117,21 @@ class Owned:
     own_log_det: float = 0.0  # Σ ln(1 + vΩ/λ) over the rows tried
     discount: float = 1.0  # γ: the weight of k's part in a row is γω′ once another reward came
 
+    def __post_init__(self) -> None:
+        # As of `Frozen`.
+        base = self.base
+        self.regularization = base.regularization  # λ
+        self.noise = base.noise  # ξ
+        self.n_observations = base.n_observations
+        self.m = base.m  # |W|
+        self.W = base.W  # (m, d)
+        self.keys = base.keys
+        self.guarantee: Posterior = "certified" if self.discount == 1.0 else "none"
+
     @classmethod
     def prior(cls, kernel: Kernel, base: "Frozen", own_variance: float) -> "Owned":
         """Before anything is observed."""
         return cls(kernel, base, own_variance, Tried.none(base.W.shape[1]))
-
-    @property
-    def regularization(self) -> float:
-        """λ."""
-        return self.base.regularization
-
-    @property
-    def noise(self) -> float:
-        """ξ."""
-        return self.base.noise
-
-    @property
-    def n_observations(self) -> int:
-        """Rewards observed."""
-        return self.base.n_observations
-
-    @property
-    def m(self) -> int:
-        """|W|."""
-        return self.base.m
-
-    @property
-    def W(self) -> Array:
-        """The inducing rows, (m, d), in the order in which they entered."""
-        return self.base.W
-
-    @property
-    def keys(self) -> Indices:
-        """The numbers of the arms in W, (m,), −1 for rows given by value."""
-        return self.base.keys
-
-    @property
-    def guarantee(self) -> Posterior:
-        """As of `Frozen`."""
-        return "certified" if self.discount == 1.0 else "none"
 
     @property
     def evidence(self) -> Evidence:

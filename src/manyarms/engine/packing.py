@@ -54,9 +54,9 @@ def packed(belief: Engine) -> Arrays:
     ]
     tried = Tried.none(0) if belief.tried is None else belief.tried
     return {
-        "L": base.L.packed.items,
-        "C": factor.C.packed.items,
-        "R": factor.R.packed.items,
+        "L": base.L.items,
+        "C": factor.C.items,
+        "R": factor.R.items,
         "waiting": factor.waiting.items.ravel(),
         "w": base.w,
         "keys": base.keys,
@@ -92,15 +92,15 @@ def unpacked(prior: Engine, arrays: Arrays, W: Array) -> Engine:
         prior.base.kernel,
         Stack(W),
         Stack(arrays["keys"].astype(np.intp)),
-        Triangle(m, Stack(arrays["L"])),
+        Triangle(m, arrays["L"]),
         {row.tobytes(): i for i, row in enumerate(W)},
     )
     J = (isqrt(8 * arrays["R"].size + 1) - 1) // 2  # R is a triangle of J rows
     width = len(arrays["waiting"]) // (2 * J) if J else m + SPARE_PLACES
     factor = Factor(
         prior.regularization,
-        Triangle(m, Stack(arrays["C"])),
-        Triangle(J, Stack(arrays["R"])),
+        Triangle(m, arrays["C"]),
+        Triangle(J, arrays["R"]),
         Stack(arrays["waiting"].reshape(J, 2, width)),
         log_det,
     )

@@ -137,20 +137,18 @@ class ScaledPoints:
 
 def few_squared_distances(X: Array, Y: Array, lengthscale: Array) -> Array:
     """‖(x − y)/ℓ‖² for a few rows of Y, by subtraction, shape (n, m)."""
+    D = np.empty((len(Y), len(X)))
+    # A row of Y at a time where all would not stay in cache.
+    step = len(Y) if X.size * len(Y) <= BLOCK_PAIRS else 1
     with np.errstate(over="ignore"):
-        if X.size * len(Y) <= BLOCK_PAIRS:  # else a row of Y at a time, to stay in cache
-            D = _by_subtraction(X, Y, lengthscale)
-        else:
-            D = np.vstack([_by_subtraction(X, y[None], lengthscale) for y in Y])
+        for start in range(0, len(Y), max(1, step)):
+            some = slice(start, start + step)
+            difference = X - Y[some, None]
+            difference /= lengthscale
+            np.einsum("ijk,ijk->ij", difference, difference, out=D[some])
     if not D.max(initial=0.0) <= LARGEST_COORDINATE**2:  # Matérn takes five times as much
         raise _overflow(lengthscale)
     return D.T
-
-
-def _by_subtraction(X: Array, Y: Array, lengthscale: Array) -> Array:
-    difference = X - Y[:, None]
-    difference /= lengthscale
-    return np.asarray(np.einsum("ijk,ijk->ij", difference, difference))
 
 
 def _overflow(lengthscale: Array) -> KernelError:

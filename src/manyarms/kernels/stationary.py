@@ -2,6 +2,7 @@
 distance ρ = ‖(x − y)/ℓ‖, of codes by the columns that differ."""
 
 from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 
@@ -66,8 +67,8 @@ class Stationary(OfDifferences):
     """k(x, y) = g(ρ²) with g(0) = 1: a kernel is g, and its slope where it has a gradient."""
 
     @abstractmethod
-    def g(self, D: Array) -> Array:
-        """g(ρ²) elementwise, of an array that is given away."""
+    def g(self, D: Array, xp: Any) -> Array:
+        """g(ρ²) elementwise by the functions of a namespace, of an array that is given away."""
 
     @abstractmethod
     def slope(self, D: Array) -> Array:
@@ -75,12 +76,14 @@ class Stationary(OfDifferences):
 
     def __call__(self, X: Array, Y: Array) -> Array:
         X, Y = as_blocks(X, Y)
-        check_lengthscale(self, self.lengthscale, Y.shape[1])
+        if self.lengthscale.ndim:
+            check_lengthscale(self, self.lengthscale, Y.shape[1])
         if isinstance(Y, np.ndarray) and len(Y) <= FEW_ROWS:
-            return self.g(few_squared_distances(X, Y, self.lengthscale))
+            return self.g(few_squared_distances(X, Y, self.lengthscale), np)
         points = ScaledPoints(X, Y, self.lengthscale)
+        xp = namespace(Y)
         # The distances are never held as a whole.
-        return by_blocks(lambda some: self.g(points.of(some)), X, Y)
+        return by_blocks(lambda some: self.g(points.of(some), xp), X, Y)
 
     def gradient(self, X: Array, Y: Array, V: Array) -> Array:
         check_lengthscale(self, self.lengthscale, Y.shape[1])
@@ -98,13 +101,13 @@ class RBF(Stationary):
         ℓ, one for all columns or one each.
     """
 
-    def g(self, D: Array) -> Array:
+    def g(self, D: Array, xp: Any) -> Array:
         D *= -0.5
-        K: Array = namespace(D).exp(D)
+        K: Array = xp.exp(D)
         return K
 
     def slope(self, D: Array) -> Array:
-        return -self.g(D)
+        return -self.g(D, np)
 
 
 class Matern(Stationary):
@@ -129,8 +132,7 @@ class Matern(Stationary):
             )
         self.nu = nu
 
-    def g(self, D: Array) -> Array:
-        xp = namespace(D)
+    def g(self, D: Array, xp: Any) -> Array:
         D *= 2 * self.nu
         R = xp.sqrt(D)  # √(2ν)ρ, of which all three are functions
         K: Array = xp.exp(-R)
