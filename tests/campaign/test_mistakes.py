@@ -383,8 +383,8 @@ def unpaired_pending(study):
     assert not study.pending
     optimizer = unpaired(study, {})
     # What was predicted when they were asked for is not part of what an optimizer was told here.
-    forecasts = study._replica.replay.ledger.outcomes.forecasts
-    optimizer._state.ledger.outcomes.forecasts.items[:] = forecasts.items
+    entries = study._replica.replay.ledger.outcomes.entries
+    optimizer._state.ledger.outcomes.entries.items["forecast"] = entries.items["forecast"]
     return optimizer
 
 

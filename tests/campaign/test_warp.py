@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from manyarms.campaign.units import Warp
+from manyarms.campaign.results import Warp
 
 NEXT = float(np.nextafter(0.1, 1))
 values = st.one_of(

@@ -13,7 +13,7 @@ from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model
 from manyarms.engine.confidence import Constant
 from manyarms.kernels import Kernel
-from manyarms.lapack import OneThread
+from manyarms.lapack import OneThread, in_one_thread
 from manyarms.space.box import Box
 from manyarms.typing import Array, Mask
 
@@ -81,6 +81,7 @@ def _some(box: Box, rng: np.random.Generator) -> Array:
     return box.sample(DRAWN_INSTEAD, rng) if grid is None else rng.permutation(grid)
 
 
+@in_one_thread
 def doubting(ledger: Ledger, model: Model) -> Model:
     """The model of a box as if failed points had given the least that it expects of them.
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from manyarms.campaign.ledger import Outcomes
 from manyarms.campaign.model import Model, goes_on
-from manyarms.campaign.trials import FORECAST_WIDTH, CandidateId, Outcomes
+from manyarms.campaign.trials import FORECAST_WIDTH, CandidateId
 from manyarms.engine.confidence import Bayes, Guarantee, Promising
 from manyarms.lapack import special
 from manyarms.typing import Array

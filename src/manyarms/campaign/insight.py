@@ -132,7 +132,7 @@ def left_out(campaign: Campaign, level: float) -> CrossValidated:
     middle, *ends = (np.clip(sign * each, *bounds) for each in found)
     # An arm may be several candidates with equal features: the last one tried stands for it.
     outcomes = ledger.outcomes
-    told = outcomes.tried.items[outcomes.with_value]
+    told = outcomes.entries.items["position"][outcomes.with_value]
     name_of = dict(zip(ledger.candidates.arm_of[told].tolist(), told.tolist(), strict=True))
     names = ledger.names([name_of[arm] for arm in tried.arms.tolist()])
     low, high = ends if sign > 0 else ends[::-1]

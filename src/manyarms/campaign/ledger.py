@@ -4,7 +4,7 @@ A ledger is a value. `Optimizer` holds one; `Study` folds the same functions ove
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from manyarms.campaign.results import Results
+from manyarms.campaign.settings import as_most, as_sign
 from manyarms.campaign.trials import (
     FAILED,
     CandidateId,
     Forecast,
-    Outcomes,
-    Results,
     Trial,
     as_items,
     as_noise,
@@ -30,6 +30,23 @@ from manyarms.space.ids import plain
 from manyarms.space.points import Space
 from manyarms.typing import Array, Indices, Mask
 
+REPEATS = 3
+"""Different values that must have been repeated, each exactly, before values count as exact."""
+UNREPEATED = 64
+"""Results, none of them repeated, up to which values are taken as they are and the best one
+measured is recommended: with so few the model recommends no better
+(docs/experiments/defaults.md)."""
+ENTRY = np.dtype(
+    [
+        ("position", np.intp),  # of the candidate
+        ("value", np.float64),  # NaN where the trial failed
+        ("noise", np.float64),  # a standard deviation, NaN where none was told
+        ("forecast", np.float64, 3),  # mean, low and high, NaN where there was none
+        ("tell", np.intp),  # the number of the `tell` that brought it, never falling
+        ("known", np.intp),  # results there were when it was asked for, −1 where nobody asked
+    ]
+)
+"""One result."""
 SHOWN = 5
 """Values of a candidate that a message lists."""
 
@@ -58,6 +75,107 @@ class Corrections(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Outcomes:
+    """What became of n candidates: every result, in the order told, and the retired candidates."""
+
+    n: int
+    entries: Stack  # (t,) of type ENTRY
+    taken: Stack  # positions of retired candidates
+    is_changed: bool = False  # a result was corrected, or taken back
+    has_grown: bool = False  # candidates were added to known results
+
+    @classmethod
+    def none(cls, n: int) -> "Outcomes":
+        """The outcomes before anything was tried."""
+        return cls(n, Stack(np.zeros(0, dtype=ENTRY)), Stack(np.zeros(0, dtype=np.intp)))
+
+    @cached_property
+    def has_value(self) -> Mask:
+        """(t,) whether each result has a value."""
+        return np.asarray(~np.isnan(self.entries.items["value"]))
+
+    @cached_property
+    def with_value(self) -> Indices:
+        """The numbers of the results that have a value."""
+        return np.flatnonzero(self.has_value)
+
+    @cached_property
+    def counts(self) -> Indices:
+        """(n,) how many values each candidate has."""
+        return np.bincount(self.entries.items["position"][self.has_value], minlength=self.n)
+
+    @cached_property
+    def again(self) -> Array:
+        """Repeated values, one a candidate, each value once; with NaN if the repeats of any
+        candidate disagree."""
+        told = self.entries.items[self.with_value]
+        tried = told["position"]
+        values = told["value"]
+        candidates, first, counts = np.unique(tried, return_index=True, return_counts=True)
+        firsts = np.full(self.n, np.nan)
+        firsts[candidates] = values[first]
+        differ = values != firsts[tried]
+        firsts[tried[differ]] = np.nan
+        return np.unique(firsts[candidates[counts > 1]])
+
+    @property
+    def repeat_exactly(self) -> bool:
+        """Whether results are exact, as far as repeats show it: the repeats of every candidate
+        agree, and candidates with REPEATS different values were repeated. Fewer different values
+        may agree by chance: 0 and 1, or the end of a scale."""
+        return len(self.again) >= REPEATS and not np.isnan(self.again).any()
+
+    @property
+    def may_be_exact(self) -> bool:
+        """Whether nothing says that values have noise: no repeats disagree, and either a value
+        was repeated or there are few results."""
+        n_values = len(self.with_value)
+        return not np.isnan(self.again).any() and (len(self.again) > 0 or n_values <= UNREPEATED)
+
+    @cached_property
+    def failed(self) -> Mask:
+        """(n,) whether the last result of the candidate was a failure: a later value lifts it."""
+        mask = np.zeros(self.n, dtype=bool)
+        mask[
+            self.entries.items["position"]
+        ] = ~self.has_value  # of several results the last one is kept
+        return mask
+
+    @cached_property
+    def retired(self) -> Mask:
+        """(n,) whether the candidate was retired."""
+        mask = np.zeros(self.n, dtype=bool)
+        mask[self.taken.items] = True
+        return mask
+
+    @cached_property
+    def out(self) -> Mask:
+        """(n,) whether the candidate was retired or failed."""
+        return self.retired | self.failed
+
+    def changed(
+        self, trials: Indices, values: Sequence[float | None], noise: Sequence[float | None]
+    ) -> "Outcomes":
+        """These outcomes with other values for some results. A result keeps its noise unless
+        another is given."""
+        entries = self.entries.items.copy()
+        entries["value"][trials] = np.array(values, dtype=np.float64)
+        given = np.array(noise, dtype=np.float64)
+        entries["noise"][trials] = np.where(np.isnan(given), entries["noise"][trials], given)
+        return replace(self, entries=Stack(entries), is_changed=True)
+
+    def without(self, trials: Indices) -> "Outcomes":
+        """These outcomes without some results."""
+        kept = np.ones(self.entries.n, dtype=bool)
+        kept[trials] = False
+        # How many of the first k results are left, for each k; −1 stays −1.
+        left = np.concatenate([[0], np.cumsum(kept), [-1]])
+        entries = self.entries.items[kept]
+        entries["known"] = left[entries["known"]]
+        return replace(self, entries=Stack(entries), is_changed=True)
+
+
+@dataclass(frozen=True)
 class Ledger:
     """The candidates, the results told of each, and which are being tried."""
 
@@ -70,11 +188,13 @@ class Ledger:
     pending: tuple[Pending, ...] = ()
 
     @classmethod
-    def begun(cls, candidates: Space, seed: int, sign: float, most: float) -> "Ledger":
-        """Books in which nothing was asked for yet."""
+    def begun(cls, candidates: Space, given: Mapping[str, Any]) -> "Ledger":
+        """Books in which nothing was asked for yet, of a search with these settings."""
+        seed = given["seed"]
+        sign = as_sign(given["direction"])
         n = len(candidates)
         order = np.random.default_rng([seed, 1]).permutation(n)  # 1: not what policies draw from
-        return cls(candidates, Outcomes.none(n), order, seed, sign, most)
+        return cls(candidates, Outcomes.none(n), order, seed, sign, as_most(given["repeats"]))
 
     # What happens
 
@@ -109,8 +229,8 @@ class Ledger:
         """Record results of candidates, asked for or not; the value None says that the trial
         failed."""
         ledger, ended = self.ended(positions, worker)
-        tells = self.outcomes.tells.items
-        number = int(tells[-1]) + 1 if len(tells) else 0
+        entries = self.outcomes.entries.items
+        number = int(entries["tell"][-1]) + 1 if len(entries) else 0
         return ledger.noted(positions, values, noise, ended, np.full(len(positions), number))
 
     def noted(
@@ -125,18 +245,15 @@ class Ledger:
         what is pending as it is."""
         outcomes = self.outcomes
         none = (np.nan,) * 3
+        new = np.empty(len(positions), dtype=ENTRY)
+        new["position"] = positions
+        new["value"] = np.array(values, dtype=np.float64)  # None becomes NaN
+        new["noise"] = np.array(noise, dtype=np.float64)
         forecasts = [each.forecast or none if each else none for each in ended]
-        known = [each.known if each else -1 for each in ended]
-        more = replace(
-            outcomes,
-            tried=outcomes.tried.appended(positions),
-            values=outcomes.values.appended(np.array(values, dtype=np.float64)),
-            noise=outcomes.noise.appended(np.array(noise, dtype=np.float64)),
-            forecasts=outcomes.forecasts.appended(np.array(forecasts)),
-            tells=outcomes.tells.appended(tells),
-            known=outcomes.known.appended(np.array(known, dtype=np.intp)),
-        )
-        return replace(self, outcomes=more)
+        new["forecast"] = np.reshape(forecasts, (-1, 3))
+        new["tell"] = tells
+        new["known"] = [each.known if each else -1 for each in ended]
+        return replace(self, outcomes=replace(outcomes, entries=outcomes.entries.appended(new)))
 
     def released(self, positions: Indices, worker: str = "") -> "Ledger":
         """These candidates are not being tried any more."""
@@ -270,7 +387,7 @@ class Ledger:
 
     def results_of(self, position: int) -> Indices:
         """The numbers of the results of a candidate."""
-        return np.flatnonzero(self.outcomes.tried.items == position)
+        return np.flatnonzero(self.outcomes.entries.items["position"] == position)
 
     @property
     def waiting(self) -> Indices:
@@ -293,7 +410,7 @@ class Ledger:
     def arms_without(self, candidates: Mask) -> Mask:
         """(A,) the arms that hold none of these candidates, a mask (n,)."""
         space = self.candidates
-        if len(space.X) == len(space):  # each candidate is an arm
+        if len(space.X) == self.outcomes.n:  # each candidate is an arm
             return ~candidates
         without = np.ones(len(space.X), dtype=bool)
         without[space.arm_of[candidates]] = False
@@ -302,7 +419,7 @@ class Ledger:
     @property
     def n_trials(self) -> int:
         """How many results were told, failed trials included."""
-        return self.outcomes.tried.n
+        return self.outcomes.entries.n
 
     @property
     def n_values(self) -> int:
@@ -313,28 +430,22 @@ class Ledger:
     def results(self) -> Results:
         """What a model learns from: the results with a value."""
         outcomes = self.outcomes
-        at = outcomes.with_value
-        known = outcomes.known.items[at]
+        told = outcomes.entries.items[outcomes.with_value]
         values_of = np.concatenate([[0], np.cumsum(outcomes.has_value), [-1]])
         return Results(
-            self.candidates.arm_of[outcomes.tried.items[at]],
-            self.sign * outcomes.values.items[at],
-            outcomes.noise.items[at],
-            outcomes.tells.items[at],
-            values_of[known],
+            self.candidates.arm_of[told["position"]],
+            self.sign * told["value"],
+            told["noise"].copy(),
+            told["tell"].copy(),
+            values_of[told["known"]],
         )
 
     @property
     def history(self) -> list[Trial]:
         """Every result told, oldest first."""
-        outcomes = self.outcomes
-        names = self.names(outcomes.tried.items.tolist())
-        columns = (
-            names,
-            outcomes.values.items.tolist(),
-            outcomes.noise.items.tolist(),
-            outcomes.forecasts.items.tolist(),
-        )
+        entries = self.outcomes.entries.items
+        names = self.names(entries["position"].tolist())
+        columns = [entries[name].tolist() for name in ("value", "noise", "forecast")]
         return [
             Trial(
                 i,
@@ -343,19 +454,18 @@ class Ledger:
                 _or_none(noise),
                 None if isnan(forecast[0]) else Forecast(*forecast),
             )
-            for i, (name, value, noise, forecast) in enumerate(zip(*columns, strict=True))
+            for i, (name, value, noise, forecast) in enumerate(zip(names, *columns, strict=True))
         ]
 
     def scored(self, *, first: bool) -> tuple[Array, Array]:
         """Results of candidates that the model chose, of each the first one only or all: values
         (k,), and what was predicted of them, (k, 3); in the user's units and in the order told."""
-        outcomes = self.outcomes
-        at = outcomes.with_value
+        told = self.outcomes.entries.items[self.outcomes.with_value]
         if first:
-            _, places = np.unique(outcomes.tried.items[at], return_index=True)
-            at = at[np.sort(places)]
-        at = at[~np.isnan(outcomes.forecasts.items[at, 0])]
-        return outcomes.values.items[at], outcomes.forecasts.items[at]
+            _, places = np.unique(told["position"], return_index=True)
+            told = told[np.sort(places)]
+        told = told[~np.isnan(told["forecast"][:, 0])]
+        return told["value"], told["forecast"]
 
     def names(self, positions: Iterable[int]) -> list[CandidateId]:
         """The ids of candidates, as Python ints and strings; of a box, points that may be changed
@@ -401,7 +511,7 @@ def _only(ledger: Ledger, position: int) -> int:
     (name,) = ledger.names([position])
     if not len(found):
         raise StateError(f"{name!r} has no result that could be corrected; tell() takes a new one")
-    values = ledger.outcomes.values.items[found].tolist()
+    values = ledger.outcomes.entries.items["value"][found].tolist()
     listed = ", ".join("failed" if np.isnan(value) else f"{value!r}" for value in values[-SHOWN:])
     raise ObservationError(
         f"{name!r} has {len(found)} results, the last ones {listed}; give the Trial of `history` "
@@ -413,8 +523,9 @@ def as_known(ledger: Ledger, trial: Trial) -> int:
     """The number of a result in the books; StateError if it is no longer there."""
     outcomes = ledger.outcomes
     if 0 <= trial.number < ledger.n_trials:
-        (name,) = ledger.names(outcomes.tried.items[[trial.number]])
-        value = float(outcomes.values.items[trial.number])
+        entry = outcomes.entries.items[trial.number]
+        (name,) = ledger.names([entry["position"]])
+        value = float(entry["value"])
         is_same = trial.failed if np.isnan(value) else trial.value == value
         if name == trial.id and is_same:
             return trial.number

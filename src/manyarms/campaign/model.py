@@ -17,10 +17,8 @@ import numpy as np
 
 from manyarms.bandit.policy import Policy, Prediction
 from manyarms.campaign.fitting import ARMS_OF_A_FIT, NOISE_PRIOR, Fit, Summary, fit
-from manyarms.campaign.schedule import Plan, elsewhere
+from manyarms.campaign.results import ByArm, Plan, Results, Warp, elsewhere
 from manyarms.campaign.settings import Settings
-from manyarms.campaign.trials import ByArm, Results
-from manyarms.campaign.units import Warp
 from manyarms.checks import Checked
 from manyarms.engine.confidence import Promise, Radius
 from manyarms.kernels import Kernel
@@ -64,7 +62,7 @@ class Model:
     @property
     def n_results(self) -> int:
         """Values it has learned from."""
-        return self.results.n
+        return len(self.results.values)
 
     @property
     def fitted(self) -> Fit | None:
@@ -90,7 +88,8 @@ class Model:
     @property
     def is_drawing(self) -> bool:
         """Whether it has too few results to choose by: candidates are drawn at random."""
-        return self.settings.learns and self.n_results < self.settings.schedule.start
+        settings = self.settings
+        return settings.learns and len(self.results.values) < settings.schedule.start
 
     @property
     def worst(self) -> float:
@@ -116,17 +115,19 @@ class Model:
         """After more of all results, in the same units: one step up to each of these ends."""
         if not len(ends):
             return self
-        known = self.n_results
-        new = results.at(slice(known, ends[-1]))
+        known = len(self.results.values)
+        results = results.at(slice(ends[-1]))
+        new = results.at(slice(known, None))
+        warp = self.last.warp if self.last else IDENTITY
+        rewards = warp.reward(new.values)
         arms: Any = self.arms[new.arms] if self.settings.box else new.arms
-        rewards = self.warp.reward(new.values)
         policy = copy(self.policy)  # states are values: the original stays as it was
         start = 0
         for end in ends:
             step = slice(start, end - known)
             policy.observe(arms[step], rewards[step], **self.noises(policy, new.noise[step]))
             start = end - known
-        return replace(self, policy=policy, results=results.at(slice(ends[-1])))
+        return replace(self, policy=policy, results=results)
 
     def noises(self, policy: Any, noise: Array) -> dict[str, Any]:
         """What `observe` is told of the noise of rewards: the policy's own where a result came
@@ -227,7 +228,8 @@ def learn(settings: Settings, arms: Array, results: Results, before: Model | Non
         model = before.going_on(arms)
     if model is None:
         model = _begun(settings, arms, results, plan, before)
-    model = model.observed(results, results.ends[results.ends > model.n_results].tolist())
+    ends = results.ends
+    model = model.observed(results, ends[ends > len(model.results.values)].tolist())
     other = None
     if plan.elsewhere is not None:
         other = before.elsewhere if before else None

@@ -268,7 +268,7 @@ def _tried(campaign: Campaign) -> Indices:
 
 def _is_exact(campaign: Campaign) -> bool:
     """Whether values have no noise: the user said so, or repeated candidates show it."""
-    if (campaign.ledger.outcomes.noise.items > 0).any():
+    if (campaign.ledger.outcomes.entries.items["noise"] > 0).any():
         return False
     noise = campaign.model.settings.noise
     return noise == 0 or (noise is None and campaign.ledger.outcomes.repeat_exactly)
@@ -277,8 +277,8 @@ def _is_exact(campaign: Campaign) -> bool:
 def _means(campaign: Campaign, positions: Indices) -> Array:
     """Mean of the values told of candidates, NaN where there are none."""
     outcomes = campaign.ledger.outcomes
-    at = outcomes.with_value
-    sums = np.bincount(outcomes.tried.items[at], outcomes.values.items[at], outcomes.n)
+    told = outcomes.entries.items[outcomes.with_value]
+    sums = np.bincount(told["position"], told["value"], outcomes.n)
     with np.errstate(invalid="ignore"):
         return np.asarray(sums[positions] / outcomes.counts[positions])
 
@@ -293,7 +293,7 @@ def _may_be_exact(campaign: Campaign) -> bool:
     """Whether values may be without noise: the user said nothing about it, and no result of a table
     shows any. Never over a box, where no point is repeated and nothing would show it."""
     outcomes = campaign.ledger.outcomes
-    said = campaign.model.settings.noise is not None or (outcomes.noise.items > 0).any()
+    said = campaign.model.settings.noise is not None or (outcomes.entries.items["noise"] > 0).any()
     is_table = campaign.ledger.candidates.box is None
     return is_table and not said and outcomes.may_be_exact
 

@@ -19,8 +19,9 @@ import polars as pl
 
 from manyarms.campaign.answers import Answers
 from manyarms.campaign.model import learn
+from manyarms.campaign.results import Results
 from manyarms.campaign.settings import Settings, as_given, as_sign
-from manyarms.campaign.trials import Results, as_items, as_values
+from manyarms.campaign.trials import as_items, as_values
 from manyarms.errors import ParameterError
 from manyarms.lapack import OneThread
 from manyarms.space.ids import Ids

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from manyarms.campaign.batching import BatchConditions
-from manyarms.campaign.campaign import Campaign
+from manyarms.campaign.campaign import BatchConditions, Campaign
 from manyarms.campaign.ledger import Ledger
 from manyarms.typing import Indices
 
@@ -102,8 +101,8 @@ class _Known:
     def _is_surprising(self, position: int) -> bool:
         """Whether a value of it was outside of what was predicted."""
         at = self.ledger.results_of(position)
-        values = self.ledger.outcomes.values.items[at]
-        _, low, high = self.ledger.outcomes.forecasts.items[at].T
+        values = self.ledger.outcomes.entries.items["value"][at]
+        _, low, high = self.ledger.outcomes.entries.items["forecast"][at].T
         return bool(((values < low) | (values > high)).any())
 
     def _new_level(self, arm: int) -> str:

@@ -15,7 +15,7 @@ from manyarms.bandit.bkb import BKB
 from manyarms.bandit.domain import DomainBKB
 from manyarms.bandit.multistart import MultiStart
 from manyarms.campaign.fitting import Fixed, Mixed, Shape
-from manyarms.campaign.schedule import BOX, LEVELS, TABLE, Schedule
+from manyarms.campaign.results import BOX, LEVELS, TABLE, Schedule
 from manyarms.checks import LARGEST, LARGEST_SEED, real, whole
 from manyarms.engine.confidence import Constant, Growing, Radius
 from manyarms.errors import Advice, ParameterError
@@ -125,8 +125,6 @@ class Settings:
     it over his space."""
 
     given: dict[str, Any]  # as `as_given` has it, to be written down
-    sign: float  # of the values: 1 to maximise, −1 to minimise
-    most: float  # values of a candidate, at most
     shape: Shape
     noise: float | None  # a standard deviation in the user's units; None: learned
     learns: bool  # False: the kernel is given in the user's units, as is the noise
@@ -144,8 +142,7 @@ class Settings:
     @classmethod
     def of(cls, space: Space, given: dict[str, Any]) -> "Settings":
         """The settings of a search over a space; ParameterError where one is out of its range."""
-        most = as_most(given["repeats"])
-        noise = _noise(given["noise"], most)
+        noise = _noise(given["noise"], as_most(given["repeats"]))
         box = space.box
         policy = given["policy"]
         if policy is None:
@@ -166,8 +163,6 @@ class Settings:
                 options = {"maximiser": MAXIMISER, **options}
         return cls(
             given,
-            as_sign(given["direction"]),
-            most,
             shape,
             noise,
             learns,

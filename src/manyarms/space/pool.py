@@ -80,6 +80,16 @@ class Pool:
 
     Candidates with the same features are one arm, a row of `X`: they share evidence and keep their
     ids. A pool never changes.
+
+    Attributes
+    ----------
+    ids : ndarray, (n,)
+        The id of each candidate: int64, or strings.
+    X : ndarray, (A, d)
+        The features of each arm, read-only: numbers scaled to [0, 1], then codes, then packed bits;
+        `features` tells.
+    arm_of : ndarray, (n,)
+        The arm, a row of `X`, of the candidate at each position.
     """
 
     box: ClassVar[None] = None  # where points come from, which are no rows of a table
@@ -92,6 +102,9 @@ class Pool:
             )
             raise ArmsError(f"a pool is made by Pool.{made}, got {type(parts).__name__}")
         self.parts = parts
+        self.ids = parts.ids.array
+        self.X = parts.X
+        self.arm_of = parts.arm_of
 
     @classmethod
     def from_csv(
@@ -381,26 +394,10 @@ class Pool:
         return read_sheet(as_path(path), origin.id, texts, texts | {origin.target or ""}, mark)
 
     @property
-    def ids(self) -> AnyArray:
-        """The id of each candidate: int64, or strings."""
-        return self.parts.ids.array
-
-    @property
-    def X(self) -> Array:
-        """The features of each arm, read-only: numbers scaled to [0, 1], then codes, then packed
-        bits; `features` tells."""
-        return self.parts.X
-
-    @property
     def expected(self) -> Array | None:
         """What a prior makes one expect of each arm, (A,), the first column of `X`: in standardised
         units above the median one, 0 for the worse half. None without a prior."""
         return self.X[:, 0] if self.parts.n_expected else None
-
-    @property
-    def arm_of(self) -> Indices:
-        """The arm, a row of `X`, of the candidate at each position."""
-        return self.parts.arm_of
 
     @property
     def kernel(self) -> Kernel | None:

@@ -10,7 +10,6 @@ import numpy as np
 
 from manyarms.campaign.ledger import Corrections, Ledger, Pending
 from manyarms.campaign.prior import PriorResults, with_prior
-from manyarms.campaign.settings import as_most, as_sign
 from manyarms.campaign.trials import CandidateId, Forecast, Trial
 from manyarms.space.points import Space, as_space
 from manyarms.space.pool import Pool
@@ -58,9 +57,7 @@ class Replay:
             tables = [fetch(digest) for digest in described["tables"]]
             self.prior = read_prior(self.settings, fetch)
             self.space = self.with_prior(stored_pool(described, tables))
-        sign = as_sign(self.settings["direction"])
-        most = as_most(self.settings["repeats"])
-        self.ledger = Ledger.begun(self.space, self.settings["seed"], sign, most)
+        self.ledger = Ledger.begun(self.space, self.settings)
         self.tokens: dict[str, tuple[list[int], list[float | None]]] = {}  # positions and values
         self.sources: list[Source] = []  # of each result of the ledger
         self.notes: dict[Source, str] = {}

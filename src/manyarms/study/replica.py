@@ -129,7 +129,7 @@ class Replica:
         self._model = nothing
         with self._store.reading() as transaction:
             for n in transaction.snapshots():
-                data = transaction.snapshot(n) if n <= results.n else None
+                data = transaction.snapshot(n) if n <= len(results.values) else None
                 known = results.at(slice(n))
                 digest = digest_of(self.replay.settings, rows, known)
                 found = data and read(data, digest, nothing, rows, known)

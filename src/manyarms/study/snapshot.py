@@ -17,9 +17,7 @@ from manyarms.bandit.domain import DomainBKB
 from manyarms.bandit.policy import State
 from manyarms.campaign.fitting import Fit
 from manyarms.campaign.model import Fitted, Model, made
-from manyarms.campaign.schedule import Plan
-from manyarms.campaign.trials import Results
-from manyarms.campaign.units import Warp
+from manyarms.campaign.results import Plan, Results, Warp
 from manyarms.engine.frozen import Engine
 from manyarms.engine.growing import Stack
 from manyarms.engine.history import Log
@@ -102,7 +100,7 @@ def _made(
         policy = policy.resumed(belief, norm, arms[results.arms], rewards, **noise)
     else:
         log = Log(Stack(arrays["log"].reshape(-1, 4)))
-        policy = policy.resumed(State(belief, log, results.n, norm))
+        policy = policy.resumed(State(belief, log, len(results.values), norm))
     return Model(settings, arms, policy, results, plan, thorough, last)
 
 
