@@ -1,6 +1,7 @@
 """What a caller gives, checked once: numbers, and rows of numbers. The error says what was expected
 and what came."""
 
+import re
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
@@ -25,6 +26,9 @@ NO_ARRAY = (TypeError, ValueError, OverflowError, np.ma.MAError)
 """What NumPy raises at something of which it cannot make an array."""
 ROWS_READ = 1 << 16
 """Rows checked for NaN and infinity at a time: a mapped file is never in memory as a whole."""
+_BYTES = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+"""1.5e9, 500 MB, 2GiB: a number, its exponent, what it counts, and whether that is a power of
+1,024."""
 _NO_NUMBERS = (bool, np.complexfloating, np.timedelta64)
 """Types that pass for numbers by their base classes."""
 
@@ -48,6 +52,18 @@ def real(
         if np.isfinite(number) and above < number < below and number >= at_least:
             return number
     raise error("{option} must be {expected}, got {got}", option=name, expected=meaning, got=value)
+
+
+def as_bytes(value: Any) -> float:
+    """`memory=`: a positive number of bytes, or text such as "500 MB"."""
+    number = value
+    found = _BYTES.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found:
+        mantissa, exponent, prefix, is_binary = found.groups()
+        power = " kmgt".index(prefix.lower() or " ")
+        size = float(mantissa + (exponent or "")) * (1024 if is_binary else 1000) ** power
+        number = size if 0 < size < np.inf else value  # else an error says what came
+    return real(number, "memory", 'a positive number of bytes, or text such as "2 GB"', above=0)
 
 
 def whole(

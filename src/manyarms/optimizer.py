@@ -67,8 +67,8 @@ class Optimizer(Answers):
     seed : int or numpy.random.Generator
         For the random start and the sketch.
     **options
-        Further arguments of the policy, such as ``memory=``, ``rule=`` or, over a box,
-        ``maximiser=``.
+        Further arguments of the policy, such as ``memory="2 GB"``, ``rule=`` or, over
+        a box, ``maximiser=``.
 
     Raises
     ------

@@ -1,10 +1,13 @@
 """Uniform play and ε-greedy: what they draw, and how often."""
 
+import re
+
 import numpy as np
 import pytest
 from problems import RKHSProblem, play
 
 import manyarms as ma
+from manyarms.checks import as_bytes
 from manyarms.errors import MemoryBudgetError, ParameterError
 
 KERNEL = ma.kernels.RBF(0.2)
@@ -78,3 +81,46 @@ def test_memory_is_that_of_bkb():
             policy(arms, KERNEL, memory=100.0)
         with pytest.raises(ParameterError, match="memory"):
             policy(arms, KERNEL, memory="much")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (2_000_000, 2e6),
+        ("1.5e9", 1.5e9),
+        ("500 MB", 5e8),
+        (" 2GB ", 2e9),
+        (".5 kb", 500.0),
+        ("3 B", 3.0),
+        ("2 GiB", 2.0 * 2**30),
+        ("1TiB", 2.0**40),
+    ],
+)
+def test_memory_may_be_given_in_words(given, expected):
+    assert as_bytes(given) == expected
+    arms = np.zeros((1, 1))
+    if expected > 1000:
+        assert ma.BKB(arms, KERNEL, memory=given).memory == expected
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "much",
+        "",
+        "GB",
+        "-2 GB",
+        "0 MB",
+        "2 XB",
+        "1,5 GB",
+        "2 GB 3",
+        "1e999",
+        "1e-999",
+        b"1",
+        0,
+        True,
+    ],
+)
+def test_memory_that_is_no_number_of_bytes_is_said(given):
+    with pytest.raises(ParameterError, match=re.escape(f"got {given!r}")):
+        ma.BKB(np.zeros((1, 1)), KERNEL, memory=given)

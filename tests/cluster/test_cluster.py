@@ -351,7 +351,9 @@ def test_files_that_cannot_be_used_are_named(folder):
 def test_what_does_not_fit_is_said():
     X = table(1000, 3, 0)
     with pytest.raises(MemoryBudgetError, match="rows 0 to 499 take"):
-        Sharded(X, 2, in_process=True, memory=1000.0)
+        Sharded(X, 2, in_process=True, memory="1 kB")
+    with pytest.raises(ParameterError, match="got 'much'"):
+        Sharded(X, 2, in_process=True, memory="much")
     with pytest.raises(ParameterError, match="at most the 1000 rows"):
         Sharded(X, 1001, in_process=True)
     with pytest.raises(ParameterError, match="give one of them"):

@@ -445,6 +445,7 @@ def test_a_study_of_an_earlier_format_says_how_its_results_carry_over(path, vers
         {"lease": 0},
         {"worker": 3},
         {"memory": object()},
+        {"memory": "much"},
     ],
 )
 def test_settings_that_cannot_be_written_down_are_refused(path, options):

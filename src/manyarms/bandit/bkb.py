@@ -70,10 +70,11 @@ class BKB(Policy):
         The radius β̃ of the scores.
     batches : BatchRule
         What ends a batch of no given size, ``choose(None)``.
-    memory : float, optional
-        Bytes that may be used beside the arms, half of the machine's by default (`estimate` tells
-        what it takes). While the embeddings of all arms fit, 8·A·m bytes, they are kept; beyond
-        that there are bounds of all arms and a short list. Choices do not depend on it.
+    memory : float or str, optional
+        Bytes that may be used beside the arms, such as 5e8 or "500 MB"; half of the machine's by
+        default (`estimate` tells what it takes). While the embeddings of all arms fit, 8·A·m bytes,
+        they are kept; beyond that there are bounds of all arms and a short list. Choices do not
+        depend on it.
     tuning : Tuning
         Thresholds of the search. Choices do not depend on them.
     seed : int or numpy.random.Generator
@@ -104,7 +105,7 @@ class BKB(Policy):
         rule: Rule = Inserted(),
         confidence: Radius = Constant(2.0),
         batches: BatchRule = GlobalRule(),
-        memory: float | None = None,
+        memory: float | str | None = None,
         tuning: Tuning = Tuning(),
         seed: Seed = 0,
         n_features: int | None = None,

@@ -24,7 +24,7 @@ from manyarms.bandit.checks import (
     as_weights,
     is_rows,
 )
-from manyarms.checks import LONGEST_BATCH, MOST_AT_ONCE, Checked, as_rows, real, whole
+from manyarms.checks import LONGEST_BATCH, MOST_AT_ONCE, Checked, as_bytes, as_rows, real, whole
 from manyarms.engine.base import Arms, Batch, Belief, Record, Rule
 from manyarms.engine.confidence import (
     Bayes,
@@ -130,7 +130,7 @@ class Policy:
         confidence: Radius = Constant(2.0),
         seed: Seed = 0,
         n_features: int | None = None,
-        memory: float | None = None,
+        memory: float | str | None = None,
         tuning: Tuning = Tuning(),
     ) -> None:
         self.kernel: Kernel = as_kernel(kernel)
@@ -157,10 +157,7 @@ class Policy:
         self.rule = rule
         self.chooser = chooser
         self.batches = batches
-        wanted = "a positive number of bytes"
-        self.memory = (
-            half_the_memory() if memory is None else real(memory, "memory", wanted, above=0)
-        )
+        self.memory = half_the_memory() if memory is None else as_bytes(memory)
         self.tuning = tuning
         self._diag = self._diagonal_of_table()
         self._check_kernel(self.arms, self._diag)

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from manyarms.bandit.bkb import BKB
-from manyarms.checks import real, whole
+from manyarms.checks import as_bytes, real, whole
 from manyarms.cluster.crews import HereCrew, Part, RayCrew
 from manyarms.cluster.sources import source_of
 from manyarms.engine.base import Belief
@@ -41,9 +41,9 @@ class Sharded:
         Keep the shards in this process, without Ray.
     cpus : int
         Cores of each shard; its passes use as many threads.
-    memory : float, optional
-        Bytes that a shard may use. By default, half of its machine's memory is divided among the
-        shards there.
+    memory : float or str, optional
+        Bytes that a shard may use, such as 2e9 or "2 GB". By default, half of its machine's memory
+        is divided among the shards there.
     timeout : float
         Seconds after which a shard that has not answered is ended and made again. A pass over all
         its rows must take less.
@@ -68,14 +68,14 @@ class Sharded:
         address: str | None = None,
         in_process: bool = False,
         cpus: int = 1,
-        memory: float | None = None,
+        memory: float | str | None = None,
         timeout: float = 600.0,
     ) -> None:
         shards = whole(shards, "shards", at_most=10_000)
         cpus = whole(cpus, "cpus", at_most=10_000)
         seconds = real(timeout, "timeout", "a positive number of seconds", above=0)
         if memory is not None:
-            memory = real(memory, "memory", "a positive number of bytes", above=0)
+            memory = as_bytes(memory)
         if in_process and address is not None:
             raise ParameterError(
                 f"in_process=True has no cluster, got address={address!r} too; give one of them"
