@@ -15,8 +15,7 @@ from pathlib import Path
 
 from manyarms.errors import StudyDamagedError, StudyError, StudyVersionError
 from manyarms.study.events import START, Event
-from manyarms.study.places import store_at
-from manyarms.study.store import FORMAT, Store, Transaction
+from manyarms.study.store import FORMAT, Store, Transaction, store_at
 
 LONG = 30.0
 """Seconds after which whoever still waits hangs."""

@@ -138,7 +138,7 @@ def test_writers_take_turns(folder):
 @posix
 def test_a_process_that_was_stopped_in_line_is_passed_by(path):
     """A writer that stands in front, and is stopped there, does not keep the others for ever."""
-    from manyarms.study.waiting import in_line
+    from manyarms.study.sqlite import in_line
 
     study = ma.Study.create(path, pool())
     study.tell(0, [1.0])

@@ -9,8 +9,7 @@ from typing import Any
 
 from manyarms.errors import StudyDamagedError, StudyError
 from manyarms.study.events import NO_PREDECESSOR, Event, row_of
-from manyarms.study.places import store_at
-from manyarms.study.store import CARRY_OVER, Transaction
+from manyarms.study.store import CARRY_OVER, Transaction, store_at
 from manyarms.study.study import Study
 
 FORMAT = "manyarms study, format 3"

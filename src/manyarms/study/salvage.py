@@ -15,9 +15,8 @@ from typing import Any
 
 from manyarms.errors import ManyArmsError, StudyDamagedError, StudyError, StudyVersionError
 from manyarms.study.events import NO_PREDECESSOR, Event, Head, read
-from manyarms.study.places import store_at
-from manyarms.study.replay import Fetch, Replay
-from manyarms.study.store import CARRY_OVER, FORMAT, Transaction
+from manyarms.study.replica import Fetch, Replay
+from manyarms.study.store import CARRY_OVER, FORMAT, Transaction, store_at
 
 LONGEST_GAP = 1000
 """Events in a row that cannot be read, after which none is looked for, unless the file says how

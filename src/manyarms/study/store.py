@@ -14,6 +14,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from manyarms.errors import (
@@ -25,7 +26,7 @@ from manyarms.errors import (
 )
 from manyarms.runtime.signals import deferred, interruptible
 from manyarms.study.events import START, TAKING_BACK, Event, Head, damaged, read, row_of
-from manyarms.study.location import Location
+from manyarms.study.location import Location, as_location
 
 PART = 1 << 26
 """Bytes of a blob in one row, 64 MiB: far below what SQLite (1 GB) and PostgreSQL take."""
@@ -461,3 +462,19 @@ def _close(connection: Any, process: int) -> None:
         connection.close()
     else:
         _INHERITED.append(connection)
+
+
+def store_at(location: str | Path) -> Store:
+    """The store at the path of a file, or at the URL of a PostgreSQL database."""
+    place = as_location(location)
+    if place.server is None:
+        from manyarms.study.sqlite import SQLiteStore  # noqa: PLC0415  a Store itself
+
+        return SQLiteStore(place)
+    try:
+        from manyarms.study.postgres import PostgresStore  # noqa: PLC0415  psycopg is an extra
+    except ModuleNotFoundError as error:
+        raise StudyError(
+            "a study in PostgreSQL needs psycopg: pip install 'manyarms[postgres]'"
+        ) from error
+    return PostgresStore(place)

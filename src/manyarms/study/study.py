@@ -38,11 +38,9 @@ from manyarms.space.stored import (
 )
 from manyarms.study.arguments import as_batches, as_lease, as_name, as_note, as_notes, as_worker
 from manyarms.study.events import START, Event, root_of, undoable
-from manyarms.study.places import store_at
-from manyarms.study.replay import Lease, Replay
-from manyarms.study.replica import Replica
+from manyarms.study.replica import Lease, Replay, Replica
 from manyarms.study.spec import maker_of, read_settings, written_box, written_settings
-from manyarms.study.store import Store, Transaction
+from manyarms.study.store import Store, Transaction, store_at
 
 
 class Study(Answers):
