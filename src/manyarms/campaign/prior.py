@@ -24,10 +24,10 @@ from manyarms.campaign.settings import Settings, as_given, as_sign
 from manyarms.campaign.trials import as_items, as_values
 from manyarms.errors import ParameterError
 from manyarms.lapack import OneThread
+from manyarms.space.frames import read_dicts
 from manyarms.space.ids import Ids
 from manyarms.space.points import Space
 from manyarms.space.pool import Pool, frame_of
-from manyarms.space.reading import read_dicts
 from manyarms.space.tables import more_parts
 from manyarms.typing import Array
 

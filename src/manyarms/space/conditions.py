@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from manyarms.errors import ArmsError
-from manyarms.space.values import closest, first_of, is_text
+from manyarms.space.columns import closest, first_of, is_text
 from manyarms.typing import AnyArray, Array, Mask
 
 LONGEST_CONDITION = 2000

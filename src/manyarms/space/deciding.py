@@ -9,19 +9,15 @@ import polars as pl
 from manyarms.checks import are_geometric, items_of
 from manyarms.errors import Advice, ArmsError, ParameterError
 from manyarms.sheets.reading import are_bits
-from manyarms.space.columns import TYPES, Bits, Coded, Column, Numeric, Ordered, UnusedColumn
-from manyarms.space.molecules import BY_DESCRIPTORS, SMILES, molecules_as
-from manyarms.space.reading import Declared
-from manyarms.space.spelling import (
-    MERGE,
-    NUMBER_TYPES,
-    are_remarks,
-    check_levels,
-    plain_kind,
-    words_of,
-)
-from manyarms.space.values import (
+from manyarms.space.columns import (
+    TYPES,
+    Bits,
+    Coded,
+    Column,
     Label,
+    Numeric,
+    Ordered,
+    UnusedColumn,
     as_numbers,
     as_python,
     date_error,
@@ -29,6 +25,16 @@ from manyarms.space.values import (
     is_text,
     like,
     plain_type,
+)
+from manyarms.space.frames import Declared
+from manyarms.space.molecules import BY_DESCRIPTORS, SMILES, molecules_as
+from manyarms.space.spelling import (
+    MERGE,
+    NUMBER_TYPES,
+    are_remarks,
+    check_levels,
+    plain_kind,
+    words_of,
 )
 from manyarms.typing import Array
 

@@ -11,8 +11,8 @@ import polars as pl
 
 from manyarms.checks import is_whole, items_of
 from manyarms.errors import Advice, ArmsError, UnknownArmError
-from manyarms.space.reading import as_series
-from manyarms.space.values import closest
+from manyarms.space.columns import closest
+from manyarms.space.frames import as_series
 from manyarms.typing import AnyArray, Indices, Mask
 
 

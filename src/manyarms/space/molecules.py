@@ -13,8 +13,7 @@ import polars as pl
 
 from manyarms.errors import Advice, ArmsError
 from manyarms.kernels.inner import BITS, pack
-from manyarms.space.columns import Column, Feature
-from manyarms.space.values import Label
+from manyarms.space.columns import Column, Feature, Label
 from manyarms.typing import AnyArray, Array
 
 SMILES = "smiles"

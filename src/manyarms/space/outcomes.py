@@ -6,8 +6,8 @@ import polars as pl
 
 from manyarms.errors import ArmsError
 from manyarms.sheets.numerals import column_numbers, is_blank
+from manyarms.space.columns import Label, first_true, is_text
 from manyarms.space.spelling import one_unit
-from manyarms.space.values import Label, first_true, is_text
 
 FAILURES = ("failed", "fail", "failure", "error", "crashed")
 """Words for a failed trial, in place of its value, in any case."""

@@ -10,11 +10,10 @@ import polars as pl
 
 from manyarms.equal import group
 from manyarms.errors import Advice, ArmsError
-from manyarms.space.columns import Column
+from manyarms.space.columns import Column, Label, cleaned
 from manyarms.space.deciding import decide
+from manyarms.space.frames import Declared, Levels
 from manyarms.space.ids import Ids
-from manyarms.space.reading import Declared, Levels
-from manyarms.space.values import Label, cleaned
 from manyarms.typing import AnyArray, Array, Indices
 
 

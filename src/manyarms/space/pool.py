@@ -22,10 +22,7 @@ from manyarms.sheets.reading import Sheet, read_sheet
 from manyarms.space.columns import TYPES, Feature, Objects, UnusedColumn
 from manyarms.space.conditions import rows_where
 from manyarms.space.deciding import checked_types
-from manyarms.space.ids import Ids, as_objects, checked_ids, given_ids
-from manyarms.space.molecules import BY_DESCRIPTORS
-from manyarms.space.parts import Origin, Parts, TableResult, counted, encoded_columns
-from manyarms.space.reading import (
+from manyarms.space.frames import (
     Declared,
     as_path,
     combined,
@@ -33,6 +30,9 @@ from manyarms.space.reading import (
     read_dicts,
     read_frame,
 )
+from manyarms.space.ids import Ids, as_objects, checked_ids, given_ids
+from manyarms.space.molecules import BY_DESCRIPTORS
+from manyarms.space.parts import Origin, Parts, TableResult, counted, encoded_columns
 from manyarms.space.spelling import NUMBER_TYPES, is_remarks_name, plain_kind, words_of
 from manyarms.space.tables import more_parts, new_parts
 from manyarms.typing import AnyArray, Array, ArrayLike, Indices, Mask

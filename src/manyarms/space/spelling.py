@@ -16,8 +16,8 @@ from manyarms.sheets.numerals import (
     number_in,
     read_numbers,
 )
-from manyarms.space.reading import Declared
-from manyarms.space.values import Label, first_of, first_true, is_text
+from manyarms.space.columns import Label, first_of, first_true, is_text
+from manyarms.space.frames import Declared
 
 NUMBER_TYPES = ("continuous", "log", "integer", "number")
 """Types of columns of numbers; the values of the type "number" decide whether it is continuous, log
