@@ -16,6 +16,7 @@ from typing import Any
 from manyarms.errors import ManyArmsError, StudyDamagedError, StudyError, StudyVersionError
 from manyarms.study.events import NO_PREDECESSOR, Event, Head, read
 from manyarms.study.replica import Fetch, Replay
+from manyarms.study.sqlite import OWN_SCHEMA, schema
 from manyarms.study.store import CARRY_OVER, FORMAT, Transaction, store_at
 
 LONGEST_GAP = 1000
@@ -58,6 +59,7 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
         if journal.is_file():
             Path(f"{copy}-journal").write_bytes(journal.read_bytes())
         with closing(sqlite3.connect(copy)) as connection:
+            _check_tables(source, connection)
             rows = _rows(connection)
             events = _whole(rows)
             if _answer(connection, "SELECT version FROM manyarms") in range(1, FORMAT):
@@ -91,6 +93,20 @@ def salvage(damaged: str | Path, new: str | Path) -> Salvaged:
     store.create(fill)
     store.close()
     return Salvaged(len(good), replay.ledger.n_trials, len(rows) - len(good))
+
+
+def _check_tables(source: Path, connection: sqlite3.Connection) -> None:
+    """Raise StudyDamagedError where a view, or what else may never end, stands in place of a
+    table that is read; what is not there at all is lost."""
+    connection.execute("PRAGMA trusted_schema=OFF")
+    names = {name for _, name, _ in OWN_SCHEMA}
+    with suppress(sqlite3.Error):
+        for kind, name, _ in schema(connection) - set(OWN_SCHEMA):
+            if name in names:
+                raise StudyDamagedError(
+                    f"{source} was changed by another program: the {kind} {name!r} is not as "
+                    "manyarms makes it, so nothing is read from it"
+                )
 
 
 def _padded(data: bytes) -> bytes:

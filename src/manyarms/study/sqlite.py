@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 from manyarms.errors import Advice, StudyDamagedError, StudyError
 from manyarms.study.events import SALVAGE
-from manyarms.study.store import IsFirst, Store, foreign, refused
+from manyarms.study.store import TABLES, IsFirst, Store, foreign, refused
 
 if sys.platform == "linux":
     import fcntl
@@ -93,7 +93,13 @@ class SQLiteStore(Store):
 
     def tables(self) -> set[str]:
         """The names of the tables there are."""
-        return _tables(self.here())
+        return {name for kind, name, _ in schema(self.here()) if kind == "table"}
+
+    def foreign_parts(self) -> list[str]:
+        """Triggers, views and whatever else is not as `create` makes it: they could have a
+        statement do something else, or never end."""
+        changed = schema(self.here()) ^ set(OWN_SCHEMA)
+        return sorted({f"{kind} {name!r}" for kind, name, _ in changed})
 
     def in_line(self) -> AbstractContextManager[IsFirst | None]:
         """Stand in line with other writers, as SQLite has no queue of its own."""
@@ -139,9 +145,11 @@ class SQLiteStore(Store):
             check_same_thread=False,
         )
         try:
-            tables = _tables(connection)
-            if tables and "manyarms" not in tables:
-                raise foreign(self.place, tables)
+            # A view or a trigger of somebody else must not call functions.
+            connection.execute("PRAGMA trusted_schema=OFF")
+            found = schema(connection)
+            if found and OWN_SCHEMA[0] not in found:
+                raise foreign(self.place, {name for _, name, _ in found})
             connection.execute("PRAGMA journal_mode=TRUNCATE")
             connection.execute("PRAGMA synchronous=FULL")
             # What does not fit the cache would go to the file before the commit, which would have
@@ -153,10 +161,14 @@ class SQLiteStore(Store):
         return connection
 
 
-def _tables(connection: sqlite3.Connection) -> set[str]:
-    """The names of the tables there are."""
-    names = "SELECT name FROM sqlite_master WHERE type = 'table'"
-    return {name for (name,) in connection.execute(names)}
+def schema(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
+    """The kind, name and definition without blanks of what is in a file, but for the indices of
+    keys."""
+    made = "SELECT type, name, sql FROM sqlite_master WHERE type <> 'index' OR sql IS NOT NULL"
+    return {
+        (str(kind), str(name), "".join(str(sql).split()))
+        for kind, name, sql in connection.execute(made)
+    }
 
 
 def _is_damage(error: Exception) -> bool:
@@ -237,3 +249,9 @@ def _process(number: int) -> str:
     except OSError:
         return f"process {number}"
     return f"process {number} ({name})"
+
+
+OWN_SCHEMA = [
+    ("table", sql.split()[2], "".join(sql.format(**SQLiteStore.types).split())) for sql in TABLES
+]
+"""The schema of a study, in the order of `TABLES`."""

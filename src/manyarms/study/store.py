@@ -25,7 +25,16 @@ from manyarms.errors import (
     StudyVersionError,
 )
 from manyarms.runtime.signals import deferred, interruptible
-from manyarms.study.events import START, TAKING_BACK, Event, Head, damaged, read, row_of
+from manyarms.study.events import (
+    SALVAGE,
+    START,
+    TAKING_BACK,
+    Event,
+    Head,
+    damaged,
+    read,
+    row_of,
+)
 from manyarms.study.location import Location, as_location
 
 PART = 1 << 26
@@ -123,9 +132,9 @@ class Transaction:
         event = Event(self.head.number + 1, kind, now, payload)
         event.check()
         row = row_of(event, self.head.digest)
-        self._execute(_APPEND, row)
+        self._write(_APPEND, row)
         self.head = Head(event.number, row[-1])
-        self._execute(_MOVE, self.head)
+        self._write(_MOVE, self.head)
         return event
 
     def keep(self, data: bytes) -> str:
@@ -136,7 +145,7 @@ class Transaction:
             insert = "INSERT INTO blobs (digest, part, data) VALUES (?, ?, ?)"
             for part, start in enumerate(range(0, len(data), PART)):
                 piece = data[start : start + PART]
-                self._execute(insert, (digest, part, piece))
+                self._write(insert, (digest, part, piece))
         return digest
 
     def fetch(self, digest: str) -> bytes:
@@ -170,7 +179,13 @@ class Transaction:
             self._execute(_FORGET, (each,))
             self._execute("DELETE FROM snapshots WHERE number = ?", (each,))
         insert = "INSERT INTO snapshots (number, digest) VALUES (?, ?)"
-        self._execute(insert, (number, self.keep(data)))
+        self._write(insert, (number, self.keep(data)))
+
+    def _write(self, statement: str, values: Sequence[Any]) -> None:
+        """Change one row; StudyStorageError where another number of rows changed."""
+        n = self._execute(statement, values).rowcount
+        if n != 1:
+            raise refused(self._store.place, f"{n} rows were written instead of 1")
 
     def snapshots(self) -> list[int]:
         """The numbers of results of those that are kept, the largest first."""
@@ -229,8 +244,8 @@ class Store(ABC):
 
     @abstractmethod
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
-        """Run a statement, with a value for each ? in it; the answer has `fetchone` and
-        `fetchall`."""
+        """Run a statement, with a value for each ? in it; the answer has `fetchone`,
+        `fetchall`, and the `rowcount` of a change."""
 
     @abstractmethod
     def tables(self) -> set[str]:
@@ -256,6 +271,11 @@ class Store(ABC):
     def identity(self) -> object:
         """What is another one where the place was replaced, if that is not seen in the log."""
         return None
+
+    def foreign_parts(self) -> list[str]:
+        """What is in the place and not as `create` makes it, where others might have changed
+        that."""
+        return []
 
     def in_line(self) -> AbstractContextManager[IsFirst | None]:
         """Stand in line with other writers, where the place has no queue of its own."""
@@ -292,6 +312,7 @@ class Store(ABC):
             if "manyarms" not in tables:
                 raise foreign(self.place, tables)
             found = self.execute("SELECT version FROM manyarms").fetchone()
+            others = self.foreign_parts()
         version = None if found is None else found[0]
         if not isinstance(version, int) or version < 1:  # SQLite keeps any type in any column
             raise damaged(0, "its version is lost")
@@ -304,6 +325,13 @@ class Store(ABC):
             raise StudyVersionError(
                 f"{self.place.shown} has format {version}, this version of manyarms knows "
                 f"{FORMAT}; install a newer one"
+            )
+        if others:
+            raise StudyDamagedError(
+                f"{self.place.shown} was changed by another program, or is damaged: "
+                f"{', '.join(others):.200} is not as manyarms makes it",
+                "go back to a copy",
+                SALVAGE,
             )
 
     @contextmanager
