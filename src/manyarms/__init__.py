@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from manyarms import bandit, baselines, cluster, diagnostics, domains, errors, kernels, plots
     from manyarms.bandit.batches import GlobalRule
-    from manyarms.bandit.bkb import BKB
-    from manyarms.bandit.gpucb import GPUCB
+    from manyarms.bandit.bkb import BKB, GPUCB
     from manyarms.bandit.policy import Prediction
     from manyarms.bandit.stream import Stream
     from manyarms.campaign.certificate import Certificate, TrackRecord
@@ -42,7 +41,7 @@ __version__ = "0.2.0.dev0"
 _HOME = {
     "BKB": "bandit.bkb",
     "FAILED": "campaign.trials",
-    "GPUCB": "bandit.gpucb",
+    "GPUCB": "bandit.bkb",
     "Bayes": "engine.confidence",
     "Best": "campaign.predictions",
     "Box": "space.box",

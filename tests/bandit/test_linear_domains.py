@@ -7,7 +7,7 @@ import pytest
 
 import manyarms as ma
 from manyarms import kernels as k
-from manyarms.bandit.ball import on_sphere
+from manyarms.bandit.convex import on_sphere
 from manyarms.domains import Ball, DomainBKB, Polytope
 from manyarms.errors import ArmsError, KernelError, ParameterError
 

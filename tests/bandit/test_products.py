@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import manyarms as ma
-from manyarms.bandit.sweeps import WHOLE
+from manyarms.bandit.maximisers import WHOLE
 from manyarms.domains import Box, DomainBKB, Sweeps
 from manyarms.errors import ArmsError, ParameterError, StateError
 from manyarms.kernels import Hamming, Matern, On

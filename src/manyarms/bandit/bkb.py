@@ -1,5 +1,5 @@
-"""BKB, budgeted kernel bandits: GP-UCB on a sketch whose inducing arms follow the posterior
-variance."""
+"""GP-UCB (Srinivas, Krause, Kakade, Seeger; ICML 2010) with two posteriors: BKB, budgeted kernel
+bandits, has a sketch whose inducing arms follow the posterior variance; GPUCB has the exact one."""
 
 from dataclasses import replace
 from math import nextafter
@@ -14,6 +14,7 @@ from manyarms.bandit.policy import Policy
 from manyarms.checks import real, whole
 from manyarms.engine.base import Belief, Rule
 from manyarms.engine.confidence import Bayes, Constant, Promise, Radius
+from manyarms.engine.exact import Exact
 from manyarms.engine.frozen import Engine, Inserted
 from manyarms.errors import ParameterError
 from manyarms.kernels import RBF
@@ -216,3 +217,54 @@ class BKB(Policy):
             spent.append(perf_counter() - start)
         least = PER_ARM * n_arms + 8 * m**2
         return Estimate(least, least + 8 * m * n_arms, min(spent) * n_arms / len(rows))
+
+
+class GPUCB(Policy):
+    """Exact GP-UCB: the strong baseline, and what BKB is compared with in tests.
+
+    Memory and a step are O(A·u), u the distinct arms observed.
+
+    Parameters
+    ----------
+    arms : array_like, (A, d), path, sequence of objects or None
+        As for `BKB`. Where there is no table, A is the number of different rows observed.
+    kernel : Kernel
+        As for `BKB`.
+    regularization : float
+        λ, a variance; the square of the noise's standard deviation unless there is a reason.
+    noise : float, optional
+        ξ, the standard deviation of a reward that comes without one of its own; √λ unless given.
+    confidence : Radius
+        The radius β of the scores.
+    batches : BatchRule
+        What ends a batch of no given size, ``choose(None)``.
+    seed : int or numpy.random.Generator
+        For the first arm.
+    n_features : int, optional
+        d, only where `arms` is None.
+    """
+
+    def __init__(
+        self,
+        arms: ArrayLike | str | Path | None,
+        kernel: Any,
+        *,
+        regularization: float = 0.01,
+        noise: float | None = None,
+        confidence: Radius = Constant(2.0),
+        batches: BatchRule = GlobalRule(),
+        seed: Seed = 0,
+        n_features: int | None = None,
+    ) -> None:
+        super().__init__(
+            arms,
+            kernel,
+            rule=Exact(),
+            chooser=UpperBound(),
+            batches=batches,
+            regularization=regularization,
+            noise=noise,
+            confidence=confidence,
+            seed=seed,
+            n_features=n_features,
+        )

@@ -11,10 +11,9 @@ import numpy as np
 
 from manyarms.bandit.bkb import BKB
 from manyarms.bandit.checks import as_generator, as_rewards, as_weights
-from manyarms.bandit.multistart import MultiStart
+from manyarms.bandit.maximisers import MultiStart, Sweeps
 from manyarms.bandit.policy import Prediction, State
 from manyarms.bandit.score import Score
-from manyarms.bandit.sweeps import Sweeps
 from manyarms.checks import MOST_AT_ONCE, Checked, real, whole
 from manyarms.engine.base import Record
 from manyarms.engine.confidence import Constant, Evidence, Guarantee, Radius

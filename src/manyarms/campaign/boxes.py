@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.bandit.domain import DomainBKB, as_barred
-from manyarms.bandit.sweeps import WHOLE, leading
+from manyarms.bandit.maximisers import WHOLE, leading
 from manyarms.campaign.ledger import Ledger
 from manyarms.campaign.model import Model
 from manyarms.engine.confidence import Constant

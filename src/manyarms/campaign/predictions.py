@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyarms.bandit.sweeps import WHOLE
+from manyarms.bandit.maximisers import WHOLE
 from manyarms.campaign.boxes import best_rows, rival_rows
 from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.certificate import SHARE_TRUE, Certificate, TrackRecord, accuracy, promise

@@ -13,7 +13,7 @@ import numpy as np
 
 from manyarms.bandit.bkb import BKB
 from manyarms.bandit.domain import DomainBKB
-from manyarms.bandit.multistart import MultiStart
+from manyarms.bandit.maximisers import MultiStart
 from manyarms.campaign.fitting import Fixed, Mixed, Shape
 from manyarms.campaign.results import BOX, LEVELS, TABLE, Schedule
 from manyarms.checks import LARGEST, LARGEST_SEED, real, whole

@@ -15,10 +15,10 @@ from manyarms.cli.typed import ColumnTypes, as_box, as_levels, as_types
 from manyarms.sheets.reading import Sheet
 from manyarms.space.box import Box
 from manyarms.space.deciding import checked_types
-from manyarms.space.outcomes import looks_like_outcome, outcome_rank
 from manyarms.space.points import Points, Space
 from manyarms.space.pool import Pool, new_levels, pool_of, sheet_of
 from manyarms.space.sides import Choice, Range
+from manyarms.space.spelling import looks_like_outcome, outcome_rank
 from manyarms.study import Study
 
 ROWS_WITH_EXAMPLES = 200

@@ -14,9 +14,9 @@ from manyarms.cli.output import count, new_file
 from manyarms.sheets.csvfiles import write_csv
 from manyarms.sheets.numerals import number_in
 from manyarms.sheets.workbooks import WRITTEN, is_workbook, write_workbook
-from manyarms.space.outcomes import FAILURES
 from manyarms.space.points import Space
 from manyarms.space.pool import Pool, new_levels
+from manyarms.space.spelling import FAILURES
 from manyarms.study import Study
 from manyarms.study.location import as_location
 

@@ -18,7 +18,7 @@ PSD_TOLERANCE = 1e-6
 that of a kernel computed in float32 (1e-7): the kernel is not positive semi-definite."""
 FEW = 8
 """Rows up to which a kernel of W and the rows is cheaper than one of the rows and W: see
-`kernels/distances.py`."""
+`kernels/stationary.py`."""
 RECENT = 64
 """Rows whose embeddings are remembered."""
 

@@ -6,9 +6,19 @@ asked for. Kernels of objects (strings, graphs, sets, anything that a function o
 compares) take sequences of objects as arms.
 """
 
-from manyarms.kernels.adapters import FromCallable, FromObject, On, Pairwise, as_kernel
 from manyarms.kernels.bags import Graph, Jaccard, WeisfeilerLehman
-from manyarms.kernels.base import Kernel, Own, Product, Scaled, Sum
+from manyarms.kernels.base import (
+    FromCallable,
+    FromObject,
+    Kernel,
+    On,
+    Own,
+    Pairwise,
+    Product,
+    Scaled,
+    Sum,
+    as_kernel,
+)
 from manyarms.kernels.inner import Linear, MinMax, Polynomial, Tanimoto, Unpacked, pack, unpack
 from manyarms.kernels.objects import ObjectKernel, OnObjects
 from manyarms.kernels.stationary import RBF, Hamming, Matern

@@ -6,8 +6,7 @@ import numpy as np
 
 from manyarms.checks import real, store, table_of, whole
 from manyarms.errors import ArmsError, KernelError, shortened
-from manyarms.kernels.base import Kernel, check_kernels
-from manyarms.kernels.distances import as_blocks, namespace, row_blocks
+from manyarms.kernels.base import Kernel, as_blocks, check_kernels, namespace, row_blocks
 from manyarms.typing import Array, ArrayLike
 
 BITS = 52

@@ -13,8 +13,7 @@ import numpy as np
 
 from manyarms.checks import Checked, items_of
 from manyarms.errors import ArmsError, KernelError, shortened
-from manyarms.kernels.adapters import FromObject, Pairwise
-from manyarms.kernels.base import Kernel, Pair, Scaled
+from manyarms.kernels.base import FromObject, Kernel, Pair, Pairwise, Scaled
 from manyarms.typing import Array
 
 PADDING = -1.0

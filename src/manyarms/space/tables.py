@@ -12,7 +12,6 @@ from manyarms.sheets.forked import check_threads
 from manyarms.space.columns import Coded, Label, Numeric, Place, UnusedColumn, cleaned
 from manyarms.space.frames import Declared, Levels
 from manyarms.space.ids import Ids, checked_ids, given_ids, not_unique, plain
-from manyarms.space.outcomes import outcomes_in
 from manyarms.space.parts import (
     Origin,
     Parts,
@@ -23,7 +22,7 @@ from manyarms.space.parts import (
     grown_parts,
     quoted,
 )
-from manyarms.space.spelling import MERGE, are_remarks, converted, is_remarks_name
+from manyarms.space.spelling import MERGE, are_remarks, converted, is_remarks_name, outcomes_in
 from manyarms.typing import AnyArray, Indices, Mask
 
 MISSING = ("error", "drop", "category")

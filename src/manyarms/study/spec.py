@@ -12,8 +12,7 @@ from manyarms import bandit, kernels
 from manyarms.bandit.adabkb import AdaBKB
 from manyarms.bandit.batches import GlobalRule
 from manyarms.bandit.domain import DomainBKB
-from manyarms.bandit.multistart import MultiStart
-from manyarms.bandit.sweeps import Sweeps
+from manyarms.bandit.maximisers import MultiStart, Sweeps
 from manyarms.campaign.settings import ARGUMENTS, Settings
 from manyarms.engine.confidence import (
     Bayes,
