@@ -883,6 +883,35 @@ def test_terminals_are_not_given_orders(folder):
         pass
     shown = manyarms("suggest", folder / "lab.db", "-n", 3).out
     assert "\x1b" not in shown
+    assert "\\u001b[31m" in shown
+
+
+ORDERS = "\x1b]0;mine\x07\x7f\x9b\u202e\u2066\u200b"
+
+
+def test_neither_in_errors_nor_in_json(folder):
+    """JSON has them escaped: who reads it has the same text."""
+    strange = ORDERS
+    rows = [{"name": f"{i}{strange}é", "x": i} for i in range(12)]
+    with ma.Study.create(folder / "lab.db", ma.Pool.from_dicts(rows, id="name")) as study:
+        study.tell(rows[0]["name"], 1.0)
+    said = [
+        manyarms("status", folder / f"{ORDERS}.db", code=2).err,
+        manyarms("tell", folder / "lab.db", ORDERS, "1", code=2).err,
+        manyarms(ORDERS, code=2).err,
+        manyarms("top", folder / "lab.db", f"--{ORDERS}", code=2).err,
+        manyarms("history", folder / "lab.db", "--json").out,
+    ]
+    for text in said:
+        assert text.replace("\n", "").isprintable()
+    assert "é" in said[-1]
+    assert json.loads(said[-1])["results"][0]["id"] == rows[0]["name"]
+
+
+def test_a_url_in_the_place_of_a_command_shows_no_password():
+    answer = manyarms("postgresql://me:a/b@secret@host/x", "status", code=2)
+    assert_one_line(answer)
+    assert "secret" not in answer.err
 
 
 # Fuzz

@@ -195,6 +195,13 @@ SECRETS = [
     "mysql://me:secret@host/x",
     "secret://me:secret@host/x",
     "://me:secret@host",
+    "postgresql//me:secret@host/x",
+    "postgresql//me@host/x?password=secret",
+    "PostgreSQL//me:secret",
+    "me:secret@host/x",
+    "//me:secret@host/x",
+    "postgresql;//me:secret@host/x",
+    "host=there user=me password=secret",
 ]
 
 
@@ -213,6 +220,16 @@ def test_a_url_without_its_driver_says_what_to_install(monkeypatch):
     monkeypatch.delitem(sys.modules, "manyarms.study.postgres", raising=False)
     with pytest.raises(StudyError, match=r"pip install 'manyarms\[postgres\]'"):
         ma.Study.open("postgresql://me@127.0.0.1:1/x")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a:b@c.db", "postgresql.db", "postgres/me@host.db", "C:\\me@host.db", "10:30.db", "~me"],
+)
+def test_a_file_may_have_such_a_name(folder, name):
+    """From its directory on, or where nothing in it looks like a password."""
+    assert as_location(folder / name).path == folder / name
+    assert as_location(name if name != "a:b@c.db" else f"./{name}").server is None
 
 
 @pytest.mark.postgres

@@ -8,7 +8,6 @@ are in memory. The digest tells every damage before anything is read.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -349,10 +348,8 @@ class Stream:
         data = written(self.policy, self._waiting)
         target = as_place(path)
         try:
-            with in_place_of(target) as draft, open(draft, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            with in_place_of(target) as draft:
+                draft.write_bytes(data)
         except OSError as error:
             raise SavedStateError(
                 f"cannot write {target}: {error.strerror}; what was there is as it was"

@@ -2,6 +2,7 @@
 them all."""
 
 import gc
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -19,6 +20,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if is_process:
         gc.disable()  # until the command begins
-    from manyarms.cli.commands import program  # noqa: PLC0415
+    try:
+        from manyarms.runtime.signals import deferred, raise_to_end  # noqa: PLC0415
 
-    return program(arguments, is_process=is_process)
+        if is_process:
+            raise_to_end()
+        with deferred():  # an import that is broken off prints tracebacks of its own
+            from manyarms.cli.commands import program  # noqa: PLC0415
+
+        return program(arguments, is_process=is_process)
+    except KeyboardInterrupt:  # before the program can answer it, or a second one meanwhile
+        print("error: interrupted", file=sys.stderr)
+        return 130
+    finally:
+        if is_process:  # all is said: at the exit an interrupt would only print a traceback
+            signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -2,6 +2,7 @@
 
 import getpass
 import io
+import json
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ import typer
 
 import manyarms
 from manyarms.errors import ManyArmsError, StudyDamagedError, StudyStorageError
+from manyarms.runtime.signals import ENDED
 
 if TYPE_CHECKING:
     from manyarms.study import Study
@@ -125,12 +127,20 @@ def me() -> str:
     return f"{user}@{socket.gethostname()}"[:150]
 
 
+def printable(text: str) -> str:
+    """Text without what a terminal would obey: that is escaped as in JSON."""
+    if text.replace("\n", "").isprintable():
+        return text
+    # Escape sequences in an id or a file name could move the cursor, or worse.
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+
+
 def write(stream: TextIO, *lines: str) -> str:
     """Write to standard output or standard error, with what waits in a buffer before; returns why
     that could not be, or ""."""
     try:
         for line in lines:
-            print(line, file=stream)
+            print(printable(line), file=stream)
         stream.flush()
     except OSError as error:
         _let_go(stream)
@@ -206,14 +216,17 @@ def run_app(made: Callable[[], typer.Typer], arguments: Sequence[str]) -> int:
         # Help and the like may wait in a buffer; at the exit nothing could catch an error.
         check_written(write(sys.stdout))
         return code if isinstance(code, int) else DONE
-    except (BrokenPipeError, SystemExit):
+    except (BrokenPipeError, SystemExit) as error:
         # `manyarms --help | head`; Typer and Rich make it an exit.
         _let_go(sys.stdout)
-        return DONE
+        code = getattr(error, "code", DONE)
+        return code if isinstance(code, int) and code > ENDED else DONE
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get(TRACEBACK):
             write(sys.stderr, traceback.format_exc())
         message, code = _described(error)
+        # Words in a wrong order may be a URL in the place of a command.
+        message = re.sub(r"(://[^\s:@/]*:)\S*@", r"\1***@", message)
         # One line, even where a message of another library has several.
         write(sys.stderr, f"error: {' '.join(message.split())}")
         # What was printed before the error goes out now, or nowhere.

@@ -4,16 +4,16 @@ the list of commands appears at once."""
 import gc
 import inspect
 import re
+import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import typer
 
 from manyarms.cli.app import AsJson, new_app, run_app
 from manyarms.cli.output import Answer, give
-from manyarms.runtime.machine import uncollected
+from manyarms.runtime.signals import load
 
 
 class Command(NamedTuple):
@@ -103,9 +103,9 @@ def app_for(arguments: Sequence[str], *, is_process: bool = False) -> typer.Type
 
 def function_of(name: str, command: Command) -> Any:
     """What runs a command; `import` is a word of Python, so that one is import_."""
-    with uncollected():
-        file = import_module(f"manyarms.cli.{command.file}")
-    return getattr(file, "import_" if name == "import" else name)
+    file = f"manyarms.cli.{command.file}"
+    load(file)
+    return getattr(sys.modules[file], "import_" if name == "import" else name)
 
 
 def _printing(function: Callable[..., Answer], is_process: bool) -> Callable[..., int]:

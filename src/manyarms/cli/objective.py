@@ -24,7 +24,16 @@ from rich.progress import (
 )
 
 from manyarms.campaign.trials import FAILED
-from manyarms.cli.app import DONE, FAILING, INTERRUPTED, InputError, StudyAt, me, opened
+from manyarms.cli.app import (
+    DONE,
+    FAILING,
+    INTERRUPTED,
+    InputError,
+    StudyAt,
+    me,
+    opened,
+    printable,
+)
 from manyarms.cli.jobs import (
     Elsewhere,
     Job,
@@ -35,7 +44,7 @@ from manyarms.cli.jobs import (
     stop,
 )
 from manyarms.cli.knowledge import plain_best
-from manyarms.cli.output import Answer, note, printable, shown, told
+from manyarms.cli.output import Answer, note, shown, told
 from manyarms.cli.suggestions import seconds
 from manyarms.cli.tables import id_name
 from manyarms.errors import ObservationError, StateError, StudyStorageError

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from manyarms.cli.app import DONE, InputError, check_written, write
+from manyarms.cli.app import DONE, InputError, check_written, printable, write
 from manyarms.errors import StudyStorageError
 from manyarms.runtime.files import in_place_of
 
@@ -46,7 +46,7 @@ def give(answer: Answer, as_json: bool) -> int:
     text = (
         json.dumps(_plain(answer.data), ensure_ascii=False, indent=2, default=str)
         if as_json
-        else "\n".join(map(printable, answer.shown))
+        else "\n".join(answer.shown)
     )
     problem = write(sys.stdout, text)
     if not answer.kept:
@@ -58,7 +58,7 @@ def give(answer: Answer, as_json: bool) -> int:
 
 def note(text: str) -> None:
     """A remark, beside the answer; where it cannot be written it is left out."""
-    write(sys.stderr, printable(text))
+    write(sys.stderr, text)
 
 
 def confirm(fact: str, yes: bool) -> None:
@@ -127,14 +127,6 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.5g}"
     return "" if value is None else printable(str(value))
-
-
-def printable(text: str) -> str:
-    """Text without what a terminal would obey."""
-    if text.replace("\n", "").isprintable():
-        return text
-    # Escape sequences in an id or a file name could move the cursor, or worse.
-    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 
 
 def told(n: int, n_failed: int, total: int) -> str:

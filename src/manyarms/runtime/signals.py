@@ -24,6 +24,21 @@ Handler = Callable[[int, FrameType | None], Any]
 _NAMES = ("INT", "TERM", "HUP", "QUIT", "BREAK", "ALRM", "VTALRM", "PROF", "USR1", "USR2", "XCPU")
 SIGNALS = [getattr(signal, f"SIG{name}") for name in _NAMES if hasattr(signal, f"SIG{name}")]
 """Those for which people install handlers that raise."""
+ENDED = 128
+"""The exit code of a process that a signal ended, less the number of the signal."""
+
+
+def raise_to_end() -> None:
+    """From here on a request to end the process, and a terminal that is closed, raise SystemExit,
+    so that what was begun is cleaned up. What the caller has ignored (nohup) stays so."""
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, signal.SIGTERM)
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _exit)
+
+
+def _exit(number: int, _: FrameType | None) -> None:
+    raise SystemExit(ENDED + number)
 
 
 class Deferral:

@@ -27,6 +27,10 @@ URL = re.compile(
 )
 """The host is a name, or an address of IPv4 or IPv6. A password that was not escaped would continue
 in the host or in the database."""
+MISTYPED = re.compile(
+    r"(?!\.{0,2}/(?!/)|[A-Z]:\\)(?:.*:.*@|.*password\s*=|postgres\w*\W*//)", re.I | re.S
+)
+"""What is no path, though it has no scheme either: a password may be in it."""
 LONGEST_LOCATION = 4000
 """Characters of a location, at most."""
 LOCATIONS = (
@@ -63,7 +67,9 @@ def as_location(location: Any) -> Location:
     """A location that a caller gave, checked. A URL is never repeated in a message: what cannot be
     understood may hold a password anywhere."""
     text = os.fspath(location) if isinstance(location, os.PathLike) else location
-    is_url = isinstance(text, str) and ("://" in text or _scheme(text) in SCHEMES)
+    is_url = isinstance(text, str) and (
+        "://" in text or _scheme(text) in SCHEMES or MISTYPED.match(text) is not None
+    )
     if not isinstance(text, str) or not 0 < len(text) <= LONGEST_LOCATION or not is_plain(text):
         got = "another URL" if is_url else f"{text!a:.80}"
         raise StudyError(
@@ -95,7 +101,10 @@ def as_location(location: Any) -> Location:
 def _understood(url: str) -> re.Match[str]:
     """The parts of the URL of a PostgreSQL database."""
     if _scheme(url) not in SCHEMES:
-        raise StudyError(f"{LOCATIONS}; got a URL of another kind")
+        raise StudyError(
+            f"{LOCATIONS}; got a URL of another kind, or a file whose name looks like one: write "
+            "./ before that"
+        )
     found = URL.fullmatch(url)
     if found is None:
         raise StudyError(f"{LOCATIONS}; got a URL that cannot be understood; {ESCAPES}")
