@@ -76,10 +76,12 @@ def test_the_budget_is_that_of_the_study_so_the_same_line_goes_on(lab):
     assert run(lab, "echo $1", "--budget", 8, "--jobs", 3).data["told"] == 3
 
 
-def test_the_budget_counts_what_other_runs_are_trying_but_not_what_people_took(lab):
+def test_the_budget_counts_what_anybody_is_trying(lab):
     ma.Study.open(lab, worker="run by another", lease=60).ask(3)
     ma.Study.open(lab, worker="Ada").ask(2)
-    assert run(lab, "echo $1", "--budget", 5).data["told"] == 2
+    answer = run(lab, "echo $1", "--budget", 7)
+    assert (answer.data["told"], answer.data["results"], answer.data["pending"]) == (2, 2, 5)
+    assert "Others are trying 5 candidates" in said("run", lab, "--budget", "7", "--", "true").out
 
 
 @pytest.mark.parametrize(

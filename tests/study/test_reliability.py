@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from extras import needs
-from soak import damage, drift, kills, together, writers
+from soak import budget, damage, drift, kills, together, writers
 from soak.common import at, pool
 
 import manyarms as ma
@@ -38,6 +38,11 @@ def test_a_kill_loses_nothing(where):
 @pytest.mark.soak
 def test_a_crowd_of_writers(where):
     writers.writers(where, 16, 200 if isinstance(where, Path) else 20)
+
+
+@pytest.mark.soak
+def test_runs_at_once_spend_one_budget_together(where):
+    assert budget.kept(where, 3) == 3
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,42 @@ def test_a_lease_runs_out_and_is_renewed(location, monkeypatch):
     assert [trial.id for trial in here.history] == lost
 
 
+def test_what_is_asked_for_under_a_limit_never_passes_it(location, monkeypatch):
+    """Results and all that is being tried count, whoever asked for it; a lease that ran out does not."""
+    one = ma.Study.create(location, ma.Pool.from_array(X), worker="one")
+    two = ma.Study.open(location, worker="two")
+    one.tell([0, 1], [0.0, 1.0])
+    one.ask(3, lease=60)
+    assert len(two.ask(4, at_most=7)) == 2
+    assert two.ask(at_most=7) == one.ask(at_most=2) == []
+    n_events = one.n_events
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 100)
+    assert len(two.ask(9, at_most=7)) == 3
+    assert one.n_events == n_events + 2  # those of who is gone, and those of who came
+    for wrong in (0, -1, 2.5, True, "7"):
+        with pytest.raises(ParameterError, match="at_most"):
+            one.ask(at_most=wrong)
+
+
+def test_who_is_overtaken_while_he_chooses_chooses_again(location, monkeypatch):
+    one = ma.Study.create(location, ma.Pool.from_array(X[:5]), repeats="never")
+    two = ma.Study.open(location)
+    choice, mine = ma.Study._choice, []
+
+    def overtaken(study, *arguments):
+        found = choice(study, *arguments)
+        if not mine:
+            mine.append(None)
+            mine.extend(two.ask(3))
+        return found
+
+    monkeypatch.setattr(ma.Study, "_choice", overtaken)
+    ids = one.ask(3, at_most=4)
+    assert len(ids) == 1
+    assert not set(ids) & set(mine)
+
+
 def test_a_tell_lets_go_of_the_workers_own_lease_first(location):
     one = ma.Study.create(location, ma.Pool.from_array(X[:1]), worker="one")
     two = ma.Study.open(location, worker="two")

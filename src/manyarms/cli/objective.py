@@ -44,7 +44,7 @@ from manyarms.cli.jobs import (
     stop,
 )
 from manyarms.cli.knowledge import plain_best
-from manyarms.cli.output import Answer, note, shown, told
+from manyarms.cli.output import Answer, count, note, shown, told
 from manyarms.cli.suggestions import seconds
 from manyarms.cli.tables import id_name
 from manyarms.errors import ObservationError, StateError, StudyStorageError
@@ -85,7 +85,10 @@ def run(
     budget: Annotated[
         int | None,
         typer.Option(
-            min=1, help="End when the study has this many results in all.", show_default="none"
+            min=1,
+            help="Trials to spend on this study, by all runs together: end when it has this many "
+            "results, or will have them of what is being tried.",
+            show_default="none",
         ),
     ] = None,
     timeout: Annotated[
@@ -189,12 +192,15 @@ def _said(study: Study, loop: "Loop", code: int) -> Answer:
         "told": loop.n_told,
         "failed": loop.n_failed,
         "results": study.n_results,
+        "pending": len(study.pending),
         "ended": loop.ended,
         "best": None,
     }
     text = told(loop.n_told, loop.n_failed, study.n_results)
     if code != FAILING:
         text += f" Ended: {loop.ended}."
+        if data["pending"]:
+            text += f" Others are trying {count(data['pending'], 'candidate')}."
     if any(trial.value is not None for trial in study.history):
         best = study.best()
         data["best"] = plain_best(best, study.pool)
@@ -267,22 +273,14 @@ class Loop:
     def _submit(self, n_jobs: int, budget: int | None) -> str:
         """Keep so many commands running; says why, where there is nothing more to run."""
         free = n_jobs - len(self._running)
-        if budget is not None and free:
-            # What other runs are trying will be results too.
-            left = (
-                budget
-                - self._study.n_results
-                - sum(each.worker.startswith(RUN) for each in self._study.leases)
-            )
-            if left <= 0:
-                return "budget spent"
-            free = min(free, left)
         if not free:
             return ""
         try:
-            asked = self._study.ask(free)
+            asked = self._study.ask(free, at_most=budget)
         except StateError:
             return "nothing is left to try"
+        if not asked:
+            return "budget spent"
         pool = self._study.pool
         for id, row in zip(pool.labels(asked), pool.rows(asked), strict=True):
             # One a trial: a result that is told again after an error counts once.

@@ -37,7 +37,7 @@ from manyarms.space.stored import (
     written_types,
 )
 from manyarms.study.arguments import as_batches, as_lease, as_name, as_note, as_notes, as_worker
-from manyarms.study.events import START, Event, root_of, undoable
+from manyarms.study.events import START, Event, Head, root_of, undoable
 from manyarms.study.replica import Lease, Replay, Replica
 from manyarms.study.spec import maker_of, read_settings, written_box, written_settings
 from manyarms.study.store import Store, Transaction, store_at
@@ -179,6 +179,7 @@ class Study(Answers):
         self,
         n: int = 1,
         *,
+        at_most: int | None = None,
         lease: float | None = None,
         where: Any = None,
         same: str | Sequence[str] | None = None,
@@ -192,6 +193,9 @@ class Study(Answers):
         ----------
         n : int
             How many.
+        at_most : int, optional
+            How many results the study may reach. What anybody is trying counts as one already, so
+            that all who ask under the same limit never pass it together.
         lease : float, optional
             Seconds after which they are given back if not told; that of the study where None.
         where, same, max_new, most_each
@@ -200,34 +204,58 @@ class Study(Answers):
         Returns
         -------
         list
-            Their ids.
+            Their ids; fewer than n, or none, where `at_most` is reached.
         """
         whole(n, "n", at_most=MOST_AT_ONCE)
+        if at_most is not None:
+            whole(at_most, "at_most")
         seconds = as_lease(lease, self.lease)
-        # Learn outside of the lock what can be learned; what is left is little.
+        self._replica.current()
+        if not self._left(n, at_most, time.time()):
+            return []
+        # Learned and chosen before there is a lock for which others would wait.
         with self._now():
-            pass
+            head, events = self._choice(n, at_most, seconds, where, same, max_new, most_each)
         with self._replica.writing() as transaction:
-            now = time.time()
-            replay = self._replica.replay
-            # Who expires is written down: replay must not depend on the clock.
-            gone = [each for each in replay.leases if _is_over(each, now)]
-            if gone:
-                names, workers = [each.id for each in gone], [each.worker for each in gone]
-                self._append(transaction, "expire", ids=names, workers=workers, by=now)
-            # Under the lock no result can come in between: the choice rests on the whole log.
-            before = self._replica.campaign(replay.ledger.expired(now))
-            rule = as_rule(before.ledger.candidates, where, same, max_new, most_each)
-            with interruptible():
-                after = propose(before, n, rule)
-                why = reasons(before, after, rule)
-            # What was just asked for is the last of what is pending.
-            asked = after.pending[len(before.ledger.pending) :]
-            ids = after.names([each.position for each in asked])
-            forecasts = [each.forecast for each in asked]
-            until = now + seconds
-            self._append(transaction, "ask", ids=ids, until=until, forecasts=forecasts, reasons=why)
-        return ids
+            # The choice and the count rest on the whole log: made again where somebody was faster.
+            if head != self._replica.head:
+                _, events = self._choice(n, at_most, seconds, where, same, max_new, most_each)
+            for kind, said in events:
+                self._append(transaction, kind, **said)
+        return list(events[-1][1]["ids"]) if events else []
+
+    def _left(self, n: int, at_most: int | None, now: float) -> int:
+        """How many of n candidates may be tried, so that the study never has more than `at_most`
+        results."""
+        ledger = self._replica.replay.ledger.expired(now)
+        taken = ledger.n_trials + len(ledger.pending)
+        return n if at_most is None else max(0, min(n, at_most - taken))
+
+    def _choice(
+        self, n: int, at_most: int | None, seconds: float, *chosen: Any
+    ) -> tuple[Head, list[tuple[str, dict[str, Any]]]]:
+        """The kinds and the payloads of the events that ask for candidates, and after which one
+        they may follow."""
+        now = time.time()
+        replay, head = self._replica.replay, self._replica.head
+        n = self._left(n, at_most, now)
+        if not n:
+            return head, []
+        before = self._replica.campaign(replay.ledger.expired(now))
+        rule = as_rule(before.ledger.candidates, *chosen)
+        with interruptible():
+            after = propose(before, n, rule)
+            why = reasons(before, after, rule)
+        # What was just asked for is the last of what is pending.
+        asked = after.pending[len(before.ledger.pending) :]
+        ids = after.names([each.position for each in asked])
+        forecasts = [each.forecast for each in asked]
+        ask = {"ids": ids, "until": now + seconds, "forecasts": forecasts, "reasons": why}
+        # Who expires is written down: replay must not depend on the clock.
+        gone = [each for each in replay.leases if _is_over(each, now)]
+        names, workers = [each.id for each in gone], [each.worker for each in gone]
+        expire = [("expire", {"ids": names, "workers": workers, "by": now})] if gone else []
+        return head, [*expire, ("ask", ask)]
 
     def release(self, ids: Any) -> None:
         """Give back candidates that will not be tried after all.
