@@ -90,7 +90,8 @@ def maximize(
     budget : int
         Evaluations at most.
     tolerance : float, optional
-        Stop once `certificate` bounds the regret by this.
+        Stop once `certificate` says that no other candidate is better by more than this; without
+        a theorem it says so of candidates like those tried.
     n_jobs : int
         Evaluations at a time, in threads unless `executor` says where.
     executor : concurrent.futures.Executor, optional

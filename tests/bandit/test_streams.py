@@ -97,6 +97,26 @@ def test_offers_may_change_after_the_choice():
     np.testing.assert_array_equal(stream.policy.belief.W, kept)
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+def test_who_is_forgotten_must_not_depend_on_the_reward(leaves):
+    """Condition 3: f is outside of the intervals where those who give little leave."""
+    inside = 0
+    for seed in range(15):
+        noise = np.random.default_rng(seed).standard_normal(150)
+        policy = policy_of(regularization=1.0, confidence=ma.Certified(1.0, 1.0))
+        stream = ma.Stream(policy)
+        row = OFFERS[0][:1]
+        for t in range(150):
+            stream.choose(t, row)
+            if leaves and noise[t] < 0:
+                stream.forget(t)
+            else:
+                stream.observe(t, noise[t])  # f is 0
+        mean, std = policy.predict(row)
+        inside += abs(mean[0]) <= policy.beta / np.sqrt(policy.regularization) * std[0]
+    assert inside == (0 if leaves else 15)
+
+
 def test_pending_rows_are_supposed_only_where_asked_for():
     stream = run()
     X = OFFERS[-1]

@@ -196,7 +196,10 @@ class TestStatements:
         assert certificate.level == 0.9
         assert certificate.probability is None
         text = str(certificate)
-        assert "The model expects that no other candidate is better by more than" in text
+        assert (
+            "The model expects that among candidates like those tried no other is better by" in text
+        )
+        assert "It cannot know of candidates that are unlike all of them." in text
         record = certificate.record
         assert f"{record.n_inside} of {record.n} results fell inside the 95 % interval" in text
         assert F.max() - F[certificate.id] <= certificate.regret_bound

@@ -145,7 +145,7 @@ class Lab:
         record = certificate.record
         if certificate.regret_bound is None:
             (n,) = screen.take(
-                r"The model has not been tested enough yet to say how much better another candidate may be: "
+                r"The model has not been tested enough yet to say how much better another candidate like those tried may be: "
                 r"20 tested predictions of candidates without a value are needed, there (?:is|are) (\d+)\."
             )
             assert int(n) == record.n < 20
@@ -156,8 +156,9 @@ class Lab:
                 assert (int(inside), int(n)) == (record.n_inside, record.n)
             return
         bound, rival = screen.take(
-            rf"The model expects that no other candidate is better by more than ({NUMBER}); the closest rival is (\d+)\."
+            rf"The model expects that among candidates like those tried no other is better by more than ({NUMBER}); the closest rival is (\d+)\."
         )
+        screen.take(r"It cannot know of candidates that are unlike all of them\.")
         assert float(bound) == pytest.approx(certificate.regret_bound, rel=1e-3)
         assert rival == certificate.rival
         inside, n = screen.take(

@@ -304,6 +304,10 @@ class Stream:
     def forget(self, request: Request) -> None:
         """Forget a request: no reward will come for it.
 
+        What a radius promises holds only if that does not depend on the reward: who forgets
+        requests because little came of them is left with rewards that are too high
+        (docs/theory.md, condition 3).
+
         Parameters
         ----------
         request : str or int

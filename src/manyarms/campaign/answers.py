@@ -110,6 +110,9 @@ class Answers(ABC):
     def certificate(self, tolerance: float | None = None) -> Certificate:
         """How much better than the recommended candidate another one may be, and how sure that is.
 
+        Without a theorem it is what the model expects among candidates like those tried. No model
+        can know of candidates that are unlike all of them.
+
         Over a box it is heuristic: the rival is the best point that the maximiser finds, and that
         may miss the maximum. A product of at most 4,096 combinations is looked at whole.
 

@@ -77,8 +77,9 @@ class Certificate:
     the others minus its lower bound.
 
     Where a theorem covers that, it holds with `probability`. Elsewhere it is what the model
-    expects: `level` is the share of such statements that are to be true, and none is made
-    (`regret_bound` is None) before the model's forecasts were tested on enough results.
+    expects among candidates like those tried: `level` is the share of such statements that are to
+    be true, and none is made (`regret_bound` is None) before the model's forecasts were tested on
+    enough results. No model can know of candidates that are unlike all those tried.
     """
 
     id: CandidateId
@@ -132,20 +133,21 @@ class Certificate:
         if self.regret_bound is None:
             return [
                 "The model has not been tested enough yet to say how much better another candidate "
-                f"may be: {NEEDED} tested predictions of candidates without a value are needed, "
-                f"there {'is' if self.record.n == 1 else 'are'} {self.record.n}.",
+                f"like those tried may be: {NEEDED} tested predictions of candidates without a "
+                f"value are needed, there {'is' if self.record.n == 1 else 'are'} {self.record.n}.",
                 *([f"{self.record}."] if self.record.n else []),
             ]
-        better = f"no other candidate is better by more than {self.regret_bound:.4g}"
+        bound = f"is better by more than {self.regret_bound:.4g}"
         rival = "" if self.rival == self.id else f"; the closest rival is {self.rival}"
         if self.probability is not None:
             return [
-                f"{better[0].upper()}{better[1:]}{rival}.",
+                f"No other candidate {bound}{rival}.",
                 f"This holds with probability at least {self.probability:.3g}: {self.reason}.",
             ]
         widened = f", so its intervals are widened {self.record.scale:.3g} times"
         return [
-            f"The model expects that {better}{rival}.",
+            f"The model expects that among candidates like those tried no other {bound}{rival}.",
+            "It cannot know of candidates that are unlike all of them.",
             f"Nine of ten such statements should be true. {self.record}"
             f"{widened if self.record.scale >= 1.005 else ''}.",
         ]
@@ -201,13 +203,24 @@ def promise(model: Model, outcomes: Outcomes) -> tuple[float | None, str]:
     if isinstance(radius, Bayes) and not isclose(noise or 0.0, model.noise, rel_tol=1e-6):
         gaussian = "Bayes is proved for Gaussian noise of the standard deviation that the posterior"
         return None, f"{gaussian} assumes, which is {model.noise:g}, and that of the values is less"
-    return radius.promised(policy.evidence)
+    probability, reason = radius.promised(policy.evidence)
+    if probability is not None and _is_told_together(outcomes):
+        reason += ", and if what was told in one call was chosen before any of its values was seen"
+    return probability, reason
+
+
+def _is_told_together(outcomes: Outcomes) -> bool:
+    """Whether a call brought several results, and nobody had asked for one of them: it may have
+    been chosen by the values of the others."""
+    told = outcomes.entries.items[outcomes.with_value]
+    _, call, sizes = np.unique(told["tell"], return_inverse=True, return_counts=True)
+    return bool((told["known"][sizes[call] > 1] < 0).any())
 
 
 def _withdrawn(policy: Any, outcomes: Outcomes) -> str:
     """Why what happened leaves no promise, nothing where it does."""
     if outcomes.is_changed:
-        return "results were taken back or changed, and what was tried rested on them"
+        return "results, or types of columns, were changed or taken back when values were known"
     if outcomes.has_grown and not goes_on(policy) and guarantee_of(policy) == "certified":
         return "the features were chosen anew when candidates were added to known results"
     return ""

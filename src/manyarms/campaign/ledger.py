@@ -81,7 +81,7 @@ class Outcomes:
     n: int
     entries: Stack  # (t,) of type ENTRY
     taken: Stack  # positions of retired candidates
-    is_changed: bool = False  # a result was corrected, or taken back
+    is_changed: bool = False  # results, or the features of their candidates, are not as they were
     has_grown: bool = False  # candidates were added to known results
 
     @classmethod

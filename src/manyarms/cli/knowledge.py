@@ -79,7 +79,7 @@ def status(
     tolerance: Annotated[
         float | None,
         typer.Option(
-            help="Say whether the regret is at most this, so that one may stop.",
+            help="Say whether another candidate may be better by more than this.",
             callback=_tolerance,
         ),
     ] = None,
@@ -89,8 +89,8 @@ def status(
 ) -> Answer:
     """Show how a study stands.
 
-    The best candidate as measured and as recommended, how much better another one may be, which
-    columns are not used, and who is trying what.
+    The best candidate as measured and as recommended, how much better another one like those tried
+    may be, which columns are not used, and who is trying what.
 
     [bold]Example:[/bold]
       manyarms status lab.db --tolerance 2

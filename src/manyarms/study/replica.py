@@ -109,8 +109,7 @@ class Replay:
                 elif kind == "retype":
                     self._retype(event)
                 elif event.payload["kind"] in TEACHING:
-                    outcomes = replace(self.ledger.outcomes, is_changed=True)
-                    self.ledger = replace(self.ledger, outcomes=outcomes)
+                    self._is_changed()
 
     def with_prior(self, pool: Pool) -> Pool:
         """A table of candidates with what the prior of the study makes one expect of them; the
@@ -224,6 +223,13 @@ class Replay:
         pool = retyped(before, read_types(event.payload["columns"]))
         self.space = self.with_prior(pool)
         self.ledger = replace(self.ledger, candidates=self.space)
+        if self.sources:
+            self._is_changed()
+
+    def _is_changed(self) -> None:
+        """What was known is not as it was, perhaps because of the values."""
+        outcomes = replace(self.ledger.outcomes, is_changed=True)
+        self.ledger = replace(self.ledger, outcomes=outcomes)
 
     def _add(self, event: Event, table: bytes) -> None:
         before = self.ledger.candidates.table("add to")
