@@ -182,7 +182,9 @@ def test_domains(domain):
 
     domain_calls: Calls = {
         "as_told": lambda policy: policy.as_told(rows),
+        "batch_of": lambda policy: policy.batch_of(rows[18:], [0.1, 0.2], None),
         "choose": lambda policy: policy.choose(2, pending=rows[:1]),
+        "learn": lambda policy: policy.learn(policy.batch_of(rows[18:], [0.1, 0.2], None)),
         "observe": lambda policy: policy.observe(rows[18:], [0.1, 0.2]),
         "predict": lambda policy: policy.predict(rows),
         "resumed": lambda policy: policy.resumed(policy.belief, None, rows, np.zeros(20)),

@@ -22,12 +22,14 @@ take all F′ at once.) A leaf is split where f(c) is known better than by one p
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from manyarms.bandit.domain import DomainBKB, Learned
+from manyarms.bandit.domain import DomainBKB, entries_of
+from manyarms.bandit.policy import State
 from manyarms.checks import real, whole
+from manyarms.engine.base import Batch, Step
 from manyarms.engine.confidence import Certified, Promise, Radius, updated_norm
 from manyarms.engine.frozen import Engine, Inserted
 from manyarms.errors import KernelError, NormWarning, ParameterError
@@ -86,19 +88,6 @@ def holding(cells: AnyArray, row: Array) -> Mask:
     return np.asarray(((cells["low"] <= row) & (row <= cells["high"])).all(axis=1))
 
 
-@dataclass(frozen=True)
-class Grown(Learned):
-    """What was told, and the tree after it."""
-
-    tree: Tree
-
-    @property
-    def norm(self) -> float | None:
-        """The guess of ‖f‖ that the cells allow, where the radius doubles it."""
-        guess = self.policy.evidence.norm
-        return None if guess is None else max(guess, self.tree.norm)
-
-
 class AdaBKB(DomainBKB):
     """Ada-BKB over a box of numbers.
 
@@ -141,8 +130,6 @@ class AdaBKB(DomainBKB):
         As for `DomainBKB`.
     """
 
-    _state: Grown
-
     def __init__(
         self,
         domain: Box,
@@ -184,19 +171,26 @@ class AdaBKB(DomainBKB):
         self.children = whole(children, "children", at_least=2)
         self.depth = 8 * domain.dimension if depth is None else whole(depth, "depth")
         self._reach = self._distances()
-        fresh: Learned = self._state
-        self._state = Grown(fresh.policy, fresh.told, Tree(whole_box(self.domain.dimension), norm))
-        self._split_cache: tuple[Grown, Tree, int] | None = None
+        tree = Tree(whole_box(self.domain.dimension), norm)
+        self._state = replace(self._state, told=self._state.told._replace(tree=tree))
+        self._split_cache: tuple[State, Tree, int] | None = None
 
     @property
     def norm(self) -> float:
         """F now."""
-        return self._state.tree.norm
+        return self.tree.norm
 
     @property
     def tree(self) -> Tree:
         """The leaves now."""
-        return self._state.tree
+        tree: Tree = self._state.told.tree
+        return tree
+
+    @property
+    def _guess(self) -> float | None:
+        """The guess of ‖f‖ that the cells allow, where the radius doubles it."""
+        norm = self._state.norm
+        return None if norm is None or self._state.told.tree is None else max(norm, self.tree.norm)
 
     def _next(self, belief: Engine, number: int, barred: frozenset[bytes]) -> Array:
         """The centre (d,) to pull next by this belief, in which pulls may be supposed."""
@@ -211,21 +205,24 @@ class AdaBKB(DomainBKB):
             tree, at = self._grown(belief, replace(tree, leaves=leaves), self.beta)
         return np.asarray(centres(tree.leaves)[at])
 
-    def _learned(self, state: Learned, rows: Array) -> Grown:
-        """The state after observations of these rows (n, d), its tree pruned."""
+    def _follow(self, after: State, step: Step, batch: Batch) -> None:
+        """Replace the state, its tree pruned."""
         tree, _ = self._split()
-        after = Grown(state.policy, state.told, tree)
+        told = after.told._replace(entries=after.told.entries.appended(entries_of(batch)))
+        belief = cast(Engine, after.belief)
+        rows = batch.rows
         # The best row so far competes again, with its lower bound of now.
-        rows = rows if tree.top is None else np.vstack([rows, tree.top])
-        norm = after.norm
+        if tree.top is not None:
+            rows = np.vstack([rows, tree.top])
+        norm = None if after.norm is None else max(after.norm, tree.norm)
         # Until a norm is found that the data do not refute, or F is given up.
         while True:
             if norm is not None and norm > tree.norm:
                 tree = Tree(whole_box(self.domain.dimension), norm)
                 # The new tree has no lower bound yet: all rows observed compete for it.
-                rows = state.distinct()[0]
-            beta = self._radius(state.belief.evidence.of(np.inf, norm))
-            pruned = self._pruned(state.belief, tree, rows, beta)
+                rows = told.distinct()[0]
+            beta = self._radius(belief.evidence.of(np.inf, norm))
+            pruned = self._pruned(belief, tree, rows, beta)
             if pruned is not None:
                 break
             if norm is not None:
@@ -245,7 +242,7 @@ class AdaBKB(DomainBKB):
                 f"norm={tree.norm:g} bounds ‖f‖; give a larger norm, or a radius with double=True, "
                 "where that is not sure, and more depth where it is"
             )
-        return replace(after, tree=pruned)
+        self._state = replace(after, told=told._replace(tree=pruned))
 
     def _is_one(self, tree: Tree) -> bool:
         """Whether all but one of the smallest cells were dropped."""
@@ -257,7 +254,7 @@ class AdaBKB(DomainBKB):
         state = self._state
         cached = self._split_cache
         if cached is None or cached[0] is not state:
-            cached = self._split_cache = (state, *self._grown(state.belief, state.tree, self.beta))
+            cached = self._split_cache = (state, *self._grown(self.belief, self.tree, self.beta))
         return cached[1], cached[2]
 
     def _grown(self, belief: Engine, tree: Tree, beta: float) -> tuple[Tree, int]:
@@ -372,7 +369,7 @@ def _guess(belief: Engine) -> float:
 
 def _warn(message: str) -> None:
     """Say so where `observe` was called."""
-    warnings.warn(message, NormWarning, stacklevel=5)
+    warnings.warn(message, NormWarning, stacklevel=6)
 
 
 def _falls(kernel: Kernel) -> bool:

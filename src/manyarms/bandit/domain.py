@@ -3,27 +3,25 @@ score."""
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import replace
 from time import perf_counter
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
-from manyarms.bandit.bkb import BKB
-from manyarms.bandit.checks import as_generator, as_rewards, as_weights
+from manyarms.bandit.checks import as_generator
 from manyarms.bandit.maximisers import MultiStart, Sweeps
-from manyarms.bandit.policy import Prediction, State
+from manyarms.bandit.policy import Learner, Prediction, State
 from manyarms.bandit.score import Score
-from manyarms.checks import MOST_AT_ONCE, Checked, real, whole
-from manyarms.engine.base import Record
-from manyarms.engine.confidence import Constant, Evidence, Guarantee, Radius
+from manyarms.checks import MOST_AT_ONCE, Checked, whole
+from manyarms.engine.base import Arms, Batch, Step
+from manyarms.engine.confidence import Constant, Radius
 from manyarms.engine.dictionary import Chance
 from manyarms.engine.embedding import check_kernel
 from manyarms.engine.frozen import Engine, Inserted
 from manyarms.engine.growing import Stack
 from manyarms.engine.history import Log
 from manyarms.errors import ArmsError, ParameterError, StateError
-from manyarms.kernels import as_kernel
 from manyarms.lapack import in_one_thread
 from manyarms.typing import Array, ArrayLike, Seed
 
@@ -52,26 +50,15 @@ Maximiser = Callable[[Score, Any, np.random.Generator], ArrayLike]
 """Of u, which has `gradient`, the domain and a generator: a row (d,) where u is large."""
 
 
-@dataclass(frozen=True)
-class Learned:
-    """Everything that `observe` changes, replaced as a whole."""
+class Told(NamedTuple):
+    """What was told of rows, which a belief does not keep."""
 
-    policy: BKB  # without a table; a twin of it learns what comes next
-    told: Stack  # (n, d + 2) of every observation the row, the weight ω and the reward
-
-    @property
-    def belief(self) -> Engine:
-        """What is known of f."""
-        return cast(Engine, self.policy.belief)
-
-    @property
-    def norm(self) -> float | None:
-        """The guess of ‖f‖, where the radius doubles it."""
-        return self.policy.evidence.norm
+    entries: Stack  # (n, d + 2) of every observation the row, the weight ω and the reward
+    tree: Any = None  # of `AdaBKB`
 
     def distinct(self) -> tuple[Array, Array]:
         """The rows told, each once, (u, d), and the weight of the observations of each, (u,)."""
-        told = self.told.items
+        told = self.entries.items
         rows = told[:, :-2]  # before weight and reward
         _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         order = np.argsort(first)  # as they came
@@ -79,7 +66,7 @@ class Learned:
         return rows[first[order]], np.asarray(weights[order], dtype=np.float64)
 
 
-class DomainBKB:
+class DomainBKB(Learner):
     """BKB over a `Box`, or another domain, instead of a table.
 
     An arm is an encoded row; `Box.decode` gives its point. What a radius promises of regret asks
@@ -105,8 +92,6 @@ class DomainBKB:
         As for `BKB`.
     """
 
-    _state: Learned
-
     @in_one_thread
     def __init__(
         self,
@@ -129,28 +114,13 @@ class DomainBKB:
             raise ParameterError(
                 f"over a domain the rule is Inserted(…), got {rule!r}; BKB takes others"
             )
+        super().__init__(kernel, rule, regularization, noise, confidence)
         self.domain = domain
-        self.kernel = as_kernel(kernel)
         rng = as_generator(seed)
         some = domain.sample(ROWS_CHECKED, rng)
         check_kernel(self.kernel, some, self.kernel.diag(some))
         self._first_row: Array = some[0]
-        self._chance = Chance.of(as_generator(rng))
-        policy = BKB(
-            None,
-            self.kernel,
-            regularization=regularization,
-            noise=noise,
-            rule=rule,
-            confidence=confidence,
-            seed=rng,
-            n_features=domain.dimension,
-        )
-        self.regularization = policy.regularization
-        self.noise = policy.noise
-        self.rule = rule
-        self.confidence = confidence
-        self.stats = policy.stats
+        self._chance = Chance.of(rng)
         default: Maximiser = getattr(domain, "maximise", MultiStart())
         if getattr(domain, "levels", None) is not None:
             default = Sweeps()
@@ -159,8 +129,9 @@ class DomainBKB:
             raise ParameterError(
                 f"maximiser must be a function of u, the domain and a generator, got {maximiser!r}"
             )
-        self._state = Learned(policy, Stack(np.zeros((0, domain.dimension + 2))))
-        _ = self.beta  # a radius that cannot be had over a domain says so now
+        d = domain.dimension
+        told = Told(Stack(np.zeros((0, d + 2))))
+        self._begin(Arms(np.zeros((0, d)), np.zeros(0)), rng, told)
 
     @in_one_thread
     def choose(self, n: int = 1, *, pending: ArrayLike = (), exclude: ArrayLike = ()) -> Array:
@@ -210,49 +181,19 @@ class DomainBKB:
                 f"numbers: {error}"
             ) from error
 
-    @in_one_thread
-    def observe(
-        self,
-        arms: ArrayLike,
-        rewards: ArrayLike,
-        *,
-        noise: ArrayLike | None = None,
-    ) -> Record:
-        """Learn rewards, in one step or not at all.
+    def batch_of(self, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None) -> Batch:
+        """Observations of encoded rows, checked."""
+        return self._batch_of_rows(self.as_told(arms), rewards, noise)
 
-        Parameters
-        ----------
-        arms : array_like, (n, d)
-            Encoded rows.
-        rewards : array_like, (n,)
-            What they gave.
-        noise : float or array_like, (n,), optional
-            Standard deviation of these rewards where it is known.
-
-        Returns
-        -------
-        Record
-            Which rows entered W.
-        """
-        rows = self.as_told(arms)
-        before = self._state
-        policy = copy(before.policy)  # a twin learns: an error leaves this one as it was
-        decided = policy.observe(rows, rewards, noise=noise)
-        if len(rows):
-            told = before.told.appended(self._entries(rows, rewards, noise))
-            self._state = self._learned(Learned(policy, told), rows)
-        return decided
+    def _follow(self, after: State, step: Step, batch: Batch) -> None:
+        entries = after.told.entries.appended(entries_of(batch))
+        self._state = replace(after, told=Told(entries))
 
     @in_one_thread
     def as_told(self, arms: ArrayLike) -> Array:
         """Rows (n, d) of the domain as they are observed: without −0, which equals 0 and has other
         bytes."""
         return self.domain.checked(arms) + 0.0
-
-    def _entries(self, rows: Array, rewards: ArrayLike, noise: ArrayLike | None) -> Array:
-        """Observations as `Learned` keeps them, (n, d + 2)."""
-        n = len(rows)
-        return np.column_stack([rows, as_weights(noise, n, self.noise**2), as_rewards(rewards, n)])
 
     @in_one_thread
     def resumed(
@@ -266,15 +207,10 @@ class DomainBKB:
     ) -> "DomainBKB":
         """The same policy with a belief that was stored, given all that was observed till then;
         this one stays as it is."""
-        rows = self.as_told(arms)
-        policy = self._state.policy.resumed(State(belief, Log(), len(rows), norm))
+        batch = self.batch_of(arms, rewards, noise)
         twin = copy(self)
-        twin._state = Learned(policy, Stack(self._entries(rows, rewards, noise)))
+        twin._state = State(belief, Log(), len(batch), norm, Told(Stack(entries_of(batch))))
         return twin
-
-    def _learned(self, state: Learned, rows: Array) -> Learned:
-        """The state after observations of these rows (n, d), which are in it."""
-        return state
 
     @in_one_thread
     def predict(self, X: ArrayLike | Checked) -> Prediction:
@@ -296,45 +232,19 @@ class DomainBKB:
 
     @property
     @in_one_thread
-    def beta(self) -> float:
-        """β̃ now."""
-        return self._radius(self.evidence)
-
-    def _radius(self, evidence: Evidence) -> float:
-        beta = self.confidence(evidence)
-        return real(beta, "what confidence returns", "a finite non-negative radius", at_least=0)
-
-    @property
-    @in_one_thread
     def score(self) -> Score:
         """u = μ̃ + β̃σ̃ now, with its gradient."""
         return self._score(self.belief)
 
     def _score(self, belief: Engine, barred: frozenset[bytes] = frozenset()) -> Score:
         """u of this belief, in which more may be supposed, with the radius of now."""
-        recent = self._state.told.items[-STARTS_KEPT:]
+        recent = self._state.told.entries.items[-STARTS_KEPT:]
         return Score(belief, self.beta, recent[:, :-2], recent[:, -1], barred)
 
     @property
     def belief(self) -> Engine:
-        """What is known of f."""
-        return self._state.belief
-
-    @property
-    def evidence(self) -> Evidence:
-        """What the radius is a function of."""
-        # Infinitely many arms: a radius that is a union over arms cannot be had.
-        return self.belief.evidence.of(np.inf, self._state.norm)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What may be claimed of the posterior."""
-        return self.belief.guarantee
-
-    @property
-    def effective_dimension(self) -> float:
-        """d̃ = Σ ω σ̃² over the rows observed."""
-        return self.evidence.effective_dimension
+        """What is known of f, as a value."""
+        return cast(Engine, self._state.belief)
 
     @property
     def inducing(self) -> Array:
@@ -349,12 +259,12 @@ class DomainBKB:
     @property
     def rows(self) -> Array:
         """The distinct rows observed, (u, d), in the order of their first observation."""
-        return self._state.distinct()[0]
+        return np.asarray(self._state.told.distinct()[0])
 
     @property
     def counts(self) -> Array:
         """Weight of the observations of each of `rows`, (u,)."""
-        return self._state.distinct()[1]
+        return np.asarray(self._state.told.distinct()[1])
 
     @property
     @in_one_thread
@@ -370,6 +280,11 @@ class DomainBKB:
     def __repr__(self) -> str:
         seen = self.belief.n_observations
         return f"{type(self).__name__}({self.domain!r}, {self.kernel!r}, {seen} observations)"
+
+
+def entries_of(batch: Batch) -> Array:
+    """Observations as `Told` keeps them, (n, d + 2)."""
+    return np.column_stack([batch.rows, batch.weights, batch.rewards])
 
 
 def as_barred(rows: Array) -> frozenset[bytes]:

@@ -5,6 +5,7 @@ choose:   belief, table → scores → radius → chooser → arm
 observe:  arm, reward → belief (W grows) → evidence; the scores follow
 """
 
+from abc import ABC, abstractmethod
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from manyarms.bandit.checks import (
     is_rows,
 )
 from manyarms.checks import LONGEST_BATCH, MOST_AT_ONCE, Checked, as_bytes, as_rows, real, whole
-from manyarms.engine.base import Arms, Batch, Belief, Record, Rule
+from manyarms.engine.base import Arms, Batch, Belief, Record, Rule, Step
 from manyarms.engine.confidence import (
     Bayes,
     Constant,
@@ -97,6 +98,7 @@ class State:
     log: Log  # what was observed of the arms of the table
     n_observations: int
     norm: float | None  # the guess of ‖f‖, where the radius doubles it
+    told: Any = None  # what a policy over a domain keeps besides
 
 
 class Supposed(NamedTuple):
@@ -112,29 +114,20 @@ class Supposed(NamedTuple):
         return self.standing is standing and np.array_equal(self.arms, arms[:n])
 
 
-class Policy:
-    """Chooses arms and learns from their rewards. Arms are the rows of a table; an arm is its
-    index."""
+class Learner(ABC):
+    """What policies share: a belief that learns rewards, and the radius of its scores."""
 
-    @in_one_thread
+    _state: State
+
     def __init__(
         self,
-        arms: ArrayLike | str | Path | Checked | RowsElsewhere | None,
         kernel: Any,
-        *,
         rule: Rule,
-        chooser: Chooser,
-        batches: BatchRule = GlobalRule(),
-        regularization: float = 0.01,
-        noise: float | None = None,
-        confidence: Radius = Constant(2.0),
-        seed: Seed = 0,
-        n_features: int | None = None,
-        memory: float | str | None = None,
-        tuning: Tuning = Tuning(),
+        regularization: float,
+        noise: float | None,
+        confidence: Radius,
     ) -> None:
         self.kernel: Kernel = as_kernel(kernel)
-        self.arms = _table(encoded(arms, self.kernel), n_features)
         self.regularization = real(
             regularization, "regularization", "a positive variance, for instance noise**2", above=0
         )
@@ -146,40 +139,15 @@ class Policy:
             self.noise_variance = self.noise**2
         self.confidence = as_radius(confidence)
         check_noise(self.confidence, self.noise, self.regularization)
-        for part, method, name, example in (
-            (rule, "prior", "rule", "Inserted()"),
-            (batches, "started", "batches", "GlobalRule()"),
-        ):
-            if isinstance(part, type) or not hasattr(part, method):
-                raise ParameterError(f"{name} must be one such as {example}, got {shortened(part)}")
-        if not isinstance(tuning, Tuning):
-            raise ParameterError(f"tuning must be a Tuning(…), got {shortened(tuning)}")
         self.rule = rule
-        self.chooser = chooser
-        self.batches = batches
-        self.memory = half_the_memory() if memory is None else as_bytes(memory)
-        self.tuning = tuning
-        self._diag = self._diagonal_of_table()
-        self._check_kernel(self.arms, self._diag)
         self.stats = Stats()
-        rng = as_generator(seed)
-        self._chance = Chance.of(rng)
-        # Drawn once: asked again before the first result, `choose` answers the same.
-        self._first_arm = self._chance.integer(self.n_arms or 2)
-        self._scores_cache: tuple[State, ArmScores] | None = None
-        self._moments_cache: tuple[State, Array, Array] | None = None
-        self._supposed_cache: Supposed | None = None
-        belief = rule.prior(
-            self.kernel, Arms(self.arms, self._diag), self.regularization, self.noise, rng
-        )
-        if tuning.device is not None:
-            elsewhere = isinstance(self.arms, RowsElsewhere)
-            check_device(tuning.device, belief, None if elsewhere else self.arms[:2])
-        self._state = State(belief, Log(), 0, first_norm(self.confidence))
+
+    def _begin(self, arms: Arms, rng: np.random.Generator, told: Any = None) -> None:
+        """Nothing is observed yet."""
+        belief = self.rule.prior(self.kernel, arms, self.regularization, self.noise, rng)
+        self._state = State(belief, Log(), 0, first_norm(self.confidence), told)
         # A radius that does not suit the belief is refused now, not after the first trial.
         self.confidence_is_valid()
-
-    # Observing
 
     def observe(
         self,
@@ -193,7 +161,8 @@ class Policy:
         Parameters
         ----------
         arms : array_like, (n,) or (n, d)
-            By number, or by value as rows. Rewards of one arm by number are merged into their mean.
+            By number, or by value as rows; over a domain always as rows. Rewards of one arm by
+            number are merged into their mean.
         rewards : array_like, (n,)
             What they gave.
         noise : float or array_like, (n,), optional
@@ -217,7 +186,7 @@ class Policy:
 
     @in_one_thread
     def learn(self, batch: Batch) -> Record:
-        """Observe a batch of arms by number, or of rows by value."""
+        """Observe a batch, checked."""
         state = self._state
         start = perf_counter()
         # Everything is computed before anything is assigned: an error has changed nothing.
@@ -229,26 +198,159 @@ class Policy:
         norm = state.norm
         # A guess of ‖f‖ that these results refute is doubled before the next radius.
         if norm is not None:
-            norm = updated_norm(self.confidence, step.after.evidence.of(self.n_arms or 1, norm))
-        after = State(step.after, log, state.n_observations + batch.n_observations, norm)
+            norm = updated_norm(self.confidence, step.after.evidence.of(self._union, norm))
+        n = state.n_observations + batch.n_observations
+        self._follow(State(step.after, log, n, norm, state.told), step, batch)
+        self.stats.took("observations", start)
+        return step.record
+
+    @abstractmethod
+    def batch_of(self, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None) -> Batch:
+        """Observations, checked."""
+
+    @abstractmethod
+    def _follow(self, after: State, step: Step, batch: Batch) -> None:
+        """Replace the state: the only assignment of `learn`."""
+
+    def _batch_of_rows(self, rows: Array, rewards: ArrayLike, noise: ArrayLike | None) -> Batch:
+        n = len(rows)
+        values = as_rewards(rewards, n)
+        weights = as_weights(noise, n, self.noise_variance)
+        return Batch(rows, self._diagonal(rows), values, weights, np.full(n, -1), n)
+
+    def _diagonal(self, X: Array) -> Array:
+        """k(x, x) of rows, (n,)."""
+        return diagonal(self.kernel, X, self.regularization)
+
+    @property
+    @in_one_thread
+    def beta(self) -> float:
+        """β̃, the radius of the scores now."""
+        return self._radius(self.evidence)
+
+    @property
+    @in_one_thread
+    def evidence(self) -> Evidence:
+        """What the radius is a function of, now; `evidence.norm` is the current guess of ‖f‖ where
+        it is doubled."""
+        return self._state.belief.evidence.of(self._union, self._guess)
+
+    @property
+    def belief(self) -> Belief:
+        """What is known of f, as a value."""
+        return self._state.belief
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is known of the posterior, by the observations so far."""
+        belief = self._state.belief
+        radius = self.confidence
+        if belief.guarantee == "resampled" and isinstance(radius, TheoremTwo):
+            return "resampled" if radius.lack(belief.evidence) else "theorem 1"
+        return belief.guarantee
+
+    @property
+    def effective_dimension(self) -> float:
+        """d̃ = Σ_s ωσ̃²(x_s) over what was observed, the policy's estimate of Tr K(K + λI)⁻¹."""
+        return self.evidence.effective_dimension
+
+    @property
+    def _union(self) -> float:
+        """Arms over which a radius is a union: infinitely many over a domain."""
+        return np.inf
+
+    @property
+    def _guess(self) -> float | None:
+        return self._state.norm
+
+    def _radius(self, evidence: Evidence) -> float:
+        beta = self.confidence(evidence)
+        # The usual case; `real` converts other numbers, and refuses what is no radius.
+        if type(beta) is float and 0 <= beta < np.inf:
+            return beta
+        meaning = "a finite non-negative radius"
+        return real(beta, "what confidence returns", meaning, at_least=0)
+
+    @in_one_thread
+    def confidence_is_valid(self) -> None:
+        """Raise ParameterError where the radius is not for such a belief, or is no radius."""
+        try:
+            self._radius(self.evidence)
+        except (TypeError, AttributeError) as error:
+            raise ParameterError(
+                "confidence must be a radius such as Constant(2.0), or a function of Evidence, got "
+                f"{shortened(self.confidence)}: {error}"
+            ) from error
+
+
+class Policy(Learner):
+    """Chooses arms and learns from their rewards. Arms are the rows of a table; an arm is its
+    index."""
+
+    @in_one_thread
+    def __init__(
+        self,
+        arms: ArrayLike | str | Path | Checked | RowsElsewhere | None,
+        kernel: Any,
+        *,
+        rule: Rule,
+        chooser: Chooser,
+        batches: BatchRule = GlobalRule(),
+        regularization: float = 0.01,
+        noise: float | None = None,
+        confidence: Radius = Constant(2.0),
+        seed: Seed = 0,
+        n_features: int | None = None,
+        memory: float | str | None = None,
+        tuning: Tuning = Tuning(),
+    ) -> None:
+        super().__init__(kernel, rule, regularization, noise, confidence)
+        self.arms = _table(encoded(arms, self.kernel), n_features)
+        for part, method, name, example in (
+            (rule, "prior", "rule", "Inserted()"),
+            (batches, "started", "batches", "GlobalRule()"),
+        ):
+            if isinstance(part, type) or not hasattr(part, method):
+                raise ParameterError(f"{name} must be one such as {example}, got {shortened(part)}")
+        if not isinstance(tuning, Tuning):
+            raise ParameterError(f"tuning must be a Tuning(…), got {shortened(tuning)}")
+        self.chooser = chooser
+        self.batches = batches
+        self.memory = half_the_memory() if memory is None else as_bytes(memory)
+        self.tuning = tuning
+        self._diag = self._diagonal_of_table()
+        self._check_kernel(self.arms, self._diag)
+        rng = as_generator(seed)
+        self._chance = Chance.of(rng)
+        # Drawn once: asked again before the first result, `choose` answers the same.
+        self._first_arm = self._chance.integer(self.n_arms or 2)
+        self._scores_cache: tuple[State, ArmScores] | None = None
+        self._moments_cache: tuple[State, Array, Array] | None = None
+        self._supposed_cache: Supposed | None = None
+        self._begin(Arms(self.arms, self._diag), rng)
+        if tuning.device is not None:
+            elsewhere = isinstance(self.arms, RowsElsewhere)
+            check_device(tuning.device, self.belief, None if elsewhere else self.arms[:2])
+
+    # Observing
+
+    @property
+    def _union(self) -> float:
+        return self.n_arms or 1
+
+    def _follow(self, after: State, step: Step, batch: Batch) -> None:
         cached = self._scores_cache
         # Only scores of the state before can be brought forward by this step.
         if cached is not None:
-            cached = (after, cached[1].after(step)) if cached[0] is state else None
+            cached = (after, cached[1].after(step)) if cached[0] is self._state else None
         self._state = after
         self._scores_cache = cached
         self._supposed_cache = None  # what was supposed was supposed before this
-        self.stats.took("observations", start)
-        return step.record
 
     def batch_of(self, arms: ArrayLike, rewards: ArrayLike, noise: ArrayLike | None) -> Batch:
         """Observations, checked."""
         if is_rows(arms):
-            rows = self._given(arms)
-            n = len(rows)
-            values = as_rewards(rewards, n)
-            weights = as_weights(noise, n, self.noise_variance)
-            return Batch(rows, self._diagonal(rows), values, weights, np.full(n, -1), n)
+            return self._batch_of_rows(self._given(arms), rewards, noise)
         numbers = self._numbers(arms)
         n = len(numbers)
         values = as_rewards(rewards, n)
@@ -344,7 +446,11 @@ class Policy:
         start = perf_counter()
         # One radius for the whole batch, that of the results so far. It is not widened: the theorem
         # on regret in batches asks for √C times as much (docs/theory.md, statement 3).
-        radius = self._radius(k) if beta is None else beta
+        radius = (
+            self._radius(self._state.belief.evidence.of(k, self._state.norm))
+            if beta is None
+            else beta
+        )
         lam = self.regularization
         view = View(scores, radius, lam, barred, k, log, n_observations, 0, self._chance)
         try:
@@ -530,38 +636,6 @@ class Policy:
         return self.surest(pulled)
 
     @property
-    @in_one_thread
-    def beta(self) -> float:
-        """β̃, the radius of the scores now."""
-        return self._radius(self.n_arms or 1)
-
-    @property
-    @in_one_thread
-    def evidence(self) -> Evidence:
-        """What the radius is a function of, now; `evidence.norm` is the current guess of ‖f‖ where
-        it is doubled."""
-        return self._state.belief.evidence.of(self.n_arms or 1, self._state.norm)
-
-    @property
-    def belief(self) -> Belief:
-        """What is known of f, as a value."""
-        return self._state.belief
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What is known of the posterior, by the observations so far."""
-        belief = self._state.belief
-        radius = self.confidence
-        if belief.guarantee == "resampled" and isinstance(radius, TheoremTwo):
-            return "resampled" if radius.lack(belief.evidence) else "theorem 1"
-        return belief.guarantee
-
-    @property
-    def effective_dimension(self) -> float:
-        """d̃ = Σ_s ωσ̃²(x_s) over what was observed, the policy's estimate of Tr K(K + λI)⁻¹."""
-        return self.evidence.effective_dimension
-
-    @property
     def counts(self) -> Array:
         """Weight of the observations of every arm of the table, (A,): how often it was pulled,
         unless `noise` was given."""
@@ -656,25 +730,6 @@ class Policy:
             cached = self._scores_cache = (state, scores)
         return cached[1]
 
-    def _radius(self, n_arms: float) -> float:
-        beta = self.confidence(self._state.belief.evidence.of(n_arms, self._state.norm))
-        # The usual case; `real` converts other numbers, and refuses what is no radius.
-        if type(beta) is float and 0 <= beta < np.inf:
-            return beta
-        meaning = "a finite non-negative radius"
-        return real(beta, "what confidence returns", meaning, at_least=0)
-
-    @in_one_thread
-    def confidence_is_valid(self) -> None:
-        """Raise ParameterError where the radius is not for such a belief, or is no radius."""
-        try:
-            self._radius(self.n_arms or 1)
-        except (TypeError, AttributeError) as error:
-            raise ParameterError(
-                "confidence must be a radius such as Constant(2.0), or a function of Evidence, got "
-                f"{shortened(self.confidence)}: {error}"
-            ) from error
-
     def _numbers(self, arms: ArrayLike) -> Indices:
         """Arms by number, checked."""
         try:
@@ -729,10 +784,6 @@ class Policy:
             return arms.diagonal_of(self.kernel, self.regularization)
         check_memory(len(arms), self.memory)
         return self._diagonal(arms)
-
-    def _diagonal(self, X: Array) -> Array:
-        """k(x, x) of rows, (n,)."""
-        return diagonal(self.kernel, X, self.regularization)
 
 
 def _table(arms: Any, n_features: int | None) -> Array:

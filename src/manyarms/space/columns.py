@@ -3,7 +3,7 @@
 | type | chosen for | encoded as |
 |---|---|---|
 | continuous, integer | numbers | one column, the range of the pool scaled to [0, 1] |
-| log | numbers above 0 that are more even in logarithms (`deciding.py`) | the same, of the logarithm |
+| log | numbers above 0, more even in logarithms (`deciding.py`) | the same, of the logarithm |
 | ordered | Enum, ordered categoricals, a list of levels | one column, first level 0 and last 1 |
 | boolean, categorical | booleans; strings, few of them distinct | one column of codes 0, 1, … |
 | bits | lists of 0 and 1; long enough strings of them | packed, `BITS` to a column |
