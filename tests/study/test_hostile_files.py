@@ -1,12 +1,18 @@
 """Study files and exports that somebody else made: a typed error, and nothing hangs or is dropped
 without a word."""
 
+import contextlib
+import copy
+import json
+import random
 import sqlite3
 import time
-from contextlib import closing
 
 import numpy as np
 import pytest
+from command_line import said
+from soak.files import mutated
+from soak.forged import exports, forged, look, sign
 
 import manyarms as ma
 from manyarms.errors import StudyDamagedError, StudyError, StudyStorageError
@@ -47,7 +53,7 @@ def path(tmp_path):
 
 
 def change(path, script):
-    with closing(sqlite3.connect(path)) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.executescript(script)
 
 
@@ -76,3 +82,75 @@ def test_a_result_that_is_not_stored_is_an_error(path):
     with pytest.raises(StudyStorageError, match="0 rows"):
         study.tell(1, [2.0])
     assert len(study.history) == 1
+
+
+FORGED = {
+    "no time": lambda events: events[1].pop("time"),
+    "a time that is text": lambda events: events[1].update(time="\ud800"),
+    "a time that is none": lambda events: events[1].update(time=float("nan")),
+    "no pool and no box": lambda events: events[0]["payload"].pop("pool"),
+    "a pool that is none": lambda events: events[0]["payload"].update(pool={}),
+    "no next row": lambda events: events[0]["payload"]["pool"].pop("next_row"),
+    "units that are a list": lambda events: events[0]["payload"]["pool"].update(units=[]),
+    "levels that are text": lambda events: events[0]["payload"]["pool"].update(levels="x"),
+    "a box of nothing": lambda events: events[0]["payload"].update(box=[]),
+    "a box of text": lambda events: events[0]["payload"].update(box=["x"]),
+    "a prior of text": lambda events: events[0]["payload"]["prior"].update(values=["x"]),
+    "a prior too short": lambda events: events[0]["payload"]["prior"].update(values=[]),
+    "an unknown kernel": lambda events: events[0]["payload"].update(kernel={"Nothing": {}}),
+    "a kernel of text": lambda events: events[0]["payload"].update(
+        kernel={"RBF": {"lengthscale": "x"}}
+    ),
+    "two kernels": lambda events: events[0]["payload"].update(kernel={"RBF": {}, "Linear": {}}),
+    "an unknown argument": lambda events: events[0]["payload"].update(kernel={"RBF": {"x": 1}}),
+    "an unknown option": lambda events: events[0]["payload"]["options"].update(x=1),
+    "an unknown policy": lambda events: events[0]["payload"].update(policy="__all__"),
+    "noise that is text": lambda events: events[0]["payload"].update(noise="x"),
+    "a seed below 0": lambda events: events[0]["payload"].update(seed=-1),
+    "an unknown candidate": lambda events: events[1]["payload"].update(ids=["nobody"] * 2),
+    "a candidate that is a list": lambda events: events[1]["payload"].update(ids=[[[]]] * 2),
+    "a candidate that is a dict": lambda events: events[1]["payload"].update(ids=[{}] * 2),
+    "an unknown kind": lambda events: events[1].update(kind="x"),
+    "create twice": lambda events: events.append(events[0]),
+    "an undo of itself": lambda events: events[-1].update(
+        kind="undo", payload={"event": len(events), "kind": "tell", "worker": ""}
+    ),
+    "an undo of the beginning": lambda events: events[-1].update(
+        kind="undo", payload={"event": 1, "kind": "tell", "worker": ""}
+    ),
+    "types that are numbers": lambda events: events[-1].update(
+        kind="retype", payload={"columns": {"n": 5}, "worker": ""}
+    ),
+    "a table that is none": lambda events: events[-1].update(
+        kind="add", payload={"table": "x", "next_row": 1, "n": 1}
+    ),
+}
+
+
+@pytest.mark.parametrize("change", FORGED.values(), ids=FORGED)
+def test_an_export_with_right_digests_that_makes_no_sense_is_refused(tmp_path, change):
+    export = copy.deepcopy(exports()[0])
+    change(export["events"])
+    sign(export)
+    (tmp_path / "export.json").write_text(json.dumps(export))
+    answer = said("import", tmp_path / "study.db", tmp_path / "export.json")
+    assert answer.code in (2, 3), answer
+
+
+def test_many_undos_of_undos_are_shown(tmp_path):
+    export = copy.deepcopy(exports()[1])
+    last = {"event": len(export["events"]), "kind": "ask", "worker": ""}
+    for _ in range(3000):
+        export["events"].append({"kind": "undo", "time": 0.0, "payload": dict(last)})
+        last["event"] += 1
+    sign(export)
+    (tmp_path / "export.json").write_text(json.dumps(export))
+    assert said("import", tmp_path / "study.db", tmp_path / "export.json").code == 0
+    assert said("history", tmp_path / "study.db").code == 0
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_any_forged_export_is_typed(tmp_path, seed):
+    (tmp_path / "export.json").write_bytes(forged(random.Random(seed), mutated))
+    with contextlib.suppress(ma.errors.ManyArmsError):
+        look(tmp_path / "study.db", tmp_path / "export.json")

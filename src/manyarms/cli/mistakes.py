@@ -183,6 +183,8 @@ def in_words(event: Event, events: Sequence[Event], pool: Space) -> str:
     match event.kind:
         case "undo":
             target = events[payload["event"] - 1]
+            if target.kind == "undo":
+                return f"took back event {target.number}, which took back another"
             return f"took back event {target.number}: {in_words(target, events, pool)}"
         case "add":
             return f"added {count(payload['n'], 'candidate')}"

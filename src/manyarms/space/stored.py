@@ -22,6 +22,16 @@ BY_VALUES = ("continuous", "log", "integer", "boolean", "categorical", "text", "
 """Types that a column may get from its values alone."""
 
 
+DESCRIBED: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("id", "target"), (str, type(None))),
+    **dict.fromkeys(("missing", "decimal"), (str,)),
+    **dict.fromkeys(("declared", "levels", "units", "decided"), (dict,)),
+    "numbered": (bool,),
+    "next_row": (int,),
+}
+"""What says what a pool was made of, and its types."""
+
+
 class Stored(NamedTuple):
     """A table and its ids."""
 
@@ -145,6 +155,9 @@ def tables_of(pool: Pool) -> list[bytes]:
 
 def stored_pool(description: dict[str, Any], tables: Sequence[bytes]) -> Pool:
     """The pool made from the answers of `described` and `tables_of`."""
+    wrong = [name for name, kinds in DESCRIBED.items() if type(description[name]) not in kinds]
+    if wrong or not all(isinstance(unit, str) for unit in description["units"].values()):
+        raise ArmsError(f"a stored pool has a wrong {''.join(wrong[:1]) or 'unit'!r}")
     origin = Origin(
         description["id"],
         description["numbered"],

@@ -8,12 +8,13 @@ read as if that one were not in it; an undo may be taken back as well.
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from manyarms.checks import is_whole
-from manyarms.errors import ParameterError, StateError, StudyDamagedError
+from manyarms.errors import ManyArmsError, ParameterError, StateError, StudyDamagedError
 
 KINDS = {
     "create": ("direction", "seed", "options"),  # and other settings, and a pool or a box
@@ -41,6 +42,9 @@ NO_PREDECESSOR = "manyarms"
 """What the first event has in place of a predecessor's digest."""
 SALVAGE = "salvage what is whole with `manyarms doctor`"
 """What to do about a study that is damaged."""
+NONSENSE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What comes of following a log that another program made, where its digests are right and what it
+says is not."""
 
 IsRight = Callable[[Any], bool]
 
@@ -61,6 +65,10 @@ def _is_number_or_none(value: Any) -> bool:
     return value is None or _is_number(value)
 
 
+def _are_types(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(each, str | list) for each in value.values())
+
+
 def _is_source(value: Any) -> bool:
     return _is_list(value, 2, is_whole)
 
@@ -72,7 +80,8 @@ def _is_forecast(value: Any) -> bool:
 ENTRIES: dict[str, IsRight] = {
     **dict.fromkeys(("worker", "direction", "table", "kind", "token", "note"), _is(str)),
     **dict.fromkeys(("seed", "next_row", "n", "event"), is_whole),
-    **dict.fromkeys(("options", "columns", "pool", "prior"), _is(dict)),
+    **dict.fromkeys(("options", "pool", "prior"), _is(dict)),
+    "columns": _are_types,
     **dict.fromkeys(("box", "removed"), _is(list)),
     "until": _is_number_or_none,  # None: without end
     "by": _is_number,
@@ -113,7 +122,8 @@ class Event:
 
     def check(self) -> None:
         """Raise StudyDamagedError unless it has what its kind has."""
-        wrong = _wrong(self.kind, self.payload)
+        is_timed = isinstance(self.time, float) and _is_number(self.time)
+        wrong = _wrong(self.kind, self.payload) if is_timed else "has a wrong time"
         if wrong:
             raise damaged(self.number - 1, f"event {self.number} {wrong}")
 
@@ -192,6 +202,22 @@ def read(rows: Iterable[Any], head: Head) -> tuple[list[Event], Head]:
     return events, Head(head.number + len(events), before)
 
 
+@contextmanager
+def understood() -> Iterator[None]:
+    """Raise StudyDamagedError where what a log says cannot be followed."""
+    try:
+        yield
+    except ManyArmsError:
+        raise
+    except NONSENSE as error:
+        raise StudyDamagedError(
+            f"the log of this study cannot be followed ({type(error).__name__}: {error!s:.80}): "
+            "its digests are right, and what it says is not",
+            "go back to a copy",
+            SALVAGE,
+        ) from error
+
+
 def damaged(whole: int, what: str) -> StudyDamagedError:
     """The error for a log of which `whole` events are good."""
     return StudyDamagedError(
@@ -207,8 +233,17 @@ def damaged(whole: int, what: str) -> StudyDamagedError:
 
 def taken_back(events: Sequence[Event]) -> set[int]:
     """The numbers of events that a later one takes back; an undo that is itself taken back takes
-    nothing back."""
+    nothing back. StudyDamagedError where one takes back what cannot be."""
     void: set[int] = set()
+    kinds: dict[int, str] = {}  # of calls, and for an undo that of the call in the end
+    for event in events:
+        kind = event.kind
+        if kind == "undo":
+            of, kind = event.payload["event"], event.payload["kind"]
+            if kinds.get(of) != kind:
+                raise damaged(event.number - 1, f"event {event.number} takes back {of!r:.20}")
+        if kind in CALLED_FOR:
+            kinds[event.number] = kind
     for event in reversed(events):
         if event.kind == "undo" and event.number not in void:
             void.add(event.payload["event"])

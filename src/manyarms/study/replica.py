@@ -20,7 +20,7 @@ from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.ledger import Corrections, Ledger, Pending
 from manyarms.campaign.model import Model, learn
 from manyarms.campaign.prior import PriorResults, with_prior
-from manyarms.campaign.settings import Settings
+from manyarms.campaign.settings import ARGUMENTS, Settings
 from manyarms.campaign.trials import CandidateId, Forecast, Trial
 from manyarms.errors import StudyStorageError
 from manyarms.runtime.machine import uncollected
@@ -28,7 +28,7 @@ from manyarms.runtime.signals import deferred, interruptible
 from manyarms.space.points import Space, as_space
 from manyarms.space.pool import Pool
 from manyarms.space.stored import read_table, read_types, retyped, stored_pool, with_table
-from manyarms.study.events import START, Event, Head, damaged, taken_back
+from manyarms.study.events import START, Event, Head, damaged, taken_back, understood
 from manyarms.study.snapshot import digest_of, read, written
 from manyarms.study.spec import maker_of, read_box, read_settings
 from manyarms.study.store import News, Store, Transaction
@@ -63,7 +63,7 @@ class Replay:
     def __init__(self, first: Event, fetch: Fetch) -> None:
         if first.kind != "create":
             raise damaged(0, "its first event has no settings")
-        self.settings: dict[str, Any] = first.payload
+        self.settings: dict[str, Any] = {**ARGUMENTS, **first.payload}
         self.space: Space  # as it was first, or when types of columns were changed last
         self.prior: PriorResults | None = None
         if "box" in self.settings:
@@ -82,7 +82,8 @@ class Replay:
     @classmethod
     def of(cls, events: Sequence[Event], fetch: Fetch) -> "Replay":
         """Of a whole log."""
-        return cls(events[0], fetch).after(events[1:], fetch)
+        with understood():
+            return cls(events[0], fetch).after(events[1:], fetch)
 
     def after(self, events: Sequence[Event], fetch: Fetch) -> "Replay":
         """With the events that follow. Where one takes another back, that one must be among them,
@@ -90,7 +91,8 @@ class Replay:
         found = copy(self)
         for name in ("tokens", "sources", "notes", "batches"):
             setattr(found, name, copy(getattr(self, name)))
-        found._apply(events, fetch)
+        with understood():
+            found._apply(events, fetch)
         return found
 
     def _apply(self, events: Sequence[Event], fetch: Fetch) -> None:
@@ -184,6 +186,8 @@ class Replay:
                 self.ledger = ledger.restored(positions)
             case "note":
                 self.notes.update(zip(map(tuple, said["of"]), said["notes"], strict=True))
+            case kind:
+                raise damaged(event.number - 1, f"event {event.number} is of the kind {kind!r}")
 
     def _ends(self, event: Event, positions: Indices) -> list[Pending | None]:
         """What a tell is but for its results; returns what was pending of them."""
@@ -350,7 +354,8 @@ class Replica:
             replay = Replay.of(news.events, news.tables.__getitem__)
         # Of the last space: where types of columns were changed, a model has other features.
         maker = maker_of(self._policy, replay.settings["policy"])
-        settings = read_settings(replay.settings, replay.space, maker)
+        with understood():
+            settings = read_settings(replay.settings, replay.space, maker)
         with deferred():
             self.replay, self.head = replay, news.head
             self._settings, self._model, self._kept = settings, None, (0, 0)

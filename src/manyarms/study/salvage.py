@@ -177,7 +177,8 @@ def _fitting(events: list[Event], fetch: Fetch) -> tuple[list[Event], Replay]:
     replay = Replay.of(good, fetch)
     for event in events[1:]:
         with suppress(ManyArmsError):
-            replay = replay.after([event], fetch)
+            # What is taken back is looked for among the others, below.
+            replay = replay if event.kind == "undo" else replay.after([event], fetch)
             good.append(event)
     # Read as a whole, for what some of them take back.
     with suppress(ManyArmsError):
