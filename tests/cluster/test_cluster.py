@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -145,7 +144,7 @@ def test_a_belief_that_is_sent_is_small_and_goes_on_alike(kernel):
         policy.observe([i], [0.1])
         policy.choose()
     sent = pickle.dumps(policy.belief)
-    there = ma.BKB(X, kernel).resumed(replace(policy._state, belief=pickle.loads(sent)))
+    there = ma.BKB(X, kernel).resumed(policy._state._replace(belief=pickle.loads(sent)))
     m = policy.belief.m
     assert len(sent) < 8 * 5 * m**2 + 1000 * m
     np.testing.assert_array_equal(there.scores().ucb, policy.scores().ucb)

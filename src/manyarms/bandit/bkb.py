@@ -129,7 +129,7 @@ class BKB(Policy):
         gamma = real(discount, "discount", "above 0 and at most 1", above=0, below=nextafter(1, 2))
         belief = self._state.belief
         if gamma < 1:
-            self._state = replace(self._state, belief=self._fading(belief, gamma))
+            self._state = self._state._replace(belief=self._fading(belief, gamma))
 
     def _fading(self, belief: Belief, discount: float) -> Belief:
         """The belief before anything is observed, with a discount; refused where what is promised
@@ -181,7 +181,7 @@ class BKB(Policy):
                 "redraw() is for dictionaries that are drawn, rule=Sampled(); this is "
                 f"{self.rule!r}"
             )
-        self._state = replace(self._state, belief=belief.redrawn(oversampling))
+        self._state = self._state._replace(belief=belief.redrawn(oversampling))
 
     @staticmethod
     def estimate(n_arms: int, n_features: int, m: int) -> Estimate:

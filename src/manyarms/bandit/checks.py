@@ -14,17 +14,18 @@ from manyarms.typing import AnyArray, Array, Indices, Mask
 NO_ARMS = np.zeros(0, dtype=np.intp)
 """No arms: one object for all who have none."""
 NO_ARMS.setflags(write=False)
+INTP = np.dtype(np.intp)
+FLOAT64 = np.dtype(np.float64)
 
 
 def as_arms(arms: Any, n_arms: int) -> Indices:
     """Arm indices (n,) from an integer or a sequence of integers."""
-    if isinstance(arms, tuple | list) and not arms:
-        return NO_ARMS
-    is_one = type(arms) is np.ndarray and arms.dtype == np.intp and arms.shape == (1,)
-    if is_one and 0 <= arms[0] < n_arms:  # what `choose` returned: most calls
-        return np.asarray(arms)
+    is_one = type(arms) is np.ndarray and arms.dtype == INTP and arms.shape == (1,)
+    if is_one and 0 <= arms.item() < n_arms:  # what `choose` returned: most calls
+        one: Indices = arms
+        return one
     # An empty array is of floats unless it was told otherwise: its type does not matter.
-    if isinstance(arms, np.ndarray) and arms.shape[:1] == (0,):
+    if isinstance(arms, tuple | list | np.ndarray) and not len(arms):
         return NO_ARMS
     array = _vector(arms, "arms", ArmsError)
     if array.size == 0:
@@ -52,6 +53,8 @@ def as_arms(arms: Any, n_arms: int) -> Indices:
 
 def is_rows(arms: Any) -> bool:
     """Whether arms are given by value: a table with rows in it, not a number or a flat sequence."""
+    if isinstance(arms, np.ndarray):
+        return arms.ndim == 2 and len(arms) > 0
     try:
         return np.ndim(arms) == 2 and len(arms) > 0
     except NO_ARRAY:  # ragged, or masked within
@@ -88,7 +91,9 @@ def as_weights(noise: Any, n: int, regularization: float) -> Array:
     """Weights λ/ξ² (n,) of observations with noise standard deviation ξ: one for all, or one each;
     1 where None."""
     if noise is None:
-        return np.ones(n)
+        weights = np.empty(n)
+        weights.fill(1.0)  # in a third of the time of `np.ones`
+        return weights
     array = _vector(noise, "noise", ObservationError)
     sd = np.broadcast_to(
         _reals(array, 1 if np.ndim(noise) == 0 else n, "noise", "give a standard deviation"), n
@@ -138,10 +143,9 @@ def _reals(values: Any, n: int, name: str, advice: str) -> Array:
         raise ObservationError(
             f"{name} must have one value for each of the {n} arms, got {len(array)}"
         )
-    reals = array if array.dtype == np.float64 else _in_float64(array)
+    reals = array if array.dtype == FLOAT64 else _in_float64(array)
     fits = np.abs(reals) <= LARGEST  # not so of NaN
-    if np.count_nonzero(fits) < n:
-        at = int(np.argmin(fits))
+    if n and not fits[at := int(fits.argmin())]:
         if np.isfinite(reals[at]):
             advice = "use other units"
         raise ObservationError(

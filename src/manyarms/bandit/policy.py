@@ -7,7 +7,6 @@ observe:  arm, reward → belief (W grows) → evidence; the scores follow
 
 from abc import ABC, abstractmethod
 from copy import copy
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple, Self
@@ -90,8 +89,7 @@ class Prediction(NamedTuple):
     std: Array
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """Everything that `observe` changes, replaced as a whole."""
 
     belief: Belief
@@ -364,7 +362,7 @@ class Policy(Learner):
                     "float64; rescale the rewards"
                 )
         rows = self.arms[numbers].astype(np.float64, copy=False)
-        return Batch(rows, self._diag[numbers], values, weights, numbers, n)
+        return Batch(rows, self._diag.take(numbers), values, weights, numbers, n)
 
     # Choosing
 

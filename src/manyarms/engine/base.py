@@ -18,9 +18,9 @@ class Arms(NamedTuple):
     diag: Array
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Batch:
-    """Observations, checked, in the order in which they count."""
+    """A value: observations, checked, in the order in which they count."""
 
     rows: Array  # (n, d)
     diag: Array  # (n,) k(x, x)
@@ -66,10 +66,10 @@ class Record(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What an observation does to the scores of any arm, given its embedding z: with h = Gᵀz, σ̃²
+    """What an observation does to the scores of any arm, given its embedding z: with h = Gz, σ̃²
     falls by ‖h‖²."""
 
-    lowering: Array  # (m, k) G
+    G: Array  # (k, m)
     surprise: Array  # (k,): μ̃ rises by hᵀ(surprise)
 
 

@@ -69,7 +69,7 @@ def _one_by_one(belief: "Frozen", batch: Batch, told: Mask | None) -> Step:
     m = belief.m
     n = len(batch)
     sizes = np.zeros(n, dtype=np.intp)
-    lowering = np.zeros((m + n, n))
+    G = np.zeros((n, m + n))
     surprise = np.zeros(n)
     for i in range(n):
         with np.errstate(over="ignore", invalid="ignore"):
@@ -79,9 +79,9 @@ def _one_by_one(belief: "Frozen", batch: Batch, told: Mask | None) -> Step:
         change = cast(Change, step.change)
         sizes[i] = belief.m
         # A change says nothing of coordinates that come after it.
-        lowering[: belief.m, i] = change.lowering[:, 0]
+        G[i, : belief.m] = change.G[0]
         surprise[i] = change.surprise[0]
-    return Step(belief, _record(m, sizes), Change(lowering[: belief.m], surprise))
+    return Step(belief, _record(m, sizes), Change(np.ascontiguousarray(G[:, : belief.m]), surprise))
 
 
 def _in_blocks(belief: "Frozen", batch: Batch, told: Mask | None) -> Step:

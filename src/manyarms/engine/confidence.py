@@ -7,7 +7,7 @@ is √λσ̃), hence the √λ. Any function ``Evidence -> float`` is a radius t
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import log, log1p, sqrt
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -74,7 +74,6 @@ class Evidence:
     dimension: Callable[[], float] = _nothing  # d̃ = Σ ω σ̃²(x_s); O(m³)
 
     @property
-    @in_one_thread
     def eta(self) -> float:
         """η, or a bound on it: how far the sketch is from the exact posterior on what was
         observed."""
@@ -164,7 +163,7 @@ class Promise:
 
     def deviation(self, information: float, delta: float) -> float:
         """ξ√(ℓ + 2 ln 1/δ): what the noise adds (Abbasi-Yadkori et al. 2011, Theorem 1)."""
-        return float(self.noise * np.sqrt(information + 2 * np.log(1 / delta)))
+        return self.noise * sqrt(information + 2 * log(1 / delta))
 
 
 @dataclass(frozen=True)
@@ -200,9 +199,10 @@ class Certified(Promise):
         lam = evidence.regularization
         norm = self.norm_in(evidence)
         # Statement 2 of docs/theory.md: ‖w⋆ − w̃′‖² in Ã, were every row represented …
-        inside = np.square(self.deviation(evidence.log_det, self.delta)) + lam * norm**2
+        deviation = self.deviation(evidence.log_det, self.delta)
+        inside = deviation * deviation + lam * norm**2
         # … and the bias ‖b‖ ≤ √(λη)F of what is left out of the rows.
-        return float(np.sqrt(inside) + np.sqrt(lam * evidence.eta) * norm)
+        return sqrt(inside) + sqrt(lam * evidence.eta) * norm
 
 
 @dataclass(frozen=True)
@@ -240,9 +240,9 @@ class Resampled(Promise):
         )
         eta = evidence.eta
         # Statement 6: the ridge biases by √λF, the projection by √(λη)F.
-        bias = (1 + np.sqrt(eta)) * np.sqrt(evidence.regularization) * self.norm_in(evidence)
+        bias = (1 + sqrt(eta)) * sqrt(evidence.regularization) * self.norm_in(evidence)
         # ℓ_K ≤ ℓ + e, as log det(I + A + B) ≤ log det(I + A) + Tr B.
-        return float(self.deviation(evidence.log_det + evidence.left_out, self.delta) + bias)
+        return self.deviation(evidence.log_det + evidence.left_out, self.delta) + bias
 
 
 @dataclass(frozen=True)
@@ -285,10 +285,10 @@ class TheoremTwo(Promise):
     def _radius(self, evidence: Evidence, information: float) -> float:
         sampled = evidence.guarantee == "resampled"
         # Terms (a) and (c) of the paper's proof: I − P ⪯ λA⁻¹/(1 − ε) where S is drawn.
-        bias = 1 + (1 / np.sqrt(1 - self.epsilon) if sampled else np.sqrt(evidence.eta))
+        bias = 1 + (1 / sqrt(1 - self.epsilon) if sampled else sqrt(evidence.eta))
         # Term (b). Half of δ is Theorem 1's where S is drawn.
         deviation = self.deviation(information, self.delta / 2 if sampled else self.delta)
-        return float(deviation + bias * np.sqrt(evidence.regularization) * self.norm_in(evidence))
+        return deviation + bias * sqrt(evidence.regularization) * self.norm_in(evidence)
 
 
 class Theory(TheoremTwo):
@@ -318,7 +318,7 @@ class Theory(TheoremTwo):
         sampled = evidence.guarantee == "resampled"
         alpha = self.alpha if sampled else 1.0
         # Eq. 6, with ‖K_t‖ ≤ Tr K_t, and d_eff ≤ αd̃ by Theorem 1.
-        bound = alpha * (1 + np.log1p(evidence.trace)) * evidence.effective_dimension
+        bound = alpha * (1 + log1p(evidence.trace)) * evidence.effective_dimension
         # Of frozen features d̃ is not the exact one, and ℓ is known: the larger bound holds.
         known = evidence.log_det if evidence.guarantee == "certified" else 0.0
         return self._radius(evidence, max(bound, known))

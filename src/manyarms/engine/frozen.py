@@ -304,7 +304,7 @@ class Frozen:
             self.discount,
         )
         record = Record(FIRST if enters else NONE, np.array([len(w)]))
-        change = Change(lowering[:, None], np.array([surprise]))
+        change = Change(lowering[None], np.array([surprise]))
         return Step(after, record, change, batch)
 
 

@@ -98,10 +98,10 @@ NO_ENTRIES = Stack(np.zeros((0, 4)))
 """Of a log in which nothing is."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Log:
-    """Arms by number with |W_s|, weight ω and mean reward: with the rows of W, all that a belief of
-    frozen features is."""
+    """A value: arms by number with |W_s|, weight ω and mean reward. With the rows of W that is all
+    that a belief of frozen features is."""
 
     # (n, 4), a row for each observation; numbers of arms are exact in float64.
     rows: Stack = NO_ENTRIES

@@ -41,7 +41,7 @@ from manyarms.engine.history import History
 from manyarms.engine.leftout import largest_left_out
 from manyarms.engine.linalg import check_rounding, represented_below
 from manyarms.kernels import Kernel
-from manyarms.lapack import blas
+from manyarms.lapack import blas, in_one_thread
 from manyarms.search.scores import AllScored
 from manyarms.typing import Array, Indices, Mask
 
@@ -172,6 +172,7 @@ class Drawn:
         now = (self.rule.oversampling, max(1, self.seen.n_observations))
         return Draws(self.rule.epsilon, (*self.phases, now))
 
+    @in_one_thread
     def _eta(self) -> float:
         """η = λ_max of what is left out, or e where there are too many rows: O(u³)."""
         outside = np.flatnonzero(self.residual > 0)

@@ -2,7 +2,7 @@
 
 An observation gives (`Change`), for all arms alike,
 
-    h = Gᵀz(x),    σ̃² −= ‖h‖²,    μ̃ += hᵀ(surprise),
+    h = Gz(x),    σ̃² −= ‖h‖²,    μ̃ += hᵀ(surprise),
 
 and a row that enters W a new coordinate of z before. So an arm costs O(m) a step, in one sweep over
 its z (`sweep.py`), and O(m²) where everything is computed anew.
@@ -225,16 +225,16 @@ class Dense:
 
 
 def _joined(changes: Sequence[Change], m: int) -> tuple[Array, Array]:
-    """Gᵀ (k, m) and the surprises (k,) of several changes; earlier ones have fewer coordinates."""
-    if len(changes) == 1 and len(changes[0].lowering) == m:
-        return np.ascontiguousarray(changes[0].lowering.T), changes[0].surprise
+    """G (k, m) and the surprises (k,) of several changes; earlier ones have fewer coordinates."""
+    if len(changes) == 1 and changes[0].G.shape[1] == m:
+        return changes[0]
     surprise = np.concatenate([change.surprise for change in changes])
     G = np.zeros((len(surprise), m))
     start = 0
-    for lowering, _ in changes:
-        size = lowering.shape[1]
-        G[start : start + size, : len(lowering)] = lowering.T
-        start += size
+    for one, _ in changes:
+        stop = start + len(one)
+        G[start:stop, : one.shape[1]] = one
+        start = stop
     return G, surprise
 
 
