@@ -172,7 +172,7 @@ class AdaBKB(DomainBKB):
         self.depth = 8 * domain.dimension if depth is None else whole(depth, "depth")
         self._reach = self._distances()
         tree = Tree(whole_box(self.domain.dimension), norm)
-        self._state = replace(self._state, told=self._state.told._replace(tree=tree))
+        self._state = self._state._replace(told=self._state.told._replace(tree=tree))
         self._split_cache: tuple[State, Tree, int] | None = None
 
     @property
@@ -242,7 +242,7 @@ class AdaBKB(DomainBKB):
                 f"norm={tree.norm:g} bounds ‖f‖; give a larger norm, or a radius with double=True, "
                 "where that is not sure, and more depth where it is"
             )
-        self._state = replace(after, told=told._replace(tree=pruned))
+        self._state = after._replace(told=told._replace(tree=pruned))
 
     def _is_one(self, tree: Tree) -> bool:
         """Whether all but one of the smallest cells were dropped."""

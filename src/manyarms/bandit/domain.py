@@ -3,7 +3,6 @@ score."""
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import replace
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -187,7 +186,7 @@ class DomainBKB(Learner):
 
     def _follow(self, after: State, step: Step, batch: Batch) -> None:
         entries = after.told.entries.appended(entries_of(batch))
-        self._state = replace(after, told=Told(entries))
+        self._state = after._replace(told=Told(entries))
 
     @in_one_thread
     def as_told(self, arms: ArrayLike) -> Array:
