@@ -230,11 +230,9 @@ def test_the_campaign(folder, monkeypatch):
     }
     n, failed = screen.take(r"(\d+) results in column 'yield \(%\)', (\d+) of them failed\.")
     assert (int(n), int(failed)) == (N_RESULTS, N_FAILED)
-    (left_out,) = screen.take(
-        r"Left out 1 row \((\d+)\): id, columns and value are those of a row above\."
-    )
+    (left_out,) = screen.take(r"Left out 1 row \((\d+)\): every cell is that of a row above\.")
     (again,) = screen.take(
-        r"Took 1 row \((\d+)\) as further trials: id and columns are those of a row above\."
+        r"Took 1 row \((\d+)\) as further trials: the candidate is that of a row above\."
     )
     lines = messy_sheet().decode("utf-8-sig").splitlines()
     assert lines[int(left_out) - 1] in lines[: int(left_out) - 1]

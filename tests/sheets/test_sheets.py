@@ -281,13 +281,22 @@ def test_a_target_that_cannot_be(tmp_path, text, options, message):
 
 
 def test_rows_of_one_id_are_trials_of_one_candidate(tmp_path):
-    text = "n,x,y,note\na,1,5,first\nb,2,,\na,1,7,again\na,1,5,copied\na,1,,\nb,2,failed,\n"
+    text = (
+        "n,x,y,note\na,1,5,first\nb,2,,\na,1,7,again\na,1,5,a true replicate\na,1,,\nb,2,failed,\n"
+        "a,1,7,again\nb,2,failed,\n"
+    )
     pool = Pool.from_csv(written(tmp_path / "t.csv", text), id="n", target="y")
     assert len(pool) == 2
-    assert pool.results == (("a", 5.0, "first"), ("a", 7.0, "again"), ("b", None, None))
+    assert pool.results == (
+        ("a", 5.0, "first"),
+        ("a", 7.0, "again"),
+        ("a", 5.0, "a true replicate"),
+        ("b", None, None),
+    )
     assert pool.notes == (
-        "Left out 2 rows (5, 6): id, columns and value are those of a row above.",
-        "Took 2 rows (4, 7) as further trials: id and columns are those of a row above.",
+        "Left out 2 rows (8, 9): every cell is that of a row above.",
+        "Left out 1 row (6) without a value: the candidate is that of a row above.",
+        "Took 3 rows (4, 5, 7) as further trials: the candidate is that of a row above.",
     )
     with pytest.raises(ArmsError, match="ids must be unique"):
         Pool.from_csv(tmp_path / "t.csv", id="n", columns={"y": "ignore"})
@@ -639,7 +648,7 @@ def test_a_messy_sheet_from_init_on(folder):
         f"{sheets.N_RESULTS} results in column 'yield (%)', {sheets.N_FAILED} of them failed."
         in answer.out
     )
-    assert "Left out 1 row (56): id, columns and value are those of a row above." in answer.out
+    assert "Left out 1 row (56): every cell is that of a row above." in answer.out
     assert "Took 1 row (57) as further trials" in answer.out
     assert "NOT USED: note (free text" in answer.out
     for line in (

@@ -24,6 +24,8 @@ from manyarms.cli.output import (
 )
 from manyarms.cli.reading import points_in
 from manyarms.cli.tables import (
+    ESTIMATE,
+    HEADER,
     as_ids,
     beside,
     extent,
@@ -61,14 +63,10 @@ Level = Annotated[float, typer.Option(help="Probability of the intervals.", call
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="CSV file to write.", show_default=False)
 ]
-HEADER = ["estimate", "low", "high", "results", "measured"]
-"""What is known of a candidate, beside its id."""
 RESULT = ["number", "id", "value", "noise", "time", "worker", "event", "note"]
 """What a result has."""
 OPTIONAL = ("noise", "note")
 """What few results have: such a column is left out where none has it."""
-ESTIMATE = ("estimate", "sd", "low", "high")
-"""What is predicted of a candidate: mean, standard deviation, and the ends of the interval."""
 FILES = (".csv", ".parquet", ".xlsx")
 """Endings of words that are files, whether they are there or not."""
 

@@ -2,13 +2,23 @@
 
 import math
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from manyarms.cli.app import InputError
 from manyarms.cli.output import count
 from manyarms.cli.output import note as remark
-from manyarms.cli.tables import as_noise, as_value, free, id_name, note_name, unit_of, value_name
+from manyarms.cli.tables import (
+    BESIDE,
+    as_noise,
+    as_value,
+    free,
+    id_name,
+    note_name,
+    unit_of,
+    value_name,
+)
 from manyarms.cli.typed import NUMBER
 from manyarms.errors import ArmsError, UnknownArmError
 from manyarms.sheets.numerals import DECIMALS, number_in
@@ -16,9 +26,13 @@ from manyarms.sheets.reading import Sheet, read_sheet
 from manyarms.sheets.workbooks import is_workbook
 from manyarms.space.points import NewPoint, Space
 from manyarms.space.sides import Choice, NumericLevels, Side
+from manyarms.space.spelling import is_remarks_name
+from manyarms.study.arguments import LONGEST_NOTE
 
 EITHER = ".,"
 """The decimal mark of workbooks: numbers have points in them, and text may have commas."""
+DATE = re.compile(r"\s*\d{1,4}[-./ ]\w{1,9}[-./ ]\d{1,4}(?!\w)")
+"""What begins so is a date."""
 CUT = 1e-6
 """Share of a number, or of a range, by which the same number in a file may differ: spreadsheets
 keep fifteen digits, some of them fewer."""
@@ -51,13 +65,19 @@ class Line(NamedTuple):
     batch: str | None
     note: str | None
     cells: dict[str, str | None]  # of the columns of candidates that the file has
+    others: dict[str, str]  # what stands in columns that nobody knows, and is kept beside the note
 
 
 def results_in(
-    path: Path, pool: Space, value: str | None, noise: str | None, decimal: str | None
+    path: Path,
+    pool: Space,
+    value: str | None,
+    noise: str | None,
+    decimal: str | None,
+    again: bool = False,
 ) -> Told:
     """The results in a CSV file or a workbook; `value` and `noise` are the names of columns, where
-    they are not the usual ones."""
+    they are not the usual ones. Copies of rows count only where all rows are to count `again`."""
     for option, name in (("--value", value), ("--noise", noise)):
         if name is not None and pool.columns.get(name, "ignore") not in ("ignore", "text"):
             raise InputError(
@@ -85,23 +105,56 @@ def results_in(
             f"got {', '.join(map(repr, there))[:300]}; --value names another column of values"
         )
     lines = _lines(path, sheet, names, pool)
+    # The sheet that a study was made of, told again: its rows may be further trials.
+    is_own = pool.target is not None and batch not in there
     told = []
-    for id, line in zip(_ids_in(lines, pool, names[0], mark), lines, strict=True):
-        if not _is_blank(line.value):
-            place = f"{line.where} ({id!r})"
-            number = as_value(line.value or "", mark, place, unit_of(pool))
-            sd = as_noise(line.noise, mark, place)
-            note = (line.note or "").strip() or None
-            told.append(Row(id, number, _batch(line.batch, line.where, batch), sd, note))
+    kept: dict[str, None] = {}
+    lost: dict[str, None] = {}
+    n_waiting = 0
+    for id, line in zip(_ids_in(lines, pool, names[0], mark, is_own), lines, strict=True):
+        note, cut = _note_of(line)
+        if _is_blank(line.value):
+            n_waiting += note is not None
+            continue
+        place = f"{line.where} ({id!r})"
+        number = as_value(line.value or "", mark, place, unit_of(pool))
+        sd = as_noise(line.noise, mark, place)
+        told.append(Row(id, number, _batch(line.batch, line.where, batch), sd, note))
+        kept |= dict.fromkeys(name for name in line.others if name not in cut)
+        lost |= dict.fromkeys(cut)
     n_empty = len(lines) - len(told)
-    # The sheet that a study was made of, told again: a row that was copied in it is no trial.
-    if pool.target and batch not in there:
-        n = len(told)
-        told = list({(row.id, row.value): row for row in reversed(told)}.values())[::-1]
-        if len(told) < n:
-            copies = count(n - len(told), "row")
-            remark(f"left out {copies}: candidate and value are those of a row above")
-    return Told(told, n_empty)
+    distinct = list(dict.fromkeys(told)) if is_own and not again else told
+    for is_so, sentence in (
+        (kept, f"kept in the notes of the results: {_listed(kept)}"),
+        (lost, f"left out, as a note has {LONGEST_NOTE:,} characters at most: {_listed(lost)}"),
+        (n_waiting, f"left out the notes of {count(n_waiting, 'row')} without a value"),
+        (
+            len(distinct) < len(told),
+            f"left out {count(len(told) - len(distinct), 'row')}: all that counts is that of a row "
+            "above; --again would count them as replicates",
+        ),
+    ):
+        if is_so:
+            remark(sentence)
+    return Told(distinct, n_empty)
+
+
+def _note_of(line: Line) -> tuple[str | None, list[str]]:
+    """The note of a line, with what stands in columns that nobody knows behind it; and the names of
+    those for which there is no room."""
+    note = (line.note or "").strip()
+    cut = []
+    for name, text in line.others.items():
+        more = f"{note}; {name}: {text}" if note else f"{name}: {text}"
+        if len(more) > LONGEST_NOTE:
+            cut.append(name)
+        else:
+            note = more
+    return note or None, cut
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))[:300]
 
 
 def points_in(path: Path, pool: Space, decimal: str | None) -> list[Any]:
@@ -119,8 +172,7 @@ def points_in(path: Path, pool: Space, decimal: str | None) -> list[Any]:
 
 def _read(path: Path, names: list[str], pool: Space) -> Sheet:
     """A file, all as text: numbers are read later, where an error can name the row."""
-    texts = {*names, *pool.names}
-    return read_sheet(path, names[0], texts, texts)
+    return read_sheet(path, names[0], None, set())
 
 
 def _has_points(sheet: Sheet, pool: Space) -> bool:
@@ -131,28 +183,36 @@ def _has_points(sheet: Sheet, pool: Space) -> bool:
 def _lines(path: Path, sheet: Sheet, names: list[str], pool: Space) -> list[Line]:
     """The lines of a table that are not empty, given the names of their columns."""
     frame = sheet.frame
-    columns = [
-        each
-        for each in pool.names
-        if each in frame.columns and each not in names and each not in pool.unused
-    ]
+    there = set(frame.columns)
+    columns = [each for each in pool.names if each in there and each not in names]
     if pool.box is not None:
         columns = pool.names
+    written = [{free(name, pool) for name in group} for group in BESIDE]
+    known = {*names, *columns}.union(*(group for group in written if group <= there))
+    others = [name for name in frame.columns if name not in known]
     cells = [
-        frame[name].to_list() if name in frame.columns else [None] * len(frame)
-        for name in (*names, *columns)
+        frame[name].to_list() if name in there else [None] * len(frame)
+        for name in (*names, *columns, *others)
     ]
     found = []
+    n_lost = 0
     for row, id, value, noise, batch, note, *rest in zip(sheet.rows, *cells, strict=True):
-        known = dict(zip(columns, rest, strict=True))
+        of_pool = dict(zip(columns, rest, strict=False))
+        more = zip(others, rest[len(columns) :], strict=True)
+        unknown = {name: cell.strip() for name, cell in more if not _is_blank(cell)}
         # Spreadsheets leave rows in which nothing is filled in.
-        filled = (id, value, *(rest if pool.box is not None else ()))
+        filled = (id, value, *(of_pool.values() if pool.box is not None else ()))
         if any(cell is not None for cell in filled):
-            found.append(Line(f"{path}, row {row}", id, value, noise, batch, note, known))
+            where = f"{path}, row {row}"
+            found.append(Line(where, id, value, noise, batch, note, of_pool, unknown))
+        else:
+            n_lost += 1
+    if n_lost:
+        remark(f"left out {count(n_lost, 'row')} without an id and a value")
     return found
 
 
-def _ids_in(lines: list[Line], pool: Space, name: str, decimal: str) -> list[Any]:
+def _ids_in(lines: list[Line], pool: Space, name: str, decimal: str, is_own: bool) -> list[Any]:
     """The candidates of lines; an error names the first line whose candidate is not there, or has
     other columns."""
     if pool.box is not None:
@@ -169,7 +229,7 @@ def _ids_in(lines: list[Line], pool: Space, name: str, decimal: str) -> list[Any
         where = lines[ids.index(error.fields["id"])].where
         raise UnknownArmError(f"{where}: {error}") from None
     for line, row in zip(lines, rows, strict=True):
-        _check_cells(line, row, pool)
+        line.others.update(_differing(line, row, pool, is_own))
     return ids
 
 
@@ -191,17 +251,24 @@ def _batch(text: str | None, where: str, name: str) -> int:
 # Whether a file is of this study
 
 
-def _check_cells(line: Line, known: dict[str, Any], pool: Space) -> None:
-    """InputError where a line has another value than the candidate of its id."""
+def _differing(
+    line: Line, known: dict[str, Any], pool: Space, is_own: bool
+) -> Iterator[tuple[str, str]]:
+    """The remarks in columns of the candidates: what was filled in where a column that is not used
+    was empty, is meant for remarks, or is that of another trial. InputError where a line has
+    another value than the candidate of its id."""
     for name, cell in line.cells.items():
         plain = (cell or "").strip()
         number = pool.words.get(name, {}).get(plain.casefold())
         is_known = known[name] == number if number is not None else False
-        if plain and not is_known and not is_same(known[name], plain):
+        if not plain or is_known or is_same(known[name], plain):
+            continue
+        if name not in pool.unused or not (known[name] is None or is_own or is_remarks_name(name)):
             raise InputError(
                 f"{line.where}: {name!r} of {line.id!r} is {known[name]!r} in this study, the file "
                 f"has {plain[:60]!r}; tell the file to the study that it is of, or put that back"
             )
+        yield name, plain
 
 
 def is_same(known: Any, cell: str) -> bool:
@@ -210,9 +277,9 @@ def is_same(known: Any, cell: str) -> bool:
     if known is None:
         return False
     # Dates are written in as many ways as there are countries; lists of bits lose their zeros.
-    if not isinstance(known, str | int | float):
+    if not isinstance(known, str | int | float) or (DATE.match(cell) and DATE.match(str(known))):
         return True
-    if cell.casefold() == str(known).strip().casefold():
+    if cell.casefold().split() == str(known).casefold().split():
         return True
     if isinstance(known, bool):
         return cell == str(int(known))

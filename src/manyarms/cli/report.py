@@ -18,7 +18,6 @@ from manyarms import plots
 from manyarms.campaign.insight import LEVELS_SHOWN, Effect
 from manyarms.cli.app import InputError, StudyAt, opened
 from manyarms.cli.knowledge import (
-    HEADER,
     Level,
     best_lines,
     listed,
@@ -31,7 +30,7 @@ from manyarms.cli.knowledge import (
 )
 from manyarms.cli.mistakes import changes_of, listed_changes
 from manyarms.cli.output import ALREADY_DONE, Answer, clock, count, moment, new_file, percent, shown
-from manyarms.cli.tables import beside, goal, name_of, not_used
+from manyarms.cli.tables import HEADER, beside, goal, name_of, not_used
 from manyarms.errors import StateError
 
 FIGURES: dict[str, Callable[[Any], Any]] = {

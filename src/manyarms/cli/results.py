@@ -68,9 +68,9 @@ def tell(
 ) -> Answer:
     """Tell results.
 
-    A file needs the columns of ids and of values; others are passed over. A row whose value is
-    empty is not done yet and is skipped; "failed" in place of a value says that the trial failed.
-    All rows are told, or none if one is wrong.
+    A file needs the columns of ids and of values. A row whose value is empty is not done yet and is
+    skipped; "failed" in place of a value says that the trial failed. All rows are told, or none if
+    one is wrong.
 
     Where the standard deviation of a value is known, such as the standard error of a mean, it
     stands in a column "noise": the value then weighs by it. Empty, it is that of all others.
@@ -81,7 +81,8 @@ def tell(
     it takes the place of the old one. --replace does so for every candidate, whatever it had.
 
     The file must be of this study: its columns are compared with the candidates. A column "note"
-    is kept with the results; --note is for those that have none.
+    is kept with the results, and so is what stands in columns that the study does not have; --note
+    is for results that have no note.
 
     [bold]Examples:[/bold]
       manyarms tell lab.db next.csv
@@ -98,7 +99,7 @@ def tell(
     with opened(study, worker) as known:
         pool = known.pool
         if _are_files(what):
-            files = [results_in(Path(path), pool, value, noise, decimal) for path in what]
+            files = [results_in(Path(path), pool, value, noise, decimal, again) for path in what]
             rows = [row for file in files for row in file.rows]
             n_empty = sum(file.n_empty for file in files)
             sort = replacing if replace else compared

@@ -19,16 +19,22 @@ from manyarms.cli.app import (
     opened,
 )
 from manyarms.cli.output import ALREADY_DONE, Answer, count, new_file, note, table
-from manyarms.cli.tables import free, marks, note_name, place, rows_of, value_name, write_table
+from manyarms.cli.tables import (
+    FORECAST_COLUMNS,
+    free,
+    marks,
+    note_name,
+    place,
+    rows_of,
+    value_name,
+    write_table,
+)
 from manyarms.cli.typed import NUMBER
 from manyarms.space.points import Space
 from manyarms.study import Lease, Study
 
 MOST_EACH = 2
 """How often one candidate is in a batch at most: people at a bench seldom want more at once."""
-FORECAST_COLUMNS = ["predicted", "low", "high", "why"]
-"""What stands beside a suggestion: the result that is predicted, the interval that holds it with
-probability 95 %, and a reason."""
 DIGITS = 6
 """Significant digits of predictions in files."""
 SECONDS_IN_UNIT = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}

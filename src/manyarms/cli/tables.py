@@ -20,6 +20,16 @@ from manyarms.space.spelling import FAILURES
 from manyarms.study import Study
 from manyarms.study.location import as_location
 
+FORECAST_COLUMNS = ("predicted", "low", "high", "why")
+"""What stands beside a suggestion: the result that is predicted, the interval that holds it with
+probability 95 %, and a reason."""
+HEADER = ("estimate", "low", "high", "results", "measured")
+"""What is known of a candidate, beside its id."""
+ESTIMATE = ("estimate", "sd", "low", "high")
+"""What is predicted of a candidate: mean, standard deviation, and the ends of the interval."""
+BESIDE = (FORECAST_COLUMNS, HEADER, ESTIMATE, ("number", "time", "worker"))
+"""The columns that commands write beside those of the study, each of these with the others."""
+
 
 def id_name(pool: Space) -> str:
     """Of the column of ids in files; pools without one have the row numbers as "id"."""

@@ -29,11 +29,12 @@ class Sheet(NamedTuple):
 
 
 def read_sheet(
-    path: Path, id: str | None, texts: set[str], kept: set[str], decimal: str | None = None
+    path: Path, id: str | None, texts: set[str] | None, kept: set[str], decimal: str | None = None
 ) -> Sheet:
     """The table in a file; the ending of its name says of which kind it is.
 
-    `texts` are read as strings, as is the id unless all are numbers written plainly. Of `kept`
+    `texts` are read as strings, None: all columns; so is the id unless all are numbers written
+    plainly. Of `kept`
     only plain numbers are read as such. The decimal mark is found where it is None.
     """
     if decimal not in (None, *DECIMALS):
@@ -44,11 +45,14 @@ def read_sheet(
     if is_parquet(path):
         check_file(path)
         frame = read_parquet(path)
+        if texts is None:
+            frame = pl.DataFrame([_as_text(column) for column in frame])
         return Sheet(frame, np.arange(len(frame)), decimal or ".")
     book, name = sheet_in(path)
     check_file(book)
     cells = read_workbook(book, name) if is_workbook(book) else read_csv(path)
     frame = _named(path, cells)
+    texts = set(frame.columns) if texts is None else texts
     typed = [name for name in frame.columns if name not in texts and name != id]
     searched = [name for name in typed if name not in kept]
     found = _with_plain(frame, typed, decimal or ".", cells.number)
@@ -72,6 +76,11 @@ def read_sheet(
         are_plain = found[id].str.contains(r"^(0|-?[1-9]\d{0,17})$").all()
         found = found.with_columns(pl.col(id).cast(pl.Int64)) if are_plain else found
     return Sheet(unmarked(found), rows, decimal)
+
+
+def _as_text(column: pl.Series) -> pl.Series:
+    cells = [None if each is None else str(each) for each in column.to_list()]
+    return pl.Series(column.name, cells, pl.String)
 
 
 def _with_plain(

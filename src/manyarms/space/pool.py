@@ -33,7 +33,13 @@ from manyarms.space.frames import (
 from manyarms.space.ids import Ids, as_objects, checked_ids, given_ids
 from manyarms.space.molecules import BY_DESCRIPTORS
 from manyarms.space.parts import Origin, Parts, TableResult, counted, encoded_columns
-from manyarms.space.spelling import NUMBER_TYPES, is_remarks_name, plain_kind, words_of
+from manyarms.space.spelling import (
+    NUMBER_TYPES,
+    as_numbers_where_all_are,
+    is_remarks_name,
+    plain_kind,
+    words_of,
+)
 from manyarms.space.tables import more_parts, new_parts
 from manyarms.typing import AnyArray, Array, ArrayLike, Indices, Mask
 
@@ -625,7 +631,8 @@ class Pool:
         condition : str
             Such as ``"base == 'CsOAc' and temperature > 100"``: comparisons of columns, numbers and
             text in quotes; `in`, `and`, `or`, `not`, ``+ - * /``. Names of columns that are not
-            plain words stand in backticks.
+            plain words stand in backticks. A column that is not used holds numbers where all its
+            cells are numbers of one unit, or empty.
 
         Returns
         -------
@@ -640,7 +647,10 @@ class Pool:
         tables = pl.concat(self.parts.tables, how="vertical_relaxed")
         id = self.parts.origin.id
         named = {} if id is None else {id: pl.Series(self.ids.tolist())}
-        return rows_where(tables.to_dict() | named, condition)
+        numbers = {
+            name: as_numbers_where_all_are(tables[name], self.decimal) for name in self.unused
+        }
+        return rows_where(tables.to_dict() | numbers | named, condition)
 
     def row(self, id: Any) -> dict[str, Any]:
         """The values of a candidate as they came, without its id.

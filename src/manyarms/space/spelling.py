@@ -104,6 +104,19 @@ def _numbers(
     return numbers, one_unit(texts, written.units, unit, label)
 
 
+def as_numbers_where_all_are(values: pl.Series, decimal: str) -> pl.Series:
+    """A column of text as numbers where all its cells are such, of one unit, or empty; else the
+    column as it is."""
+    if not is_text(values.dtype):
+        return values
+    texts = values.cast(pl.String)
+    written = column_numbers(texts, decimal)
+    units = written.units.filter(written.units != "").n_unique()
+    # Zeros at the beginning belong to names.
+    is_name = texts.str.contains(r"^\s*0\d") | (written.numbers.is_null() & ~is_blank(texts))
+    return values if units > 1 or is_name.any() else written.numbers
+
+
 def _are_numbers(texts: pl.Series, decimal: str) -> bool:
     """Whether a column of text is meant as numbers: most of its texts are numbers, and some have a
     unit or cannot be read."""

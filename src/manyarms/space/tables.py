@@ -288,23 +288,35 @@ def _check_repeats(parts: Parts, rows: Indices, again: GivenTable) -> None:
 
 
 def _without_copies(given: GivenTable, again: GivenTable) -> tuple[GivenTable, list[str]]:
-    """Leave out repeated rows that have no value, or a value that the same id has above. Returns
-    the others, which are further trials, and notes about both."""
+    """Leave out repeated rows that have no value, and copies of rows above. Returns the others,
+    which are further trials, and notes about all."""
     if not len(again.frame):
         return again, []
     told = given.some(given.has_result.to_numpy())
-    both = pl.concat([told.outcomes, again.outcomes])["value"].to_frame()
-    both = both.with_columns(pl.concat([told.ids, again.ids]).alias("id"))
-    is_new = both.to_struct().is_first_distinct().tail(len(again.frame))
-    kept = (is_new & again.has_result).to_numpy()
-    notes = []
-    if not kept.all():
-        gone = again.rows[~kept]
-        notes.append(f"Left out {_listed(gone)}: id, columns and value are those of a row above.")
-    if kept.any():
-        same = "id and columns are those of a row above"
-        notes.append(f"Took {_listed(again.rows[kept])} as further trials: {same}.")
+    # A trial of its own differs somewhere, in its value, its date, a remark; a copy nowhere.
+    cells = [
+        pl.concat(pair).alias(str(place))
+        for place, pair in enumerate(zip(_cells(told), _cells(again), strict=True))
+    ]
+    is_new = pl.DataFrame(cells).to_struct().is_first_distinct().tail(len(again.frame)).to_numpy()
+    has_result = again.has_result.to_numpy()
+    kept = is_new & has_result
+    same = "the candidate is that of a row above"
+    notes = [
+        f"{did} {_listed(again.rows[rows])}{why}."
+        for did, rows, why in (
+            ("Left out", has_result & ~is_new, ": every cell is that of a row above"),
+            ("Left out", ~has_result, f" without a value: {same}"),
+            ("Took", kept, f" as further trials: {same}"),
+        )
+        if rows.any()
+    ]
     return again.some(kept), notes
+
+
+def _cells(given: GivenTable) -> list[pl.Series]:
+    """All that is in a table, column by column."""
+    return [given.ids, *given.frame, *given.outcomes]
 
 
 def _results(given: GivenTable) -> list[TableResult]:
