@@ -166,12 +166,12 @@ def shim_calls(shim: ctypes.CDLL) -> int:
     return int(ctypes.c_long.in_dll(shim, "shim_calls").value)
 
 
-def built(folder: Path) -> Path | None:
-    """The shim as a library; None without a C compiler."""
+def built(folder: Path, source: str) -> Path | None:
+    """A shim as a library; None without a C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None or not sys.platform.startswith("linux"):
         return None
-    (folder / "shim.c").write_text(SHIM)
+    (folder / "shim.c").write_text(source)
     library = folder / "shim.so"
     subprocess.run(
         [compiler, "-shared", "-fPIC", "-o", library, folder / "shim.c", "-ldl"], check=True
@@ -187,7 +187,7 @@ def main() -> None:
         print(f"{sum(tried.values())} faults: {tried}")
         return
     with tempfile.TemporaryDirectory() as folder:
-        library = built(Path(folder))
+        library = built(Path(folder), SHIM)
         if library is None:
             sys.exit("this check needs Linux and a C compiler")
         environment = {**os.environ, "SOAK_SHIM": str(library), "LD_PRELOAD": str(library)}

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from extras import needs
-from soak import budget, damage, drift, kills, together, writers
+from soak import budget, damage, drift, kills, power, together, writers
 from soak.common import at, pool
 
 import manyarms as ma
@@ -19,6 +19,7 @@ from manyarms.errors import StudyDamagedError, StudyError, StudyStorageError
 from manyarms.study.salvage import salvage
 
 HERE = Path(__file__).parent.parent
+HAS_SHIMS = shutil.which("cc") is not None and sys.platform.startswith("linux")
 
 
 @pytest.fixture(params=["file", pytest.param("postgresql", marks=pytest.mark.postgres)])
@@ -74,9 +75,8 @@ def test_a_bit_flipped_is_noticed_or_changes_nothing(path):
 
 
 @pytest.mark.soak
+@pytest.mark.skipif(not HAS_SHIMS, reason="needs a C compiler and Linux")
 def test_a_disk_that_is_full_or_fails():
-    if shutil.which("cc") is None or not sys.platform.startswith("linux"):
-        pytest.skip("needs a C compiler and Linux")
     done = subprocess.run(
         [sys.executable, "-m", "soak.disk", "--quick"],
         cwd=HERE,
@@ -87,6 +87,23 @@ def test_a_disk_that_is_full_or_fails():
     )
     assert done.returncode == 0, done.stderr
     assert "faults" in done.stdout
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not HAS_SHIMS, reason="needs a C compiler and Linux")
+def test_a_power_cut_loses_nothing_that_was_acknowledged():
+    found = power.cuts(60)
+    assert found.cuts == 60
+    assert found.acknowledged > 60
+    assert found.rolled_back > 20
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not HAS_SHIMS, reason="needs a C compiler and Linux")
+@pytest.mark.parametrize(("careless", "lost"), [("studies", "lab.db"), ("files", "is gone")])
+def test_power_cuts_find_what_is_not_synced(careless, lost):
+    with pytest.raises(AssertionError, match=lost):
+        power.cuts(200, careless=careless)
 
 
 @pytest.mark.parametrize("took_place", [True, False])
