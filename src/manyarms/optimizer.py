@@ -5,9 +5,10 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
 from manyarms.campaign.answers import Answers
-from manyarms.campaign.campaign import Campaign, as_rule, propose
 from manyarms.campaign.ledger import Ledger, as_corrections
+from manyarms.campaign.model import Campaign
 from manyarms.campaign.prior import as_prior, with_prior
+from manyarms.campaign.proposing import as_rule, propose
 from manyarms.campaign.settings import Direction, Settings, as_given
 from manyarms.campaign.trials import CandidateId
 from manyarms.checks import MOST_AT_ONCE, whole

@@ -9,7 +9,7 @@ from command_line import manyarms
 
 import manyarms as ma
 from manyarms.campaign import reasons
-from manyarms.campaign.campaign import sum_of_bounds
+from manyarms.campaign.proposing import sum_of_bounds
 from manyarms.errors import ArmsError, ParameterError, StateError
 
 LIGANDS = {"A": 0.0, "B": 3.0, "C": 9.0, "D": 20.0, "E": 5.0}

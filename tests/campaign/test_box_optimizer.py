@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import manyarms as ma
-from manyarms.campaign.campaign import chooser
+from manyarms.campaign.proposing import chooser
 from manyarms.errors import ArmsError, ObservationError, ParameterError, StateError
 
 MIXED = {"lr": (1e-4, 1e-1, "log"), "units": (8, 512), "act": ["relu", "tanh", "gelu"]}

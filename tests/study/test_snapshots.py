@@ -10,8 +10,8 @@ from models import assert_equal
 from soak import common
 
 import manyarms as ma
-from manyarms.campaign.campaign import propose
 from manyarms.campaign.model import learn
+from manyarms.campaign.proposing import propose
 from manyarms.errors import StudyStorageError
 
 X = np.random.default_rng(0).random((400, 2))

@@ -5,11 +5,10 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from manyarms.campaign import insight, predictions
-from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.certificate import Certificate
 from manyarms.campaign.insight import CrossValidated, Effect, Slice
 from manyarms.campaign.ledger import Ledger
-from manyarms.campaign.model import Size
+from manyarms.campaign.model import Campaign, Size
 from manyarms.campaign.predictions import Best, Candidate, Predictions
 from manyarms.campaign.trials import Trial
 from manyarms.space.box import Box

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from manyarms.campaign.campaign import Campaign
-from manyarms.campaign.model import Model
+from manyarms.campaign.model import Campaign, Model
 from manyarms.campaign.predictions import Predictions, quantile, recommended_at
 from manyarms.errors import Advice, ParameterError, StateError
 from manyarms.lapack import in_one_thread

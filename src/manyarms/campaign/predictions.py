@@ -9,8 +9,8 @@ import numpy as np
 
 from manyarms.bandit.maximisers import WHOLE
 from manyarms.campaign.boxes import best_rows, rival_rows
-from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.certificate import SHARE_TRUE, Certificate, TrackRecord, accuracy, promise
+from manyarms.campaign.model import Campaign
 from manyarms.campaign.trials import CandidateId
 from manyarms.checks import real, whole
 from manyarms.errors import Advice, StateError

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from manyarms.campaign.campaign import BatchConditions, Campaign
 from manyarms.campaign.ledger import Ledger
+from manyarms.campaign.model import Campaign
+from manyarms.campaign.proposing import BatchConditions
 from manyarms.typing import Indices
 
 RANDOM = "random start"

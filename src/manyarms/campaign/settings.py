@@ -105,10 +105,6 @@ class Exploration:
     share: float = 3.0  # c; with 3 it is half of the first 200
     radius: Radius = UNTRIED_RADIUS
 
-    def is_due(self, n: int) -> bool:
-        """Whether the suggestion after n others should be a candidate that was never tried."""
-        return int(self.share * (n + 1) ** (2 / 3)) > int(self.share * n ** (2 / 3))
-
 
 def as_given(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """What a user may say about a search, by name, with what he left out; the seed as a number.

@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.campaign.campaign import Campaign
 from manyarms.campaign.ledger import Corrections, Ledger, Pending
-from manyarms.campaign.model import Model, learn
+from manyarms.campaign.model import Campaign, Model, learn
 from manyarms.campaign.prior import PriorResults, with_prior
 from manyarms.campaign.settings import ARGUMENTS, Settings
 from manyarms.campaign.trials import CandidateId, Forecast, Trial

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from manyarms.campaign.answers import Answers
-from manyarms.campaign.campaign import Campaign, as_rule, propose
 from manyarms.campaign.ledger import Ledger, as_corrections, as_known
+from manyarms.campaign.model import Campaign
 from manyarms.campaign.prior import as_prior, with_prior
+from manyarms.campaign.proposing import as_rule, propose
 from manyarms.campaign.reasons import reasons
 from manyarms.campaign.settings import as_given
 from manyarms.campaign.trials import CandidateId, Trial, as_noise, as_told

@@ -1,6 +1,6 @@
-"""A search at one moment: the books, what was learned from them, and what it would try next.
+"""What to try next: a table is searched, here; a box is climbed (`boxes`).
 
-A table is searched, here; a box is climbed (`boxes`). A batch may have to meet conditions: they say
+A batch may have to meet conditions: they say
 after each pick who may be picked next. Where all of a batch must have the same level of a column, a
 batch is made for every level, and the one of largest sum of upper bounds is taken, each bound with
 the picks before it supposed done.
@@ -16,10 +16,10 @@ import polars as pl
 
 from manyarms.campaign.boxes import climb, doubting
 from manyarms.campaign.ledger import Ledger
-from manyarms.campaign.model import Model, learn
-from manyarms.campaign.settings import Exploration, Settings
-from manyarms.campaign.trials import FORECAST_WIDTH, Forecast, as_noise, as_told
+from manyarms.campaign.model import Campaign, Model
+from manyarms.campaign.trials import FORECAST_WIDTH, Forecast
 from manyarms.checks import items_of, whole
+from manyarms.engine.confidence import Radius
 from manyarms.errors import ParameterError, StateError, shortened
 from manyarms.space.points import Space
 from manyarms.space.pool import Pool
@@ -28,56 +28,6 @@ from manyarms.typing import Indices, Mask
 LEVELS_TRIED = 200
 """Levels that are compared for `same`, each with a batch of its own. A column with more levels is
 probably one of numbers that are all different."""
-
-
-@dataclass(frozen=True)
-class Campaign:
-    """A search at one moment, as a value: everything that happens makes another one."""
-
-    ledger: Ledger
-    model: Model
-
-    @classmethod
-    def begun(cls, space: Space, settings: Settings) -> "Campaign":
-        """A search in which nothing was asked for yet."""
-        ledger = Ledger.begun(space, settings.given)
-        return cls(ledger, learn(settings, space.X, ledger.results))
-
-    def knowing(self, ledger: Ledger) -> "Campaign":
-        """The same search with these books. They may name more candidates."""
-        if ledger.candidates is self.ledger.candidates:
-            return replace(self, ledger=ledger)
-        return Campaign(ledger, replace(self.model, arms=ledger.candidates.X))
-
-    def with_points(self, points: Any) -> "Campaign":
-        """The same search over a box, of which these points are known too."""
-        return self.knowing(self.ledger.knowing(points)[0])
-
-    def learned(self, ledger: Ledger) -> "Campaign":
-        """The search with these books, from which the model has learned."""
-        model = self.model
-        return Campaign(ledger, learn(model.settings, ledger.candidates.X, ledger.results, model))
-
-    def told(self, ids: Any, values: Any, failed: Any, noise: Any) -> "Campaign":
-        """The search after these results, given as for `Optimizer.tell`."""
-        known, positions = self.ledger.knowing(ids)
-        told = as_told(values, failed, len(positions))
-        deviations = as_noise(noise, len(positions))
-        known.check_once(positions, told)
-        ledger = known.told(positions, told, deviations)
-        if all(value is None for value in told):
-            return self.knowing(ledger)  # failures count when the next is chosen
-        return self.learned(ledger)
-
-    def with_results(self, n_known: int = 0) -> "Campaign":
-        """The search after the results in the tables of candidates; the first `n_known` are known
-        already."""
-        results = self.ledger.candidates.results[n_known:]
-        if not results:
-            return self
-        values = [each.value for each in results]
-        failed = [value is None for value in values]
-        return self.told([each.id for each in results], values, failed, None)
 
 
 @dataclass(frozen=True)
@@ -218,25 +168,24 @@ def propose(now: Campaign, n: int, rule: BatchConditions | None = None) -> Ledge
 
 def _batch(now: Campaign, n: int, rule: BatchConditions | None) -> Ledger:
     """The books after n candidates that the conditions allow were asked for, or fewer."""
-    ledger = now.ledger
-    box = ledger.candidates.box
+    box = now.ledger.candidates.box
     model = chooser(now)
     picked: list[int] = []
     for _ in range(n):
         if box is None:
-            found = _searched(ledger, model, None if rule is None else rule.allowed(picked))
+            found = _searched(now.ledger, model, None if rule is None else rule.allowed(picked))
         else:
-            row = climb(box, ledger, model)
+            row = climb(box, now.ledger, model)
             found = None
             if row is not None:
-                ledger, positions = ledger.knowing(box.decode(row[None]))
+                ledger, positions = now.ledger.knowing(box.decode(row[None]))
+                now = now.knowing(ledger)
                 found = int(positions[0])
         if found is None:
             break
         picked.append(found)
-        forecast = _forecast(now.knowing(ledger), found)
-        ledger = ledger.asked([found], forecasts=[forecast])
-    return ledger
+        now = replace(now, ledger=now.ledger.asked([found], forecasts=[_forecast(now, found)]))
+    return now.ledger
 
 
 def chooser(now: Campaign) -> Model:
@@ -291,10 +240,11 @@ def _nothing_left(ledger: Ledger, rule: BatchConditions | None) -> str:
 def _searched(ledger: Ledger, model: Model, allowed: Mask | None) -> int | None:
     """The candidate of a table that is to be tried next, one of those allowed; None if there is
     none."""
+    is_drawing = model.is_drawing
     is_open = ledger.is_open if allowed is None else ledger.is_open & allowed
     if not is_open.any():
         return None
-    if model.is_drawing:
+    if is_drawing:
         fresh = ledger.order[(is_open & (ledger.tries == 0))[ledger.order]]
         if len(fresh):
             return _first(ledger, fresh, model.settings.schedule.start)
@@ -303,18 +253,24 @@ def _searched(ledger: Ledger, model: Model, allowed: Mask | None) -> int | None:
     idle[waiting] = False  # a result is coming anyway
     is_open = idle if idle.any() else is_open
     closed = ledger.arms_without(is_open)
+    pending = ledger.candidates.arm_of[waiting]
     exploration = model.settings.exploration
-    if exploration and exploration.is_due(ledger.n_trials + len(waiting)):
-        arm = _untried(ledger, model, closed, exploration)
+    if exploration and _is_turn(exploration.share, ledger.n_trials + len(waiting)):
+        arm = _untried(ledger, model, pending, closed, exploration.radius)
     else:
-        pending = ledger.candidates.arm_of[waiting]
         arm = int(model.policy.choose(pending=pending, exclude=closed)[0])
+    if len(closed) == len(is_open):  # each candidate is an arm
+        return arm
     # Candidates of one arm have equal features: the one tried least.
     members = ledger.candidates.members(arm)
     members = members[is_open[members]]
-    if len(members) == 1:
-        return int(members[0])
     return int(members[np.argmin(ledger.tries[members])])
+
+
+def _is_turn(share: float, n: int) -> bool:
+    """Whether the suggestion after n others is to be a candidate that was never tried: c·n^(2/3) of
+    n suggestions are."""
+    return int(share * (n + 1) ** (2 / 3)) > int(share * n ** (2 / 3))
 
 
 def _first(ledger: Ledger, fresh: Indices, start: int) -> int:
@@ -331,13 +287,12 @@ def _first(ledger: Ledger, fresh: Indices, start: int) -> int:
     return int(part[np.argmax(candidates.expected[candidates.arm_of[part]])])
 
 
-def _untried(ledger: Ledger, model: Model, closed: Mask, exploration: Exploration) -> int:
+def _untried(ledger: Ledger, model: Model, pending: Indices, closed: Mask, radius: Radius) -> int:
     """The arm of largest upper bound among those never tried; among all if every arm was tried."""
-    arm_of = ledger.candidates.arm_of
-    pending = arm_of[ledger.waiting]
-    beta = exploration.radius(model.policy.evidence)
+    beta = radius(model.policy.evidence)
     best = int(model.policy.choose(pending=pending, exclude=closed, beta=beta)[0])
-    tried = np.concatenate([arm_of[ledger.outcomes.entries.items["position"]], pending])
+    told = ledger.candidates.arm_of[ledger.outcomes.entries.items["position"]]
+    tried = np.concatenate([told, pending])
     # As a rule the best of all is one of them, and what is excluded stays as it was: a batch then
     # goes on with the same list.
     if best not in tried:
